@@ -1,0 +1,40 @@
+# Language level, warnings and sanitizers: what every target of this project is built with.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)  # every room may end up inside libarclient.so
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "" FORCE)
+endif()
+
+option(ARCOMM_BUILD_TESTS "Build the tests" ON)
+option(ARCOMM_BUILD_BENCH "Build the benchmarks and their peers (Gloo, Open MPI)" OFF)
+option(ARCOMM_BUILD_FUZZ "Build the libFuzzer targets (needs clang)" OFF)
+option(ARCOMM_WERROR "Treat warnings as errors" OFF)
+set(ARCOMM_SANITIZE "" CACHE STRING "Value for -fsanitize=, for instance address,undefined or thread")
+
+include(GNUInstallDirs)
+find_program(ARCOMM_CCACHE ccache)
+if(ARCOMM_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ARCOMM_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ARCOMM_CCACHE})
+endif()
+
+add_library(arcomm_options INTERFACE)
+target_compile_options(arcomm_options INTERFACE
+  -Wall -Wextra -Wshadow -Wconversion -Wswitch -Wnon-virtual-dtor -Woverloaded-virtual
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+target_include_directories(arcomm_options INTERFACE ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR})
+if(ARCOMM_WERROR)
+  target_compile_options(arcomm_options INTERFACE -Werror)
+endif()
+if(ARCOMM_SANITIZE)
+  add_compile_options(-fsanitize=${ARCOMM_SANITIZE} -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${ARCOMM_SANITIZE})
+  if(ARCOMM_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+endif()

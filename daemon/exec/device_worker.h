@@ -1,0 +1,173 @@
+// The thread that owns one device: its sessions' rings, its communicators, its executor. Everything that touches an
+// operation happens on it; other threads talk to it by message and hear back through `done`.
+//
+// Thread: run() is the worker's own; every other public function may be called from any thread, posts a message and
+// returns at once. `done` is called exactly once, on the worker thread (or on the caller's, with Unavailable, when
+// the worker has stopped); it must not block and must not call back into the worker synchronously.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "proto/ring/segment.h"
+#include "proto/status.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+class Device;
+class FlightRecorder;
+class Metrics;
+struct TuningTable;
+
+using UniqueIdBytes = std::array<std::byte, 128>;
+
+// As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID namespace that the
+// daemon cannot see.
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+struct SessionLimits {
+  std::uint32_t max_in_flight = 128;  // operations; never above the ring's slots
+};
+
+struct SessionSeed {
+  SessionId id;
+  PeerCredentials peer;
+  std::string process_name;
+  ring::Segment segment;
+  UniqueFd doorbell;  // the eventfd whose other copy the client holds
+  SessionLimits limits;
+};
+
+struct RankSeed {
+  SessionId session;
+  Rank rank = 0;
+};
+
+struct CommunicatorSeed {
+  UniqueIdBytes unique_id{};
+  std::uint64_t epoch = 1;
+  std::vector<RankSeed> ranks;  // complete and sorted by rank
+};
+
+// Memory that a session may name in its requests. The descriptor is mapped by the worker and then closed.
+struct BufferSeed {
+  UniqueFd memory;  // memfd sealed against shrinking
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+struct PlanSeed {
+  MemberId member;
+  BufferId send_buffer, recv_buffer;
+  std::uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
+  std::uint64_t count = 0;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
+  std::uint64_t timeout_ns = 0;
+};
+
+// Values for people: what `arctl status|sessions|comms` print.
+struct SessionSnapshot {
+  SessionId id;
+  PeerCredentials peer;
+  std::string process_name, state;
+  std::uint64_t communicators = 0, buffers = 0, registered_bytes = 0, in_flight = 0;
+  std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0, age_ms = 0;
+};
+struct RankSnapshot {
+  Rank rank = 0;
+  SessionId session;
+  pid_t pid = 0;
+  std::uint64_t next_seq = 0;  // operations seen from this rank
+  std::string waiting;         // "" or "seq 7 since 120 ms"
+};
+struct CommunicatorSnapshot {
+  UniqueIdBytes unique_id{};
+  std::uint64_t epoch = 0;
+  std::string state;  // "ready" or "revoked: <why>"
+  Reason reason = Reason::None;
+  Rank culprit = kNoRank;
+  std::uint64_t operations_done = 0, operations_failed = 0;
+  std::vector<RankSnapshot> ranks;
+  std::string diagnosis;
+};
+struct WorkerSnapshot {
+  std::string device, state;
+  std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0, operations_pending = 0;
+  double busy_fraction = 0;
+  std::vector<SessionSnapshot> sessions;
+  std::vector<CommunicatorSnapshot> communicators;
+};
+
+// What the worker tells the control plane, on the worker thread.
+struct WorkerEvents {
+  // The session broke the ring protocol or its process died; control forgets it and gives its quota back.
+  std::function<void(SessionId, Reason, std::string why)> session_lost;
+  // A communicator left the ready state; a rebuild under the same unique id may start.
+  std::function<void(const UniqueIdBytes&, std::uint64_t epoch, Reason)> communicator_revoked;
+};
+
+class DeviceWorker {
+ public:
+  template <typename T>
+  using Done = std::function<void(Result<T>)>;
+
+  struct Parts {
+    Device& device;
+    FlightRecorder& recorder;
+    Metrics& metrics;
+    std::shared_ptr<const Settings> settings;
+    std::shared_ptr<const TuningTable> tuning;
+    WorkerEvents events;
+  };
+
+  static Result<std::unique_ptr<DeviceWorker>> create(Parts parts);
+  virtual ~DeviceWorker() = default;
+
+  virtual void run() = 0;   // until stop(); called once, on the thread that becomes the owner
+  virtual void stop() = 0;  // fails what is open and makes run() return
+
+  virtual void open_session(SessionSeed seed, Done<void> done) = 0;
+  // Revokes the session's communicators (its peers hear `reason` and its rank), unmaps its memory, closes its rings.
+  // done: everything is released.
+  virtual void close_session(SessionId session, Reason reason, std::string why, Done<void> done) = 0;
+
+  virtual void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) = 0;
+  // Refused with FailedPrecondition while an operation in flight uses it.
+  virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
+  virtual void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) = 0;
+  virtual void remove_plan(SessionId session, PlanId plan, Done<void> done) = 0;
+
+  // done: one MemberId per rank, in rank order.
+  virtual void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) = 0;
+  virtual void abort_communicator(SessionId session, MemberId member, std::string why, Done<void> done) = 0;
+  virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;
+  virtual void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) = 0;
+
+  virtual void inspect(Done<WorkerSnapshot> done) = 0;
+  virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;
+  virtual void use_tuning(std::shared_ptr<const TuningTable> tuning) = 0;
+  // No new operations from now on (they are refused with ShuttingDown); done when none is in flight or at the
+  // deadline, after which what is left has been failed.
+  virtual void drain(std::chrono::nanoseconds deadline, Done<void> done) = 0;
+  // Grows with every turn of run(); a watchdog that sees it stand still while work is pending stops the pings.
+  virtual std::uint64_t progress() const = 0;
+};
+
+}  // namespace arcomm

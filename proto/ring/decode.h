@@ -1,0 +1,42 @@
+// From a copied slot to typed values. Only the form is checked here; ids, ranges and quotas are admission's.
+#pragma once
+
+#include "proto/ring/layout.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm::ring {
+
+struct BufferRange {
+  BufferId buffer;
+  std::uint64_t offset_bytes = 0;
+};
+
+struct Request {
+  RequestKind kind = RequestKind::AllReduce;
+  std::uint64_t ticket = 0;
+  MemberId member;
+  std::uint64_t seq = 0;
+  std::uint64_t timeout_ns = 0;
+  std::uint64_t submitted_ns = 0;
+  PlanId plan;  // StartPlan only
+  // AllReduce only:
+  BufferRange send;
+  BufferRange recv;
+  std::uint64_t count = 0;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
+};
+
+enum class Decode : std::uint8_t {
+  Done,
+  BadValue,  // this request is refused; `detail` says why
+  BadMagic,  // not a request at all: the session is quarantined
+};
+
+// `slot` must be a private copy. On BadValue `request.ticket`, `.member` and `.seq` are filled, so that the refusal
+// finds its caller; `detail` is a static string. Allocates nothing.
+Decode decode(const WorkRequest& slot, Request& request, const char*& detail);
+
+}  // namespace arcomm::ring

@@ -1,0 +1,128 @@
+// The bytes a client and the daemon share: one segment per session, drawn in proto/README.md.
+//
+//   page 0   SegmentHeader   geometry and identity, written by the daemon before the segment is handed out
+//            ControlLines    indices and sleep flags, each on lines of its own
+//   page 1.. requests        `slots` x WorkRequest   client -> daemon
+//   then     completions     `slots` x Completion    daemon -> client
+//
+// Trust: the client can write every byte of the segment at any time. The daemon keeps the geometry in memory of its
+// own, copies a slot once before it looks at it, and bounds every index that it reads.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "proto/version.h"
+
+namespace arcomm::ring {
+
+inline constexpr std::uint64_t kSegmentMagic = 0x31474553'4d4f4341;  // "ACOMSEG1", little endian
+inline constexpr std::uint32_t kRequestMagic = 0x51455241;           // "AREQ"
+inline constexpr std::size_t kSlotBytes = 128;
+inline constexpr std::size_t kLineBytes = 128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
+inline constexpr std::size_t kPageBytes = 4096;
+inline constexpr std::uint32_t kMinSlots = 8;
+inline constexpr std::uint32_t kMaxSlots = 65536;
+
+enum class RequestKind : std::uint8_t {
+  AllReduce = 1,  // every field below
+  StartPlan = 2,  // `plan`, `ticket`, `seq` and `timeout_ns`; the rest was registered with the plan
+};
+
+// When a completion is sent. Two words, because "completed" alone is ambiguous: Ordered means a stream may wait on
+// it, Done means the bytes are there.
+enum class Stage : std::uint8_t { None = 0, Ordered = 1, Done = 2 };
+
+struct alignas(kSlotBytes) WorkRequest {
+  std::uint32_t magic = kRequestMagic;
+  RequestKind kind = RequestKind::AllReduce;
+  std::uint8_t dtype = 0;         // DType
+  std::uint8_t op = 0;            // ReduceOp
+  std::uint8_t codec = 0;         // Codec
+  std::uint64_t ticket = 0;       // comes back in the completion
+  std::uint64_t member = 0;       // MemberId bits
+  std::uint64_t seq = 0;          // 0, 1, 2, ... per member and epoch
+  std::uint64_t send_buffer = 0;  // BufferId bits
+  std::uint64_t send_offset_bytes = 0;
+  std::uint64_t recv_buffer = 0;  // BufferId bits
+  std::uint64_t recv_offset_bytes = 0;
+  std::uint64_t count = 0;       // elements
+  std::uint64_t timeout_ns = 0;  // from admission; 0 means the daemon's default
+  std::uint64_t plan = 0;        // PlanId bits
+  std::uint64_t submitted_ns = 0;  // CLOCK_MONOTONIC of the client, for the flight recorder only
+  std::uint64_t reserved[3] = {};
+  std::uint64_t slot_seq = 0;  // position + 1, written by Producer: tells a torn or stale slot
+};
+
+struct alignas(kSlotBytes) Completion {
+  std::uint64_t ticket = 0;
+  std::uint64_t seq = 0;
+  std::uint8_t code = 0;    // ErrorCode
+  std::uint8_t reason = 0;  // Reason
+  Stage stage = Stage::None;
+  std::uint8_t reserved = 0;
+  std::int32_t culprit_rank = -1;
+  std::uint64_t elapsed_ns = 0;  // admission to completion
+  char detail[88] = {};          // zero-terminated text of an error, cut where it does not fit
+  std::uint64_t slot_seq = 0;
+};
+
+// What the daemon says of the whole session, in `SegmentHeader::session_state`.
+enum class SessionState : std::uint32_t {
+  Open = 0,
+  Quarantined = 1,   // the ring protocol was broken; nothing more is read
+  ShuttingDown = 2,  // no new requests; those in flight still end
+  Closed = 3,        // the daemon let go of the session
+};
+
+struct SegmentHeader {
+  std::uint64_t magic = kSegmentMagic;
+  std::uint16_t abi_major = kRingAbiMajor;
+  std::uint16_t abi_minor = kRingAbiMinor;
+  std::uint32_t header_bytes = 0;  // offset of the first request slot
+  std::uint32_t slot_bytes = kSlotBytes;
+  std::uint32_t slots = 0;  // per ring, a power of two
+  std::uint64_t features = 0;
+  std::uint64_t segment_bytes = 0;
+  std::uint64_t session = 0;  // SessionId bits
+  std::uint64_t reserved[8] = {};
+};
+
+// One direction. Each index only grows; slot = index & (slots - 1).
+struct Indices {
+  alignas(kLineBytes) std::atomic<std::uint64_t> tail;  // written by the producer
+  alignas(kLineBytes) std::atomic<std::uint64_t> head;  // written by the consumer
+  // 1 while the consumer sleeps or is about to. The producer that finds 1 wakes it. For completions this is the
+  // futex word itself.
+  alignas(kLineBytes) std::atomic<std::uint32_t> consumer_sleeps;
+};
+
+struct ControlLines {
+  alignas(kLineBytes) std::atomic<std::uint32_t> session_state;  // SessionState, daemon -> client
+  std::atomic<std::uint32_t> session_reason;                     // Reason
+  std::atomic<std::uint32_t> oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
+  Indices requests;
+  Indices completions;
+};
+
+struct SegmentPage {
+  SegmentHeader header;
+  ControlLines control;
+};
+
+static_assert(sizeof(WorkRequest) == kSlotBytes && std::is_trivially_copyable_v<WorkRequest>);
+static_assert(sizeof(Completion) == kSlotBytes && std::is_trivially_copyable_v<Completion>);
+static_assert(offsetof(WorkRequest, slot_seq) == kSlotBytes - 8);
+static_assert(offsetof(Completion, slot_seq) == kSlotBytes - 8);
+static_assert(sizeof(SegmentHeader) == 112 && std::is_trivially_copyable_v<SegmentHeader>);
+static_assert(sizeof(SegmentPage) <= kPageBytes && std::is_standard_layout_v<SegmentPage>);
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+constexpr std::uint64_t segment_bytes_for(std::uint32_t slots) {
+  return kPageBytes + 2ull * slots * kSlotBytes;
+}
+
+}  // namespace arcomm::ring

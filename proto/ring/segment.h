@@ -1,0 +1,44 @@
+// A session's shared segment: a memfd whose size is sealed, mapped. Made by the daemon, opened by the client.
+// Ownership: the object owns its mapping and, on the creating side, the descriptor. Move-only. No thread of its own.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/ring/consumer.h"
+#include "proto/ring/layout.h"
+#include "proto/ring/producer.h"
+#include "proto/status.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm::ring {
+
+class Segment {
+ public:
+  // slots: a power of two in [kMinSlots, kMaxSlots]. The size is sealed against shrinking, growing and unsealing, so
+  // that no holder can make the other fault.
+  static Result<Segment> create(std::uint32_t slots, SessionId session);
+  // Checks the seals, the size, magic, version and geometry before anything else is believed. Takes the descriptor.
+  static Result<Segment> open(UniqueFd fd);
+
+  Segment(Segment&& other) noexcept;
+  Segment& operator=(Segment&& other) noexcept;
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  int fd() const { return fd_.get(); }
+  std::uint32_t slots() const { return slots_; }
+  ControlLines& control() const;
+  RingView<WorkRequest> requests() const;
+  RingView<Completion> completions() const;
+
+ private:
+  Segment(UniqueFd fd, void* base, std::uint32_t slots) : fd_(std::move(fd)), base_(base), slots_(slots) {}
+
+  UniqueFd fd_;
+  void* base_ = nullptr;
+  std::uint32_t slots_ = 0;  // private copy: the header in shared memory is not asked again
+};
+
+}  // namespace arcomm::ring

@@ -1,0 +1,118 @@
+// The nouns two processes agree on: element types, operations, ranks and typed ids. No unit is implied: sizes are
+// bytes where a name says bytes and elements where it says count.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <ostream>
+#include <string_view>
+
+namespace arcomm {
+
+// X(name, number, bytes, text). Numbers cross the ring and the C ABI: appended to, never renumbered.
+#define ARC_DTYPES(X)          \
+  X(Float16, 0, 2, "float16")   \
+  X(BFloat16, 1, 2, "bfloat16") \
+  X(Float32, 2, 4, "float32")   \
+  X(Float64, 3, 8, "float64")   \
+  X(Int8, 4, 1, "int8")         \
+  X(Uint8, 5, 1, "uint8")       \
+  X(Int32, 6, 4, "int32")       \
+  X(Uint32, 7, 4, "uint32")     \
+  X(Int64, 8, 8, "int64")       \
+  X(Uint64, 9, 8, "uint64")
+
+// X(name, number, text)
+#define ARC_REDUCE_OPS(X) \
+  X(Sum, 0, "sum")         \
+  X(Prod, 1, "prod")       \
+  X(Min, 2, "min")         \
+  X(Max, 3, "max")         \
+  X(Avg, 4, "avg")
+
+enum class DType : std::uint8_t {
+#define X(name, number, bytes, text) name = number,
+  ARC_DTYPES(X)
+#undef X
+};
+enum class ReduceOp : std::uint8_t {
+#define X(name, number, text) name = number,
+  ARC_REDUCE_OPS(X)
+#undef X
+};
+enum class Codec : std::uint8_t { None = 0 };
+
+inline constexpr unsigned kDTypes = 10;
+inline constexpr unsigned kReduceOps = 5;
+inline constexpr unsigned kCodecs = 1;
+
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+#define X(name, number, bytes, text) \
+  case DType::name:                  \
+    return bytes;
+    ARC_DTYPES(X)
+#undef X
+  }
+  return 0;
+}
+constexpr std::string_view text_of(DType dtype) {
+  switch (dtype) {
+#define X(name, number, bytes, text) \
+  case DType::name:                  \
+    return text;
+    ARC_DTYPES(X)
+#undef X
+  }
+  return "unknown dtype";
+}
+constexpr std::string_view text_of(ReduceOp op) {
+  switch (op) {
+#define X(name, number, text) \
+  case ReduceOp::name:        \
+    return text;
+    ARC_REDUCE_OPS(X)
+#undef X
+  }
+  return "unknown operation";
+}
+inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << text_of(dtype); }
+inline std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << text_of(op); }
+
+using Rank = std::int32_t;  // 0 .. ranks-1 inside one communicator
+inline constexpr Rank kNoRank = -1;
+inline constexpr int kMaxRanks = 64;
+
+// A reference that survives its object: the generation tells a reused index from the one that was meant.
+// Generation 0 is never handed out, so that a zeroed id is invalid.
+template <typename Tag>
+struct Id {
+  std::uint32_t index = 0;
+  std::uint32_t generation = 0;
+
+  bool valid() const { return generation != 0; }
+  std::uint64_t bits() const { return (std::uint64_t{generation} << 32) | index; }
+  static Id from_bits(std::uint64_t bits) {
+    return {static_cast<std::uint32_t>(bits), static_cast<std::uint32_t>(bits >> 32)};
+  }
+  friend bool operator==(const Id&, const Id&) = default;
+  friend auto operator<=>(const Id&, const Id&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Id& id) {
+    return out << id.index << '.' << id.generation;
+  }
+};
+
+using SessionId = Id<struct SessionTag>;
+using MemberId = Id<struct MemberTag>;  // one rank of one communicator, as its session names it
+using BufferId = Id<struct BufferTag>;
+using PlanId = Id<struct PlanTag>;
+
+}  // namespace arcomm
+
+template <typename Tag>
+struct std::hash<arcomm::Id<Tag>> {
+  std::size_t operator()(const arcomm::Id<Tag>& id) const noexcept {
+    return std::hash<std::uint64_t>{}(id.bits());
+  }
+};
