@@ -1,0 +1,158 @@
+// What an operator may set, as one plain value. The member initialisers below are the defaults;
+// everything else about a setting (name, range, unit, documentation, whether a reload changes it)
+// is its row in settings_table.cc. Thread: a value; the daemon shares it as shared_ptr<const
+// Settings> and swaps the pointer on reload. Units are in the names: _ms, _us, _bytes. A name in
+// the file is "section.key": [log] level is log.level here too.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+enum class LogLevel : std::uint8_t { Trace, Debug, Info, Warn, Error };
+enum class LogFormat : std::uint8_t { Text, Json };
+enum class BackendChoice : std::uint8_t { Auto, Host, Cuda };
+enum class MpsChoice : std::uint8_t { Manage, Require, Off };
+
+struct Settings {
+  std::string runtime_dir = "/run/arcommd";    // sockets and the lock
+  std::string state_dir = "/var/lib/arcommd";  // tuning, flight-recorder dumps
+
+  struct Access {
+    std::string group = "arcomm";  // "" or a missing group: only the daemon's own uid and root
+    std::string admin_group = "arcomm-admin";  // likewise, for the admin socket
+    friend bool operator==(const Access&, const Access&) = default;
+  } access;
+  struct Log {
+    LogLevel level = LogLevel::Info;
+    LogFormat format = LogFormat::Text;
+    std::string file;  // "": standard error
+    friend bool operator==(const Log&, const Log&) = default;
+  } log;
+  struct MetricsEndpoint {
+    std::string listen = "127.0.0.1:9464";  // or "unix:<path>", or "" for none
+    friend bool operator==(const MetricsEndpoint&, const MetricsEndpoint&) = default;
+  } metrics;
+  struct DeviceChoice {
+    BackendChoice backend = BackendChoice::Auto;
+    friend bool operator==(const DeviceChoice&, const DeviceChoice&) = default;
+  } device;
+  struct Host {
+    std::uint64_t streams = 0;  // threads that reduce; 0: one per core
+    friend bool operator==(const Host&, const Host&) = default;
+  } host;
+  struct Gpu {
+    MpsChoice mps = MpsChoice::Manage;
+    friend bool operator==(const Gpu&, const Gpu&) = default;
+  } gpu;
+  struct Rings {
+    std::uint64_t slots = 256;  // a power of two
+    friend bool operator==(const Rings&, const Rings&) = default;
+  } rings;
+  struct Wait {
+    std::uint64_t spin_us = 50;  // a worker without work spins this long, then sleeps
+    friend bool operator==(const Wait&, const Wait&) = default;
+  } wait;
+  struct Op {
+    std::uint64_t default_timeout_ms = 30'000;
+    std::uint64_t max_timeout_ms = 3'600'000;
+    std::uint64_t segment_bytes = 64ull << 20;  // a longer operation runs in pieces of this size
+    friend bool operator==(const Op&, const Op&) = default;
+  } op;
+  struct Comm {
+    std::uint64_t join_timeout_ms = 60'000;
+    friend bool operator==(const Comm&, const Comm&) = default;
+  } comm;
+  struct Quota {  // per uid
+    std::uint64_t sessions = 256;
+    std::uint64_t communicators = 1024;
+    std::uint64_t registered_bytes = 64ull << 30;
+    std::uint64_t in_flight = 4096;
+    std::uint64_t buffers = 65'536;
+    std::uint64_t plans = 65'536;
+    friend bool operator==(const Quota&, const Quota&) = default;
+  } quota;
+  struct Recorder {
+    std::uint64_t records = 4096;  // a power of two
+    friend bool operator==(const Recorder&, const Recorder&) = default;
+  } recorder;
+  struct Shutdown {
+    std::uint64_t drain_timeout_ms = 5000;
+    friend bool operator==(const Shutdown&, const Shutdown&) = default;
+  } shutdown;
+  struct Watchdog {
+    bool enabled = true;  // ping systemd when it asks for pings
+    std::uint64_t stall_ms =
+        10'000;  // a worker with work that stands still this long stops the pings
+    friend bool operator==(const Watchdog&, const Watchdog&) = default;
+  } watchdog;
+  struct Tuning {
+    std::string file;  // "": <state_dir>/tuning.toml
+    friend bool operator==(const Tuning&, const Tuning&) = default;
+  } tuning;
+
+  friend bool operator==(const Settings&, const Settings&) = default;
+};
+
+enum class SettingSource : std::uint8_t { Default, File, Environment, Flag };
+
+// Where values come from. Later wins: default, file, environment, flag.
+struct LoadRequest {
+  std::string path;  // "": no file
+  bool path_must_exist =
+      false;  // a missing file is an error (it was asked for by name), else a default start
+  std::vector<std::string>
+      environment;                 // "NAME=value"; only names that begin with ARCOMM_ are read
+  std::vector<std::string> flags;  // "section.key=value"
+};
+
+struct Loaded {
+  Settings settings;
+  std::string path;                    // the file that was read, or ""
+  std::vector<SettingSource> sources;  // one per row of the table, in its order
+  std::vector<std::string> warnings;
+};
+
+// InvalidArgument/BadConfig for a wrong file, variable or flag; the message cites file:line:column
+// and the key, and lists every mistake found, one a line. NotFound or PermissionDenied when the
+// file cannot be read.
+Result<Loaded> load_settings(const LoadRequest& request);
+// The same for text already in memory; `name` stands for the file in messages.
+Result<Loaded> parse_settings(std::string_view toml, std::string_view name,
+                              const LoadRequest& request = {});
+
+// The path and whether it must exist: --config's value if not empty, else ARCOMM_CONFIG, else
+// /etc/arcommd/arcommd.toml.
+LoadRequest load_request(std::string config_flag, std::vector<std::string> set_flags);
+// This process's environment as "NAME=value".
+std::vector<std::string> process_environment();
+
+struct SettingsDiff {
+  std::vector<std::string> reloadable;     // "log.level: info -> debug"
+  std::vector<std::string> needs_restart;  // the same, for settings that only a restart changes
+  bool empty() const { return reloadable.empty() && needs_restart.empty(); }
+};
+SettingsDiff diff_settings(const Settings& before, const Settings& after);
+// What runs after a reload: `after` for the settings a reload may change, `before` for the others.
+Settings merge_reloadable(const Settings& before, const Settings& after);
+
+// <state_dir>/tuning.toml unless tuning.file says otherwise.
+std::string tuning_path(const Settings& settings);
+
+std::string_view text_of(LogLevel level);
+std::string_view text_of(LogFormat format);
+std::string_view text_of(BackendChoice backend);
+std::string_view text_of(MpsChoice mps);
+std::string_view text_of(SettingSource source);
+
+// Texts generated from the table.
+std::string render_default_toml();  // arcommd.toml: every setting, commented out at its default
+std::string render_values(
+    const Loaded& loaded);    // --print-config: valid TOML, each value with its source
+std::string render_manual();  // arcommd.toml(5), roff
+
+}  // namespace arcomm

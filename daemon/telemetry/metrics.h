@@ -1,0 +1,143 @@
+// What the daemon counts. Adding is one relaxed atomic addition to a cell of the caller's thread:
+// no lock, no allocation. Reading folds the cells; a reader sees each cell as it is at that moment.
+// Thread: all functions from any thread. Values are in base units: seconds, bytes.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+inline constexpr std::size_t kMetricCells = 8;
+inline constexpr std::size_t kErrorCodes = 17;
+inline constexpr std::size_t kReasons = 23;
+
+// The calling thread's cell: threads are dealt out in turn, so that a few workers do not share a
+// cache line.
+std::size_t metric_cell();
+
+// Only grows.
+class Counter {
+ public:
+  void add(std::uint64_t amount = 1) {
+    cells_[metric_cell()].value.fetch_add(amount, std::memory_order_relaxed);
+  }
+  std::uint64_t value() const {
+    std::uint64_t sum = 0;
+    for (const Cell& cell : cells_) sum += cell.value.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+ private:
+  struct alignas(64) Cell {
+    std::atomic<std::uint64_t> value{0};
+  };
+  std::array<Cell, kMetricCells> cells_{};
+};
+
+// Goes up and down.
+class Gauge {
+ public:
+  void add(std::int64_t amount) { value_.fetch_add(amount, std::memory_order_relaxed); }
+  void set(std::int64_t value) { value_.store(value, std::memory_order_relaxed); }
+  std::int64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::int64_t> value_{0};
+};
+
+// One counter per value of an enum: rejected[Reason::Quota].add().
+template <typename Enum, std::size_t N>
+class CounterBy {
+ public:
+  Counter& operator[](Enum which) { return counters_[index(which)]; }
+  const Counter& operator[](Enum which) const { return counters_[index(which)]; }
+  static constexpr std::size_t size() { return N; }
+  std::uint64_t total() const {
+    std::uint64_t sum = 0;
+    for (const Counter& counter : counters_) sum += counter.value();
+    return sum;
+  }
+
+ private:
+  static std::size_t index(Enum which) {
+    const auto i = static_cast<std::size_t>(which);
+    return i < N ? i : 0;
+  }
+  std::array<Counter, N> counters_{};
+};
+
+// Durations in fixed buckets: 1, 2, 4, ... us up to 2^25 us (34 s), and beyond.
+class DurationHistogram {
+ public:
+  static constexpr std::size_t kBounds = 26;  // upper bound of bucket i: 2^i us, inclusive
+  static constexpr std::size_t kBuckets = kBounds + 1;
+
+  struct Folded {
+    std::array<std::uint64_t, kBuckets> buckets{};  // not cumulative
+    std::uint64_t count = 0;
+    double sum_seconds = 0;
+    // The upper bound of the bucket in which the quantile lies; 0 when nothing was observed.
+    double quantile_seconds(double q) const;
+  };
+
+  void observe_ns(std::uint64_t duration_ns);
+  Folded fold() const;
+  static double bound_seconds(std::size_t bucket);
+
+ private:
+  struct alignas(64) Cell {
+    std::array<std::atomic<std::uint64_t>, kBuckets> buckets{};
+    std::atomic<std::uint64_t> sum_ns{0};
+  };
+  std::array<Cell, kMetricCells> cells_{};
+};
+
+class Metrics {
+ public:
+  // One finished operation of one rank: its code, the time from submission to completion, and the
+  // bytes of its buffer (count x element size) when it succeeded.
+  void count_operation(ErrorCode code, std::uint64_t duration_ns, std::uint64_t bytes) {
+    operations[code].add();
+    operation_duration.observe_ns(duration_ns);
+    if (code == ErrorCode::Ok) bytes_reduced.add(bytes);
+  }
+  // A request that was refused before it became an operation.
+  void count_rejected(Reason reason) { rejected[reason].add(); }
+
+  CounterBy<ErrorCode, kErrorCodes> operations;  // arcomm_operations_total{code}
+  DurationHistogram operation_duration;          // arcomm_operation_duration_seconds
+  Counter bytes_reduced;                         // arcomm_bytes_reduced_total
+  CounterBy<Reason, kReasons> rejected;          // arcomm_rejected_total{reason}
+  Gauge operations_in_flight;                    // arcomm_operations_in_flight
+
+  Gauge sessions;           // arcomm_sessions
+  Counter sessions_opened;  // arcomm_sessions_opened_total
+  CounterBy<Reason, kReasons>
+      sessions_lost;    // arcomm_sessions_lost_total{reason}; an orderly end is no loss
+  Gauge communicators;  // arcomm_communicators
+  CounterBy<Reason, kReasons> communicators_revoked;  // arcomm_communicators_revoked_total{reason}
+  Gauge registered_bytes;                             // arcomm_registered_bytes
+  Gauge buffers;                                      // arcomm_buffers
+  Gauge plans;                                        // arcomm_plans
+
+  Counter worker_busy_ns;                           // arcomm_worker_busy_seconds_total
+  Counter worker_sleeps;                            // arcomm_worker_sleeps_total
+  CounterBy<ErrorCode, kErrorCodes> control_calls;  // arcomm_control_calls_total{code}
+  Counter connections_refused;                      // arcomm_connections_refused_total
+  Counter config_reloads_ok;                        // arcomm_config_reloads_total{result="ok"}
+  Counter config_reloads_failed;                    // arcomm_config_reloads_total{result="error"}
+  // arcomm_log_lines_dropped_total and arcomm_build_info are added when the text is made.
+};
+
+// Prometheus' text format 0.0.4.
+std::string render_metrics(const Metrics& metrics);
+
+}  // namespace arcomm
