@@ -102,12 +102,12 @@ enum class SettingSource : std::uint8_t { Default, File, Environment, Flag };
 
 // Where values come from. Later wins: default, file, environment, flag.
 struct LoadRequest {
-  std::string path;  // "": no file
-  bool path_must_exist =
-      false;  // a missing file is an error (it was asked for by name), else a default start
-  std::vector<std::string>
-      environment;                 // "NAME=value"; only names that begin with ARCOMM_ are read
-  std::vector<std::string> flags;  // "section.key=value"
+  std::string path{};  // "": no file
+  // Somebody named the file, so that its absence is an error and not a start with defaults.
+  bool path_must_exist = false;
+  // "NAME=value"; only names that begin with ARCOMM_ are read.
+  std::vector<std::string> environment{};
+  std::vector<std::string> flags{};  // "section.key=value"
 };
 
 struct Loaded {

@@ -38,3 +38,6 @@ if(ARCOMM_SANITIZE)
     add_compile_options(-fno-sanitize-recover=undefined)
   endif()
 endif()
+if(ARCOMM_BUILD_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)  # the rooms report their branches to the fuzzer
+endif()

@@ -1,0 +1,240 @@
+#include "config/settings_table.h"
+
+#include <array>
+
+#include "config/text_rules.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kKiB = 1ull << 10;
+constexpr std::uint64_t kMiB = 1ull << 20;
+constexpr std::uint64_t kTiB = 1ull << 40;
+constexpr std::uint64_t kDayMs = 24ull * 3600 * 1000;
+
+constexpr std::array<std::string_view, 5> kLogLevels{"trace", "debug", "info", "warn", "error"};
+constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
+constexpr std::array<std::string_view, 3> kBackends{"auto", "host", "cuda"};
+constexpr std::array<std::string_view, 3> kMpsChoices{"manage", "require", "off"};
+
+// The member that a row stands for, named once. Captureless, so that a row is constant data.
+#define ARC_FIELD(type, member) [](Settings& s) -> type& { return s.member; }
+#define ARC_CHOICE(names, type, member)                                              \
+  ChoiceSetting {                                                                    \
+    names, [](const Settings& s) { return static_cast<std::uint8_t>(s.member); },    \
+        [](Settings& s, std::uint8_t index) { s.member = static_cast<type>(index); } \
+  }
+
+constexpr TextSetting text(std::string& (*field)(Settings&), const TextRule& rule) {
+  return {.field = field, .accepts = rule.accepts, .allowed = rule.allowed};
+}
+
+constexpr SettingRow kRows[] = {
+    {.section = "",
+     .key = "runtime_dir",
+     .kind = text(ARC_FIELD(std::string, runtime_dir), kSocketFolder),
+     .doc = "Folder of the sockets (client.sock, admin.sock, fd.sock) and the lock file. Clients "
+            "look there too: "
+            "they read ARCOMM_RUNTIME_DIR."},
+    {.section = "",
+     .key = "state_dir",
+     .kind = text(ARC_FIELD(std::string, state_dir), kFolder),
+     .doc = "Folder of what outlives the daemon: the tuning table and flight-recorder dumps."},
+    {.section = "access",
+     .key = "group",
+     .kind = text(ARC_FIELD(std::string, access.group), kGroupName),
+     .reloadable = true,
+     .doc = "Group whose members may attach. Empty, or a group that does not exist: only root and "
+            "the user that "
+            "the daemon runs as."},
+    {.section = "access",
+     .key = "admin_group",
+     .kind = text(ARC_FIELD(std::string, access.admin_group), kGroupName),
+     .reloadable = true,
+     .doc = "Group whose members may use the admin socket (arctl tune, reload, trace). Empty or "
+            "missing: as above."},
+    {.section = "log",
+     .key = "level",
+     .kind = ARC_CHOICE(kLogLevels, LogLevel, log.level),
+     .reloadable = true,
+     .doc = "The least severe lines that are written. Audit lines are always written."},
+    {.section = "log",
+     .key = "format",
+     .kind = ARC_CHOICE(kLogFormats, LogFormat, log.format),
+     .reloadable = true,
+     .doc = "Lines for people, or one JSON object a line."},
+    {.section = "log",
+     .key = "file",
+     .kind = text(ARC_FIELD(std::string, log.file), kFileOrNothing),
+     .doc = "File to append to; a reload opens it anew, for log rotation. Empty: standard error, "
+            "which under "
+            "systemd is the journal."},
+    {.section = "metrics",
+     .key = "listen",
+     .kind = text(ARC_FIELD(std::string, metrics.listen), kListenAddress),
+     .doc = "Where Prometheus finds the metrics: an address and port, unix:<path>, or empty for "
+            "nowhere. The port "
+            "asks nobody who they are: keep it on 127.0.0.1."},
+    {.section = "device",
+     .key = "backend",
+     .kind = ARC_CHOICE(kBackends, BackendChoice, device.backend),
+     .doc = "What reduces: host (CPU and shared memory), cuda, or auto: cuda where this build and "
+            "machine have it."},
+    {.section = "host",
+     .key = "streams",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.streams), .max = 1024},
+     .doc = "Threads of the host backend that reduce. 0: one per core."},
+    {.section = "gpu",
+     .key = "mps",
+     .kind = ARC_CHOICE(kMpsChoices, MpsChoice, gpu.mps),
+     .doc = "NVIDIA MPS, without which a hand-over between client and daemon costs about 280 us: "
+            "manage starts it "
+            "when it is not running, require refuses to serve GPUs without it, off does without."},
+    {.section = "rings",
+     .key = "slots",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),
+                           .min = 8,
+                           .max = 65'536,
+                           .power_of_two = true},
+     .reloadable = true,
+     .doc = "Requests that a session can have under way before it must wait, unless it asks for "
+            "less. Sessions "
+            "that are open keep their rings."},
+    {.section = "wait",
+     .key = "spin_us",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, wait.spin_us), .max = 1'000'000},
+     .unit = SettingUnit::Microseconds,
+     .reloadable = true,
+     .doc = "A worker that finds no work spins this long before it sleeps. Waking it costs about "
+            "40 us; spinning "
+            "costs a core."},
+    {.section = "op",
+     .key = "default_timeout_ms",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, op.default_timeout_ms), .min = 1, .max = kDayMs},
+     .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
+     .doc = "Deadline of an operation whose caller names none."},
+    {.section = "op",
+     .key = "max_timeout_ms",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, op.max_timeout_ms), .min = 1, .max = kDayMs},
+     .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
+     .doc = "Longest deadline that a caller gets; a longer one is shortened to this."},
+    {.section = "op",
+     .key = "segment_bytes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, op.segment_bytes),
+                           .min = 64 * kKiB,
+                           .max = 1024 * kMiB},
+     .unit = SettingUnit::Bytes,
+     .reloadable = true,
+     .doc = "A longer operation runs in pieces of this size, so that a short one need not wait for "
+            "all of it."},
+    {.section = "comm",
+     .key = "join_timeout_ms",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, comm.join_timeout_ms), .min = 1, .max = kDayMs},
+     .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
+     .doc = "How long the first rank of a communicator waits for the last."},
+    {.section = "quota",
+     .key = "sessions",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.sessions), .min = 1, .max = 65'536},
+     .reloadable = true,
+     .doc = "Sessions (attached processes) of one user."},
+    {.section = "quota",
+     .key = "communicators",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, quota.communicators), .min = 1, .max = 1'000'000},
+     .reloadable = true,
+     .doc = "Communicator ranks of one user."},
+    {.section = "quota",
+     .key = "registered_bytes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.registered_bytes),
+                           .max = 1024 * kTiB},
+     .unit = SettingUnit::Bytes,
+     .reloadable = true,
+     .doc = "Bytes of memory that one user may have registered or allocated."},
+    {.section = "quota",
+     .key = "in_flight",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, quota.in_flight), .min = 1, .max = 1'000'000},
+     .reloadable = true,
+     .doc = "Operations of one user that are submitted and not finished."},
+    {.section = "quota",
+     .key = "buffers",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, quota.buffers), .min = 1, .max = 10'000'000},
+     .reloadable = true,
+     .doc = "Registered buffers of one user."},
+    {.section = "quota",
+     .key = "plans",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.plans), .min = 1, .max = 10'000'000},
+     .reloadable = true,
+     .doc = "Persistent plans of one user."},
+    {.section = "recorder",
+     .key = "records",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, recorder.records),
+                           .min = 16,
+                           .max = 1'048'576,
+                           .power_of_two = true},
+     .doc = "Operations that the flight recorder of a worker keeps; 128 bytes each."},
+    {.section = "shutdown",
+     .key = "drain_timeout_ms",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, shutdown.drain_timeout_ms), .max = 60'000},
+     .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
+     .doc =
+         "On SIGTERM operations under way get this long to finish; what is left then is failed."},
+    {.section = "watchdog",
+     .key = "enabled",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, watchdog.enabled)},
+     .doc =
+         "Answer systemd's watchdog, where the unit has one, for as long as every worker moves."},
+    {.section = "watchdog",
+     .key = "stall_ms",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, watchdog.stall_ms), .min = 100, .max = kDayMs},
+     .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
+     .doc = "A worker that has work and stands still this long no longer counts as moving."},
+    {.section = "tuning",
+     .key = "file",
+     .kind = text(ARC_FIELD(std::string, tuning.file), kFileOrNothing),
+     .doc = "The tuning table that arctl tune writes. Empty: tuning.toml in the state folder."},
+};
+
+#undef ARC_CHOICE
+#undef ARC_FIELD
+
+}  // namespace
+
+std::span<const SettingRow> settings_table() {
+  return kRows;
+}
+
+std::string_view text_of(LogLevel level) {
+  return kLogLevels.at(static_cast<std::size_t>(level));
+}
+std::string_view text_of(LogFormat format) {
+  return kLogFormats.at(static_cast<std::size_t>(format));
+}
+std::string_view text_of(BackendChoice backend) {
+  return kBackends.at(static_cast<std::size_t>(backend));
+}
+std::string_view text_of(MpsChoice mps) {
+  return kMpsChoices.at(static_cast<std::size_t>(mps));
+}
+
+}  // namespace arcomm
