@@ -45,6 +45,13 @@ class Producer {
     return Push::Done;
   }
 
+  // Looks at the consumer's index again, whether or not the ring seems full. Done: there is room.
+  Push refresh() {
+    head_ = view_.indices->head.load(std::memory_order_acquire);  // pairs with Consumer's release of head
+    if (tail_ - head_ > view_.count) return Push::Corrupt;
+    return tail_ - head_ == view_.count ? Push::Full : Push::Done;
+  }
+
   // Slots known to be free without looking at shared memory again; at least one means push() succeeds.
   std::uint32_t known_free() const { return view_.count - static_cast<std::uint32_t>(tail_ - head_); }
   std::uint64_t position() const { return tail_; }

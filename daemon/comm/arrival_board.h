@@ -1,0 +1,89 @@
+// Who has called what, for one communicator: ranks arrive one by one at each sequence number, and what they ask for
+// is compared before any byte is touched.
+// Thread: the worker's. Arrivals come from the worker's pool and go back when every rank has been answered.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "daemon/memory/pool.h"
+#include "daemon/plan/failure.h"
+#include "daemon/plan/operation.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+// One collective operation: the ranks' operations at one sequence number.
+struct Arrival {
+  enum class State : std::uint8_t {
+    Gathering,  // some ranks have not called
+    Matched,    // all have, with one signature: it may run when it is the oldest
+    Running,
+    Failed,  // those who called were told `failure`; those who still come will be
+  };
+  std::uint64_t seq = 0;
+  State state = State::Gathering;
+  Signature signature;             // of the first rank to arrive
+  Rank first_rank = kNoRank;
+  std::uint64_t seen = 0;          // bit r: rank r has called, or was refused
+  std::array<Operation*, kMaxRanks> operations{};  // by rank; null where absent or already answered
+  std::uint64_t first_ns = 0;      // when the first rank arrived
+  std::uint64_t matched_ns = 0;
+  std::uint64_t deadline_ns = 0;   // the earliest of its ranks
+  Failure failure;                 // Failed, or Running and to be stopped
+};
+
+using ArrivalPool = Pool<Arrival>;
+
+class ArrivalBoard {
+ public:
+  // How far one rank may run ahead of the slowest: bounds the memory that refused requests can pin.
+  static constexpr std::uint64_t kMaxAhead = 8192;
+
+  ArrivalBoard(ArrivalPool& pool, int ranks);
+  ~ArrivalBoard();
+  ArrivalBoard(const ArrivalBoard&) = delete;
+  ArrivalBoard& operator=(const ArrivalBoard&) = delete;
+
+  // Precondition: in_window(operation.seq), and this rank has not been seen there. Operations that end here (a
+  // mismatch ends all that wait, a late rank meets an old failure) go to `finished` with their outcome set.
+  void arrive(Operation& operation, OperationList& finished);
+  // This rank's request at `seq` was refused: the other ranks hear `told`, now or when they come.
+  void refuse(Rank rank, std::uint64_t seq, const Failure& told, std::uint64_t now, OperationList& finished);
+  // Ends one arrival that is not Running; ranks that come later meet the failure.
+  void fail(Arrival& arrival, const Failure& failure, OperationList& finished);
+  // The oldest one ran: all its operations go to `finished` with `outcome`.
+  void complete_head(const Failure& outcome, OperationList& finished);
+  // Ends everything but a Running head and forgets it; the communicator answers from now on.
+  void clear(const Failure& failure, OperationList& finished);
+
+  bool in_window(std::uint64_t seq) const { return seq >= base_ && seq - base_ < kMaxAhead; }
+  // The oldest arrival that is not answered for all ranks, or null.
+  Arrival* head() const { return size_ == 0 ? nullptr : window_[base_ & (window_.size() - 1)]; }
+  Arrival* find(std::uint64_t seq) const;
+  // The oldest one in which `rank` waits for others, or null.
+  const Arrival* waiting(Rank rank) const;
+  std::uint64_t base() const { return base_; }
+  std::uint64_t size() const { return size_; }
+  bool complete(const Arrival& arrival) const { return arrival.seen == all_; }
+
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (std::uint64_t seq = base_; seq != base_ + size_; ++seq) {
+      visit(*window_[seq & (window_.size() - 1)]);
+    }
+  }
+
+ private:
+  Arrival& at(std::uint64_t seq);
+  void retire();  // gives back failed arrivals at the front that every rank has seen
+
+  ArrivalPool& pool_;
+  std::uint64_t all_;   // bits of all ranks
+  std::uint64_t base_ = 0;
+  std::uint64_t size_ = 0;           // sequence numbers base_ .. base_ + size_ - 1 are in window_
+  std::vector<Arrival*> window_;     // a ring, its size a power of two
+};
+
+}  // namespace arcomm

@@ -1,0 +1,230 @@
+#include "daemon/comm/communicator_table.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <string>
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
+
+bool has_seen(const Arrival& arrival, Rank rank) { return (arrival.seen >> rank & 1) != 0; }
+
+}  // namespace
+
+std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint64_t epoch,
+                                              std::vector<Seat> seats) {
+  communicators_.push_back(std::make_unique<Communicator>(id, epoch, std::move(seats), arrivals_));
+  Communicator& communicator = *communicators_.back();
+  std::vector<MemberId> ids;
+  for (Seat& seat : communicator.seats) {
+    seat.member = members_.insert(std::make_unique<Member>(Member{&communicator, seat.rank}));
+    ids.push_back(seat.member);
+  }
+  return ids;
+}
+
+void CommunicatorTable::arrive(Operation& operation) {
+  Member& member = *members_.find(operation.member);
+  Communicator& communicator = *member.communicator;
+  ++communicator.seat(member.rank).next_seq;
+  if (!communicator.ready() || operation.seq >= communicator.ends_at) {
+    operation.outcome = communicator.ready() ? communicator.ended : communicator.later;
+    ++communicator.operations_failed;
+    return finished_.push(&operation);
+  }
+  if (!communicator.board.in_window(operation.seq)) {
+    communicator.operations_failed++;
+    operation.outcome = make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member.rank,
+                                     "rank %d is %" PRIu64 " operations ahead of the slowest rank", member.rank,
+                                     ArrivalBoard::kMaxAhead);
+    finished_.push(&operation);
+    return revoke(communicator, operation.outcome);
+  }
+  next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
+  communicator.board.arrive(operation, finished_);
+  consider(communicator);
+}
+
+void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns) {
+  Communicator& communicator = *member.communicator;
+  ++communicator.seat(member.rank).next_seq;
+  ++communicator.operations_failed;
+  if (!communicator.ready() || seq >= communicator.ends_at) return;
+  if (!communicator.board.in_window(seq)) return revoke(communicator, told);
+  communicator.board.refuse(member.rank, seq, told, now_ns, finished_);
+  consider(communicator);
+}
+
+bool CommunicatorTable::begun(const Member& member, std::uint64_t seq) const {
+  const Arrival* arrival = member.communicator->board.find(seq);
+  return arrival != nullptr && arrival->seen != 0;
+}
+
+void CommunicatorTable::revoke(Communicator& communicator, const Failure& failure) {
+  end(communicator, failure, failure);
+}
+
+void CommunicatorTable::end(Communicator& communicator, const Failure& why, const Failure& told) {
+  if (!communicator.ready()) return;
+  communicator.revoked = why;
+  communicator.later =
+      make_failure(ErrorCode::Aborted, Reason::Revoked, why.culprit, "revoked: %s", why.text.data());
+  if (communicator.running()) communicator.board.head()->failure = told;
+  communicator.board.clear(told, finished_);
+  revoked_(communicator);
+}
+
+void CommunicatorTable::revoke_all(const Failure& failure) {
+  for (const auto& communicator : communicators_) revoke(*communicator, failure);
+}
+
+void CommunicatorTable::leave(MemberId id) {
+  const Member* member = members_.find(id);
+  if (member == nullptr) return;
+  Communicator& communicator = *member->communicator;
+  const Seat& seat = communicator.seat(member->rank);
+  if (communicator.ready() && seat.next_seq < communicator.ends_at) {
+    communicator.ends_at = seat.next_seq;
+    communicator.ended = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, member->rank,
+                                      "rank %d left the communicator before seq %" PRIu64, member->rank,
+                                      seat.next_seq);
+    const std::uint64_t end = communicator.board.base() + communicator.board.size();
+    for (std::uint64_t seq = seat.next_seq; seq < end; ++seq) {
+      Arrival* arrival = communicator.board.find(seq);
+      if (arrival != nullptr && arrival->state == Arrival::State::Gathering) {
+        communicator.board.fail(*arrival, communicator.ended, finished_);
+      }
+    }
+  }
+  release(id);
+}
+
+void CommunicatorTable::drop(MemberId id, const Failure& failure) {
+  const Member* member = members_.find(id);
+  if (member == nullptr) return;
+  revoke(*member->communicator, failure);
+  release(id);
+}
+
+void CommunicatorTable::release(MemberId id) {
+  const std::unique_ptr<Member> member = members_.erase(id);
+  Communicator& communicator = *member->communicator;
+  communicator.seat(member->rank).member = MemberId{};
+  free_if_empty(communicator);
+}
+
+void CommunicatorTable::free_if_empty(Communicator& communicator) {
+  if (communicator.queued || communicator.running()) return;
+  for (const Seat& seat : communicator.seats) {
+    if (seat.member.valid()) return;
+  }
+  // Nobody is left who could call, and what was gathering ended when its ranks went.
+  std::erase_if(communicators_, [&communicator](const auto& held) { return held.get() == &communicator; });
+}
+
+void CommunicatorTable::consider(Communicator& communicator) {
+  const Arrival* head = communicator.board.head();
+  if (communicator.queued || head == nullptr || head->state != Arrival::State::Matched) return;
+  communicator.queued = true;
+  ready_.push_back(&communicator);
+}
+
+Communicator* CommunicatorTable::next_ready() {
+  while (ready_first_ < ready_.size()) {
+    Communicator& communicator = *ready_[ready_first_++];
+    if (ready_first_ == ready_.size()) {
+      ready_.clear();
+      ready_first_ = 0;
+    }
+    communicator.queued = false;
+    Arrival* head = communicator.board.head();
+    if (head != nullptr && head->state == Arrival::State::Matched) {
+      head->state = Arrival::State::Running;
+      return &communicator;
+    }
+    free_if_empty(communicator);  // it was revoked in between
+  }
+  return nullptr;
+}
+
+void CommunicatorTable::completed(Communicator& communicator, const Failure& outcome) {
+  const std::uint64_t bytes = communicator.board.head()->signature.bytes();
+  if (outcome.ok()) {
+    ++communicator.operations_done;
+    communicator.bytes_reduced += bytes;
+  } else {
+    ++communicator.operations_failed;
+  }
+  communicator.board.complete_head(outcome, finished_);
+  consider(communicator);
+  free_if_empty(communicator);
+}
+
+void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
+  if (now_ns < next_deadline_ns_) return;
+  next_deadline_ns_ = kNever;
+  for (const auto& communicator : communicators_) {
+    Arrival* late = nullptr;
+    communicator->board.for_each([&](Arrival& arrival) {
+      if (arrival.state == Arrival::State::Failed || arrival.deadline_ns == 0) return;
+      if (arrival.state == Arrival::State::Running && !arrival.failure.ok()) return;  // told already
+      if (arrival.deadline_ns > now_ns) {
+        next_deadline_ns_ = std::min(next_deadline_ns_, arrival.deadline_ns);
+      } else if (late == nullptr) {
+        late = &arrival;
+      }
+    });
+    if (late != nullptr) time_out(*communicator, *late, now_ns);
+  }
+}
+
+void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival, std::uint64_t now_ns) {
+  Failure failure = describe_timeout(communicator, arrival, now_ns);
+  Communicator* other =
+      arrival.state == Arrival::State::Gathering ? find_crossing(communicator, arrival) : nullptr;
+  if (other != nullptr) {
+    failure.reason = Reason::Crossed;
+    const auto text = [](Communicator& mine, Communicator& theirs, Rank culprit) {
+      return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, culprit,
+                          "communicators %s and %s wait for each other: same order on all ranks?",
+                          short_name(mine.unique_id, 4).c_str(), short_name(theirs.unique_id, 4).c_str());
+    };
+    revoke(*other, text(*other, communicator, kNoRank));
+    return revoke(communicator, text(communicator, *other, failure.culprit));
+  }
+  if (arrival.state == Arrival::State::Running) return revoke(communicator, failure);
+  // The operation whose deadline passed says so; the others are only caught up in it.
+  communicator.board.fail(arrival, failure, finished_);
+  ++communicator.operations_failed;
+  Failure told = failure;
+  told.code = ErrorCode::Aborted;
+  told.reason = Reason::Revoked;
+  end(communicator, failure, told);
+}
+
+Communicator* CommunicatorTable::find_crossing(const Communicator& communicator, const Arrival& arrival) const {
+  for (const Seat& missing : communicator.seats) {
+    if (has_seen(arrival, missing.rank)) continue;
+    for (const auto& other : communicators_) {
+      if (other.get() == &communicator || !other->ready()) continue;
+      for (const Seat& there : other->seats) {
+        if (there.session != missing.session) continue;
+        const Arrival* waits = other->board.waiting(there.rank);
+        if (waits == nullptr) continue;
+        // It waits there. Does it wait for somebody who waits here?
+        const bool crossed = std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
+          return !has_seen(*waits, absent.rank) &&
+                 std::any_of(communicator.seats.begin(), communicator.seats.end(), [&](const Seat& here) {
+                   return has_seen(arrival, here.rank) && here.session == absent.session;
+                 });
+        });
+        if (crossed) return other.get();
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace arcomm

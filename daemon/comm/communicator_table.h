@@ -1,0 +1,82 @@
+// All communicators of one worker: operations arrive here, and what can run or has ended comes out.
+// Thread: the worker's. Never blocks. Operations that end are put on finished() with their outcome set; the worker
+// answers them. A communicator stays until all its ranks have left and nothing of it runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "daemon/comm/communicator.h"
+#include "daemon/memory/id_table.h"
+#include "daemon/plan/operation.h"
+
+namespace arcomm {
+
+class CommunicatorTable {
+ public:
+  // Called when a communicator leaves the ready state, after its waiting operations went to finished(). A running
+  // head is left to the listener to stop; its `failure` says why.
+  using RevokedListener = std::function<void(Communicator&)>;
+
+  explicit CommunicatorTable(RevokedListener listener) : revoked_(std::move(listener)) {}
+
+  // Seats complete and in rank order; their member ids are filled in.
+  std::vector<MemberId> form(const UniqueIdBytes& id, std::uint64_t epoch, std::vector<Seat> seats);
+  Member* find(MemberId member) const { return members_.find(member); }
+
+  // The rank's seq is the next expected one. Ends at once where the communicator is revoked or has ended.
+  void arrive(Operation& operation);
+  // A request of this rank was refused: its seq is spent, and the other ranks hear why.
+  void refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns);
+  // Has any rank called `seq`?
+  bool begun(const Member& member, std::uint64_t seq) const;
+
+  // Operations in flight end with `failure`; later ones with Aborted/Revoked and its text.
+  void revoke(Communicator& communicator, const Failure& failure);
+  void revoke_all(const Failure& failure);
+  // The rank goes in good order: what all ranks had called still runs, the rest ends with RemoteAborted.
+  void leave(MemberId member);
+  // The rank goes without order: the communicator is revoked.
+  void drop(MemberId member, const Failure& failure);
+
+  // The oldest operation of the communicator may run: it is Running now. Null when nothing may.
+  Communicator* next_ready();
+  // What next_ready() gave has ended.
+  void completed(Communicator& communicator, const Failure& outcome);
+
+  // Fails what is past its deadline. Cheap before next_deadline_ns().
+  void sweep_deadlines(std::uint64_t now_ns);
+  std::uint64_t next_deadline_ns() const { return next_deadline_ns_; }
+
+  OperationList& finished() { return finished_; }
+  std::size_t size() const { return communicators_.size(); }
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const auto& communicator : communicators_) visit(*communicator);
+  }
+
+ private:
+  void consider(Communicator& communicator);  // may its head run?
+  // `why` becomes the communicator's state, `told` what its waiting operations hear.
+  void end(Communicator& communicator, const Failure& why, const Failure& told);
+  void time_out(Communicator& communicator, Arrival& arrival, std::uint64_t now_ns);
+  // The communicator in which a rank that `arrival` misses waits for a rank that waits here, or null.
+  Communicator* find_crossing(const Communicator& communicator, const Arrival& arrival) const;
+  void release(MemberId member);
+  void free_if_empty(Communicator& communicator);
+
+  RevokedListener revoked_;
+  ArrivalPool arrivals_{256};
+  std::vector<std::unique_ptr<Communicator>> communicators_;
+  IdTable<Member, MemberId> members_;
+  std::vector<Communicator*> ready_;  // a queue: from ready_first_ on
+  std::size_t ready_first_ = 0;
+  OperationList finished_;
+  std::uint64_t next_deadline_ns_ = std::numeric_limits<std::uint64_t>::max();
+};
+
+}  // namespace arcomm

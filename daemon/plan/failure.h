@@ -1,0 +1,50 @@
+// How an operation ended, without the allocator: what Error is elsewhere, in a fixed size. The text is cut where the
+// ring's completion would cut it anyway.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <string>
+#include <string_view>
+
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+struct Failure {
+  ErrorCode code = ErrorCode::Ok;
+  Reason reason = Reason::None;
+  Rank culprit = kNoRank;
+  std::array<char, 128> text{};  // zero-terminated
+
+  bool ok() const { return code == ErrorCode::Ok; }
+  std::string_view message() const { return text.data(); }
+  void set_text(std::string_view message) {
+    const std::size_t length = message.copy(text.data(), text.size() - 1);
+    text[length] = '\0';
+  }
+  Error to_error() const { return Error{code, reason, std::string(message()), culprit}; }
+
+  static Failure from(const Error& error) {
+    Failure failure{error.code, error.reason, error.rank, {}};
+    failure.set_text(error.message);
+    return failure;
+  }
+};
+
+// Builds a Failure from a printf format: failures happen, and may be provoked, so they too cost no allocation.
+[[gnu::format(printf, 4, 5)]] inline Failure make_failure(ErrorCode code, Reason reason, Rank culprit,
+                                                          const char* format, ...);
+
+inline Failure make_failure(ErrorCode code, Reason reason, Rank culprit, const char* format, ...) {
+  Failure failure{code, reason, culprit, {}};
+  __builtin_va_list arguments;
+  __builtin_va_start(arguments, format);
+  std::vsnprintf(failure.text.data(), failure.text.size(), format, arguments);
+  __builtin_va_end(arguments);
+  return failure;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,64 @@
+// One rank's request after admission. Nothing in it is untrusted: ids are resolved, ranges lie inside mapped buffers,
+// the deadline is absolute. Thread: the worker's. Times are CLOCK_MONOTONIC nanoseconds.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "daemon/plan/failure.h"
+#include "daemon/telemetry/flight_recorder.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+class Session;
+
+// What all ranks of one AllReduce must agree on.
+struct Signature {
+  std::uint64_t count = 0;  // elements
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
+
+  std::uint64_t bytes() const { return count * size_of(dtype); }
+  friend bool operator==(const Signature&, const Signature&) = default;
+};
+
+struct Operation {
+  std::uint64_t ticket = 0;
+  std::uint64_t seq = 0;
+  Session* session = nullptr;  // outlives its operations
+  MemberId member;
+  Rank rank = kNoRank;
+  Signature signature;
+  const std::byte* send = nullptr;
+  std::byte* recv = nullptr;
+  BufferId send_buffer, recv_buffer;  // held until the operation has ended; invalid where count is 0
+  std::uint64_t admitted_ns = 0;
+  std::uint64_t deadline_ns = 0;
+  Failure outcome;             // set when it ends
+  FlightRecord record;
+  Operation* next = nullptr;   // in the list it is on
+};
+
+// A first-in-first-out list through Operation::next; an operation is on at most one.
+class OperationList {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  void push(Operation* operation) {
+    operation->next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = operation;
+    last_ = operation;
+  }
+  Operation* pop() {
+    Operation* operation = first_;
+    if (operation != nullptr) first_ = operation->next;
+    return operation;
+  }
+
+ private:
+  Operation* first_ = nullptr;
+  Operation* last_ = nullptr;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,164 @@
+#include "daemon/session/admission.h"
+
+#include <algorithm>
+#include <cinttypes>
+
+namespace arcomm {
+namespace {
+
+Failure invalid(Reason reason, Rank rank, const char* text) {
+  return make_failure(ErrorCode::InvalidArgument, reason, rank, "%s", text);
+}
+
+}  // namespace
+
+Member* Admission::find_member(SessionId session, MemberId id) const {
+  Member* member = communicators_.find(id);
+  if (member == nullptr) return nullptr;
+  return member->communicator->seat(member->rank).session == session ? member : nullptr;
+}
+
+Failure Admission::check_ranges(SessionId session, const Signature& signature, const ring::BufferRange& send,
+                                const ring::BufferRange& recv, CheckedRange& checked_send,
+                                CheckedRange& checked_recv) const {
+  if (signature.count == 0) return {};
+  const std::uint64_t bytes = signature.bytes();  // decode made sure that it does not overflow
+  const auto check = [&](const char* name, const ring::BufferRange& range, CheckedRange& checked) -> Failure {
+    checked.buffer = buffers_.find(session, range.buffer);
+    if (checked.buffer == nullptr) {
+      return make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
+                          "%s buffer %" PRIu32 ".%" PRIu32 " is unknown, freed or of another session", name,
+                          range.buffer.index, range.buffer.generation);
+    }
+    const std::uint64_t length = checked.buffer->length_bytes;
+    if (range.offset_bytes > length || bytes > length - range.offset_bytes) {
+      return make_failure(ErrorCode::InvalidArgument, Reason::OutOfBounds, kNoRank,
+                          "%s range %" PRIu64 " + %" PRIu64 " leaves its buffer of %" PRIu64 " bytes", name,
+                          range.offset_bytes, bytes, length);
+    }
+    checked.address = checked.buffer->base + range.offset_bytes;
+    if (reinterpret_cast<std::uintptr_t>(checked.address) % size_of(signature.dtype) != 0) {
+      return make_failure(ErrorCode::InvalidArgument, Reason::BadValue, kNoRank,
+                          "%s offset %" PRIu64 " is not a multiple of the element's %zu bytes", name,
+                          range.offset_bytes, size_of(signature.dtype));
+    }
+    return {};
+  };
+  if (Failure failure = check("send", send, checked_send); !failure.ok()) return failure;
+  if (Failure failure = check("recv", recv, checked_recv); !failure.ok()) return failure;
+  const std::byte* from = checked_send.address;
+  const std::byte* to = checked_recv.address;
+  if (from != to && from < to + bytes && to < from + bytes) {
+    return invalid(Reason::BadValue, kNoRank, "send and recv overlap without being equal");
+  }
+  return {};
+}
+
+Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) const {
+  Admitted answer;
+  ring::Request request;
+  const char* detail = "";
+  const ring::Decode form = ring::decode(slot, request, detail);
+  if (form == ring::Decode::BadMagic) {
+    answer.failure = invalid(Reason::Corrupt, kNoRank, detail);
+    return answer;
+  }
+  answer.verdict = Admitted::Verdict::Refused;
+  answer.ticket = request.ticket;
+  answer.seq = request.seq;
+  Member* member = find_member(session.id(), request.member);
+  if (member == nullptr) {
+    answer.failure = make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
+                                  "communicator %" PRIu32 ".%" PRIu32 " is unknown, freed or of another session",
+                                  request.member.index, request.member.generation);
+    return answer;
+  }
+  const Seat& seat = member->communicator->seat(member->rank);
+  if (request.seq != seat.next_seq) {
+    answer.failure = make_failure(ErrorCode::InvalidArgument, Reason::BadValue, member->rank,
+                                  "rank %d called seq %" PRIu64 " where %" PRIu64 " comes next", member->rank,
+                                  request.seq, seat.next_seq);
+    answer.member = member;
+    answer.out_of_step = true;
+    return answer;
+  }
+  answer.member = member;
+  const auto refuse = [&answer, member](Failure failure) {
+    failure.culprit = member->rank;
+    answer.failure = failure;
+    return answer;
+  };
+  if (form == ring::Decode::BadValue) return refuse(invalid(Reason::BadValue, member->rank, detail));
+  if (limits.draining && !communicators_.begun(*member, request.seq)) {
+    return refuse(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, member->rank,
+                               "the daemon is shutting down"));
+  }
+  if (session.in_flight >= session.max_in_flight()) {
+    return refuse(make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
+                               "%" PRIu32 " operations are in flight, the most this session may have",
+                               session.in_flight));
+  }
+
+  Signature signature{request.count, request.dtype, request.op, request.codec};
+  CheckedRange send, recv;
+  BufferId send_buffer = request.send.buffer, recv_buffer = request.recv.buffer;
+  std::uint64_t timeout_ns = request.timeout_ns;
+  const std::byte* send_address = nullptr;
+  std::byte* recv_address = nullptr;
+  if (request.kind == ring::RequestKind::StartPlan) {
+    const PersistentPlan* plan = plans_.find(request.plan);
+    if (plan == nullptr || plan->owner != session.id() || plan->member != request.member) {
+      return refuse(make_failure(ErrorCode::NotFound, Reason::UnknownHandle, member->rank,
+                                 "plan %" PRIu32 ".%" PRIu32 " is unknown, destroyed or of another communicator",
+                                 request.plan.index, request.plan.generation));
+    }
+    signature = plan->signature;
+    send_buffer = plan->send_buffer;
+    recv_buffer = plan->recv_buffer;
+    send_address = plan->send;
+    recv_address = plan->recv;
+    if (timeout_ns == 0) timeout_ns = plan->timeout_ns;
+  } else {
+    const Failure failure = check_ranges(session.id(), signature, request.send, request.recv, send, recv);
+    if (!failure.ok()) return refuse(failure);
+    send_address = send.address;
+    recv_address = recv.address;
+  }
+  if (timeout_ns == 0) timeout_ns = limits.default_timeout_ns;
+
+  Operation* operation = operations_.take();
+  operation->ticket = request.ticket;
+  operation->seq = request.seq;
+  operation->session = &session;
+  operation->member = request.member;
+  operation->rank = member->rank;
+  operation->signature = signature;
+  operation->send = send_address;
+  operation->recv = recv_address;
+  operation->send_buffer = signature.count == 0 ? BufferId{} : send_buffer;
+  operation->recv_buffer = signature.count == 0 ? BufferId{} : recv_buffer;
+  operation->admitted_ns = now_ns;
+  operation->deadline_ns = now_ns + std::min(timeout_ns, limits.max_timeout_ns);
+  operation->outcome = Failure{};
+  if (signature.count != 0) {
+    buffers_.hold(send_buffer);
+    buffers_.hold(recv_buffer);
+  }
+  operation->record = FlightRecord{.unique_id_prefix = prefix_of(member->communicator->unique_id),
+                                   .epoch = member->communicator->epoch,
+                                   .seq = request.seq,
+                                   .count = signature.count,
+                                   .submitted_ns = request.submitted_ns,
+                                   .admitted_ns = now_ns,
+                                   .rank = member->rank,
+                                   .pid = session.origin().pid,
+                                   .dtype = signature.dtype,
+                                   .op = signature.op,
+                                   .codec = signature.codec};
+  ++session.in_flight;
+  answer.verdict = Admitted::Verdict::Done;
+  answer.operation = operation;
+  return answer;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,70 @@
+// The line between a stranger's bytes and an Operation: ids are resolved with their generation and owner, ranges are
+// bounded against the mapping, quota is charged. Past it nothing is untrusted.
+// Thread: the worker's. Allocates nothing.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/comm/communicator_table.h"
+#include "daemon/memory/buffer_registry.h"
+#include "daemon/memory/pool.h"
+#include "daemon/plan/operation.h"
+#include "daemon/session/persistent_plan.h"
+#include "daemon/session/session.h"
+#include "proto/ring/decode.h"
+
+namespace arcomm {
+
+struct AdmissionLimits {
+  std::uint64_t default_timeout_ns = 30'000'000'000;
+  std::uint64_t max_timeout_ns = 3'600'000'000'000;
+  bool draining = false;  // only operations that another rank has begun
+};
+
+struct Admitted {
+  enum class Verdict : std::uint8_t {
+    Done,     // `operation` is charged to the session
+    Refused,  // `failure` says why; `member` and `seq` are set where the refusal spends a seq of the communicator
+    Broken,   // not a request: quarantine the session
+  };
+  Verdict verdict = Verdict::Broken;
+  Operation* operation = nullptr;
+  Failure failure;
+  std::uint64_t ticket = 0;
+  std::uint64_t seq = 0;
+  Member* member = nullptr;
+  // The caller skipped operations: its communicator can never be in step again.
+  bool out_of_step = false;
+};
+
+// A range that may be used: `buffer` is null for an empty one.
+struct CheckedRange {
+  Buffer* buffer = nullptr;
+  std::byte* address = nullptr;
+};
+
+class Admission {
+ public:
+  Admission(const CommunicatorTable& communicators, BufferRegistry& buffers, const PlanTable& plans,
+            Pool<Operation>& operations)
+      : communicators_(communicators), buffers_(buffers), plans_(plans), operations_(operations) {}
+
+  // `slot` is a private copy.
+  Admitted admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) const;
+
+  // The member of a session; null for one that is unknown, stale or of another session.
+  Member* find_member(SessionId session, MemberId member) const;
+  // Ranges of `signature`: inside their buffers, aligned to the element, equal or disjoint.
+  Failure check_ranges(SessionId session, const Signature& signature, const ring::BufferRange& send,
+                       const ring::BufferRange& recv, CheckedRange& checked_send, CheckedRange& checked_recv) const;
+
+  AdmissionLimits limits;
+
+ private:
+  const CommunicatorTable& communicators_;
+  BufferRegistry& buffers_;
+  const PlanTable& plans_;
+  Pool<Operation>& operations_;
+};
+
+}  // namespace arcomm

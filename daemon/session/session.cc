@@ -1,0 +1,45 @@
+#include "daemon/session/session.h"
+
+#include <utility>
+
+namespace arcomm {
+
+Session::Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell, std::uint32_t max_in_flight,
+                 std::uint64_t now_ns)
+    : opened_ns(now_ns),
+      origin_(std::move(origin)),
+      segment_(std::move(segment)),
+      doorbell_(std::move(doorbell)),
+      max_in_flight_(max_in_flight),
+      requests_(segment_.requests()),
+      completions_(segment_.completions()),
+      requests_bell_(segment_.control().requests.consumer_sleeps, doorbell_.get()),
+      completions_bell_(segment_.control().completions.consumer_sleeps) {}
+
+Session::Room Session::room() {
+  if (in_flight < completions_.known_free()) return Room::Yes;
+  if (completions_.refresh() == ring::Push::Corrupt) return Room::Corrupt;
+  return in_flight < completions_.known_free() ? Room::Yes : Room::No;
+}
+
+bool Session::complete(const ring::Completion& completion) {
+  if (completions_.push(completion) != ring::Push::Done) return false;
+  completions_bell_.ring();
+  return true;
+}
+
+void Session::set_state(ring::SessionState state, Reason reason) {
+  state_ = state;
+  ring::ControlLines& control = segment_.control();
+  control.session_reason.store(static_cast<std::uint32_t>(reason), std::memory_order_relaxed);
+  control.session_state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
+  completions_bell_.ring_all();
+}
+
+void Session::set_oversubscribed(bool oversubscribed) {
+  if (oversubscribed_ == oversubscribed) return;
+  oversubscribed_ = oversubscribed;
+  segment_.control().oversubscribed.store(oversubscribed ? 1 : 0, std::memory_order_relaxed);
+}
+
+}  // namespace arcomm

@@ -1,0 +1,84 @@
+// One client process attached to this worker: its two rings, its doorbells, and what it owns here.
+// Thread: the worker's. Nothing in the segment is trusted: geometry and indices are the private copies in the rings'
+// ends. The session's communicators and buffers go before it does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/plan/operation.h"
+#include "proto/ring/consumer.h"
+#include "proto/ring/doorbell.h"
+#include "proto/ring/producer.h"
+#include "proto/ring/segment.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+struct SessionOrigin {
+  SessionId id;
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::string process_name;
+};
+
+class Session {
+ public:
+  Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell, std::uint32_t max_in_flight,
+          std::uint64_t now_ns);
+
+  const SessionOrigin& origin() const { return origin_; }
+  SessionId id() const { return origin_.id; }
+
+  // ---- requests ----
+  // May another request be read? Not while the completions of those in flight and those unread fill their ring: a
+  // client that does not read holds up itself alone. Corrupt: the client broke the completion ring.
+  enum class Room : std::uint8_t { Yes, No, Corrupt };
+  Room room();
+  ring::Pop pop(ring::WorkRequest& slot) { return requests_.pop(slot); }
+  ring::Pop peek() { return requests_.peek(); }
+
+  // ---- completions ----
+  // False when the client broke the ring. Never waits: room() kept a slot free.
+  bool complete(const ring::Completion& completion);
+
+  // ---- sleeping ----
+  ring::EventDoorbell& requests_bell() { return requests_bell_; }
+  int doorbell_fd() const { return doorbell_.get(); }
+
+  // Tells the client, and wakes it.
+  void set_state(ring::SessionState state, Reason reason);
+  ring::SessionState state() const { return state_; }
+  bool readable() const {
+    return state_ == ring::SessionState::Open || state_ == ring::SessionState::ShuttingDown;
+  }
+  void set_oversubscribed(bool oversubscribed);
+
+  std::uint32_t max_in_flight() const { return max_in_flight_; }
+  std::uint32_t in_flight = 0;  // admitted and not yet completed
+  std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0;
+  std::uint64_t registered_bytes = 0;
+  std::vector<MemberId> members;
+  std::vector<BufferId> buffers;
+  std::vector<PlanId> plans;
+  const std::uint64_t opened_ns;
+
+ private:
+  SessionOrigin origin_;
+  ring::Segment segment_;  // the rings' ends point into it
+  UniqueFd doorbell_;
+  std::uint32_t max_in_flight_;
+  ring::SessionState state_ = ring::SessionState::Open;
+  bool oversubscribed_ = false;
+  ring::Consumer<ring::WorkRequest> requests_;
+  ring::Producer<ring::Completion> completions_;
+  ring::EventDoorbell requests_bell_;
+  ring::FutexDoorbell completions_bell_;
+};
+
+}  // namespace arcomm
