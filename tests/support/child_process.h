@@ -27,10 +27,10 @@ struct Exit {
 struct ChildOptions {
   std::vector<std::string> command;      // path and arguments
   std::vector<std::string> environment;  // "NAME=value", on top of this process's own
-  std::string log_path;                  // stderr (and stdout, unless piped) go here; "" inherits
+  std::string log_path;                  // stdout and stderr go here; "" inherits
   bool pipe_input = false;               // the test writes to it through input()
   bool pipe_output = false;              // the test reads its stdout through output()
-  int stderr_fd = -1;                    // instead of log_path; stays the caller's
+  int stderr_fd = -1;                    // stderr goes here instead; stays the caller's
   uid_t uid = 0;                         // another user, when this process is root and uid is not 0
   gid_t gid = 0;
   std::vector<std::pair<int, std::uint64_t>> limits;  // RLIMIT_*, both soft and hard

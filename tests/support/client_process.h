@@ -65,9 +65,14 @@ class ClientProcess {
 // about.
 std::vector<std::unique_ptr<ClientProcess>> start_ranks(const DaemonProcess& daemon, int ranks,
                                                         std::string_view init = "init");
+// One more communicator over the same processes, rank by position.
+void form_communicator(const std::vector<std::unique_ptr<ClientProcess>>& clients,
+                       std::string_view name);
 // Tells all, then hears all: replies in rank order.
 std::vector<Reply> ask_all(const std::vector<std::unique_ptr<ClientProcess>>& clients,
                            std::string_view line, milliseconds deadline = milliseconds(30000));
+void expect_all_ok(const std::vector<std::unique_ptr<ClientProcess>>& clients,
+                   std::string_view line, milliseconds deadline = milliseconds(30000));
 // Two fresh processes do a verified AllReduce: what must work after every fault, within 5 s of it.
 void expect_clean_all_reduce(const DaemonProcess& daemon);
 

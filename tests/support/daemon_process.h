@@ -11,6 +11,8 @@
 // notify socket.
 #pragma once
 
+#include <unistd.h>
+
 #include <chrono>
 #include <map>
 #include <memory>
@@ -49,11 +51,11 @@ class DaemonProcess {
   ~DaemonProcess();
 
   pid_t pid() const { return child_.pid(); }
-  std::string folder() const;
-  std::string runtime_dir() const { return folder() + "/run"; }
-  std::string state_dir() const { return folder() + "/state"; }
-  std::string config_path() const { return folder() + "/arcommd.toml"; }
-  std::string metrics_socket() const { return folder() + "/metrics.sock"; }
+  const std::string& folder() const { return folder_; }
+  std::string runtime_dir() const { return folder_ + "/run"; }
+  std::string state_dir() const { return folder_ + "/state"; }
+  std::string config_path() const { return folder_ + "/arcommd.toml"; }
+  std::string metrics_socket() const { return folder_ + "/metrics.sock"; }
   std::string client_socket() const { return runtime_dir() + "/client.sock"; }
   std::string admin_socket() const { return runtime_dir() + "/admin.sock"; }
   std::string fd_socket() const { return runtime_dir() + "/fd.sock"; }
@@ -83,12 +85,12 @@ class DaemonProcess {
   DaemonProcess(std::unique_ptr<ScratchFolder> scratch, Options options, UniqueFd notify,
                 ChildProcess child);
 
+  std::string folder_;
   std::unique_ptr<ScratchFolder> scratch_;  // null when the folder is the caller's
   Options options_;
   UniqueFd notify_;
   std::vector<std::string> notifications_;
   ChildProcess child_;
-  bool expect_clean_log_ = true;
 };
 
 // Polls until `condition` holds or the deadline passes; returns whether it held.

@@ -52,7 +52,7 @@ class RawSession {
   std::uint32_t slots() const;
   int segment_fd() const;
   // Writes `slot` at the next position as a well-behaved producer would, and wakes the daemon.
-  void submit(ring::WorkRequest slot);
+  ring::Push submit(const ring::WorkRequest& slot);
   void ring_doorbell();
   // The next completion as a well-behaved consumer takes it.
   std::optional<ring::Completion> next_completion(milliseconds deadline);
