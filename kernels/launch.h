@@ -1,0 +1,56 @@
+// Runs reductions on the calling thread. Never blocks, never allocates, never fails: arguments were
+// checked before.
+//
+// What a result is, for every algorithm, tile size, position and instruction set (kernels/README.md
+// has the reasons):
+//   floats    combined in rank order; float16 and bfloat16 in float32, rounded once, to nearest
+//   even; a NaN result is
+//             the canonical quiet NaN of its type; avg divides by the number of ranks before
+//             rounding
+//   min, max  a NaN of any rank gives NaN; among equals (-0 and +0) the lowest rank's bits win
+//   integers  wrap modulo 2^n; avg is the wrapped sum divided by the number of ranks, towards zero
+// So every rank gets the same bits, run after run.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "kernels/args.h"
+#include "kernels/catalog.h"
+
+namespace arcomm {
+
+// Reduces elements [first, last) of all ranks and writes them to every rank's recv. Calls on
+// disjoint ranges may run at once on several threads. Precondition: first <= last <= args.count, 1
+// <= args.ranks <= kMaxRanks.
+void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint64_t first,
+                      std::uint64_t last);
+
+// The tiles of one operation, handed out one by one to whoever asks. Shared by the threads that
+// work on it; start() happens before any of them may see it. Whole cache lines, so that two
+// operations do not disturb each other.
+class alignas(64) TileCursor {
+ public:
+  // For a choice that is not tiled, the whole operation is one tile. No thread may be at work on
+  // the last run.
+  void start(const Choice& choice, const AllReduceArgs& args);
+  // Reduces the next tile on this thread; false when there was none left (others may still be at
+  // work on theirs).
+  bool pull(const Choice& choice, const AllReduceArgs& args);
+  // No further tile is handed out; those that are out end as usual. Any thread.
+  void stop();
+  // Nothing is out and nothing will be. Acquires what the pullers wrote: recv may be read, memory
+  // may be unmapped.
+  bool finished() const;
+  std::uint64_t tiles() const { return tiles_; }
+
+ private:
+  std::uint64_t elements_per_tile_ = 0;
+  std::uint64_t tiles_ = 0;
+  alignas(64) std::atomic<std::uint64_t> next_{
+      0};  // tiles asked for; beyond tiles_ once they are used up
+  alignas(64) std::atomic<std::uint64_t> ended_{0};  // tiles reduced
+  std::atomic<std::uint64_t> limit_{0};              // tiles that will ever be handed out
+};
+
+}  // namespace arcomm

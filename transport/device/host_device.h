@@ -1,0 +1,39 @@
+// The CPU as a device: streams are threads, device memory is a sealed memfd, events are words.
+// Thread: any. An idle stream sleeps; a busy one spins briefly between tasks.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "transport/device/device.h"
+
+namespace arcomm {
+
+struct HostDeviceOptions {
+  int ordinal = 0;
+  std::uint32_t stream_slots = 256;  // tasks a stream holds; a power of two
+  // How long an idle stream looks for work before it sleeps. Zero where there are fewer cores than
+  // threads.
+  std::chrono::nanoseconds spin = std::chrono::microseconds(20);
+};
+
+class HostDevice final : public Device {
+ public:
+  static Result<std::unique_ptr<HostDevice>> create(HostDeviceOptions options);
+
+  DeviceKind kind() const override { return DeviceKind::Host; }
+  int ordinal() const override { return options_.ordinal; }
+  std::string name() const override;
+  Result<Memory> allocate(std::uint64_t bytes) override;
+  Result<Stream> create_stream(std::string_view name) override;
+  Result<Event> create_event() override;
+
+ private:
+  explicit HostDevice(HostDeviceOptions options) : options_(options) {}
+
+  HostDeviceOptions options_;
+};
+
+}  // namespace arcomm
