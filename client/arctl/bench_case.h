@@ -1,0 +1,57 @@
+// One measurement that every rank runs the same way: what is reduced, how often, and what is timed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "proto/types.h"
+
+namespace arcomm::arctl {
+
+enum class Timing : std::uint8_t {
+  Latency,     // one blocking call after the other; a sample is a round's mean
+  Throughput,  // up to 16 operations in flight; a sample is a round's mean
+  Each,        // every call on its own; a sample is one call ("p50")
+};
+
+struct BenchCase {
+  std::uint64_t count = 0;  // elements
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  bool in_place = false;
+  bool persistent = false;  // through a plan that is made once
+  Timing timing = Timing::Latency;
+  std::uint32_t warmup = 0;
+  std::uint32_t iterations = 1;  // per round
+  std::uint32_t rounds = 1;
+
+  std::uint64_t bytes() const { return count * size_of(dtype); }
+  std::uint64_t samples() const {
+    return timing == Timing::Each ? std::uint64_t{rounds} * iterations : rounds;
+  }
+};
+
+struct Measured {
+  std::vector<double> samples_us;  // each the slowest rank's, in order
+  std::uint64_t wrong = 0;         // elements, over all ranks
+
+  double percentile_us(double fraction) const;  // 0.5: the median
+};
+
+struct Bandwidth {
+  double algorithm_gb_s = 0;  // bytes / time
+  double bus_gb_s = 0;        // times 2 (n - 1) / n: what each link carries
+};
+Bandwidth bandwidth(std::uint64_t bytes, double us, int ranks);
+
+// Enough repetitions for a steady figure, few enough to wait for: 2 for the largest sizes, 1000 for
+// the smallest.
+std::uint32_t default_iterations(std::uint64_t bytes);
+
+// "float32" or "float", "half", "double", "bf16", ... as nccl-tests spells them.
+std::optional<DType> parse_dtype(std::string_view text);
+std::optional<ReduceOp> parse_op(std::string_view text);
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,42 @@
+// Inputs whose reduction is known without doing it: small integers that depend on the element's
+// place and the rank, exact in every type, so that a result is compared bit by bit (averages of
+// floating types within a rounding).
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/types.h"
+
+namespace arcomm::arctl {
+
+class Pattern {
+ public:
+  Pattern(DType dtype, ReduceOp op, int ranks);
+
+  void fill(std::byte* data, std::uint64_t count, Rank rank) const;
+  // Elements of `data` that are not what the reduction gives.
+  std::uint64_t wrong(const std::byte* data, std::uint64_t count) const;
+
+ private:
+  static constexpr unsigned kMaxClasses = 5;
+
+  int input(unsigned place, Rank rank) const;
+  double reduced(unsigned place) const;
+
+  DType dtype_;
+  ReduceOp op_;
+  int ranks_;
+  unsigned classes_;  // how many different columns of inputs there are
+};
+
+// Elements that are not zero: what an in-place sum that started from zeros must have left.
+std::uint64_t nonzero(const std::byte* data, std::uint64_t count, DType dtype);
+
+// Bits of a small integer in `dtype`, in the low bytes; exact for 0 <= number <= 256 (int8: modulo
+// 256).
+std::uint64_t encode_small(DType dtype, int number);
+double decode(DType dtype, const std::byte* element);
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,121 @@
+#include "client/arctl/rank_board.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <ctime>
+#include <new>
+#include <utility>
+
+namespace arcomm::arctl {
+namespace {
+
+constexpr std::uint32_t kBoardMagic = 0x44424152;  // "RABD"
+
+std::size_t board_bytes() {
+  return sizeof(BoardPage) + sizeof(double) * kMaxSamples * kMaxRanks;
+}
+
+}  // namespace
+
+Result<RankBoard> RankBoard::create(int ranks) {
+  // Not close-on-exec: the rank processes inherit it.
+  UniqueFd fd(::memfd_create("arctl-ranks", 0));
+  if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(board_bytes())) != 0) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot create the ranks' shared memory: ", std::strerror(errno));
+  }
+  void* base = ::mmap(nullptr, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot map the ranks' shared memory: ", std::strerror(errno));
+  }
+  auto* page = new (base) BoardPage{};
+  page->magic = kBoardMagic;
+  page->ranks = ranks;
+  return RankBoard(std::move(fd), base);
+}
+
+Result<RankBoard> RankBoard::open(UniqueFd fd) {
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0 || info.st_size != static_cast<off_t>(board_bytes())) {
+    return error(
+        ErrorCode::InvalidArgument, Reason::BadValue, "descriptor ", fd.get(),
+        " is not a rank board: `arctl rank` is started by `arctl bench` and `arctl check` only");
+  }
+  void* base = ::mmap(nullptr, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (base == MAP_FAILED) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot map the rank board: ", std::strerror(errno));
+  }
+  return RankBoard(std::move(fd), base);
+}
+
+RankBoard::RankBoard(RankBoard&& other) noexcept
+    : fd_(std::move(other.fd_)), base_(std::exchange(other.base_, nullptr)) {}
+
+RankBoard::~RankBoard() {
+  if (base_ != nullptr) ::munmap(base_, board_bytes());
+}
+
+double* RankBoard::samples_of(Rank rank) const {
+  auto* first = reinterpret_cast<double*>(static_cast<std::byte*>(base_) + sizeof(BoardPage));
+  return first + static_cast<std::size_t>(rank) * kMaxSamples;
+}
+
+Status RankBoard::wait_change(std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                              Deadline deadline) const {
+  while (word.load(std::memory_order_acquire) == seen) {
+    if (page().failed.load(std::memory_order_acquire) != 0) {
+      return error(ErrorCode::Aborted, Reason::RemoteAborted, "another rank failed");
+    }
+    const auto left = deadline - std::chrono::steady_clock::now();
+    if (left <= std::chrono::nanoseconds(0)) {
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+                   "the other ranks did not get here in time");
+    }
+    const auto nap = std::min<std::chrono::nanoseconds>(left, std::chrono::milliseconds(50));
+    const timespec span{0, static_cast<long>(nap.count())};
+    ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &span, nullptr, 0);
+  }
+  return {};
+}
+
+void RankBoard::wake(std::atomic<std::uint32_t>& word) const {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Status RankBoard::meet(Deadline deadline) const {
+  BoardPage& board = page();
+  const std::uint32_t turn = board.turn.load(std::memory_order_acquire);
+  if (board.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 ==
+      static_cast<std::uint32_t>(board.ranks)) {
+    board.arrived.store(0, std::memory_order_relaxed);
+    board.turn.store(turn + 1, std::memory_order_release);  // pairs with wait_change's acquire
+    wake(board.turn);
+    return {};
+  }
+  return wait_change(board.turn, turn, deadline);
+}
+
+void RankBoard::fail(Rank rank, const Error& failure) const {
+  RankSlot& slot = page().slots[rank];
+  slot.code = static_cast<std::uint32_t>(failure.code);
+  slot.reason = static_cast<std::uint32_t>(failure.reason);
+  const std::size_t length = std::min(failure.message.size(), sizeof(slot.message) - 1);
+  std::memcpy(slot.message, failure.message.data(), length);
+  slot.message[length] = '\0';
+  page().failed.fetch_add(1, std::memory_order_acq_rel);
+  wake(page().turn);
+  wake(page().announced);
+  wake(page().reported);
+}
+
+}  // namespace arcomm::arctl

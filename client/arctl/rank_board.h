@@ -1,0 +1,80 @@
+// What the rank processes of a bench or a self-test share with the process that started them: one
+// memfd, mapped by all. The parent announces one case at a time; the ranks meet, run it, and leave
+// their samples here. Every wait ends at its deadline, when a rank reports a failure, or when the
+// parent gives up.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "client/arctl/bench_case.h"
+#include "client/include/arclient.h"
+#include "proto/status.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm::arctl {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+enum class RankMemory : std::uint8_t { Shared, Registered, Heap };
+
+inline constexpr std::uint32_t kMaxSamples = 16384;  // per rank and case
+
+struct RankSlot {
+  alignas(64) std::atomic<std::uint64_t> heartbeat;  // grows with every operation
+  std::uint64_t wrong;
+  std::uint32_t samples;
+  std::uint32_t code;  // ErrorCode; with reason and message, valid once `failed` counts this rank
+  std::uint32_t reason;
+  char message[512];
+};
+
+struct BoardPage {
+  std::uint32_t magic;
+  std::int32_t ranks;
+  arcUniqueId unique_id;
+  std::uint64_t buffer_bytes;  // of each of the two buffers that a rank allocates
+  std::uint64_t timeout_ms;    // of an operation
+  RankMemory memory;
+  BenchCase current;
+  alignas(64) std::atomic<std::uint32_t> announced;  // cases; futex. kNoMoreCases ends the ranks
+  alignas(64) std::atomic<std::uint32_t> reported;   // ranks x cases; futex
+  alignas(64) std::atomic<std::uint32_t> failed;     // ranks that gave up
+  alignas(64) std::atomic<std::uint32_t> arrived;    // at the ranks' barrier
+  alignas(64) std::atomic<std::uint32_t> turn;       // of the barrier; futex
+  RankSlot slots[kMaxRanks];
+};
+
+inline constexpr std::uint32_t kNoMoreCases = 0xffffffff;
+
+class RankBoard {
+ public:
+  static Result<RankBoard> create(int ranks);
+  static Result<RankBoard> open(UniqueFd fd);
+  RankBoard(RankBoard&& other) noexcept;
+  RankBoard& operator=(RankBoard&&) = delete;
+  ~RankBoard();
+
+  BoardPage& page() const { return *static_cast<BoardPage*>(base_); }
+  double* samples_of(Rank rank) const;
+  int fd() const { return fd_.get(); }
+
+  // For ranks: until all have arrived.
+  Status meet(Deadline deadline) const;
+  // Both: until `word` differs from `seen`.
+  Status wait_change(std::atomic<std::uint32_t>& word, std::uint32_t seen, Deadline deadline) const;
+  void wake(std::atomic<std::uint32_t>& word) const;
+  // For ranks: leaves the error and sets everyone free.
+  void fail(Rank rank, const Error& failure) const;
+
+ private:
+  RankBoard(UniqueFd fd, void* base) : fd_(std::move(fd)), base_(base) {}
+
+  UniqueFd fd_;
+  void* base_ = nullptr;
+};
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,31 @@
+#include "client/arctl/verbs.h"
+#include "client/arctl/views.h"
+
+namespace arcomm::arctl {
+
+void add_trace(CLI::App& app, Invocation& invocation) {
+  CLI::App* verb = app.add_subcommand(
+      "trace", "The flight recorder: the last operations and the time of each step");
+  auto request = std::make_shared<v1::TraceRequest>();
+  verb->add_option_function<std::uint32_t>(
+          "--last", [request](std::uint32_t last) { request->set_last(last); },
+          "How many operations, the newest; 0 for all that are kept")
+      ->default_str("32");
+  verb->add_flag_callback(
+      "--failed", [request] { request->set_failed_only(true); }, "Only those that failed");
+  request->set_last(32);
+  verb->callback([&invocation, request] {
+    invocation.action = [&invocation, request] {
+      return show(invocation, [&](Admin& admin) -> Result<Frame> {
+        Result<v1::TraceReply> reply = admin.trace(*request);
+        if (!reply) return std::move(reply).error();
+        if (!invocation.json) return Frame{trace_text(*reply, invocation.colour)};
+        Json json;
+        trace_json(json, *reply);
+        return Frame{json.take() + "\n"};
+      });
+    };
+  });
+}
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,163 @@
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "client/arctl/bench_case.h"
+#include "client/arctl/table.h"
+#include "client/arctl/units.h"
+#include "client/arctl/verbs.h"
+#include "client/arctl/views.h"
+
+namespace arcomm::arctl {
+namespace {
+
+struct TuneOptions {
+  std::string explain;  // a size, or "": measure
+  int ranks = 0;
+  std::string dtype = "float32";
+  std::string max_bytes;
+  double budget_s = 0;
+  bool dry_run = false;
+};
+
+// On stderr, so that stdout stays the table; only where somebody can see it move.
+void draw_progress(double progress, const v1::TunePoint& point) {
+  constexpr int kWidth = 30;
+  const int full = static_cast<int>(std::lround(std::clamp(progress, 0.0, 1.0) * kWidth));
+  const std::string bar = std::string(static_cast<std::size_t>(full), '#') +
+                          std::string(static_cast<std::size_t>(kWidth - full), '.');
+  std::fprintf(stderr, "\r[%s] %3.0f %%  %9s  %d ranks  %-16s", bar.c_str(), progress * 100,
+               human_bytes(point.bytes()).c_str(), point.ranks(),
+               printable(point.algorithm()).c_str());
+  std::fflush(stderr);
+}
+
+std::string points_text(const std::vector<v1::TunePoint>& points, bool colour) {
+  Table table({{"SIZE", Align::Right},
+               {"RANKS", Align::Right},
+               {"ALGORITHM"},
+               {"TIME", Align::Right},
+               {""}});
+  for (const v1::TunePoint& point : points) {
+    table.add({human_bytes(point.bytes()),
+               std::to_string(point.ranks()),
+               point.algorithm(),
+               human_us(point.microseconds()),
+               {point.chosen() ? "chosen" : "", Colour::Green}});
+  }
+  return table.text(colour);
+}
+
+std::string outcome_json(const std::vector<v1::TunePoint>& points, const v1::TuneReply& last,
+                         bool dry_run) {
+  Json json;
+  json.begin_object()
+      .field("dry_run", dry_run)
+      .field("saved_as", last.saved_as())
+      .field("table", last.table());
+  json.key("points").begin_array();
+  for (const v1::TunePoint& point : points) {
+    json.begin_object()
+        .field("bytes", point.bytes())
+        .field("ranks", point.ranks())
+        .field("algorithm", point.algorithm())
+        .field("us", point.microseconds())
+        .field("chosen", point.chosen())
+        .end_object();
+  }
+  json.end_array().end_object();
+  return json.take() + "\n";
+}
+
+ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
+  v1::TuneRequest request;
+  if (!options.max_bytes.empty()) {
+    const auto bytes = parse_bytes(options.max_bytes);
+    if (!bytes) {
+      std::fprintf(stderr, "arctl tune: --max-size wants a size such as 64M, got %s\n",
+                   options.max_bytes.c_str());
+      return ExitCode::Usage;
+    }
+    request.set_max_bytes(*bytes);
+  }
+  request.set_budget_ms(static_cast<std::uint64_t>(options.budget_s * 1000));
+  request.set_dry_run(options.dry_run);
+  Result<Admin> admin = invocation.connect();
+  if (!admin) return report(admin.error());
+  std::vector<v1::TunePoint> points;
+  v1::TuneReply last;
+  const bool draw = ::isatty(STDERR_FILENO) == 1;
+  const Status tuned =
+      admin->tune(request, invocation.timeout_or(600), [&](const v1::TuneReply& reply) {
+        if (reply.point().bytes() != 0) points.push_back(reply.point());
+        if (draw) draw_progress(reply.progress(), reply.point());
+        last = reply;
+      });
+  if (draw) std::fputs("\r\x1b[K", stderr);
+  if (!tuned) return report(tuned.error());
+  if (!last.finished()) {
+    return report(error(ErrorCode::Unavailable, Reason::DaemonLost,
+                        "the daemon ended the measurement before it was finished: see its log"));
+  }
+  if (invocation.json) return print(outcome_json(points, last, options.dry_run));
+  std::string text = points_text(points, invocation.colour);
+  text += options.dry_run ? "\nnothing was saved (--dry-run)\n"
+          : last.saved_as().empty()
+              ? "\nin force until the daemon ends; it could not be saved\n"
+              : "\nsaved as " + printable(last.saved_as()) + " and in force\n";
+  return print(text);
+}
+
+ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
+  const auto bytes = parse_bytes(options.explain);
+  const auto dtype = parse_dtype(options.dtype);
+  if (!bytes || !dtype) {
+    std::fprintf(
+        stderr,
+        "arctl tune: --explain wants a size such as 64K and a known --dtype, got %s and %s\n",
+        options.explain.c_str(), options.dtype.c_str());
+    return ExitCode::Usage;
+  }
+  return show(invocation, [&](Admin& admin) -> Result<Frame> {
+    v1::ExplainRequest request;
+    request.set_bytes(*bytes);
+    request.set_ranks(options.ranks);
+    request.set_dtype(static_cast<std::uint32_t>(*dtype));
+    Result<v1::ExplainReply> reply = admin.explain(request);
+    if (!reply) return std::move(reply).error();
+    if (!invocation.json) return Frame{explain_text(*reply)};
+    Json json;
+    explain_json(json, *reply);
+    return Frame{json.take() + "\n"};
+  });
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app, Invocation& invocation) {
+  CLI::App* verb = app.add_subcommand(
+      "tune",
+      "Measures the algorithms on this machine, saves the crossovers and uses them from now on");
+  auto options = std::make_shared<TuneOptions>();
+  verb->add_option("--explain", options->explain,
+                   "Measure nothing: say which algorithm a SIZE gets, and why")
+      ->type_name("SIZE");
+  verb->add_option("--ranks", options->ranks, "With --explain: of how many ranks")
+      ->check(CLI::Range(1, 64));
+  verb->add_option("--dtype", options->dtype, "With --explain: of which type");
+  verb->add_option("--max-size", options->max_bytes, "Measure up to this size; 64M by default")
+      ->type_name("SIZE");
+  verb->add_option("--budget", options->budget_s, "Seconds to spend measuring")
+      ->check(CLI::Range(0.0, 3600.0));
+  verb->add_flag("--dry-run", options->dry_run, "Measure and print, but neither save nor use it");
+  verb->callback([&invocation, options] {
+    invocation.action = [&invocation, options] {
+      return options->explain.empty() ? measure(invocation, *options)
+                                      : explain(invocation, *options);
+    };
+  });
+}
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,130 @@
+#include <algorithm>
+
+#include "client/arctl/table.h"
+#include "client/arctl/units.h"
+#include "client/arctl/views.h"
+
+namespace arcomm::arctl {
+namespace {
+
+void members_json(Json& json, const v1::CommunicatorStatus& communicator) {
+  json.key("members").begin_array();
+  for (const v1::RankStatus& member : communicator.members()) {
+    json.begin_object()
+        .field("rank", member.rank())
+        .field("pid", member.pid())
+        .field("session", id_text(member.session()))
+        .field("last_seq", member.last_seq())
+        .field("waiting", member.waiting())
+        .end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace
+
+bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) {
+  auto& all = *reply.mutable_communicators();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [prefix](const v1::CommunicatorStatus& communicator) {
+                             return !communicator.id().starts_with(prefix);
+                           }),
+            all.end());
+  return !all.empty();
+}
+
+const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator) {
+  const auto& members = communicator.members();
+  const auto [least, most] =
+      std::minmax_element(members.begin(), members.end(),
+                          [](const auto& a, const auto& b) { return a.last_seq() < b.last_seq(); });
+  if (least == members.end() || least->last_seq() == most->last_seq()) return nullptr;
+  return &*least;
+}
+
+std::string diagnosis_of(const v1::CommunicatorStatus& communicator) {
+  if (!communicator.diagnosis().empty()) return communicator.diagnosis();
+  if (communicator.state() != "ready") return communicator.state();
+  const bool somebody_waits =
+      std::any_of(communicator.members().begin(), communicator.members().end(),
+                  [](const v1::RankStatus& member) { return !member.waiting().empty(); });
+  const v1::RankStatus* last = lagging_rank(communicator);
+  // Ranks that run a little apart are normal: only a rank that others wait for is worth a sentence.
+  if (last == nullptr || !somebody_waits) return "";
+  return "rank " + std::to_string(last->rank()) + " (pid " + std::to_string(last->pid()) +
+         ") is behind: it has called " + std::to_string(last->last_seq()) +
+         " operations and others wait for it";
+}
+
+std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour) {
+  if (reply.communicators_size() == 0) return "no communicator exists\n";
+  std::string out;
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    if (!out.empty()) out += "\n";
+    const bool ready = communicator.state() == "ready";
+    out +=
+        painted(printable(communicator.id()), Colour::Bold, colour) + "  " +
+        painted(printable(communicator.state()), ready ? Colour::Green : Colour::Yellow, colour) +
+        "  " + std::to_string(communicator.ranks()) + " ranks  epoch " +
+        std::to_string(communicator.epoch()) + "  " + human_count(communicator.operations_done()) +
+        " done  " + human_count(communicator.operations_failed()) + " failed\n";
+    Table table({{"  RANK", Align::Right},
+                 {"PID", Align::Right},
+                 {"SESSION"},
+                 {"CALLED", Align::Right},
+                 {"WAITS FOR"}});
+    for (const v1::RankStatus& member : communicator.members()) {
+      table.add({std::to_string(member.rank()),
+                 member.pid() == 0 ? "?" : std::to_string(member.pid()),
+                 id_text(member.session()),
+                 std::to_string(member.last_seq()),
+                 {member.waiting(), Colour::Yellow}});
+    }
+    if (!table.empty()) out += table.text(colour);
+    const std::string diagnosis = diagnosis_of(communicator);
+    if (!diagnosis.empty() && diagnosis != communicator.state()) {
+      out += "  " + painted(printable(diagnosis), Colour::Yellow, colour) + "\n";
+    }
+  }
+  return out;
+}
+
+void communicators_json(Json& json, const v1::CommunicatorsReply& reply) {
+  json.begin_object().key("communicators").begin_array();
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    json.begin_object()
+        .field("id", communicator.id())
+        .field("epoch", communicator.epoch())
+        .field("ranks", communicator.ranks())
+        .field("state", communicator.state())
+        .field("operations_done", communicator.operations_done())
+        .field("operations_failed", communicator.operations_failed())
+        .field("diagnosis", diagnosis_of(communicator));
+    members_json(json, communicator);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+void diagnosis_json(Json& json, const v1::CommunicatorsReply& reply) {
+  json.begin_object().key("communicators").begin_array();
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    const std::string diagnosis = diagnosis_of(communicator);
+    json.begin_object()
+        .field("id", communicator.id())
+        .field("healthy", diagnosis.empty())
+        .field("diagnosis", diagnosis);
+    if (const v1::RankStatus* last = lagging_rank(communicator); last != nullptr) {
+      json.key("lagging").begin_object();
+      json.field("rank", last->rank())
+          .field("pid", last->pid())
+          .field("last_seq", last->last_seq());
+      json.end_object();
+    }
+    members_json(json, communicator);
+    json.end_object();
+  }
+  json.end_array().end_object();
+}
+
+}  // namespace arcomm::arctl

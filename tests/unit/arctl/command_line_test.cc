@@ -1,0 +1,100 @@
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "client/arctl/verbs.h"
+
+namespace arcomm::arctl {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct CommandLine {
+  CommandLine() { build_command_line(app, invocation); }
+  void parse(const std::string& words) { app.parse(words); }
+
+  CLI::App app;
+  Invocation invocation;
+};
+
+std::vector<std::string> shown_verbs(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands(nullptr)) {
+    if (!verb->get_group().empty()) names.push_back(verb->get_name());
+  }
+  return names;
+}
+
+TEST(CommandLine, TakesSharedOptionsBeforeAndBehindTheVerb) {
+  CommandLine before, behind;
+  before.parse("--json --timeout 2.5 status");
+  behind.parse("status --json --timeout 2.5");
+  for (const CommandLine* line : {&before, &behind}) {
+    EXPECT_TRUE(line->invocation.json);
+    EXPECT_EQ(line->invocation.timeout_or(10), std::chrono::milliseconds(2500));
+    EXPECT_TRUE(line->invocation.action);
+  }
+}
+
+TEST(CommandLine, WatchesEverySecondUnlessToldOtherwise) {
+  CommandLine alone, told, never;
+  alone.parse("sessions --watch");
+  told.parse("sessions --watch 0.5");
+  never.parse("sessions");
+  EXPECT_EQ(alone.invocation.watch_s, 1.0);
+  EXPECT_EQ(told.invocation.watch_s, 0.5);
+  EXPECT_EQ(never.invocation.watch_s, std::nullopt);
+}
+
+TEST(CommandLine, RefusesWhatItDoesNotKnow) {
+  for (const char* words :
+       {"", "statsu", "status --nope", "status --watch 0", "status --watch x", "bench -r 65",
+        "bench --timing fast", "bench --plan --timing throughput", "completion fish", "completion",
+        "status --timeout -1"}) {
+    CommandLine line;
+    EXPECT_THROW(line.parse(words), CLI::ParseError) << words;
+  }
+}
+
+TEST(CommandLine, HidesTheRankVerb) {
+  CommandLine line;
+  EXPECT_THAT(line.app.help(), Not(HasSubstr("\n  rank ")));
+  EXPECT_THAT(shown_verbs(line.app), Not(::testing::Contains("rank")));
+}
+
+TEST(Completion, OffersEveryVerbAndItsOptions) {
+  CommandLine line;
+  for (const std::string& verb : shown_verbs(line.app)) {
+    EXPECT_THAT(bash_completion(line.app), HasSubstr("    " + verb + ") words='"));
+    EXPECT_THAT(zsh_completion(line.app), HasSubstr("    '" + verb + ":"));
+  }
+  EXPECT_THAT(bash_completion(line.app), HasSubstr("--explain"));
+}
+
+TEST(ManPage, DescribesEveryVerbAndEveryLongOption) {
+  const char* path = std::getenv("ARCTL_MAN_PAGE");
+  ASSERT_NE(path, nullptr) << "the test's environment names the manual page";
+  std::stringstream page;
+  page << std::ifstream(path).rdbuf();
+  std::string text = page.str();
+  for (std::size_t at = text.find("\\-"); at != std::string::npos; at = text.find("\\-", at))
+    text.replace(at, 2, "-");
+  CommandLine line;
+  const auto verbs = shown_verbs(line.app);
+  EXPECT_EQ(verbs.size(), 11u);
+  for (const std::string& verb : verbs) {
+    EXPECT_TRUE(text.find("\n.BR " + verb + " ") != std::string::npos ||
+                text.find("\n.B " + verb + "\n") != std::string::npos)
+        << verb << " is not in arctl.1";
+    for (const CLI::Option* option : line.app.get_subcommand(verb)->get_options()) {
+      for (const std::string& name : option->get_lnames())
+        EXPECT_THAT(text, HasSubstr("--" + name)) << verb;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arcomm::arctl
