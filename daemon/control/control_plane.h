@@ -1,0 +1,58 @@
+// The control plane as one piece: loop, sockets, services. The daemon starts it last and stops it
+// first. Thread: start() and the other public functions on the daemon's main thread; events() may
+// be called on any.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/control/gate.h"
+#include "daemon/control/listener.h"
+#include "daemon/control/node_admin.h"
+#include "daemon/control/node_control.h"
+#include "daemon/control/rpc_server.h"
+
+namespace arcomm {
+
+class ControlPlane {
+ public:
+  struct Parts {
+    Metrics& metrics;
+    std::shared_ptr<const Settings> settings;
+    DaemonActions& actions;
+  };
+  static Result<std::unique_ptr<ControlPlane>> create(Parts parts);
+  ~ControlPlane();
+
+  // For the workers' construction, which comes before serve(). Functions that outlive this object
+  // do nothing.
+  WorkerEvents events();
+  // Begins to accept. The workers run already, or will soon.
+  Status serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets);
+
+  void use_settings(std::shared_ptr<const Settings> settings);
+  // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
+  // detaches go on.
+  void begin_shutdown();
+  // Closes sockets and connections and ends the threads. The workers may answer late, so they are
+  // stopped between stop() and the destructor.
+  void stop();
+
+ private:
+  explicit ControlPlane(Parts parts) : parts_(std::move(parts)) {}
+
+  Parts parts_;
+  std::shared_ptr<EventLoop> loop_;
+  TaskThread memory_thread_;
+  std::shared_ptr<NodeControl*>
+      reachable_;  // points to null before serve() and after stop(); touched on the loop
+  std::unique_ptr<NodeControl> control_;
+  std::unique_ptr<NodeAdmin> admin_;
+  std::unique_ptr<Gate> gate_;
+  std::unique_ptr<RpcServer> server_;
+  std::thread loop_thread_;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,156 @@
+#include "daemon/control/fd_channel.h"
+
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "daemon/telemetry/log.h"
+
+namespace arcomm {
+namespace {
+
+constexpr int kMessagesPerTurn = 32;
+
+FdMessage answer_to(const Status& status) {
+  FdMessage answer;
+  answer.kind = FdMessageKind::Answer;
+  if (!status) {
+    answer.code = static_cast<std::uint32_t>(status.error().code);
+    answer.reason = static_cast<std::uint32_t>(status.error().reason);
+  }
+  return answer;
+}
+
+}  // namespace
+
+FdChannel::~FdChannel() {
+  for (const auto& [number, connection] : connections_) {
+    parts_.loop.unwatch(connection.socket.get());
+    if (connection.process) parts_.loop.unwatch(connection.process.get());
+    parts_.loop.cancel(connection.hello_deadline);
+  }
+}
+
+void FdChannel::adopt(UniqueFd fd, Caller caller) {
+  const ConnectionNumber number = caller.connection;
+  const Status watched =
+      parts_.loop.watch(fd.get(), EPOLLIN | EPOLLRDHUP,
+                        [this, number](std::uint32_t events) { on_readable(number, events); });
+  if (!watched) return parts_.released(caller.peer.uid);
+  const auto deadline =
+      parts_.loop.after(kHelloTimeout, [this, number] { close(number, "no Hello came"); });
+  connections_.emplace(number, Connection{caller, std::move(fd), {}, {}, deadline});
+}
+
+void FdChannel::forget(ConnectionNumber connection) {
+  const auto found = connections_.find(connection);
+  if (found == connections_.end()) return;
+  found->second.session = {};
+  close(connection, "session closed");
+}
+
+void FdChannel::on_readable(ConnectionNumber number, std::uint32_t events) {
+  for (int i = 0; i < kMessagesPerTurn; ++i) {
+    const auto found = connections_.find(number);
+    if (found == connections_.end()) return;
+    FdRequest request;
+    const Result<FdReceive> received = receive_fd_request(found->second.socket.get(), request);
+    if (!received) return close(number, received.error().message);
+    switch (*received) {
+      case FdReceive::Message:
+        if (!serve(number, found->second, std::move(request))) return;
+        break;
+      case FdReceive::HungUp:
+        return close(number, "the client hung up without Detach");
+      case FdReceive::Nothing:
+        if ((events & (EPOLLHUP | EPOLLRDHUP | EPOLLERR)) != 0) {
+          close(number, "the client hung up without Detach");
+        }
+        return;
+    }
+  }
+}
+
+bool FdChannel::serve(ConnectionNumber number, Connection& connection, FdRequest request) {
+  std::vector<UniqueFd> fds;
+  FdMessage answer;
+  SessionEntry* session = parts_.ledger.find(connection.session);
+  if (request.message.kind == FdMessageKind::Hello) {
+    const Status status = hello(number, connection, request.message);
+    if (!status)
+      log::info("Hello of pid {} refused: {}", connection.caller.peer.pid, status.error().message);
+    answer = answer_to(status);
+  } else if (session == nullptr) {
+    answer =
+        answer_to(error(ErrorCode::FailedPrecondition, Reason::UnknownHandle, "Hello comes first"));
+  } else if (request.message.kind == FdMessageKind::Fetch) {
+    Result<std::vector<UniqueFd>> taken =
+        parts_.ledger.take_ticket(*session, request.message.ticket);
+    answer = answer_to(taken ? Status() : Status(taken.error()));
+    if (taken) fds = std::move(taken).value();
+    answer.count = static_cast<std::uint32_t>(fds.size());
+  } else {
+    const Result<std::uint64_t> ticket =
+        parts_.ledger.add_offer(*session, std::move(request.fds.front()));
+    answer = answer_to(ticket ? Status() : Status(ticket.error()));
+    if (ticket) answer.ticket = *ticket;
+  }
+  const Status sent = send_fd_answer(connection.socket.get(), answer, fds);
+  if (!sent) close(number, sent.error().message);
+  return sent.ok();
+}
+
+Status FdChannel::hello(ConnectionNumber number, Connection& connection, const FdMessage& message) {
+  if (connection.session.valid()) {
+    return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                 "this connection belongs to session ", connection.session, " already");
+  }
+  const std::string_view token(reinterpret_cast<const char*>(message.token.data()),
+                               message.token.size());
+  Result<SessionEntry*> session =
+      parts_.ledger.authorize(message.session, token, connection.caller.peer.uid);
+  if (!session) return session.error();
+  if ((*session)->bound_to != 0) {
+    return error(ErrorCode::AlreadyExists, Reason::BadValue, "session ", (*session)->id,
+                 " has a descriptor connection already");
+  }
+  ARC_RETURN_IF_ERROR(watch_process(number, connection));
+  (*session)->bound_to = number;
+  parts_.loop.cancel((*session)->hello_deadline);
+  parts_.loop.cancel(connection.hello_deadline);
+  connection.session = (*session)->id;
+  return {};
+}
+
+// Without a pid that we can see (another PID namespace) or without pidfd_open the hang-up alone
+// must do.
+Status FdChannel::watch_process(ConnectionNumber number, Connection& connection) {
+  const pid_t pid = connection.caller.peer.pid;
+  if (pid <= 0) return {};
+  connection.process = UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  if (!connection.process) {
+    if (errno != ESRCH) return {};
+    return error(ErrorCode::Aborted, Reason::RemoteDied, "process ", pid,
+                 " ended before its Hello");
+  }
+  return parts_.loop.watch(connection.process.get(), EPOLLIN, [this, number](std::uint32_t) {
+    close(number, "its process ended without Detach");
+  });
+}
+
+void FdChannel::close(ConnectionNumber number, const std::string& why) {
+  auto node = connections_.extract(number);
+  if (!node) return;
+  const Connection& connection = node.mapped();
+  parts_.loop.unwatch(connection.socket.get());
+  if (connection.process) parts_.loop.unwatch(connection.process.get());
+  parts_.loop.cancel(connection.hello_deadline);
+  parts_.released(connection.caller.peer.uid);
+  if (connection.session.valid()) parts_.ended(connection.session, why);
+}
+
+}  // namespace arcomm

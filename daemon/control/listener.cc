@@ -1,0 +1,174 @@
+#include "daemon/control/listener.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+namespace arcomm {
+namespace {
+
+constexpr int kBacklog = 128;
+constexpr int kFirstPassedFd = 3;  // sd_listen_fds(3)
+constexpr SocketKind kKinds[] = {SocketKind::Client, SocketKind::Admin, SocketKind::Descriptor};
+
+int type_of(SocketKind kind) {
+  return kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
+}
+
+std::optional<int> number_from(const char* text) {
+  if (text == nullptr) return std::nullopt;
+  int value = 0;
+  const auto [end, failure] = std::from_chars(text, text + std::strlen(text), value);
+  if (failure != std::errc{} || *end != '\0') return std::nullopt;
+  return value;
+}
+
+// 0660 and the group, or 0600 and why.
+void give_to_group(const std::string& path, const std::string& group,
+                   std::vector<std::string>& warnings) {
+  const char* why = nullptr;
+  struct ::group* found = group.empty() ? nullptr : ::getgrnam(group.c_str());
+  if (group.empty()) {
+    why = "no group is set";
+  } else if (found == nullptr) {
+    why = "there is no such group";
+  } else if (::chown(path.c_str(), static_cast<uid_t>(-1), found->gr_gid) != 0) {
+    why = std::strerror(errno);
+  } else if (::chmod(path.c_str(), 0660) != 0) {
+    why = std::strerror(errno);
+  }
+  if (why != nullptr) {
+    warnings.push_back(path + " is for uid " + std::to_string(::geteuid()) +
+                       " and root only: group \"" + group + "\": " + why);
+  }
+}
+
+Error cannot(const std::string& what, const std::string& path) {
+  const int why = errno;
+  const ErrorCode code =
+      why == EACCES || why == EPERM ? ErrorCode::PermissionDenied : ErrorCode::Unavailable;
+  return error(code, Reason::None, "cannot ", what, " ", path, ": ", std::strerror(why));
+}
+
+}  // namespace
+
+std::string_view file_name_of(SocketKind kind) {
+  switch (kind) {
+    case SocketKind::Client:
+      return "client.sock";
+    case SocketKind::Admin:
+      return "admin.sock";
+    case SocketKind::Descriptor:
+      return "fd.sock";
+  }
+  return "";
+}
+
+ListeningSocket::ListeningSocket(ListeningSocket&& other) noexcept
+    : kind_(other.kind_),
+      fd_(std::move(other.fd_)),
+      path_(std::move(other.path_)),
+      made_here_(std::exchange(other.made_here_, false)) {}
+
+ListeningSocket::~ListeningSocket() {
+  if (made_here_) ::unlink(path_.c_str());
+}
+
+Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
+                                    const std::string& group, std::vector<std::string>& warnings) {
+  const std::string path = runtime_dir + "/" + std::string(file_name_of(kind));
+  const std::string unfinished = path + ".new";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (unfinished.size() >= sizeof(address.sun_path)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadConfig,
+                 "runtime_dir is too long for a unix socket: ", path, " has ", path.size(),
+                 " characters and ", sizeof(address.sun_path) - 5, " is the most");
+  }
+  std::memcpy(address.sun_path, unfinished.c_str(), unfinished.size() + 1);
+  UniqueFd fd(::socket(AF_UNIX, type_of(kind) | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return cannot("make a socket for", path);
+  ::unlink(unfinished.c_str());
+  if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    return cannot("bind", unfinished);
+  }
+  ListeningSocket socket(kind, std::move(fd), unfinished, true);
+  // Nobody can connect before listen(), and nobody looks under this name: the mode is right before
+  // it is seen.
+  if (::chmod(unfinished.c_str(), 0600) != 0) return cannot("set the mode of", unfinished);
+  std::vector<std::string> group_warnings;
+  give_to_group(unfinished, group, group_warnings);
+  for (std::string& warning : group_warnings)
+    warnings.push_back(path + warning.substr(unfinished.size()));
+  if (::listen(socket.fd(), kBacklog) != 0) return cannot("listen on", unfinished);
+  if (::rename(unfinished.c_str(), path.c_str()) != 0) return cannot("put in place", path);
+  socket.rename_to(path);
+  return socket;
+}
+
+Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<std::string>& warnings) {
+  std::vector<ListeningSocket> sockets;
+  const std::optional<int> pid = number_from(std::getenv("LISTEN_PID"));
+  const std::optional<int> count = number_from(std::getenv("LISTEN_FDS"));
+  if (!pid || *pid != ::getpid() || !count || *count <= 0) return sockets;
+  for (int fd = kFirstPassedFd; fd < kFirstPassedFd + *count; ++fd) {
+    UniqueFd owned(fd);
+    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
+    sockaddr_un address{};
+    socklen_t length = sizeof(address);
+    int type = 0;
+    socklen_t type_length = sizeof(type);
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
+        address.sun_family != AF_UNIX ||
+        ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) != 0) {
+      warnings.push_back("descriptor " + std::to_string(fd) +
+                         " passed by systemd is not a unix socket; closed");
+      continue;
+    }
+    const std::string path(address.sun_path, ::strnlen(address.sun_path, sizeof(address.sun_path)));
+    const std::string name = path.substr(path.rfind('/') + 1);
+    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                   [&](SocketKind one) { return file_name_of(one) == name; });
+    if (kind == std::end(kKinds) || type_of(*kind) != type) {
+      return error(ErrorCode::InvalidArgument, Reason::BadConfig, "systemd passed ", path,
+                   ", which is none of client.sock, admin.sock (streams) and fd.sock "
+                   "(SequentialPacket): correct "
+                   "arcommd.socket");
+    }
+    sockets.emplace_back(*kind, std::move(owned), path, false);
+  }
+  ::unsetenv("LISTEN_PID");
+  ::unsetenv("LISTEN_FDS");
+  ::unsetenv("LISTEN_FDNAMES");
+  return sockets;
+}
+
+Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
+                                                  std::vector<std::string>& warnings) {
+  Result<std::vector<ListeningSocket>> sockets = take_passed_sockets(warnings);
+  if (!sockets) return sockets;
+  for (const SocketKind kind : kKinds) {
+    if (std::any_of(sockets->begin(), sockets->end(),
+                    [&](const auto& one) { return one.kind() == kind; }))
+      continue;
+    const std::string& group =
+        kind == SocketKind::Admin ? settings.access.admin_group : settings.access.group;
+    Result<ListeningSocket> made = make_socket(kind, settings.runtime_dir, group, warnings);
+    if (!made) return std::move(made).error();
+    sockets->push_back(std::move(made).value());
+  }
+  return sockets;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,199 @@
+// NodeControl's calls about memory and plans.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "daemon/control/node_control.h"
+#include "daemon/control/shared_memory.h"
+#include "daemon/telemetry/log.h"
+
+namespace arcomm {
+
+// A buffer on its way in: what it has been charged, until its session holds it.
+struct NodeControl::NewBuffer {
+  SessionId session;
+  BufferSeed seed;
+  HeldBuffer held;
+  bool give_ticket = false;
+  Answer<v1::BufferReply> answer;
+};
+
+void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const Result<std::uint64_t> length = round_to_pages(request.bytes());
+  if (!length) return answer(length.error());
+  if ((*session)->tickets.size() + (*session)->tickets_promised >= kMaxTickets) {
+    return answer(error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", (*session)->id,
+                        " has ", kMaxTickets,
+                        " buffers whose descriptors it did not fetch: fetch them first"));
+  }
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = charge(*buffer, caller.peer.uid, *length); !charged)
+    return answer(charged.error());
+  buffer->session = (*session)->id;
+  buffer->seed.length_bytes = *length;
+  buffer->give_ticket = true;
+  buffer->answer = std::move(answer);
+  ++(*session)->tickets_promised;
+  parts_.memory_thread.post([this, buffer, bytes = *length] {
+    auto made = std::make_shared<Result<SharedMemory>>(make_shared_memory(bytes));
+    parts_.loop.post([this, buffer, made] {
+      if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
+        --owner->tickets_promised;
+      if (!*made) return buffer->answer(made->error());
+      add_buffer(buffer, std::move(made->value().fd));
+    });
+  });
+}
+
+void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  Result<UniqueFd> offered = ledger_.take_offer(**session, request.offered_fd());
+  if (!offered) return answer(offered.error());
+  const Status checked =
+      check_offered_memory(offered->get(), request.offset_bytes(), request.length_bytes());
+  if (!checked) return answer(checked.error());
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = charge(*buffer, caller.peer.uid, request.length_bytes()); !charged) {
+    return answer(charged.error());
+  }
+  buffer->session = (*session)->id;
+  buffer->seed.offset_bytes = request.offset_bytes();
+  buffer->seed.length_bytes = request.length_bytes();
+  buffer->answer = std::move(answer);
+  add_buffer(buffer, std::move(offered).value());
+}
+
+Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes) {
+  Result<ChargePtr> count = quotas_.charge(uid, QuotaKind::Buffers);
+  if (!count) return count.error();
+  Result<ChargePtr> bytes = quotas_.charge(uid, QuotaKind::RegisteredBytes, length_bytes);
+  if (!bytes) return bytes.error();
+  buffer.held = HeldBuffer{length_bytes, std::move(count).value(), std::move(bytes).value()};
+  return {};
+}
+
+void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory) {
+  SessionEntry* session = ledger_.find(buffer->session);
+  if (session == nullptr) {
+    return buffer->answer(
+        error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
+  }
+  auto for_client = std::make_shared<std::vector<UniqueFd>>();
+  if (buffer->give_ticket) {
+    for_client->emplace_back(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
+    if (!for_client->front()) {
+      return buffer->answer(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                                  "no descriptor is left: ", std::strerror(errno),
+                                  "; raise LimitNOFILE= of the service"));
+    }
+  }
+  buffer->seed.memory = std::move(memory);
+  worker_of(*session).add_buffer(
+      buffer->session, std::move(buffer->seed),
+      replies_.on_loop<BufferId>(
+          "map the buffer", [this, buffer, for_client](Result<BufferId> added) {
+            SessionEntry* owner = ledger_.find(buffer->session);
+            if (!added) return buffer->answer(added.error());
+            if (owner == nullptr) {
+              return buffer->answer(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
+                                          buffer->session, " has ended"));
+            }
+            v1::BufferReply reply;
+            reply.set_buffer(added->bits());
+            reply.set_length_bytes(buffer->held.length_bytes);
+            if (buffer->give_ticket)
+              reply.set_fd_ticket(ledger_.add_ticket(*owner, std::move(*for_client)));
+            owner->buffers.emplace(*added, std::move(buffer->held));
+            buffer->answer(reply);
+          }));
+}
+
+void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
+                                 Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const SessionId id = (*session)->id;
+  const BufferId buffer = BufferId::from_bits(request.buffer());
+  if (!(*session)->buffers.contains(buffer)) {
+    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
+                        " is not one of session ", id));
+  }
+  worker_of(**session).remove_buffer(
+      id, buffer,
+      replies_.on_loop<void>("release the buffer",
+                             [this, id, buffer, answer](const Status& status) {
+                               if (!status) return answer(status.error());
+                               if (SessionEntry* owner = ledger_.find(id); owner != nullptr)
+                                 owner->buffers.erase(buffer);
+                               answer(v1::Empty{});
+                             }));
+}
+
+void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
+                              Answer<v1::CreatePlanReply> answer) {
+  if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  if (request.dtype() >= kDTypes || request.op() >= kReduceOps || request.codec() >= kCodecs) {
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "dtype ", request.dtype(),
+                        ", op ", request.op(), " or codec ", request.codec(),
+                        " is none this version knows"));
+  }
+  Result<ChargePtr> charged = quotas_.charge(caller.peer.uid, QuotaKind::Plans);
+  if (!charged) return answer(charged.error());
+  const std::uint64_t timeout_ms =
+      std::min(request.timeout_ms(), parts_.settings->op.max_timeout_ms);
+  const PlanSeed seed{.member = MemberId::from_bits(request.member()),
+                      .send_buffer = BufferId::from_bits(request.send_buffer()),
+                      .recv_buffer = BufferId::from_bits(request.recv_buffer()),
+                      .send_offset_bytes = request.send_offset_bytes(),
+                      .recv_offset_bytes = request.recv_offset_bytes(),
+                      .count = request.count(),
+                      .dtype = static_cast<DType>(request.dtype()),
+                      .op = static_cast<ReduceOp>(request.op()),
+                      .codec = static_cast<Codec>(request.codec()),
+                      .timeout_ns = timeout_ms * 1'000'000};
+  const SessionId id = (*session)->id;
+  worker_of(**session).add_plan(
+      id, seed,
+      replies_.on_loop<PlanId>(
+          "register the plan",
+          [this, id, answer, charge = std::move(charged).value()](Result<PlanId> plan) {
+            if (!plan) return answer(plan.error());
+            if (SessionEntry* owner = ledger_.find(id); owner != nullptr)
+              owner->plans.emplace(*plan, charge);
+            v1::CreatePlanReply reply;
+            reply.set_plan(plan->bits());
+            answer(reply);
+          }));
+}
+
+void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
+                               Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const SessionId id = (*session)->id;
+  const PlanId plan = PlanId::from_bits(request.plan());
+  if (!(*session)->plans.contains(plan)) {
+    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
+                        " is not one of session ", id));
+  }
+  worker_of(**session).remove_plan(
+      id, plan,
+      replies_.on_loop<void>("remove the plan", [this, id, plan, answer](const Status& status) {
+        if (!status) return answer(status.error());
+        if (SessionEntry* owner = ledger_.find(id); owner != nullptr) owner->plans.erase(plan);
+        answer(v1::Empty{});
+      }));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,119 @@
+// What clients may ask for: sessions, communicators, buffers, plans. Checks who asks and what it
+// may take, then posts to the worker that owns the device and answers when that one has answered.
+//
+// Thread: the control loop. Every call is answered exactly once and in bounded time: one that the
+// worker leaves unanswered ends with DeadlineExceeded.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/control/caller.h"
+#include "daemon/control/event_loop.h"
+#include "daemon/control/fd_channel.h"
+#include "daemon/control/quota.h"
+#include "daemon/control/rendezvous.h"
+#include "daemon/control/session_ledger.h"
+#include "daemon/control/task_thread.h"
+#include "daemon/control/worker_replies.h"
+#include "daemon/exec/device_worker.h"
+#include "proto/arcommd/v1/control.pb.h"
+
+namespace arcomm {
+
+class Metrics;
+namespace v1 = arcommd::v1;
+
+struct WorkerRef {
+  std::string device;              // "host:0"
+  DeviceWorker* worker = nullptr;  // outlives the control plane
+  FlightRecorder* recorder = nullptr;
+};
+
+class NodeControl {
+ public:
+  struct Parts {
+    EventLoop& loop;
+    Metrics& metrics;
+    TaskThread& memory_thread;
+    std::shared_ptr<const Settings> settings;
+    std::vector<WorkerRef> workers;
+  };
+  explicit NodeControl(Parts parts);
+
+  void attach(const Caller& caller, const v1::AttachRequest& request,
+              Answer<v1::AttachReply> answer);
+  void create_communicator(const Caller& caller, const v1::CreateCommunicatorRequest& request,
+                           Answer<v1::CreateCommunicatorReply> answer);
+  // The caller of a pending create_communicator no longer listens.
+  void cancel_communicator(const v1::CreateCommunicatorRequest& request);
+  void destroy_communicator(const Caller& caller, const v1::DestroyCommunicatorRequest& request,
+                            Answer<v1::Empty> answer);
+  void abort_communicator(const Caller& caller, const v1::AbortCommunicatorRequest& request,
+                          Answer<v1::Empty> answer);
+  void allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  void register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  void release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
+                      Answer<v1::Empty> answer);
+  void create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
+                   Answer<v1::CreatePlanReply> answer);
+  void destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
+                    Answer<v1::Empty> answer);
+  void describe(const Caller& caller, const v1::DescribeRequest& request,
+                Answer<v1::DescribeReply> answer);
+  void detach(const Caller& caller, const v1::DetachRequest& request, Answer<v1::Empty> answer);
+
+  // From the sockets.
+  void connection_hung_up(ConnectionNumber connection);
+  void client_gone(SessionId session, std::string why);
+  FdChannel& descriptors() { return descriptors_; }
+  void on_descriptor_release(std::function<void(uid_t)> released) {
+    released_ = std::move(released);
+  }
+
+  // From the workers' events (posted to the loop by whoever wires them).
+  void session_lost(SessionId session, Reason reason, std::string why);
+  void communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+
+  void use_settings(std::shared_ptr<const Settings> settings);
+  // From now on everything but Detach and releases is refused with ShuttingDown; pending
+  // communicators fail.
+  void begin_shutdown();
+
+  SessionLedger& ledger() { return ledger_; }
+  const QuotaBook& quotas() const { return quotas_; }
+  const Rendezvous& rendezvous() const { return rendezvous_; }
+  const std::vector<WorkerRef>& workers() const { return parts_.workers; }
+  const Settings& settings() const { return *parts_.settings; }
+  bool stopping() const { return stopping_; }
+
+ private:
+  Result<SessionEntry*> authorize(const Caller& caller, const v1::SessionRef& session);
+  Result<std::size_t> find_worker(const std::string& device) const;
+  DeviceWorker& worker_of(const SessionEntry& session) const {
+    return *parts_.workers[session.worker].worker;
+  }
+  Status refuse_when_stopping() const;
+
+  void join(Rendezvous::Call call);
+  Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
+                            ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
+  struct NewBuffer;
+  Status charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes);
+  void add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory);
+  void close_session(SessionId id, Reason reason, const std::string& why, Answer<v1::Empty> answer);
+
+  Parts parts_;
+  WorkerReplies replies_;
+  QuotaBook quotas_;
+  SessionLedger ledger_;  // after quotas_: entries hold charges
+  Rendezvous rendezvous_;
+  FdChannel descriptors_;
+  std::function<void(uid_t)> released_;
+  bool stopping_ = false;
+};
+
+}  // namespace arcomm

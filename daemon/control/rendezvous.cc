@@ -1,0 +1,285 @@
+#include "daemon/control/rendezvous.h"
+
+#include <sstream>
+#include <utility>
+
+namespace arcomm {
+namespace {
+
+constexpr std::size_t kRememberedPerUid = 256;  // dissolved ids whose epoch is kept
+
+// "ranks 1, 3 of 4 have not called"
+std::string absent(const std::map<Rank, Rendezvous::Call>& calls, int ranks) {
+  std::ostringstream text;
+  int missing = 0;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    if (calls.contains(rank)) continue;
+    text << (missing++ == 0 ? "" : ", ") << rank;
+  }
+  return (missing == 1 ? "rank " : "ranks ") + text.str() + " of " + std::to_string(ranks) +
+         (missing == 1 ? " has not called" : " have not called");
+}
+
+Rank first_absent(const std::map<Rank, Rendezvous::Call>& calls) {
+  Rank rank = 0;
+  while (calls.contains(rank)) ++rank;
+  return rank;
+}
+
+Error refuse_duplicate(const Rendezvous::Call& call, SessionId holder, const char* state) {
+  return error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
+               " of this communicator ", state, " in session ", holder,
+               ": give every rank its own number, or use a new unique id");
+}
+
+}  // namespace
+
+void Rendezvous::join(Call call) {
+  if (call.ranks < 1 || call.ranks > kMaxRanks || call.rank < 0 || call.rank >= call.ranks) {
+    return call.answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank,
+                             " of ", call.ranks, " is not allowed: 1 to ", kMaxRanks,
+                             " ranks, numbered from 0"));
+  }
+  auto at = meetings_.find(call.unique_id);
+  if (at == meetings_.end()) {
+    at = meetings_.emplace(call.unique_id, Meeting{}).first;
+    at->second.uid = call.peer.uid;
+    at->second.ranks = call.ranks;
+  }
+  Meeting& meeting = at->second;
+  if (meeting.uid != call.peer.uid) {
+    return call.answer(error(ErrorCode::PermissionDenied, Reason::Permission, "uid ", call.peer.uid,
+                             " may not join a communicator of another user"));
+  }
+  if (meeting.state == State::Ready) {
+    if (call.rank < meeting.ranks) {
+      const Live& holder = meeting.members[static_cast<std::size_t>(call.rank)];
+      return call.answer(refuse_duplicate(call, holder.session, "is in use"));
+    }
+    return call.answer(error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                             "this communicator is ready with ", meeting.ranks,
+                             " ranks and the call says ", call.ranks));
+  }
+  if (meeting.state == State::Dissolved) {
+    meeting.state = State::Collecting;
+    meeting.ranks = call.ranks;  // a rebuild may have fewer ranks than before
+  }
+  if (const auto taken = meeting.calls.find(call.rank); taken != meeting.calls.end()) {
+    return call.answer(refuse_duplicate(call, taken->second.session, "has already called"));
+  }
+  if (meeting.state == State::Building) {
+    return call.answer(error(ErrorCode::AlreadyExists, Reason::BadValue,
+                             "this communicator is being built with ", meeting.ranks,
+                             " ranks; rank ", call.rank, " comes too late"));
+  }
+  if (meeting.ranks != call.ranks) {
+    const Rank other = meeting.calls.begin()->first;
+    Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                      "the ranks disagree about their number: rank ", other, " says ",
+                      meeting.ranks, " and rank ", call.rank, " says ", call.ranks);
+    why.rank = call.rank;
+    meeting.calls.emplace(call.rank, std::move(call));
+    fail(meeting, why);
+    return settle(at);
+  }
+  if (!meeting.calls.empty() && meeting.calls.begin()->second.worker != call.worker) {
+    const Call& other = meeting.calls.begin()->second;
+    Error why = error(ErrorCode::Unimplemented, Reason::Unsupported, "rank ", other.rank, " is on ",
+                      other.device, " and rank ", call.rank, " on ", call.device,
+                      ": one communicator has one device here");
+    meeting.calls.emplace(call.rank, std::move(call));
+    fail(meeting, why);
+    return settle(at);
+  }
+  meeting.calls.emplace(call.rank, std::move(call));
+  if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks)) build(at);
+}
+
+void Rendezvous::build(Meetings::iterator at) {
+  Meeting& meeting = at->second;
+  meeting.state = State::Building;
+  meeting.lost.reset();
+  meeting.worker = meeting.calls.begin()->second.worker;
+  CommunicatorSeed seed{.unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}};
+  for (const auto& [rank, call] : meeting.calls) seed.ranks.push_back({call.session, rank});
+  const UniqueIdBytes unique_id = at->first;
+  form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {
+    built(unique_id, std::move(members));
+  });
+}
+
+void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || at->second.state != State::Building) return;
+  Meeting& meeting = at->second;
+  if (members && members->size() != static_cast<std::size_t>(meeting.ranks)) {
+    members = error(ErrorCode::Internal, Reason::Bug, "the worker formed ", members->size(), " of ",
+                    meeting.ranks, " ranks");
+  }
+  if (members) ++meeting.epoch;
+  if (!members || meeting.lost) {
+    meeting.state = State::Collecting;
+    fail(meeting, meeting.lost ? meeting.lost->second : members.error());
+    return settle(at);
+  }
+  meeting.state = State::Ready;
+  meeting.members.clear();
+  std::vector<std::string> devices;
+  for (const auto& [rank, call] : meeting.calls) {
+    meeting.members.push_back(
+        {call.session, (*members)[static_cast<std::size_t>(rank)], meeting.worker, meeting.epoch});
+    devices.push_back(call.device);
+  }
+  // The answers may come back here: everything is in place before the first.
+  const std::uint64_t epoch = meeting.epoch;
+  const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
+  for (const auto& [rank, call] : calls) {
+    call.answer(Joined{(*members)[static_cast<std::size_t>(rank)], epoch, devices});
+  }
+}
+
+void Rendezvous::fail(Meeting& meeting, const Error& why) {
+  const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
+  for (const auto& [rank, call] : calls) call.answer(why);
+}
+
+void Rendezvous::settle(Meetings::iterator at) {
+  Meeting& meeting = at->second;
+  if (!meeting.calls.empty() || meeting.state == State::Building || meeting.state == State::Ready)
+    return;
+  if (meeting.epoch == 0) {
+    meetings_.erase(at);
+    return;
+  }
+  meeting.state = State::Dissolved;
+  meeting.members.clear();
+  meeting.settled = ++settled_;
+  forget_oldest(meeting.uid);
+}
+
+void Rendezvous::forget_oldest(uid_t uid) {
+  std::size_t count = 0;
+  auto oldest = meetings_.end();
+  for (auto at = meetings_.begin(); at != meetings_.end(); ++at) {
+    if (at->second.uid != uid || at->second.state != State::Dissolved) continue;
+    ++count;
+    if (oldest == meetings_.end() || at->second.settled < oldest->second.settled) oldest = at;
+  }
+  if (count > kRememberedPerUid) meetings_.erase(oldest);
+}
+
+void Rendezvous::cancel(const UniqueIdBytes& unique_id, SessionId session, Rank rank) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || at->second.state != State::Collecting) return;
+  const auto call = at->second.calls.find(rank);
+  if (call == at->second.calls.end() || call->second.session != session) return;
+  const Answer answer = std::move(call->second.answer);
+  at->second.calls.erase(call);
+  settle(at);
+  answer(error(ErrorCode::Cancelled, Reason::None, "the caller of rank ", rank, " went away"));
+}
+
+void Rendezvous::sweep(Clock::time_point now) {
+  std::vector<std::pair<Answer, Error>> late;
+  for (auto next = meetings_.begin(); next != meetings_.end();) {
+    const auto at = next++;  // settle may erase it
+    Meeting& meeting = at->second;
+    if (meeting.state != State::Collecting) continue;
+    const std::string missing = absent(meeting.calls, meeting.ranks);
+    const Rank culprit = first_absent(meeting.calls);
+    for (auto call = meeting.calls.begin(); call != meeting.calls.end();) {
+      if (call->second.deadline > now) {
+        ++call;
+        continue;
+      }
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
+          call->second.deadline - call->second.called_at);
+      Error why = error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", call->first,
+                        " waited ", waited.count(), " ms for the other ranks: ", missing);
+      why.rank = culprit;
+      late.emplace_back(std::move(call->second.answer), std::move(why));
+      call = meeting.calls.erase(call);
+    }
+    settle(at);
+  }
+  for (auto& [answer, why] : late) answer(std::move(why));
+}
+
+void Rendezvous::fail_all(const Error& why) {
+  Meetings meetings = std::exchange(meetings_, {});
+  for (auto& [unique_id, meeting] : meetings) fail(meeting, why);
+}
+
+void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || at->second.state != State::Ready || at->second.epoch != epoch)
+    return;
+  at->second.state = State::Collecting;
+  settle(at);
+}
+
+void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
+  for (auto next = meetings_.begin(); next != meetings_.end();) {
+    const auto at = next++;
+    Meeting& meeting = at->second;
+    if (meeting.state == State::Ready) {
+      for (const Live& member : meeting.members) {
+        if (member.session != session) continue;
+        meeting.state = State::Collecting;
+        settle(at);
+        break;
+      }
+      continue;
+    }
+    for (const auto& [rank, call] : meeting.calls) {
+      if (call.session != session) continue;
+      Error why = error(ErrorCode::Aborted, reason, "rank ", rank, " (pid ", pid,
+                        ") ended while the communicator was forming");
+      why.rank = rank;
+      if (meeting.state == State::Building) {
+        meeting.lost = {rank, std::move(why)};  // the worker's answer is on its way
+      } else {
+        fail(meeting, why);
+        settle(at);
+      }
+      break;
+    }
+  }
+}
+
+std::optional<Rendezvous::Live> Rendezvous::live(const UniqueIdBytes& unique_id, Rank rank) const {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || at->second.state != State::Ready || rank < 0 ||
+      rank >= at->second.ranks) {
+    return std::nullopt;
+  }
+  return at->second.members[static_cast<std::size_t>(rank)];
+}
+
+std::vector<Rendezvous::Forming> Rendezvous::forming() const {
+  std::vector<Forming> all;
+  for (const auto& [unique_id, meeting] : meetings_) {
+    if (meeting.calls.empty()) continue;
+    Forming one{.unique_id = unique_id,
+                .epoch = meeting.epoch + 1,
+                .ranks = meeting.ranks,
+                .called = {},
+                .diagnosis = {}};
+    for (const auto& [rank, call] : meeting.calls) {
+      one.called.push_back({rank, call.session, call.peer.pid, call.called_at});
+    }
+    one.diagnosis = meeting.state == State::Building
+                        ? "all ranks have called; the worker forms the communicator"
+                        : absent(meeting.calls, meeting.ranks);
+    all.push_back(std::move(one));
+  }
+  return all;
+}
+
+std::size_t Rendezvous::ready() const {
+  std::size_t count = 0;
+  for (const auto& [unique_id, meeting] : meetings_) count += meeting.state == State::Ready ? 1 : 0;
+  return count;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,116 @@
+// Where the ranks of a communicator meet: CreateCommunicator calls with one unique id are collected
+// until every rank has called, then the worker forms the communicator and all are answered.
+// Remembers each id's epoch, so that a communicator that broke is formed again as the next one.
+//
+// Thread: the control loop. Each call is answered exactly once, possibly from inside join(). Rules:
+// (1) ranks of one communicator have one uid: whoever guesses an id of another uid is refused;
+// (2) one rank, one call: a second one is AlreadyExists, while it waits and while its communicator
+// is ready; (3) calls that disagree about the number of ranks fail all of them, naming both values;
+// (4) a session that ends fails the calls that wait with it, naming its rank.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/exec/device_worker.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+class Rendezvous {
+ public:
+  using Clock = std::chrono::steady_clock;
+  struct Joined {
+    MemberId member;
+    std::uint64_t epoch = 0;
+    std::vector<std::string> rank_devices;
+  };
+  using Answer = std::function<void(Result<Joined>)>;
+  struct Call {
+    UniqueIdBytes unique_id{};
+    Rank rank = 0;
+    int ranks = 0;
+    SessionId session;
+    PeerCredentials peer;
+    std::size_t worker = 0;
+    std::string device;
+    Clock::time_point called_at, deadline;
+    Answer answer;
+  };
+  using Formed = std::function<void(Result<std::vector<MemberId>>)>;
+  // Forms on worker `worker`; calls back on the control loop.
+  using Form = std::function<void(std::size_t worker, CommunicatorSeed seed, Formed formed)>;
+
+  explicit Rendezvous(Form form) : form_(std::move(form)) {}
+
+  void join(Call call);
+  // The caller no longer listens; its rank is free again.
+  void cancel(const UniqueIdBytes& unique_id, SessionId session, Rank rank);
+  // Answers calls whose deadline has passed, naming the ranks that did not call.
+  void sweep(Clock::time_point now);
+  void fail_all(const Error& why);
+
+  // The communicator of this epoch is no longer usable: the next call starts the next epoch.
+  void dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+  void session_gone(SessionId session, pid_t pid, Reason reason);
+
+  // Set when the communicator is ready and so a call for `rank` would be refused.
+  struct Live {
+    SessionId session;
+    MemberId member;
+    std::size_t worker = 0;
+    std::uint64_t epoch = 0;
+  };
+  std::optional<Live> live(const UniqueIdBytes& unique_id, Rank rank) const;
+
+  struct Forming {
+    UniqueIdBytes unique_id{};
+    std::uint64_t epoch = 0;
+    int ranks = 0;
+    struct Caller {
+      Rank rank = 0;
+      SessionId session;
+      pid_t pid = 0;
+      Clock::time_point since;
+    };
+    std::vector<Caller> called;
+    std::string diagnosis;
+  };
+  std::vector<Forming> forming() const;
+  std::size_t ready() const;
+
+ private:
+  enum class State : std::uint8_t { Collecting, Building, Ready, Dissolved };
+  struct Meeting {
+    uid_t uid = 0;
+    int ranks = 0;
+    std::uint64_t epoch = 0;  // of the last build
+    State state = State::Collecting;
+    std::size_t worker = 0;
+    std::map<Rank, Call> calls;                  // Collecting, Building
+    std::optional<std::pair<Rank, Error>> lost;  // Building: a rank that ended meanwhile
+    std::vector<Live> members;                   // Ready, by rank
+    std::uint64_t settled = 0;                   // order in which it became Dissolved
+  };
+  using Meetings = std::map<UniqueIdBytes, Meeting>;
+
+  void build(Meetings::iterator at);
+  void built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members);
+  void fail(Meeting& meeting, const Error& why);
+  // After the last call left: forget an id that was never built, remember the epoch of one that
+  // was.
+  void settle(Meetings::iterator at);
+  void forget_oldest(uid_t uid);
+
+  Form form_;
+  Meetings meetings_;
+  std::uint64_t settled_ = 0;
+};
+
+}  // namespace arcomm

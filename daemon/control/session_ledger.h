@@ -1,0 +1,107 @@
+// Who is attached and what each session holds here: its token, its charges, and descriptors that
+// wait to be fetched or used. The worker holds the rest. An entry's destruction gives everything
+// back. Thread: the control loop.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/control/caller.h"
+#include "daemon/control/event_loop.h"
+#include "daemon/control/quota.h"
+#include "daemon/exec/device_worker.h"
+#include "proto/fd_message.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+using SessionToken = std::array<std::byte, kTokenBytes>;
+
+inline constexpr std::size_t kMaxTickets =
+    64;  // descriptors of one session that wait to be fetched
+inline constexpr std::size_t kMaxOffers =
+    16;  // descriptors of one session that wait to be registered
+
+struct HeldBuffer {
+  std::uint64_t length_bytes = 0;
+  ChargePtr count, bytes;
+};
+struct HeldMember {
+  UniqueIdBytes unique_id{};
+  std::uint64_t epoch = 0;
+  Rank rank = 0;
+  ChargePtr charge;
+};
+
+struct SessionEntry {
+  SessionId id;
+  SessionToken token{};
+  PeerCredentials peer;
+  std::string process_name;
+  std::size_t worker = 0;              // index of its device worker
+  ConnectionNumber attached_over = 0;  // the gRPC connection
+  ConnectionNumber bound_to = 0;       // the descriptor connection; 0 until Hello
+  EventLoop::TimerKey hello_deadline;
+  std::chrono::steady_clock::time_point attached_at;
+  ChargePtr charge;
+  std::unordered_map<BufferId, HeldBuffer> buffers;
+  std::unordered_map<PlanId, ChargePtr> plans;
+  std::unordered_map<MemberId, HeldMember> members;
+  std::size_t tickets_promised = 0;  // of calls under way that will each store one
+
+  std::unordered_map<std::uint64_t, std::vector<UniqueFd>> tickets;
+  std::unordered_map<std::uint64_t, UniqueFd> offers;
+};
+
+class SessionLedger {
+ public:
+  // Gives the entry an id and a random token.
+  Result<SessionEntry*> open(SessionEntry entry);
+  SessionEntry* find(SessionId id);
+  // The session that a caller may speak for: it exists, the token is its own and the uid is the one
+  // that attached.
+  Result<SessionEntry*> authorize(std::uint64_t session, std::string_view token, uid_t uid);
+  // Removes it; `why` is kept for a while, so that a later call learns why its session is gone.
+  std::unique_ptr<SessionEntry> close(SessionId id, Reason reason, std::string why);
+
+  std::uint64_t add_ticket(SessionEntry& session, std::vector<UniqueFd> fds);
+  Result<std::vector<UniqueFd>> take_ticket(SessionEntry& session, std::uint64_t ticket);
+  Result<std::uint64_t> add_offer(SessionEntry& session, UniqueFd fd);
+  Result<UniqueFd> take_offer(SessionEntry& session, std::uint64_t ticket);
+
+  std::size_t size() const { return live_; }
+  template <typename F>
+  void for_each(F&& visit) {
+    for (Slot& slot : slots_) {
+      if (slot.entry) visit(*slot.entry);
+    }
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t generation = 0;
+    std::unique_ptr<SessionEntry> entry;
+  };
+  struct Tombstone {
+    SessionId id;
+    SessionToken token{};
+    Reason reason = Reason::None;
+    std::string why;
+  };
+
+  std::deque<Slot> slots_;
+  std::vector<std::uint32_t> free_;
+  std::size_t live_ = 0;
+  std::uint64_t next_ticket_ = 1;
+  std::deque<Tombstone> tombstones_;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,51 @@
+// A worker answers on its own thread, or, when it is stuck, not at all. What is made here for its
+// `done` parameter brings the answer to the control loop, or a DeadlineExceeded in its place.
+// Thread: on_loop() on the control loop; the function that it returns may be called on any.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "daemon/control/event_loop.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+inline constexpr std::chrono::seconds kWorkerLimit{10};  // an idle worker answers in microseconds
+
+class WorkerReplies {
+ public:
+  explicit WorkerReplies(EventLoop& loop) : loop_(loop) {}
+
+  // `then` runs exactly once. what: "open the session", for the message.
+  template <typename T>
+  std::function<void(Result<T>)> on_loop(std::string what, std::function<void(Result<T>)> then,
+                                         std::chrono::milliseconds limit = kWorkerLimit) {
+    struct Pending {
+      std::function<void(Result<T>)> then;
+      EventLoop::TimerKey limit;
+    };
+    auto pending = std::make_shared<Pending>(Pending{std::move(then), {}});
+    pending->limit = loop_.after(limit, [pending, what = std::move(what), limit] {
+      const auto late = std::exchange(pending->then, nullptr);
+      late(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the device worker did not ", what,
+                 " within ", limit.count(), " ms: see arctl status"));
+    });
+    return [&loop = loop_, pending](Result<T> result) {
+      loop.post([&loop, pending, result = std::move(result)] {
+        if (!pending->then) return;  // too late
+        loop.cancel(pending->limit);
+        const auto now = std::exchange(pending->then, nullptr);
+        now(result);
+      });
+    };
+  }
+
+ private:
+  EventLoop& loop_;
+};
+
+}  // namespace arcomm
