@@ -1,0 +1,200 @@
+#include "daemon/telemetry/flight_recorder.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cinttypes>
+#include <cstdio>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <new>
+#include <type_traits>
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMagic = 0x3152464D4D4F4352;  // "RCOMMFR1"
+constexpr std::size_t kHeaderBytes = 4096;
+constexpr std::size_t kMinRecords = 16;
+constexpr std::size_t kMaxRecords = 1 << 20;
+constexpr std::size_t kRecordWords = 13;
+static_assert(std::is_trivially_copyable_v<FlightRecord>);
+static_assert(sizeof(FlightRecord) <= kRecordWords * sizeof(std::uint64_t));
+
+struct Header {
+  std::uint64_t magic = kMagic;
+  std::uint64_t slot_bytes = 0;
+  std::uint64_t slots = 0;
+  std::atomic<std::uint64_t> written{0};
+};
+static_assert(sizeof(Header) <= kHeaderBytes);
+
+Header* header_of(void* base) {
+  return static_cast<Header*>(base);
+}
+
+std::uint64_t now_ns(clockid_t clock) {
+  timespec time{};
+  ::clock_gettime(clock, &time);
+  return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000 +
+         static_cast<std::uint64_t>(time.tv_nsec);
+}
+
+}  // namespace
+
+// A seqlock without fences: version is odd while the words change. A word's release store comes
+// after the odd version; a reader whose acquire load sees such a word therefore sees the odd
+// version too, and drops the record.
+struct alignas(128) FlightRecorder::Slot {
+  std::atomic<std::uint64_t> version{0};
+  std::array<std::atomic<std::uint64_t>, kRecordWords> words{};
+};
+
+namespace {
+
+FlightRecorder::Slot* slots_of(void* base) {
+  return reinterpret_cast<FlightRecorder::Slot*>(static_cast<std::byte*>(base) + kHeaderBytes);
+}
+
+bool read_slot(const FlightRecorder::Slot& slot, FlightRecord& record) {
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries; ++i) {
+    const std::uint64_t before = slot.version.load(std::memory_order_acquire);
+    if (before % 2 != 0) continue;
+    std::array<std::uint64_t, kRecordWords> words;
+    for (std::size_t w = 0; w < kRecordWords; ++w)
+      words[w] = slot.words[w].load(std::memory_order_acquire);  // pairs with write()'s release
+    if (slot.version.load(std::memory_order_relaxed) != before) continue;
+    std::memcpy(static_cast<void*>(&record), words.data(), sizeof(record));
+    return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(std::size_t records) {
+  const std::size_t count = std::bit_ceil(std::clamp(records, kMinRecords, kMaxRecords));
+  const std::size_t bytes = kHeaderBytes + count * sizeof(Slot);
+  UniqueFd memory(::memfd_create("arcomm-flight-recorder", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!memory || ::ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0 ||
+      ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "flight recorder: cannot get ",
+                 bytes, " bytes of shared memory: ", std::strerror(errno));
+  }
+  // Touched now, so that no write() meets a page fault that memory cannot serve.
+  void* base =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
+  if (base == MAP_FAILED) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "flight recorder: cannot map ",
+                 bytes, " bytes: ", std::strerror(errno));
+  }
+  Header* header = new (base) Header;
+  header->slot_bytes = sizeof(Slot);
+  header->slots = count;
+  for (std::size_t i = 0; i < count; ++i) new (slots_of(base) + i) Slot;
+  return std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(memory), base, bytes, count));
+}
+
+FlightRecorder::FlightRecorder(UniqueFd memory, void* base, std::size_t bytes, std::size_t records)
+    : memory_(std::move(memory)), base_(base), bytes_(bytes), records_(records) {}
+
+FlightRecorder::~FlightRecorder() {
+  ::munmap(base_, bytes_);
+}
+
+void FlightRecorder::write(FlightRecord& record) {
+  if (record.number == 0) {
+    record.number = next_++;
+  } else if (record.number + records_ < next_) {
+    return;  // the ring has moved past it
+  }
+  Slot& slot = slots_of(base_)[record.number & (records_ - 1)];
+  std::array<std::uint64_t, kRecordWords> words{};
+  std::memcpy(words.data(), &record, sizeof(record));
+  const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
+  slot.version.store(version + 1, std::memory_order_relaxed);
+  for (std::size_t i = 0; i < kRecordWords; ++i)
+    slot.words[i].store(words[i], std::memory_order_release);  // pairs with read_slot()'s acquire
+  slot.version.store(version + 2, std::memory_order_release);
+  header_of(base_)->written.store(next_ - 1, std::memory_order_release);
+}
+
+std::uint64_t FlightRecorder::written() const {
+  return header_of(base_)->written.load(std::memory_order_acquire);
+}
+
+std::vector<FlightRecord> FlightRecorder::snapshot(std::size_t limit) const {
+  const std::uint64_t last = written();
+  const std::uint64_t kept = std::min<std::uint64_t>(last, records_);
+  const std::uint64_t wanted = limit == 0 ? kept : std::min<std::uint64_t>(kept, limit);
+  std::vector<FlightRecord> records;
+  records.reserve(wanted);
+  for (std::uint64_t number = last - wanted + 1; number <= last; ++number) {
+    FlightRecord record;
+    // A slot that holds another number was overtaken by the writer since.
+    if (read_slot(slots_of(base_)[number & (records_ - 1)], record) && record.number == number)
+      records.push_back(record);
+  }
+  return records;
+}
+
+std::string to_json(const FlightRecord& record) {
+  std::array<char, 768> line{};
+  const auto dtype = text_of(record.dtype);
+  const auto op = text_of(record.op);
+  const auto code = name_of(record.code);
+  const auto reason = name_of(record.reason);
+  const bool is_open = record.done_ns == 0;
+  std::array<char, 17> comm{};
+  for (std::size_t i = 0; i < 8;
+       ++i) {  // the bytes in their order, as the unique id is printed elsewhere
+    const auto byte = static_cast<unsigned>((record.unique_id_prefix >> (8 * i)) & 0xff);
+    std::snprintf(&comm[2 * i], 3, "%02x", byte);
+  }
+  std::snprintf(line.data(), line.size(),
+                "{\"number\":%" PRIu64 ",\"comm\":\"%s\",\"epoch\":%" PRIu64 ",\"seq\":%" PRIu64
+                ",\"rank\":%d,\"pid\":%d,\"op\":\"%.*s\",\"dtype\":\"%.*s\",\"count\":%" PRIu64
+                ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
+                ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
+                ",\"matched_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64 ",\"done_ns\":%" PRIu64 "}",
+                record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
+                static_cast<int>(op.size()), op.data(), static_cast<int>(dtype.size()),
+                dtype.data(), record.count, unsigned{record.algorithm}, is_open ? "open" : "done",
+                static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()),
+                reason.data(), record.culprit, record.submitted_ns, record.admitted_ns,
+                record.matched_ns, record.launched_ns, record.done_ns);
+  return line.data();
+}
+
+void FlightRecorder::dump(std::ostream& out) const {
+  out << "{\"flight_recorder\":1,\"pid\":" << ::getpid() << ",\"capacity\":" << records_
+      << ",\"written\":" << written() << ",\"clock_monotonic_ns\":" << now_ns(CLOCK_MONOTONIC)
+      << ",\"clock_realtime_ns\":" << now_ns(CLOCK_REALTIME) << "}\n";
+  for (const FlightRecord& record : snapshot()) out << to_json(record) << '\n';
+}
+
+Result<std::string> FlightRecorder::dump_to(const std::string& directory) const {
+  static std::atomic<unsigned> dumps{0};
+  const std::string path = directory + "/flight-" + std::to_string(::getpid()) + "-" +
+                           std::to_string(dumps.fetch_add(1, std::memory_order_relaxed) + 1) +
+                           ".jsonl";
+  std::ofstream file(path, std::ios::trunc);
+  dump(file);
+  file.close();
+  if (!file) {
+    const int failure = errno;
+    ::unlink(path.c_str());  // half a dump would mislead
+    return error(ErrorCode::Unavailable, Reason::None, "cannot write the flight recorder to ", path,
+                 ": ", std::strerror(failure), "; check state_dir");
+  }
+  return path;
+}
+
+}  // namespace arcomm

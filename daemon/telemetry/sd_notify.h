@@ -1,0 +1,53 @@
+// The daemon's side of systemd: state notifications, watchdog and inherited sockets. Without
+// systemd every call does nothing. Protocols: sd_notify(3), sd_listen_fds(3). Thread:
+// ServiceManager is a value with one datagram socket; send from any thread. inherited_sockets() is
+// for main, before other threads exist.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+class ServiceManager {
+ public:
+  // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
+  static ServiceManager from_environment();
+
+  bool is_present() const { return socket_.get() >= 0; }
+  // Each returns whether the message was handed over; a full or missing socket never blocks.
+  bool ready(std::string_view status);
+  bool reloading();  // with MONOTONIC_USEC; followed by ready() when done, whatever came of it
+  bool stopping(std::string_view status);
+  bool status(std::string_view text);
+  bool extend_timeout(std::chrono::microseconds by);
+  bool ping_watchdog();
+  bool send(std::string_view message);
+
+  // How often systemd wants pings at most; ping at half of it. nullopt: it does not ask for any.
+  std::optional<std::chrono::microseconds> watchdog_interval() const { return watchdog_; }
+
+ private:
+  UniqueFd socket_;
+  std::string address_;  // sun_path with its leading NUL, if abstract
+  std::optional<std::chrono::microseconds> watchdog_;
+};
+
+// A listening socket that systemd opened for us.
+struct InheritedSocket {
+  UniqueFd fd;
+  std::string name;  // FileDescriptorName= of the socket unit: "client", "admin", "descriptors"
+  std::string path;  // of a unix socket, else ""
+};
+
+// Takes over LISTEN_FDS, sets close-on-exec and removes the variables, so that children do not see
+// them. Empty without socket activation; an error when the variables are ours and make no sense.
+Result<std::vector<InheritedSocket>> inherited_sockets();
+
+}  // namespace arcomm
