@@ -1,0 +1,45 @@
+// The ranks' layer sums in a rank process: this rank's shard, and arcAllReduce over the partial
+// sums. Thread: one thread per AllReduced. Ownership: owns the communicator, the buffer and the
+// plans; borrows the Shard.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <span>
+
+#include "client/examples/tensor_parallel_lm/serve.h"
+#include "client/examples/tensor_parallel_lm/transformer.h"
+#include "client/include/arclient.h"
+
+namespace lm {
+
+class AllReduced : public LayerSums {
+ public:
+  // Blocks until all ranks are there. Throws std::runtime_error with the library's own words.
+  AllReduced(Shard& shard, const Config& config, const arcUniqueId& id, const RankOptions& options);
+  ~AllReduced() override;
+  AllReduced(const AllReduced&) = delete;
+  AllReduced& operator=(const AllReduced&) = delete;
+
+  void begin(std::size_t sequences) override;
+  std::span<const float> attention(std::size_t layer, std::span<const Row> rows,
+                                   std::span<const float> norm) override;
+  std::span<const float> mlp(std::size_t layer, std::span<const float> norm) override;
+
+  const AllReduceCost& cost() const { return cost_; }  // since begin()
+
+ private:
+  std::span<const float> sum(std::size_t count);
+  arcPlan_t plan_for(std::size_t count);
+
+  Shard& shard_;
+  std::size_t capacity_ = 0;  // floats in buffer_
+  arcComm_t comm_ = nullptr;
+  float* buffer_ = nullptr;                 // the daemon's memory: it is summed where it lies
+  std::map<std::size_t, arcPlan_t> plans_;  // by count
+  std::map<std::size_t, unsigned> uses_;    // by count, until a plan is worth making
+  AllReduceCost cost_;
+};
+
+}  // namespace lm

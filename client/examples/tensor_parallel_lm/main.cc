@@ -1,0 +1,166 @@
+// The front end of a small inference server: trains the model, starts the ranks, sends them
+// prompts, and compares what they answer with a run that needs neither them nor the library.
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
+#include <stdexcept>
+
+#include "client/examples/tensor_parallel_lm/corpus.h"
+#include "client/examples/tensor_parallel_lm/options.h"
+#include "client/examples/tensor_parallel_lm/team.h"
+
+namespace lm {
+namespace {
+
+class ScratchFolder {
+ public:
+  ScratchFolder() {
+    std::string pattern =
+        (std::filesystem::temp_directory_path() / "tensor_parallel_lm.XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      throw std::runtime_error("cannot make the folder " + pattern);
+    path_ = pattern;
+  }
+  ~ScratchFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Weights train_model(const Options& options) {
+  const std::vector<std::string> files =
+      options.files.empty() ? documents_in(ARCOMM_EXAMPLE_DOCUMENTS) : options.files;
+  if (files.empty()) {
+    throw std::runtime_error("there are no documents under " ARCOMM_EXAMPLE_DOCUMENTS
+                             ": name text files to train on");
+  }
+  const Corpus corpus = read_corpus(files);
+  const Config& config = options.train.config;
+  if (corpus.text.size() < config.context + 2) {
+    throw std::runtime_error("the text is " + std::to_string(corpus.text.size()) +
+                             " bytes long; training needs " + std::to_string(config.context + 2) +
+                             " or more");
+  }
+  std::printf(
+      "training on %zu files, %zu KB: %zu layers, %zu wide, %zu heads, %zu thousand parameters\n",
+      corpus.files, corpus.text.size() / 1000, config.layers, config.width, config.heads,
+      parameter_count(config) / 1000);
+  return train(corpus.text, options.train, [&](const TrainProgress& progress) {
+    std::printf("  step %4zu of %zu   loss %.3f nats per byte   %4.1f s\n", progress.step,
+                options.train.steps, static_cast<double>(progress.loss), progress.seconds);
+    std::fflush(stdout);
+  });
+}
+
+void print_quoted(const std::string& text) {
+  for (const char c : text) {
+    if (c == '\n') {
+      std::fputs("\n      | ", stdout);
+    } else {
+      std::putchar(static_cast<unsigned char>(c) >= ' ' ? c : '?');
+    }
+  }
+}
+
+// One rank's share of the figures, and whether everybody computed the same.
+struct Comparison {
+  bool is_same_text = true;    // of every rank and the one-process run
+  bool is_same_logits = true;  // bit for bit
+  double seconds = 0;
+  double one_process_seconds = 0;
+  std::size_t bytes = 0;
+  AllReduceCost all_reduce;  // of rank 0
+};
+
+void compare(const Request& request, const std::vector<Reply>& replies, const Generation& reference,
+             Comparison& comparison) {
+  for (const Reply& reply : replies) {
+    comparison.is_same_text &= reply.generation.texts == reference.texts;
+    comparison.is_same_logits &= reply.generation.logits_digest == reference.logits_digest;
+  }
+  comparison.seconds += replies.front().generation.seconds;
+  comparison.one_process_seconds += reference.seconds;
+  comparison.all_reduce.calls += replies.front().all_reduce.calls;
+  comparison.all_reduce.seconds += replies.front().all_reduce.seconds;
+  comparison.bytes += request.prompts.size() * request.bytes;
+}
+
+void report(const Options& options, const Comparison& c) {
+  const auto per_second = [&](double seconds) { return static_cast<double>(c.bytes) / seconds; };
+  std::printf(
+      "\ntokens per second: %.0f with %d rank processes, %.0f in one process (%zu prompts at a "
+      "time)\n",
+      per_second(c.seconds), options.ranks, per_second(c.one_process_seconds),
+      options.prompts.size());
+  std::printf(
+      "time in AllReduce: %.0f%% (%llu calls, %.1f us each, waiting for the slowest rank "
+      "included)\n",
+      100 * c.all_reduce.seconds / c.seconds, static_cast<unsigned long long>(c.all_reduce.calls),
+      1e6 * c.all_reduce.seconds / static_cast<double>(c.all_reduce.calls));
+  std::printf("tokens equal those of the one-process run: %s; logits equal, bit for bit: %s\n",
+              c.is_same_text ? "yes" : "NO", c.is_same_logits ? "yes" : "NO");
+}
+
+bool run(const Options& options) {
+  const Weights weights = train_model(options);
+  const ScratchFolder scratch;
+  const std::string weights_path = scratch.path() + "/weights";
+  save_weights(weights, weights_path);
+  Team team(options.ranks, weights_path);
+  OneProcess one_process(weights, options.ranks);
+  Transformer reference(weights.config, weights.parameters(), one_process);
+
+  Request request{.prompts = options.prompts, .bytes = 32, .seed = options.train.seed};
+  team.ask(request);  // warms up: first touches of memory are no part of the figures
+  request.bytes = options.bytes;
+  Comparison comparison;
+  for (const float temperature : {0.0F, options.temperature}) {
+    request.temperature = temperature;
+    const std::vector<Reply> replies = team.ask(request);
+    compare(request, replies, generate(reference, request), comparison);
+    std::printf(temperature > 0 ? "\nsampled at temperature %.2f:\n" : "\ngreedy:\n",
+                static_cast<double>(temperature));
+    for (std::size_t i = 0; i < request.prompts.size(); ++i) {
+      std::fputs("      | \033[1m", stdout);
+      print_quoted(request.prompts[i]);
+      std::fputs("\033[0m", stdout);
+      print_quoted(replies.front().generation.texts[i]);
+      std::putchar('\n');
+    }
+  }
+  report(options, comparison);
+  return comparison.is_same_text && comparison.is_same_logits;
+}
+
+}  // namespace
+}  // namespace lm
+
+int main(int argc, char** argv) {
+  if (const int status = lm::run_as_rank(argc, argv); status >= 0) return status;
+  lm::Options options;
+  try {
+    options = lm::parse_options(argc, argv);
+  } catch (const std::exception& wrong) {
+    std::fprintf(stderr, "tensor_parallel_lm: %s\n", wrong.what());
+    return 2;
+  }
+  if (options.wants_help) {
+    std::fputs(lm::usage(), stdout);
+    return 0;
+  }
+  try {
+    return lm::run(options) ? 0 : 1;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "tensor_parallel_lm: %s\n", failure.what());
+    return 1;
+  }
+}
