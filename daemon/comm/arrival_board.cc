@@ -9,22 +9,27 @@ namespace {
 
 constexpr std::size_t kFirstWindow = 16;
 
-constexpr std::uint64_t bit(Rank rank) { return std::uint64_t{1} << rank; }
+constexpr std::uint64_t bit(Rank rank) {
+  return std::uint64_t{1} << rank;
+}
 
 // "rank 1 asked sum of 7 float32, rank 0 sum of 8 float32"
 Failure mismatch(const Operation& late, const Arrival& arrival) {
   const auto text = [](std::string_view view) { return view.data(); };  // literals: zero-terminated
   return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late.rank,
                       "rank %d asked %s of %" PRIu64 " %s, rank %d %s of %" PRIu64 " %s", late.rank,
-                      text(text_of(late.signature.op)), late.signature.count, text(text_of(late.signature.dtype)),
-                      arrival.first_rank, text(text_of(arrival.signature.op)), arrival.signature.count,
+                      text(text_of(late.signature.op)), late.signature.count,
+                      text(text_of(late.signature.dtype)), arrival.first_rank,
+                      text(text_of(arrival.signature.op)), arrival.signature.count,
                       text(text_of(arrival.signature.dtype)));
 }
 
 }  // namespace
 
 ArrivalBoard::ArrivalBoard(ArrivalPool& pool, int ranks)
-    : pool_(pool), all_(ranks >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1), window_(kFirstWindow) {}
+    : pool_(pool),
+      all_(ranks >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1),
+      window_(kFirstWindow) {}
 
 ArrivalBoard::~ArrivalBoard() {
   for_each([this](Arrival& arrival) { pool_.give(&arrival); });
@@ -38,7 +43,8 @@ Arrival& ArrivalBoard::at(std::uint64_t seq) {
   while (size_ <= seq - base_) {
     if (size_ == window_.size()) {
       std::vector<Arrival*> larger(window_.size() * 2);
-      for_each([&larger](Arrival& arrival) { larger[arrival.seq & (larger.size() - 1)] = &arrival; });
+      for_each(
+          [&larger](Arrival& arrival) { larger[arrival.seq & (larger.size() - 1)] = &arrival; });
       window_.swap(larger);
     }
     Arrival* arrival = pool_.take();
@@ -66,7 +72,8 @@ void ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
   }
   arrival.operations[static_cast<std::size_t>(operation.rank)] = &operation;
   arrival.deadline_ns = std::min(arrival.deadline_ns, operation.deadline_ns);
-  if (operation.signature != arrival.signature) return fail(arrival, mismatch(operation, arrival), finished);
+  if (operation.signature != arrival.signature)
+    return fail(arrival, mismatch(operation, arrival), finished);
   if (arrival.seen == all_) {
     arrival.state = Arrival::State::Matched;
     arrival.matched_ns = operation.admitted_ns;
@@ -118,7 +125,8 @@ void ArrivalBoard::clear(const Failure& failure, OperationList& finished) {
 const Arrival* ArrivalBoard::waiting(Rank rank) const {
   for (std::uint64_t seq = base_; seq != base_ + size_; ++seq) {
     const Arrival* arrival = window_[seq & (window_.size() - 1)];
-    if (arrival->state == Arrival::State::Gathering && arrival->operations[static_cast<std::size_t>(rank)] != nullptr) {
+    if (arrival->state == Arrival::State::Gathering &&
+        arrival->operations[static_cast<std::size_t>(rank)] != nullptr) {
       return arrival;
     }
   }

@@ -1,6 +1,6 @@
-// Who has called what, for one communicator: ranks arrive one by one at each sequence number, and what they ask for
-// is compared before any byte is touched.
-// Thread: the worker's. Arrivals come from the worker's pool and go back when every rank has been answered.
+// Who has called what, for one communicator: ranks arrive one by one at each sequence number, and
+// what they ask for is compared before any byte is touched. Thread: the worker's. Arrivals come
+// from the worker's pool and go back when every rank has been answered.
 #pragma once
 
 #include <array>
@@ -24,14 +24,14 @@ struct Arrival {
   };
   std::uint64_t seq = 0;
   State state = State::Gathering;
-  Signature signature;             // of the first rank to arrive
+  Signature signature;  // of the first rank to arrive
   Rank first_rank = kNoRank;
-  std::uint64_t seen = 0;          // bit r: rank r has called, or was refused
+  std::uint64_t seen = 0;                          // bit r: rank r has called, or was refused
   std::array<Operation*, kMaxRanks> operations{};  // by rank; null where absent or already answered
-  std::uint64_t first_ns = 0;      // when the first rank arrived
+  std::uint64_t first_ns = 0;                      // when the first rank arrived
   std::uint64_t matched_ns = 0;
-  std::uint64_t deadline_ns = 0;   // the earliest of its ranks
-  Failure failure;                 // Failed, or Running and to be stopped
+  std::uint64_t deadline_ns = 0;  // the earliest of its ranks
+  Failure failure;                // Failed, or Running and to be stopped
 };
 
 using ArrivalPool = Pool<Arrival>;
@@ -46,11 +46,13 @@ class ArrivalBoard {
   ArrivalBoard(const ArrivalBoard&) = delete;
   ArrivalBoard& operator=(const ArrivalBoard&) = delete;
 
-  // Precondition: in_window(operation.seq), and this rank has not been seen there. Operations that end here (a
-  // mismatch ends all that wait, a late rank meets an old failure) go to `finished` with their outcome set.
+  // Precondition: in_window(operation.seq), and this rank has not been seen there. Operations that
+  // end here (a mismatch ends all that wait, a late rank meets an old failure) go to `finished`
+  // with their outcome set.
   void arrive(Operation& operation, OperationList& finished);
   // This rank's request at `seq` was refused: the other ranks hear `told`, now or when they come.
-  void refuse(Rank rank, std::uint64_t seq, const Failure& told, std::uint64_t now, OperationList& finished);
+  void refuse(Rank rank, std::uint64_t seq, const Failure& told, std::uint64_t now,
+              OperationList& finished);
   // Ends one arrival that is not Running; ranks that come later meet the failure.
   void fail(Arrival& arrival, const Failure& failure, OperationList& finished);
   // The oldest one ran: all its operations go to `finished` with `outcome`.
@@ -80,10 +82,10 @@ class ArrivalBoard {
   void retire();  // gives back failed arrivals at the front that every rank has seen
 
   ArrivalPool& pool_;
-  std::uint64_t all_;   // bits of all ranks
+  std::uint64_t all_;  // bits of all ranks
   std::uint64_t base_ = 0;
-  std::uint64_t size_ = 0;           // sequence numbers base_ .. base_ + size_ - 1 are in window_
-  std::vector<Arrival*> window_;     // a ring, its size a power of two
+  std::uint64_t size_ = 0;        // sequence numbers base_ .. base_ + size_ - 1 are in window_
+  std::vector<Arrival*> window_;  // a ring, its size a power of two
 };
 
 }  // namespace arcomm

@@ -1,5 +1,5 @@
-// A communicator as its worker sees it: who sits at which rank, what they have called, and whether it still works.
-// Thread: the worker's. Owned by CommunicatorTable.
+// A communicator as its worker sees it: who sits at which rank, what they have called, and whether
+// it still works. Thread: the worker's. Owned by CommunicatorTable.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,12 @@ struct Seat {
 };
 
 struct Communicator {
-  Communicator(const UniqueIdBytes& id, std::uint64_t build, std::vector<Seat> taken, ArrivalPool& pool)
-      : unique_id(id), epoch(build), seats(std::move(taken)), board(pool, static_cast<int>(seats.size())) {}
+  Communicator(const UniqueIdBytes& id, std::uint64_t build, std::vector<Seat> taken,
+               ArrivalPool& pool)
+      : unique_id(id),
+        epoch(build),
+        seats(std::move(taken)),
+        board(pool, static_cast<int>(seats.size())) {}
 
   Seat& seat(Rank rank) { return seats[static_cast<std::size_t>(rank)]; }
   const Seat& seat(Rank rank) const { return seats[static_cast<std::size_t>(rank)]; }
@@ -41,11 +45,12 @@ struct Communicator {
   const std::uint64_t epoch;
   std::vector<Seat> seats;  // by rank
   ArrivalBoard board;
-  Failure revoked;          // ok() while ready: why it ended
-  Failure later;            // what operations hear that come after that
-  // A rank that leaves in good order ends the sequence where it stood; what all had called before still runs.
+  Failure revoked;  // ok() while ready: why it ended
+  Failure later;    // what operations hear that come after that
+  // A rank that leaves in good order ends the sequence where it stood; what all had called before
+  // still runs.
   std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();
-  Failure ended;  // what operations from there on hear
+  Failure ended;                      // what operations from there on hear
   std::uint64_t operations_done = 0;  // of all ranks together, as one
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
@@ -73,7 +78,9 @@ std::string list_ranks(const Communicator& communicator, Select select) {
 // One sentence for people: who keeps the others waiting; "" where nobody does.
 // "rank 2 (pid 812, next seq 7) has not called; ranks 0,1,3 wait at seq 7 since 1200 ms"
 std::string diagnose(const Communicator& communicator, std::uint64_t now_ns);
-// What the ranks that wait at `arrival` are told when their deadline has passed; the culprit is the first missing.
-Failure describe_timeout(const Communicator& communicator, const Arrival& arrival, std::uint64_t now_ns);
+// What the ranks that wait at `arrival` are told when their deadline has passed; the culprit is the
+// first missing.
+Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,
+                         std::uint64_t now_ns);
 
 }  // namespace arcomm

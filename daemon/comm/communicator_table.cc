@@ -9,7 +9,9 @@ namespace {
 
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-bool has_seen(const Arrival& arrival, Rank rank) { return (arrival.seen >> rank & 1) != 0; }
+bool has_seen(const Arrival& arrival, Rank rank) {
+  return (arrival.seen >> rank & 1) != 0;
+}
 
 }  // namespace
 
@@ -37,8 +39,8 @@ void CommunicatorTable::arrive(Operation& operation) {
   if (!communicator.board.in_window(operation.seq)) {
     communicator.operations_failed++;
     operation.outcome = make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member.rank,
-                                     "rank %d is %" PRIu64 " operations ahead of the slowest rank", member.rank,
-                                     ArrivalBoard::kMaxAhead);
+                                     "rank %d is %" PRIu64 " operations ahead of the slowest rank",
+                                     member.rank, ArrivalBoard::kMaxAhead);
     finished_.push(&operation);
     return revoke(communicator, operation.outcome);
   }
@@ -47,7 +49,8 @@ void CommunicatorTable::arrive(Operation& operation) {
   consider(communicator);
 }
 
-void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns) {
+void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told,
+                               std::uint64_t now_ns) {
   Communicator& communicator = *member.communicator;
   ++communicator.seat(member.rank).next_seq;
   ++communicator.operations_failed;
@@ -69,8 +72,8 @@ void CommunicatorTable::revoke(Communicator& communicator, const Failure& failur
 void CommunicatorTable::end(Communicator& communicator, const Failure& why, const Failure& told) {
   if (!communicator.ready()) return;
   communicator.revoked = why;
-  communicator.later =
-      make_failure(ErrorCode::Aborted, Reason::Revoked, why.culprit, "revoked: %s", why.text.data());
+  communicator.later = make_failure(ErrorCode::Aborted, Reason::Revoked, why.culprit, "revoked: %s",
+                                    why.text.data());
   if (communicator.running()) communicator.board.head()->failure = told;
   communicator.board.clear(told, finished_);
   revoked_(communicator);
@@ -88,8 +91,8 @@ void CommunicatorTable::leave(MemberId id) {
   if (communicator.ready() && seat.next_seq < communicator.ends_at) {
     communicator.ends_at = seat.next_seq;
     communicator.ended = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, member->rank,
-                                      "rank %d left the communicator before seq %" PRIu64, member->rank,
-                                      seat.next_seq);
+                                      "rank %d left the communicator before seq %" PRIu64,
+                                      member->rank, seat.next_seq);
     const std::uint64_t end = communicator.board.base() + communicator.board.size();
     for (std::uint64_t seq = seat.next_seq; seq < end; ++seq) {
       Arrival* arrival = communicator.board.find(seq);
@@ -121,7 +124,8 @@ void CommunicatorTable::free_if_empty(Communicator& communicator) {
     if (seat.member.valid()) return;
   }
   // Nobody is left who could call, and what was gathering ended when its ranks went.
-  std::erase_if(communicators_, [&communicator](const auto& held) { return held.get() == &communicator; });
+  std::erase_if(communicators_,
+                [&communicator](const auto& held) { return held.get() == &communicator; });
 }
 
 void CommunicatorTable::consider(Communicator& communicator) {
@@ -169,7 +173,8 @@ void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
     Arrival* late = nullptr;
     communicator->board.for_each([&](Arrival& arrival) {
       if (arrival.state == Arrival::State::Failed || arrival.deadline_ns == 0) return;
-      if (arrival.state == Arrival::State::Running && !arrival.failure.ok()) return;  // told already
+      if (arrival.state == Arrival::State::Running && !arrival.failure.ok())
+        return;  // told already
       if (arrival.deadline_ns > now_ns) {
         next_deadline_ns_ = std::min(next_deadline_ns_, arrival.deadline_ns);
       } else if (late == nullptr) {
@@ -180,7 +185,8 @@ void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
   }
 }
 
-void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival, std::uint64_t now_ns) {
+void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
+                                 std::uint64_t now_ns) {
   Failure failure = describe_timeout(communicator, arrival, now_ns);
   Communicator* other =
       arrival.state == Arrival::State::Gathering ? find_crossing(communicator, arrival) : nullptr;
@@ -189,7 +195,8 @@ void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival, s
     const auto text = [](Communicator& mine, Communicator& theirs, Rank culprit) {
       return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, culprit,
                           "communicators %s and %s wait for each other: same order on all ranks?",
-                          short_name(mine.unique_id, 4).c_str(), short_name(theirs.unique_id, 4).c_str());
+                          short_name(mine.unique_id, 4).c_str(),
+                          short_name(theirs.unique_id, 4).c_str());
     };
     revoke(*other, text(*other, communicator, kNoRank));
     return revoke(communicator, text(communicator, *other, failure.culprit));
@@ -204,7 +211,8 @@ void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival, s
   end(communicator, failure, told);
 }
 
-Communicator* CommunicatorTable::find_crossing(const Communicator& communicator, const Arrival& arrival) const {
+Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
+                                               const Arrival& arrival) const {
   for (const Seat& missing : communicator.seats) {
     if (has_seen(arrival, missing.rank)) continue;
     for (const auto& other : communicators_) {
@@ -214,12 +222,15 @@ Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
         const Arrival* waits = other->board.waiting(there.rank);
         if (waits == nullptr) continue;
         // It waits there. Does it wait for somebody who waits here?
-        const bool crossed = std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
-          return !has_seen(*waits, absent.rank) &&
-                 std::any_of(communicator.seats.begin(), communicator.seats.end(), [&](const Seat& here) {
-                   return has_seen(arrival, here.rank) && here.session == absent.session;
-                 });
-        });
+        const bool crossed =
+            std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
+              return !has_seen(*waits, absent.rank) &&
+                     std::any_of(communicator.seats.begin(), communicator.seats.end(),
+                                 [&](const Seat& here) {
+                                   return has_seen(arrival, here.rank) &&
+                                          here.session == absent.session;
+                                 });
+            });
         if (crossed) return other.get();
       }
     }

@@ -1,6 +1,7 @@
 // All communicators of one worker: operations arrive here, and what can run or has ended comes out.
-// Thread: the worker's. Never blocks. Operations that end are put on finished() with their outcome set; the worker
-// answers them. A communicator stays until all its ranks have left and nothing of it runs.
+// Thread: the worker's. Never blocks. Operations that end are put on finished() with their outcome
+// set; the worker answers them. A communicator stays until all its ranks have left and nothing of
+// it runs.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,8 @@ namespace arcomm {
 
 class CommunicatorTable {
  public:
-  // Called when a communicator leaves the ready state, after its waiting operations went to finished(). A running
-  // head is left to the listener to stop; its `failure` says why.
+  // Called when a communicator leaves the ready state, after its waiting operations went to
+  // finished(). A running head is left to the listener to stop; its `failure` says why.
   using RevokedListener = std::function<void(Communicator&)>;
 
   explicit CommunicatorTable(RevokedListener listener) : revoked_(std::move(listener)) {}
@@ -28,7 +29,8 @@ class CommunicatorTable {
   std::vector<MemberId> form(const UniqueIdBytes& id, std::uint64_t epoch, std::vector<Seat> seats);
   Member* find(MemberId member) const { return members_.find(member); }
 
-  // The rank's seq is the next expected one. Ends at once where the communicator is revoked or has ended.
+  // The rank's seq is the next expected one. Ends at once where the communicator is revoked or has
+  // ended.
   void arrive(Operation& operation);
   // A request of this rank was refused: its seq is spent, and the other ranks hear why.
   void refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns);
@@ -38,7 +40,8 @@ class CommunicatorTable {
   // Operations in flight end with `failure`; later ones with Aborted/Revoked and its text.
   void revoke(Communicator& communicator, const Failure& failure);
   void revoke_all(const Failure& failure);
-  // The rank goes in good order: what all ranks had called still runs, the rest ends with RemoteAborted.
+  // The rank goes in good order: what all ranks had called still runs, the rest ends with
+  // RemoteAborted.
   void leave(MemberId member);
   // The rank goes without order: the communicator is revoked.
   void drop(MemberId member, const Failure& failure);
@@ -64,7 +67,8 @@ class CommunicatorTable {
   // `why` becomes the communicator's state, `told` what its waiting operations hear.
   void end(Communicator& communicator, const Failure& why, const Failure& told);
   void time_out(Communicator& communicator, Arrival& arrival, std::uint64_t now_ns);
-  // The communicator in which a rank that `arrival` misses waits for a rank that waits here, or null.
+  // The communicator in which a rank that `arrival` misses waits for a rank that waits here, or
+  // null.
   Communicator* find_crossing(const Communicator& communicator, const Arrival& arrival) const;
   void release(MemberId member);
   void free_if_empty(Communicator& communicator);

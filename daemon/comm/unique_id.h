@@ -17,7 +17,8 @@ inline std::uint64_t prefix_of(const UniqueIdBytes& id) {
   return prefix;
 }
 
-// The first `bytes` bytes in hexadecimal, in the order in which they are stored: how people see a communicator.
+// The first `bytes` bytes in hexadecimal, in the order in which they are stored: how people see a
+// communicator.
 inline std::string short_name(const UniqueIdBytes& id, std::size_t bytes = 8) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string name;

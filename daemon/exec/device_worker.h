@@ -1,16 +1,16 @@
-// The thread that owns one device: its sessions' rings, its communicators, its executor. Everything that touches an
-// operation happens on it; other threads talk to it by message and hear back through `done`.
+// The thread that owns one device: its sessions' rings, its communicators, its executor. Everything
+// that touches an operation happens on it; other threads talk to it by message and hear back
+// through `done`.
 //
-// Thread: run() is the worker's own; every other public function may be called from any thread, posts a message and
-// returns at once. `done` is called exactly once, on the worker thread (or on the caller's, with Unavailable, when
-// the worker has stopped); it must not block and must not call back into the worker synchronously.
+// Thread: run() is the worker's own; every other public function may be called from any thread,
+// posts a message and returns at once. `done` is called exactly once, on the worker thread (or on
+// the caller's, with Unavailable, when the worker has stopped); it must not block and must not call
+// back into the worker synchronously.
 #pragma once
 
 #include <sys/types.h>
 
-#include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/comm/unique_id.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -30,10 +31,8 @@ class FlightRecorder;
 class Metrics;
 struct TuningTable;
 
-using UniqueIdBytes = std::array<std::byte, 128>;
-
-// As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID namespace that the
-// daemon cannot see.
+// As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID
+// namespace that the daemon cannot see.
 struct PeerCredentials {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -64,7 +63,8 @@ struct CommunicatorSeed {
   std::vector<RankSeed> ranks;  // complete and sorted by rank
 };
 
-// Memory that a session may name in its requests. The descriptor is mapped by the worker and then closed.
+// Memory that a session may name in its requests. The descriptor is mapped by the worker and then
+// closed.
 struct BufferSeed {
   UniqueFd memory;  // memfd sealed against shrinking
   std::uint64_t offset_bytes = 0;
@@ -109,7 +109,8 @@ struct CommunicatorSnapshot {
 };
 struct WorkerSnapshot {
   std::string device, state;
-  std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0, operations_pending = 0;
+  std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0,
+                operations_pending = 0;
   double busy_fraction = 0;
   std::vector<SessionSnapshot> sessions;
   std::vector<CommunicatorSnapshot> communicators;
@@ -117,7 +118,8 @@ struct WorkerSnapshot {
 
 // What the worker tells the control plane, on the worker thread.
 struct WorkerEvents {
-  // The session broke the ring protocol or its process died; control forgets it and gives its quota back.
+  // The session broke the ring protocol or its process died; control forgets it and gives its quota
+  // back.
   std::function<void(SessionId, Reason, std::string why)> session_lost;
   // A communicator left the ready state; a rebuild under the same unique id may start.
   std::function<void(const UniqueIdBytes&, std::uint64_t epoch, Reason)> communicator_revoked;
@@ -144,9 +146,10 @@ class DeviceWorker {
   virtual void stop() = 0;  // fails what is open and makes run() return
 
   virtual void open_session(SessionSeed seed, Done<void> done) = 0;
-  // Revokes the session's communicators (its peers hear `reason` and its rank), unmaps its memory, closes its rings.
-  // done: everything is released.
-  virtual void close_session(SessionId session, Reason reason, std::string why, Done<void> done) = 0;
+  // Revokes the session's communicators (its peers hear `reason` and its rank), unmaps its memory,
+  // closes its rings. done: everything is released.
+  virtual void close_session(SessionId session, Reason reason, std::string why,
+                             Done<void> done) = 0;
 
   virtual void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
@@ -156,17 +159,19 @@ class DeviceWorker {
 
   // done: one MemberId per rank, in rank order.
   virtual void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) = 0;
-  virtual void abort_communicator(SessionId session, MemberId member, std::string why, Done<void> done) = 0;
+  virtual void abort_communicator(SessionId session, MemberId member, std::string why,
+                                  Done<void> done) = 0;
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;
   virtual void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) = 0;
 
   virtual void inspect(Done<WorkerSnapshot> done) = 0;
   virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;
   virtual void use_tuning(std::shared_ptr<const TuningTable> tuning) = 0;
-  // No new operations from now on (they are refused with ShuttingDown); done when none is in flight or at the
-  // deadline, after which what is left has been failed.
+  // No new operations from now on (they are refused with ShuttingDown); done when none is in flight
+  // or at the deadline, after which what is left has been failed.
   virtual void drain(std::chrono::nanoseconds deadline, Done<void> done) = 0;
-  // Grows with every turn of run(); a watchdog that sees it stand still while work is pending stops the pings.
+  // Grows with every turn of run(); a watchdog that sees it stand still while work is pending stops
+  // the pings.
   virtual std::uint64_t progress() const = 0;
 };
 

@@ -1,7 +1,7 @@
-// The memory that sessions may name in their requests: ids, where each buffer is mapped here, who owns it and how many
-// operations and plans use it right now.
-// Thread: the worker's. Ownership: the registry owns the mappings; one is unmapped when its buffer is removed, which
-// is refused while it is in use.
+// The memory that sessions may name in their requests: ids, where each buffer is mapped here, who
+// owns it and how many operations and plans use it right now. Thread: the worker's. Ownership: the
+// registry owns the mappings; one is unmapped when its buffer is removed, which is refused while it
+// is in use.
 #pragma once
 
 #include <cstddef>
@@ -11,34 +11,25 @@
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
+#include "transport/peer/host_shm.h"
 
 namespace arcomm {
 
 struct Buffer {
-  Buffer(SessionId holder, void* mapping, std::uint64_t mapped, std::uint64_t skipped, std::uint64_t length)
-      : owner(holder),
-        base(static_cast<std::byte*>(mapping) + skipped),
-        length_bytes(length),
-        mapping_(mapping),
-        mapped_bytes_(mapped) {}
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-  ~Buffer();
-
-  const SessionId owner;
-  std::byte* const base;
-  const std::uint64_t length_bytes;
+  SessionId owner;
+  PeerMapping mapping;
   std::uint32_t users = 0;  // operations in flight and plans
 
- private:
-  void* mapping_;  // starts at a page, `base` need not
-  std::uint64_t mapped_bytes_;
+  std::byte* base() const { return mapping.data(); }
+  std::uint64_t length_bytes() const { return mapping.bytes(); }
 };
 
 class BufferRegistry {
  public:
-  // `memory` must be sealed against shrinking and hold the range: a client cannot make us fault. Mapped, then closed.
-  Result<BufferId> add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes, std::uint64_t length_bytes);
+  // `memory` must be sealed against shrinking and hold the range: a client cannot make us fault.
+  // Mapped, then closed.
+  Result<BufferId> add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes,
+                       std::uint64_t length_bytes);
   // Null unless `id` is live and belongs to `owner`.
   Buffer* find(SessionId owner, BufferId id) const;
   Status remove(SessionId owner, BufferId id);

@@ -1,6 +1,7 @@
-// Objects behind typed ids: an index to find them by and a generation to tell a stale id from a fresh one.
-// Thread: the owner's. Pointers stay valid until the object is erased; an erased index comes back with the next
-// generation, so an old id of it is never found again (until 2^32 reuses of one index).
+// Objects behind typed ids: an index to find them by and a generation to tell a stale id from a
+// fresh one. Thread: the owner's. Pointers stay valid until the object is erased; an erased index
+// comes back with the next generation, so an old id of it is never found again (until 2^32 reuses
+// of one index).
 #pragma once
 
 #include <cstddef>
@@ -57,7 +58,8 @@ class IdTable {
   template <typename Visit>
   void for_each(Visit visit) const {
     for (std::uint32_t index = 0; index < slots_.size(); ++index) {
-      if (slots_[index].object) visit(IdType{index, slots_[index].generation}, *slots_[index].object);
+      if (slots_[index].object)
+        visit(IdType{index, slots_[index].generation}, *slots_[index].object);
     }
   }
 

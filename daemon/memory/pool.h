@@ -1,6 +1,6 @@
-// Objects that are taken and given back all the time, without the allocator: memory is fetched in chunks and kept.
-// Thread: the owner's. T is default-constructed once per object; take() hands out whatever give() left in it, so the
-// taker resets it. Pointers stay valid as long as the pool.
+// Objects that are taken and given back all the time, without the allocator: memory is fetched in
+// chunks and kept. Thread: the owner's. T is default-constructed once per object; take() hands out
+// whatever give() left in it, so the taker resets it. Pointers stay valid as long as the pool.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// How an operation ended, without the allocator: what Error is elsewhere, in a fixed size. The text is cut where the
-// ring's completion would cut it anyway.
+// How an operation ended, without the allocator: what Error is elsewhere, in a fixed size. The text
+// is cut where the ring's completion would cut it anyway.
 #pragma once
 
 #include <array>
@@ -34,9 +34,10 @@ struct Failure {
   }
 };
 
-// Builds a Failure from a printf format: failures happen, and may be provoked, so they too cost no allocation.
-[[gnu::format(printf, 4, 5)]] inline Failure make_failure(ErrorCode code, Reason reason, Rank culprit,
-                                                          const char* format, ...);
+// Builds a Failure from a printf format: failures happen, and may be provoked, so they too cost no
+// allocation.
+[[gnu::format(printf, 4, 5)]] inline Failure make_failure(ErrorCode code, Reason reason,
+                                                          Rank culprit, const char* format, ...);
 
 inline Failure make_failure(ErrorCode code, Reason reason, Rank culprit, const char* format, ...) {
   Failure failure{code, reason, culprit, {}};

@@ -1,5 +1,6 @@
-// One rank's request after admission. Nothing in it is untrusted: ids are resolved, ranges lie inside mapped buffers,
-// the deadline is absolute. Thread: the worker's. Times are CLOCK_MONOTONIC nanoseconds.
+// One rank's request after admission. Nothing in it is untrusted: ids are resolved, ranges lie
+// inside mapped buffers, the deadline is absolute. Thread: the worker's. Times are CLOCK_MONOTONIC
+// nanoseconds.
 #pragma once
 
 #include <cstddef>
@@ -33,12 +34,13 @@ struct Operation {
   Signature signature;
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
-  BufferId send_buffer, recv_buffer;  // held until the operation has ended; invalid where count is 0
+  BufferId send_buffer,
+      recv_buffer;  // held until the operation has ended; invalid where count is 0
   std::uint64_t admitted_ns = 0;
   std::uint64_t deadline_ns = 0;
-  Failure outcome;             // set when it ends
+  Failure outcome;  // set when it ends
   FlightRecord record;
-  Operation* next = nullptr;   // in the list it is on
+  Operation* next = nullptr;  // in the list it is on
 };
 
 // A first-in-first-out list through Operation::next; an operation is on at most one.

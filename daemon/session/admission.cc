@@ -18,29 +18,32 @@ Member* Admission::find_member(SessionId session, MemberId id) const {
   return member->communicator->seat(member->rank).session == session ? member : nullptr;
 }
 
-Failure Admission::check_ranges(SessionId session, const Signature& signature, const ring::BufferRange& send,
-                                const ring::BufferRange& recv, CheckedRange& checked_send,
-                                CheckedRange& checked_recv) const {
+Failure Admission::check_ranges(SessionId session, const Signature& signature,
+                                const ring::BufferRange& send, const ring::BufferRange& recv,
+                                CheckedRange& checked_send, CheckedRange& checked_recv) const {
   if (signature.count == 0) return {};
   const std::uint64_t bytes = signature.bytes();  // decode made sure that it does not overflow
-  const auto check = [&](const char* name, const ring::BufferRange& range, CheckedRange& checked) -> Failure {
+  const auto check = [&](const char* name, const ring::BufferRange& range,
+                         CheckedRange& checked) -> Failure {
     checked.buffer = buffers_.find(session, range.buffer);
     if (checked.buffer == nullptr) {
       return make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
-                          "%s buffer %" PRIu32 ".%" PRIu32 " is unknown, freed or of another session", name,
-                          range.buffer.index, range.buffer.generation);
+                          "%s buffer %" PRIu32 ".%" PRIu32
+                          " is unknown, freed or of another session",
+                          name, range.buffer.index, range.buffer.generation);
     }
-    const std::uint64_t length = checked.buffer->length_bytes;
+    const std::uint64_t length = checked.buffer->length_bytes();
     if (range.offset_bytes > length || bytes > length - range.offset_bytes) {
       return make_failure(ErrorCode::InvalidArgument, Reason::OutOfBounds, kNoRank,
-                          "%s range %" PRIu64 " + %" PRIu64 " leaves its buffer of %" PRIu64 " bytes", name,
-                          range.offset_bytes, bytes, length);
+                          "%s range %" PRIu64 " + %" PRIu64 " leaves its buffer of %" PRIu64
+                          " bytes",
+                          name, range.offset_bytes, bytes, length);
     }
-    checked.address = checked.buffer->base + range.offset_bytes;
+    checked.address = checked.buffer->base() + range.offset_bytes;
     if (reinterpret_cast<std::uintptr_t>(checked.address) % size_of(signature.dtype) != 0) {
       return make_failure(ErrorCode::InvalidArgument, Reason::BadValue, kNoRank,
-                          "%s offset %" PRIu64 " is not a multiple of the element's %zu bytes", name,
-                          range.offset_bytes, size_of(signature.dtype));
+                          "%s offset %" PRIu64 " is not a multiple of the element's %zu bytes",
+                          name, range.offset_bytes, size_of(signature.dtype));
     }
     return {};
   };
@@ -54,7 +57,8 @@ Failure Admission::check_ranges(SessionId session, const Signature& signature, c
   return {};
 }
 
-Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) const {
+Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
+                          std::uint64_t now_ns) const {
   Admitted answer;
   ring::Request request;
   const char* detail = "";
@@ -68,16 +72,17 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::
   answer.seq = request.seq;
   Member* member = find_member(session.id(), request.member);
   if (member == nullptr) {
-    answer.failure = make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
-                                  "communicator %" PRIu32 ".%" PRIu32 " is unknown, freed or of another session",
-                                  request.member.index, request.member.generation);
+    answer.failure =
+        make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
+                     "communicator %" PRIu32 ".%" PRIu32 " is unknown, freed or of another session",
+                     request.member.index, request.member.generation);
     return answer;
   }
   const Seat& seat = member->communicator->seat(member->rank);
   if (request.seq != seat.next_seq) {
     answer.failure = make_failure(ErrorCode::InvalidArgument, Reason::BadValue, member->rank,
-                                  "rank %d called seq %" PRIu64 " where %" PRIu64 " comes next", member->rank,
-                                  request.seq, seat.next_seq);
+                                  "rank %d called seq %" PRIu64 " where %" PRIu64 " comes next",
+                                  member->rank, request.seq, seat.next_seq);
     answer.member = member;
     answer.out_of_step = true;
     return answer;
@@ -88,15 +93,16 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::
     answer.failure = failure;
     return answer;
   };
-  if (form == ring::Decode::BadValue) return refuse(invalid(Reason::BadValue, member->rank, detail));
+  if (form == ring::Decode::BadValue)
+    return refuse(invalid(Reason::BadValue, member->rank, detail));
   if (limits.draining && !communicators_.begun(*member, request.seq)) {
     return refuse(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, member->rank,
                                "the daemon is shutting down"));
   }
   if (session.in_flight >= session.max_in_flight()) {
-    return refuse(make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
-                               "%" PRIu32 " operations are in flight, the most this session may have",
-                               session.in_flight));
+    return refuse(make_failure(
+        ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
+        "%" PRIu32 " operations are in flight, the most this session may have", session.in_flight));
   }
 
   Signature signature{request.count, request.dtype, request.op, request.codec};
@@ -109,7 +115,8 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::
     const PersistentPlan* plan = plans_.find(request.plan);
     if (plan == nullptr || plan->owner != session.id() || plan->member != request.member) {
       return refuse(make_failure(ErrorCode::NotFound, Reason::UnknownHandle, member->rank,
-                                 "plan %" PRIu32 ".%" PRIu32 " is unknown, destroyed or of another communicator",
+                                 "plan %" PRIu32 ".%" PRIu32
+                                 " is unknown, destroyed or of another communicator",
                                  request.plan.index, request.plan.generation));
     }
     signature = plan->signature;
@@ -119,7 +126,8 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot, std::
     recv_address = plan->recv;
     if (timeout_ns == 0) timeout_ns = plan->timeout_ns;
   } else {
-    const Failure failure = check_ranges(session.id(), signature, request.send, request.recv, send, recv);
+    const Failure failure =
+        check_ranges(session.id(), signature, request.send, request.recv, send, recv);
     if (!failure.ok()) return refuse(failure);
     send_address = send.address;
     recv_address = recv.address;

@@ -1,5 +1,5 @@
-// The line between a stranger's bytes and an Operation: ids are resolved with their generation and owner, ranges are
-// bounded against the mapping, quota is charged. Past it nothing is untrusted.
+// The line between a stranger's bytes and an Operation: ids are resolved with their generation and
+// owner, ranges are bounded against the mapping, quota is charged. Past it nothing is untrusted.
 // Thread: the worker's. Allocates nothing.
 #pragma once
 
@@ -24,7 +24,8 @@ struct AdmissionLimits {
 struct Admitted {
   enum class Verdict : std::uint8_t {
     Done,     // `operation` is charged to the session
-    Refused,  // `failure` says why; `member` and `seq` are set where the refusal spends a seq of the communicator
+    Refused,  // `failure` says why; `member` and `seq` are set where the refusal spends a seq of
+              // the communicator
     Broken,   // not a request: quarantine the session
   };
   Verdict verdict = Verdict::Broken;
@@ -56,7 +57,8 @@ class Admission {
   Member* find_member(SessionId session, MemberId member) const;
   // Ranges of `signature`: inside their buffers, aligned to the element, equal or disjoint.
   Failure check_ranges(SessionId session, const Signature& signature, const ring::BufferRange& send,
-                       const ring::BufferRange& recv, CheckedRange& checked_send, CheckedRange& checked_recv) const;
+                       const ring::BufferRange& recv, CheckedRange& checked_send,
+                       CheckedRange& checked_recv) const;
 
   AdmissionLimits limits;
 

@@ -1,5 +1,5 @@
-// An AllReduce whose buffers, count, type and operation were checked once; each start is only a ticket and a seq.
-// Thread: the worker's. It holds its buffers: they cannot be released before it.
+// An AllReduce whose buffers, count, type and operation were checked once; each start is only a
+// ticket and a seq. Thread: the worker's. It holds its buffers: they cannot be released before it.
 #pragma once
 
 #include <cstddef>

@@ -4,8 +4,8 @@
 
 namespace arcomm {
 
-Session::Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell, std::uint32_t max_in_flight,
-                 std::uint64_t now_ns)
+Session::Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell,
+                 std::uint32_t max_in_flight, std::uint64_t now_ns)
     : opened_ns(now_ns),
       origin_(std::move(origin)),
       segment_(std::move(segment)),

@@ -1,6 +1,6 @@
 // One client process attached to this worker: its two rings, its doorbells, and what it owns here.
-// Thread: the worker's. Nothing in the segment is trusted: geometry and indices are the private copies in the rings'
-// ends. The session's communicators and buffers go before it does.
+// Thread: the worker's. Nothing in the segment is trusted: geometry and indices are the private
+// copies in the rings' ends. The session's communicators and buffers go before it does.
 #pragma once
 
 #include <sys/types.h>
@@ -29,15 +29,16 @@ struct SessionOrigin {
 
 class Session {
  public:
-  Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell, std::uint32_t max_in_flight,
-          std::uint64_t now_ns);
+  Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell,
+          std::uint32_t max_in_flight, std::uint64_t now_ns);
 
   const SessionOrigin& origin() const { return origin_; }
   SessionId id() const { return origin_.id; }
 
   // ---- requests ----
-  // May another request be read? Not while the completions of those in flight and those unread fill their ring: a
-  // client that does not read holds up itself alone. Corrupt: the client broke the completion ring.
+  // May another request be read? Not while the completions of those in flight and those unread fill
+  // their ring: a client that does not read holds up itself alone. Corrupt: the client broke the
+  // completion ring.
   enum class Room : std::uint8_t { Yes, No, Corrupt };
   Room room();
   ring::Pop pop(ring::WorkRequest& slot) { return requests_.pop(slot); }

@@ -1,0 +1,40 @@
+// The last step of an operation: its memory is let go, its client is told, and it is counted and
+// recorded. Thread: the worker's. Allocates nothing; one system call where the client sleeps.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/memory/buffer_registry.h"
+#include "daemon/memory/pool.h"
+#include "daemon/plan/operation.h"
+#include "daemon/session/session.h"
+#include "daemon/telemetry/flight_recorder.h"
+#include "daemon/telemetry/metrics.h"
+
+namespace arcomm {
+
+class CompletionSink {
+ public:
+  CompletionSink(BufferRegistry& buffers, Pool<Operation>& operations, FlightRecorder& recorder,
+                 Metrics& metrics)
+      : buffers_(buffers), operations_(operations), recorder_(recorder), metrics_(metrics) {}
+
+  // Ends the operation with its outcome and gives it back. False when its session broke the
+  // completion ring.
+  bool finish(Operation& operation, std::uint64_t now_ns);
+  // Answers a request that never became an operation.
+  bool refuse(Session& session, std::uint64_t ticket, std::uint64_t seq, const Failure& failure);
+
+  std::uint64_t done() const { return done_; }
+  std::uint64_t failed() const { return failed_; }
+
+ private:
+  BufferRegistry& buffers_;
+  Pool<Operation>& operations_;
+  FlightRecorder& recorder_;
+  Metrics& metrics_;
+  std::uint64_t done_ = 0;
+  std::uint64_t failed_ = 0;
+};
+
+}  // namespace arcomm

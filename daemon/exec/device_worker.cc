@@ -1,0 +1,266 @@
+// The worker's thread: its mailbox, the turns of its loop, and its sleep.
+#include "daemon/exec/device_worker.h"
+
+#include <sched.h>
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/failpoint.h"
+#include "daemon/exec/mailbox.h"
+#include "daemon/exec/worker.h"
+#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/metrics.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
+constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
+constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
+constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+Error stopped() {
+  return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the device worker has stopped");
+}
+
+class ThreadedWorker final : public DeviceWorker {
+ public:
+  ThreadedWorker(std::unique_ptr<Worker> worker, std::shared_ptr<const Settings> settings,
+                 Metrics& metrics, UniqueFd epoll, UniqueFd event)
+      : worker_(std::move(worker)),
+        metrics_(metrics),
+        spin_ns_(settings->wait.spin_us * 1000),
+        epoll_(std::move(epoll)),
+        mailbox_(std::move(event)) {}
+
+  Status watch(int fd) {
+    epoll_event event{};
+    // Edge-triggered, and never read: the descriptor's other copy is a client's, who could make a
+    // read block.
+    event.events = EPOLLIN | EPOLLET;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot watch a doorbell: ", std::strerror(errno));
+  }
+  int mailbox_fd() const { return mailbox_.event_fd(); }
+
+  void run() override;
+  void stop() override {
+    stop_.store(true, std::memory_order_release);
+    mailbox_.post({[] {}, [] {}});
+  }
+
+  void open_session(SessionSeed seed, Done<void> done) override {
+    ask(std::move(done), [this, seed = share(std::move(seed))]() -> Status {
+      const int doorbell = seed->doorbell.get();
+      const SessionId id = seed->id;
+      ARC_RETURN_IF_ERROR(watch(doorbell));
+      Status opened = worker_->open_session(std::move(*seed), now_ns());
+      if (opened) log::debug("session {} opened", id.bits());
+      return opened;
+    });
+  }
+  void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
+    post(done, [this, session, reason, why = std::move(why), done] {
+      worker_->close_session(session, reason, why, done);
+    });
+  }
+  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+    ask(std::move(done), [this, session, seed = share(std::move(seed))] {
+      return worker_->add_buffer(session, std::move(*seed));
+    });
+  }
+  void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
+    ask(std::move(done),
+        [this, session, buffer] { return worker_->remove_buffer(session, buffer); });
+  }
+  void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) override {
+    ask(std::move(done), [this, session, seed] { return worker_->add_plan(session, seed); });
+  }
+  void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
+    ask(std::move(done), [this, session, plan] { return worker_->remove_plan(session, plan); });
+  }
+  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+    ask(std::move(done),
+        [this, seed = std::move(seed)] { return worker_->form_communicator(seed); });
+  }
+  void abort_communicator(SessionId session, MemberId member, std::string why,
+                          Done<void> done) override {
+    ask(std::move(done), [this, session, member, why = std::move(why)] {
+      return worker_->abort_communicator(session, member, why);
+    });
+  }
+  void leave_communicator(SessionId session, MemberId member, Done<void> done) override {
+    ask(std::move(done),
+        [this, session, member] { return worker_->leave_communicator(session, member); });
+  }
+  void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
+    ask(std::move(done), [this, session, member] { return worker_->describe(session, member); });
+  }
+  void inspect(Done<WorkerSnapshot> done) override {
+    ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
+      WorkerSnapshot shot = worker_->inspect();
+      shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
+      return shot;
+    });
+  }
+  void use_settings(std::shared_ptr<const Settings> settings) override {
+    mailbox_.post({[this, settings] {
+                     spin_ns_ = settings->wait.spin_us * 1000;
+                     worker_->use_settings(settings);
+                   },
+                   [] {}});
+  }
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
+    mailbox_.post({[this, tuning] { worker_->use_tuning(tuning); }, [] {}});
+  }
+  void drain(std::chrono::nanoseconds deadline, Done<void> done) override {
+    const std::uint64_t until =
+        now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(0, deadline.count()));
+    post(done, [this, until, done] { worker_->drain(until, done); });
+  }
+  std::uint64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  // std::function wants to copy what it holds; a seed owns descriptors.
+  template <typename T>
+  static std::shared_ptr<T> share(T value) {
+    return std::make_shared<T>(std::move(value));
+  }
+  template <typename T, typename Act>
+  void post(const Done<T>& done, Act act) {
+    mailbox_.post({std::move(act), [done] {
+                     if (done) done(stopped());
+                   }});
+  }
+  template <typename T, typename Act>
+  void ask(Done<T> done, Act act) {
+    post(done, [done, act = std::move(act)] {
+      if (done) {
+        done(act());
+      } else {
+        static_cast<void>(act());
+      }
+    });
+  }
+
+  bool take_messages();
+  void rest(std::uint64_t now);
+  void note(std::uint64_t before, std::uint64_t after, bool worked);
+
+  std::unique_ptr<Worker> worker_;
+  Metrics& metrics_;
+  std::uint64_t spin_ns_;
+  UniqueFd epoll_;
+  Mailbox mailbox_;
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> progress_{0};
+  bool resting_ = false;  // slept just before the message that asks
+  std::uint64_t window_ns_ = 0, busy_ns_ = 0, reported_ns_ = 0;
+};
+
+bool ThreadedWorker::take_messages() {
+  if (!mailbox_.pending()) return false;
+  for (const Message& message : mailbox_.take()) message.act();
+  return true;
+}
+
+void ThreadedWorker::run() {
+  const bool freezes = failpoint("worker.freeze");
+  std::uint64_t now = now_ns();
+  std::uint64_t last_work = now;
+  window_ns_ = now;
+  while (!stop_.load(std::memory_order_acquire)) {
+    while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
+      ::sched_yield();
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    bool worked = take_messages();
+    worked |= worker_->poll_sessions(now);
+    worked |= worker_->settle();
+    worked |= worker_->execute();
+    worked |= worker_->reap();
+    worker_->sweep_deadlines(now);
+    worked |= worker_->settle();
+
+    const std::uint64_t before = now;
+    now = now_ns();
+    note(before, now, worked);
+    if (worked) {
+      last_work = now;
+      resting_ = false;
+    } else if (now - last_work >= spin_ns_) {
+      rest(now);
+      now = now_ns();
+      window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
+    } else if (now - last_work >= kYieldAfterNs && worker_->crowded()) {
+      ::sched_yield();
+    } else {
+      relax();
+    }
+  }
+  const std::vector<Message> refused = mailbox_.close();
+  worker_->shut_down();
+  for (const Message& message : refused) message.refuse();
+}
+
+void ThreadedWorker::rest(std::uint64_t now) {
+  mailbox_.bell().arm();
+  const Worker::Rest rest = mailbox_.pending() ? Worker::Rest::Awake : worker_->arm();
+  if (rest != Worker::Rest::Awake) {
+    const std::uint64_t deadline = worker_->next_deadline_ns();
+    std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
+    if (rest == Worker::Rest::Nap) sleep_ns = std::min(sleep_ns, kNapNs);
+    epoll_event events[16];
+    resting_ = true;
+    metrics_.worker_sleeps.add();
+    ::epoll_wait(epoll_.get(), events, 16, static_cast<int>((sleep_ns + 999'999) / 1'000'000));
+  }
+  worker_->disarm();
+  mailbox_.bell().disarm();
+}
+
+void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {
+  if (worked) busy_ns_ += after - before;
+  if (after - window_ns_ < kBusyWindowNs) return;
+  worker_->set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
+  metrics_.worker_busy_ns.add(busy_ns_);
+  busy_ns_ = 0;
+  window_ns_ = after;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceWorker>> DeviceWorker::create(Parts parts) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot create an epoll: ", std::strerror(errno));
+  }
+  Result<UniqueFd> event = ring::EventDoorbell::create();
+  if (!event) return std::move(event).error();
+  const std::shared_ptr<const Settings> settings = parts.settings;
+  Metrics& metrics = parts.metrics;
+  Result<std::unique_ptr<Worker>> worker = Worker::create(std::move(parts));
+  if (!worker) return std::move(worker).error();
+  auto made = std::make_unique<ThreadedWorker>(std::move(worker).value(), settings, metrics,
+                                               std::move(epoll), std::move(event).value());
+  ARC_RETURN_IF_ERROR(made->watch(made->mailbox_fd()));
+  return std::unique_ptr<DeviceWorker>(std::move(made));
+}
+
+}  // namespace arcomm

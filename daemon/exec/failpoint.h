@@ -1,0 +1,25 @@
+// Places where a test may make the daemon misbehave, by the environment:
+// ARCOMM_FAILPOINT=worker.freeze. Compiled in only where ARCOMM_FAILPOINTS is defined; otherwise a
+// failpoint is a constant false and costs nothing.
+#pragma once
+
+#include <string_view>
+
+#ifdef ARCOMM_FAILPOINTS
+#include <cstdlib>
+#endif
+
+namespace arcomm {
+
+// Read the environment once, at start; the answer is meant to be kept.
+inline bool failpoint(std::string_view name) {
+#ifdef ARCOMM_FAILPOINTS
+  const char* chosen = std::getenv("ARCOMM_FAILPOINT");
+  return chosen != nullptr && name == chosen;
+#else
+  static_cast<void>(name);
+  return false;
+#endif
+}
+
+}  // namespace arcomm

@@ -1,0 +1,258 @@
+#include "daemon/exec/worker.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/telemetry/log.h"
+
+namespace arcomm {
+namespace {
+
+unsigned usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
+  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
+}
+
+AdmissionLimits limits_from(const Settings& settings, bool draining) {
+  return {.default_timeout_ns = settings.op.default_timeout_ms * 1'000'000,
+          .max_timeout_ns = settings.op.max_timeout_ms * 1'000'000,
+          .draining = draining};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
+  if (parts.settings == nullptr || parts.tuning == nullptr) {
+    return error(ErrorCode::InvalidArgument, Reason::Bug,
+                 "a device worker needs settings and a tuning table");
+  }
+  std::unique_ptr<Worker> worker(new Worker(std::move(parts)));
+  const DeviceWorker::Parts& held = worker->parts_;
+  Result<std::unique_ptr<Executor>> executor = Executor::create(
+      held.device, held.settings->host.streams, worker->communicators_, held.tuning);
+  if (!executor) return std::move(executor).error();
+  worker->executor_ = std::move(executor).value();
+  return worker;
+}
+
+Worker::Worker(DeviceWorker::Parts parts)
+    : parts_(std::move(parts)),
+      communicators_([this](Communicator& communicator) { on_revoked(communicator); }),
+      admission_(communicators_, buffers_, plans_, operations_),
+      completions_(buffers_, operations_, parts_.recorder, parts_.metrics),
+      cores_(usable_cores()) {
+  admission_.limits = limits_from(*parts_.settings, false);
+}
+
+Worker::~Worker() {
+  shut_down();
+}
+
+bool Worker::poll_sessions(std::uint64_t now_ns) {
+  bool found = false;
+  const std::size_t count = polled_.size();
+  if (count == 0) return false;
+  first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t at = first_polled_ + i;
+    found |= poll(*polled_[at < count ? at : at - count], now_ns);
+  }
+  if (!lost_.empty()) quarantine_lost();
+  return found;
+}
+
+bool Worker::poll(Session& session, std::uint64_t now_ns) {
+  ring::WorkRequest slot;
+  for (int taken = 0; taken < kSweepRequests; ++taken) {
+    if (!session.readable()) return taken != 0;
+    const ring::Pop seen = session.peek();
+    if (seen == ring::Pop::Empty) return taken != 0;
+    const Session::Room room = session.room();
+    if (room == Session::Room::No) return taken != 0;
+    if (room == Session::Room::Corrupt) {
+      lose(session, "the completion ring's index left its bounds");
+    } else if (seen == ring::Pop::Corrupt || session.pop(slot) != ring::Pop::Done) {
+      lose(session, "the request ring's index or a slot's position is wrong");
+    } else {
+      admit(session, slot, now_ns);
+      continue;
+    }
+    return true;
+  }
+  return true;
+}
+
+void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) {
+  Admitted admitted = admission_.admit(session, slot, now_ns);
+  switch (admitted.verdict) {
+    case Admitted::Verdict::Broken:
+      return lose(session, "a request slot does not start with its magic");
+    case Admitted::Verdict::Done:
+      ++session.submitted;
+      parts_.metrics.operations_in_flight.add(1);
+      parts_.recorder.write(admitted.operation->record);
+      return communicators_.arrive(*admitted.operation);
+    case Admitted::Verdict::Refused:
+      break;
+  }
+  if (!completions_.refuse(session, admitted.ticket, admitted.seq, admitted.failure)) {
+    lose(session, "the completion ring's index left its bounds");
+  }
+  Member* member = admitted.member;
+  if (member == nullptr) return;
+  // The caller's mistake ends this operation on all ranks, so that nobody waits for it until the
+  // deadline.
+  Failure told = admitted.failure;
+  if (told.reason != Reason::ShuttingDown) told.code = ErrorCode::FailedPrecondition;
+  told = make_failure(told.code, told.reason, member->rank, "refused on rank %d: %s", member->rank,
+                      admitted.failure.text.data());
+  if (!admitted.out_of_step) return communicators_.refuse(*member, admitted.seq, told, now_ns);
+  const bool skipped = admitted.seq > member->communicator->seat(member->rank).next_seq;
+  told.code = ErrorCode::Aborted;
+  if (skipped) communicators_.revoke(*member->communicator, told);
+}
+
+bool Worker::settle() {
+  bool found = false;
+  std::uint64_t now = 0;
+  while (Operation* operation = communicators_.finished().pop()) {
+    if (now == 0) now = now_ns();
+    Session& session = *operation->session;
+    if (!completions_.finish(*operation, now))
+      lose(session, "the completion ring's index left its bounds");
+    found = true;
+  }
+  if (!lost_.empty()) quarantine_lost();
+  return found;
+}
+
+bool Worker::execute() {
+  bool found = false;
+  // Answered one by one: the first of many must not wait for the last.
+  for (int started = 0; started < kSweepStarts && executor_->start_next(); ++started) {
+    settle();
+    found = true;
+  }
+  found |= executor_->work();
+  return found;
+}
+
+bool Worker::reap() {
+  bool found = executor_->reap();
+  if (found) settle();
+  for (std::size_t i = 0; i < leaving_.size();) {
+    if (leaving_[i].session->in_flight != 0) {
+      ++i;
+      continue;
+    }
+    Leaving leaving = std::move(leaving_[i]);
+    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
+    release(*leaving.session);
+    leaving.session.reset();
+    leaving.done({});
+    found = true;
+  }
+  if (!draining_.empty() && pending() == 0) {
+    for (const Draining& draining : std::exchange(draining_, {})) draining.done({});
+    found = true;
+  }
+  return found;
+}
+
+void Worker::sweep_deadlines(std::uint64_t now_ns) {
+  communicators_.sweep_deadlines(now_ns);
+  for (Draining& draining : draining_) {
+    if (now_ns < draining.deadline_ns) continue;
+    draining.deadline_ns = ~std::uint64_t{0};  // once; reap() answers when nothing is left
+    communicators_.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank,
+                                           "the daemon shut down before the operation ended"));
+  }
+}
+
+Worker::Rest Worker::arm() {
+  Rest rest = Rest::Sleep;
+  for (Session* session : polled_) session->requests_bell().arm();
+  for (Session* session : polled_) {
+    if (!session->readable() || session->peek() == ring::Pop::Empty) continue;
+    if (session->room() != Session::Room::No) return Rest::Awake;
+    rest = Rest::Nap;
+  }
+  return rest;
+}
+
+void Worker::disarm() {
+  for (Session* session : polled_) session->requests_bell().disarm();
+}
+
+std::uint64_t Worker::next_deadline_ns() const {
+  std::uint64_t next = communicators_.next_deadline_ns();
+  for (const Draining& draining : draining_) next = std::min(next, draining.deadline_ns);
+  return next;
+}
+
+void Worker::lose(Session& session, const char* why) {
+  const bool known = std::any_of(lost_.begin(), lost_.end(),
+                                 [&](const auto& lost) { return lost.first == &session; });
+  if (!known && session.readable()) lost_.emplace_back(&session, why);
+}
+
+void Worker::quarantine_lost() {
+  for (const auto& [session, why] : std::exchange(lost_, {})) {
+    log::warn("session {} (pid {}) broke the ring protocol and is quarantined: {}",
+              session->id().bits(), session->origin().pid, why);
+    session->set_state(ring::SessionState::Quarantined, Reason::Quarantined);
+    drop_members(*session, Reason::Quarantined, why);
+    if (parts_.events.session_lost)
+      parts_.events.session_lost(session->id(), Reason::Quarantined, why);
+  }
+  settle();
+}
+
+void Worker::drop_members(Session& session, Reason reason, const std::string& why) {
+  for (const MemberId id : std::exchange(session.members, {})) {
+    const Member* member = communicators_.find(id);
+    if (member == nullptr) continue;
+    communicators_.drop(
+        id, make_failure(ErrorCode::Aborted, reason, member->rank, "rank %d (pid %d) is gone: %s",
+                         member->rank, static_cast<int>(session.origin().pid), why.c_str()));
+  }
+}
+
+void Worker::release(Session& session) {
+  for (const PlanId id : session.plans) {
+    const std::unique_ptr<PersistentPlan> plan = plans_.erase(id);
+    if (plan == nullptr || !plan->send_buffer.valid()) continue;
+    buffers_.drop(plan->send_buffer);
+    buffers_.drop(plan->recv_buffer);
+  }
+  for (const BufferId id : session.buffers) {
+    if (Status removed = buffers_.remove(session.id(), id); !removed) {
+      log::error("session {}: {}", session.id().bits(), removed.error().to_string());
+    }
+  }
+}
+
+void Worker::on_revoked(Communicator& communicator) {
+  if (communicator.running()) executor_->stop(communicator);
+  const Failure& why = communicator.revoked;
+  parts_.metrics.communicators_revoked[why.reason].add();
+  log::warn("communicator {} epoch {} is revoked: {} ({})", short_name(communicator.unique_id),
+            communicator.epoch, why.message(), name_of(why.reason));
+  if (parts_.events.communicator_revoked) {
+    parts_.events.communicator_revoked(communicator.unique_id, communicator.epoch, why.reason);
+  }
+}
+
+void Worker::update_crowding() {
+  std::size_t seats = 0;
+  for (const Session* session : polled_) seats += std::max<std::size_t>(1, session->members.size());
+  crowded_ = seats + 1 > cores_;
+  for (Session* session : polled_) session->set_oversubscribed(crowded_);
+}
+
+}  // namespace arcomm

@@ -1,0 +1,124 @@
+// What a device worker knows and does, as the verbs of its loop and the answers to control's
+// messages. The thread, its sleep and its mailbox are in device_worker.cc. Thread: one, the owner
+// of everything here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/comm/communicator_table.h"
+#include "daemon/exec/completion.h"
+#include "daemon/exec/device_worker.h"
+#include "daemon/exec/executor.h"
+#include "daemon/memory/buffer_registry.h"
+#include "daemon/memory/pool.h"
+#include "daemon/session/admission.h"
+#include "daemon/session/persistent_plan.h"
+#include "daemon/session/session.h"
+
+namespace arcomm {
+
+class Worker {
+ public:
+  template <typename T>
+  using Done = DeviceWorker::Done<T>;
+
+  static Result<std::unique_ptr<Worker>> create(DeviceWorker::Parts parts);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // ---- the loop's verbs; each says whether it found work ----
+  bool poll_sessions(std::uint64_t now_ns);  // at most kSweepRequests of each session, in turn
+  bool settle();                             // answers what has ended
+  bool execute();  // starts what may run, and one tile of each large operation
+  bool reap();     // what the device has finished; sessions that can go
+  void sweep_deadlines(std::uint64_t now_ns);
+
+  // ---- sleeping ----
+  enum class Rest : std::uint8_t {
+    Awake,  // there is work after all
+    Sleep,  // every session will ring
+    Nap,    // a session has requests but no room for completions: nobody will ring, look again soon
+  };
+  Rest arm();  // afterwards disarm(), whatever it said
+  void disarm();
+  std::uint64_t next_deadline_ns() const;
+  bool crowded() const { return crowded_; }  // more spinners than cores
+
+  // ---- control's messages ----
+  Status open_session(SessionSeed seed, std::uint64_t now_ns);
+  void close_session(SessionId session, Reason reason, const std::string& why, Done<void> done);
+  Result<BufferId> add_buffer(SessionId session, BufferSeed seed);
+  Status remove_buffer(SessionId session, BufferId buffer);
+  Result<PlanId> add_plan(SessionId session, const PlanSeed& seed);
+  Status remove_plan(SessionId session, PlanId plan);
+  Result<std::vector<MemberId>> form_communicator(const CommunicatorSeed& seed);
+  Status abort_communicator(SessionId session, MemberId member, const std::string& why);
+  Status leave_communicator(SessionId session, MemberId member);
+  Result<CommunicatorSnapshot> describe(SessionId session, MemberId member) const;
+  WorkerSnapshot inspect() const;
+  void use_settings(std::shared_ptr<const Settings> settings);
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) {
+    executor_->use_tuning(std::move(tuning));
+  }
+  void drain(std::uint64_t deadline_ns, Done<void> done);
+  // Fails what is open, waits until nothing runs and lets all sessions go.
+  void shut_down();
+
+  std::uint64_t pending() const { return operations_.taken(); }
+  void set_busy(double fraction) { busy_fraction_ = fraction; }
+
+ private:
+  static constexpr int kSweepRequests = 32;
+  static constexpr int kSweepStarts = 32;
+
+  struct Leaving {
+    std::unique_ptr<Session> session;
+    Done<void> done;
+  };
+  struct Draining {
+    std::uint64_t deadline_ns = 0;
+    Done<void> done;
+  };
+
+  explicit Worker(DeviceWorker::Parts parts);
+
+  Session* find(SessionId id) const;
+  Result<Session*> need(SessionId id) const;
+  Result<Member*> need_member(SessionId session, MemberId member) const;
+  bool poll(Session& session, std::uint64_t now_ns);
+  void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
+  void lose(Session& session, const char* why);  // marks it; quarantined at the end of the verb
+  void quarantine_lost();
+  // The session's ranks go; their peers hear `reason`.
+  void drop_members(Session& session, Reason reason, const std::string& why);
+  void release(Session& session);  // plans and buffers; nothing of it is in flight
+  void on_revoked(Communicator& communicator);
+  void update_crowding();
+  CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
+
+  DeviceWorker::Parts parts_;
+  BufferRegistry buffers_;
+  Pool<Operation> operations_{512};
+  PlanTable plans_;
+  CommunicatorTable communicators_;
+  Admission admission_;
+  CompletionSink completions_;
+  std::unordered_map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::vector<Session*> polled_;  // the same, in the order of polling
+  std::size_t first_polled_ = 0;
+  std::vector<std::pair<Session*, const char*>> lost_;
+  std::vector<Leaving> leaving_;
+  std::vector<Draining> draining_;
+  bool crowded_ = false;
+  unsigned cores_ = 1;
+  double busy_fraction_ = 0;
+  std::unique_ptr<Executor> executor_;  // last: its streams end before the memory goes
+};
+
+}  // namespace arcomm

@@ -1,0 +1,44 @@
+#include "daemon/plan/planner.h"
+
+#include <algorithm>
+
+namespace arcomm {
+namespace {
+
+// Larger operations are always cut up, whatever was measured: the worker must come back to its
+// rings.
+constexpr std::uint64_t kMaxDirectTraffic = 2 * kTileTrafficBytes;
+
+std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
+  const std::uint64_t most =
+      std::max<std::uint64_t>(kTileTrafficBytes / (2 * ranks), kMinTileBytes);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tile_bytes, kMinTileBytes, most));
+}
+
+}  // namespace
+
+Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const DeviceShape& shape,
+              const TuningTable& table) {
+  Choice choice = default_choice(bytes, ranks, shape.streams, shape.cache_bytes);
+  if (const TuningTable::Crossover* measured = table.find(ranks, bytes, dtype)) {
+    const Choice wanted{measured->algorithm, measured->tile_bytes,
+                        entry_of(measured->algorithm).is_tiled ? shape.streams : 1};
+    if (can_run(wanted, bytes, ranks)) choice = wanted;
+  }
+  if (!entry_of(choice.algorithm).is_tiled && 2 * ranks * bytes > kMaxDirectTraffic) {
+    choice = {Algorithm::Tiled, kMaxTileBytes, shape.streams};
+  }
+  if (entry_of(choice.algorithm).is_tiled)
+    choice.tile_bytes = bounded_tile(choice.tile_bytes, ranks);
+  return choice;
+}
+
+Plan make_plan(const Signature& signature, std::uint32_t ranks, const DeviceShape& shape,
+               const TuningTable& table) {
+  Plan plan;
+  if (signature.count == 0) return plan;  // that all ranks have come is all there is to it
+  plan.add(LaunchStep{choose(signature.bytes(), signature.dtype, ranks, shape, table)});
+  return plan;
+}
+
+}  // namespace arcomm
