@@ -144,6 +144,17 @@ void Gate::release(uid_t uid) {
   if (found != per_uid_.end() && --found->second == 0) per_uid_.erase(found);
 }
 
+void Gate::use_access(const Settings::Access& access) {
+  if (parts_.access == access) return;
+  parts_.access = access;
+  std::vector<std::string> warnings;
+  for (const ListeningSocket& listener : listeners_) {
+    listener.use_group(listener.kind() == SocketKind::Admin ? access.admin_group : access.group,
+                       warnings);
+  }
+  for (const std::string& warning : warnings) log::warn("{}", warning);
+}
+
 std::optional<Caller> Gate::find(const std::string& grpc_peer) const {
   if (!grpc_peer.starts_with(kPeerPrefix)) return std::nullopt;
   int number = -1;

@@ -43,7 +43,7 @@ class Gate {
   std::optional<Caller> find(const std::string& grpc_peer) const;
   // A descriptor connection has ended.
   void release(uid_t uid);
-  void use_access(const Settings::Access& access) { parts_.access = access; }
+  void use_access(const Settings::Access& access);  // for the sockets and for new connections
 
  private:
   struct Connection {

@@ -9,28 +9,19 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
-#include <cstdlib>
 #include <cstring>
-#include <optional>
+#include <utility>
+
+#include "daemon/telemetry/sd_notify.h"
 
 namespace arcomm {
 namespace {
 
 constexpr int kBacklog = 128;
-constexpr int kFirstPassedFd = 3;  // sd_listen_fds(3)
 constexpr SocketKind kKinds[] = {SocketKind::Client, SocketKind::Admin, SocketKind::Descriptor};
 
 int type_of(SocketKind kind) {
   return kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
-}
-
-std::optional<int> number_from(const char* text) {
-  if (text == nullptr) return std::nullopt;
-  int value = 0;
-  const auto [end, failure] = std::from_chars(text, text + std::strlen(text), value);
-  if (failure != std::errc{} || *end != '\0') return std::nullopt;
-  return value;
 }
 
 // 0660 and the group, or 0600 and why.
@@ -48,6 +39,7 @@ void give_to_group(const std::string& path, const std::string& group,
     why = std::strerror(errno);
   }
   if (why != nullptr) {
+    ::chmod(path.c_str(), 0600);
     warnings.push_back(path + " is for uid " + std::to_string(::geteuid()) +
                        " and root only: group \"" + group + "\": " + why);
   }
@@ -84,6 +76,11 @@ ListeningSocket::~ListeningSocket() {
   if (made_here_) ::unlink(path_.c_str());
 }
 
+void ListeningSocket::use_group(const std::string& group,
+                                std::vector<std::string>& warnings) const {
+  if (made_here_) give_to_group(path_, group, warnings);
+}
+
 Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
                                     const std::string& group, std::vector<std::string>& warnings) {
   const std::string path = runtime_dir + "/" + std::string(file_name_of(kind));
@@ -116,47 +113,32 @@ Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_
   return socket;
 }
 
-Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<std::string>& warnings) {
+Result<std::vector<ListeningSocket>> take_passed_sockets() {
   std::vector<ListeningSocket> sockets;
-  const std::optional<int> pid = number_from(std::getenv("LISTEN_PID"));
-  const std::optional<int> count = number_from(std::getenv("LISTEN_FDS"));
-  if (!pid || *pid != ::getpid() || !count || *count <= 0) return sockets;
-  for (int fd = kFirstPassedFd; fd < kFirstPassedFd + *count; ++fd) {
-    UniqueFd owned(fd);
-    ::fcntl(fd, F_SETFD, FD_CLOEXEC);
-    ::fcntl(fd, F_SETFL, ::fcntl(fd, F_GETFL) | O_NONBLOCK);
-    sockaddr_un address{};
-    socklen_t length = sizeof(address);
+  Result<std::vector<InheritedSocket>> passed = inherited_sockets();
+  if (!passed) return std::move(passed).error();
+  for (InheritedSocket& one : *passed) {
+    const std::string name = one.path.substr(one.path.rfind('/') + 1);
     int type = 0;
-    socklen_t type_length = sizeof(type);
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) != 0 ||
-        address.sun_family != AF_UNIX ||
-        ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) != 0) {
-      warnings.push_back("descriptor " + std::to_string(fd) +
-                         " passed by systemd is not a unix socket; closed");
-      continue;
-    }
-    const std::string path(address.sun_path, ::strnlen(address.sun_path, sizeof(address.sun_path)));
-    const std::string name = path.substr(path.rfind('/') + 1);
+    socklen_t length = sizeof(type);
+    ::getsockopt(one.fd.get(), SOL_SOCKET, SO_TYPE, &type, &length);
     const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds),
-                                   [&](SocketKind one) { return file_name_of(one) == name; });
+                                   [&](SocketKind known) { return file_name_of(known) == name; });
     if (kind == std::end(kKinds) || type_of(*kind) != type) {
-      return error(ErrorCode::InvalidArgument, Reason::BadConfig, "systemd passed ", path,
-                   ", which is none of client.sock, admin.sock (streams) and fd.sock "
-                   "(SequentialPacket): correct "
+      return error(ErrorCode::InvalidArgument, Reason::BadConfig, "systemd passed \"", one.path,
+                   "\", which is none of client.sock, admin.sock (streams) and fd.sock "
+                   "(SequentialPacket): correct ",
                    "arcommd.socket");
     }
-    sockets.emplace_back(*kind, std::move(owned), path, false);
+    ::fcntl(one.fd.get(), F_SETFL, ::fcntl(one.fd.get(), F_GETFL) | O_NONBLOCK);
+    sockets.emplace_back(*kind, std::move(one.fd), one.path, false);
   }
-  ::unsetenv("LISTEN_PID");
-  ::unsetenv("LISTEN_FDS");
-  ::unsetenv("LISTEN_FDNAMES");
   return sockets;
 }
 
 Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
                                                   std::vector<std::string>& warnings) {
-  Result<std::vector<ListeningSocket>> sockets = take_passed_sockets(warnings);
+  Result<std::vector<ListeningSocket>> sockets = take_passed_sockets();
   if (!sockets) return sockets;
   for (const SocketKind kind : kKinds) {
     if (std::any_of(sockets->begin(), sockets->end(),

@@ -27,6 +27,8 @@ class ListeningSocket {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   void rename_to(std::string path) { path_ = std::move(path); }  // after the file was renamed
+  // Mode and group of a socket made here; systemd sees to those it passed.
+  void use_group(const std::string& group, std::vector<std::string>& warnings) const;
 
  private:
   SocketKind kind_;
@@ -42,7 +44,7 @@ Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_
 
 // The sockets that systemd passed to this process, told apart by their file names; none when it
 // passed none.
-Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<std::string>& warnings);
+Result<std::vector<ListeningSocket>> take_passed_sockets();
 
 // All three: what was passed, and the rest made.
 Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,

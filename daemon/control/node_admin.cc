@@ -242,7 +242,7 @@ void NodeAdmin::reload(const Caller& caller, const v1::Empty&, Answer<v1::Reload
 }
 
 void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
-                     Stream<v1::TuneReply> stream) {
+                     RpcStream<v1::TuneReply> stream) {
   if (stopping_) return stream.finish(shutting_down());
   if (tuning_->exchange(true)) {
     return stream.finish(

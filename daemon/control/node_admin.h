@@ -52,7 +52,7 @@ class NodeAdmin {
   void get_metrics(const Caller& caller, const v1::Empty& request, Answer<v1::MetricsReply> answer);
   void trace(const Caller& caller, const v1::TraceRequest& request, Answer<v1::TraceReply> answer);
   void reload(const Caller& caller, const v1::Empty& request, Answer<v1::ReloadReply> answer);
-  void tune(const Caller& caller, const v1::TuneRequest& request, Stream<v1::TuneReply> stream);
+  void tune(const Caller& caller, const v1::TuneRequest& request, RpcStream<v1::TuneReply> stream);
   void explain(const Caller& caller, const v1::ExplainRequest& request,
                Answer<v1::ExplainReply> answer);
 

@@ -133,16 +133,17 @@ void RpcServer::listen() {
       });
 
   using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
-  auto tune = std::make_shared<const Tune::Method>(Tune::Method{
-      "Tune",
-      true,
-      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
-        admin_service_.RequestTune(context, request, writer, queue, queue, tag);
-      },
-      [this](const Caller& caller, const v1::TuneRequest& request, Stream<v1::TuneReply> stream) {
-        parts_.admin.tune(caller, request, std::move(stream));
-      },
-      {}});
+  auto tune = std::make_shared<const Tune::Method>(
+      Tune::Method{"Tune",
+                   true,
+                   [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
+                     admin_service_.RequestTune(context, request, writer, queue, queue, tag);
+                   },
+                   [this](const Caller& caller, const v1::TuneRequest& request,
+                          RpcStream<v1::TuneReply> stream) {
+                     parts_.admin.tune(caller, request, std::move(stream));
+                   },
+                   {}});
   methods_.push_back(tune);
   Tune::listen(*floor_, *tune);
 }

@@ -14,14 +14,14 @@ namespace arcomm {
 
 // What a handler holds of its stream. The handler must call finish() exactly once, last.
 template <typename Reply>
-struct Stream {
+struct RpcStream {
   std::function<void(Reply)> send;
   std::function<void(Status)> finish;
   std::function<bool()> cancelled;  // the reader is gone
 };
 
 template <typename Request, typename Reply>
-using StreamHandler = std::function<void(const Caller&, const Request&, Stream<Reply>)>;
+using StreamHandler = std::function<void(const Caller&, const Request&, RpcStream<Reply>)>;
 
 template <typename Request, typename Reply>
 class StreamCall final
@@ -36,9 +36,9 @@ class StreamCall final
     auto self = this->shared_from_this();
     this->method_.handle(
         caller, this->request_,
-        Stream<Reply>{.send = [self](Reply reply) { self->send(std::move(reply)); },
-                      .finish = [self](const Status& status) { self->finish(status); },
-                      .cancelled = [self] { return self->cancelled(); }});
+        RpcStream<Reply>{.send = [self](Reply reply) { self->send(std::move(reply)); },
+                         .finish = [self](const Status& status) { self->finish(status); },
+                         .cancelled = [self] { return self->cancelled(); }});
   }
 
   void send(Reply reply) {

@@ -1,0 +1,25 @@
+// The build without CUDA: one device, the CPU.
+#include "daemon/backend.h"
+#include "transport/device/host_device.h"
+
+namespace arcomm {
+
+Result<Backend> open_backend(const Settings& settings) {
+  switch (settings.device.backend) {
+    case BackendChoice::Auto:
+    case BackendChoice::Host:
+      break;
+    case BackendChoice::Cuda:
+      return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                   "device.backend is \"cuda\" and this arcommd was built without CUDA: set it to "
+                   "\"host\" or \"auto\", "
+                   "or install a CUDA build");
+  }
+  Result<std::unique_ptr<HostDevice>> device = HostDevice::create(HostDeviceOptions{});
+  if (!device) return std::move(device).error();
+  Backend backend{.name = "host", .devices = {}};
+  backend.devices.push_back({"host:0", std::move(device).value()});
+  return backend;
+}
+
+}  // namespace arcomm

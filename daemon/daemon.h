@@ -1,0 +1,96 @@
+// The daemon as one object: what is made, in which order, and taken down in the reverse.
+// Configuration, tuning and status of the whole live here; operations and clients in the rooms
+// below.
+//
+// Thread: start(), run() and the destructor on the main thread, with the signals of
+// blocked_signals() blocked since before any thread began. The DaemonActions may be called from any
+// thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "config/settings.h"
+#include "daemon/backend.h"
+#include "daemon/control/control_plane.h"
+#include "daemon/exec/device_worker.h"
+#include "daemon/instance_lock.h"
+#include "daemon/plan/tuning_table.h"
+#include "daemon/telemetry/flight_recorder.h"
+#include "daemon/telemetry/metrics.h"
+#include "daemon/telemetry/metrics_server.h"
+#include "daemon/telemetry/sd_notify.h"
+#include "daemon/worker_watch.h"
+
+namespace arcomm {
+
+sigset_t blocked_signals();  // SIGTERM, SIGINT, SIGHUP, SIGUSR1: they come through a descriptor
+
+class Daemon final : public DaemonActions {
+ public:
+  // Everything serves when it returns, and systemd has been told. `request` is kept for reloads.
+  static Result<std::unique_ptr<Daemon>> start(LoadRequest request, Loaded loaded);
+  ~Daemon() override;
+
+  // Until a signal or a dead worker ends it; drained and stopped when it returns. The process's
+  // exit status.
+  int run();
+
+  void describe(v1::StatusReply& status) override;
+  Result<v1::ReloadReply> reload() override;
+  Status tune(const v1::TuneRequest& request, const std::function<void(v1::TuneReply)>& send,
+              const std::function<bool()>& cancelled) override;
+  Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) override;
+  std::string algorithm_name(std::uint8_t algorithm) override;
+
+ private:
+  struct Served {
+    std::string name;
+    std::unique_ptr<Device> device;
+    std::unique_ptr<FlightRecorder> recorder;
+    std::unique_ptr<DeviceWorker> worker;
+    std::thread thread;
+  };
+
+  Daemon(LoadRequest request, Loaded loaded);
+  Status open();
+  Status open_workers();
+  void load_tuning_table();
+  void open_metrics();
+  void use_tuning(std::shared_ptr<const TuningTable> table);
+  // Returns the signal that ends the process, 0 when a worker ended by itself.
+  int wait_for_end(int signals);
+  void watch_workers();
+  void dump_recorders();
+  void drain(int signals);
+  void stop();
+
+  const LoadRequest request_;
+  const std::chrono::steady_clock::time_point started_;
+  ServiceManager service_;
+  Metrics metrics_;
+  std::unique_ptr<InstanceLock> lock_;  // before the sockets, after them at the end
+  std::string backend_name_;
+  std::vector<Served> served_;
+  UniqueFd worker_ended_;  // eventfd: a worker's run() returned
+  std::unique_ptr<ControlPlane> control_;
+  std::unique_ptr<MetricsServer> metrics_server_;
+  WorkerWatch watch_;
+  std::string stuck_;  // the device that the watch last found stuck
+  std::atomic<bool> stopping_{false};
+
+  std::mutex reload_mutex_;  // one reload at a time
+  std::mutex mutex_;         // guards what follows
+  Loaded loaded_;            // what is in force
+  std::uint64_t generation_ = 1;
+  std::vector<std::string> warnings_;
+  std::shared_ptr<const TuningTable> tuning_;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,187 @@
+// What operators may ask of the daemon as a whole: status, reload, tune, explain.
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "config/settings_table.h"
+#include "daemon/daemon.h"
+#include "daemon/exec/tuner.h"
+#include "daemon/plan/device_shape.h"
+#include "daemon/plan/explain.h"
+#include "daemon/telemetry/log.h"
+#include "kernels/catalog.h"
+#include "proto/version.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
+
+v1::TunePoint to_wire(const TuneStep& step) {
+  v1::TunePoint point;
+  point.set_bytes(step.point.bytes);
+  point.set_ranks(static_cast<std::int32_t>(step.point.ranks));
+  point.set_algorithm(std::string(name_of(step.point.algorithm)));
+  point.set_microseconds(step.point.microseconds);
+  point.set_chosen(step.chosen);
+  return point;
+}
+
+}  // namespace
+
+void Daemon::describe(v1::StatusReply& status) {
+  status.set_version(kVersionNumber);
+  status.set_pid(::getpid());
+  const auto uptime = std::chrono::steady_clock::now() - started_;
+  status.set_uptime_ms(static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(uptime).count()));
+  status.set_backend(backend_name_);
+  std::lock_guard lock(mutex_);
+  status.set_config_file(loaded_.path);
+  status.set_config_generation(generation_);
+  status.set_tuning(tuning_->source);
+  for (const std::string& warning : warnings_) status.add_warnings(warning);
+  const auto rows = settings_table();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    v1::Setting& setting = *status.add_settings();
+    setting.set_name(rows[i].name());
+    setting.set_value(setting_toml(rows[i], loaded_.settings));
+    setting.set_source(std::string(
+        text_of(i < loaded_.sources.size() ? loaded_.sources[i] : SettingSource::Default)));
+  }
+}
+
+Result<v1::ReloadReply> Daemon::reload() {
+  std::lock_guard one_at_a_time(reload_mutex_);
+  if (stopping_) return shutting_down();
+  service_.reloading();
+  Result<Loaded> loaded = load_settings(request_);
+  if (!loaded) {
+    metrics_.config_reloads_failed.add();
+    log::error("reload failed, the old settings stay in force: {}", loaded.error().message);
+    service_.ready("reload failed, the old settings stay in force: " + loaded.error().message);
+    return std::move(loaded).error();
+  }
+  SettingsDiff diff;
+  std::shared_ptr<const Settings> settings;
+  std::uint64_t generation = 0;
+  {
+    std::lock_guard lock(mutex_);
+    diff = diff_settings(loaded_.settings, loaded->settings);
+    loaded->settings = merge_reloadable(loaded_.settings, loaded->settings);
+    loaded_ = std::move(loaded).value();
+    generation = ++generation_;
+    settings = std::make_shared<const Settings>(loaded_.settings);
+  }
+  log::set_level(settings->log.level);
+  log::set_format(settings->log.format);
+  if (const Status reopened = log::reopen(); !reopened) log::warn("{}", reopened.error().message);
+  control_->use_settings(settings);
+  for (const Served& one : served_) one.worker->use_settings(settings);
+  metrics_.config_reloads_ok.add();
+  v1::ReloadReply reply;
+  reply.set_config_generation(generation);
+  for (const std::string& change : diff.reloadable) {
+    log::info("reload: {}", change);
+    reply.add_changed(change);
+  }
+  for (const std::string& change : diff.needs_restart) {
+    log::warn("reload: {} needs a restart", change);
+    reply.add_needs_restart(change);
+  }
+  log::info("reloaded: settings of generation {} are in force", generation);
+  service_.ready("settings of generation " + std::to_string(generation));
+  return reply;
+}
+
+// A table that cannot be read must not keep the node from serving: the built-in one always works.
+void Daemon::load_tuning_table() {
+  Result<TuningTable> table = load_tuning(tuning_path(loaded_.settings));
+  if (!table && table.error().code != ErrorCode::NotFound) {
+    warnings_.push_back("the built-in tuning is used: " + table.error().message);
+  }
+  tuning_ =
+      std::make_shared<const TuningTable>(table ? std::move(table).value() : default_tuning());
+}
+
+void Daemon::use_tuning(std::shared_ptr<const TuningTable> table) {
+  {
+    std::lock_guard lock(mutex_);
+    tuning_ = table;
+  }
+  for (const Served& one : served_) one.worker->use_tuning(table);
+}
+
+Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1::TuneReply)>& send,
+                    const std::function<bool()>& cancelled) {
+  TuneOptions options;
+  if (request.max_bytes() != 0) options.max_bytes = request.max_bytes();
+  if (request.budget_ms() != 0) {
+    constexpr std::uint64_t kLongestMs = 3'600'000;
+    options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestMs));
+  }
+  Result<TuningTable> measured =
+      arcomm::tune(*served_.front().device, options, [&](const TuneStep& step) {
+        v1::TuneReply reply;
+        reply.set_progress(step.progress);
+        *reply.mutable_point() = to_wire(step);
+        send(std::move(reply));
+        return !cancelled();
+      });
+  if (!measured) return measured.error();
+  if (cancelled())
+    return error(ErrorCode::Cancelled, Reason::None, "the tune was stopped; the old table stays");
+  v1::TuneReply last;
+  last.set_progress(1);
+  last.set_finished(true);
+  if (!request.dry_run()) {
+    std::string path;
+    {
+      std::lock_guard lock(mutex_);
+      path = tuning_path(loaded_.settings);
+    }
+    // Saved first: what is in force is then also what a restart finds.
+    ARC_RETURN_IF_ERROR(save_tuning(*measured, path));
+    measured->source = path;
+    last.set_saved_as(path);
+    use_tuning(std::make_shared<const TuningTable>(*measured));
+    log::info("tuned: {} points, saved as {}", measured->points.size(), path);
+  }
+  last.set_table(print_tuning(*measured));
+  send(std::move(last));
+  return {};
+}
+
+Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
+  const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
+  if (ranks < 1 || ranks > kMaxRanks || request.dtype() >= kDTypes) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
+                 " ranks of dtype number ", request.dtype(), ": 1 to ", kMaxRanks,
+                 " ranks, dtypes below ", kDTypes);
+  }
+  std::shared_ptr<const TuningTable> table;
+  DeviceShape shape;
+  {
+    std::lock_guard lock(mutex_);
+    table = tuning_;
+    shape = host_shape(loaded_.settings.host.streams);
+  }
+  const Explanation why = arcomm::explain(*table, shape, static_cast<std::uint32_t>(ranks),
+                                          request.bytes(), static_cast<DType>(request.dtype()));
+  v1::ExplainReply reply;
+  reply.set_text(why.text);
+  reply.set_chosen(std::string(name_of(why.chosen)));
+  reply.set_runner_up(std::string(name_of(why.runner_up)));
+  reply.set_chosen_microseconds(why.chosen_microseconds);
+  reply.set_runner_up_microseconds(why.runner_up_microseconds);
+  reply.set_table(table->source);
+  return reply;
+}
+
+std::string Daemon::algorithm_name(std::uint8_t algorithm) {
+  return algorithm < catalog().size() ? std::string(name_of(static_cast<Algorithm>(algorithm)))
+                                      : std::string();
+}
+
+}  // namespace arcomm
