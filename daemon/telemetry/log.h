@@ -23,7 +23,7 @@ namespace arcomm::log {
 struct Options {
   LogLevel level = LogLevel::Info;
   LogFormat format = LogFormat::Text;
-  std::string file;  // "": standard error
+  std::string file{};  // "": standard error
   std::size_t queue_lines = 8192;
 };
 
