@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""check_layering.py finds what it is for: each case plants one file in an otherwise clean tree."""
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).parent))
+import check_layering  # noqa: E402  (the path has to be known first)
+
+CONTRACT = "// What it is. Thread: any.\n#pragma once\n"
+
+
+def violations(path, text):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        clean = root / "proto" / "types.h"
+        clean.parent.mkdir()
+        clean.write_text(CONTRACT)
+        planted = root / path
+        planted.parent.mkdir(parents=True, exist_ok=True)
+        planted.write_text(text)
+        return check_layering.violations_in(root)[1]
+
+
+def includes(path, header):
+    begin = CONTRACT if path.endswith((".h", ".hpp", ".cuh")) else ""
+    return violations(path, f"{begin}#include {header}\n")
+
+
+class Includes(unittest.TestCase):
+    def test_forbidden(self):
+        for path, header in [
+                ("proto/a.h", '"config/settings.h"'),
+                ("config/a.h", '"kernels/args.h"'),
+                ("kernels/a.h", '"transport/device/device.h"'),
+                ("transport/device/a.h", '"kernels/args.h"'),
+                ("transport/device/a.h", '"transport/peer/host_shm.h"'),
+                ("transport/net/tcp/a.h", '"transport/peer/host_shm.h"'),
+                ("client/src/a.cc", '"daemon/plan/plan.h"'),
+                ("client/src/a.cc", '"kernels/args.h"'),
+                ("client/src/a.cc", '"transport/peer/host_shm.h"'),
+                ("client/examples/a.cc", '"proto/types.h"'),
+                ("client/examples/a.cc", '"client/src/session.h"'),
+                ("client/include/arclient.hpp", '"proto/types.h"'),
+                ("daemon/telemetry/a.h", '"daemon/plan/plan.h"'),
+                ("daemon/memory/a.h", '"daemon/plan/plan.h"'),
+                ("daemon/comm/a.h", '"daemon/session/session.h"'),
+                ("daemon/session/a.h", '"daemon/exec/worker.h"'),
+                ("daemon/exec/a.h", '"daemon/control/gate.h"'),
+                ("daemon/control/a.h", '"daemon/daemon.h"'),
+                ("daemon/plan/a.h", '"client/include/arclient.h"'),
+                ("daemon/plan/a.h", '"tests/support/pattern.h"'),
+                ("daemon/exec/a.cc", "<grpcpp/grpcpp.h>"),
+                ("client/src/session.cc", "<grpc/grpc.h>"),
+                ("daemon/daemon.cc", '"proto/arcommd/v1/control.grpc.pb.h"'),
+                ("daemon/exec/a.cc", "<cuda_runtime.h>"),
+                ("transport/device/host_device.cc", "<cuda.h>"),
+                ("transport/peer/a.h", "<nvml.h>"),
+                ("daemon/exec/a.cc", '"worker.h"'),
+                ("daemon/exec/a.cc", '"../plan/plan.h"')]:
+            with self.subTest(path=path, header=header):
+                found = includes(path, header)
+                self.assertEqual(len(found), 1, found)
+                self.assertIn(header.strip('"<>'), found[0])
+
+    def test_allowed(self):
+        for path, header in [
+                ("config/a.h", '"proto/status.h"'),
+                ("transport/net/tcp/a.h", '"transport/net/endpoint.h"'),
+                ("client/src/a.cc", '"transport/device/memory.h"'),
+                ("client/examples/a.c", "<arclient.h>"),
+                ("client/arctl/a.cc", '"client/src/node_control.h"'),
+                ("daemon/control/a.cc", '"daemon/exec/device_worker.h"'),
+                ("daemon/control/a.cc", "<grpcpp/grpcpp.h>"),
+                ("daemon/main.cc", '"daemon/daemon.h"'),
+                ("daemon/daemon.cc", '"kernels/catalog.h"'),
+                ("transport/device/cuda_device.cc", "<cuda.h>"),
+                ("kernels/device/ptx.cuh", "<cuda_fp16.h>"),
+                ("tests/unit/a_test.cc", '"daemon/plan/plan.h"')]:
+            with self.subTest(path=path, header=header):
+                self.assertEqual(includes(path, header), [])
+
+
+class Tree(unittest.TestCase):
+    def test_a_stranger_at_the_top(self):
+        self.assertEqual(len(violations("notes/todo.md", "")), 1)
+        self.assertEqual(len(violations("Makefile", "")), 1)
+        self.assertEqual(violations(".clang-tidy", ""), [])
+
+    def test_a_header_without_its_guard_or_its_contract(self):
+        self.assertIn("#pragma once", violations("proto/a.h", "// A contract.\n")[0])
+        self.assertIn("contract", violations("proto/a.h", "#pragma once\n")[0])
+
+    def test_a_header_that_switches_on_cuda(self):
+        self.assertIn("switches on CUDA", violations("proto/a.h", CONTRACT + "#ifdef ARCOMM_CUDA\n#endif\n")[0])
+
+    def test_a_name_that_says_nothing(self):
+        for path in ["proto/utils.h", "daemon/plan/plan_helper.h", "daemon/session_manager/a.h", "config/common.cmake"]:
+            with self.subTest(path=path):
+                self.assertTrue(any("says nothing" in line for line in violations(path, CONTRACT)))
+
+
+if __name__ == "__main__":
+    unittest.main()
