@@ -1,0 +1,37 @@
+// An AllReduce from the checked call to its result: finds the memory, takes staging, submits, waits.
+// Thread: any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "client/src/operation.h"
+#include "client/src/submission.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+// Everything about a call that can be judged without the daemon.
+Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
+                  const void* stream);
+AllReduceCall make_call(const void* send, void* recv, std::uint64_t count, int dtype, int op);
+
+// The daemon's name for the memory at [address, +bytes), or none where it must be staged. Marks the
+// buffer as in use.
+Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Session& session,
+                                Deadline deadline);
+
+// Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call, PlanId plan,
+                           std::chrono::milliseconds timeout);
+// Hands it to the daemon; the deadline starts here. A refusal ends the operation with that error.
+void start(Operation& operation, std::chrono::milliseconds timeout);
+// Waits for the operation's own end and spends the ticket.
+Status finish(Operation& operation);
+
+// For tickets in the caller's hands.
+Status test_ticket(std::uint64_t ticket, bool* in_progress);
+Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms);
+
+}  // namespace arcomm::client

@@ -1,0 +1,173 @@
+#include "client/src/communicator.h"
+
+#include <sys/random.h>
+
+#include <cerrno>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+#include "client/src/library.h"
+
+namespace arcomm::client {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRetry{10};
+constexpr milliseconds kAskEvery{5};
+constexpr milliseconds kAskFor{50};
+
+// The session, rather than the request, was at fault: worth a new session.
+bool session_failed(const Error& why) {
+  return why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning ||
+         why.reason == Reason::ShuttingDown || why.code == ErrorCode::Unauthenticated ||
+         (why.code == ErrorCode::NotFound && why.reason == Reason::UnknownHandle);
+}
+
+}  // namespace
+
+CommunicatorTable& communicators() {
+  static auto* table = new CommunicatorTable;  // never destroyed: threads may outlive main
+  return *table;
+}
+
+UniqueId make_unique_id() {
+  UniqueId id{};
+  // 128 bytes come whole once the kernel's generator is ready, as it is after boot; EINTR only before.
+  while (::getrandom(id.data(), id.size(), 0) < 0 && errno == EINTR) {
+  }
+  return id;
+}
+
+Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks, int rank) {
+  std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank));
+  Result<std::shared_ptr<Member>> member = made->join(Library::instance().control_deadline(), false);
+  if (!member) return std::move(member).error();
+  made->member_ = std::move(*member);
+  return made;
+}
+
+Communicator::~Communicator() {
+  if (member_) {
+    member_->session->submission().remove(
+        *member_, error(ErrorCode::Aborted, Reason::UnknownHandle, "the communicator was released"));
+  }
+}
+
+Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again) {
+  for (;;) {
+    Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
+    if (!session) return std::move(session).error();
+    const auto left = std::chrono::ceil<milliseconds>(deadline.left());
+    Result<CreatedCommunicator> created = (*session)->control().create_communicator(
+        (*session)->key(),
+        {.unique_id = {id_.data(), id_.size()},
+         .rank = rank_,
+         .ranks = ranks_,
+         .timeout_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1))},
+        deadline.plus(kGuard));
+    if (created) {
+      auto member = std::make_shared<Member>();
+      member->session = *session;
+      member->id = created->member;
+      member->epoch = created->epoch;
+      member->rank = rank_;
+      (*session)->submission().add(*member);
+      return member;
+    }
+    // A rebuild may be faster than the daemon's clearing up of the previous epoch.
+    const bool too_early = again && created.error().code == ErrorCode::AlreadyExists;
+    if ((!too_early && !session_failed(created.error())) || deadline.left() <= kRetry) {
+      return std::move(created).error();
+    }
+    std::this_thread::sleep_for(kRetry);
+  }
+}
+
+std::uint64_t Communicator::epoch() const {
+  const std::lock_guard lock(mutex_);
+  return member_->epoch;
+}
+
+std::shared_ptr<Member> Communicator::member() const {
+  const std::lock_guard lock(mutex_);
+  return member_;
+}
+
+Error Communicator::state() {
+  const std::shared_ptr<Member> member = this->member();
+  Session& session = *member->session;
+  session.submission().check();
+  if (session.lost()) return session.submission().loss();
+  const auto now = Deadline::Clock::now();
+  {
+    const std::lock_guard lock(mutex_);
+    if (asked_.code != ErrorCode::Ok || now - asked_at_ < kAskEvery) return asked_;
+    asked_at_ = now;
+  }
+  Result<Described> described =
+      session.control().describe(session.key(), member->id, Deadline::after(kAskFor));
+  Error said{ErrorCode::Ok, Reason::None, "", -1};
+  if (described && described->reason != Reason::None) {
+    said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
+    said.rank = described->culprit;
+  } else if (!described && described.error().code != ErrorCode::DeadlineExceeded) {
+    said = std::move(described).error();
+  }
+  const std::lock_guard lock(mutex_);
+  if (member_ == member) asked_ = said;
+  return said;
+}
+
+void Communicator::leave(const Error& why, Deadline deadline) {
+  const std::shared_ptr<Member> member = this->member();
+  Session& session = *member->session;
+  session.submission().remove(*member, why);
+  if (!session.lost()) {
+    static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
+  }
+}
+
+Status Communicator::rebuild() {
+  const Deadline deadline = Library::instance().control_deadline();
+  leave(error(ErrorCode::Aborted, Reason::Revoked, "the communicator is being rebuilt"), deadline);
+  Result<std::shared_ptr<Member>> member = join(deadline, true);
+  if (!member) return std::move(member).error();
+  const std::lock_guard lock(mutex_);
+  member_ = std::move(*member);
+  asked_ = Error{ErrorCode::Ok, Reason::None, "", -1};
+  asked_at_ = {};
+  return {};
+}
+
+Status Communicator::destroy() {
+  const Deadline deadline = Library::instance().control_deadline();
+  const std::shared_ptr<Member> member = this->member();
+  const bool idle = member->session->submission().wait_until_idle(*member, deadline);
+  leave(error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"), deadline);
+  if (idle) return {};
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+               "operations of rank ", rank_, " had not ended when its communicator was destroyed");
+}
+
+Status Communicator::abort() {
+  const std::shared_ptr<Member> member = this->member();
+  Session& session = *member->session;
+  const Deadline deadline = Library::instance().control_deadline();
+  Status told;
+  if (!session.lost()) {
+    told = session.control().abort_communicator(session.key(), member->id, "arcCommAbort", deadline);
+  }
+  session.submission().remove(
+      *member, error(ErrorCode::Aborted, Reason::RemoteAborted, "this process aborted the communicator"));
+  // The daemon ends what is in flight at once; tickets stay valid and say so.
+  session.submission().wait_until_idle(*member, deadline.earlier(Deadline::after(milliseconds(500))));
+  if (!session.lost()) {
+    static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
+  }
+  if (!told && session_failed(told.error())) return {};  // nobody is left to be told
+  return told;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,175 @@
+#include "client/src/fd_channel.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "client/src/fork.h"
+
+namespace arcomm::client {
+namespace {
+
+Error lost(const std::string& path, const char* what) {
+  return error(ErrorCode::Unavailable, Reason::DaemonLost, "the descriptor socket ", path,
+               " was closed by the daemon (", what, ")");
+}
+
+Error timed_out(const std::string& path) {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon did not answer on ", path,
+               " in time");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path, const SessionKey& session,
+                                                   Deadline deadline) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the socket path ", path, " has ",
+                 path.size(), " bytes; unix sockets allow ", sizeof(address.sun_path) - 1);
+  }
+  std::memcpy(address.sun_path, path.data(), path.size());
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot make a socket: ",
+                 std::strerror(errno));
+  }
+  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    if (errno == EISCONN) break;
+    if (errno != EAGAIN && errno != EINTR) return lost(path, std::strerror(errno));
+    if (deadline.passed()) return timed_out(path);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::unique_ptr<FdChannel> channel(new FdChannel(std::move(fd), path));
+  FdMessage hello;
+  hello.kind = FdMessageKind::Hello;
+  hello.session = session.id.bits();
+  hello.token = session.token;
+  Result<Answer> answer = channel->exchange(hello, -1, deadline);
+  if (!answer) return std::move(answer).error();
+  return channel;
+}
+
+FdChannel::FdChannel(UniqueFd socket, std::string path)
+    : socket_(std::move(socket)), path_(std::move(path)) {
+  close_in_forked_child(socket_.get());
+}
+
+FdChannel::~FdChannel() { keep_in_forked_child(socket_.get()); }
+
+Result<std::vector<UniqueFd>> FdChannel::fetch(std::uint64_t ticket, std::size_t count,
+                                               Deadline deadline) {
+  FdMessage request;
+  request.kind = FdMessageKind::Fetch;
+  request.ticket = ticket;
+  Result<Answer> answer = exchange(request, -1, deadline);
+  if (!answer) return std::move(answer).error();
+  if (answer->descriptors.size() != count) {
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon sent ", answer->descriptors.size(),
+                 " descriptors where ", count, " belong");
+  }
+  return std::move(answer->descriptors);
+}
+
+Result<std::uint64_t> FdChannel::offer(int fd, Deadline deadline) {
+  FdMessage request;
+  request.kind = FdMessageKind::Offer;
+  Result<Answer> answer = exchange(request, fd, deadline);
+  if (!answer) return std::move(answer).error();
+  return answer->message.ticket;
+}
+
+bool FdChannel::hung_up() const {
+  pollfd look{socket_.get(), POLLRDHUP, 0};
+  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+Result<FdChannel::Answer> FdChannel::exchange(const FdMessage& request, int attached_fd,
+                                              Deadline deadline) {
+  const std::lock_guard lock(mutex_);
+  ARC_RETURN_IF_ERROR(send(request, attached_fd, deadline));
+  Result<Answer> answer = receive(deadline);
+  if (!answer) {
+    // A late answer would be taken for the next one's: this socket, and so the session, ends here.
+    ::shutdown(socket_.get(), SHUT_RDWR);
+    return answer;
+  }
+  if (answer->message.code != 0) {
+    return error(error_code_from(answer->message.code), reason_from(answer->message.reason),
+                 "the daemon refused a descriptor request on ", path_);
+  }
+  return answer;
+}
+
+Status FdChannel::send(const FdMessage& request, int attached_fd, Deadline deadline) {
+  FdMessage copy = request;
+  iovec part{&copy, sizeof(copy)};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (attached_fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+    cmsghdr* item = CMSG_FIRSTHDR(&message);
+    item->cmsg_level = SOL_SOCKET;
+    item->cmsg_type = SCM_RIGHTS;
+    item->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(item), &attached_fd, sizeof(int));
+  }
+  while (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
+    if (errno == EAGAIN) {
+      pollfd waits{socket_.get(), POLLOUT, 0};
+      ::poll(&waits, 1, deadline.left_ms());
+      if (deadline.passed()) return timed_out(path_);
+    } else if (errno != EINTR) {
+      return lost(path_, std::strerror(errno));
+    }
+  }
+  return {};
+}
+
+Result<FdChannel::Answer> FdChannel::receive(Deadline deadline) {
+  Answer answer;
+  iovec part{&answer.message, sizeof(answer.message)};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  ssize_t bytes = 0;
+  while ((bytes = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno == EAGAIN) {
+      pollfd waits{socket_.get(), POLLIN, 0};
+      ::poll(&waits, 1, deadline.left_ms());
+      if (deadline.passed()) return timed_out(path_);
+    } else if (errno != EINTR) {
+      return lost(path_, std::strerror(errno));
+    }
+  }
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+    if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(item) + i * sizeof(int), sizeof(int));
+      answer.descriptors.emplace_back(fd);
+    }
+  }
+  if (bytes == 0) return lost(path_, "end of file");
+  if (bytes != sizeof(FdMessage) || answer.message.magic != kFdMagic ||
+      answer.message.kind != FdMessageKind::Answer || (message.msg_flags & MSG_CTRUNC) != 0) {
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon's answer on ", path_,
+                 " is not a descriptor message");
+  }
+  return answer;
+}
+
+}  // namespace arcomm::client

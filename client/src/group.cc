@@ -1,0 +1,57 @@
+#include "client/src/group.h"
+
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "client/src/all_reduce.h"
+
+namespace arcomm::client {
+namespace {
+
+void keep_first(Status& first, Status status) {
+  if (first.ok() && !status.ok()) first = std::move(status);
+}
+
+// Each blocks until its peers have called, and the peers are in this very list.
+Status run_together(std::vector<std::function<Status()>> calls) {
+  std::vector<Status> results(calls.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < calls.size(); ++i) {
+    try {
+      threads.emplace_back([&calls, &results, i] { results[i] = calls[i](); });
+    } catch (const std::system_error& why) {
+      results[i] = error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                         "cannot start a thread to create communicator ", i, " of the group: ", why.what());
+    }
+  }
+  if (!calls.empty()) results[0] = calls[0]();
+  for (std::thread& thread : threads) thread.join();
+  Status first;
+  for (Status& result : results) keep_first(first, std::move(result));
+  return first;
+}
+
+}  // namespace
+
+Group& Group::of_this_thread() {
+  thread_local Group group;
+  return group;
+}
+
+Status Group::end() {
+  if (depth_ == 0) {
+    return error(ErrorCode::FailedPrecondition, Reason::BadValue, "arcGroupEnd without arcGroupStart");
+  }
+  if (--depth_ > 0) return {};
+  Status first = run_together(std::exchange(creations_, {}));
+  const std::vector<Collected> operations = std::exchange(operations_, {});
+  for (const Collected& each : operations) client::start(*each.operation, each.timeout);
+  for (const Collected& each : operations) {
+    if (each.blocking) keep_first(first, finish(*each.operation));
+  }
+  for (const auto& leave : std::exchange(destructions_, {})) keep_first(first, leave());
+  return first;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,55 @@
+// What this process knows as a whole: where the daemon is and the session with it.
+// Thread: any. Lives until the process ends; a lost session is replaced at the next call that needs one.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "client/src/deadline.h"
+#include "client/src/session.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+// How much later than the daemon the client gives up, so that the daemon's better-informed answer wins.
+inline constexpr std::chrono::milliseconds kGuard{60};
+
+struct LibraryConfig {
+  std::string runtime_dir;
+  std::string device;
+  std::uint64_t timeout_ms = 0;  // 0: the daemon's
+  friend bool operator==(const LibraryConfig&, const LibraryConfig&) = default;
+};
+
+class Library {
+ public:
+  static Library& instance();
+
+  // Empty fields mean the environment, then the default.
+  Status init(LibraryConfig config);
+  Status finalize();
+
+  // The live session, attaching if there is none. A process that was attached before waits for the daemon to
+  // come back; one that never was hears at once that none is running.
+  Result<std::shared_ptr<Session>> session(Deadline deadline);
+  // The session if there is one, live or lost; never attaches.
+  std::shared_ptr<Session> current();
+
+  std::uint64_t timeout_ms();
+  Deadline control_deadline() { return Deadline::after(std::chrono::milliseconds(timeout_ms())); }
+
+ private:
+  LibraryConfig resolved(LibraryConfig config) const;
+
+  std::timed_mutex mutex_;
+  LibraryConfig config_;
+  bool configured_ = false;
+  int users_ = 0;
+  bool was_attached_ = false;
+  std::shared_ptr<Session> session_;
+};
+
+}  // namespace arcomm::client

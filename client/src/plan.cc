@@ -1,0 +1,104 @@
+#include "client/src/plan.h"
+
+#include <utility>
+
+#include "client/src/library.h"
+#include "client/src/ticket_table.h"
+
+namespace arcomm::client {
+
+PlanTable& plans() {
+  static auto* table = new PlanTable;  // never destroyed: threads may outlive main
+  return *table;
+}
+
+Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communicator,
+                                           const AllReduceCall& call) {
+  const Deadline deadline = Library::instance().control_deadline();
+  std::shared_ptr<Member> member = communicator->member();
+  Session& session = *member->session;
+  session.submission().check();
+  if (session.lost()) return session.submission().loss();
+  std::shared_ptr<Plan> plan(new Plan(std::move(communicator), std::move(member), call));
+  const bool one_request =
+      cut(call.count, call.element_bytes(), session.facts().segment_limit_bytes).segments == 1;
+  if (call.count == 0 || !one_request) return plan;
+
+  Result<DirectRange> send = find_direct(call.send, call.bytes(), session, deadline);
+  if (!send) return std::move(send).error();
+  plan->send_ = std::move(*send);
+  Result<DirectRange> recv = find_direct(call.recv, call.bytes(), session, deadline);
+  if (!recv) return std::move(recv).error();
+  plan->recv_ = std::move(*recv);
+  if (!plan->send_.buffer || !plan->recv_.buffer) return plan;
+
+  Result<PlanId> id = session.control().create_plan(session.key(),
+                                                    {.member = plan->member_->id,
+                                                     .send_buffer = plan->send_.id,
+                                                     .send_offset_bytes = plan->send_.offset_bytes,
+                                                     .recv_buffer = plan->recv_.id,
+                                                     .recv_offset_bytes = plan->recv_.offset_bytes,
+                                                     .count = call.count,
+                                                     .dtype = call.dtype,
+                                                     .op = call.op,
+                                                     .timeout_ms = Library::instance().timeout_ms()},
+                                                    deadline);
+  if (!id) return std::move(id).error();
+  plan->id_ = *id;
+  return plan;
+}
+
+Plan::~Plan() {
+  if (send_.buffer) send_.buffer->end_use();
+  if (recv_.buffer) recv_.buffer->end_use();
+}
+
+Result<Operation*> Plan::prepare_start(std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(mutex_);
+  if (ticket_ != 0) {
+    return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                 "the plan was started and not waited for: call arcPlanWait first");
+  }
+  if (communicator_->member() != member_) {
+    return error(ErrorCode::FailedPrecondition, Reason::Revoked,
+                 "the plan's communicator was rebuilt: create the plan again");
+  }
+  Result<Operation*> operation = prepare(member_, call_, id_, timeout);
+  if (operation) ticket_ = (*operation)->ticket.load(std::memory_order_relaxed);
+  return operation;
+}
+
+Status Plan::wait(std::uint64_t timeout_ms) {
+  std::uint64_t ticket = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ticket = ticket_;
+  }
+  if (ticket == 0) {
+    return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                 "the plan is not started: call arcPlanStart first");
+  }
+  Status status = wait_ticket(ticket, timeout_ms);
+  const std::lock_guard lock(mutex_);
+  if (ticket_ == ticket && tickets().find(ticket) == nullptr) ticket_ = 0;
+  return status;
+}
+
+Status Plan::destroy() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ticket_ != 0) {
+      return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                   "the plan was started and not waited for: call arcPlanWait first");
+    }
+  }
+  Session& session = *member_->session;
+  if (!id_.valid() || session.lost()) return {};
+  Status gone = session.control().destroy_plan(session.key(), id_, Library::instance().control_deadline());
+  // A communicator that ended took its plans along.
+  if (!gone && gone.error().code == ErrorCode::NotFound) return {};
+  if (!gone && gone.error().reason == Reason::DaemonLost) return {};
+  return gone;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,49 @@
+// An AllReduce whose arguments were checked and registered once. Where both buffers are within the
+// daemon's reach and one request suffices, a start is one small request; otherwise it is an ordinary
+// operation with the same arguments.
+// Thread: any; one start at a time. Ownership: the handle table; holds its buffers in use.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "client/src/all_reduce.h"
+#include "client/src/communicator.h"
+#include "client/src/handle_table.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+class Plan {
+ public:
+  static Result<std::shared_ptr<Plan>> create(std::shared_ptr<Communicator> communicator,
+                                              const AllReduceCall& call);
+  ~Plan();
+  Plan(const Plan&) = delete;
+  Plan& operator=(const Plan&) = delete;
+
+  // Prepares a start; the caller submits it (now or at the end of a group).
+  Result<Operation*> prepare_start(std::chrono::milliseconds timeout);
+  Status wait(std::uint64_t timeout_ms);
+  Status destroy();
+
+ private:
+  Plan(std::shared_ptr<Communicator> communicator, std::shared_ptr<Member> member,
+       const AllReduceCall& call)
+      : communicator_(std::move(communicator)), member_(std::move(member)), call_(call) {}
+
+  const std::shared_ptr<Communicator> communicator_;
+  const std::shared_ptr<Member> member_;
+  const AllReduceCall call_;
+  DirectRange send_, recv_;
+  PlanId id_;  // invalid: the daemon does not know the plan
+
+  std::mutex mutex_;
+  std::uint64_t ticket_ = 0;  // of the start in flight
+};
+
+using PlanTable = HandleTable<Plan>;
+PlanTable& plans();
+
+}  // namespace arcomm::client

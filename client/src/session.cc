@@ -1,0 +1,81 @@
+#include "client/src/session.h"
+
+#include <errno.h>  // program_invocation_short_name
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "client/src/fork.h"
+
+namespace arcomm::client {
+namespace {
+
+std::atomic<std::uint64_t> next_serial{1};
+
+struct LiveSessions {
+  std::mutex mutex;
+  std::vector<std::weak_ptr<Session>> sessions;
+};
+LiveSessions& live() {
+  static auto* sessions = new LiveSessions;  // never destroyed: threads may outlive main
+  return *sessions;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Session>> Session::attach(const std::string& runtime_dir,
+                                                 const std::string& device, Deadline deadline) {
+  watch_for_fork();
+  auto control = std::make_unique<NodeControl>(runtime_dir + "/client.sock");
+  Result<Attached> attached = control->attach(device, program_invocation_short_name, deadline);
+  if (!attached) return std::move(attached).error();
+  Result<std::unique_ptr<FdChannel>> descriptors =
+      FdChannel::open(runtime_dir + "/fd.sock", attached->key, deadline);
+  if (!descriptors) return std::move(descriptors).error();
+  Result<std::vector<UniqueFd>> fds = (*descriptors)->fetch(attached->fd_ticket, 2, deadline);
+  if (!fds) return std::move(fds).error();
+  Result<ring::Segment> segment = ring::Segment::open(std::move((*fds)[0]));
+  if (!segment) return std::move(segment).error();
+  std::shared_ptr<Session> session(new Session(std::move(*attached), std::move(control),
+                                               std::move(*descriptors), std::move(*segment),
+                                               std::move((*fds)[1])));
+  const std::lock_guard lock(live().mutex);
+  std::erase_if(live().sessions, [](const auto& entry) { return entry.expired(); });
+  live().sessions.push_back(session);
+  return session;
+}
+
+std::shared_ptr<Session> Session::by_serial(std::uint64_t serial) {
+  const std::lock_guard lock(live().mutex);
+  for (const std::weak_ptr<Session>& entry : live().sessions) {
+    std::shared_ptr<Session> session = entry.lock();
+    if (session && session->serial_ == serial) return session;
+  }
+  return nullptr;
+}
+
+Session::Session(Attached attached, std::unique_ptr<NodeControl> control,
+                 std::unique_ptr<FdChannel> descriptors, ring::Segment segment, UniqueFd doorbell)
+    : serial_(next_serial.fetch_add(1, std::memory_order_relaxed)),
+      attached_(std::move(attached)),
+      control_(std::move(control)),
+      descriptors_(std::move(descriptors)),
+      staging_(*control_, *descriptors_, attached_.key),
+      submission_({.segment = std::move(segment),
+                   .doorbell = std::move(doorbell),
+                   .max_in_flight = attached_.max_in_flight,
+                   .descriptors = *descriptors_,
+                   .staging = staging_}) {}
+
+Session::~Session() = default;
+
+void Session::detach(Deadline deadline) {
+  if (!lost()) static_cast<void>(control_->detach(key(), deadline));
+  submission_.close(error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
+                          "the library was finalized while this was in use"));
+}
+
+}  // namespace arcomm::client

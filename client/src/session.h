@@ -1,0 +1,53 @@
+// One attachment of this process to a daemon: rings, descriptor socket, staging memory.
+// Thread: any. Ownership: shared by the library and by every communicator member that lives in it.
+// A session that is lost stays lost; the library attaches anew.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "client/src/deadline.h"
+#include "client/src/fd_channel.h"
+#include "client/src/node_control.h"
+#include "client/src/staging.h"
+#include "client/src/submission.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+class Session {
+ public:
+  static Result<std::shared_ptr<Session>> attach(const std::string& runtime_dir,
+                                                 const std::string& device, Deadline deadline);
+  // Null when that session has ended. 0 is no session.
+  static std::shared_ptr<Session> by_serial(std::uint64_t serial);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  std::uint64_t serial() const { return serial_; }  // unique in this process
+  const SessionKey& key() const { return attached_.key; }
+  const Attached& facts() const { return attached_; }
+  NodeControl& control() { return *control_; }
+  FdChannel& descriptors() { return *descriptors_; }
+  StagingPool& staging() { return staging_; }
+  Submission& submission() { return submission_; }
+
+  bool lost() const { return submission_.lost(); }
+  // Tells the daemon and fails what is open.
+  void detach(Deadline deadline);
+
+ private:
+  Session(Attached attached, std::unique_ptr<NodeControl> control,
+          std::unique_ptr<FdChannel> descriptors, ring::Segment segment, UniqueFd doorbell);
+
+  const std::uint64_t serial_;
+  const Attached attached_;
+  const std::unique_ptr<NodeControl> control_;
+  const std::unique_ptr<FdChannel> descriptors_;
+  StagingPool staging_;
+  Submission submission_;
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,399 @@
+#include "client/src/submission.h"
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "client/src/ticket_table.h"
+
+namespace arcomm::client {
+namespace {
+
+std::uint64_t nanoseconds_of(Deadline::Clock::time_point when) {
+  return static_cast<std::uint64_t>(when.time_since_epoch().count());
+}
+
+void fill(Operation& operation, Lane& lane, std::uint64_t segment) {
+  if (!operation.stages_send()) return;
+  std::memcpy(lane.slot->memory, operation.call.send + operation.segment_offset(segment),
+              operation.segment_bytes(segment));
+}
+
+void drain(const Operation& operation, const Lane& lane) {
+  if (!operation.stages_recv()) return;
+  std::memcpy(operation.call.recv + operation.segment_offset(lane.segment), lane.slot->memory,
+              operation.segment_bytes(lane.segment));
+}
+
+}  // namespace
+
+Submission::Submission(Parts parts)
+    : segment_(std::move(parts.segment)),
+      doorbell_fd_(std::move(parts.doorbell)),
+      requests_doorbell_(segment_.control().requests.consumer_sleeps, doorbell_fd_.get()),
+      completions_doorbell_(segment_.control().completions.consumer_sleeps),
+      max_in_flight_(parts.max_in_flight == 0 ? segment_.slots()
+                                              : std::min(parts.max_in_flight, segment_.slots())),
+      descriptors_(parts.descriptors),
+      staging_(parts.staging),
+      requests_(segment_.requests()),
+      completions_(segment_.completions()),
+      in_flight_(max_in_flight_) {
+  for (std::uint32_t i = max_in_flight_; i-- > 0;) free_.push_back(i);
+}
+
+void Submission::add(Member& member) {
+  const Lock lock(mutex_);
+  if (loss_) member.failure = *loss_;
+  members_.push_back(&member);
+}
+
+void Submission::remove(Member& member, const Error& why) {
+  {
+    const Lock lock(mutex_);
+    if (!member.failure) member.failure = why;
+    pump(member);
+    std::erase(members_, &member);
+  }
+  wake_others();
+}
+
+std::uint32_t Submission::share() const {
+  const auto members = static_cast<std::uint32_t>(std::max<std::size_t>(members_.size(), 1));
+  return std::max(max_in_flight_ / members, 1u);
+}
+
+Status Submission::submit(Operation& operation) {
+  if (operation.num_lanes > 0) {
+    fill(operation, operation.lanes[0], 0);
+    operation.lanes[0].state = Lane::State::Filled;
+    operation.next_fill = 1;
+  }
+  Lock lock(mutex_);
+  Member& member = *operation.member;
+  const auto state = static_cast<ring::SessionState>(
+      segment_.control().session_state.load(std::memory_order_acquire));
+  if (state != ring::SessionState::Open) look_at_state();
+  if (loss_) return *loss_;
+  if (member.failure) return *member.failure;
+  if (state == ring::SessionState::ShuttingDown) {
+    return error(ErrorCode::Unavailable, Reason::ShuttingDown,
+                 "the daemon is shutting down and takes no new operations: create the communicator again "
+                 "once it is back");
+  }
+  operation.submitted.store(true, std::memory_order_release);
+  member.active.fetch_add(1, std::memory_order_relaxed);
+  member.queue.push_back(&operation);
+  member.queued.store(member.queue.size(), std::memory_order_relaxed);
+  const bool more_to_copy = operation.num_lanes > 1;
+  pump(member);
+  if (more_to_copy) {
+    queue_copy(operation);
+    copy(lock);
+  }
+  return {};
+}
+
+// Lets the member's requests leave as far as they may.
+void Submission::pump(Member& member) {
+  while (!member.queue.empty()) {
+    Operation& operation = *member.queue.front();
+    if (operation.failed() || operation.next_submit == operation.cut.segments) {
+      member.queue.pop_front();
+      continue;
+    }
+    if (member.failure) {
+      fail(operation, *member.failure, kNoSeq);
+      continue;
+    }
+    if (operation.num_lanes > 0) {
+      const Lane& lane = operation.lanes[operation.next_submit % operation.num_lanes];
+      if (lane.state != Lane::State::Filled) break;  // whoever copies it comes back here
+    }
+    if (member.in_flight >= share() || free_.empty() || !push(operation, member)) break;
+  }
+  member.queued.store(member.queue.size(), std::memory_order_relaxed);
+}
+
+// False when the ring has no room.
+bool Submission::push(Operation& operation, Member& member) {
+  const auto now = Deadline::Clock::now();
+  if (now >= operation.deadline.when()) {
+    fail(operation,
+         error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the deadline passed before segment ",
+               operation.next_submit, " of ", operation.cut.segments, " could be submitted"),
+         kNoSeq);
+    return true;
+  }
+  const std::uint64_t segment = operation.next_submit;
+  const std::uint32_t index = free_.back();
+  InFlight& entry = in_flight_[index];
+  if (++entry.generation == 0) entry.generation = 1;
+
+  ring::WorkRequest request;
+  request.kind = operation.plan.valid() ? ring::RequestKind::StartPlan : ring::RequestKind::AllReduce;
+  request.dtype = static_cast<std::uint8_t>(operation.call.dtype);
+  request.op = static_cast<std::uint8_t>(operation.call.op);
+  request.ticket = (std::uint64_t{entry.generation} << 32) | index;
+  request.member = member.id.bits();
+  request.seq = member.next_seq;
+  request.count = operation.cut.elements(segment);
+  request.plan = operation.plan.bits();
+  request.timeout_ns = nanoseconds_of(operation.deadline.when()) - nanoseconds_of(now);
+  request.submitted_ns = nanoseconds_of(now);
+  Lane* lane = operation.num_lanes > 0 ? &operation.lanes[segment % operation.num_lanes] : nullptr;
+  const std::uint64_t offset = operation.segment_offset(segment);
+  if (operation.call.count != 0) {
+    request.send_buffer = operation.send.buffer ? operation.send.id.bits() : lane->slot->buffer.bits();
+    request.send_offset_bytes = operation.send.buffer ? operation.send.offset_bytes + offset : 0;
+    request.recv_buffer = operation.recv.buffer ? operation.recv.id.bits() : lane->slot->buffer.bits();
+    request.recv_offset_bytes = operation.recv.buffer ? operation.recv.offset_bytes + offset : 0;
+  }
+  switch (requests_.push(request)) {
+    case ring::Push::Full:
+      return false;
+    case ring::Push::Corrupt:
+      lose(error(ErrorCode::Unavailable, Reason::Corrupt,
+                 "the request ring's index is impossible: the daemon or this process wrote where it must not"));
+      return true;
+    case ring::Push::Done:
+      break;
+  }
+  requests_doorbell_.ring();
+  free_.pop_back();
+  entry.operation = &operation;
+  entry.member = &member;
+  entry.segment = segment;
+  if (lane != nullptr) {
+    lane->state = Lane::State::InFlight;
+    lane->segment = segment;
+  }
+  if (segment == 0) operation.outcome.seq = member.next_seq;
+  ++member.next_seq;
+  ++member.in_flight;
+  ++operation.outstanding;
+  ++operation.next_submit;
+  return true;
+}
+
+void Submission::reap() {
+  bool completed = false;
+  for (;;) {
+    ring::Completion completion;
+    const ring::Pop seen = completions_.pop(completion);
+    if (seen == ring::Pop::Empty) break;
+    if (seen == ring::Pop::Corrupt) {
+      if (!loss_) {
+        lose(error(ErrorCode::Unavailable, Reason::Corrupt,
+                   "the completion ring is not in order: the daemon or this process wrote where it must not"));
+      }
+      break;
+    }
+    complete(completion);
+    completed = true;
+  }
+  if (!completed) return;
+  for (Member* member : members_) {
+    if (!member->queue.empty()) pump(*member);
+  }
+}
+
+void Submission::complete(const ring::Completion& completion) {
+  const auto index = static_cast<std::uint32_t>(completion.ticket);
+  const auto generation = static_cast<std::uint32_t>(completion.ticket >> 32);
+  if (index >= in_flight_.size() || in_flight_[index].operation == nullptr ||
+      in_flight_[index].generation != generation) {
+    return;  // of an operation that this side has closed
+  }
+  const bool succeeded = completion.code == 0;
+  if (succeeded && completion.stage == ring::Stage::Ordered) return;  // Done follows
+  const InFlight entry = in_flight_[index];
+  in_flight_[index].operation = nullptr;
+  free_.push_back(index);
+  --entry.member->in_flight;
+
+  Operation& operation = *entry.operation;
+  --operation.outstanding;
+  if (!succeeded) {
+    char detail[sizeof(completion.detail) + 1] = {};
+    std::memcpy(detail, completion.detail, sizeof(completion.detail));
+    Error why{error_code_from(completion.code), reason_from(completion.reason), detail,
+              completion.culprit_rank};
+    if (why.message.empty()) why.message = text_of(why.reason);
+    fail(operation, why, completion.seq);
+    return;
+  }
+  if (operation.num_lanes == 0) {
+    ++operation.finished;
+  } else {
+    Lane& lane = operation.lanes[entry.segment % operation.num_lanes];
+    lane.state = Lane::State::Reduced;
+    queue_copy(operation);
+  }
+  settle(operation);
+}
+
+void Submission::queue_copy(Operation& operation) {
+  if (operation.wants_copy || operation.failed()) return;
+  operation.wants_copy = true;
+  if (!operation.copying) copies_.push_back(&operation);
+}
+
+void Submission::copy(Lock& lock) {
+  while (!copies_.empty()) {
+    Operation& operation = *copies_.back();
+    copies_.pop_back();
+    operation.copying = true;
+    while (operation.wants_copy && !operation.failed()) {
+      operation.wants_copy = false;
+      copy_lanes(operation, lock);
+    }
+    operation.wants_copy = false;
+    operation.copying = false;
+    settle(operation);
+  }
+}
+
+// While `copying` is set nobody else touches the lanes' memory and the operation cannot end.
+void Submission::copy_lanes(Operation& operation, Lock& lock) {
+  for (unsigned i = 0; i < operation.num_lanes; ++i) {
+    Lane& lane = operation.lanes[i];
+    if (lane.state == Lane::State::Reduced && !operation.failed()) {
+      lock.unlock();
+      drain(operation, lane);
+      lock.lock();
+      lane.state = Lane::State::Empty;
+      ++operation.finished;
+    }
+    const std::uint64_t next = operation.next_fill;
+    if (lane.state == Lane::State::Empty && !operation.failed() && next < operation.cut.segments &&
+        next % operation.num_lanes == i) {
+      lock.unlock();
+      fill(operation, lane, next);
+      lock.lock();
+      lane.state = Lane::State::Filled;
+      operation.next_fill = next + 1;
+      operation.wants_copy |= i + 1 == operation.num_lanes;  // the first lane may be due again
+      pump(*operation.member);
+    }
+  }
+}
+
+void Submission::fail(Operation& operation, const Error& why, std::uint64_t seq) {
+  if (!operation.failed()) {
+    operation.outcome.error = why;
+    if (seq != kNoSeq) operation.outcome.seq = seq;
+  }
+  settle(operation);
+}
+
+// Ends the operation once nothing of it is left anywhere.
+void Submission::settle(Operation& operation) {
+  if (operation.copying || operation.outstanding > 0) return;
+  if (!operation.failed() && operation.finished < operation.cut.segments) return;
+  if (operation.done.load(std::memory_order_relaxed)) return;
+  Member& member = *operation.member;
+  std::erase(member.queue, &operation);
+  std::erase(copies_, &operation);
+  for (Lane& lane : operation.lanes) {
+    if (lane.slot != nullptr) staging_.release(std::exchange(lane.slot, nullptr));
+  }
+  if (operation.send.buffer) operation.send.buffer->end_use();
+  if (operation.recv.buffer) operation.recv.buffer->end_use();
+  member.active.fetch_sub(1, std::memory_order_release);
+  settled_ = true;
+  if (operation.abandoned) {
+    tickets().recycle(operation);
+  } else {
+    operation.done.store(true, std::memory_order_release);  // pairs with the waiting thread's acquire
+  }
+}
+
+void Submission::abandon(Operation& operation) {
+  const std::shared_ptr<Member> member = operation.member;
+  Lock lock(mutex_);
+  while (operation.copying) {  // a memcpy into the caller's memory must not outlive its call
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  if (operation.done.load(std::memory_order_relaxed)) {
+    tickets().recycle(operation);
+    return;
+  }
+  operation.abandoned = true;
+  fail(operation,
+       error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon did not answer in time"), kNoSeq);
+  if (!member->failure) {
+    member->failure = error(ErrorCode::FailedPrecondition, Reason::Revoked,
+                            "an earlier operation of this communicator was given up because the daemon did "
+                            "not answer: rebuild or destroy the communicator");
+  }
+  pump(*member);
+  lock.unlock();
+  wake_others();
+}
+
+void Submission::lose(const Error& why) {
+  if (loss_) return;
+  loss_ = why;
+  lost_.store(true, std::memory_order_release);
+  for (InFlight& entry : in_flight_) {
+    Operation* operation = std::exchange(entry.operation, nullptr);
+    if (operation == nullptr) continue;
+    --entry.member->in_flight;
+    --operation->outstanding;
+    fail(*operation, why, kNoSeq);
+  }
+  for (Member* member : members_) {
+    if (!member->failure) member->failure = why;
+    pump(*member);  // fails what has not left yet
+  }
+}
+
+Error Submission::loss() const {
+  const Lock lock(mutex_);
+  return loss_.value_or(Error{ErrorCode::Ok, Reason::None, "", -1});
+}
+
+// A daemon that lets go of the session has pushed every completion before it says so: reap first.
+void Submission::look_at_state() {
+  if (loss_) return;
+  const ring::ControlLines& control = segment_.control();
+  const auto state = static_cast<ring::SessionState>(control.session_state.load(std::memory_order_acquire));
+  if (state == ring::SessionState::Open || state == ring::SessionState::ShuttingDown) return;
+  reap();
+  const Reason said = reason_from(control.session_reason.load(std::memory_order_relaxed));
+  if (state == ring::SessionState::Quarantined) {
+    lose(error(ErrorCode::Unavailable, Reason::Quarantined,
+               "the daemon shut this session out because its ring broke the protocol (", text_of(said),
+               "): something in this process wrote into the shared segment"));
+  } else {
+    lose(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon closed this session (", text_of(said),
+               "): create the communicator again"));
+  }
+}
+
+void Submission::check() {
+  if (lost() || !descriptors_.hung_up()) return;
+  {
+    const Lock lock(mutex_);
+    reap();
+    look_at_state();
+    lose(error(ErrorCode::Unavailable, Reason::DaemonLost,
+               "the daemon is gone: create the communicator again once it is back"));
+  }
+  wake_others();
+}
+
+void Submission::close(const Error& why) {
+  {
+    const Lock lock(mutex_);
+    reap();
+    lose(why);
+  }
+  wake_others();
+}
+
+}  // namespace arcomm::client
