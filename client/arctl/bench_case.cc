@@ -24,7 +24,7 @@ Bandwidth bandwidth(std::uint64_t bytes, double us, int ranks) {
 }
 
 std::uint32_t default_iterations(std::uint64_t bytes) {
-  constexpr std::uint64_t kBytesPerRound = 256ull << 20;
+  constexpr std::uint64_t kBytesPerRound = 64ull << 20;
   const std::uint64_t fitting = kBytesPerRound / std::max<std::uint64_t>(bytes, 1);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fitting, 2, 1000));
 }

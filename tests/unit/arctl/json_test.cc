@@ -38,7 +38,7 @@ TEST(Json, WritesEmptyContainers) {
 
 TEST(Json, EscapesQuotesBackslashesAndControlCharacters) {
   Json json;
-  json.value(std::string_view("a\"b\\c\nd\te\x01\x7f\0z", 14));
+  json.value(std::string_view("a\"b\\c\nd\te\x01\x7f\0z", 13));
   EXPECT_EQ(json.take(), "\"a\\\"b\\\\c\\nd\\te\\u0001\\u007f\\u0000z\"");
 }
 
