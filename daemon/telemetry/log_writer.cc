@@ -87,11 +87,11 @@ void LogWriter::run(std::shared_ptr<Shared> shared) {
     for (const std::string& line : lines) {
       const bool is_written = shared->may_wait() && output->write(line, keep_waiting);
       if (!is_written) shared->dropped.fetch_add(1, std::memory_order_relaxed);
-      shared->queue.finished(1);
       const std::uint64_t dropped = shared->dropped.load(std::memory_order_relaxed);
       if (is_written && dropped != reported) {
         if (output->write(shared->notice(dropped - reported), keep_waiting)) reported = dropped;
       }
+      shared->queue.finished(1);
     }
     if (is_stopping && (lines.empty() || !shared->may_wait())) break;
   }

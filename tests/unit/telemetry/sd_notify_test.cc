@@ -9,6 +9,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 #include "tests/unit/telemetry/temporary_folder.h"
 
@@ -88,7 +89,7 @@ TEST(ServiceManager, TakesTheWatchdogOnlyWhenItIsMeantForThisProcess) {
 
 // Descriptors 3 and 4 are somebody else's in the test process: act in a child, report by its exit
 // status.
-int in_child(int (*act)()) {
+int in_child(const std::function<int()>& act) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(act());
   int status = 0;
@@ -97,8 +98,8 @@ int in_child(int (*act)()) {
 }
 
 TEST(InheritedSockets, CarryTheirNamesAndPathsAndHideFromChildren) {
-  static TemporaryFolder folder;
-  EXPECT_EQ(in_child([] {
+  const TemporaryFolder folder;
+  EXPECT_EQ(in_child([&folder] {
               sockaddr_un name{};
               name.sun_family = AF_UNIX;
               const std::string path = folder.file("client.sock");
