@@ -48,7 +48,8 @@ std::unique_ptr<ClientProcess> ClientProcess::start(const DaemonProcess& daemon)
 
 std::unique_ptr<ClientProcess> ClientProcess::start(Options options) {
   ChildOptions child;
-  child.command = {test_client_binary()};
+  child.command = std::move(options.prefix);
+  child.command.push_back(test_client_binary());
   child.environment = std::move(options.environment);
   child.log_path = options.log_path;
   child.pipe_input = true;

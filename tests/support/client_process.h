@@ -36,6 +36,7 @@ struct Reply {
 class ClientProcess {
  public:
   struct Options {
+    std::vector<std::string> prefix;       // a program that starts the client, with its arguments
     std::vector<std::string> environment;  // must name the runtime folder
     uid_t uid = 0;
     gid_t gid = 0;

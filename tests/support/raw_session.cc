@@ -84,6 +84,14 @@ Result<FdMessage> exchange(int socket, const FdMessage& request, int offered,
   return body;
 }
 
+std::shared_ptr<grpc::Channel> own_channel(const std::string& socket) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL,
+                   1);  // a connection, and so a peer, of its own
+  arguments.SetMaxSendMessageSize(-1);
+  return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
+}
+
 UniqueFd connect_to(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -309,6 +317,24 @@ ring::SessionState RawSession::wait_state(milliseconds deadline) {
 
 Reason RawSession::state_reason() {
   return reason_from(control().session_reason.load(std::memory_order_acquire));
+}
+
+Error admin_status_over(const std::string& socket) {
+  const auto stub = arcommd::v1::NodeAdmin::NewStub(own_channel(socket));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  arcommd::v1::StatusReply reply;
+  return from_grpc(stub->GetStatus(&context, {}, &reply), context);
+}
+
+Error oversized_attach(const DaemonProcess& daemon, std::size_t bytes) {
+  const auto stub = arcommd::v1::NodeControl::NewStub(own_channel(daemon.client_socket()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  arcommd::v1::AttachRequest request;
+  request.set_process_name(std::string(bytes, 'x'));
+  arcommd::v1::AttachReply reply;
+  return from_grpc(stub->Attach(&context, request, &reply), context);
 }
 
 ring::WorkRequest valid_request(MemberId member, std::uint64_t seq, BufferId buffer,

@@ -71,6 +71,11 @@ class RawSession {
   std::unique_ptr<Parts> parts_;
 };
 
+// GetStatus over any socket: what the daemon answers, Ok included.
+Error admin_status_over(const std::string& socket);
+// An Attach whose message has `bytes` bytes.
+Error oversized_attach(const DaemonProcess& daemon, std::size_t bytes);
+
 // A valid AllReduce over one buffer in place, to be spoiled by the test.
 ring::WorkRequest valid_request(MemberId member, std::uint64_t seq, BufferId buffer,
                                 std::uint64_t count);

@@ -1,0 +1,161 @@
+// Daemons that are killed, told to go, started twice, or started over what a crash left. Fault
+// matrix 6, 8, 34, 35.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+
+#include "tests/integration/node_test.h"
+
+namespace arcomm::support {
+namespace {
+
+class DaemonDeath : public NodeTest {
+ protected:
+  // The next daemon over the same folders.
+  void restart() {
+    DaemonProcess::Options options;
+    options.folder = folder_.path();
+    node_.reset();
+    start(options);
+  }
+  DaemonProcess::Options in_folder() {
+    DaemonProcess::Options options;
+    options.folder = folder_.path();
+    return options;
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(DaemonDeath, AKilledDaemonFailsWhatWasInFlightAndItsClientsFindTheNextOne) {  // 6
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2, "init 8000");
+  clients[0]->tell("allreduce c0 100000 float32 sum");
+  clients[1]->expect_ok("sleep 200");
+  node().kill();
+  const Reply lost = clients[0]->hear(milliseconds(8000) + kSlack);
+  EXPECT_EQ(lost.code, arcUnavailable) << lost.to_string();
+  EXPECT_EQ(lost.reason, arcReasonDaemonLost) << lost.to_string();
+  EXPECT_LT(lost.took, milliseconds(200) + kPrompt) << "the loss was noticed only by the deadline";
+  const Reply gone = clients[1]->ask("allreduce c0 10 float32 sum");
+  EXPECT_EQ(gone.code, arcUnavailable) << gone.to_string();
+
+  const auto started = std::chrono::steady_clock::now();
+  restart();
+  expect_all_ok(clients, "rebuild c0");
+  expect_all_ok(clients, "allreduce c0 100000 float32 sum n=5");
+  EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(5));
+}
+
+TEST_F(DaemonDeath, MemoryOfTheLibraryOutlivesTheDaemonThatMadeIt) {  // 6
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2, "init 8000");
+  expect_all_ok(clients, "alloc kept 1048576");
+  expect_all_ok(clients, "plan p c0 1000 float32 sum mem=alloc");
+  node().kill();
+  for (const Reply& reply : ask_all(clients, "allreduce c0 10 float32 sum"))
+    EXPECT_EQ(reply.code, arcUnavailable);
+  restart();
+  expect_all_ok(clients, "rebuild c0");
+  expect_all_ok(clients, "allreduce c0 5000 float32 sum mem=alloc");
+  expect_all_ok(clients, "free kept");
+}
+
+TEST_F(DaemonDeath, WithoutADaemonAClientIsToldAtOnceWhereItLooked) {
+  start(in_folder());
+  const auto client = ClientProcess::start(node());
+  node().kill();
+  const Reply reply = client->ask("init 5000");
+  EXPECT_EQ(reply.code, arcUnavailable) << reply.to_string();
+  EXPECT_EQ(reply.reason, arcReasonNotRunning) << reply.to_string();
+  EXPECT_NE(reply.message.find(node().runtime_dir()), std::string::npos) << reply.message;
+  EXPECT_EQ(arctl(node(), {"status"}).code, 3);
+}
+
+TEST_F(DaemonDeath, ToldToStopItLetsBegunOperationsEnd) {  // 8
+  DaemonProcess::Options options;
+  options.settings["shutdown.drain_timeout_ms"] = "5000";
+  start(options);
+  const Clients clients = start_ranks(node(), 2, "init 20000");
+  clients[0]->expect_ok("async begun c0 1000 float32 sum");
+  node().signal(SIGTERM);
+  EXPECT_TRUE(node().wait_for_notification("STOPPING=1"));
+  const Reply last = clients[1]->ask("allreduce c0 1000 float32 sum");
+  EXPECT_TRUE(last.ok()) << last.to_string();
+  EXPECT_TRUE(clients[0]->ask("wait begun").ok());
+  const std::optional<Exit> exit = node().wait_exit(milliseconds(5000) + kSlack);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_TRUE(exit->clean());
+  expect_good_as_new_ = false;
+}
+
+TEST_F(DaemonDeath, ToldToStopItFailsWhatDoesNotEndInTimeAndRefusesNewWork) {  // 8
+  DaemonProcess::Options options;
+  options.settings["shutdown.drain_timeout_ms"] = "1500";
+  start(options);
+  const Clients clients = start_ranks(node(), 2, "init 20000");
+  form_communicator(clients, "c1");
+  clients[0]->expect_ok("async stuck c0 1000 float32 sum");
+  const auto told = std::chrono::steady_clock::now();
+  node().signal(SIGTERM);
+  ASSERT_TRUE(node().wait_for_notification("STOPPING=1"));
+  const Reply refused = clients[1]->ask("allreduce c1 10 float32 sum");
+  EXPECT_EQ(refused.code, arcUnavailable) << refused.to_string();
+  EXPECT_EQ(refused.reason, arcReasonShuttingDown) << refused.to_string();
+  const Reply failed = clients[0]->ask("wait stuck");
+  EXPECT_EQ(failed.code, arcUnavailable) << failed.to_string();
+  EXPECT_TRUE(failed.reason == arcReasonShuttingDown || failed.reason == arcReasonDaemonLost)
+      << failed.to_string();
+  const std::optional<Exit> exit = node().wait_exit(milliseconds(1500) + kPrompt);
+  ASSERT_TRUE(exit.has_value());
+  EXPECT_TRUE(exit->clean()) << exit->code << " signal " << exit->signal;
+  EXPECT_LT(std::chrono::steady_clock::now() - told, milliseconds(1500) + 2 * kSlack + kPrompt);
+  EXPECT_FALSE(std::filesystem::exists(node().client_socket()));
+  expect_good_as_new_ = false;
+}
+
+TEST_F(DaemonDeath, ASecondDaemonGoesAwayAndLeavesTheFirstAlone) {  // 34
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2);
+  Ran second =
+      run_to_end({daemon_binary(), "--set", "metrics.listen=", "--set", "device.backend=host"},
+                 node().environment(), milliseconds(10000));
+  ASSERT_TRUE(second.exit.has_value()) << "the second daemon runs beside the first";
+  EXPECT_NE(second.exit->code, 0);
+  EXPECT_EQ(second.exit->signal, 0);
+  EXPECT_NE((second.output + second.errors).find("already running"), std::string::npos)
+      << second.errors;
+  EXPECT_NE((second.output + second.errors).find(std::to_string(node().pid())), std::string::npos)
+      << second.errors;
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
+  expect_clean_all_reduce(node());
+}
+
+TEST_F(DaemonDeath, SocketsAndLockOfACrashAreNoObstacle) {  // 35
+  start(in_folder());
+  node().kill();
+  EXPECT_TRUE(std::filesystem::exists(node().client_socket()))
+      << "nothing was left behind to start over";
+  restart();
+  expect_clean_all_reduce(node());
+}
+
+TEST_F(DaemonDeath, ADaemonKilledAgainAndAgainComesBackEachTime) {  // 6
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2, "init 10000");
+  for (int round = 0; round < 5; ++round) {
+    for (const auto& client : clients) client->tell("loop c0 50000 float32 sum n=1000000");
+    ::usleep(static_cast<useconds_t>(20000 + round * 13000));
+    node().kill();
+    for (const auto& client : clients) {
+      const Reply reply = client->hear(milliseconds(10000) + kSlack);
+      EXPECT_EQ(reply.reason, arcReasonDaemonLost) << reply.to_string();
+    }
+    restart();
+    expect_all_ok(clients, "rebuild c0");
+  }
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
+}
+
+}  // namespace
+}  // namespace arcomm::support

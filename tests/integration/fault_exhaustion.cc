@@ -1,0 +1,115 @@
+// No memory, no descriptors, no file size: a clean error, nothing half made, nothing lost. Fault
+// matrix 30.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "tests/integration/node_test.h"
+
+namespace arcomm::support {
+namespace {
+
+class Exhaustion : public NodeTest {};
+
+void expect_exhausted(const Reply& reply) {
+  EXPECT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+  EXPECT_TRUE(reply.reason == arcReasonOutOfMemory || reply.reason == arcReasonQuota)
+      << reply.to_string();
+}
+
+TEST_F(Exhaustion, AThousandFailedAllocationsLeaveNothingBehind) {
+  DaemonProcess::Options options;
+  // A shared-memory file may not pass this: what a full /dev/shm or a memory cgroup does, without
+  // filling either.
+  options.limits = {{RLIMIT_FSIZE, 32u << 20}};
+  start(options);
+  const auto client = ClientProcess::start(node());
+  client->expect_ok("init");
+  client->expect_ok("alloc small 1048576");
+  expect_exhausted(client->ask("alloc big 67108864"));
+  const std::size_t descriptors = node().child().open_descriptors();
+  const std::uint64_t resident = node().child().resident_bytes();
+  const double registered = scrape().value("arcomm_registered_bytes");
+  for (int i = 0; i < 1000; ++i) {
+    const Reply reply = client->ask("alloc big 67108864");
+    ASSERT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+  }
+  EXPECT_LE(node().child().open_descriptors(), descriptors + 2);
+  EXPECT_LT(node().child().resident_bytes(), resident + (16u << 20));
+  EXPECT_EQ(scrape().value("arcomm_registered_bytes"), registered);
+  client->expect_ok("alloc fits 16777216");
+}
+
+TEST_F(Exhaustion, ADaemonWithoutDescriptorsRefusesAndRecovers) {
+  DaemonProcess::Options options;
+  options.limits = {{RLIMIT_NOFILE, 128}};
+  start(options);
+  Clients clients;
+  Reply refused;
+  for (int i = 0; i < 60 && (i == 0 || refused.code == arcSuccess); ++i) {
+    clients.push_back(ClientProcess::start(node()));
+    ASSERT_NE(clients.back(), nullptr);
+    refused = clients.back()->ask("init 3000", milliseconds(20000));
+  }
+  ASSERT_TRUE(refused.heard);
+  EXPECT_TRUE(refused.code == arcResourceExhausted || refused.code == arcUnavailable ||
+              refused.code == arcDeadlineExceeded)
+      << refused.to_string();
+  EXPECT_GE(clients.size(), 5u);
+  ASSERT_TRUE(node().running());
+  // Those inside are served all the while.
+  clients[0]->expect_ok("comm c0 1 " + clients[0]->expect_ok("id") + " 0");
+  clients.back()->child().kill();
+  clients.pop_back();
+  clients.resize(2);
+  EXPECT_TRUE(eventually(milliseconds(5000), [&] {
+    const auto next = ClientProcess::start(node());
+    return next->ask("init 3000").ok();
+  })) << "no session after the descriptors came back";
+}
+
+TEST_F(Exhaustion, AClientWithoutDescriptorsIsToldAndCanGoOnLater) {
+  start();
+  ClientProcess::Options options;
+  options.environment = node().environment();
+  options.limits = {{RLIMIT_NOFILE, 24}};
+  const auto poor = ClientProcess::start(options);
+  poor->expect_ok("init");
+  Reply reply;
+  int made = 0;
+  for (; made < 64; ++made) {
+    reply = poor->ask("alloc b" + std::to_string(made) + " 4096");
+    if (!reply.ok()) break;
+  }
+  if (made < 64) {
+    EXPECT_TRUE(reply.heard) << "the client died of it";
+    EXPECT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+  }
+  poor->expect_ok("comm c0 1 " + poor->expect_ok("id") + " 0");
+  poor->expect_ok("free b0");
+  poor->expect_ok("allreduce c0 100 float32 sum");
+}
+
+#ifndef __SANITIZE_ADDRESS__  // whose shadow needs terabytes of address space
+#ifndef __SANITIZE_THREAD__
+TEST_F(Exhaustion, ADaemonWithoutAddressSpaceRefusesWhatDoesNotFit) {
+  DaemonProcess::Options options;
+  options.limits = {{RLIMIT_AS, std::uint64_t{3} << 30}};
+  start(options);
+  const auto client = ClientProcess::start(node());
+  client->expect_ok("init");
+  // Sealed memory of the client's own: it exists, but the daemon cannot map it.
+  Result<std::unique_ptr<RawSession>> raw = RawSession::attach(node());
+  ASSERT_TRUE(raw.ok()) << raw.error().to_string();
+  for (int i = 0; i < 100; ++i) {
+    const Reply reply = client->ask("alloc huge 3221225472");
+    ASSERT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+  }
+  client->expect_ok("alloc small 1048576");
+  client->expect_ok("comm c0 1 " + client->expect_ok("id") + " 0");
+  client->expect_ok("allreduce c0 100000 float32 sum mem=alloc");
+}
+#endif
+#endif
+
+}  // namespace
+}  // namespace arcomm::support

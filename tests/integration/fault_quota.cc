@@ -1,0 +1,176 @@
+// Tenants that take too much, and tenants that take nothing back. Fault matrix 17, 18 and 19.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "tests/integration/node_test.h"
+
+namespace arcomm::support {
+namespace {
+
+constexpr uid_t kNobody = 65534;
+constexpr gid_t kNogroup = 65534;
+
+class Quota : public NodeTest {
+ protected:
+  // A client of another user, whom root's quota must not touch.
+  std::unique_ptr<ClientProcess> other_user() {
+    ClientProcess::Options options;
+    options.environment = node().environment();
+    if (::geteuid() == 0) {
+      options.uid = kNobody;
+      options.gid = kNogroup;
+    }
+    return ClientProcess::start(options);
+  }
+  static DaemonProcess::Options with(const std::string& name, const std::string& value) {
+    DaemonProcess::Options options;
+    options.settings["access.group"] = "nogroup";
+    options.settings[name] = value;
+    return options;
+  }
+  void expect_other_user_is_served() {
+    if (::geteuid() != 0) return;
+    const auto other = other_user();
+    other->expect_ok("init");
+    other->expect_ok("comm c0 1 " + other->expect_ok("id") + " 0");
+    other->expect_ok("allreduce c0 1000 float32 sum mem=alloc");
+    other->expect_ok("finalize");
+  }
+};
+
+void expect_quota(const Reply& reply, const char* what) {
+  EXPECT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+  EXPECT_EQ(reply.reason, arcReasonQuota) << reply.to_string();
+  EXPECT_NE(reply.message.find(what), std::string::npos)
+      << "the message does not name " << what << ": " << reply.message;
+}
+
+TEST_F(Quota, OfSessionsIsPerUserAndGivenBack) {  // 17
+  start(with("quota.sessions", "2"));
+  const auto first = ClientProcess::start(node()), second = ClientProcess::start(node()),
+             third = ClientProcess::start(node());
+  first->expect_ok("init");
+  second->expect_ok("init");
+  expect_quota(third->ask("init"), "session");
+  expect_metric_at_least("arcomm_control_calls_total", {"ResourceExhausted"}, 1);
+  expect_other_user_is_served();
+  second->child().kill();
+  EXPECT_TRUE(eventually(kPrompt, [&] { return third->ask("init").ok(); }))
+      << "the dead client's place is not free";
+  first->expect_ok("finalize");
+  third->expect_ok("finalize");
+}
+
+TEST_F(Quota, OfRegisteredBytesRefusesTheAllocationThatPassesIt) {  // 17
+  start(with("quota.registered_bytes", "1MiB"));
+  const auto client = ClientProcess::start(node());
+  client->expect_ok("init");
+  client->expect_ok("alloc a 524288");
+  expect_quota(client->ask("alloc b 1048576"), "bytes");
+  expect_quota(client->ask("alloc c 1099511627776"), "bytes");
+  expect_other_user_is_served();
+  client->expect_ok("free a");
+  client->expect_ok("alloc b 1000000");
+}
+
+TEST_F(Quota, OfCommunicatorsRefusesTheNextOne) {  // 17
+  start(with("quota.communicators", "2"));
+  const auto client = ClientProcess::start(node());
+  client->expect_ok("init");
+  for (const char* name : {"a", "b"})
+    client->expect_ok(std::string("comm ") + name + " 1 " + client->expect_ok("id") + " 0");
+  expect_quota(client->ask("comm c 1 " + client->expect_ok("id") + " 0"), "communicator");
+  expect_other_user_is_served();
+  client->expect_ok("destroy a");
+  client->expect_ok("comm c 1 " + client->expect_ok("id") + " 0");
+  client->expect_ok("allreduce c 100 float32 sum");
+}
+
+TEST_F(Quota, OfOperationsInFlightIsTheSubmittersOwnAffair) {  // 17, 18
+  DaemonProcess::Options options = with("quota.in_flight", "16");
+  options.settings["rings.slots"] = "64";
+  start(options);
+  const Clients clients = start_ranks(node(), 2, "init 20000");
+  // Rank 1 never calls, so nothing of this ends before the limit is reached.
+  const Reply refused = clients[0]->ask("flood c0 100 n=200", milliseconds(30000));
+  ASSERT_TRUE(refused.heard);
+  if (refused.code != arcSuccess) {
+    EXPECT_EQ(refused.code, arcResourceExhausted) << refused.to_string();
+    EXPECT_EQ(refused.reason, arcReasonQuota) << refused.to_string();
+  }
+  EXPECT_LE(scrape().value("arcomm_operations_in_flight"), 64);
+  expect_other_user_is_served();
+}
+
+TEST_F(Quota, AClientThatNeverReadsItsCompletionsHoldsUpOnlyItself) {  // 18
+  DaemonProcess::Options options;
+  options.settings["rings.slots"] = "16";
+  start(options);
+  Result<std::unique_ptr<RawSession>> slow = RawSession::attach(node());
+  ASSERT_TRUE(slow.ok());
+  const Result<MemberId> member = (*slow)->create_lone_communicator();
+  const Result<RawSession::Buffer> buffer = (*slow)->allocate(4096);
+  ASSERT_TRUE(member.ok() && buffer.ok());
+  std::uint64_t accepted = 0;
+  // Its requests pile up in its own ring, until that is full: completions take all the room there
+  // is.
+  const auto end = std::chrono::steady_clock::now() + milliseconds(1000);
+  while (std::chrono::steady_clock::now() < end && accepted < 1000) {
+    if ((*slow)->submit(valid_request(*member, accepted, buffer->id, 16)) == ring::Push::Done) {
+      ++accepted;
+    } else {
+      ::usleep(1000);
+    }
+  }
+  EXPECT_LE(accepted, 2 * (*slow)->slots())
+      << "the daemon took requests that it has no room to answer";
+  EXPECT_GE(accepted, (*slow)->slots());
+  const std::uint64_t before = node().child().resident_bytes();
+  const Clients others = start_ranks(node(), 2);
+  expect_all_ok(others, "allreduce c0 1000 float32 sum n=300");
+  EXPECT_LT(node().child().resident_bytes(), before + (32u << 20));
+  const double cpu = node().child().cpu_seconds();
+  ::usleep(1'000'000);
+  EXPECT_LT(node().child().cpu_seconds() - cpu, 0.5)
+      << "the daemon spins for a client that does not read";
+  // Once it reads again, everything is there, in order.
+  for (std::uint64_t seq = 0; seq < accepted; ++seq) {
+    const std::optional<ring::Completion> completion = (*slow)->next_completion(kPrompt);
+    ASSERT_TRUE(completion.has_value()) << seq << " of " << accepted;
+    EXPECT_EQ(completion->seq, seq);
+    EXPECT_EQ(completion->code, 0) << completion->detail;
+  }
+}
+
+TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
+  start();
+  const Clients calm = start_ranks(node(), 2);
+  const auto p99 = [&] {
+    long worst = 0;
+    for (const Reply& reply :
+         ask_all(calm, "loop c0 256 float32 sum n=1000", milliseconds(60000))) {
+      EXPECT_TRUE(reply.ok()) << reply.to_string();
+      long operations = 0, p50 = 0, at99 = 0;
+      std::sscanf(reply.value.c_str(), "%ld,%ld,%ld", &operations, &p50, &at99);
+      worst = std::max(worst, at99);
+    }
+    return worst;
+  };
+  const long alone = p99();
+  const Clients noisy = start_ranks(node(), 1);
+  noisy[0]->tell("loop c0 1000000 float32 sum n=100000000 mem=alloc");
+  const long beside = p99();
+  noisy[0]->child().kill();
+  // Cores are shared with the flooder itself, so only starvation counts: a scheduler's slice, not a
+  // queue of work.
+  EXPECT_LT(beside, std::max(20 * alone, 100'000L))
+      << "alone " << alone << " us, beside a flood " << beside << " us";
+  RecordProperty("p99_alone_us", static_cast<int>(alone));
+  RecordProperty("p99_beside_flood_us", static_cast<int>(beside));
+  expect_all_ok(calm, "finalize");
+}
+
+}  // namespace
+}  // namespace arcomm::support

@@ -1,0 +1,64 @@
+// The ground under every fault test: one real daemon, and the demand that it is as good as new
+// afterwards. What every case asserts beside the error itself has a verb here: metric, log line,
+// flight-recorder entry, and a clean AllReduce at the end (TearDown), with sessions, memory and
+// operations back at zero.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/arctl_run.h"
+#include "tests/support/client_process.h"
+#include "tests/support/daemon_process.h"
+#include "tests/support/metrics_scrape.h"
+#include "tests/support/raw_session.h"
+#include "tests/support/watchdog.h"
+
+namespace arcomm::support {
+
+using Clients = std::vector<std::unique_ptr<ClientProcess>>;
+
+// Machines that run tests are busy: what must not happen is a wait until a deadline, or without
+// one.
+inline constexpr milliseconds kPrompt{3000};  // "at once", on a machine with two busy cores
+inline constexpr milliseconds kSlack{1500};   // past a deadline
+
+class NodeTest : public ::testing::Test {
+ protected:
+  // Starts the daemon of this test; asserts that it is ready.
+  void start(DaemonProcess::Options options = {});
+  void TearDown() override;
+
+  DaemonProcess& node() { return *node_; }
+  Metrics scrape() { return Metrics::scrape(*node_); }
+  // The metric reaches `value` at least, within a few seconds.
+  void expect_metric_at_least(std::string_view name, std::initializer_list<std::string_view> labels,
+                              double value);
+  void expect_metric_settles(std::string_view name, double value, milliseconds deadline = kPrompt);
+  void expect_log(std::string_view text);
+  // A finished operation with this reason is in the flight recorder; culprit -2: any.
+  void expect_trace(std::string_view reason, int culprit = -2);
+  // The value of a setting as `arctl status` shows it.
+  std::string setting(const std::string& name);
+
+  std::unique_ptr<DaemonProcess> node_;
+  bool expect_good_as_new_ = true;
+
+ private:
+  Watchdog watchdog_{::testing::UnitTest::GetInstance()->current_test_info()->name(),
+                     std::chrono::seconds(150)};
+};
+
+// All replies carry the code and the reason; says which did not.
+void expect_all_fail(const std::vector<Reply>& replies, arcResult_t code, arcReason_t reason);
+// Reads "log line: level" of the first line that contains `text`: "info", "warn", "error", ... or
+// "".
+std::string level_of_line(const std::string& log, std::string_view text);
+
+}  // namespace arcomm::support
