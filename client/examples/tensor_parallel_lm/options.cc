@@ -21,12 +21,12 @@ Number number(std::string_view flag, std::string_view text, Number least, Number
   return value;
 }
 
-// A model and a training that take about two seconds: what a test needs.
+// A model and a training that take at most three seconds: what a test needs.
 void make_quick(Options& options) {
   options.train.config = {.layers = 2, .width = 64, .heads = 4, .hidden = 256, .context = 64};
-  options.train.steps = 150;
+  options.train.steps = 400;
   options.train.windows_per_step = 2;
-  options.train.max_seconds = 2;
+  options.train.max_seconds = 3;
   options.bytes = 64;
 }
 
@@ -44,10 +44,10 @@ const char* usage() {
          "  --prompt TEXT        may be given several times; all are decoded together\n"
          "  --tokens N           bytes to generate for each prompt (default 160)\n"
          "  --temperature T      of the sampled text, beside the greedy one (default 0.7)\n"
-         "  --train-steps N      (default 500)\n"
-         "  --train-seconds S    ends the training early on a slow machine (default 15)\n"
+         "  --train-steps N      (default 450)\n"
+         "  --train-seconds S    ends the training early on a slow machine (default 12)\n"
          "  --seed N             of weights, training windows and sampling (default 1)\n"
-         "  --quick              a smaller model, trained for two seconds at most\n"
+         "  --quick              a smaller model, trained for three seconds at most\n"
          "\n"
          "arcommd must be running; ARCOMM_RUNTIME_DIR says where if not in /run/arcommd.\n";
 }

@@ -14,7 +14,7 @@ namespace lm {
 
 struct TrainOptions {
   Config config;
-  std::size_t steps = 500;
+  std::size_t steps = 450;
   std::size_t windows_per_step = 4;
   double max_seconds =
       15;  // past 60% of it the learning rate starts to fall, so that it ends well wherever it ends
