@@ -32,7 +32,7 @@ class Device {
 
   virtual DeviceKind kind() const = 0;
   virtual int ordinal() const = 0;
-  virtual std::string name() const = 0;  // for people: "host 0 (2 cores, 260 MiB cache)"
+  virtual std::string name() const = 0;  // for people: "host0"
 
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
   // Memory::bytes.

@@ -1,0 +1,70 @@
+// Operations on floating point lanes, compiled once per instruction set. See launch.h for what they
+// promise.
+#if defined(ARCOMM_KERNELS_HOST_FLOAT_OPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ARCOMM_KERNELS_HOST_FLOAT_OPS_INL_H_
+#undef ARCOMM_KERNELS_HOST_FLOAT_OPS_INL_H_
+#else
+#define ARCOMM_KERNELS_HOST_FLOAT_OPS_INL_H_
+#endif
+
+#include <cstdint>
+#include <limits>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace arcomm::host::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Which NaN an instruction makes differs between processors and even with the order of its
+// operands; we make one.
+template <class D, class V>
+HWY_INLINE V canonical_nan(D d, V v) {
+  return hn::IfThenElse(hn::Ne(v, v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
+                        v);
+}
+
+struct FloatSum {
+  template <class D, class V>
+  static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
+    return hn::Add(so_far, next);
+  }
+  template <class D, class V>
+  static HWY_INLINE V finish(D d, V v, std::uint32_t /*ranks*/) {
+    return canonical_nan(d, v);
+  }
+};
+
+struct FloatProd : FloatSum {
+  template <class D, class V>
+  static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
+    return hn::Mul(so_far, next);
+  }
+};
+
+struct FloatAvg : FloatSum {
+  template <class D, class V>
+  static HWY_INLINE V finish(D d, V v, std::uint32_t ranks) {
+    return canonical_nan(d, hn::Div(v, hn::Set(d, static_cast<hn::TFromD<D>>(ranks))));
+  }
+};
+
+// Not Highway's Min: what that does with a NaN or with -0 and +0 is the processor's business.
+struct FloatMin : FloatSum {
+  template <class D, class V>
+  static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
+    return hn::IfThenElse(hn::Or(hn::Lt(next, so_far), hn::Ne(next, next)), next, so_far);
+  }
+};
+
+struct FloatMax : FloatSum {
+  template <class D, class V>
+  static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
+    return hn::IfThenElse(hn::Or(hn::Gt(next, so_far), hn::Ne(next, next)), next, so_far);
+  }
+};
+
+}  // namespace arcomm::host::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per target

@@ -1,0 +1,23 @@
+// The vectorised reductions, by family of element types; launch_host.cc picks one. Any thread;
+// disjoint ranges at once.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/args.h"
+
+namespace arcomm::host {
+
+struct ReduceCall {
+  const AllReduceArgs& args;
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  // Write around the caches where all recv pointers have the same alignment to a cache line.
+  bool non_temporal = false;
+};
+
+void reduce_half(const ReduceCall& call);     // Float16, BFloat16
+void reduce_float(const ReduceCall& call);    // Float32, Float64
+void reduce_integer(const ReduceCall& call);  // the rest
+
+}  // namespace arcomm::host

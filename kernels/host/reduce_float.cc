@@ -1,0 +1,48 @@
+#include "kernels/host/reduce.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/host/reduce_float.cc"
+#include "hwy/foreach_target.h"
+#include "hwy/highway.h"
+#include "kernels/host/blocks-inl.h"
+#include "kernels/host/float_ops-inl.h"
+#include "kernels/host/plain_format-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace arcomm::host::HWY_NAMESPACE {
+
+template <typename Format>
+void reduce_format(const ReduceCall& call) {
+  switch (call.args.op) {
+    case ReduceOp::Sum:
+      return reduce_few_ranks<Format, FloatSum>(call);
+    case ReduceOp::Prod:
+      return reduce_any_ranks<Format, FloatProd>(call);
+    case ReduceOp::Min:
+      return reduce_any_ranks<Format, FloatMin>(call);
+    case ReduceOp::Max:
+      return reduce_any_ranks<Format, FloatMax>(call);
+    case ReduceOp::Avg:
+      return reduce_any_ranks<Format, FloatAvg>(call);
+  }
+}
+
+void reduce_float(const ReduceCall& call) {
+  if (call.args.dtype == DType::Float32) {
+    reduce_format<PlainFormat<float>>(call);
+  } else {
+    reduce_format<PlainFormat<double>>(call);
+  }
+}
+
+}  // namespace arcomm::host::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace arcomm::host {
+HWY_EXPORT(reduce_float);
+void reduce_float(const ReduceCall& call) {
+  HWY_DYNAMIC_DISPATCH(reduce_float)(call);
+}
+}  // namespace arcomm::host
+#endif

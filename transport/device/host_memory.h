@@ -1,0 +1,32 @@
+// Memory of the host device: a memfd of fixed size, mapped, with all its pages there. Threads: see
+// memory.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "transport/device/memory.h"
+
+namespace arcomm {
+
+class HostMemory final : public Memory::Backing {
+ public:
+  // Whole pages. Sealed against shrinking, growing and unsealing, so that no holder of the
+  // descriptor can make another fault; written through once by the kernel (fallocate), so that a
+  // later access cannot fail for lack of memory.
+  static Result<std::unique_ptr<HostMemory>> create(std::uint64_t bytes);
+  ~HostMemory() override;
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+
+  MemoryRef view() const override { return view_; }
+  Result<UniqueFd> export_fd() const override;
+
+ private:
+  HostMemory(UniqueFd fd, MemoryRef view) : fd_(std::move(fd)), view_(view) {}
+
+  UniqueFd fd_;
+  MemoryRef view_;
+};
+
+}  // namespace arcomm
