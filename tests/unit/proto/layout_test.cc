@@ -1,0 +1,67 @@
+// The bytes that two processes of different builds share: a change here is a change of the ring's
+// version.
+#include "proto/ring/layout.h"
+
+#include <gtest/gtest.h>
+
+#include "proto/fd_message.h"
+
+namespace arcomm::ring {
+namespace {
+
+TEST(Layout, ARequestsFieldsStayWhereTheyAre) {
+  EXPECT_EQ(offsetof(WorkRequest, magic), 0u);
+  EXPECT_EQ(offsetof(WorkRequest, kind), 4u);
+  EXPECT_EQ(offsetof(WorkRequest, dtype), 5u);
+  EXPECT_EQ(offsetof(WorkRequest, op), 6u);
+  EXPECT_EQ(offsetof(WorkRequest, codec), 7u);
+  EXPECT_EQ(offsetof(WorkRequest, ticket), 8u);
+  EXPECT_EQ(offsetof(WorkRequest, member), 16u);
+  EXPECT_EQ(offsetof(WorkRequest, seq), 24u);
+  EXPECT_EQ(offsetof(WorkRequest, send_buffer), 32u);
+  EXPECT_EQ(offsetof(WorkRequest, send_offset_bytes), 40u);
+  EXPECT_EQ(offsetof(WorkRequest, recv_buffer), 48u);
+  EXPECT_EQ(offsetof(WorkRequest, recv_offset_bytes), 56u);
+  EXPECT_EQ(offsetof(WorkRequest, count), 64u);
+  EXPECT_EQ(offsetof(WorkRequest, timeout_ns), 72u);
+  EXPECT_EQ(offsetof(WorkRequest, plan), 80u);
+  EXPECT_EQ(offsetof(WorkRequest, submitted_ns), 88u);
+  EXPECT_EQ(offsetof(WorkRequest, slot_seq), 120u);
+}
+
+TEST(Layout, ACompletionsFieldsStayWhereTheyAre) {
+  EXPECT_EQ(offsetof(Completion, ticket), 0u);
+  EXPECT_EQ(offsetof(Completion, seq), 8u);
+  EXPECT_EQ(offsetof(Completion, code), 16u);
+  EXPECT_EQ(offsetof(Completion, reason), 17u);
+  EXPECT_EQ(offsetof(Completion, stage), 18u);
+  EXPECT_EQ(offsetof(Completion, culprit_rank), 20u);
+  EXPECT_EQ(offsetof(Completion, elapsed_ns), 24u);
+  EXPECT_EQ(offsetof(Completion, detail), 32u);
+  EXPECT_EQ(offsetof(Completion, slot_seq), 120u);
+}
+
+TEST(Layout, IndicesOfTheTwoSidesNeverShareALine) {
+  EXPECT_EQ(offsetof(Indices, tail), 0u);
+  EXPECT_EQ(offsetof(Indices, head), kLineBytes);
+  EXPECT_EQ(offsetof(Indices, consumer_sleeps), 2 * kLineBytes);
+  EXPECT_EQ(sizeof(Indices), 3 * kLineBytes);
+  EXPECT_EQ(offsetof(SegmentPage, control) % kLineBytes, 0u);
+  EXPECT_EQ(offsetof(ControlLines, requests), kLineBytes);
+  EXPECT_EQ(offsetof(ControlLines, completions), 4 * kLineBytes);
+}
+
+TEST(Layout, TheSegmentIsAPageAndTwoRings) {
+  EXPECT_EQ(segment_bytes_for(8), 4096u + 2 * 8 * 128);
+  EXPECT_EQ(segment_bytes_for(kMaxSlots), 4096ull + 2 * 65536ull * 128);
+}
+
+TEST(Layout, AFreshRequestCarriesItsMagicAndNothingElse) {
+  const WorkRequest request;
+  EXPECT_EQ(request.magic, kRequestMagic);
+  EXPECT_EQ(request.member, 0u);
+  EXPECT_EQ(request.slot_seq, 0u);
+}
+
+}  // namespace
+}  // namespace arcomm::ring
