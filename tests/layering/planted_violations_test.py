@@ -71,6 +71,7 @@ class Includes(unittest.TestCase):
                 ("transport/net/tcp/a.h", '"transport/net/endpoint.h"'),
                 ("client/src/a.cc", '"transport/device/memory.h"'),
                 ("client/examples/a.c", "<arclient.h>"),
+                ("client/include/arclient.hpp", '"arclient.h"'),
                 ("client/arctl/a.cc", '"client/src/node_control.h"'),
                 ("daemon/control/a.cc", '"daemon/exec/device_worker.h"'),
                 ("daemon/control/a.cc", "<grpcpp/grpcpp.h>"),

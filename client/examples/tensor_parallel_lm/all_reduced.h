@@ -1,26 +1,22 @@
-// The ranks' layer sums in a rank process: this rank's shard, and arcAllReduce over the partial
-// sums. Thread: one thread per AllReduced. Ownership: owns the communicator, the buffer and the
-// plans; borrows the Shard.
+// The ranks' layer sums in a rank process: this rank's shard, and AllReduce over the partial sums.
+// Thread: one thread per AllReduced. Ownership: owns the communicator, the buffer and the plans;
+// borrows the Shard.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <span>
 
 #include "client/examples/tensor_parallel_lm/serve.h"
 #include "client/examples/tensor_parallel_lm/transformer.h"
-#include "client/include/arclient.h"
+#include "client/include/arclient.hpp"
 
 namespace lm {
 
 class AllReduced : public LayerSums {
  public:
-  // Blocks until all ranks are there. Throws std::runtime_error with the library's own words.
+  // Blocks until all ranks are there. Throws arc::Error.
   AllReduced(Shard& shard, const Config& config, const arcUniqueId& id, const RankOptions& options);
-  ~AllReduced() override;
-  AllReduced(const AllReduced&) = delete;
-  AllReduced& operator=(const AllReduced&) = delete;
 
   void begin(std::size_t sequences) override;
   std::span<const float> attention(std::size_t layer, std::span<const Row> rows,
@@ -31,13 +27,12 @@ class AllReduced : public LayerSums {
 
  private:
   std::span<const float> sum(std::size_t count);
-  arcPlan_t plan_for(std::size_t count);
+  arc::Plan* plan_for(std::size_t count);
 
   Shard& shard_;
-  std::size_t capacity_ = 0;  // floats in buffer_
-  arcComm_t comm_ = nullptr;
-  float* buffer_ = nullptr;                 // the daemon's memory: it is summed where it lies
-  std::map<std::size_t, arcPlan_t> plans_;  // by count
+  arc::Communicator comm_;
+  arc::Buffer<float> buffer_;               // the daemon's memory: it is summed where it lies
+  std::map<std::size_t, arc::Plan> plans_;  // by count
   std::map<std::size_t, unsigned> uses_;    // by count, until a plan is worth making
   AllReduceCost cost_;
 };

@@ -22,6 +22,7 @@ arcUniqueId receive_unique_id(Channel& front_end) {
 }  // namespace
 
 void serve(const RankOptions& options, Channel& front_end) {
+  const arc::Session attached;
   const Weights weights = load_weights(options.weights_path);
   Shard shard(weights.config, weights.parameters(), options.rank, options.ranks);
   AllReduced layers(shard, weights.config, receive_unique_id(front_end), options);

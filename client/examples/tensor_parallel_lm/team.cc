@@ -11,7 +11,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "client/include/arclient.h"
+#include "client/include/arclient.hpp"
 
 namespace lm {
 namespace {
@@ -38,10 +38,7 @@ void reap(pid_t process) {
 Team::Team(int ranks, const std::string& weights_path) {
   try {
     for (int rank = 0; rank < ranks; ++rank) start(rank, ranks, weights_path);
-    arcUniqueId id;
-    if (arcGetUniqueId(&id) != arcSuccess) {
-      throw std::runtime_error(std::string("arcGetUniqueId: ") + arcGetLastError(nullptr));
-    }
+    const arcUniqueId id = arc::unique_id();
     for (Channel& channel : channels_) channel.send({id.internal, sizeof id.internal});
     for (Channel& channel : channels_) channel.expect(kJoinTimeout);
   } catch (...) {
