@@ -234,6 +234,7 @@ void Daemon::dump_recorders() {
 void Daemon::drain(int signals) {
   const auto limit = std::chrono::milliseconds(loaded_.settings.shutdown.drain_timeout_ms);
   service_.stopping("draining for at most " + std::to_string(limit.count()) + " ms");
+  service_.extend_timeout(limit + std::chrono::seconds(5));
   stopping_ = true;
   control_->begin_shutdown();
   struct Drained {

@@ -17,7 +17,7 @@
 namespace arcomm {
 namespace {
 
-constexpr int kBacklog = 128;
+constexpr int kBacklog = 1024;
 constexpr SocketKind kKinds[] = {SocketKind::Client, SocketKind::Admin, SocketKind::Descriptor};
 
 int type_of(SocketKind kind) {

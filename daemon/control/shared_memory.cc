@@ -5,13 +5,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <string>
 
 namespace arcomm {
 namespace {
 
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kReserveBytes = 64ull << 20;  // left to everything else on the machine
 constexpr std::uint64_t kMaxFileBytes =
     static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
 
@@ -26,6 +32,39 @@ Error allocation_failed(std::uint64_t bytes, int why) {
                          : ": free memory or raise the limit of the daemon's cgroup";
   return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot allocate ", bytes,
                " bytes of shared memory: ", std::strerror(why), next);
+}
+
+std::uint64_t number_in(const std::string& path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  while (file >> word) {
+    std::uint64_t value = 0;
+    if ((key.empty() &&
+         std::from_chars(word.data(), word.data() + word.size(), value).ec == std::errc{}) ||
+        (!key.empty() && word == key && file >> value)) {
+      return value;
+    }
+    if (key.empty()) break;  // "max"
+  }
+  return kUnlimited;
+}
+
+// What may still be taken before the kernel begins to kill: the machine's, or the control group's
+// if that is less.
+std::uint64_t available_bytes() {
+  std::uint64_t available = number_in("/proc/meminfo", "MemAvailable:");
+  if (available != kUnlimited) available *= 1024;
+  std::ifstream group_file("/proc/self/cgroup");
+  std::string line;
+  while (std::getline(group_file, line)) {
+    if (!line.starts_with("0::")) continue;  // version 2's line
+    const std::string folder = "/sys/fs/cgroup" + line.substr(3);
+    const std::uint64_t most = number_in(folder + "/memory.max", "");
+    const std::uint64_t used = number_in(folder + "/memory.current", "");
+    if (most != kUnlimited && used != kUnlimited)
+      available = std::min(available, most - std::min(most, used));
+  }
+  return available;
 }
 
 }  // namespace
@@ -46,6 +85,14 @@ Result<std::uint64_t> round_to_pages(std::uint64_t bytes) {
 Result<SharedMemory> make_shared_memory(std::uint64_t bytes) {
   Result<std::uint64_t> length = round_to_pages(bytes);
   if (!length) return std::move(length).error();
+  // A memfd may be larger than memory: touching its pages would end in the kernel's killer and not
+  // in an error.
+  if (const std::uint64_t available = available_bytes();
+      available < kReserveBytes || *length > available - kReserveBytes) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot allocate ", *length,
+                 " bytes of shared memory: ", available, " are available to the daemon and ",
+                 kReserveBytes, " are kept free");
+  }
   UniqueFd fd(::memfd_create("arcomm-buffer", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return allocation_failed(*length, errno);
   if (::ftruncate(fd.get(), static_cast<off_t>(*length)) != 0)

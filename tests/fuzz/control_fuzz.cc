@@ -1,0 +1,133 @@
+// What a stranger can send to the control plane before and after it knows him: bytes of a descriptor message with any
+// number of descriptors, and requests parsed from bytes and checked against a rendezvous and a ledger.
+#include <unistd.h>
+
+#include <cstring>
+#include <string>
+
+#include "daemon/control/fd_wire.h"
+#include "daemon/control/rendezvous.h"
+#include "daemon/control/session_ledger.h"
+#include "daemon/control/shared_memory.h"
+#include "daemon/telemetry/metrics.h"
+#include "proto/arcommd/v1/control.pb.h"
+
+namespace {
+
+namespace v1 = arcommd::v1;
+
+void fuzz_descriptor_message(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  for (std::size_t fds = 0; fds <= 5; ++fds) {
+    if (!arcomm::check_fd_request(bytes, fds)) continue;
+    if (fds > 1 || size != sizeof(arcomm::FdMessage)) __builtin_trap();
+  }
+}
+
+// A sequence of joins, departures and time, as the bytes say; every call must be answered exactly once in the end.
+void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
+  using arcomm::Rendezvous;
+  std::size_t asked = 0, answered = 0;
+  Rendezvous::Formed formed;
+  std::size_t ranks = 0;
+  Rendezvous rendezvous([&](std::size_t, arcomm::CommunicatorSeed seed, Rendezvous::Formed done) {
+    formed = std::move(done);
+    ranks = seed.ranks.size();
+  });
+  auto now = Rendezvous::Clock::now();
+  for (std::size_t i = 0; i + 4 <= size; i += 4) {
+    const std::uint8_t* step = data + i;
+    arcomm::UniqueIdBytes id{};
+    id[0] = static_cast<std::byte>(step[1] & 3);
+    const arcomm::SessionId session{step[2] & 7u, 1};
+    switch (step[0] & 7) {
+      case 0:
+      case 1:
+      case 2: {
+        Rendezvous::Call call;
+        call.unique_id = id;
+        call.rank = static_cast<std::int8_t>(step[3]) % 5;
+        call.ranks = step[0] >> 3 & 7;
+        call.session = session;
+        call.peer.uid = step[2] >> 6;
+        call.worker = step[1] >> 7;
+        call.called_at = now;
+        call.deadline = now + std::chrono::milliseconds(step[3]);
+        call.answer = [&answered](const arcomm::Result<Rendezvous::Joined>&) { ++answered; };
+        ++asked;
+        rendezvous.join(std::move(call));
+        break;
+      }
+      case 3:
+        rendezvous.cancel(id, session, step[3] & 7);
+        break;
+      case 4:
+        now += std::chrono::milliseconds(step[3]);
+        rendezvous.sweep(now);
+        break;
+      case 5:
+        rendezvous.dissolve(id, step[3] & 3);
+        break;
+      case 6:
+        rendezvous.session_gone(session, 1, arcomm::Reason::RemoteDied);
+        break;
+      case 7:
+        if (auto done = std::exchange(formed, nullptr)) {
+          if ((step[3] & 1) != 0) {
+            done(std::vector<arcomm::MemberId>(ranks));
+          } else {
+            done(arcomm::error(arcomm::ErrorCode::Internal, arcomm::Reason::Bug, "refused"));
+          }
+        }
+        break;
+    }
+    (void)rendezvous.forming();
+  }
+  rendezvous.fail_all(arcomm::error(arcomm::ErrorCode::Unavailable, arcomm::Reason::ShuttingDown, "end"));
+  if (asked != answered) __builtin_trap();
+}
+
+template <typename Message>
+void fuzz_request(const std::string& bytes, arcomm::SessionLedger& ledger) {
+  Message message;
+  if (!message.ParseFromString(bytes)) return;
+  (void)ledger.authorize(message.session().session(), message.session().session_token(), 1000);
+}
+
+void fuzz_requests(const std::string& bytes) {
+  arcomm::SessionLedger ledger;
+  arcomm::SessionEntry entry;
+  entry.peer.uid = 1000;
+  auto session = ledger.open(std::move(entry));
+  fuzz_request<v1::CreateCommunicatorRequest>(bytes, ledger);
+  fuzz_request<v1::DetachRequest>(bytes, ledger);
+  fuzz_request<v1::CreatePlanRequest>(bytes, ledger);
+  v1::RegisterBufferRequest registration;
+  if (registration.ParseFromString(bytes)) {
+    (void)ledger.take_offer(**session, registration.offered_fd());
+    (void)arcomm::check_offered_memory(STDIN_FILENO, registration.offset_bytes(), registration.length_bytes());
+  }
+  v1::AllocateBufferRequest allocation;
+  if (allocation.ParseFromString(bytes)) {
+    const auto length = arcomm::round_to_pages(allocation.bytes());
+    if (length && (*length < allocation.bytes() || *length % 4096 != 0)) __builtin_trap();
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  switch (data[0] % 3) {
+    case 0:
+      fuzz_descriptor_message(data + 1, size - 1);
+      break;
+    case 1:
+      fuzz_rendezvous(data + 1, size - 1);
+      break;
+    case 2:
+      fuzz_requests(std::string(reinterpret_cast<const char*>(data + 1), size - 1));
+      break;
+  }
+  return 0;
+}

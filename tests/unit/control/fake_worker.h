@@ -1,0 +1,193 @@
+// A device worker that owns no device: answers every message on a thread of its own, remembers what
+// it was told, and can be made to refuse or to keep silent. Thread: any.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/control/task_thread.h"
+#include "daemon/exec/device_worker.h"
+
+namespace arcomm::test {
+
+class FakeWorker final : public DeviceWorker {
+ public:
+  explicit FakeWorker(WorkerEvents events = {}) : events_(std::move(events)) {}
+  ~FakeWorker() override { thread_.stop(); }
+
+  struct Closed {
+    SessionId session;
+    Reason reason;
+    std::string why;
+  };
+
+  // What it does next.
+  std::atomic<bool> silent{false};          // never answers
+  std::atomic<bool> refuse_buffers{false};  // add_buffer fails
+
+  std::vector<Closed> closed() {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+  std::size_t open_sessions() {
+    std::lock_guard lock(mutex_);
+    return sessions_.size();
+  }
+  std::size_t buffers() {
+    std::lock_guard lock(mutex_);
+    return buffers_.size();
+  }
+  std::vector<MemberId> left() {
+    std::lock_guard lock(mutex_);
+    return left_;
+  }
+  std::vector<CommunicatorSeed> formed() {
+    std::lock_guard lock(mutex_);
+    return formed_;
+  }
+  // As a real one does when a rank fails: the communicator leaves the ready state.
+  void revoke(const UniqueIdBytes& id, std::uint64_t epoch, Reason reason) {
+    {
+      std::lock_guard lock(mutex_);
+      revoked_[{id, epoch}] = reason;
+    }
+    if (events_.communicator_revoked) events_.communicator_revoked(id, epoch, reason);
+  }
+  // The same, before anybody is told.
+  void revoke_quietly(const UniqueIdBytes& id, std::uint64_t epoch, Reason reason) {
+    std::lock_guard lock(mutex_);
+    revoked_[{id, epoch}] = reason;
+  }
+  void lose(SessionId session, Reason reason, std::string why) {
+    events_.session_lost(session, reason, std::move(why));
+  }
+
+  void run() override {}
+  void stop() override {}
+
+  void open_session(SessionSeed seed, Done<void> done) override {
+    const SessionId id = seed.id;
+    {
+      std::lock_guard lock(mutex_);
+      sessions_.emplace(id, std::move(seed));
+    }
+    answer(std::move(done), Status());
+  }
+  void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
+    {
+      std::lock_guard lock(mutex_);
+      sessions_.erase(session);
+      std::erase_if(buffers_, [&](const auto& one) { return one.second.first == session; });
+      closed_.push_back({session, reason, std::move(why)});
+    }
+    answer(std::move(done), Status());
+  }
+  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+    if (refuse_buffers) {
+      return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
+                                                            Reason::OutOfMemory, "cannot map")));
+    }
+    std::lock_guard lock(mutex_);
+    const BufferId id{next_++, 1};
+    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    answer(std::move(done), Result<BufferId>(id));
+  }
+  void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    buffers_.erase(buffer);
+    answer(std::move(done), Status());
+  }
+  void add_plan(SessionId, PlanSeed, Done<PlanId> done) override {
+    std::lock_guard lock(mutex_);
+    answer(std::move(done), Result<PlanId>(PlanId{next_++, 1}));
+  }
+  void remove_plan(SessionId, PlanId, Done<void> done) override {
+    answer(std::move(done), Status());
+  }
+
+  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+    std::vector<MemberId> members;
+    {
+      std::lock_guard lock(mutex_);
+      for (std::size_t i = 0; i < seed.ranks.size(); ++i) {
+        members.push_back({next_++, 1});
+        epochs_[members.back()] = {seed.unique_id, seed.epoch};
+      }
+      formed_.push_back(std::move(seed));
+    }
+    answer(std::move(done), Result<std::vector<MemberId>>(members));
+  }
+  void abort_communicator(SessionId, MemberId member, std::string, Done<void> done) override {
+    std::pair<UniqueIdBytes, std::uint64_t> of;
+    {
+      std::lock_guard lock(mutex_);
+      of = epochs_[member];
+    }
+    revoke(of.first, of.second, Reason::RemoteAborted);
+    answer(std::move(done), Status());
+  }
+  void leave_communicator(SessionId, MemberId member, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    left_.push_back(member);
+    answer(std::move(done), Status());
+  }
+  void describe(SessionId, MemberId member, Done<CommunicatorSnapshot> done) override {
+    std::lock_guard lock(mutex_);
+    CommunicatorSnapshot view;
+    std::tie(view.unique_id, view.epoch) = epochs_[member];
+    const auto revoked = revoked_.find({view.unique_id, view.epoch});
+    view.reason = revoked == revoked_.end() ? Reason::None : revoked->second;
+    view.state = view.reason == Reason::None ? "ready" : "revoked: test";
+    answer(std::move(done), Result<CommunicatorSnapshot>(view));
+  }
+  void inspect(Done<WorkerSnapshot> done) override {
+    WorkerSnapshot view;
+    view.device = "host:0";
+    view.state = "sleeping";
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [id, seed] : sessions_) {
+        SessionSnapshot session;
+        session.id = id;
+        session.peer = seed.peer;
+        session.process_name = seed.process_name;
+        view.sessions.push_back(session);
+      }
+    }
+    answer(std::move(done), Result<WorkerSnapshot>(view));
+  }
+  void use_settings(std::shared_ptr<const Settings>) override {}
+  void use_tuning(std::shared_ptr<const TuningTable>) override {}
+  void drain(std::chrono::nanoseconds, Done<void> done) override {
+    answer(std::move(done), Status());
+  }
+  std::uint64_t progress() const override { return 0; }
+
+ private:
+  template <typename R>
+  void answer(std::function<void(R)> done, const R& result) {
+    if (silent) return;
+    const auto kept = std::make_shared<const R>(result);
+    thread_.post([done = std::move(done), kept] { done(*kept); });
+  }
+
+  WorkerEvents events_;
+  std::mutex mutex_;
+  std::map<SessionId, SessionSeed> sessions_;
+  std::map<BufferId, std::pair<SessionId, BufferSeed>> buffers_;
+  std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
+  std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;
+  std::vector<Closed> closed_;
+  std::vector<MemberId> left_;
+  std::vector<CommunicatorSeed> formed_;
+  std::uint32_t next_ = 1;
+  TaskThread thread_;
+};
+
+}  // namespace arcomm::test
