@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
   float* numbers;
 
   if (share_id(&id, rank, argv[3])) return 1;
+  CHECK(arcInit(NULL));
   CHECK(arcCommInitRank(&comm, ranks, id, rank));
   CHECK(arcMemAlloc((void**)&numbers, kCount * sizeof(float)));
   for (int i = 0; i < kCount; i++) numbers[i] = (float)(rank + 1);
@@ -46,5 +47,6 @@ int main(int argc, char** argv) {
 
   CHECK(arcMemFree(numbers));
   CHECK(arcCommDestroy(comm));
+  CHECK(arcFinalize());
   return 0;
 }

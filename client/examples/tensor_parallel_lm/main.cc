@@ -61,13 +61,26 @@ Weights train_model(const Options& options) {
   });
 }
 
+// A byte model may end in the middle of a character: what is not plain text is shown as a question
+// mark.
 void print_quoted(const std::string& text) {
   for (const char c : text) {
     if (c == '\n') {
       std::fputs("\n      | ", stdout);
     } else {
-      std::putchar(static_cast<unsigned char>(c) >= ' ' ? c : '?');
+      std::putchar(c >= ' ' && c <= '~' ? c : '?');
     }
+  }
+}
+
+void print_texts(const std::vector<std::string>& prompts, const std::vector<std::string>& texts) {
+  const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    std::printf("      | %s", is_terminal ? "\033[1m" : "");
+    print_quoted(prompts[i]);
+    std::fputs(is_terminal ? "\033[0m" : "", stdout);
+    print_quoted(texts[i]);
+    std::putchar('\n');
   }
 }
 
@@ -129,13 +142,7 @@ bool run(const Options& options) {
     compare(request, replies, generate(reference, request), comparison);
     std::printf(temperature > 0 ? "\nsampled at temperature %.2f:\n" : "\ngreedy:\n",
                 static_cast<double>(temperature));
-    for (std::size_t i = 0; i < request.prompts.size(); ++i) {
-      std::fputs("      | \033[1m", stdout);
-      print_quoted(request.prompts[i]);
-      std::fputs("\033[0m", stdout);
-      print_quoted(replies.front().generation.texts[i]);
-      std::putchar('\n');
-    }
+    print_texts(request.prompts, replies.front().generation.texts);
   }
   report(options, comparison);
   return comparison.is_same_text && comparison.is_same_logits;
