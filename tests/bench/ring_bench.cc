@@ -59,12 +59,6 @@ double ns_per_tick() {
          static_cast<double>(last - first);
 }
 
-void pause_briefly() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
-
 bool pin_to(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -148,7 +142,8 @@ int run() {
     for (int i = 0; i < kPerTurn; ++i) {
       const std::uint64_t start = ticks();
       lines.ping.store(++number, std::memory_order_release);
-      while (lines.pong.load(std::memory_order_acquire) != number) pause_briefly();
+      while (lines.pong.load(std::memory_order_acquire) != number) {
+      }
       if (turn > 0) bare.push_back(ticks() - start);
     }
     lines.phase.store(Phase::Rings, std::memory_order_release);
@@ -158,7 +153,8 @@ int run() {
       const std::uint64_t start = ticks();
       if (requests.push(request) != ring::Push::Done) return 1;
       ring::Completion completion;
-      while (completions.pop(completion) != ring::Pop::Done) pause_briefly();
+      while (completions.pop(completion) != ring::Pop::Done) {
+      }
       if (turn > 0) rings.push_back(ticks() - start);
       if (completion.ticket != request.ticket) {
         std::fprintf(stderr, "ring_bench: completion %d carries another ticket\n", i);
