@@ -1,10 +1,10 @@
-// libarclient for C++17: owners over the C ABI, header-only. Nothing here adds behaviour; what a call
-// does stands in arclient.h.
+// libarclient for C++17: owners over the C ABI, header-only. Nothing here adds behaviour; what a
+// call does stands in arclient.h.
 //
 //   arc::Session session;                                  // attaches; detaches at the end
 //   arc::Communicator comm(ranks, id, rank);
-//   arc::Buffer<float> gradient(1 << 20);                  // daemon memory: collectives do not copy
-//   comm.all_reduce(gradient.data(), gradient.data(), gradient.size());
+//   arc::Buffer<float> gradient(1 << 20);                  // daemon memory: collectives do not
+//   copy comm.all_reduce(gradient.data(), gradient.data(), gradient.size());
 //
 // Errors: every failure is thrown as arc::Error. Destructors do not throw.
 // Threads: as in arclient.h; one object is used by one thread at a time, Communicator by any.
@@ -40,7 +40,11 @@ class Error : public std::runtime_error {
 
  private:
   Error(const arcErrorInfo_t& info, const char* text)
-      : std::runtime_error(text), code_(info.code), reason_(info.reason), rank_(info.rank), seq_(info.seq) {}
+      : std::runtime_error(text),
+        code_(info.code),
+        reason_(info.reason),
+        rank_(info.rank),
+        seq_(info.seq) {}
 
   arcResult_t code_;
   arcReason_t reason_;
@@ -52,7 +56,8 @@ inline void check(arcResult_t result) {
   if (result != arcSuccess) throw Error::last();
 }
 
-// The element type of T. float16 and bfloat16 have no standard type: pass arcFloat16 or arcBfloat16 yourself.
+// The element type of T. float16 and bfloat16 have no standard type: pass arcFloat16 or arcBfloat16
+// yourself.
 template <typename T>
 constexpr arcDataType_t data_type() {
   if constexpr (std::is_same_v<T, float>) {
@@ -60,11 +65,15 @@ constexpr arcDataType_t data_type() {
   } else if constexpr (std::is_same_v<T, double>) {
     return arcFloat64;
   } else {
-    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "no arcDataType_t for this type");
+    static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>,
+                  "no arcDataType_t for this type");
     switch (sizeof(T)) {
-      case 1: return std::is_signed_v<T> ? arcInt8 : arcUint8;
-      case 4: return std::is_signed_v<T> ? arcInt32 : arcUint32;
-      default: break;
+      case 1:
+        return std::is_signed_v<T> ? arcInt8 : arcUint8;
+      case 4:
+        return std::is_signed_v<T> ? arcInt32 : arcUint32;
+      default:
+        break;
     }
     static_assert(sizeof(T) != 2, "there are no 16-bit integer operations");
     return std::is_signed_v<T> ? arcInt64 : arcUint64;
@@ -171,7 +180,9 @@ class Communicator {
  public:
   Communicator() = default;
   // Blocks until all ranks are there.
-  Communicator(int ranks, const arcUniqueId& id, int rank) { check(arcCommInitRank(&comm_, ranks, id, rank)); }
+  Communicator(int ranks, const arcUniqueId& id, int rank) {
+    check(arcCommInitRank(&comm_, ranks, id, rank));
+  }
   Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
   Communicator& operator=(Communicator&& other) noexcept {
     std::swap(comm_, other.comm_);
@@ -195,7 +206,8 @@ class Communicator {
   void all_reduce(const T* send, T* recv, std::size_t count, arcRedOp_t op = arcSum) {
     all_reduce(send, recv, count, data_type<T>(), op);
   }
-  void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype, arcRedOp_t op) {
+  void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                  arcRedOp_t op) {
     check(arcAllReduce(send, recv, count, dtype, op, comm_, nullptr));
   }
   template <typename T>
@@ -227,12 +239,13 @@ class Plan {
   template <typename T>
   Plan(const Communicator& comm, const T* send, T* recv, std::size_t count, arcRedOp_t op = arcSum)
       : Plan(comm, send, recv, count, data_type<T>(), op) {}
-  Plan(const Communicator& comm, const void* send, void* recv, std::size_t count, arcDataType_t dtype,
-       arcRedOp_t op) {
+  Plan(const Communicator& comm, const void* send, void* recv, std::size_t count,
+       arcDataType_t dtype, arcRedOp_t op) {
     check(arcPlanCreateAllReduce(&plan_, send, recv, count, dtype, op, comm.get()));
   }
   Plan(Plan&& other) noexcept
-      : plan_(std::exchange(other.plan_, nullptr)), started_(std::exchange(other.started_, false)) {}
+      : plan_(std::exchange(other.plan_, nullptr)),
+        started_(std::exchange(other.started_, false)) {}
   Plan& operator=(Plan&&) = delete;
   ~Plan() {
     if (plan_ == nullptr) return;
@@ -254,8 +267,8 @@ class Plan {
   bool started_ = false;
 };
 
-// Collects the calls of this thread. end() submits them and throws their first failure; a group that is
-// left by an exception is ended without one.
+// Collects the calls of this thread. end() submits them and throws their first failure; a group
+// that is left by an exception is ended without one.
 class Group {
  public:
   Group() { check(arcGroupStart()); }

@@ -43,7 +43,8 @@ Status take_resources(Operation& operation, Deadline deadline) {
   operation.num_lanes = 1;
   if (operation.cut.segments == 1) return {};
   // The second slot lets copying overlap; without it the operation is slower, not wrong.
-  if (Result<StagingSlot*> second = session.staging().acquire(operation.segment_bytes(0), deadline)) {
+  if (Result<StagingSlot*> second =
+          session.staging().acquire(operation.segment_bytes(0), deadline)) {
     operation.lanes[1].slot = *second;
     operation.num_lanes = 2;
   }
@@ -51,8 +52,9 @@ Status take_resources(Operation& operation, Deadline deadline) {
 }
 
 Error unknown_ticket(std::uint64_t ticket) {
-  return error(ErrorCode::NotFound, Reason::UnknownHandle, "ticket ", ticket,
-               " is unknown or was waited for already: a ticket ends with the call that returns its result");
+  return error(
+      ErrorCode::NotFound, Reason::UnknownHandle, "ticket ", ticket,
+      " is unknown or was waited for already: a ticket ends with the call that returns its result");
 }
 
 // The outcome of an operation that is done; its ticket is the caller's.
@@ -71,8 +73,8 @@ class Claim {
     Operation* operation = tickets().find(ticket);
     if (operation == nullptr) return unknown_ticket(ticket);
     if (operation->claimed.exchange(true, std::memory_order_acquire)) {
-      return error(ErrorCode::FailedPrecondition, Reason::BadValue, "another thread waits for ticket ",
-                   ticket);
+      return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                   "another thread waits for ticket ", ticket);
     }
     Claim claim(operation);
     if (tickets().find(ticket) != operation) return unknown_ticket(ticket);
@@ -112,12 +114,13 @@ Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Sessio
   return DirectRange{std::move(buffer), *id, offset};
 }
 
-Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call, PlanId plan,
-                           std::chrono::milliseconds timeout) {
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                           PlanId plan, std::chrono::milliseconds timeout) {
   const Deadline deadline = Deadline::after(timeout);
   if (!member->session->submission().wait_for_room(*member, deadline)) {
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-                 "too many operations of this communicator wait to be submitted: wait for some tickets first");
+                 "too many operations of this communicator wait to be submitted: wait for some "
+                 "tickets first");
   }
   Operation* operation = tickets().open();
   if (operation == nullptr) {
@@ -127,7 +130,8 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduc
   operation->member = member;
   operation->call = call;
   operation->plan = plan;
-  operation->cut = cut(call.count, call.element_bytes(), member->session->facts().segment_limit_bytes);
+  operation->cut =
+      cut(call.count, call.element_bytes(), member->session->facts().segment_limit_bytes);
   if (Status ready = take_resources(*operation, deadline); !ready) {
     give_back(*operation);
     tickets().spend(*operation, operation->ticket.load(std::memory_order_relaxed));
@@ -153,8 +157,9 @@ Status finish(Operation& operation) {
   tickets().spend(operation, ticket);
   if (done) return outcome_of(operation);
   submission.abandon(operation);
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-               "the daemon did not answer by the operation's deadline: it is stopped or overloaded");
+  return error(
+      ErrorCode::DeadlineExceeded, Reason::Timeout,
+      "the daemon did not answer by the operation's deadline: it is stopped or overloaded");
 }
 
 Status test_ticket(std::uint64_t ticket, bool* in_progress) {
@@ -182,15 +187,15 @@ Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms) {
   Operation& operation = **claim;
   const std::shared_ptr<Member> member = operation.member;
   const Deadline own = operation.deadline.plus(kGuard);
-  const Deadline asked =
-      timeout_ms == 0 ? own : Deadline::after(std::chrono::milliseconds(std::min<std::uint64_t>(
-                                  timeout_ms, 1'000'000'000)));
+  const Deadline asked = timeout_ms == 0 ? own
+                                         : Deadline::after(std::chrono::milliseconds(
+                                               std::min<std::uint64_t>(timeout_ms, 1'000'000'000)));
   const bool done = operation.done.load(std::memory_order_acquire) ||
                     member->session->submission().wait_for(operation, own.earlier(asked));
   if (done) return outcome_of(claim->spend(ticket));
   if (own.passed()) return finish(claim->spend(ticket));
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "ticket ", ticket, " was not done after ",
-               timeout_ms, " ms; it stays valid");
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "ticket ", ticket,
+               " was not done after ", timeout_ms, " ms; it stays valid");
 }
 
 }  // namespace arcomm::client

@@ -1,5 +1,5 @@
-// An AllReduce from the checked call to its result: finds the memory, takes staging, submits, waits.
-// Thread: any.
+// An AllReduce from the checked call to its result: finds the memory, takes staging, submits,
+// waits. Thread: any.
 #pragma once
 
 #include <chrono>
@@ -23,8 +23,8 @@ Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Sessio
                                 Deadline deadline);
 
 // Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
-Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call, PlanId plan,
-                           std::chrono::milliseconds timeout);
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                           PlanId plan, std::chrono::milliseconds timeout);
 // Hands it to the daemon; the deadline starts here. A refusal ends the operation with that error.
 void start(Operation& operation, std::chrono::milliseconds timeout);
 // Waits for the operation's own end and spends the ticket.

@@ -13,11 +13,14 @@
 namespace arcomm::client {
 namespace {
 
-std::uintptr_t number_of(const void* address) { return reinterpret_cast<std::uintptr_t>(address); }
+std::uintptr_t number_of(const void* address) {
+  return reinterpret_cast<std::uintptr_t>(address);
+}
 
 Error busy(const void* address) {
-  return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the memory at ", address,
-               " is used by an operation in flight or by a plan: wait for it, or destroy the plan, first");
+  return error(
+      ErrorCode::FailedPrecondition, Reason::BadValue, "the memory at ", address,
+      " is used by an operation in flight or by a plan: wait for it, or destroy the plan, first");
 }
 
 // Ends a buffer that the caller named by its first byte.
@@ -25,13 +28,14 @@ Status drop(void* address, bool allocated, Deadline deadline) {
   const char* expected = allocated ? "arcMemAlloc" : "arcMemRegister";
   const std::shared_ptr<Buffer> buffer = buffers().starting_at(number_of(address));
   if (!buffer || (buffer->kind() == Buffer::Kind::Allocated) != allocated) {
-    return error(ErrorCode::NotFound, Reason::UnknownHandle, address, " did not come from ", expected,
-                 ", or was released already");
+    return error(ErrorCode::NotFound, Reason::UnknownHandle, address, " did not come from ",
+                 expected, ", or was released already");
   }
   if (buffer->in_use()) return busy(address);
   ARC_RETURN_IF_ERROR(buffer->release(deadline));
   if (!buffers().erase(number_of(address))) {
-    return error(ErrorCode::NotFound, Reason::UnknownHandle, address, " was released by another thread");
+    return error(ErrorCode::NotFound, Reason::UnknownHandle, address,
+                 " was released by another thread");
   }
   return {};
 }
@@ -71,8 +75,10 @@ Result<BufferId> Buffer::id_in(Session& session, Deadline deadline) {
 
 Status Buffer::release(Deadline deadline) {
   const std::lock_guard lock(mutex_);
-  const std::shared_ptr<Session> session = Session::by_serial(serial_.load(std::memory_order_relaxed));
-  if (!session || session->lost()) return {};  // the daemon that knew it is gone, and its list with it
+  const std::shared_ptr<Session> session =
+      Session::by_serial(serial_.load(std::memory_order_relaxed));
+  if (!session || session->lost())
+    return {};  // the daemon that knew it is gone, and its list with it
   const BufferId id = BufferId::from_bits(id_.load(std::memory_order_relaxed));
   Status released = session->control().release_buffer(session->key(), id, deadline);
   if (!released && released.error().code == ErrorCode::FailedPrecondition) return released;
@@ -84,7 +90,8 @@ Status Buffer::release(Deadline deadline) {
 Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline deadline) {
   Result<SharedBuffer> shared = session.control().allocate_buffer(session.key(), bytes, deadline);
   if (!shared) return std::move(shared).error();
-  Result<std::vector<UniqueFd>> memory = session.descriptors().fetch(shared->fd_ticket, 1, deadline);
+  Result<std::vector<UniqueFd>> memory =
+      session.descriptors().fetch(shared->fd_ticket, 1, deadline);
   if (!memory) return std::move(memory).error();
   void* base = shared->length_bytes < bytes
                    ? MAP_FAILED
@@ -103,13 +110,16 @@ Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline dead
   buffer->named(session, shared->buffer);
   if (!buffers().insert(number_of(base), buffer->bytes(), buffer)) {
     // Someone registered addresses and then unmapped them behind our back.
-    return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ", base,
-                 " lies inside a range that is still registered: deregister memory before unmapping it");
+    return error(
+        ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ", base,
+        " lies inside a range that is still registered: deregister memory before unmapping it");
   }
   return base;
 }
 
-Status free_memory(void* address, Deadline deadline) { return drop(address, true, deadline); }
+Status free_memory(void* address, Deadline deadline) {
+  return drop(address, true, deadline);
+}
 
 Status register_memory(void* address, std::size_t bytes, Session& session, Deadline deadline) {
   Buffer::Parts parts;
@@ -137,6 +147,8 @@ Status register_memory(void* address, std::size_t bytes, Session& session, Deadl
   return ready;
 }
 
-Status deregister_memory(void* address, Deadline deadline) { return drop(address, false, deadline); }
+Status deregister_memory(void* address, Deadline deadline) {
+  return drop(address, false, deadline);
+}
 
 }  // namespace arcomm::client

@@ -1,10 +1,11 @@
-// Memory that operations may name: allocated by the daemon, shared by the caller, or merely announced.
+// Memory that operations may name: allocated by the daemon, shared by the caller, or merely
+// announced.
 //
 // An address finds its buffer in one lookup. What the daemon calls the buffer belongs to a session;
 // after a restart of the daemon a buffer is offered again by itself, at its next use, because both
 // ends map the same sealed memfd.
-// Thread: any. Ownership: the table holds buffers until they are freed; an operation in flight holds
-// those it uses. A buffer's destructor unmaps allocated memory.
+// Thread: any. Ownership: the table holds buffers until they are freed; an operation in flight
+// holds those it uses. A buffer's destructor unmaps allocated memory.
 #pragma once
 
 #include <atomic>
@@ -33,10 +34,10 @@ class Buffer {
 
   struct Parts {
     Kind kind = Kind::Announced;
-    std::byte* base = nullptr;         // what the daemon's offset 0 is
-    std::size_t bytes = 0;             // from base
-    UniqueFd memory;                   // Allocated, Shared
-    std::uint64_t memory_offset = 0;   // of base in the memfd
+    std::byte* base = nullptr;        // what the daemon's offset 0 is
+    std::size_t bytes = 0;            // from base
+    UniqueFd memory;                  // Allocated, Shared
+    std::uint64_t memory_offset = 0;  // of base in the memfd
   };
 
   explicit Buffer(Parts parts) : parts_(std::move(parts)) {}
@@ -64,10 +65,10 @@ class Buffer {
 
  private:
   const Parts parts_;
-  std::atomic<int> users_{0};            // operations in flight and plans
+  std::atomic<int> users_{0};             // operations in flight and plans
   std::atomic<std::uint64_t> serial_{0};  // of the session that id_ belongs to; written after it
   std::atomic<std::uint64_t> id_{0};
-  std::mutex mutex_;                     // one offer at a time
+  std::mutex mutex_;  // one offer at a time
 };
 
 using BufferTable = IntervalMap<Buffer>;

@@ -53,7 +53,8 @@ Error null_argument(const char* name) {
 }
 
 Result<std::shared_ptr<Communicator>> find(arcComm_t handle) {
-  std::shared_ptr<Communicator> found = communicators().find(reinterpret_cast<std::uintptr_t>(handle));
+  std::shared_ptr<Communicator> found =
+      communicators().find(reinterpret_cast<std::uintptr_t>(handle));
   if (found) return found;
   if (handle == nullptr) return null_argument("comm");
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "comm ", static_cast<void*>(handle),
@@ -94,9 +95,9 @@ Result<std::shared_ptr<Communicator>> take(arcComm_t handle) {
                " was destroyed by another thread");
 }
 
-Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
-                                      arcRedOp_t op, arcComm_t comm, arcStream_t stream,
-                                      std::chrono::milliseconds* timeout) {
+Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t count,
+                                      arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
+                                      arcStream_t stream, std::chrono::milliseconds* timeout) {
   Result<std::shared_ptr<Communicator>> communicator = find(comm);
   if (!communicator) return std::move(communicator).error();
   ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, stream));
@@ -109,7 +110,7 @@ Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t 
 }  // namespace
 }  // namespace arcomm::client
 
-using namespace arcomm;          // NOLINT(google-build-using-namespace): this file is the translation
+using namespace arcomm;  // NOLINT(google-build-using-namespace): this file is the translation
 using namespace arcomm::client;  // NOLINT(google-build-using-namespace)
 
 extern "C" {
@@ -150,7 +151,8 @@ arcResult_t arcGetVersion(int* version) {
 const char* arcGetErrorString(arcResult_t result) {
   if (result == arcInProgress) return "in progress";
   // The texts are literals, and so end in a zero.
-  return text_of(static_cast<ErrorCode>(result >= 0 && result <= arcUnauthenticated ? result : 255)).data();
+  return text_of(static_cast<ErrorCode>(result >= 0 && result <= arcUnauthenticated ? result : 255))
+      .data();
 }
 
 const char* arcGetReasonString(arcReason_t reason) {
@@ -195,8 +197,8 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
     if (comm == nullptr) return null_argument("comm");
     *comm = nullptr;
     if (ranks < 1 || ranks > kMaxRanks) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks is ", ranks, "; 1 to ", kMaxRanks,
-                   " are possible");
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks is ", ranks, "; 1 to ",
+                   kMaxRanks, " are possible");
     }
     if (rank < 0 || rank >= ranks) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank is ", rank, "; with ", ranks,
@@ -205,8 +207,9 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
     UniqueId bytes;
     std::memcpy(bytes.data(), id.internal, bytes.size());
     if (bytes == UniqueId{}) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue,
-                   "the unique id is all zero: make it with arcGetUniqueId and hand it to every rank");
+      return error(
+          ErrorCode::InvalidArgument, Reason::BadValue,
+          "the unique id is all zero: make it with arcGetUniqueId and hand it to every rank");
     }
     if (Group::of_this_thread().open()) {
       Group::of_this_thread().create(
@@ -220,7 +223,8 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
 arcResult_t arcCommDestroy(arcComm_t comm) {
   return guarded([&]() -> Status {
     if (Group& group = Group::of_this_thread(); group.open()) {
-      if (Result<std::shared_ptr<Communicator>> found = find(comm); !found) return std::move(found).error();
+      if (Result<std::shared_ptr<Communicator>> found = find(comm); !found)
+        return std::move(found).error();
       group.destroy([comm]() -> Status {
         Result<std::shared_ptr<Communicator>> taken = take(comm);
         return taken ? (*taken)->destroy() : Status(std::move(taken).error());
@@ -300,7 +304,8 @@ arcResult_t arcMemAlloc(void** ptr, size_t bytes) {
     if (ptr == nullptr) return null_argument("ptr");
     *ptr = nullptr;
     if (bytes == 0 || bytes > PTRDIFF_MAX) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot allocate ", bytes, " bytes");
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot allocate ", bytes,
+                   " bytes");
     }
     const Deadline deadline = Library::instance().control_deadline();
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
@@ -323,7 +328,8 @@ arcResult_t arcMemRegister(void* ptr, size_t bytes) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return null_argument("ptr");
     if (bytes == 0 || bytes > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(ptr)) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot register ", bytes, " bytes at ", ptr);
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot register ", bytes,
+                   " bytes at ", ptr);
     }
     const Deadline deadline = Library::instance().control_deadline();
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
@@ -341,11 +347,12 @@ arcResult_t arcMemDeregister(void* ptr) {
 
 // ---- AllReduce ----
 
-arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype, arcRedOp_t op,
-                         arcComm_t comm, arcStream_t stream) {
+arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
+                         arcRedOp_t op, arcComm_t comm, arcStream_t stream) {
   return guarded([&]() -> Status {
     std::chrono::milliseconds timeout{};
-    Result<Operation*> operation = prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
+    Result<Operation*> operation =
+        prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
     if (!operation) return std::move(operation).error();
     if (Group& group = Group::of_this_thread(); group.open()) {
       group.add(**operation, timeout, true);
@@ -356,13 +363,15 @@ arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType
   });
 }
 
-arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDataType_t dtype, arcRedOp_t op,
-                              arcComm_t comm, arcStream_t stream, arcTicket_t* ticket) {
+arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDataType_t dtype,
+                              arcRedOp_t op, arcComm_t comm, arcStream_t stream,
+                              arcTicket_t* ticket) {
   return guarded([&]() -> Status {
     if (ticket == nullptr) return null_argument("ticket");
     *ticket = 0;
     std::chrono::milliseconds timeout{};
-    Result<Operation*> operation = prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
+    Result<Operation*> operation =
+        prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
     if (!operation) return std::move(operation).error();
     const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
     if (Group& group = Group::of_this_thread(); group.open()) {

@@ -10,13 +10,16 @@ Error bad(const auto&... parts) {
   return error(ErrorCode::InvalidArgument, Reason::BadValue, parts...);
 }
 
-Status check_pointer(const char* name, const void* pointer, std::uint64_t bytes, std::size_t element) {
+Status check_pointer(const char* name, const void* pointer, std::uint64_t bytes,
+                     std::size_t element) {
   const auto address = reinterpret_cast<std::uintptr_t>(pointer);
   if (pointer == nullptr) return bad(name, " is null although count is not 0");
   if (address % element != 0) {
-    return bad(name, " is ", pointer, ", which is not aligned to the element's ", element, " bytes");
+    return bad(name, " is ", pointer, ", which is not aligned to the element's ", element,
+               " bytes");
   }
-  if (bytes > UINTPTR_MAX - address) return bad(name, " + ", bytes, " bytes passes the end of memory");
+  if (bytes > UINTPTR_MAX - address)
+    return bad(name, " + ", bytes, " bytes passes the end of memory");
   return {};
 }
 
@@ -41,7 +44,8 @@ Status check_call(const void* send, const void* recv, std::uint64_t count, int d
   const std::uint64_t bytes = count * element;
   ARC_RETURN_IF_ERROR(check_pointer("send", send, bytes, element));
   ARC_RETURN_IF_ERROR(check_pointer("recv", recv, bytes, element));
-  const auto from = reinterpret_cast<std::uintptr_t>(send), to = reinterpret_cast<std::uintptr_t>(recv);
+  const auto from = reinterpret_cast<std::uintptr_t>(send),
+             to = reinterpret_cast<std::uintptr_t>(recv);
   if (from != to && from < to + bytes && to < from + bytes) {
     return bad("send ", send, " and recv ", recv, " overlap within ", bytes,
                " bytes: they must be the same pointer or apart");

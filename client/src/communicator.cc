@@ -34,15 +34,18 @@ CommunicatorTable& communicators() {
 
 UniqueId make_unique_id() {
   UniqueId id{};
-  // 128 bytes come whole once the kernel's generator is ready, as it is after boot; EINTR only before.
+  // 128 bytes come whole once the kernel's generator is ready, as it is after boot; EINTR only
+  // before.
   while (::getrandom(id.data(), id.size(), 0) < 0 && errno == EINTR) {
   }
   return id;
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks, int rank) {
+Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks,
+                                                           int rank) {
   std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank));
-  Result<std::shared_ptr<Member>> member = made->join(Library::instance().control_deadline(), false);
+  Result<std::shared_ptr<Member>> member =
+      made->join(Library::instance().control_deadline(), false);
   if (!member) return std::move(member).error();
   made->member_ = std::move(*member);
   return made;
@@ -50,8 +53,8 @@ Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, i
 
 Communicator::~Communicator() {
   if (member_) {
-    member_->session->submission().remove(
-        *member_, error(ErrorCode::Aborted, Reason::UnknownHandle, "the communicator was released"));
+    member_->session->submission().remove(*member_, error(ErrorCode::Aborted, Reason::UnknownHandle,
+                                                          "the communicator was released"));
   }
 }
 
@@ -145,10 +148,11 @@ Status Communicator::destroy() {
   const Deadline deadline = Library::instance().control_deadline();
   const std::shared_ptr<Member> member = this->member();
   const bool idle = member->session->submission().wait_until_idle(*member, deadline);
-  leave(error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"), deadline);
+  leave(error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"),
+        deadline);
   if (idle) return {};
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-               "operations of rank ", rank_, " had not ended when its communicator was destroyed");
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "operations of rank ", rank_,
+               " had not ended when its communicator was destroyed");
 }
 
 Status Communicator::abort() {
@@ -157,12 +161,14 @@ Status Communicator::abort() {
   const Deadline deadline = Library::instance().control_deadline();
   Status told;
   if (!session.lost()) {
-    told = session.control().abort_communicator(session.key(), member->id, "arcCommAbort", deadline);
+    told =
+        session.control().abort_communicator(session.key(), member->id, "arcCommAbort", deadline);
   }
-  session.submission().remove(
-      *member, error(ErrorCode::Aborted, Reason::RemoteAborted, "this process aborted the communicator"));
+  session.submission().remove(*member, error(ErrorCode::Aborted, Reason::RemoteAborted,
+                                             "this process aborted the communicator"));
   // The daemon ends what is in flight at once; tickets stay valid and say so.
-  session.submission().wait_until_idle(*member, deadline.earlier(Deadline::after(milliseconds(500))));
+  session.submission().wait_until_idle(*member,
+                                       deadline.earlier(Deadline::after(milliseconds(500))));
   if (!session.lost()) {
     static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
   }

@@ -1,5 +1,6 @@
 // ControlChannel with generated messages: for programs that link protobuf (arctl, tests).
-//   auto status = client::call<v1::StatusReply>(channel, "NodeAdmin", "GetStatus", v1::Empty{}, deadline);
+//   auto status = client::call<v1::StatusReply>(channel, "NodeAdmin", "GetStatus", v1::Empty{},
+//   deadline);
 // Thread: any. Lite and full messages both work.
 #pragma once
 
@@ -26,7 +27,8 @@ Result<Reply> call(ControlChannel& channel, std::string_view service, std::strin
   Reply reply;
   if (!reply.ParseFromString(*bytes)) {
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon's answer to ", method,
-                 " does not parse (", bytes->size(), " bytes): are client and daemon of one version?");
+                 " does not parse (", bytes->size(),
+                 " bytes): are client and daemon of one version?");
   }
   return reply;
 }

@@ -36,7 +36,8 @@ class ControlChannel {
 
   const std::string& socket_path() const { return socket_path_; }
 
-  // `method` is the full name, "/arcommd.v1.NodeControl/Attach"; both strings are serialised messages.
+  // `method` is the full name, "/arcommd.v1.NodeControl/Attach"; both strings are serialised
+  // messages.
   Result<std::string> call(std::string_view method, std::string_view request, Deadline deadline);
   // A server-streaming call: on_message runs on the calling thread for each message, in order.
   Status stream(std::string_view method, std::string_view request, Deadline deadline,

@@ -26,8 +26,8 @@ Error timed_out(const std::string& path) {
 
 }  // namespace
 
-Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path, const SessionKey& session,
-                                                   Deadline deadline) {
+Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path,
+                                                   const SessionKey& session, Deadline deadline) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
@@ -37,8 +37,8 @@ Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path, cons
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot make a socket: ",
-                 std::strerror(errno));
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot make a socket: ", std::strerror(errno));
   }
   while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     if (errno == EISCONN) break;
@@ -61,7 +61,9 @@ FdChannel::FdChannel(UniqueFd socket, std::string path)
   close_in_forked_child(socket_.get());
 }
 
-FdChannel::~FdChannel() { keep_in_forked_child(socket_.get()); }
+FdChannel::~FdChannel() {
+  keep_in_forked_child(socket_.get());
+}
 
 Result<std::vector<UniqueFd>> FdChannel::fetch(std::uint64_t ticket, std::size_t count,
                                                Deadline deadline) {
@@ -71,8 +73,8 @@ Result<std::vector<UniqueFd>> FdChannel::fetch(std::uint64_t ticket, std::size_t
   Result<Answer> answer = exchange(request, -1, deadline);
   if (!answer) return std::move(answer).error();
   if (answer->descriptors.size() != count) {
-    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon sent ", answer->descriptors.size(),
-                 " descriptors where ", count, " belong");
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon sent ",
+                 answer->descriptors.size(), " descriptors where ", count, " belong");
   }
   return std::move(answer->descriptors);
 }
@@ -87,7 +89,8 @@ Result<std::uint64_t> FdChannel::offer(int fd, Deadline deadline) {
 
 bool FdChannel::hung_up() const {
   pollfd look{socket_.get(), POLLRDHUP, 0};
-  return ::poll(&look, 1, 0) > 0 && (look.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) != 0;
+  return ::poll(&look, 1, 0) > 0 &&
+         (look.revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) != 0;
 }
 
 Result<FdChannel::Answer> FdChannel::exchange(const FdMessage& request, int attached_fd,
@@ -154,7 +157,8 @@ Result<FdChannel::Answer> FdChannel::receive(Deadline deadline) {
       return lost(path_, std::strerror(errno));
     }
   }
-  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr; item = CMSG_NXTHDR(&message, item)) {
+  for (cmsghdr* item = CMSG_FIRSTHDR(&message); item != nullptr;
+       item = CMSG_NXTHDR(&message, item)) {
     if (item->cmsg_level != SOL_SOCKET || item->cmsg_type != SCM_RIGHTS) continue;
     const std::size_t count = (item->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (std::size_t i = 0; i < count; ++i) {

@@ -30,12 +30,15 @@ void watch_for_fork() {
   static_cast<void>(installed);  // ENOMEM only; then the child is as unprotected as without us
 }
 
-bool is_forked_child() { return forked.load(std::memory_order_relaxed); }
+bool is_forked_child() {
+  return forked.load(std::memory_order_relaxed);
+}
 
 Error forked_error() {
-  return error(ErrorCode::FailedPrecondition, Reason::Forked,
-               "this process was forked from one that uses libarclient; use it in the parent, or exec "
-               "a program that attaches by itself");
+  return error(
+      ErrorCode::FailedPrecondition, Reason::Forked,
+      "this process was forked from one that uses libarclient; use it in the parent, or exec "
+      "a program that attaches by itself");
 }
 
 void close_in_forked_child(int fd) {

@@ -21,8 +21,9 @@ Status run_together(std::vector<std::function<Status()>> calls) {
     try {
       threads.emplace_back([&calls, &results, i] { results[i] = calls[i](); });
     } catch (const std::system_error& why) {
-      results[i] = error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                         "cannot start a thread to create communicator ", i, " of the group: ", why.what());
+      results[i] =
+          error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                "cannot start a thread to create communicator ", i, " of the group: ", why.what());
     }
   }
   if (!calls.empty()) results[0] = calls[0]();
@@ -41,7 +42,8 @@ Group& Group::of_this_thread() {
 
 Status Group::end() {
   if (depth_ == 0) {
-    return error(ErrorCode::FailedPrecondition, Reason::BadValue, "arcGroupEnd without arcGroupStart");
+    return error(ErrorCode::FailedPrecondition, Reason::BadValue,
+                 "arcGroupEnd without arcGroupStart");
   }
   if (--depth_ > 0) return {};
   Status first = run_together(std::exchange(creations_, {}));

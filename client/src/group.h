@@ -1,6 +1,5 @@
-// Calls between arcGroupStart and arcGroupEnd: collected, then submitted together, then waited for, so
-// that one thread can drive several ranks.
-// Thread: one group per thread; nothing is shared.
+// Calls between arcGroupStart and arcGroupEnd: collected, then submitted together, then waited for,
+// so that one thread can drive several ranks. Thread: one group per thread; nothing is shared.
 #pragma once
 
 #include <chrono>
@@ -22,7 +21,8 @@ class Group {
   // Of the outermost group: runs what was collected. Returns the first failure.
   Status end();
 
-  // A communicator to be created; all of a group are created at the same time, on threads of their own.
+  // A communicator to be created; all of a group are created at the same time, on threads of their
+  // own.
   void create(std::function<Status()> call) { creations_.push_back(std::move(call)); }
   // An operation to be started; a blocking one is waited for.
   void add(Operation& operation, std::chrono::milliseconds timeout, bool blocking) {

@@ -1,6 +1,6 @@
-// Handles that a caller may pass in any state: live, destroyed or invented. A handle is an index and
-// a generation dressed as a pointer; it is looked up and never dereferenced.
-// Thread: any; find() takes a shared lock. Ownership: the table and whoever holds a found reference.
+// Handles that a caller may pass in any state: live, destroyed or invented. A handle is an index
+// and a generation dressed as a pointer; it is looked up and never dereferenced. Thread: any;
+// find() takes a shared lock. Ownership: the table and whoever holds a found reference.
 #pragma once
 
 #include <cstdint>

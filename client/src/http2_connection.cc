@@ -37,7 +37,8 @@ std::string percent_decoded(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     unsigned value = 0;
     if (text[i] == '%' && i + 2 < text.size() &&
-        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr == text.data() + i + 3) {
+        std::from_chars(text.data() + i + 1, text.data() + i + 3, value, 16).ptr ==
+            text.data() + i + 3) {
       out.push_back(static_cast<char>(value));
       i += 2;
     } else {
@@ -122,8 +123,8 @@ Result<std::unique_ptr<Http2Connection>> Http2Connection::open(const std::string
   std::memcpy(address.sun_path, path.data(), path.size());
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot make a socket: ",
-                 std::strerror(errno));
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot make a socket: ", std::strerror(errno));
   }
   // EAGAIN: the daemon's backlog is full; there is nothing to poll for, so look again shortly.
   while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
@@ -213,7 +214,8 @@ Status Http2Connection::flush(Deadline deadline) {
     if (bytes < 0) return lost(nghttp2_strerror(static_cast<int>(bytes)));
     if (bytes == 0) return {};
     for (ssize_t sent = 0; sent < bytes;) {
-      const ssize_t n = ::send(fd_.get(), data + sent, static_cast<std::size_t>(bytes - sent), MSG_NOSIGNAL);
+      const ssize_t n =
+          ::send(fd_.get(), data + sent, static_cast<std::size_t>(bytes - sent), MSG_NOSIGNAL);
       if (n > 0) {
         sent += n;
       } else if (n < 0 && errno == EAGAIN) {
@@ -274,10 +276,10 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
   const std::string agent = "libarclient/" + std::to_string(kVersionMajor) + "." +
                             std::to_string(kVersionMinor) + "." + std::to_string(kVersionPatch);
   const nghttp2_nv headers[] = {
-      header(":method", "POST"),       header(":scheme", "http"),
-      header(":path", method),         header(":authority", "localhost"),
-      header("te", "trailers"),        header("content-type", "application/grpc"),
-      header("user-agent", agent),     header("grpc-timeout", timeout),
+      header(":method", "POST"),   header(":scheme", "http"),
+      header(":path", method),     header(":authority", "localhost"),
+      header("te", "trailers"),    header("content-type", "application/grpc"),
+      header("user-agent", agent), header("grpc-timeout", timeout),
   };
   nghttp2_data_provider body{};
   body.source.ptr = &stream;
@@ -290,7 +292,8 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
     if (from->outgoing.empty()) *flags |= NGHTTP2_DATA_FLAG_EOF;
     return static_cast<ssize_t>(bytes);
   };
-  stream.id = nghttp2_submit_request(session_, nullptr, headers, std::size(headers), &body, nullptr);
+  stream.id =
+      nghttp2_submit_request(session_, nullptr, headers, std::size(headers), &body, nullptr);
   if (stream.id < 0) return lost(nghttp2_strerror(stream.id));
 
   // A connection left in the middle of a call is not used again: closing it cancels the call.
@@ -316,7 +319,8 @@ Status Http2Connection::outcome(const Stream& stream) {
   if (stream.grpc_status == 0) return {};
   if (stream.grpc_status > 0) {
     Error failure{error_code_from(static_cast<unsigned>(stream.grpc_status)),
-                  reason_from(static_cast<unsigned>(stream.reason)), stream.grpc_message, stream.rank};
+                  reason_from(static_cast<unsigned>(stream.reason)), stream.grpc_message,
+                  stream.rank};
     if (failure.reason == Reason::None && failure.code == ErrorCode::DeadlineExceeded) {
       failure.reason = Reason::Timeout;
     }

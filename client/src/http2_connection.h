@@ -36,8 +36,8 @@ class Http2Connection {
 
   Http2Connection(UniqueFd fd, std::string path);
   Status start();
-  Status flush(Deadline deadline);                    // writes what nghttp2 has to say
-  Status receive(Deadline deadline);                  // waits for bytes and feeds them to nghttp2
+  Status flush(Deadline deadline);    // writes what nghttp2 has to say
+  Status receive(Deadline deadline);  // waits for bytes and feeds them to nghttp2
   Status read_once(bool* would_block);
   Error lost(const char* what) const;
   static Status outcome(const Stream& stream);

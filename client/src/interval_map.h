@@ -20,7 +20,8 @@ class IntervalMap {
     const std::unique_lock lock(mutex_);
     const auto after = first_after(begin);
     if (after != entries_.end() && after->begin - begin < bytes) return false;
-    if (after != entries_.begin() && begin - std::prev(after)->begin < std::prev(after)->bytes) return false;
+    if (after != entries_.begin() && begin - std::prev(after)->begin < std::prev(after)->bytes)
+      return false;
     entries_.insert(after, Entry{begin, bytes, std::move(object)});
     return true;
   }
@@ -56,8 +57,9 @@ class IntervalMap {
     std::shared_ptr<Object> object;
   };
   typename std::vector<Entry>::iterator first_after(std::uintptr_t address) {
-    return std::upper_bound(entries_.begin(), entries_.end(), address,
-                            [](std::uintptr_t value, const Entry& entry) { return value < entry.begin; });
+    return std::upper_bound(
+        entries_.begin(), entries_.end(), address,
+        [](std::uintptr_t value, const Entry& entry) { return value < entry.begin; });
   }
 
   mutable std::shared_mutex mutex_;

@@ -54,10 +54,10 @@ Status Library::init(LibraryConfig wanted) {
     if (!lock) return busy();
     if (users_ > 0 && config_ != wanted) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue,
-                   "arcInit was called before with runtime_dir ", config_.runtime_dir, ", device \"",
-                   config_.device, "\", timeout_ms ", config_.timeout_ms, " and now asks for ",
-                   wanted.runtime_dir, ", \"", wanted.device, "\", ", wanted.timeout_ms,
-                   ": call arcFinalize in between");
+                   "arcInit was called before with runtime_dir ", config_.runtime_dir,
+                   ", device \"", config_.device, "\", timeout_ms ", config_.timeout_ms,
+                   " and now asks for ", wanted.runtime_dir, ", \"", wanted.device, "\", ",
+                   wanted.timeout_ms, ": call arcFinalize in between");
     }
     if (configured_ && users_ == 0 && config_ != wanted) {
       if (session_) session_->detach(deadline);
@@ -99,8 +99,9 @@ std::shared_ptr<Session> Library::current() {
 std::uint64_t Library::timeout_ms() {
   const std::lock_guard lock(mutex_);
   if (config_.timeout_ms != 0) return config_.timeout_ms;
-  return session_ && session_->facts().default_timeout_ms != 0 ? session_->facts().default_timeout_ms
-                                                               : kTimeoutBeforeAttachMs;
+  return session_ && session_->facts().default_timeout_ms != 0
+             ? session_->facts().default_timeout_ms
+             : kTimeoutBeforeAttachMs;
 }
 
 Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {

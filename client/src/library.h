@@ -1,5 +1,6 @@
 // What this process knows as a whole: where the daemon is and the session with it.
-// Thread: any. Lives until the process ends; a lost session is replaced at the next call that needs one.
+// Thread: any. Lives until the process ends; a lost session is replaced at the next call that needs
+// one.
 #pragma once
 
 #include <chrono>
@@ -14,7 +15,8 @@
 
 namespace arcomm::client {
 
-// How much later than the daemon the client gives up, so that the daemon's better-informed answer wins.
+// How much later than the daemon the client gives up, so that the daemon's better-informed answer
+// wins.
 inline constexpr std::chrono::milliseconds kGuard{60};
 
 struct LibraryConfig {
@@ -32,8 +34,8 @@ class Library {
   Status init(LibraryConfig config);
   Status finalize();
 
-  // The live session, attaching if there is none. A process that was attached before waits for the daemon to
-  // come back; one that never was hears at once that none is running.
+  // The live session, attaching if there is none. A process that was attached before waits for the
+  // daemon to come back; one that never was hears at once that none is running.
   Result<std::shared_ptr<Session>> session(Deadline deadline);
   // The session if there is one, live or lost; never attaches.
   std::shared_ptr<Session> current();

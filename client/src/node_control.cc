@@ -67,27 +67,44 @@ Result<Attached> NodeControl::attach(std::string_view device, std::string_view p
   request.bytes(5, process_name);
   Attached attached;
   bool token_whole = false;
-  ARC_RETURN_IF_ERROR(exchange(
-      channel_, "Attach", std::move(request), deadline, [&](const WireReader& field) {
+  ARC_RETURN_IF_ERROR(
+      exchange(channel_, "Attach", std::move(request), deadline, [&](const WireReader& field) {
         const std::uint64_t number = field.number();
         switch (field.field()) {
-          case 1: attached.key.id = SessionId::from_bits(number); break;
+          case 1:
+            attached.key.id = SessionId::from_bits(number);
+            break;
           case 2:
             token_whole = field.bytes().size() == kTokenBytes;
-            if (token_whole) std::memcpy(attached.key.token.data(), field.bytes().data(), kTokenBytes);
+            if (token_whole)
+              std::memcpy(attached.key.token.data(), field.bytes().data(), kTokenBytes);
             break;
-          case 3: attached.fd_ticket = number; break;
-          case 4: attached.daemon_version = static_cast<std::uint32_t>(number); break;
-          case 5: attached.device = field.bytes(); break;
-          case 6: attached.default_timeout_ms = number; break;
-          case 7: attached.segment_limit_bytes = number; break;
-          case 8: attached.max_in_flight = static_cast<std::uint32_t>(number); break;
-          default: break;  // a newer daemon's field
+          case 3:
+            attached.fd_ticket = number;
+            break;
+          case 4:
+            attached.daemon_version = static_cast<std::uint32_t>(number);
+            break;
+          case 5:
+            attached.device = field.bytes();
+            break;
+          case 6:
+            attached.default_timeout_ms = number;
+            break;
+          case 7:
+            attached.segment_limit_bytes = number;
+            break;
+          case 8:
+            attached.max_in_flight = static_cast<std::uint32_t>(number);
+            break;
+          default:
+            break;  // a newer daemon's field
         }
       }));
   if (!attached.key.id.valid() || !token_whole) {
-    return error(ErrorCode::Internal, Reason::Corrupt,
-                 "the daemon's answer to Attach names no session: are client and daemon of one version?");
+    return error(
+        ErrorCode::Internal, Reason::Corrupt,
+        "the daemon's answer to Attach names no session: are client and daemon of one version?");
   }
   return attached;
 }
@@ -103,13 +120,15 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
                                [&created](const WireReader& field) {
-                                 if (field.field() == 1) created.member = MemberId::from_bits(field.number());
+                                 if (field.field() == 1)
+                                   created.member = MemberId::from_bits(field.number());
                                  if (field.field() == 2) created.epoch = field.number();
                                }));
   return created;
 }
 
-Status NodeControl::destroy_communicator(const SessionKey& session, MemberId member, Deadline deadline) {
+Status NodeControl::destroy_communicator(const SessionKey& session, MemberId member,
+                                         Deadline deadline) {
   WireWriter request = request_of(session);
   request.number(2, member.bits());
   return exchange(channel_, "DestroyCommunicator", std::move(request), deadline, kIgnore);
@@ -130,9 +149,10 @@ Result<SharedBuffer> NodeControl::allocate_buffer(const SessionKey& session, std
   return buffer_call(channel_, "AllocateBuffer", std::move(request), deadline);
 }
 
-Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session, std::uint64_t offered_fd,
-                                                  std::uint64_t offset_bytes, std::uint64_t length_bytes,
-                                                  Deadline deadline) {
+Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session,
+                                                  std::uint64_t offered_fd,
+                                                  std::uint64_t offset_bytes,
+                                                  std::uint64_t length_bytes, Deadline deadline) {
   WireWriter request = request_of(session);
   request.number(2, offered_fd);
   request.number(3, offset_bytes);
@@ -172,16 +192,19 @@ Status NodeControl::destroy_plan(const SessionKey& session, PlanId plan, Deadlin
   return exchange(channel_, "DestroyPlan", std::move(request), deadline, kIgnore);
 }
 
-Result<Described> NodeControl::describe(const SessionKey& session, MemberId member, Deadline deadline) {
+Result<Described> NodeControl::describe(const SessionKey& session, MemberId member,
+                                        Deadline deadline) {
   WireWriter request = request_of(session);
   request.number(2, member.bits());
   Described described;
   ARC_RETURN_IF_ERROR(exchange(
       channel_, "Describe", std::move(request), deadline, [&described](const WireReader& field) {
         if (field.field() == 1) described.state = field.bytes();
-        if (field.field() == 2) described.reason = reason_from(static_cast<unsigned>(field.number()));
+        if (field.field() == 2)
+          described.reason = reason_from(static_cast<unsigned>(field.number()));
         // int32 travels sign-extended to 64 bits.
-        if (field.field() == 3) described.culprit = static_cast<Rank>(static_cast<std::int64_t>(field.number()));
+        if (field.field() == 3)
+          described.culprit = static_cast<Rank>(static_cast<std::int64_t>(field.number()));
         if (field.field() == 4) described.epoch = field.number();
       }));
   return described;

@@ -68,7 +68,8 @@ class NodeControl {
  public:
   explicit NodeControl(std::string socket_path) : channel_(std::move(socket_path)) {}
 
-  Result<Attached> attach(std::string_view device, std::string_view process_name, Deadline deadline);
+  Result<Attached> attach(std::string_view device, std::string_view process_name,
+                          Deadline deadline);
   Result<CreatedCommunicator> create_communicator(const SessionKey& session,
                                                   const NewCommunicator& wanted, Deadline deadline);
   Status destroy_communicator(const SessionKey& session, MemberId member, Deadline deadline);

@@ -1,8 +1,9 @@
 // One AllReduce from the call to its result: what the caller asked, how it is cut, how far it is.
 //
-// Life: TicketTable::open() -> filled by its caller -> Submission::submit() -> done -> TicketTable::
-// spend(). Thread: the caller's until submitted; then the fields under "progress" belong to the
-// session's Submission (its mutex), and `outcome` to whoever spends the ticket after `done`.
+// Life: TicketTable::open() -> filled by its caller -> Submission::submit() -> done ->
+// TicketTable:: spend(). Thread: the caller's until submitted; then the fields under "progress"
+// belong to the session's Submission (its mutex), and `outcome` to whoever spends the ticket after
+// `done`.
 #pragma once
 
 #include <array>
@@ -36,7 +37,8 @@ struct AllReduceCall {
   std::uint64_t bytes() const { return count * element_bytes(); }
 };
 
-// Where one side of the operation lies, when the daemon can reach it. buffer is null where it is staged.
+// Where one side of the operation lies, when the daemon can reach it. buffer is null where it is
+// staged.
 struct DirectRange {
   std::shared_ptr<Buffer> buffer;
   BufferId id;
@@ -60,8 +62,8 @@ struct Operation {
   std::atomic<std::uint64_t> ticket{0};  // 0 while nobody may name it
   std::atomic<bool> done{false};         // release after `outcome`
   std::atomic<bool> submitted{false};
-  std::atomic<bool> claimed{false};      // a thread waits for the ticket; a second one is refused
-  std::uint32_t index = 0;               // in the ticket table
+  std::atomic<bool> claimed{false};  // a thread waits for the ticket; a second one is refused
+  std::uint32_t index = 0;           // in the ticket table
 
   // Asked.
   std::shared_ptr<Member> member;
@@ -73,14 +75,14 @@ struct Operation {
 
   // Progress.
   std::array<Lane, 2> lanes;
-  unsigned num_lanes = 0;          // 0: nothing is staged
-  std::uint64_t next_fill = 0;     // segment to copy in next
-  std::uint64_t next_submit = 0;   // segment to submit next
-  std::uint64_t finished = 0;      // segments whose result is where the caller wants it
-  std::uint64_t outstanding = 0;   // submitted and not completed
-  bool wants_copy = false;         // is in the list of operations with copying to do
-  bool copying = false;            // a thread copies for it, outside the lock
-  bool abandoned = false;          // its ticket is spent: recycled when nothing is outstanding
+  unsigned num_lanes = 0;         // 0: nothing is staged
+  std::uint64_t next_fill = 0;    // segment to copy in next
+  std::uint64_t next_submit = 0;  // segment to submit next
+  std::uint64_t finished = 0;     // segments whose result is where the caller wants it
+  std::uint64_t outstanding = 0;  // submitted and not completed
+  bool wants_copy = false;        // is in the list of operations with copying to do
+  bool copying = false;           // a thread copies for it, outside the lock
+  bool abandoned = false;         // its ticket is spent: recycled when nothing is outstanding
   Outcome outcome;
 
   bool stages_send() const { return call.count != 0 && !send.buffer; }

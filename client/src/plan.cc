@@ -32,17 +32,18 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   plan->recv_ = std::move(*recv);
   if (!plan->send_.buffer || !plan->recv_.buffer) return plan;
 
-  Result<PlanId> id = session.control().create_plan(session.key(),
-                                                    {.member = plan->member_->id,
-                                                     .send_buffer = plan->send_.id,
-                                                     .send_offset_bytes = plan->send_.offset_bytes,
-                                                     .recv_buffer = plan->recv_.id,
-                                                     .recv_offset_bytes = plan->recv_.offset_bytes,
-                                                     .count = call.count,
-                                                     .dtype = call.dtype,
-                                                     .op = call.op,
-                                                     .timeout_ms = Library::instance().timeout_ms()},
-                                                    deadline);
+  Result<PlanId> id =
+      session.control().create_plan(session.key(),
+                                    {.member = plan->member_->id,
+                                     .send_buffer = plan->send_.id,
+                                     .send_offset_bytes = plan->send_.offset_bytes,
+                                     .recv_buffer = plan->recv_.id,
+                                     .recv_offset_bytes = plan->recv_.offset_bytes,
+                                     .count = call.count,
+                                     .dtype = call.dtype,
+                                     .op = call.op,
+                                     .timeout_ms = Library::instance().timeout_ms()},
+                                    deadline);
   if (!id) return std::move(id).error();
   plan->id_ = *id;
   return plan;
@@ -94,7 +95,8 @@ Status Plan::destroy() {
   }
   Session& session = *member_->session;
   if (!id_.valid() || session.lost()) return {};
-  Status gone = session.control().destroy_plan(session.key(), id_, Library::instance().control_deadline());
+  Status gone =
+      session.control().destroy_plan(session.key(), id_, Library::instance().control_deadline());
   // A communicator that ended took its plans along.
   if (!gone && gone.error().code == ErrorCode::NotFound) return {};
   if (!gone && gone.error().reason == Reason::DaemonLost) return {};

@@ -1,7 +1,7 @@
 // An AllReduce whose arguments were checked and registered once. Where both buffers are within the
-// daemon's reach and one request suffices, a start is one small request; otherwise it is an ordinary
-// operation with the same arguments.
-// Thread: any; one start at a time. Ownership: the handle table; holds its buffers in use.
+// daemon's reach and one request suffices, a start is one small request; otherwise it is an
+// ordinary operation with the same arguments. Thread: any; one start at a time. Ownership: the
+// handle table; holds its buffers in use.
 #pragma once
 
 #include <cstdint>

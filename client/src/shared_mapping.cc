@@ -32,8 +32,9 @@ std::optional<MapLine> line_covering(std::uintptr_t begin, std::uintptr_t end) {
     char access[5] = {};
     unsigned major_number = 0, minor_number = 0;
     unsigned long inode = 0;
-    if (std::sscanf(text.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %x:%x %lu", &line.begin,
-                    &line.end, access, &line.offset, &major_number, &minor_number, &inode) != 7) {
+    if (std::sscanf(text.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s %" SCNx64 " %x:%x %lu",
+                    &line.begin, &line.end, access, &line.offset, &major_number, &minor_number,
+                    &inode) != 7) {
       continue;
     }
     if (begin < line.begin || begin >= line.end) continue;

@@ -25,7 +25,9 @@ std::size_t slot_size_for(std::size_t bytes) {
 
 }  // namespace
 
-StagingSlot::~StagingSlot() { ::munmap(memory, bytes); }
+StagingSlot::~StagingSlot() {
+  ::munmap(memory, bytes);
+}
 
 StagingSlot* StagingPool::acquire_free(std::size_t bytes) {
   const std::size_t wanted = slot_size_for(bytes);

@@ -1,6 +1,6 @@
-// Daemon-allocated memory through which all other memory is copied. Slots come in powers of two, are
-// allocated when first needed and kept for the session's life.
-// Thread: any. Ownership: the pool owns the slots and their mappings; an operation borrows up to two.
+// Daemon-allocated memory through which all other memory is copied. Slots come in powers of two,
+// are allocated when first needed and kept for the session's life. Thread: any. Ownership: the pool
+// owns the slots and their mappings; an operation borrows up to two.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +23,8 @@ struct StagingSlot {
   std::byte* memory = nullptr;
   std::size_t bytes = 0;
   BufferId buffer;
-  StagingSlot(std::byte* base, std::size_t length, BufferId id) : memory(base), bytes(length), buffer(id) {}
+  StagingSlot(std::byte* base, std::size_t length, BufferId id)
+      : memory(base), bytes(length), buffer(id) {}
   StagingSlot(const StagingSlot&) = delete;
   StagingSlot& operator=(const StagingSlot&) = delete;
   ~StagingSlot();

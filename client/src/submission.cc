@@ -78,9 +78,10 @@ Status Submission::submit(Operation& operation) {
   if (loss_) return *loss_;
   if (member.failure) return *member.failure;
   if (state == ring::SessionState::ShuttingDown) {
-    return error(ErrorCode::Unavailable, Reason::ShuttingDown,
-                 "the daemon is shutting down and takes no new operations: create the communicator again "
-                 "once it is back");
+    return error(
+        ErrorCode::Unavailable, Reason::ShuttingDown,
+        "the daemon is shutting down and takes no new operations: create the communicator again "
+        "once it is back");
   }
   operation.submitted.store(true, std::memory_order_release);
   member.active.fetch_add(1, std::memory_order_relaxed);
@@ -132,7 +133,8 @@ bool Submission::push(Operation& operation, Member& member) {
   if (++entry.generation == 0) entry.generation = 1;
 
   ring::WorkRequest request;
-  request.kind = operation.plan.valid() ? ring::RequestKind::StartPlan : ring::RequestKind::AllReduce;
+  request.kind =
+      operation.plan.valid() ? ring::RequestKind::StartPlan : ring::RequestKind::AllReduce;
   request.dtype = static_cast<std::uint8_t>(operation.call.dtype);
   request.op = static_cast<std::uint8_t>(operation.call.op);
   request.ticket = (std::uint64_t{entry.generation} << 32) | index;
@@ -145,9 +147,11 @@ bool Submission::push(Operation& operation, Member& member) {
   Lane* lane = operation.num_lanes > 0 ? &operation.lanes[segment % operation.num_lanes] : nullptr;
   const std::uint64_t offset = operation.segment_offset(segment);
   if (operation.call.count != 0) {
-    request.send_buffer = operation.send.buffer ? operation.send.id.bits() : lane->slot->buffer.bits();
+    request.send_buffer =
+        operation.send.buffer ? operation.send.id.bits() : lane->slot->buffer.bits();
     request.send_offset_bytes = operation.send.buffer ? operation.send.offset_bytes + offset : 0;
-    request.recv_buffer = operation.recv.buffer ? operation.recv.id.bits() : lane->slot->buffer.bits();
+    request.recv_buffer =
+        operation.recv.buffer ? operation.recv.id.bits() : lane->slot->buffer.bits();
     request.recv_offset_bytes = operation.recv.buffer ? operation.recv.offset_bytes + offset : 0;
   }
   switch (requests_.push(request)) {
@@ -155,7 +159,8 @@ bool Submission::push(Operation& operation, Member& member) {
       return false;
     case ring::Push::Corrupt:
       lose(error(ErrorCode::Unavailable, Reason::Corrupt,
-                 "the request ring's index is impossible: the daemon or this process wrote where it must not"));
+                 "the request ring's index is impossible: the daemon or this process wrote where "
+                 "it must not"));
       return true;
     case ring::Push::Done:
       break;
@@ -186,7 +191,8 @@ void Submission::reap() {
     if (seen == ring::Pop::Corrupt) {
       if (!loss_) {
         lose(error(ErrorCode::Unavailable, Reason::Corrupt,
-                   "the completion ring is not in order: the daemon or this process wrote where it must not"));
+                   "the completion ring is not in order: the daemon or this process wrote where it "
+                   "must not"));
       }
       break;
     }
@@ -306,7 +312,8 @@ void Submission::settle(Operation& operation) {
   if (operation.abandoned) {
     tickets().recycle(operation);
   } else {
-    operation.done.store(true, std::memory_order_release);  // pairs with the waiting thread's acquire
+    operation.done.store(true,
+                         std::memory_order_release);  // pairs with the waiting thread's acquire
   }
 }
 
@@ -324,11 +331,13 @@ void Submission::abandon(Operation& operation) {
   }
   operation.abandoned = true;
   fail(operation,
-       error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon did not answer in time"), kNoSeq);
+       error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon did not answer in time"),
+       kNoSeq);
   if (!member->failure) {
-    member->failure = error(ErrorCode::FailedPrecondition, Reason::Revoked,
-                            "an earlier operation of this communicator was given up because the daemon did "
-                            "not answer: rebuild or destroy the communicator");
+    member->failure =
+        error(ErrorCode::FailedPrecondition, Reason::Revoked,
+              "an earlier operation of this communicator was given up because the daemon did "
+              "not answer: rebuild or destroy the communicator");
   }
   pump(*member);
   lock.unlock();
@@ -361,17 +370,18 @@ Error Submission::loss() const {
 void Submission::look_at_state() {
   if (loss_) return;
   const ring::ControlLines& control = segment_.control();
-  const auto state = static_cast<ring::SessionState>(control.session_state.load(std::memory_order_acquire));
+  const auto state =
+      static_cast<ring::SessionState>(control.session_state.load(std::memory_order_acquire));
   if (state == ring::SessionState::Open || state == ring::SessionState::ShuttingDown) return;
   reap();
   const Reason said = reason_from(control.session_reason.load(std::memory_order_relaxed));
   if (state == ring::SessionState::Quarantined) {
     lose(error(ErrorCode::Unavailable, Reason::Quarantined,
-               "the daemon shut this session out because its ring broke the protocol (", text_of(said),
-               "): something in this process wrote into the shared segment"));
+               "the daemon shut this session out because its ring broke the protocol (",
+               text_of(said), "): something in this process wrote into the shared segment"));
   } else {
-    lose(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon closed this session (", text_of(said),
-               "): create the communicator again"));
+    lose(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon closed this session (",
+               text_of(said), "): create the communicator again"));
   }
 }
 

@@ -1,5 +1,5 @@
-// A session's rings, from the client's side: requests go in, completions come out, and whoever waits
-// does both for everyone.
+// A session's rings, from the client's side: requests go in, completions come out, and whoever
+// waits does both for everyone.
 //
 // Requests of one member leave in the order of the calls. A member has at most its share of the
 // session's requests in flight, so that one thread may drive all ranks of a communicator: the first
@@ -45,9 +45,9 @@ struct Member {
   std::uint64_t next_seq = 0;
   std::uint32_t in_flight = 0;
   std::atomic<std::uint64_t> active{0};  // operations submitted and not done
-  std::deque<Operation*> queue;      // those with requests still to leave, in the callers' order
+  std::deque<Operation*> queue;        // those with requests still to leave, in the callers' order
   std::atomic<std::size_t> queued{0};  // its length, for who waits for room
-  std::optional<Error> failure;      // why nothing more may be submitted
+  std::optional<Error> failure;        // why nothing more may be submitted
 };
 
 class Submission {
@@ -129,18 +129,18 @@ class Submission {
   mutable std::mutex mutex_;
   ring::Producer<ring::WorkRequest> requests_;
   ring::Consumer<ring::Completion> completions_;
-  std::vector<InFlight> in_flight_;       // the ring's ticket names one: index and generation
+  std::vector<InFlight> in_flight_;  // the ring's ticket names one: index and generation
   std::vector<std::uint32_t> free_;
   std::vector<Member*> members_;
-  std::vector<Operation*> copies_;        // operations with copying to do
-  bool settled_ = false;                  // since the last look: someone may have to be woken
+  std::vector<Operation*> copies_;  // operations with copying to do
+  bool settled_ = false;            // since the last look: someone may have to be woken
   std::optional<Error> loss_;
   std::atomic<bool> lost_{false};
 
   std::mutex sleep_mutex_;
   std::condition_variable sleepers_;
   std::atomic<int> num_sleepers_{0};
-  bool futex_taken_ = false;              // one thread sleeps on the ring, the others on sleepers_
+  bool futex_taken_ = false;  // one thread sleeps on the ring, the others on sleepers_
 };
 
 }  // namespace arcomm::client

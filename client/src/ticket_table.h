@@ -26,7 +26,8 @@ class TicketTable {
   Operation* open();
   // The operation, while the ticket is not spent.
   Operation* find(std::uint64_t ticket) const;
-  // Of several callers one succeeds: from then on the ticket is unknown, and the operation the caller's.
+  // Of several callers one succeeds: from then on the ticket is unknown, and the operation the
+  // caller's.
   bool spend(Operation& operation, std::uint64_t ticket);
   // The operation may be opened again. Its ticket is spent.
   void recycle(Operation& operation);

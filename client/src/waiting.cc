@@ -19,7 +19,8 @@ using std::chrono::milliseconds;
 
 constexpr microseconds kSpin{20};
 constexpr microseconds kYieldSmall{300};
-// A large operation lasts long enough for a wake-up not to matter, and its reduction wants the cores.
+// A large operation lasts long enough for a wake-up not to matter, and its reduction wants the
+// cores.
 constexpr microseconds kYieldLarge{50};
 constexpr std::uint64_t kSmallBytes = 512 << 10;
 // Bounds how late a dead daemon is noticed.
@@ -47,10 +48,13 @@ void Submission::work() {
   if (wake) wake_others();
 }
 
-void Submission::progress() { work(); }
+void Submission::progress() {
+  work();
+}
 
 void Submission::wake_others() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with sleep()'s: done first, then look
+  std::atomic_thread_fence(
+      std::memory_order_seq_cst);  // pairs with sleep()'s: done first, then look
   if (num_sleepers_.load(std::memory_order_relaxed) == 0) return;
   const std::lock_guard lock(sleep_mutex_);
   sleepers_.notify_all();
@@ -91,8 +95,9 @@ bool Submission::wait_while_working(std::uint64_t bytes, Deadline deadline, Fini
   static const bool one_core = std::thread::hardware_concurrency() < 2;
   const auto start = Deadline::Clock::now();
   const auto spin_until =
-      one_core || segment_.control().oversubscribed.load(std::memory_order_relaxed) != 0 ? start
-                                                                                        : start + kSpin;
+      one_core || segment_.control().oversubscribed.load(std::memory_order_relaxed) != 0
+          ? start
+          : start + kSpin;
   const auto yield_until = start + (bytes <= kSmallBytes ? kYieldSmall : kYieldLarge);
   for (auto now = start; now < yield_until; now = Deadline::Clock::now()) {
     if (now >= deadline.when()) return false;
@@ -120,14 +125,15 @@ bool Submission::wait_for(const Operation& operation, Deadline deadline) {
 }
 
 bool Submission::wait_until_idle(const Member& member, Deadline deadline) {
-  return wait_while_working(0, deadline,
-                            [&member] { return member.active.load(std::memory_order_acquire) == 0; });
+  return wait_while_working(
+      0, deadline, [&member] { return member.active.load(std::memory_order_acquire) == 0; });
 }
 
 bool Submission::wait_for_room(const Member& member, Deadline deadline) {
   if (member.queued.load(std::memory_order_relaxed) < kMostQueued) return true;
-  return wait_while_working(
-      0, deadline, [&member] { return member.queued.load(std::memory_order_relaxed) < kMostQueued; });
+  return wait_while_working(0, deadline, [&member] {
+    return member.queued.load(std::memory_order_relaxed) < kMostQueued;
+  });
 }
 
 }  // namespace arcomm::client

@@ -1,7 +1,7 @@
 // Protocol Buffers' wire format, as far as control.proto needs it: varints and length-delimited
-// fields. Written by hand so that libarclient carries no protobuf of its own into a process that has
-// another. tests/unit/client compares it with the generated code, message by message.
-// No thread of its own; a Reader borrows the bytes it reads.
+// fields. Written by hand so that libarclient carries no protobuf of its own into a process that
+// has another. tests/unit/client compares it with the generated code, message by message. No thread
+// of its own; a Reader borrows the bytes it reads.
 #pragma once
 
 #include <cstdint>

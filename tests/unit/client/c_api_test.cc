@@ -1,0 +1,134 @@
+// What the C ABI says without a daemon: arguments, handles, texts.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+
+#include "client/include/arclient.h"
+
+namespace {
+
+arcErrorInfo_t last() {
+  arcErrorInfo_t info{};
+  info.struct_size = sizeof(info);
+  EXPECT_EQ(arcGetLastErrorInfo(&info), arcSuccess);
+  return info;
+}
+
+arcComm_t invented_comm() {
+  return reinterpret_cast<arcComm_t>(0x1234567800000018);
+}
+
+TEST(CApi, SaysItsVersion) {
+  int version = 0;
+  EXPECT_EQ(arcGetVersion(&version), arcSuccess);
+  EXPECT_EQ(version, ARC_VERSION_CODE);
+  EXPECT_EQ(arcGetVersion(nullptr), arcInvalidArgument);
+}
+
+TEST(CApi, HasATextForEveryNumber) {
+  EXPECT_STREQ(arcGetErrorString(arcSuccess), "success");
+  EXPECT_STREQ(arcGetErrorString(arcInProgress), "in progress");
+  EXPECT_STREQ(arcGetReasonString(arcReasonMismatch), "the ranks asked for different operations");
+  for (int i = -2; i < 300; ++i) {
+    EXPECT_NE(arcGetErrorString(static_cast<arcResult_t>(i)), nullptr);
+    EXPECT_NE(arcGetReasonString(static_cast<arcReason_t>(i)), nullptr);
+  }
+}
+
+TEST(CApi, MakesDifferentUniqueIds) {
+  arcUniqueId a, b;
+  ASSERT_EQ(arcGetUniqueId(&a), arcSuccess);
+  ASSERT_EQ(arcGetUniqueId(&b), arcSuccess);
+  EXPECT_NE(std::string(a.internal, sizeof(a)), std::string(b.internal, sizeof(b)));
+}
+
+TEST(CApi, RefusesRanksOutOfRange) {
+  arcUniqueId id;
+  ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);
+  arcComm_t comm = nullptr;
+  EXPECT_EQ(arcCommInitRank(&comm, 0, id, 0), arcInvalidArgument);
+  EXPECT_EQ(arcCommInitRank(&comm, 65, id, 0), arcInvalidArgument);
+  EXPECT_EQ(arcCommInitRank(&comm, 4, id, 4), arcInvalidArgument);
+  EXPECT_EQ(arcCommInitRank(&comm, 4, id, -1), arcInvalidArgument);
+  EXPECT_EQ(arcCommInitRank(nullptr, 4, id, 1), arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("comm is null"), std::string::npos);
+}
+
+TEST(CApi, RefusesAUniqueIdOfZeros) {
+  const arcUniqueId zero{};
+  arcComm_t comm = nullptr;
+  EXPECT_EQ(arcCommInitRank(&comm, 1, zero, 0), arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("arcGetUniqueId"), std::string::npos);
+}
+
+TEST(CApi, KnowsNoHandleItDidNotGive) {
+  int number = 0;
+  std::uint64_t epoch = 0;
+  float value = 1;
+  arcResult_t state = arcSuccess;
+  EXPECT_EQ(arcCommCount(invented_comm(), &number), arcNotFound);
+  EXPECT_EQ(arcCommUserRank(invented_comm(), &number), arcNotFound);
+  EXPECT_EQ(arcCommGetEpoch(invented_comm(), &epoch), arcNotFound);
+  EXPECT_EQ(arcCommGetAsyncError(invented_comm(), &state), arcNotFound);
+  EXPECT_EQ(arcCommDestroy(invented_comm()), arcNotFound);
+  EXPECT_EQ(arcCommAbort(invented_comm()), arcNotFound);
+  EXPECT_EQ(arcCommRebuild(invented_comm()), arcNotFound);
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, invented_comm(), nullptr),
+            arcNotFound);
+  EXPECT_EQ(last().reason, arcReasonUnknownHandle);
+  EXPECT_EQ(arcCommDestroy(nullptr), arcInvalidArgument);
+  EXPECT_EQ(arcPlanStart(reinterpret_cast<arcPlan_t>(&value), nullptr), arcNotFound);
+  EXPECT_EQ(arcPlanWait(nullptr, 1), arcInvalidArgument);
+  EXPECT_EQ(arcWait(77, 1), arcNotFound);
+  EXPECT_EQ(arcTest(0), arcNotFound);
+  EXPECT_EQ(arcMemFree(&value), arcNotFound);
+  EXPECT_EQ(arcMemDeregister(&value), arcNotFound);
+}
+
+TEST(CApi, SaysAtOnceThatNoDaemonRuns) {
+  arcConfig_t config = ARC_CONFIG_INITIALIZER;
+  config.runtime_dir = "/nonexistent/arcommd";
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(arcInit(&config), arcUnavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(1));
+  const arcErrorInfo_t info = last();
+  EXPECT_EQ(info.reason, arcReasonNotRunning);
+  EXPECT_EQ(info.rank, -1);
+  EXPECT_EQ(info.seq, UINT64_MAX);
+  EXPECT_NE(std::string(info.message).find("/nonexistent/arcommd/client.sock"), std::string::npos);
+}
+
+TEST(CApi, RefusesAConfigOfUnknownSize) {
+  arcConfig_t config = ARC_CONFIG_INITIALIZER;
+  config.struct_size = 3;
+  EXPECT_EQ(arcInit(&config), arcInvalidArgument);
+}
+
+TEST(CApi, RefusesARuntimeFolderThatNoSocketFitsIn) {
+  const std::string folder(200, 'x');
+  arcConfig_t config = ARC_CONFIG_INITIALIZER;
+  config.runtime_dir = folder.c_str();
+  EXPECT_EQ(arcInit(&config), arcInvalidArgument);
+}
+
+TEST(CApi, FillsNoMoreOfTheErrorThanTheCallerHas) {
+  struct {
+    arcErrorInfo_t info;
+    char guard[8];
+  } caller{};
+  arcCommDestroy(invented_comm());
+  caller.info.struct_size = offsetof(arcErrorInfo_t, rank);
+  caller.info.rank = 123456;
+  EXPECT_EQ(arcGetLastErrorInfo(&caller.info), arcSuccess);
+  EXPECT_EQ(caller.info.code, arcNotFound);
+  EXPECT_EQ(caller.info.rank, 123456);
+  EXPECT_EQ(arcGetLastErrorInfo(nullptr), arcInvalidArgument);
+}
+
+TEST(CApi, EndsNoGroupThatWasNotStarted) {
+  EXPECT_EQ(arcGroupEnd(), arcFailedPrecondition);
+}
+
+}  // namespace
