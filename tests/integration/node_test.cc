@@ -1,13 +1,16 @@
 #include "tests/integration/node_test.h"
 
 #include <sstream>
+#include <stdexcept>
 #include <utility>
 
 namespace arcomm::support {
 
 void NodeTest::start(DaemonProcess::Options options) {
   node_ = DaemonProcess::start(std::move(options));
-  ASSERT_NE(node_, nullptr);
+  // A test without its daemon cannot go on; GoogleTest reports the exception as this test's
+  // failure.
+  if (!node_) throw std::runtime_error("no daemon");
 }
 
 void NodeTest::TearDown() {
@@ -44,7 +47,7 @@ void NodeTest::expect_log(std::string_view text) {
 }
 
 void NodeTest::expect_trace(std::string_view reason, int culprit) {
-  const nlohmann::json trace = arctl_json(*node_, {"trace"});
+  const nlohmann::json trace = arctl_json(*node_, {"trace", "--last", "0"});
   ASSERT_TRUE(trace.is_object() && trace.contains("records"));
   for (const nlohmann::json& record : trace["records"]) {
     if (record.value("reason", "") == reason && record.value("finished", false) &&

@@ -31,7 +31,7 @@ inline constexpr milliseconds kSlack{1500};   // past a deadline
 
 class NodeTest : public ::testing::Test {
  protected:
-  // Starts the daemon of this test; asserts that it is ready.
+  // Starts the daemon of this test; throws, and so fails the test, when it is not ready.
   void start(DaemonProcess::Options options = {});
   void TearDown() override;
 
