@@ -54,11 +54,18 @@ Weights train_model(const Options& options) {
       "training on %zu files, %zu KB: %zu layers, %zu wide, %zu heads, %zu thousand parameters\n",
       corpus.files, corpus.text.size() / 1000, config.layers, config.width, config.heads,
       parameter_count(config) / 1000);
-  return train(corpus.text, options.train, [&](const TrainProgress& progress) {
+  std::size_t steps = 0;
+  Weights weights = train(corpus.text, options.train, [&](const TrainProgress& progress) {
+    steps = progress.step;
     std::printf("  step %4zu of %zu   loss %.3f nats per byte   %4.1f s\n", progress.step,
                 options.train.steps, static_cast<double>(progress.loss), progress.seconds);
     std::fflush(stdout);
   });
+  if (steps < options.train.steps) {
+    std::printf("  time is up: --train-seconds %g ended the training early\n",
+                options.train.max_seconds);
+  }
+  return weights;
 }
 
 // A byte model may end in the middle of a character: what is not plain text is shown as a question

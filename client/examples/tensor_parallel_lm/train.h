@@ -17,7 +17,7 @@ struct TrainOptions {
   std::size_t steps = 450;
   std::size_t windows_per_step = 4;
   double max_seconds =
-      15;  // past 60% of it the learning rate starts to fall, so that it ends well wherever it ends
+      12;  // past 60% of it the learning rate starts to fall, so that it ends well wherever it ends
   std::uint64_t seed = 1;
 };
 struct TrainProgress {
