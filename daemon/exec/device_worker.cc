@@ -57,6 +57,10 @@ class ThreadedWorker final : public DeviceWorker {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                  "cannot watch a doorbell: ", std::strerror(errno));
   }
+  // Closing is not enough: the client's copy keeps the descriptor, and our interest in it, alive.
+  void unwatch(int fd) {
+    if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
   int mailbox_fd() const { return mailbox_.event_fd(); }
 
   void run() override;
@@ -77,6 +81,7 @@ class ThreadedWorker final : public DeviceWorker {
   }
   void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
     post(done, [this, session, reason, why = std::move(why), done] {
+      unwatch(worker_->doorbell_of(session));
       worker_->close_session(session, reason, why, done);
     });
   }

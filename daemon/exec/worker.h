@@ -70,6 +70,7 @@ class Worker {
   // Fails what is open, waits until nothing runs and lets all sessions go.
   void shut_down();
 
+  int doorbell_of(SessionId session) const;  // -1 where there is no such session
   std::uint64_t pending() const { return operations_.taken(); }
   void set_busy(double fraction) { busy_fraction_ = fraction; }
 

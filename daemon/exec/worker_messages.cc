@@ -25,6 +25,11 @@ Result<Member*> Worker::need_member(SessionId session, MemberId id) const {
                " is unknown, freed or of another session");
 }
 
+int Worker::doorbell_of(SessionId id) const {
+  const Session* session = find(id);
+  return session == nullptr ? -1 : session->doorbell_fd();
+}
+
 Status Worker::open_session(SessionSeed seed, std::uint64_t now_ns) {
   if (find(seed.id) != nullptr) {
     return error(ErrorCode::AlreadyExists, Reason::Bug, "session ", seed.id, " is open already");

@@ -83,6 +83,9 @@ class Client {
     Result<ring::Segment> segment = ring::Segment::create(slots, id);
     EXPECT_TRUE(segment.ok());
     control_ = &segment->control();
+    // The worker unmaps the segment when it closes the session; what it last said is read here.
+    keeper_.emplace(
+        ring::Segment::open(UniqueFd(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0))).value());
     request_slots_ = segment->requests();
     completion_slots_ = segment->completions();
     producer_.emplace(segment->requests());
@@ -108,7 +111,8 @@ class Client {
   ring::RingView<ring::WorkRequest> request_view() { return request_slots_; }
   ring::RingView<ring::Completion> completion_view() { return completion_slots_; }
   ring::SessionState state() const {
-    return static_cast<ring::SessionState>(control_->session_state.load(std::memory_order_acquire));
+    return static_cast<ring::SessionState>(
+        keeper_->control().session_state.load(std::memory_order_acquire));
   }
 
   SharedBytes& memory(std::size_t bytes) {
@@ -174,6 +178,7 @@ class Client {
   DeviceWorker& worker_;
   SessionId id_;
   ring::ControlLines* control_ = nullptr;
+  std::optional<ring::Segment> keeper_;
   ring::RingView<ring::WorkRequest> request_slots_;
   ring::RingView<ring::Completion> completion_slots_;
   std::optional<ring::Producer<ring::WorkRequest>> producer_;
