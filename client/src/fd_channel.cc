@@ -168,8 +168,12 @@ Result<FdChannel::Answer> FdChannel::receive(Deadline deadline) {
     }
   }
   if (bytes == 0) return lost(path_, "end of file");
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "no descriptor is left in this process for what the daemon sends: raise ulimit -n");
+  }
   if (bytes != sizeof(FdMessage) || answer.message.magic != kFdMagic ||
-      answer.message.kind != FdMessageKind::Answer || (message.msg_flags & MSG_CTRUNC) != 0) {
+      answer.message.kind != FdMessageKind::Answer) {
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon's answer on ", path_,
                  " is not a descriptor message");
   }
