@@ -1,6 +1,7 @@
 #include "daemon/daemon.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <future>
 #include <utility>
 
 #include "daemon/telemetry/log.h"
@@ -127,6 +127,7 @@ Status Daemon::open_workers() {
   }
   for (Served& one : served_) {
     one.thread = std::thread([worker = one.worker.get(), ended = worker_ended_.get()] {
+      ::pthread_setname_np(::pthread_self(), "arc-worker");
       worker->run();
       const std::uint64_t once = 1;
       (void)!::write(ended, &once, sizeof(once));

@@ -1,7 +1,8 @@
 #include "daemon/control/control_plane.h"
 
+#include <pthread.h>
+
 #include <algorithm>
-#include <future>
 #include <utility>
 
 #include "daemon/telemetry/log.h"
@@ -76,7 +77,10 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
   if (!server) return server.error();
   server_ = std::move(server).value();
   ARC_RETURN_IF_ERROR(gate_->open(std::move(sockets)));
-  loop_thread_ = std::thread([loop = loop_] { loop->run(); });
+  loop_thread_ = std::thread([loop = loop_] {
+    ::pthread_setname_np(::pthread_self(), "arc-control");
+    loop->run();
+  });
   return {};
 }
 

@@ -18,6 +18,12 @@ struct NodeControl::NewBuffer {
   HeldBuffer held;
   bool give_ticket = false;
   Answer<v1::BufferReply> answer;
+
+  // What it was charged is free again before the client hears of the failure.
+  void fail(const Error& why) {
+    held = {};
+    answer(why);
+  }
 };
 
 void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
@@ -45,7 +51,7 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
     parts_.loop.post([this, buffer, made] {
       if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
         --owner->tickets_promised;
-      if (!*made) return buffer->answer(made->error());
+      if (!*made) return buffer->fail(made->error());
       add_buffer(buffer, std::move(made->value().fd));
     });
   });
@@ -84,16 +90,16 @@ Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_by
 void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory) {
   SessionEntry* session = ledger_.find(buffer->session);
   if (session == nullptr) {
-    return buffer->answer(
+    return buffer->fail(
         error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
   }
   auto for_client = std::make_shared<std::vector<UniqueFd>>();
   if (buffer->give_ticket) {
     for_client->emplace_back(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
     if (!for_client->front()) {
-      return buffer->answer(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                                  "no descriptor is left: ", std::strerror(errno),
-                                  "; raise LimitNOFILE= of the service"));
+      return buffer->fail(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                                "no descriptor is left: ", std::strerror(errno),
+                                "; raise LimitNOFILE= of the service"));
     }
   }
   buffer->seed.memory = std::move(memory);
@@ -102,10 +108,10 @@ void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory)
       replies_.on_loop<BufferId>(
           "map the buffer", [this, buffer, for_client](Result<BufferId> added) {
             SessionEntry* owner = ledger_.find(buffer->session);
-            if (!added) return buffer->answer(added.error());
+            if (!added) return buffer->fail(added.error());
             if (owner == nullptr) {
-              return buffer->answer(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
-                                          buffer->session, " has ended"));
+              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
+                                        buffer->session, " has ended"));
             }
             v1::BufferReply reply;
             reply.set_buffer(added->bits());
@@ -167,10 +173,14 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
       id, seed,
       replies_.on_loop<PlanId>(
           "register the plan",
-          [this, id, answer, charge = std::move(charged).value()](Result<PlanId> plan) {
-            if (!plan) return answer(plan.error());
-            if (SessionEntry* owner = ledger_.find(id); owner != nullptr)
-              owner->plans.emplace(*plan, charge);
+          [this, id, answer,
+           holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
+            SessionEntry* owner = ledger_.find(id);
+            if (!plan) {
+              holder->reset();
+              return answer(plan.error());
+            }
+            if (owner != nullptr) owner->plans.emplace(*plan, std::move(*holder));
             v1::CreatePlanReply reply;
             reply.set_plan(plan->bits());
             answer(reply);

@@ -178,6 +178,7 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   // What the other ranks hear: a rank that left in good order is not a dead one.
   const Reason told = reason == Reason::None ? Reason::RemoteAborted : reason;
   rendezvous_.session_gone(id, entry->peer.pid, told);
+  count_communicators();
   const std::string name = entry->process_name;
   if (reason == Reason::None || reason == Reason::RemoteDied) {
     log::info("session {} ended: pid {} uid {} \"{}\": {}", fmt::streamed(id), entry->peer.pid,
@@ -193,6 +194,7 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   worker_of(*entry).close_session(
       id, told, why, replies_.on_loop<void>("close the session", [entry, answer](Status status) {
         if (!status && status.error().code == ErrorCode::NotFound) status = {};
+        *entry = {};  // before the answer: whoever hears it may take the same quota again
         if (answer) answer(empty_or(status));
       }));
 }
@@ -217,6 +219,11 @@ void NodeControl::session_lost(SessionId session, Reason reason, std::string why
 
 void NodeControl::communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
   rendezvous_.dissolve(unique_id, epoch);
+  count_communicators();
+}
+
+void NodeControl::count_communicators() {
+  parts_.metrics.communicators.set(static_cast<std::int64_t>(rendezvous_.ready()));
 }
 
 void NodeControl::use_settings(std::shared_ptr<const Settings> settings) {
@@ -227,6 +234,7 @@ void NodeControl::use_settings(std::shared_ptr<const Settings> settings) {
 void NodeControl::begin_shutdown() {
   stopping_ = true;
   rendezvous_.fail_all(refuse_when_stopping().error());
+  count_communicators();
 }
 
 void NodeControl::describe(const Caller& caller, const v1::DescribeRequest& request,
@@ -300,7 +308,7 @@ void NodeControl::create_communicator(const Caller& caller,
       replies_.on_loop<CommunicatorSnapshot>(
           "describe the communicator", [this, call, live](Result<CommunicatorSnapshot> found) {
             if (!found || found->reason != Reason::None)
-              rendezvous_.dissolve(call.unique_id, live->epoch);
+              communicator_revoked(call.unique_id, live->epoch);
             join(call);
           }));
 }
@@ -317,11 +325,17 @@ void NodeControl::join(Rendezvous::Call call) {
 Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
                                        ChargePtr charge,
                                        Answer<v1::CreateCommunicatorReply> answer) {
-  return [this, id, unique_id, rank, charge, answer](Result<Rendezvous::Joined> result) {
-    if (!result) return answer(result.error());
+  // Held in one place: this function is copied, and the quota must be free before a refusal is
+  // heard.
+  auto holder = std::make_shared<ChargePtr>(std::move(charge));
+  return [this, id, unique_id, rank, holder, answer](Result<Rendezvous::Joined> result) {
     SessionEntry* session = ledger_.find(id);
-    if (session == nullptr) {
-      return answer(error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
+    if (result && session == nullptr) {
+      result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
+    }
+    if (!result) {
+      holder->reset();
+      return answer(result.error());
     }
     // This rank's seat in an earlier epoch has no use any more; its holder need not give it back.
     std::erase_if(session->members, [&](const auto& held) {
@@ -329,7 +343,9 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
       worker_of(*session).leave_communicator(id, held.first, [](const Status&) {});
       return true;
     });
-    session->members.emplace(result->member, HeldMember{unique_id, result->epoch, rank, charge});
+    count_communicators();
+    session->members.emplace(result->member,
+                             HeldMember{unique_id, result->epoch, rank, std::move(*holder)});
     v1::CreateCommunicatorReply reply;
     reply.set_member(result->member.bits());
     reply.set_epoch(result->epoch);
@@ -355,7 +371,7 @@ void NodeControl::destroy_communicator(const Caller& caller,
   const auto held = (*session)->members.find(member);
   if (held == (*session)->members.end())
     return answer(unknown("communicator member", request.member(), id));
-  rendezvous_.dissolve(held->second.unique_id, held->second.epoch);
+  communicator_revoked(held->second.unique_id, held->second.epoch);
   worker_of(**session).leave_communicator(
       id, member,
       replies_.on_loop<void>(
@@ -376,7 +392,7 @@ void NodeControl::abort_communicator(const Caller& caller,
   if (held == (*session)->members.end()) {
     return answer(unknown("communicator member", request.member(), (*session)->id));
   }
-  rendezvous_.dissolve(held->second.unique_id, held->second.epoch);
+  communicator_revoked(held->second.unique_id, held->second.epoch);
   worker_of(**session).abort_communicator(
       (*session)->id, held->first, request.why().substr(0, 200),
       replies_.on_loop<void>("abort the communicator",

@@ -98,6 +98,7 @@ class NodeControl {
   }
   Status refuse_when_stopping() const;
 
+  void count_communicators();
   void join(Rendezvous::Call call);
   Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
                             ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);

@@ -123,6 +123,7 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
     return settle(at);
   }
   meeting.state = State::Ready;
+  ++ready_;
   meeting.members.clear();
   std::vector<std::string> devices;
   for (const auto& [rank, call] : meeting.calls) {
@@ -207,6 +208,7 @@ void Rendezvous::sweep(Clock::time_point now) {
 
 void Rendezvous::fail_all(const Error& why) {
   Meetings meetings = std::exchange(meetings_, {});
+  ready_ = 0;
   for (auto& [unique_id, meeting] : meetings) fail(meeting, why);
 }
 
@@ -215,6 +217,7 @@ void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
   if (at == meetings_.end() || at->second.state != State::Ready || at->second.epoch != epoch)
     return;
   at->second.state = State::Collecting;
+  --ready_;
   settle(at);
 }
 
@@ -226,6 +229,7 @@ void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
       for (const Live& member : meeting.members) {
         if (member.session != session) continue;
         meeting.state = State::Collecting;
+        --ready_;
         settle(at);
         break;
       }
@@ -274,12 +278,6 @@ std::vector<Rendezvous::Forming> Rendezvous::forming() const {
     all.push_back(std::move(one));
   }
   return all;
-}
-
-std::size_t Rendezvous::ready() const {
-  std::size_t count = 0;
-  for (const auto& [unique_id, meeting] : meetings_) count += meeting.state == State::Ready ? 1 : 0;
-  return count;
 }
 
 }  // namespace arcomm

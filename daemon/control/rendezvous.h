@@ -83,7 +83,7 @@ class Rendezvous {
     std::string diagnosis;
   };
   std::vector<Forming> forming() const;
-  std::size_t ready() const;
+  std::size_t ready() const { return ready_; }  // communicators in use
 
  private:
   enum class State : std::uint8_t { Collecting, Building, Ready, Dissolved };
@@ -111,6 +111,7 @@ class Rendezvous {
   Form form_;
   Meetings meetings_;
   std::uint64_t settled_ = 0;
+  std::size_t ready_ = 0;
 };
 
 }  // namespace arcomm

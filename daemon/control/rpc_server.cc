@@ -1,6 +1,7 @@
 #include "daemon/control/rpc_server.h"
 
 #include <grpcpp/server_posix.h>
+#include <pthread.h>
 
 #include <chrono>
 #include <utility>
@@ -40,6 +41,7 @@ void RpcServer::adopt(UniqueFd connection) {
 }
 
 void RpcServer::serve_queue() {
+  ::pthread_setname_np(::pthread_self(), "arc-rpc");
   void* tag = nullptr;
   bool ok = false;
   while (queue_->Next(&tag, &ok)) {

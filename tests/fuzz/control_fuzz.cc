@@ -1,5 +1,6 @@
-// What a stranger can send to the control plane before and after it knows him: bytes of a descriptor message with any
-// number of descriptors, and requests parsed from bytes and checked against a rendezvous and a ledger.
+// What a stranger can send to the control plane before and after it knows him: bytes of a
+// descriptor message with any number of descriptors, and requests parsed from bytes and checked
+// against a rendezvous and a ledger.
 #include <unistd.h>
 
 #include <cstring>
@@ -24,7 +25,8 @@ void fuzz_descriptor_message(const std::uint8_t* data, std::size_t size) {
   }
 }
 
-// A sequence of joins, departures and time, as the bytes say; every call must be answered exactly once in the end.
+// A sequence of joins, departures and time, as the bytes say; every call must be answered exactly
+// once in the end.
 void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
   using arcomm::Rendezvous;
   std::size_t asked = 0, answered = 0;
@@ -83,7 +85,8 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
     }
     (void)rendezvous.forming();
   }
-  rendezvous.fail_all(arcomm::error(arcomm::ErrorCode::Unavailable, arcomm::Reason::ShuttingDown, "end"));
+  rendezvous.fail_all(
+      arcomm::error(arcomm::ErrorCode::Unavailable, arcomm::Reason::ShuttingDown, "end"));
   if (asked != answered) __builtin_trap();
 }
 
@@ -105,7 +108,8 @@ void fuzz_requests(const std::string& bytes) {
   v1::RegisterBufferRequest registration;
   if (registration.ParseFromString(bytes)) {
     (void)ledger.take_offer(**session, registration.offered_fd());
-    (void)arcomm::check_offered_memory(STDIN_FILENO, registration.offset_bytes(), registration.length_bytes());
+    (void)arcomm::check_offered_memory(STDIN_FILENO, registration.offset_bytes(),
+                                       registration.length_bytes());
   }
   v1::AllocateBufferRequest allocation;
   if (allocation.ParseFromString(bytes)) {

@@ -55,6 +55,7 @@ TEST_F(CommunicatorTest, FormsWhenTheLastRankCallsWithRanksInOrder) {
   ASSERT_TRUE(second->outcome.get().status.ok());
   EXPECT_EQ(reply.epoch(), 1u);
   EXPECT_EQ(reply.rank_devices_size(), 3);
+  EXPECT_EQ(metrics_.communicators.value(), 1);
   const auto formed = worker_->formed();
   ASSERT_EQ(formed.size(), 1u);
   for (Rank rank = 0; rank < 3; ++rank)
@@ -153,6 +154,9 @@ TEST_F(CommunicatorTest, RebuildsARevokedCommunicatorAsTheNextEpochAndForgetsThe
   // More rebuilds than the quota of 8 allows communicators: the old seats were given back.
   EXPECT_TRUE(eventually([&] { return worker_->left().size() == 28; }));
   EXPECT_EQ(worker_->left()[0].bits(), first.member());
+  EXPECT_EQ(metrics_.communicators.value(), 1);
+  EXPECT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(metrics_.communicators.value(), 0);
 }
 
 // The completion ring is faster than the worker's event: a client may ask for a rebuild before

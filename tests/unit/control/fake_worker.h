@@ -30,6 +30,7 @@ class FakeWorker final : public DeviceWorker {
   // What it does next.
   std::atomic<bool> silent{false};          // never answers
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
+  std::atomic<std::uint64_t> turns{0};
 
   std::vector<Closed> closed() {
     std::lock_guard lock(mutex_);
@@ -167,7 +168,7 @@ class FakeWorker final : public DeviceWorker {
   void drain(std::chrono::nanoseconds, Done<void> done) override {
     answer(std::move(done), Status());
   }
-  std::uint64_t progress() const override { return 0; }
+  std::uint64_t progress() const override { return turns; }
 
  private:
   template <typename R>
