@@ -195,7 +195,7 @@ void ThreadedWorker::run() {
       ::sched_yield();
     progress_.fetch_add(1, std::memory_order_relaxed);
     bool worked = take_messages();
-    worked |= worker_->poll_sessions(now);
+    worked |= worker_->poll_sessions();
     worked |= worker_->settle();
     worked |= worker_->execute();
     worked |= worker_->reap();
@@ -208,6 +208,9 @@ void ThreadedWorker::run() {
     if (worked) {
       last_work = now;
       resting_ = false;
+      // Tiles keep this core busy for long: let a client that shares it take its result or make its
+      // next request.
+      if (worker_->crowded() && worker_->computing()) ::sched_yield();
     } else if (now - last_work >= spin_ns_) {
       rest(now);
       now = now_ns();

@@ -53,21 +53,22 @@ Worker::~Worker() {
   shut_down();
 }
 
-bool Worker::poll_sessions(std::uint64_t now_ns) {
+bool Worker::poll_sessions() {
   bool found = false;
   const std::size_t count = polled_.size();
   if (count == 0) return false;
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = first_polled_ + i;
-    found |= poll(*polled_[at < count ? at : at - count], now_ns);
+    found |= poll(*polled_[at < count ? at : at - count]);
   }
   if (!lost_.empty()) quarantine_lost();
   return found;
 }
 
-bool Worker::poll(Session& session, std::uint64_t now_ns) {
+bool Worker::poll(Session& session) {
   ring::WorkRequest slot;
+  std::uint64_t now = 0;  // read once for a batch, and only if there is one
   for (int taken = 0; taken < kSweepRequests; ++taken) {
     if (!session.readable()) return taken != 0;
     const ring::Pop seen = session.peek();
@@ -79,7 +80,8 @@ bool Worker::poll(Session& session, std::uint64_t now_ns) {
     } else if (seen == ring::Pop::Corrupt || session.pop(slot) != ring::Pop::Done) {
       lose(session, "the request ring's index or a slot's position is wrong");
     } else {
-      admit(session, slot, now_ns);
+      if (now == 0) now = now_ns();
+      admit(session, slot, now);
       continue;
     }
     return true;

@@ -33,10 +33,10 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // ---- the loop's verbs; each says whether it found work ----
-  bool poll_sessions(std::uint64_t now_ns);  // at most kSweepRequests of each session, in turn
-  bool settle();                             // answers what has ended
-  bool execute();  // starts what may run, and one tile of each large operation
-  bool reap();     // what the device has finished; sessions that can go
+  bool poll_sessions();  // at most kSweepRequests of each session, in turn
+  bool settle();         // answers what has ended
+  bool execute();        // starts what may run, and one tile of each large operation
+  bool reap();           // what the device has finished; sessions that can go
   void sweep_deadlines(std::uint64_t now_ns);
 
   // ---- sleeping ----
@@ -48,6 +48,7 @@ class Worker {
   Rest arm();  // afterwards disarm(), whatever it said
   void disarm();
   std::uint64_t next_deadline_ns() const;
+  bool computing() const { return !executor_->idle(); }
   bool crowded() const { return crowded_; }  // more spinners than cores
 
   // ---- control's messages ----
@@ -92,7 +93,7 @@ class Worker {
   Session* find(SessionId id) const;
   Result<Session*> need(SessionId id) const;
   Result<Member*> need_member(SessionId session, MemberId member) const;
-  bool poll(Session& session, std::uint64_t now_ns);
+  bool poll(Session& session);
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
   void lose(Session& session, const char* why);  // marks it; quarantined at the end of the verb
   void quarantine_lost();

@@ -1,0 +1,114 @@
+#include "daemon/comm/arrival_board.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+
+namespace arcomm {
+namespace {
+
+class ArrivalBoardTest : public ::testing::Test {
+ protected:
+  Operation& operation(Rank rank, std::uint64_t seq, std::uint64_t count = 8) {
+    Operation& made = operations_.emplace_back();
+    made.rank = rank;
+    made.seq = seq;
+    made.signature.count = count;
+    made.admitted_ns = 100;
+    made.deadline_ns = 1000 + static_cast<std::uint64_t>(rank);
+    return made;
+  }
+  int ended() {
+    int count = 0;
+    while (finished_.pop() != nullptr) ++count;
+    return count;
+  }
+
+  std::deque<Operation> operations_;
+  ArrivalPool pool_{4};
+  ArrivalBoard board_{pool_, 3};
+  OperationList finished_;
+};
+
+TEST_F(ArrivalBoardTest, MatchesWhenTheLastRankComes) {
+  board_.arrive(operation(2, 0), finished_);
+  board_.arrive(operation(0, 0), finished_);
+  EXPECT_EQ(board_.head()->state, Arrival::State::Gathering);
+  EXPECT_EQ(board_.head()->deadline_ns, 1000u);  // the earliest
+  board_.arrive(operation(1, 0), finished_);
+  EXPECT_EQ(board_.head()->state, Arrival::State::Matched);
+  board_.head()->state = Arrival::State::Running;
+  board_.complete_head(Failure{}, finished_);
+  EXPECT_EQ(ended(), 3);
+  EXPECT_EQ(board_.head(), nullptr);
+  EXPECT_EQ(board_.base(), 1u);
+  EXPECT_EQ(pool_.taken(), 0u);
+}
+
+TEST_F(ArrivalBoardTest, RanksMayRunAheadBeyondTheFirstWindow) {
+  for (std::uint64_t seq = 0; seq < 100; ++seq) board_.arrive(operation(0, seq), finished_);
+  for (std::uint64_t seq = 0; seq < 100; ++seq) board_.arrive(operation(1, seq), finished_);
+  EXPECT_EQ(board_.size(), 100u);
+  for (std::uint64_t seq = 0; seq < 100; ++seq) {
+    board_.arrive(operation(2, seq), finished_);
+    ASSERT_EQ(board_.head()->seq, seq);
+    ASSERT_EQ(board_.head()->state, Arrival::State::Matched);
+    board_.complete_head(Failure{}, finished_);
+  }
+  EXPECT_EQ(ended(), 300);
+  EXPECT_EQ(pool_.taken(), 0u);
+}
+
+TEST_F(ArrivalBoardTest, AMismatchEndsThoseWhoCameAndWaitsForTheLate) {
+  board_.arrive(operation(0, 0, 8), finished_);
+  board_.arrive(operation(1, 0, 9), finished_);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_NE(board_.head(), nullptr);
+  Operation& late = operation(2, 0, 8);
+  board_.arrive(late, finished_);
+  EXPECT_EQ(late.outcome.reason, Reason::Mismatch);
+  EXPECT_EQ(ended(), 1);
+  EXPECT_EQ(board_.head(), nullptr);
+}
+
+TEST_F(ArrivalBoardTest, ARefusedRankEndsTheSeqForAllAndFreesIt) {
+  board_.arrive(operation(0, 0), finished_);
+  const Failure told =
+      make_failure(ErrorCode::FailedPrecondition, Reason::OutOfBounds, 1, "refused");
+  board_.refuse(1, 0, told, 50, finished_);
+  EXPECT_EQ(ended(), 1);
+  board_.refuse(2, 0, told, 60, finished_);
+  EXPECT_EQ(ended(), 0);
+  EXPECT_EQ(board_.base(), 1u);
+  EXPECT_EQ(pool_.taken(), 0u);
+}
+
+TEST_F(ArrivalBoardTest, AFailureBehindAnOpenHeadWaitsItsTurn) {
+  board_.arrive(operation(0, 0), finished_);
+  board_.arrive(operation(0, 1, 8), finished_);
+  board_.arrive(operation(1, 0), finished_);
+  board_.arrive(operation(1, 1, 9), finished_);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_EQ(board_.head()->seq, 0u);
+  board_.arrive(operation(2, 0), finished_);
+  board_.complete_head(Failure{}, finished_);
+  EXPECT_EQ(ended(), 3);
+  board_.arrive(operation(2, 1), finished_);
+  EXPECT_EQ(ended(), 1);
+  EXPECT_EQ(board_.base(), 2u);
+}
+
+TEST_F(ArrivalBoardTest, ClearKeepsARunningHeadUntilItIsCompleted) {
+  for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
+  board_.head()->state = Arrival::State::Running;
+  board_.arrive(operation(0, 1), finished_);
+  board_.clear(make_failure(ErrorCode::Aborted, Reason::RemoteDied, 1, "gone"), finished_);
+  EXPECT_EQ(ended(), 1);
+  ASSERT_NE(board_.head(), nullptr);
+  board_.complete_head(Failure{}, finished_);
+  EXPECT_EQ(ended(), 3);
+  EXPECT_EQ(pool_.taken(), 0u);
+}
+
+}  // namespace
+}  // namespace arcomm
