@@ -74,15 +74,10 @@ Status Submission::submit(Operation& operation) {
   Member& member = *operation.member;
   const auto state = static_cast<ring::SessionState>(
       segment_.control().session_state.load(std::memory_order_acquire));
+  // A daemon that shuts down still answers, and knows which operations its peers have begun.
   if (state != ring::SessionState::Open) look_at_state();
   if (loss_) return *loss_;
   if (member.failure) return *member.failure;
-  if (state == ring::SessionState::ShuttingDown) {
-    return error(
-        ErrorCode::Unavailable, Reason::ShuttingDown,
-        "the daemon is shutting down and takes no new operations: create the communicator again "
-        "once it is back");
-  }
   operation.submitted.store(true, std::memory_order_release);
   member.active.fetch_add(1, std::memory_order_relaxed);
   member.queue.push_back(&operation);
