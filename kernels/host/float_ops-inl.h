@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // operands; we make one.
 template <class D, class V>
 HWY_INLINE V canonical_nan(D d, V v) {
-  return hn::IfThenElse(hn::Ne(v, v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
+  return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
                         v);
 }
 
@@ -53,14 +53,14 @@ struct FloatAvg : FloatSum {
 struct FloatMin : FloatSum {
   template <class D, class V>
   static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
-    return hn::IfThenElse(hn::Or(hn::Lt(next, so_far), hn::Ne(next, next)), next, so_far);
+    return hn::IfThenElse(hn::Or(hn::Lt(next, so_far), hn::IsNaN(next)), next, so_far);
   }
 };
 
 struct FloatMax : FloatSum {
   template <class D, class V>
   static HWY_INLINE V combine(D /*d*/, V so_far, V next) {
-    return hn::IfThenElse(hn::Or(hn::Gt(next, so_far), hn::Ne(next, next)), next, so_far);
+    return hn::IfThenElse(hn::Or(hn::Gt(next, so_far), hn::IsNaN(next)), next, so_far);
   }
 };
 

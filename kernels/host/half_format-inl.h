@@ -25,7 +25,8 @@ struct WordFormat {
 
   template <bool kNonTemporal>
   static HWY_INLINE void store(D /*d*/, Narrow v, std::uint16_t* to) {
-    if constexpr (kNonTemporal) {
+    // Highway streams no less than 16 bytes, so words beside a 128-bit vector are stored as usual.
+    if constexpr (kNonTemporal && hn::MaxLanes(Words()) >= 8) {
       hn::Stream(v, Words(), to);
     } else {
       hn::StoreU(v, Words(), to);

@@ -37,7 +37,6 @@ Result<std::unique_ptr<HostStream>> HostStream::create(std::string_view name, st
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no thread for stream ", name,
                  ": ", failure, "; raise TasksMax or RLIMIT_NPROC, or use fewer streams");
   }
-  pthread_setname_np(stream->thread_.native_handle(), stream->name_.c_str());
   return stream;
 }
 
@@ -84,6 +83,7 @@ Enqueue HostStream::wait_for(EventRef event) {
 }
 
 void HostStream::run() {
+  pthread_setname_np(pthread_self(), name_.c_str());
   for (std::uint64_t head = 0; await_work(head);) {
     const std::uint64_t tail = tail_.load(std::memory_order_acquire);  // pairs with push()
     while (head != tail) {
