@@ -90,6 +90,7 @@ void ArrivalBoard::refuse(Rank rank, std::uint64_t seq, const Failure& told, std
 }
 
 void ArrivalBoard::fail(Arrival& arrival, const Failure& failure, OperationList& finished) {
+  if (arrival.state != Arrival::State::Failed) ++failed_;
   arrival.state = Arrival::State::Failed;
   arrival.failure = failure;
   for (Operation*& operation : arrival.operations) {
@@ -120,6 +121,7 @@ void ArrivalBoard::clear(const Failure& failure, OperationList& finished) {
     pool_.give(&arrival);
   }
   size_ = kept;
+  failed_ = 0;
 }
 
 const Arrival* ArrivalBoard::waiting(Rank rank) const {
@@ -136,6 +138,7 @@ const Arrival* ArrivalBoard::waiting(Rank rank) const {
 void ArrivalBoard::retire() {
   while (size_ != 0 && head()->state == Arrival::State::Failed && head()->seen == all_) {
     pool_.give(head());
+    --failed_;
     ++base_;
     --size_;
   }

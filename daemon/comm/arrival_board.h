@@ -38,8 +38,12 @@ using ArrivalPool = Pool<Arrival>;
 
 class ArrivalBoard {
  public:
-  // How far one rank may run ahead of the slowest: bounds the memory that refused requests can pin.
-  static constexpr std::uint64_t kMaxAhead = 8192;
+  // How far one rank may run ahead of the slowest.
+  static constexpr std::uint64_t kMaxAhead = 65'536;
+  // Failed arrivals that may wait for a rank to come and hear of it. Nothing else bounds them: the
+  // operations of a failed arrival are no longer in flight, so a rank could pile up refused
+  // requests.
+  static constexpr std::uint64_t kMaxFailed = 256;
 
   ArrivalBoard(ArrivalPool& pool, int ranks);
   ~ArrivalBoard();
@@ -68,6 +72,7 @@ class ArrivalBoard {
   const Arrival* waiting(Rank rank) const;
   std::uint64_t base() const { return base_; }
   std::uint64_t size() const { return size_; }
+  std::uint64_t failed() const { return failed_; }
   bool complete(const Arrival& arrival) const { return arrival.seen == all_; }
 
   template <typename Visit>
@@ -85,6 +90,7 @@ class ArrivalBoard {
   std::uint64_t all_;  // bits of all ranks
   std::uint64_t base_ = 0;
   std::uint64_t size_ = 0;        // sequence numbers base_ .. base_ + size_ - 1 are in window_
+  std::uint64_t failed_ = 0;      // of them, in state Failed
   std::vector<Arrival*> window_;  // a ring, its size a power of two
 };
 

@@ -7,6 +7,7 @@
 namespace arcomm {
 namespace {
 
+constexpr std::uint64_t kSweepEveryNs = 500'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 bool has_seen(const Arrival& arrival, Rank rank) {
@@ -46,6 +47,7 @@ void CommunicatorTable::arrive(Operation& operation) {
   }
   next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
   communicator.board.arrive(operation, finished_);
+  bound_failures(communicator);
   consider(communicator);
 }
 
@@ -57,7 +59,16 @@ void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure&
   if (!communicator.ready() || seq >= communicator.ends_at) return;
   if (!communicator.board.in_window(seq)) return revoke(communicator, told);
   communicator.board.refuse(member.rank, seq, told, now_ns, finished_);
+  bound_failures(communicator);
   consider(communicator);
+}
+
+void CommunicatorTable::bound_failures(Communicator& communicator) {
+  if (communicator.board.failed() <= ArrivalBoard::kMaxFailed) return;
+  revoke(communicator,
+         make_failure(ErrorCode::ResourceExhausted, Reason::Quota, kNoRank,
+                      "more than %" PRIu64 " operations failed while a rank did not call",
+                      ArrivalBoard::kMaxFailed));
 }
 
 bool CommunicatorTable::begun(const Member& member, std::uint64_t seq) const {
@@ -168,6 +179,12 @@ void CommunicatorTable::completed(Communicator& communicator, const Failure& out
 
 void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
   if (now_ns < next_deadline_ns_) return;
+  // A flood of short deadlines must not make every turn of the loop look at everything.
+  if (now_ns < last_sweep_ns_ + kSweepEveryNs) {
+    next_deadline_ns_ = last_sweep_ns_ + kSweepEveryNs;
+    return;
+  }
+  last_sweep_ns_ = now_ns;
   next_deadline_ns_ = kNever;
   for (const auto& communicator : communicators_) {
     Arrival* late = nullptr;

@@ -63,6 +63,7 @@ class CommunicatorTable {
   }
 
  private:
+  void bound_failures(Communicator& communicator);
   void consider(Communicator& communicator);  // may its head run?
   // `why` becomes the communicator's state, `told` what its waiting operations hear.
   void end(Communicator& communicator, const Failure& why, const Failure& told);
@@ -80,6 +81,7 @@ class CommunicatorTable {
   std::vector<Communicator*> ready_;  // a queue: from ready_first_ on
   std::size_t ready_first_ = 0;
   OperationList finished_;
+  std::uint64_t last_sweep_ns_ = 0;
   std::uint64_t next_deadline_ns_ = std::numeric_limits<std::uint64_t>::max();
 };
 

@@ -191,11 +191,11 @@ void ThreadedWorker::run() {
   std::uint64_t last_work = now;
   window_ns_ = now;
   while (!stop_.load(std::memory_order_acquire)) {
-    while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
-      ::sched_yield();
     progress_.fetch_add(1, std::memory_order_relaxed);
     bool worked = take_messages();
     worked |= worker_->poll_sessions();
+    while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
+      ::sched_yield();
     worked |= worker_->settle();
     worked |= worker_->execute();
     worked |= worker_->reap();
@@ -211,6 +211,9 @@ void ThreadedWorker::run() {
       // Tiles keep this core busy for long: let a client that shares it take its result or make its
       // next request.
       if (worker_->crowded() && worker_->computing()) ::sched_yield();
+    } else if (worker_->computing()) {
+      // A stream runs the last tile: it is worth waiting for, and may need this core.
+      if (now - last_work >= kYieldAfterNs) ::sched_yield();
     } else if (now - last_work >= spin_ns_) {
       rest(now);
       now = now_ns();

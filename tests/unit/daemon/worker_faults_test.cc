@@ -283,6 +283,19 @@ TEST_F(WorkerFaults, StaleForeignAndUnknownIdsAreRefused) {
                  "dtype");
 }
 
+TEST_F(WorkerFaults, AFloodOfRefusedRequestsEndsTheCommunicatorInsteadOfPilingUp) {
+  auto ranks = group(2);
+  for (int i = 0; i < 300; ++i) {
+    ring::WorkRequest request = ranks[0]->request(4);
+    request.send_offset_bytes = 1 << 30;
+    ranks[0]->submit(request);
+    ASSERT_TRUE(ranks[0]->next().has_value());
+  }
+  ranks[1]->call(4);
+  expect_end(*ranks[1], ErrorCode::Aborted, Reason::Revoked, kNoRank,
+             "operations failed while a rank did not call");
+}
+
 TEST_F(WorkerFaults, ARankThatSkipsASeqEndsTheCommunicatorInsteadOfHangingIt) {
   auto ranks = group(2);
   ranks[1]->call(4);
