@@ -77,7 +77,11 @@ TEST_F(DaemonDeath, ToldToStopItLetsBegunOperationsEnd) {  // 8
   options.settings["shutdown.drain_timeout_ms"] = "5000";
   start(options);
   const Clients clients = start_ranks(node(), 2, "init 20000");
+  expect_all_ok(
+      clients,
+      "allreduce c0 1000 float32 sum");  // memory is known now: a stopping daemon gives none
   clients[0]->expect_ok("async begun c0 1000 float32 sum");
+  clients[0]->expect_ok("sleep 200");
   node().signal(SIGTERM);
   EXPECT_TRUE(node().wait_for_notification("STOPPING=1"));
   const Reply last = clients[1]->ask("allreduce c0 1000 float32 sum");
@@ -95,7 +99,10 @@ TEST_F(DaemonDeath, ToldToStopItFailsWhatDoesNotEndInTimeAndRefusesNewWork) {  /
   start(options);
   const Clients clients = start_ranks(node(), 2, "init 20000");
   form_communicator(clients, "c1");
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
+  expect_all_ok(clients, "allreduce c1 10 float32 sum");
   clients[0]->expect_ok("async stuck c0 1000 float32 sum");
+  clients[0]->expect_ok("sleep 200");
   const auto told = std::chrono::steady_clock::now();
   node().signal(SIGTERM);
   ASSERT_TRUE(node().wait_for_notification("STOPPING=1"));

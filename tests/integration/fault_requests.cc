@@ -18,7 +18,9 @@ namespace {
 class Requests : public NodeTest {
  protected:
   void attach() {
-    start();
+    DaemonProcess::Options options;
+    options.settings["quota.communicators"] = "1000000";
+    start(options);
     Result<std::unique_ptr<RawSession>> raw = RawSession::attach(node());
     ASSERT_TRUE(raw.ok()) << raw.error().to_string();
     raw_ = std::move(*raw);
