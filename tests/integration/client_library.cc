@@ -407,16 +407,10 @@ TEST_F(ClientLibrary, NoticesADaemonThatDiesAndFindsTheNextOne) {
 
   // The next attach waits for the daemon to come back, and the memory comes along with what is in
   // it.
-  std::thread later([this] {
-    std::this_thread::sleep_for(milliseconds(200));
-    restart();
-  });
-  try {
-    rebuild();
-  } catch (const arc::Error& why) {
-    ADD_FAILURE() << why.what();
-  }
-  later.join();
+  std::thread waiting([this] { EXPECT_NO_THROW(rebuild()); });
+  std::this_thread::sleep_for(milliseconds(200));
+  restart();
+  waiting.join();
   ASSERT_EQ(memory[4999], 42);
   std::vector<std::int64_t> other(5000, 1);
   std::thread peer([&] { comm(1).all_reduce(other.data(), other.data(), other.size()); });
