@@ -212,7 +212,8 @@ void ThreadedWorker::run() {
       // next request.
       if (worker_->crowded() && worker_->computing()) ::sched_yield();
     } else if (worker_->computing()) {
-      // A stream runs the last tile: it is worth waiting for, and may need this core.
+      // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
+      // the core.
       if (now - last_work >= kYieldAfterNs) ::sched_yield();
     } else if (now - last_work >= spin_ns_) {
       rest(now);

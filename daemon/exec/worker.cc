@@ -177,12 +177,6 @@ void Worker::sweep_deadlines(std::uint64_t now_ns) {
 }
 
 Worker::Rest Worker::arm() {
-  // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them the
-  // core.
-  if (computing()) {
-    ::sched_yield();
-    return Rest::Awake;
-  }
   Rest rest = Rest::Sleep;
   for (Session* session : polled_) session->requests_bell().arm();
   for (Session* session : polled_) {
