@@ -222,6 +222,8 @@ void Submission::complete(const ring::Completion& completion) {
     Error why{error_code_from(completion.code), reason_from(completion.reason), detail,
               completion.culprit_rank};
     if (why.message.empty()) why.message = text_of(why.reason);
+    // The daemon read the request after the member had left: the caller knows why it left.
+    if (entry.member->failure && why.reason == Reason::UnknownHandle) why = *entry.member->failure;
     fail(operation, why, completion.seq);
     return;
   }
