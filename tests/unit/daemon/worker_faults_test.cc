@@ -36,6 +36,7 @@ class WorkerFaults : public WorkerTest {
   void expect_refused(Client& bad, Client& other, const ring::WorkRequest& request, ErrorCode code,
                       Reason reason, const std::string& part) {
     other.call(4);
+    wait_for_pending(1);
     bad.submit(request);
     expect_end(bad, code, reason, 0, part);
     expect_end(other, ErrorCode::FailedPrecondition, reason, 0, "refused on rank 0");
@@ -299,6 +300,7 @@ TEST_F(WorkerFaults, AFloodOfRefusedRequestsEndsTheCommunicatorInsteadOfPilingUp
 TEST_F(WorkerFaults, ARankThatSkipsASeqEndsTheCommunicatorInsteadOfHangingIt) {
   auto ranks = group(2);
   ranks[1]->call(4);
+  wait_for_pending(1);
   ring::WorkRequest request = ranks[0]->request(4);
   request.seq = 5;
   ranks[0]->submit(request);
@@ -310,6 +312,7 @@ TEST_F(WorkerFaults, ARankThatSkipsASeqEndsTheCommunicatorInsteadOfHangingIt) {
 TEST_F(WorkerFaults, ARequestWithoutItsMagicQuarantinesTheSession) {
   auto ranks = group(2);
   ranks[1]->call(4);
+  wait_for_pending(1);
   ring::WorkRequest request = ranks[0]->request(4);
   request.magic = 0;
   ranks[0]->submit(request);
@@ -328,6 +331,7 @@ TEST_F(WorkerFaults, IndicesThatJumpQuarantineTheSession) {
   for (const std::uint64_t tail : {std::uint64_t{1000}, ~std::uint64_t{0}}) {
     auto ranks = group(2);
     ranks[1]->call(4);
+    wait_for_pending(1);
     ranks[0]->control().requests.tail.store(tail);
     ranks[0]->ring_bell();
     expect_end(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0, "rank 0");
@@ -350,6 +354,7 @@ TEST_F(WorkerFaults, IndicesThatJumpQuarantineTheSession) {
 TEST_F(WorkerFaults, ASlotThatDoesNotCarryItsPositionQuarantinesTheSession) {
   auto ranks = group(2);
   ranks[1]->call(4);
+  wait_for_pending(1);
   const auto view = ranks[0]->request_view();
   view.slots[0] = ranks[0]->request(4);
   view.slots[0].slot_seq = 99;
