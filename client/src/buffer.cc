@@ -23,6 +23,11 @@ Error busy(const void* address) {
       " is used by an operation in flight or by a plan: wait for it, or destroy the plan, first");
 }
 
+Error other_thread_busy() {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+               "another thread was still telling the daemon about this memory");
+}
+
 // Ends a buffer that the caller named by its first byte.
 Status drop(void* address, bool allocated, Deadline deadline) {
   const char* expected = allocated ? "arcMemAlloc" : "arcMemRegister";
@@ -60,7 +65,8 @@ Result<BufferId> Buffer::id_in(Session& session, Deadline deadline) {
   if (serial_.load(std::memory_order_acquire) == session.serial()) {
     return BufferId::from_bits(id_.load(std::memory_order_relaxed));
   }
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
   if (serial_.load(std::memory_order_relaxed) == session.serial()) {
     return BufferId::from_bits(id_.load(std::memory_order_relaxed));
   }
@@ -74,7 +80,8 @@ Result<BufferId> Buffer::id_in(Session& session, Deadline deadline) {
 }
 
 Status Buffer::release(Deadline deadline) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
   const std::shared_ptr<Session> session =
       Session::by_serial(serial_.load(std::memory_order_relaxed));
   if (!session || session->lost())

@@ -68,7 +68,7 @@ class Buffer {
   std::atomic<int> users_{0};             // operations in flight and plans
   std::atomic<std::uint64_t> serial_{0};  // of the session that id_ belongs to; written after it
   std::atomic<std::uint64_t> id_{0};
-  std::mutex mutex_;  // one offer at a time
+  std::timed_mutex mutex_;  // one offer at a time
 };
 
 using BufferTable = IntervalMap<Buffer>;

@@ -1,5 +1,7 @@
 // The C ABI: checks what a caller can get wrong, translates, and keeps every exception inside.
-#include <cstdarg>
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -69,8 +71,7 @@ Result<std::shared_ptr<Plan>> find(arcPlan_t handle) {
                " is not a plan, or was destroyed");
 }
 
-std::chrono::milliseconds operation_timeout(const Member& member) {
-  static_cast<void>(member);
+std::chrono::milliseconds operation_timeout() {
   return std::chrono::milliseconds(Library::instance().timeout_ms());
 }
 
@@ -103,7 +104,7 @@ Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t 
   ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, stream));
   const std::shared_ptr<Member> member = (*communicator)->member();
   if (member->session->lost()) return member->session->submission().loss();
-  *timeout = operation_timeout(*member);
+  *timeout = operation_timeout();
   return prepare(member, make_call(send, recv, count, dtype, op), PlanId{}, *timeout);
 }
 
@@ -418,7 +419,7 @@ arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream) {
     Result<std::shared_ptr<Plan>> found = find(plan);
     if (!found) return std::move(found).error();
     ARC_RETURN_IF_ERROR(check_call(nullptr, nullptr, 0, 0, 0, stream));
-    const std::chrono::milliseconds timeout(Library::instance().timeout_ms());
+    const std::chrono::milliseconds timeout = operation_timeout();
     Result<Operation*> operation = (*found)->prepare_start(timeout);
     if (!operation) return std::move(operation).error();
     if (Group& group = Group::of_this_thread(); group.open()) {

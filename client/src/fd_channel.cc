@@ -95,7 +95,8 @@ bool FdChannel::hung_up() const {
 
 Result<FdChannel::Answer> FdChannel::exchange(const FdMessage& request, int attached_fd,
                                               Deadline deadline) {
-  const std::lock_guard lock(mutex_);
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return timed_out(path_);
   ARC_RETURN_IF_ERROR(send(request, attached_fd, deadline));
   Result<Answer> answer = receive(deadline);
   if (!answer) {
@@ -169,8 +170,9 @@ Result<FdChannel::Answer> FdChannel::receive(Deadline deadline) {
   }
   if (bytes == 0) return lost(path_, "end of file");
   if ((message.msg_flags & MSG_CTRUNC) != 0) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "no descriptor is left in this process for what the daemon sends: raise ulimit -n");
+    return error(
+        ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+        "no descriptor is left in this process for what the daemon sends: raise ulimit -n");
   }
   if (bytes != sizeof(FdMessage) || answer.message.magic != kFdMagic ||
       answer.message.kind != FdMessageKind::Answer) {

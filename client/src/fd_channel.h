@@ -45,7 +45,7 @@ class FdChannel {
 
   UniqueFd socket_;
   std::string path_;
-  std::mutex mutex_;
+  std::timed_mutex mutex_;
 };
 
 }  // namespace arcomm::client

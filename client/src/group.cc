@@ -13,7 +13,8 @@ void keep_first(Status& first, Status status) {
   if (first.ok() && !status.ok()) first = std::move(status);
 }
 
-// Each blocks until its peers have called, and the peers are in this very list.
+// Creations block until their peers have called, and the peers are in this very list; and together
+// no call takes longer than the slowest.
 Status run_together(std::vector<std::function<Status()>> calls) {
   std::vector<Status> results(calls.size());
   std::vector<std::thread> threads;
@@ -23,7 +24,7 @@ Status run_together(std::vector<std::function<Status()>> calls) {
     } catch (const std::system_error& why) {
       results[i] =
           error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                "cannot start a thread to create communicator ", i, " of the group: ", why.what());
+                "cannot start a thread for communicator ", i, " of the group: ", why.what());
     }
   }
   if (!calls.empty()) results[0] = calls[0]();
@@ -52,7 +53,7 @@ Status Group::end() {
   for (const Collected& each : operations) {
     if (each.blocking) keep_first(first, finish(*each.operation));
   }
-  for (const auto& leave : std::exchange(destructions_, {})) keep_first(first, leave());
+  keep_first(first, run_together(std::exchange(destructions_, {})));
   return first;
 }
 

@@ -11,7 +11,6 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kDefaultRuntimeDir = "/run/arcommd";
-constexpr std::uint64_t kTimeoutBeforeAttachMs = 10'000;
 constexpr milliseconds kRetry{20};
 
 std::string environment_or(const char* name, const char* otherwise) {
@@ -66,12 +65,13 @@ Status Library::init(LibraryConfig wanted) {
     }
     config_ = std::move(wanted);
     configured_ = true;
+    if (config_.timeout_ms != 0) timeout_ms_.store(config_.timeout_ms, std::memory_order_relaxed);
     ++users_;
   }
   Result<std::shared_ptr<Session>> attached = session(deadline);
   if (attached) return {};
-  const std::lock_guard lock(mutex_);
-  --users_;
+  const std::unique_lock lock(mutex_, deadline.plus(kGuard).when());
+  if (lock) --users_;
   return std::move(attached).error();
 }
 
@@ -88,20 +88,8 @@ Status Library::finalize() {
   session_.reset();
   configured_ = false;
   was_attached_ = false;
+  timeout_ms_.store(kTimeoutBeforeAttachMs, std::memory_order_relaxed);
   return {};
-}
-
-std::shared_ptr<Session> Library::current() {
-  const std::lock_guard lock(mutex_);
-  return session_;
-}
-
-std::uint64_t Library::timeout_ms() {
-  const std::lock_guard lock(mutex_);
-  if (config_.timeout_ms != 0) return config_.timeout_ms;
-  return session_ && session_->facts().default_timeout_ms != 0
-             ? session_->facts().default_timeout_ms
-             : kTimeoutBeforeAttachMs;
 }
 
 Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
@@ -121,6 +109,10 @@ Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
       if (attached) {
         session_ = *attached;
         was_attached_ = true;
+        const std::uint64_t theirs = session_->facts().default_timeout_ms;
+        if (config_.timeout_ms == 0 && theirs != 0) {
+          timeout_ms_.store(theirs, std::memory_order_relaxed);
+        }
         return attached;
       }
       if (!was_attached_ || !may_come_back(attached.error()) || deadline.left() <= kRetry) {

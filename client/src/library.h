@@ -3,6 +3,7 @@
 // one.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -37,15 +38,16 @@ class Library {
   // The live session, attaching if there is none. A process that was attached before waits for the
   // daemon to come back; one that never was hears at once that none is running.
   Result<std::shared_ptr<Session>> session(Deadline deadline);
-  // The session if there is one, live or lost; never attaches.
-  std::shared_ptr<Session> current();
-
-  std::uint64_t timeout_ms();
+  // Of operations and control calls. Takes no lock: another thread may be attaching for seconds.
+  std::uint64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
   Deadline control_deadline() { return Deadline::after(std::chrono::milliseconds(timeout_ms())); }
 
  private:
   LibraryConfig resolved(LibraryConfig config) const;
 
+  static constexpr std::uint64_t kTimeoutBeforeAttachMs = 10'000;
+
+  std::atomic<std::uint64_t> timeout_ms_{kTimeoutBeforeAttachMs};
   std::timed_mutex mutex_;
   LibraryConfig config_;
   bool configured_ = false;
