@@ -1,0 +1,168 @@
+// The control plane without gRPC: its loop, its state and its neighbours' threads. ThreadSanitizer
+// can see all of this, which it cannot of the calls that pass through Debian's gRPC.
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <cstring>
+#include <filesystem>
+#include <future>
+
+#include "daemon/control/gate.h"
+#include "daemon/control/node_control.h"
+#include "daemon/telemetry/metrics.h"
+#include "proto/version.h"
+#include "tests/unit/control/fake_worker.h"
+
+namespace arcomm::test {
+namespace {
+
+class LoopTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    loop_ = EventLoop::create().value();
+    auto settings = std::make_shared<Settings>();
+    settings->quota.sessions = 100;
+    // The worker's events come back by the loop, as ControlPlane wires them.
+    worker_ = std::make_unique<FakeWorker>(
+        WorkerEvents{.session_lost =
+                         [this](SessionId session, Reason reason, std::string why) {
+                           loop_->post([=, this] { control_->session_lost(session, reason, why); });
+                         },
+                     .communicator_revoked =
+                         [this](const UniqueIdBytes& id, std::uint64_t epoch, Reason) {
+                           loop_->post([=, this] { control_->communicator_revoked(id, epoch); });
+                         }});
+    control_ = std::make_unique<NodeControl>(NodeControl::Parts{
+        .loop = *loop_,
+        .metrics = metrics_,
+        .memory_thread = memory_thread_,
+        .settings = settings,
+        .workers = {{.device = "host:0", .worker = worker_.get(), .recorder = nullptr}}});
+    thread_ = std::thread([this] { loop_->run(); });
+  }
+  void TearDown() override {
+    memory_thread_.stop();
+    loop_->stop();
+    thread_.join();
+    worker_.reset();
+    loop_->clear();
+    control_.reset();
+  }
+
+  // A call as the RPC server makes it, waited for.
+  template <typename Request, typename Reply>
+  Result<Reply> call(void (NodeControl::*method)(const Caller&, const Request&, Answer<Reply>),
+                     const Request& request) {
+    auto answered = std::make_shared<std::promise<std::shared_ptr<Result<Reply>>>>();
+    auto future = answered->get_future();
+    loop_->post([this, method, request, answered] {
+      const Caller caller{.connection = 1,
+                          .kind = SocketKind::Client,
+                          .peer = {::getpid(), ::getuid(), ::getgid()}};
+      (control_.get()->*method)(caller, request, [answered](Result<Reply> result) {
+        answered->set_value(std::make_shared<Result<Reply>>(std::move(result)));
+      });
+    });
+    if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "no answer");
+    }
+    return *future.get();
+  }
+  v1::SessionRef attach() {
+    v1::AttachRequest request;
+    request.set_ring_abi_major(kRingAbiMajor);
+    const Result<v1::AttachReply> reply = call(&NodeControl::attach, request);
+    v1::SessionRef session;
+    EXPECT_TRUE(reply);
+    if (!reply) return session;
+    session.set_session(reply->session());
+    session.set_session_token(reply->session_token());
+    return session;
+  }
+
+  Metrics metrics_;
+  TaskThread memory_thread_;
+  std::unique_ptr<EventLoop> loop_;
+  std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<NodeControl> control_;
+  std::thread thread_;
+};
+
+TEST_F(LoopTest, ServesManyThreadsThatAttachJoinAllocateAndLeave) {
+  constexpr int kThreads = 6;
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int round = 0; round < 10; ++round) {
+        const v1::SessionRef session = attach();
+        v1::AllocateBufferRequest allocation;
+        *allocation.mutable_session() = session;
+        allocation.set_bytes(4096);
+        if (!call(&NodeControl::allocate_buffer, allocation)) ++failures;
+        v1::CreateCommunicatorRequest join;
+        *join.mutable_session() = session;
+        // Pairs of threads meet under one id.
+        join.set_unique_id(std::string(128, static_cast<char>('a' + t / 2)));
+        join.mutable_unique_id()->replace(1, sizeof(round), reinterpret_cast<const char*>(&round),
+                                          sizeof(round));
+        join.set_rank(t % 2);
+        join.set_ranks(2);
+        const auto joined = call(&NodeControl::create_communicator, join);
+        if (!joined) ++failures;
+        if (round % 3 == 0) {
+          worker_->lose(SessionId::from_bits(session.session()), Reason::Quarantined, "test");
+          continue;
+        }
+        v1::DetachRequest detach;
+        *detach.mutable_session() = session;
+        if (!call(&NodeControl::detach, detach)) ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  // A partner that left first may fail the other's join, never more than that.
+  EXPECT_EQ(failures.load(), 0);
+  for (int i = 0; i < 1000 && metrics_.sessions.value() != 0; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_EQ(metrics_.sessions.value(), 0);
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_EQ(metrics_.communicators.value(), 0);
+  EXPECT_EQ(worker_->open_sessions(), 0u);
+}
+
+TEST_F(LoopTest, RunsTimersInOrderAndForgetsCancelledOnes) {
+  std::promise<std::string> ran;
+  std::string order;
+  loop_->post([&] {
+    loop_->after(std::chrono::milliseconds(20), [&] { order += 'b'; });
+    loop_->after(std::chrono::milliseconds(5), [&] { order += 'a'; });
+    const auto never = loop_->after(std::chrono::milliseconds(10), [&] { order += 'x'; });
+    loop_->cancel(never);
+    loop_->after(std::chrono::milliseconds(30), [&] { ran.set_value(order); });
+  });
+  EXPECT_EQ(ran.get_future().get(), "ab");
+}
+
+TEST_F(LoopTest, EndsAWatchThatRemovesItself) {
+  int pair[2];
+  ASSERT_EQ(::pipe(pair), 0);
+  std::promise<void> seen;
+  std::atomic<int> calls{0};
+  loop_->post([&] {
+    EXPECT_TRUE(loop_->watch(pair[0], 1 /* EPOLLIN */, [&](std::uint32_t) {
+      loop_->unwatch(pair[0]);
+      if (++calls == 1) seen.set_value();
+    }));
+  });
+  ASSERT_EQ(::write(pair[1], "x", 1), 1);
+  seen.get_future().wait();
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(calls.load(), 1);
+  ::close(pair[0]);
+  ::close(pair[1]);
+}
+
+}  // namespace
+}  // namespace arcomm::test
