@@ -17,6 +17,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/host/outputs-inl.h"
 #include "kernels/host/reduce.h"
 #include "kernels/partition.h"
 
@@ -31,8 +32,10 @@ HWY_INLINE std::uint64_t elements_to_line(const T* pointer) {
   return past == 0 ? 0 : (kCacheLineBytes - past) / sizeof(T);
 }
 
-// Format: how elements lie in memory (Stored) and in registers (D), with load, store, stream.
-// Op: combine(d, so_far, next) and finish(d, result, ranks). kRanks: known at compile time, or 0.
+// Format: how a block of four vectors lies in memory (Stored) and in registers (D): load<0> to
+// load<3> read its parts, which need not be neighbours, and store_all writes the whole to every
+// output. Op: combine(d, so_far, next) and finish(d, result, ranks). kRanks: known at compile time,
+// or 0.
 template <typename Format, typename Op, std::uint32_t kRanks>
 class Blocks {
  public:
@@ -50,28 +53,28 @@ class Blocks {
 
   HWY_INLINE void run(bool non_temporal) const {
     std::uint64_t i = 0;
-    if (non_temporal && same_alignment()) {
+    if (non_temporal && worth_streaming()) {
       const std::uint64_t head = std::min(elements_to_line(out_[0]), count_);
       while (i < head) i += part(i, head - i);
-      for (; count_ - i >= 4 * lanes(); i += 4 * lanes()) block<true>(i);
+      for (; count_ - i >= elements(); i += elements()) block<true>(i);
       hwy::FlushStream();  // the results are visible before the tile counts as done
     } else {
-      for (; count_ - i >= 4 * lanes(); i += 4 * lanes()) block<false>(i);
+      for (; count_ - i >= elements(); i += elements()) block<false>(i);
     }
     while (i < count_) i += part(i, count_ - i);
   }
 
  private:
-  HWY_INLINE std::uint32_t ranks() const { return kRanks != 0 ? kRanks : ranks_; }
-  static HWY_INLINE std::uint64_t lanes() { return hn::Lanes(D()); }
+  static constexpr std::size_t kMaxElements = 4 * hn::MaxLanes(D());  // of a block
 
-  HWY_INLINE bool same_alignment() const {
-    for (std::uint32_t r = 1; r < ranks(); ++r) {
-      if ((reinterpret_cast<std::uintptr_t>(out_[r]) - reinterpret_cast<std::uintptr_t>(out_[0])) %
-              kCacheLineBytes !=
-          0) {
-        return false;
-      }
+  HWY_INLINE std::uint32_t ranks() const { return kRanks != 0 ? kRanks : ranks_; }
+  static HWY_INLINE std::uint64_t elements() { return 4 * hn::Lanes(D()); }
+
+  // Stores around the caches need aligned lines; and a line that was just read is in the cache, so
+  // that throwing it out (in place) costs more than it saves.
+  HWY_INLINE bool worth_streaming() const {
+    for (std::uint32_t r = 0; r < ranks(); ++r) {
+      if (in_[r] == out_[r] || elements_to_line(out_[r]) != elements_to_line(out_[0])) return false;
     }
     return true;
   }
@@ -80,48 +83,52 @@ class Blocks {
   template <bool kNonTemporal>
   HWY_INLINE void block(std::uint64_t i) const {
     const D d;
-    const std::uint64_t n = lanes();
-    auto a = Format::load(d, in_[0] + i);
-    auto b = Format::load(d, in_[0] + i + n);
-    auto c = Format::load(d, in_[0] + i + 2 * n);
-    auto e = Format::load(d, in_[0] + i + 3 * n);
-    for (std::uint32_t r = 1; r < ranks(); ++r) {
-      const Stored* in = in_[r] + i;
-      a = Op::combine(d, a, Format::load(d, in));
-      b = Op::combine(d, b, Format::load(d, in + n));
-      c = Op::combine(d, c, Format::load(d, in + 2 * n));
-      e = Op::combine(d, e, Format::load(d, in + 3 * n));
-    }
-    const auto ra = Format::narrow(d, Op::finish(d, a, ranks()));
-    const auto rb = Format::narrow(d, Op::finish(d, b, ranks()));
-    const auto rc = Format::narrow(d, Op::finish(d, c, ranks()));
-    const auto re = Format::narrow(d, Op::finish(d, e, ranks()));
-    for (std::uint32_t r = 0; r < ranks(); ++r) {
-      Stored* out = out_[r] + i;
-      Format::template store<kNonTemporal>(d, ra, out);
-      Format::template store<kNonTemporal>(d, rb, out + n);
-      Format::template store<kNonTemporal>(d, rc, out + 2 * n);
-      Format::template store<kNonTemporal>(d, re, out + 3 * n);
-    }
+    auto a = Format::template load<0>(d, in_[0] + i);
+    auto b = Format::template load<1>(d, in_[0] + i);
+    auto c = Format::template load<2>(d, in_[0] + i);
+    auto e = Format::template load<3>(d, in_[0] + i);
+    for (std::uint32_t r = 1; r < ranks(); ++r) combine_next(in_[r] + i, a, b, c, e);
+    finish<kNonTemporal>(a, b, c, e, {out_, ranks(), i});
   }
 
-  // At most one vector of the `left` elements at i, through a padded copy: the same instructions as
-  // in block(), so an element's result does not depend on where a range was cut. Returns how many.
+  // At most a block of the `left` elements at i, through a padded copy: the same instructions as in
+  // block(), so that an element's result does not depend on where a range was cut. Returns how
+  // many.
   HWY_NOINLINE std::uint64_t part(std::uint64_t i, std::uint64_t left) const {
     const D d;
-    const std::uint64_t n = std::min<std::uint64_t>(left, lanes());
-    HWY_ALIGN Stored padded[hn::MaxLanes(D())] = {};
-    std::memcpy(padded, in_[0] + i, n * sizeof(Stored));
-    auto so_far = Format::load(d, padded);
+    const std::uint64_t count = std::min(left, elements());
+    const std::size_t bytes = count * sizeof(Stored);
+    HWY_ALIGN Stored padded[kMaxElements] = {};
+    std::memcpy(padded, in_[0] + i, bytes);
+    auto a = Format::template load<0>(d, padded);
+    auto b = Format::template load<1>(d, padded);
+    auto c = Format::template load<2>(d, padded);
+    auto e = Format::template load<3>(d, padded);
     for (std::uint32_t r = 1; r < ranks(); ++r) {
-      std::memcpy(padded, in_[r] + i, n * sizeof(Stored));
-      so_far = Op::combine(d, so_far, Format::load(d, padded));
+      std::memcpy(padded, in_[r] + i, bytes);
+      combine_next(padded, a, b, c, e);
     }
-    Format::template store<false>(d, Format::narrow(d, Op::finish(d, so_far, ranks())), padded);
-    for (std::uint32_t r = 0; r < ranks(); ++r) {
-      std::memcpy(out_[r] + i, padded, n * sizeof(Stored));
-    }
-    return n;
+    Stored* const outputs[] = {padded};
+    finish<false>(a, b, c, e, {outputs, 1, 0});
+    for (std::uint32_t r = 0; r < ranks(); ++r) std::memcpy(out_[r] + i, padded, bytes);
+    return count;
+  }
+
+  template <class V>
+  static HWY_INLINE void combine_next(const Stored* in, V& a, V& b, V& c, V& e) {
+    const D d;
+    a = Op::combine(d, a, Format::template load<0>(d, in));
+    b = Op::combine(d, b, Format::template load<1>(d, in));
+    c = Op::combine(d, c, Format::template load<2>(d, in));
+    e = Op::combine(d, e, Format::template load<3>(d, in));
+  }
+
+  template <bool kNonTemporal, class V>
+  HWY_INLINE void finish(V a, V b, V c, V e, Outputs<Stored> outputs) const {
+    const D d;
+    Format::template store_all<kNonTemporal>(d, Op::finish(d, a, ranks()),
+                                             Op::finish(d, b, ranks()), Op::finish(d, c, ranks()),
+                                             Op::finish(d, e, ranks()), outputs);
   }
 
   std::uint32_t ranks_;

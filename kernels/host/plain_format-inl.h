@@ -7,6 +7,7 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kernels/host/outputs-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
@@ -18,15 +19,13 @@ struct PlainFormat {
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
 
-  static HWY_INLINE V load(D d, const T* from) { return hn::LoadU(d, from); }
-  static HWY_INLINE V narrow(D /*d*/, V v) { return v; }
+  template <std::size_t kPart>
+  static HWY_INLINE V load(D d, const T* block) {
+    return hn::LoadU(d, block + kPart * hn::Lanes(d));
+  }
   template <bool kNonTemporal>
-  static HWY_INLINE void store(D d, V v, T* to) {
-    if constexpr (kNonTemporal) {
-      hn::Stream(v, d, to);
-    } else {
-      hn::StoreU(v, d, to);
-    }
+  static HWY_INLINE void store_all(D d, V a, V b, V c, V e, Outputs<T> outputs) {
+    store_four<kNonTemporal>(d, a, b, c, e, outputs);
   }
 };
 
