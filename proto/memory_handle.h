@@ -1,4 +1,5 @@
-// Where a registered buffer's bytes live, in words that may travel. A descriptor travels beside it, by SCM_RIGHTS.
+// Where a registered buffer's bytes live, in words that may travel. A descriptor travels beside it,
+// by SCM_RIGHTS.
 #pragma once
 
 #include <array>

@@ -47,8 +47,9 @@ std::string_view text_of(Reason reason) {
 }
 
 ErrorCode error_code_from(unsigned number) {
-  return number <= static_cast<unsigned>(ErrorCode::Unauthenticated) ? static_cast<ErrorCode>(number)
-                                                                     : ErrorCode::Unknown;
+  return number <= static_cast<unsigned>(ErrorCode::Unauthenticated)
+             ? static_cast<ErrorCode>(number)
+             : ErrorCode::Unknown;
 }
 
 Reason reason_from(unsigned number) {

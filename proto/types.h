@@ -1,5 +1,5 @@
-// The nouns two processes agree on: element types, operations, ranks and typed ids. No unit is implied: sizes are
-// bytes where a name says bytes and elements where it says count.
+// The nouns two processes agree on: element types, operations, ranks and typed ids. No unit is
+// implied: sizes are bytes where a name says bytes and elements where it says count.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace arcomm {
 
-// X(name, number, bytes, text). Numbers cross the ring and the C ABI: appended to, never renumbered.
-#define ARC_DTYPES(X)          \
+// X(name, number, bytes, text). Numbers cross the ring and the C ABI: appended to, never
+// renumbered.
+#define ARC_DTYPES(X)           \
   X(Float16, 0, 2, "float16")   \
   X(BFloat16, 1, 2, "bfloat16") \
   X(Float32, 2, 4, "float32")   \
@@ -25,10 +26,10 @@ namespace arcomm {
 
 // X(name, number, text)
 #define ARC_REDUCE_OPS(X) \
-  X(Sum, 0, "sum")         \
-  X(Prod, 1, "prod")       \
-  X(Min, 2, "min")         \
-  X(Max, 3, "max")         \
+  X(Sum, 0, "sum")        \
+  X(Prod, 1, "prod")      \
+  X(Min, 2, "min")        \
+  X(Max, 3, "max")        \
   X(Avg, 4, "avg")
 
 enum class DType : std::uint8_t {
@@ -77,15 +78,19 @@ constexpr std::string_view text_of(ReduceOp op) {
   }
   return "unknown operation";
 }
-inline std::ostream& operator<<(std::ostream& out, DType dtype) { return out << text_of(dtype); }
-inline std::ostream& operator<<(std::ostream& out, ReduceOp op) { return out << text_of(op); }
+inline std::ostream& operator<<(std::ostream& out, DType dtype) {
+  return out << text_of(dtype);
+}
+inline std::ostream& operator<<(std::ostream& out, ReduceOp op) {
+  return out << text_of(op);
+}
 
 using Rank = std::int32_t;  // 0 .. ranks-1 inside one communicator
 inline constexpr Rank kNoRank = -1;
 inline constexpr int kMaxRanks = 64;
 
-// A reference that survives its object: the generation tells a reused index from the one that was meant.
-// Generation 0 is never handed out, so that a zeroed id is invalid.
+// A reference that survives its object: the generation tells a reused index from the one that was
+// meant. Generation 0 is never handed out, so that a zeroed id is invalid.
 template <typename Tag>
 struct Id {
   std::uint32_t index = 0;

@@ -1,5 +1,5 @@
-// What a client and a daemon compare before they talk. A major number never mixes; a minor one grows by appended
-// fields that the older side ignores.
+// What a client and a daemon compare before they talk. A major number never mixes; a minor one
+// grows by appended fields that the older side ignores.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,12 @@
 /* libarclient: collective communication through the node's arcommd daemon. C ABI, in NCCL's manner.
  *
- * Threads: every function may be called from any thread; calls on one communicator are ordered by the order in which
- *   they are made, and ranks must make them in the same order. Group state is per thread.
- * Ownership: handles are released by the matching Destroy/Free call; pointers passed in are borrowed for the call,
- *   buffers of an asynchronous operation until its ticket is done.
- * Errors: every call returns an arcResult_t (gRPC's canonical numbers). arcGetLastError() gives this thread's last
- *   failure in words, with values and what to do; arcGetLastErrorInfo() the same for programs.
- * Time: no call blocks longer than its timeout plus 100 ms.
+ * Threads: every function may be called from any thread; calls on one communicator are ordered by
+ * the order in which they are made, and ranks must make them in the same order. Group state is per
+ * thread. Ownership: handles are released by the matching Destroy/Free call; pointers passed in are
+ * borrowed for the call, buffers of an asynchronous operation until its ticket is done. Errors:
+ * every call returns an arcResult_t (gRPC's canonical numbers). arcGetLastError() gives this
+ * thread's last failure in words, with values and what to do; arcGetLastErrorInfo() the same for
+ * programs. Time: no call blocks longer than its timeout plus 100 ms.
  */
 #ifndef ARCLIENT_H_
 #define ARCLIENT_H_
@@ -92,55 +92,64 @@ typedef enum {
 typedef enum { arcSum = 0, arcProd = 1, arcMin = 2, arcMax = 3, arcAvg = 4 } arcRedOp_t;
 
 #define ARC_UNIQUE_ID_BYTES 128
-typedef struct { char internal[ARC_UNIQUE_ID_BYTES]; } arcUniqueId;
+typedef struct {
+  char internal[ARC_UNIQUE_ID_BYTES];
+} arcUniqueId;
 
 typedef struct arcComm_s* arcComm_t;
 typedef struct arcPlan_s* arcPlan_t;
 typedef uint64_t arcTicket_t; /* 0 is never a ticket */
 typedef void* arcStream_t;    /* a cudaStream_t on a GPU; must be NULL on the host device */
 
-/* struct_size is set by ARC_CONFIG_INITIALIZER; fields are only appended. NULL and 0 mean the default. */
+/* struct_size is set by ARC_CONFIG_INITIALIZER; fields are only appended. NULL and 0 mean the
+ * default. */
 typedef struct {
   size_t struct_size;
-  const char* runtime_dir; /* where the daemon's sockets are; default $ARCOMM_RUNTIME_DIR, then /run/arcommd */
+  const char* runtime_dir; /* where the daemon's sockets are; default $ARCOMM_RUNTIME_DIR, then
+                              /run/arcommd */
   const char* device;      /* "host:0"; default $ARCOMM_DEVICE, then the daemon's first device */
-  uint64_t timeout_ms;     /* default deadline of operations and control calls; default the daemon's */
+  uint64_t timeout_ms; /* default deadline of operations and control calls; default the daemon's */
 } arcConfig_t;
-#define ARC_CONFIG_INITIALIZER { sizeof(arcConfig_t), NULL, NULL, 0 }
+#define ARC_CONFIG_INITIALIZER \
+  { sizeof(arcConfig_t), NULL, NULL, 0 }
 
 typedef struct {
   size_t struct_size;
   arcResult_t code;
   arcReason_t reason;
-  int rank;         /* the rank that caused it, or -1 */
-  uint64_t seq;     /* of the operation, or UINT64_MAX */
+  int rank;     /* the rank that caused it, or -1 */
+  uint64_t seq; /* of the operation, or UINT64_MAX */
   char message[512];
 } arcErrorInfo_t;
 
 /* ---- library ---- */
-/* Attaches to the daemon. config may be NULL. Calls may nest: the last arcFinalize detaches. Without arcInit the first
- * call that needs the daemon attaches with the defaults. */
+/* Attaches to the daemon. config may be NULL. Calls may nest: the last arcFinalize detaches.
+ * Without arcInit the first call that needs the daemon attaches with the defaults. */
 ARC_API arcResult_t arcInit(const arcConfig_t* config);
 ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */
 ARC_API const char* arcGetErrorString(arcResult_t result);
 ARC_API const char* arcGetReasonString(arcReason_t reason);
-/* This thread's last failure; "" if none. Valid until the thread's next failing call. comm may be NULL. */
+/* This thread's last failure; "" if none. Valid until the thread's next failing call. comm may be
+ * NULL. */
 ARC_API const char* arcGetLastError(arcComm_t comm);
 ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->struct_size first */
 
 /* ---- communicators ---- */
 /* Needs no daemon. Make it once, hand it to all ranks by any means. */
 ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
-/* Blocks until all `ranks` ranks have called, or the timeout. Several ranks may live in one process: call from one
- * thread each, or all between arcGroupStart and arcGroupEnd. 1 <= ranks <= 64. */
+/* Blocks until all `ranks` ranks have called, or the timeout. Several ranks may live in one
+ * process: call from one thread each, or all between arcGroupStart and arcGroupEnd. 1 <= ranks
+ * <= 64. */
 ARC_API arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank);
-/* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason RemoteAborted. */
+/* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason
+ * RemoteAborted. */
 ARC_API arcResult_t arcCommDestroy(arcComm_t comm);
-/* Revokes the communicator on all ranks at once; operations in flight end with arcAborted. Frees comm. */
+/* Revokes the communicator on all ranks at once; operations in flight end with arcAborted. Frees
+ * comm. */
 ARC_API arcResult_t arcCommAbort(arcComm_t comm);
-/* After a failure: forms the communicator again, same id and rank, next epoch. All ranks call it; a process that
- * replaces a dead one calls arcCommInitRank with the same id. */
+/* After a failure: forms the communicator again, same id and rank, next epoch. All ranks call it; a
+ * process that replaces a dead one calls arcCommInitRank with the same id. */
 ARC_API arcResult_t arcCommRebuild(arcComm_t comm);
 ARC_API arcResult_t arcCommCount(arcComm_t comm, int* ranks);
 ARC_API arcResult_t arcCommUserRank(arcComm_t comm, int* rank);
@@ -149,39 +158,46 @@ ARC_API arcResult_t arcCommGetEpoch(arcComm_t comm, uint64_t* epoch);
 ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
 
 /* ---- memory ---- */
-/* Memory that the daemon owns and this process shares: collectives on it move without a copy. Page aligned. */
+/* Memory that the daemon owns and this process shares: collectives on it move without a copy. Page
+ * aligned. */
 ARC_API arcResult_t arcMemAlloc(void** ptr, size_t bytes);
 ARC_API arcResult_t arcMemFree(void* ptr);
-/* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of a memfd sealed
- * with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its own and is copied through it. */
+/* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
+ * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its
+ * own and is copied through it. */
 ARC_API arcResult_t arcMemRegister(void* ptr, size_t bytes);
 ARC_API arcResult_t arcMemDeregister(void* ptr);
 
 /* ---- AllReduce ---- */
-/* recv[i] = op over all ranks of send[i], i < count; the same bits on every rank. send == recv is in place; otherwise
- * they must not overlap. Pointers aligned to the element; any memory (see above). arcAvg divides by the number of
- * ranks; integers truncate toward zero. On the host it returns when the result is there. */
-ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype, arcRedOp_t op,
-                                 arcComm_t comm, arcStream_t stream);
+/* recv[i] = op over all ranks of send[i], i < count; the same bits on every rank. send == recv is
+ * in place; otherwise they must not overlap. Pointers aligned to the element; any memory (see
+ * above). arcAvg divides by the number of ranks; integers truncate toward zero. On the host it
+ * returns when the result is there. */
+ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
+                                 arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. */
-ARC_API arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDataType_t dtype, arcRedOp_t op,
-                                      arcComm_t comm, arcStream_t stream, arcTicket_t* ticket);
+ARC_API arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count,
+                                      arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
+                                      arcStream_t stream, arcTicket_t* ticket);
 /* arcInProgress, or the operation's result (the ticket is then spent). */
 ARC_API arcResult_t arcTest(arcTicket_t ticket);
-/* timeout_ms 0: the operation's own deadline. arcDeadlineExceeded with reason Timeout leaves the ticket valid when it
- * was this wait that ended and not the operation; arcGetLastErrorInfo's seq is then UINT64_MAX. */
+/* timeout_ms 0: the operation's own deadline. arcDeadlineExceeded with reason Timeout leaves the
+ * ticket valid when it was this wait that ended and not the operation; arcGetLastErrorInfo's seq is
+ * then UINT64_MAX. */
 ARC_API arcResult_t arcWait(arcTicket_t ticket, uint64_t timeout_ms);
 
 /* ---- persistent plans: MPI_Allreduce_init's shape ---- */
-ARC_API arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv, size_t count,
-                                           arcDataType_t dtype, arcRedOp_t op, arcComm_t comm);
-ARC_API arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream); /* one start at a time per plan */
+ARC_API arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv,
+                                           size_t count, arcDataType_t dtype, arcRedOp_t op,
+                                           arcComm_t comm);
+ARC_API arcResult_t arcPlanStart(arcPlan_t plan,
+                                 arcStream_t stream); /* one start at a time per plan */
 ARC_API arcResult_t arcPlanWait(arcPlan_t plan, uint64_t timeout_ms);
 ARC_API arcResult_t arcPlanDestroy(arcPlan_t plan);
 
 /* ---- groups ---- */
-/* Between the two, calls of this thread are collected; arcGroupEnd submits them all and waits for the blocking ones,
- * so that one thread can drive several ranks. Returns the first failure. */
+/* Between the two, calls of this thread are collected; arcGroupEnd submits them all and waits for
+ * the blocking ones, so that one thread can drive several ranks. Returns the first failure. */
 ARC_API arcResult_t arcGroupStart(void);
 ARC_API arcResult_t arcGroupEnd(void);
 

@@ -20,11 +20,10 @@ template <typename Slot>
 class Consumer {
  public:
   explicit Consumer(RingView<Slot> view)
-      : view_(view),
-        head_(view.indices->head.load(std::memory_order_relaxed)),
-        tail_(head_) {}
+      : view_(view), head_(view.indices->head.load(std::memory_order_relaxed)), tail_(head_) {}
 
-  // Copies the next slot out, once, into memory that the other side cannot reach. What is in it is still untrusted.
+  // Copies the next slot out, once, into memory that the other side cannot reach. What is in it is
+  // still untrusted.
   Pop pop(Slot& out) {
     if (head_ == tail_) {
       const Pop seen = look();
@@ -33,7 +32,8 @@ class Consumer {
     copy_once(out, view_.slots[head_ & (view_.count - 1)]);
     if (out.slot_seq != head_ + 1) return Pop::Corrupt;
     ++head_;
-    view_.indices->head.store(head_, std::memory_order_release);  // pairs with Producer's acquire of head
+    view_.indices->head.store(head_,
+                              std::memory_order_release);  // pairs with Producer's acquire of head
     return Pop::Done;
   }
 
@@ -44,13 +44,15 @@ class Consumer {
 
  private:
   Pop look() {
-    const std::uint64_t tail = view_.indices->tail.load(std::memory_order_acquire);  // pairs with push's release
-    if (tail - head_ > view_.count) return Pop::Corrupt;  // jumped ahead or went back
+    const std::uint64_t tail =
+        view_.indices->tail.load(std::memory_order_acquire);  // pairs with push's release
+    if (tail - head_ > view_.count) return Pop::Corrupt;      // jumped ahead or went back
     tail_ = tail;
     return head_ == tail_ ? Pop::Empty : Pop::Done;
   }
 
-  // A plain struct copy would let the compiler read a field twice later; a copy through a barrier cannot be undone.
+  // A plain struct copy would let the compiler read a field twice later; a copy through a barrier
+  // cannot be undone.
   static void copy_once(Slot& out, const Slot& slot) {
     std::memcpy(&out, &slot, sizeof(Slot));
     std::atomic_signal_fence(std::memory_order_acq_rel);

@@ -40,6 +40,12 @@ Decode decode(const WorkRequest& slot, Request& request, const char*& detail) {
   if (slot.count > std::numeric_limits<std::uint64_t>::max() / size_of(request.dtype)) {
     return refuse("count times the element size overflows 64 bits");
   }
+  request.total_count = slot.total_count == 0 ? slot.count : slot.total_count;
+  request.first_element = slot.first_element;
+  if (request.first_element > request.total_count ||
+      request.count > request.total_count - request.first_element) {
+    return refuse("the part leaves the operation that it says it belongs to");
+  }
   request.send = {BufferId::from_bits(slot.send_buffer), slot.send_offset_bytes};
   request.recv = {BufferId::from_bits(slot.recv_buffer), slot.recv_offset_bytes};
   if (slot.count != 0 && (!request.send.buffer.valid() || !request.recv.buffer.valid())) {

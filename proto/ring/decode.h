@@ -1,4 +1,5 @@
-// From a copied slot to typed values. Only the form is checked here; ids, ranges and quotas are admission's.
+// From a copied slot to typed values. Only the form is checked here; ids, ranges and quotas are
+// admission's.
 #pragma once
 
 #include "proto/ring/layout.h"
@@ -24,6 +25,9 @@ struct Request {
   BufferRange send;
   BufferRange recv;
   std::uint64_t count = 0;
+  std::uint64_t total_count =
+      0;  // of the operation that this is a part of; `count` where it is whole
+  std::uint64_t first_element = 0;  // of this part
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
@@ -35,8 +39,8 @@ enum class Decode : std::uint8_t {
   BadMagic,  // not a request at all: the session is quarantined
 };
 
-// `slot` must be a private copy. On BadValue `request.ticket`, `.member` and `.seq` are filled, so that the refusal
-// finds its caller; `detail` is a static string. Allocates nothing.
+// `slot` must be a private copy. On BadValue `request.ticket`, `.member` and `.seq` are filled, so
+// that the refusal finds its caller; `detail` is a static string. Allocates nothing.
 Decode decode(const WorkRequest& slot, Request& request, const char*& detail);
 
 }  // namespace arcomm::ring

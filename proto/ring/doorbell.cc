@@ -20,24 +20,32 @@ void arm_flag(std::atomic<std::uint32_t>& flag) {
 
 bool take_flag(std::atomic<std::uint32_t>& flag) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with arm_flag's fence
-  return flag.load(std::memory_order_relaxed) != 0 && flag.exchange(0, std::memory_order_relaxed) != 0;
+  return flag.load(std::memory_order_relaxed) != 0 &&
+         flag.exchange(0, std::memory_order_relaxed) != 0;
 }
 
 // Shared, not private: the two sides are different processes.
-long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value, const timespec* timeout) {
-  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
+long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
+           const timespec* timeout) {
+  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout,
+                   nullptr, 0);
 }
 
 }  // namespace
 
-void FutexDoorbell::arm() { arm_flag(*flag_); }
-void FutexDoorbell::disarm() { flag_->store(0, std::memory_order_relaxed); }
+void FutexDoorbell::arm() {
+  arm_flag(*flag_);
+}
+void FutexDoorbell::disarm() {
+  flag_->store(0, std::memory_order_relaxed);
+}
 
 void FutexDoorbell::sleep(std::chrono::nanoseconds timeout) {
   if (timeout.count() <= 0) return;
   const timespec span{static_cast<time_t>(timeout.count() / 1'000'000'000),
                       static_cast<long>(timeout.count() % 1'000'000'000)};
-  futex(flag_, FUTEX_WAIT, 1, &span);  // EAGAIN when already rung; EINTR and ETIMEDOUT are the caller's to re-check
+  futex(flag_, FUTEX_WAIT, 1,
+        &span);  // EAGAIN when already rung; EINTR and ETIMEDOUT are the caller's to re-check
 }
 
 bool FutexDoorbell::ring() {
@@ -54,14 +62,18 @@ void FutexDoorbell::ring_all() {
 Result<UniqueFd> EventDoorbell::create() {
   UniqueFd fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!fd) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot create an eventfd: ",
-                 std::strerror(errno));
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot create an eventfd: ", std::strerror(errno));
   }
   return fd;
 }
 
-void EventDoorbell::arm() { arm_flag(*flag_); }
-void EventDoorbell::disarm() { flag_->store(0, std::memory_order_relaxed); }
+void EventDoorbell::arm() {
+  arm_flag(*flag_);
+}
+void EventDoorbell::disarm() {
+  flag_->store(0, std::memory_order_relaxed);
+}
 
 bool EventDoorbell::ring() {
   if (!take_flag(*flag_)) return false;

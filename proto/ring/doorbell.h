@@ -1,9 +1,11 @@
-// Waking a consumer that sleeps, and only then: a look at its flag costs nanoseconds, a system call 250 of them.
+// Waking a consumer that sleeps, and only then: a look at its flag costs nanoseconds, a system call
+// 250 of them.
 //
 // The protocol, both ways (Dekker's, hence the two full fences):
 //   consumer: flag = 1;  fence;  ring still empty? -> sleep;  flag = 0
 //   producer: publish;   fence;  flag == 1?        -> flag = 0, wake
-// A hostile writer of the flag can cost its own session a wake-up or the other side a spurious one, nothing more.
+// A hostile writer of the flag can cost its own session a wake-up or the other side a spurious one,
+// nothing more.
 #pragma once
 
 #include <atomic>
@@ -39,7 +41,8 @@ class EventDoorbell {
   static Result<UniqueFd> create();  // non-blocking, close-on-exec
 
   // The descriptor stays the caller's.
-  EventDoorbell(std::atomic<std::uint32_t>& flag, int event_fd) : flag_(&flag), event_fd_(event_fd) {}
+  EventDoorbell(std::atomic<std::uint32_t>& flag, int event_fd)
+      : flag_(&flag), event_fd_(event_fd) {}
 
   void arm();
   void disarm();

@@ -1,12 +1,14 @@
 // The bytes a client and the daemon share: one segment per session, drawn in proto/README.md.
 //
-//   page 0   SegmentHeader   geometry and identity, written by the daemon before the segment is handed out
+//   page 0   SegmentHeader   geometry and identity, written by the daemon before the segment is
+//   handed out
 //            ControlLines    indices and sleep flags, each on lines of its own
 //   page 1.. requests        `slots` x WorkRequest   client -> daemon
 //   then     completions     `slots` x Completion    daemon -> client
 //
-// Trust: the client can write every byte of the segment at any time. The daemon keeps the geometry in memory of its
-// own, copies a slot once before it looks at it, and bounds every index that it reads.
+// Trust: the client can write every byte of the segment at any time. The daemon keeps the geometry
+// in memory of its own, copies a slot once before it looks at it, and bounds every index that it
+// reads.
 #pragma once
 
 #include <atomic>
@@ -21,7 +23,8 @@ namespace arcomm::ring {
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553'4d4f4341;  // "ACOMSEG1", little endian
 inline constexpr std::uint32_t kRequestMagic = 0x51455241;           // "AREQ"
 inline constexpr std::size_t kSlotBytes = 128;
-inline constexpr std::size_t kLineBytes = 128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
+inline constexpr std::size_t kLineBytes =
+    128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kMinSlots = 8;
 inline constexpr std::uint32_t kMaxSlots = 65536;
@@ -31,8 +34,8 @@ enum class RequestKind : std::uint8_t {
   StartPlan = 2,  // `plan`, `ticket`, `seq` and `timeout_ns`; the rest was registered with the plan
 };
 
-// When a completion is sent. Two words, because "completed" alone is ambiguous: Ordered means a stream may wait on
-// it, Done means the bytes are there.
+// When a completion is sent. Two words, because "completed" alone is ambiguous: Ordered means a
+// stream may wait on it, Done means the bytes are there.
 enum class Stage : std::uint8_t { None = 0, Ordered = 1, Done = 2 };
 
 struct alignas(kSlotBytes) WorkRequest {
@@ -48,11 +51,16 @@ struct alignas(kSlotBytes) WorkRequest {
   std::uint64_t send_offset_bytes = 0;
   std::uint64_t recv_buffer = 0;  // BufferId bits
   std::uint64_t recv_offset_bytes = 0;
-  std::uint64_t count = 0;       // elements
-  std::uint64_t timeout_ns = 0;  // from admission; 0 means the daemon's default
-  std::uint64_t plan = 0;        // PlanId bits
+  std::uint64_t count = 0;         // elements
+  std::uint64_t timeout_ns = 0;    // from admission; 0 means the daemon's default
+  std::uint64_t plan = 0;          // PlanId bits
   std::uint64_t submitted_ns = 0;  // CLOCK_MONOTONIC of the client, for the flight recorder only
-  std::uint64_t reserved[3] = {};
+  // A large operation travels as several requests, cut alike on every rank. These two say which
+  // part of what this is, so that parts of different operations never match. total_count 0: not
+  // cut.
+  std::uint64_t total_count = 0;    // elements of the whole operation
+  std::uint64_t first_element = 0;  // of this part, inside the whole
+  std::uint64_t reserved[1] = {};
   std::uint64_t slot_seq = 0;  // position + 1, written by Producer: tells a torn or stale slot
 };
 
@@ -94,15 +102,16 @@ struct SegmentHeader {
 struct Indices {
   alignas(kLineBytes) std::atomic<std::uint64_t> tail;  // written by the producer
   alignas(kLineBytes) std::atomic<std::uint64_t> head;  // written by the consumer
-  // 1 while the consumer sleeps or is about to. The producer that finds 1 wakes it. For completions this is the
-  // futex word itself.
+  // 1 while the consumer sleeps or is about to. The producer that finds 1 wakes it. For completions
+  // this is the futex word itself.
   alignas(kLineBytes) std::atomic<std::uint32_t> consumer_sleeps;
 };
 
 struct ControlLines {
   alignas(kLineBytes) std::atomic<std::uint32_t> session_state;  // SessionState, daemon -> client
   std::atomic<std::uint32_t> session_reason;                     // Reason
-  std::atomic<std::uint32_t> oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
+  std::atomic<std::uint32_t>
+      oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
   Indices requests;
   Indices completions;
 };

@@ -22,8 +22,8 @@ bool slots_allowed(std::uint32_t slots) {
 Result<void*> map(int fd, std::uint64_t bytes) {
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map a ring segment of ", bytes,
-                 " bytes: ", std::strerror(errno));
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map a ring segment of ",
+                 bytes, " bytes: ", std::strerror(errno));
   }
   ::madvise(base, bytes, MADV_DONTFORK);  // a forked child must not write into its parent's rings
   return base;
@@ -33,8 +33,9 @@ Result<void*> map(int fd, std::uint64_t bytes) {
 
 Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
   if (!slots_allowed(slots)) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "ring slots must be a power of two in [", kMinSlots,
-                 ", ", kMaxSlots, "], got ", slots);
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "ring slots must be a power of two in [", kMinSlots, ", ", kMaxSlots, "], got ",
+                 slots);
   }
   const std::uint64_t bytes = segment_bytes_for(slots);
   UniqueFd fd(::memfd_create("arcomm-rings", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -42,8 +43,8 @@ Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
   if (!fd || ::ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0 ||
       ::posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes)) != 0 ||
       ::fcntl(fd.get(), F_ADD_SEALS, kSizeSeals) != 0) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot create a ring segment of ", bytes,
-                 " bytes: ", std::strerror(errno));
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot create a ring segment of ", bytes, " bytes: ", std::strerror(errno));
   }
   Result<void*> base = map(fd.get(), bytes);
   if (!base) return std::move(base).error();
@@ -62,24 +63,28 @@ Result<Segment> Segment::open(UniqueFd fd) {
                  "the ring segment is not sealed against resizing: it was not made by arcommd");
   }
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0 || info.st_size < static_cast<off_t>(segment_bytes_for(kMinSlots))) {
-    return error(ErrorCode::FailedPrecondition, Reason::Corrupt, "the ring segment has ", info.st_size,
-                 " bytes, too few for a header");
+  if (::fstat(fd.get(), &info) != 0 ||
+      info.st_size < static_cast<off_t>(segment_bytes_for(kMinSlots))) {
+    return error(ErrorCode::FailedPrecondition, Reason::Corrupt, "the ring segment has ",
+                 info.st_size, " bytes, too few for a header");
   }
   SegmentHeader header;
   if (::pread(fd.get(), &header, sizeof(header), 0) != static_cast<ssize_t>(sizeof(header)) ||
       header.magic != kSegmentMagic) {
-    return error(ErrorCode::FailedPrecondition, Reason::Corrupt, "the ring segment does not start with its magic");
+    return error(ErrorCode::FailedPrecondition, Reason::Corrupt,
+                 "the ring segment does not start with its magic");
   }
   if (header.abi_major != kRingAbiMajor) {
-    return error(ErrorCode::FailedPrecondition, Reason::Version, "the daemon's ring version is ", header.abi_major,
-                 ".", header.abi_minor, " and this library's is ", kRingAbiMajor, ".", kRingAbiMinor,
-                 ": install the same major version of both");
+    return error(ErrorCode::FailedPrecondition, Reason::Version, "the daemon's ring version is ",
+                 header.abi_major, ".", header.abi_minor, " and this library's is ", kRingAbiMajor,
+                 ".", kRingAbiMinor, ": install the same major version of both");
   }
-  if (!slots_allowed(header.slots) || header.slot_bytes != kSlotBytes || header.header_bytes != kPageBytes ||
+  if (!slots_allowed(header.slots) || header.slot_bytes != kSlotBytes ||
+      header.header_bytes != kPageBytes ||
       segment_bytes_for(header.slots) != static_cast<std::uint64_t>(info.st_size)) {
-    return error(ErrorCode::FailedPrecondition, Reason::Corrupt, "the ring segment's geometry is impossible: ",
-                 header.slots, " slots of ", header.slot_bytes, " bytes in ", info.st_size, " bytes");
+    return error(ErrorCode::FailedPrecondition, Reason::Corrupt,
+                 "the ring segment's geometry is impossible: ", header.slots, " slots of ",
+                 header.slot_bytes, " bytes in ", info.st_size, " bytes");
   }
   Result<void*> base = map(fd.get(), segment_bytes_for(header.slots));
   if (!base) return std::move(base).error();
@@ -102,7 +107,9 @@ Segment::~Segment() {
   if (base_ != nullptr) ::munmap(base_, segment_bytes_for(slots_));
 }
 
-ControlLines& Segment::control() const { return static_cast<SegmentPage*>(base_)->control; }
+ControlLines& Segment::control() const {
+  return static_cast<SegmentPage*>(base_)->control;
+}
 
 RingView<WorkRequest> Segment::requests() const {
   auto* first = static_cast<std::byte*>(base_) + kPageBytes;

@@ -1,5 +1,6 @@
-// A session's shared segment: a memfd whose size is sealed, mapped. Made by the daemon, opened by the client.
-// Ownership: the object owns its mapping and, on the creating side, the descriptor. Move-only. No thread of its own.
+// A session's shared segment: a memfd whose size is sealed, mapped. Made by the daemon, opened by
+// the client. Ownership: the object owns its mapping and, on the creating side, the descriptor.
+// Move-only. No thread of its own.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +16,11 @@ namespace arcomm::ring {
 
 class Segment {
  public:
-  // slots: a power of two in [kMinSlots, kMaxSlots]. The size is sealed against shrinking, growing and unsealing, so
-  // that no holder can make the other fault.
+  // slots: a power of two in [kMinSlots, kMaxSlots]. The size is sealed against shrinking, growing
+  // and unsealing, so that no holder can make the other fault.
   static Result<Segment> create(std::uint32_t slots, SessionId session);
-  // Checks the seals, the size, magic, version and geometry before anything else is believed. Takes the descriptor.
+  // Checks the seals, the size, magic, version and geometry before anything else is believed. Takes
+  // the descriptor.
   static Result<Segment> open(UniqueFd fd);
 
   Segment(Segment&& other) noexcept;
@@ -34,7 +36,8 @@ class Segment {
   RingView<Completion> completions() const;
 
  private:
-  Segment(UniqueFd fd, void* base, std::uint32_t slots) : fd_(std::move(fd)), base_(base), slots_(slots) {}
+  Segment(UniqueFd fd, void* base, std::uint32_t slots)
+      : fd_(std::move(fd)), base_(base), slots_(slots) {}
 
   UniqueFd fd_;
   void* base_ = nullptr;
