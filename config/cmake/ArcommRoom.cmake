@@ -22,7 +22,8 @@ function(arcomm_room target)
 endfunction()
 
 # arcomm_test(<name> LABEL <unit|conformance|...> SOURCES ... DEPENDS ... [TIMEOUT s]): a GoogleTest program
-# whose cases are registered with ctest one by one.
+# that ctest runs as one entry. Target unit_tests builds those that need no daemon (labels unit, conformance).
+add_custom_target(unit_tests)
 function(arcomm_test name)
   cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPENDS;ENVIRONMENT" ${ARGN})
   if(NOT ARG_TIMEOUT)
@@ -34,4 +35,7 @@ function(arcomm_test name)
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES LABELS ${ARG_LABEL} TIMEOUT ${ARG_TIMEOUT}
                        ENVIRONMENT "${ARG_ENVIRONMENT}")
+  if(ARG_LABEL MATCHES "^(unit|conformance)$")
+    add_dependencies(unit_tests ${name})
+  endif()
 endfunction()
