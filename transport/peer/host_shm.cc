@@ -1,26 +1,38 @@
 #include "transport/peer/host_shm.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 namespace arcomm {
 
-Result<PeerMapping> PeerMapping::map(int fd, std::uint64_t offset_bytes,
-                                     std::uint64_t length_bytes) {
+Status PeerMapping::check(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes) {
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+    return error(ErrorCode::InvalidArgument, Reason::Unsupported,
                  "the memory's descriptor is not a memfd (", std::strerror(errno),
                  "): allocate it with memfd_create(MFD_ALLOW_SEALING) or through arcommd");
   }
+  // Huge pages come from a pool that may run dry under a reader, which is then killed, and they
+  // cannot be unmapped in parts. (The block size tells nothing: tmpfs gives that of a huge page
+  // where it may use them, without these faults.)
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC) {
+    return error(ErrorCode::InvalidArgument, Reason::Unsupported,
+                 "the memory does not lie in tmpfs (file system type ",
+                 static_cast<std::uint64_t>(system.f_type),
+                 "): huge pages of hugetlbfs cannot be shared; make the memfd without MFD_HUGETLB");
+  }
   if ((seals & F_SEAL_SHRINK) == 0) {
     return error(
-        ErrorCode::InvalidArgument, Reason::BadValue,
+        ErrorCode::InvalidArgument, Reason::Unsupported,
         "the memory can still be cut off under a reader: seal the memfd with F_SEAL_SHRINK "
         "before registering it");
   }
@@ -43,6 +55,12 @@ Result<PeerMapping> PeerMapping::map(int fd, std::uint64_t offset_bytes,
     return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "bytes ", offset_bytes, " + ",
                  length_bytes, " are not inside the memory's ", size, " bytes");
   }
+  return {};
+}
+
+Result<PeerMapping> PeerMapping::map(int fd, std::uint64_t offset_bytes,
+                                     std::uint64_t length_bytes) {
+  ARC_RETURN_IF_ERROR(check(fd, offset_bytes, length_bytes));
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t lead = offset_bytes % page;
   const std::size_t mapped_bytes = lead + length_bytes;
@@ -57,7 +75,12 @@ Result<PeerMapping> PeerMapping::map(int fd, std::uint64_t offset_bytes,
 }
 
 PeerMapping::~PeerMapping() {
-  if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
+  if (base_ == nullptr || ::munmap(base_, mapped_bytes_) == 0) return;
+  // Whole pages of tmpfs always unmap, so this is our own mistake, or the kernel lacks memory to
+  // split a mapping. Told, since the pages stay taken; a destructor has nobody to answer to.
+  const int why = errno;
+  std::fprintf(stderr, "cannot unmap %zu bytes of a peer's memory at %p: %s\n", mapped_bytes_,
+               base_, std::strerror(why));
 }
 
 }  // namespace arcomm

@@ -14,10 +14,12 @@ namespace arcomm {
 
 class PeerMapping {
  public:
+  // Whether the range may be mapped; the one rule for memory that a stranger offers.
+  static Status check(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
   // Maps [offset_bytes, offset_bytes + length_bytes) for reading and writing. The descriptor stays
-  // the caller's and may be closed afterwards. Trusts nothing about it: refused unless it is sealed
-  // against shrinking (a mapping past the end of a file would kill this process), holds the range,
-  // and is open for writing.
+  // the caller's and may be closed afterwards. Trusts nothing about it: checked as by check(),
+  // which refuses it unless it lies in tmpfs, is sealed against shrinking (a mapping past the end
+  // of a file would kill this process), holds the range, and is open for writing.
   static Result<PeerMapping> map(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
   PeerMapping() = default;

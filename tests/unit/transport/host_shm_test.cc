@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <string>
 
@@ -79,6 +80,18 @@ TEST(PeerMapping, RefusesWhatIsNoMemfd) {
   const UniqueFd reading(ends[0]), writing(ends[1]);
   expect_refused(ends[0], 0, 4096, ErrorCode::InvalidArgument, "not a memfd");
   expect_refused(-1, 0, 4096, ErrorCode::InvalidArgument, "not a memfd");
+}
+
+TEST(PeerMapping, RefusesHugePages) {
+  const UniqueFd huge(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB));
+  if (!huge) {
+    // Without huge pages in the kernel nobody can offer them either.
+    EXPECT_TRUE(errno == ENOSYS || errno == ENOENT || errno == EINVAL || errno == ENODEV) << errno;
+    return;
+  }
+  ASSERT_EQ(::ftruncate(huge.get(), off_t{1} << 30), 0);
+  ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  expect_refused(huge.get(), 0, 4096, ErrorCode::InvalidArgument, "MFD_HUGETLB");
 }
 
 TEST(PeerMapping, RefusesRangesOutsideOfTheMemory) {

@@ -1,0 +1,118 @@
+#include "transport/device/sealed_memory.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kUnlimited = std::numeric_limits<std::uint64_t>::max();
+constexpr std::uint64_t kReserveBytes = std::uint64_t{64} << 20;  // left to everything else
+constexpr std::uint64_t kMaxFileBytes =
+    static_cast<std::uint64_t>(std::numeric_limits<off_t>::max());
+
+Error allocation_failed(std::uint64_t bytes, const char* step, int why) {
+  const char* next = why == EMFILE || why == ENFILE
+                         ? "; raise LimitNOFILE= of the service"
+                         : "; free memory or raise the memory limit of the service";
+  return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot allocate ", bytes,
+               " bytes of shared memory: ", step, ": ", std::strerror(why), next);
+}
+
+// The number that the file consists of; unlimited where it says "max" or is not there.
+std::uint64_t number_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string word;
+  std::uint64_t value = 0;
+  if (!(file >> word)) return kUnlimited;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return failed == std::errc{} && end == word.data() + word.size() ? value : kUnlimited;
+}
+
+std::uint64_t available_on_machine() {
+  std::ifstream info("/proc/meminfo");
+  std::string word;
+  while (info >> word) {
+    std::uint64_t kib = 0;
+    if (word == "MemAvailable:" && info >> kib) return kib * 1024;
+  }
+  return static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
+}
+
+std::uint64_t available_bytes() {
+  std::uint64_t available = available_on_machine();
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (!line.starts_with("0::")) continue;  // version 2's line
+    available = std::min(available, available_in_group("/sys/fs/cgroup", line.c_str() + 3));
+  }
+  return available;
+}
+
+}  // namespace
+
+std::uint64_t page_bytes() {
+  static const auto bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+std::uint64_t available_in_group(const char* root, const char* folder) {
+  std::uint64_t available = kUnlimited;
+  // A limit binds wherever in the path it stands.
+  for (std::string path = folder;; path.erase(path.rfind('/'))) {
+    while (path.ends_with('/')) path.pop_back();
+    const std::uint64_t most = number_in(root + path + "/memory.max");
+    const std::uint64_t used = number_in(root + path + "/memory.current");
+    if (most != kUnlimited && used != kUnlimited)
+      available = std::min(available, most - std::min(most, used));
+    if (path.rfind('/') == std::string::npos) return available;
+  }
+}
+
+Result<std::uint64_t> round_to_pages(std::uint64_t bytes) {
+  const std::uint64_t mask = page_bytes() - 1;
+  if (bytes == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a buffer of 0 bytes was asked for; ask for 1 or more");
+  }
+  if (bytes > kMaxFileBytes - mask) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "a buffer of ", bytes,
+                 " bytes is more than a file can hold");
+  }
+  return (bytes + mask) & ~mask;
+}
+
+Status check_available(std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  const std::uint64_t available = available_bytes();
+  if (available >= kReserveBytes && bytes <= available - kReserveBytes) return {};
+  return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot take ", bytes,
+               " bytes of shared memory: ", available, " are available to the service and ",
+               kReserveBytes, " are kept free; free memory or ask for less");
+}
+
+Result<SealedMemory> make_sealed_memory(const char* name, std::uint64_t bytes) {
+  Result<std::uint64_t> whole = round_to_pages(bytes);
+  if (!whole) return std::move(whole).error();
+  ARC_RETURN_IF_ERROR(check_available(*whole));
+  UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd) return allocation_failed(*whole, "memfd_create", errno);
+  while (::fallocate(fd.get(), 0, 0, static_cast<off_t>(*whole)) != 0) {
+    if (errno != EINTR) return allocation_failed(*whole, "fallocate", errno);
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return allocation_failed(*whole, "sealing", errno);
+  }
+  return SealedMemory{std::move(fd), *whole};
+}
+
+}  // namespace arcomm

@@ -1,0 +1,33 @@
+// The one way to make memory that another process may map: a memfd of whole pages, all of them
+// there, whose size nobody can change any more. Refused rather than tried where the machine or the
+// daemon's control group cannot give it: touching pages that are not there ends in the kernel's
+// killer. Any thread; make_sealed_memory may take long (it touches every page).
+#pragma once
+
+#include <cstdint>
+
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+struct SealedMemory {
+  UniqueFd fd;
+  std::uint64_t bytes = 0;  // whole pages
+};
+
+std::uint64_t page_bytes();
+
+// Rounds `bytes` up to whole pages. OutOfRange where that is not a size a file can have.
+Result<std::uint64_t> round_to_pages(std::uint64_t bytes);
+
+// ResourceExhausted unless `bytes` more can be taken and a reserve be left to everything else.
+Status check_available(std::uint64_t bytes);
+
+// Bytes that the control group `folder` (version 2, below `root`) and its ancestors still allow.
+// Separate so that it can be tested on a folder of files.
+std::uint64_t available_in_group(const char* root, const char* folder);
+
+Result<SealedMemory> make_sealed_memory(const char* name, std::uint64_t bytes);
+
+}  // namespace arcomm
