@@ -50,7 +50,7 @@ void FutexDoorbell::sleep(std::chrono::nanoseconds timeout) {
 
 bool FutexDoorbell::ring() {
   if (!take_flag(*flag_)) return false;
-  futex(flag_, FUTEX_WAKE, INT_MAX, nullptr);
+  futex(flag_, FUTEX_WAKE, 1, nullptr);
   return true;
 }
 
