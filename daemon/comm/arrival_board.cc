@@ -13,14 +13,26 @@ constexpr std::uint64_t bit(Rank rank) {
   return std::uint64_t{1} << rank;
 }
 
+bool same_whole(const Signature& a, const Signature& b) {
+  return a.total_count == b.total_count && a.dtype == b.dtype && a.op == b.op && a.codec == b.codec;
+}
+
 // "rank 1 asked sum of 7 float32, rank 0 sum of 8 float32"
 Failure mismatch(const Operation& late, const Arrival& arrival) {
   const auto text = [](std::string_view view) { return view.data(); };  // literals: zero-terminated
+  if (same_whole(late.signature, arrival.signature)) {
+    return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late.rank,
+                        "cut differently: rank %d sent %" PRIu64 " at %" PRIu64 ", rank %d %" PRIu64
+                        " at %" PRIu64 ", of %" PRIu64,
+                        late.rank, late.signature.count, late.signature.first_element,
+                        arrival.first_rank, arrival.signature.count,
+                        arrival.signature.first_element, late.signature.total_count);
+  }
   return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late.rank,
                       "rank %d asked %s of %" PRIu64 " %s, rank %d %s of %" PRIu64 " %s", late.rank,
-                      text(text_of(late.signature.op)), late.signature.count,
+                      text(text_of(late.signature.op)), late.signature.total_count,
                       text(text_of(late.signature.dtype)), arrival.first_rank,
-                      text(text_of(arrival.signature.op)), arrival.signature.count,
+                      text(text_of(arrival.signature.op)), arrival.signature.total_count,
                       text(text_of(arrival.signature.dtype)));
 }
 

@@ -41,6 +41,7 @@ struct Communicator {
     return head != nullptr && head->state == Arrival::State::Running;
   }
 
+  std::uint64_t serial = 0;  // of this table: never given twice
   const UniqueIdBytes unique_id;
   const std::uint64_t epoch;
   std::vector<Seat> seats;  // by rank

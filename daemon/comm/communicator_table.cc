@@ -20,6 +20,7 @@ std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint
                                               std::vector<Seat> seats) {
   communicators_.push_back(std::make_unique<Communicator>(id, epoch, std::move(seats), arrivals_));
   Communicator& communicator = *communicators_.back();
+  communicator.serial = ++last_serial_;
   std::vector<MemberId> ids;
   for (Seat& seat : communicator.seats) {
     seat.member = members_.insert(std::make_unique<Member>(Member{&communicator, seat.rank}));
@@ -120,6 +121,37 @@ void CommunicatorTable::drop(MemberId id, const Failure& failure) {
   if (member == nullptr) return;
   revoke(*member->communicator, failure);
   release(id);
+}
+
+void CommunicatorTable::abandon(const Session& session, const FailureOf& failure_of) {
+  std::vector<std::pair<Communicator*, Rank>> held;
+  for (const auto& communicator : communicators_) {
+    if (!communicator->ready()) continue;
+    Rank rank = kNoRank;
+    communicator->board.for_each([&](const Arrival& arrival) {
+      for (const Operation* operation : arrival.operations) {
+        if (operation != nullptr && operation->session == &session) rank = operation->rank;
+      }
+    });
+    if (rank != kNoRank) held.emplace_back(communicator.get(), rank);
+  }
+  for (const auto& [communicator, rank] : held) {
+    revoke(*communicator, failure_of(rank));
+    free_if_empty(*communicator);
+  }
+}
+
+std::optional<CommunicatorTable::Running> CommunicatorTable::running(MemberId id) const {
+  const Member* member = members_.find(id);
+  if (member == nullptr || !member->communicator->running()) return std::nullopt;
+  return Running{member->communicator->serial, member->communicator->board.head()->seq};
+}
+
+bool CommunicatorTable::runs(const Running& running) const {
+  return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& communicator) {
+    return communicator->serial == running.communicator && communicator->running() &&
+           communicator->board.head()->seq == running.seq;
+  });
 }
 
 void CommunicatorTable::release(MemberId id) {

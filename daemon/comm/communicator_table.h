@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "daemon/comm/communicator.h"
@@ -46,11 +47,30 @@ class CommunicatorTable {
   // The rank goes without order: the communicator is revoked.
   void drop(MemberId member, const Failure& failure);
 
+  // The session is gone. Where it had left in good order but still waits, or runs, the communicator
+  // is revoked: nobody may use its memory any more. `failure` gets the rank that it had there.
+  using FailureOf = std::function<Failure(Rank)>;
+  void abandon(const Session& session, const FailureOf& failure_of);
+
+  // One operation at the device: what who goes must see ended before the memory is his alone.
+  struct Running {
+    std::uint64_t communicator = 0;  // serial
+    std::uint64_t seq = 0;
+  };
+  // Nothing where the communicator runs nothing.
+  std::optional<Running> running(MemberId member) const;
+  bool runs(const Running& running) const;
+
   // The oldest operation of the communicator may run: it is Running now. Null when nothing may.
   Communicator* next_ready();
   // What next_ready() gave has ended.
   void completed(Communicator& communicator, const Failure& outcome);
 
+  // The communicator's running operation, not launched yet, is past its deadline: its failure is
+  // set, and the communicator revoked. completed() is still the caller's.
+  void expire(Communicator& communicator, std::uint64_t now_ns) {
+    time_out(communicator, *communicator.board.head(), now_ns);
+  }
   // Fails what is past its deadline. Cheap before next_deadline_ns().
   void sweep_deadlines(std::uint64_t now_ns);
   std::uint64_t next_deadline_ns() const { return next_deadline_ns_; }
@@ -81,6 +101,7 @@ class CommunicatorTable {
   std::vector<Communicator*> ready_;  // a queue: from ready_first_ on
   std::size_t ready_first_ = 0;
   OperationList finished_;
+  std::uint64_t last_serial_ = 0;
   std::uint64_t last_sweep_ns_ = 0;
   std::uint64_t next_deadline_ns_ = std::numeric_limits<std::uint64_t>::max();
 };

@@ -37,7 +37,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   const std::uint64_t elapsed_ns =
       now_ns > operation.admitted_ns ? now_ns - operation.admitted_ns : 0;
   Session& session = *operation.session;
-  --session.in_flight;
+  session.discharge();
   ++(outcome.ok() ? session.completed : session.failed);
   ++(outcome.ok() ? done_ : failed_);
   bool told = true;

@@ -106,13 +106,14 @@ class ThreadedWorker final : public DeviceWorker {
   }
   void abort_communicator(SessionId session, MemberId member, std::string why,
                           Done<void> done) override {
-    ask(std::move(done), [this, session, member, why = std::move(why)] {
-      return worker_->abort_communicator(session, member, why);
+    post(done, [this, session, member, why = std::move(why), done = answering(done)] {
+      worker_->abort_communicator(session, member, why, done);
     });
   }
   void leave_communicator(SessionId session, MemberId member, Done<void> done) override {
-    ask(std::move(done),
-        [this, session, member] { return worker_->leave_communicator(session, member); });
+    post(done, [this, session, member, done = answering(done)] {
+      worker_->leave_communicator(session, member, done);
+    });
   }
   void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
     ask(std::move(done), [this, session, member] { return worker_->describe(session, member); });
@@ -146,6 +147,12 @@ class ThreadedWorker final : public DeviceWorker {
   template <typename T>
   static std::shared_ptr<T> share(T value) {
     return std::make_shared<T>(std::move(value));
+  }
+  // `done` may be empty.
+  static Done<void> answering(const Done<void>& done) {
+    return [done](Result<void> result) {
+      if (done) done(std::move(result));
+    };
   }
   template <typename T, typename Act>
   void post(const Done<T>& done, Act act) {
@@ -196,10 +203,11 @@ void ThreadedWorker::run() {
     worked |= worker_->poll_sessions();
     while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
       ::sched_yield();
+    // Before anything is started: what is past its deadline must not run any more.
+    worker_->sweep_deadlines(worked ? now_ns() : now);
     worked |= worker_->settle();
     worked |= worker_->execute();
     worked |= worker_->reap();
-    worker_->sweep_deadlines(now);
     worked |= worker_->settle();
 
     const std::uint64_t before = now;

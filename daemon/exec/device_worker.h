@@ -159,6 +159,8 @@ class DeviceWorker {
 
   // done: one MemberId per rank, in rank order.
   virtual void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) = 0;
+  // Both: done once the operation that ran then touches no memory any more, so that the caller may
+  // use his own again.
   virtual void abort_communicator(SessionId session, MemberId member, std::string why,
                                   Done<void> done) = 0;
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;

@@ -60,9 +60,14 @@ bool Executor::start(Communicator& communicator) {
     communicators_.completed(communicator, arrival.failure);
     return true;
   }
+  const std::uint64_t launched_ns = now_ns();
+  if (arrival.deadline_ns <= launched_ns) {
+    communicators_.expire(communicator, launched_ns);
+    communicators_.completed(communicator, arrival.failure);
+    return true;
+  }
   const auto ranks = static_cast<std::uint32_t>(communicator.ranks());
   const Plan plan = make_plan(arrival.signature, ranks, shape_, *tuning_);
-  const std::uint64_t launched_ns = now_ns();
   std::uint8_t algorithm = 0;
   TileJob* job = nullptr;
   for (const Step& step : plan.steps()) {

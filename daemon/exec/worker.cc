@@ -18,12 +18,6 @@ unsigned usable_cores() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
-AdmissionLimits limits_from(const Settings& settings, bool draining) {
-  return {.default_timeout_ns = settings.op.default_timeout_ms * 1'000'000,
-          .max_timeout_ns = settings.op.max_timeout_ms * 1'000'000,
-          .draining = draining};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
@@ -46,7 +40,7 @@ Worker::Worker(DeviceWorker::Parts parts)
       admission_(communicators_, buffers_, plans_, operations_),
       completions_(buffers_, operations_, parts_.recorder, parts_.metrics),
       cores_(usable_cores()) {
-  admission_.limits = limits_from(*parts_.settings, false);
+  admission_.limits = AdmissionLimits::from(*parts_.settings, false);
 }
 
 Worker::~Worker() {
@@ -113,7 +107,15 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
   if (told.reason != Reason::ShuttingDown) told.code = ErrorCode::FailedPrecondition;
   told = make_failure(told.code, told.reason, member->rank, "refused on rank %d: %s", member->rank,
                       admitted.failure.text.data());
-  if (!admitted.out_of_step) return communicators_.refuse(*member, admitted.seq, told, now_ns);
+  if (!admitted.out_of_step) {
+    const bool late = told.reason == Reason::Timeout;
+    if (late) told.code = ErrorCode::DeadlineExceeded;
+    Communicator& communicator = *member->communicator;
+    communicators_.refuse(*member, admitted.seq, told, now_ns);
+    // As after any other timeout: its client has given it up.
+    if (late) communicators_.revoke(communicator, told);
+    return;
+  }
   const bool skipped = admitted.seq > member->communicator->seat(member->rank).next_seq;
   told.code = ErrorCode::Aborted;
   if (skipped) communicators_.revoke(*member->communicator, told);
@@ -148,7 +150,7 @@ bool Worker::reap() {
   bool found = executor_->reap();
   if (found) settle();
   for (std::size_t i = 0; i < leaving_.size();) {
-    if (leaving_[i].session->in_flight != 0) {
+    if (leaving_[i].session->in_flight() != 0) {
       ++i;
       continue;
     }
@@ -157,6 +159,16 @@ bool Worker::reap() {
     release(*leaving.session);
     leaving.session.reset();
     leaving.done({});
+    found = true;
+  }
+  for (std::size_t i = 0; i < parting_.size();) {
+    if (communicators_.runs(parting_[i].running)) {
+      ++i;
+      continue;
+    }
+    const Parting parting = std::move(parting_[i]);
+    parting_.erase(parting_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (parting.done) parting.done({});
     found = true;
   }
   if (!draining_.empty() && pending() == 0) {
@@ -216,12 +228,24 @@ void Worker::quarantine_lost() {
 }
 
 void Worker::drop_members(Session& session, Reason reason, const std::string& why) {
+  const auto gone = [&](Rank rank) {
+    return make_failure(ErrorCode::Aborted, reason, rank, "rank %d (pid %d) is gone: %s", rank,
+                        static_cast<int>(session.origin().pid), why.c_str());
+  };
   for (const MemberId id : std::exchange(session.members, {})) {
     const Member* member = communicators_.find(id);
-    if (member == nullptr) continue;
-    communicators_.drop(
-        id, make_failure(ErrorCode::Aborted, reason, member->rank, "rank %d (pid %d) is gone: %s",
-                         member->rank, static_cast<int>(session.origin().pid), why.c_str()));
+    if (member != nullptr) communicators_.drop(id, gone(member->rank));
+  }
+  // It may have called, and left before the others came.
+  if (session.in_flight() != 0) communicators_.abandon(session, gone);
+}
+
+void Worker::answer_when_stopped(std::optional<CommunicatorTable::Running> running,
+                                 Done<void> done) {
+  if (running && communicators_.runs(*running)) {
+    parting_.push_back({*running, std::move(done)});
+  } else if (done) {
+    done({});
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -59,8 +60,11 @@ class Worker {
   Result<PlanId> add_plan(SessionId session, const PlanSeed& seed);
   Status remove_plan(SessionId session, PlanId plan);
   Result<std::vector<MemberId>> form_communicator(const CommunicatorSeed& seed);
-  Status abort_communicator(SessionId session, MemberId member, const std::string& why);
-  Status leave_communicator(SessionId session, MemberId member);
+  // Both answer once the operation that ran when they were asked has stopped: from then on the
+  // caller's memory is his alone.
+  void abort_communicator(SessionId session, MemberId member, const std::string& why,
+                          Done<void> done);
+  void leave_communicator(SessionId session, MemberId member, Done<void> done);
   Result<CommunicatorSnapshot> describe(SessionId session, MemberId member) const;
   WorkerSnapshot inspect() const;
   void use_settings(std::shared_ptr<const Settings> settings);
@@ -83,6 +87,10 @@ class Worker {
     std::unique_ptr<Session> session;
     Done<void> done;
   };
+  struct Parting {
+    CommunicatorTable::Running running;
+    Done<void> done;
+  };
   struct Draining {
     std::uint64_t deadline_ns = 0;
     Done<void> done;
@@ -90,6 +98,7 @@ class Worker {
 
   explicit Worker(DeviceWorker::Parts parts);
 
+  std::shared_ptr<Tenant> tenant_of(uid_t uid);
   Session* find(SessionId id) const;
   Result<Session*> need(SessionId id) const;
   Result<Member*> need_member(SessionId session, MemberId member) const;
@@ -99,6 +108,7 @@ class Worker {
   void quarantine_lost();
   // The session's ranks go; their peers hear `reason`.
   void drop_members(Session& session, Reason reason, const std::string& why);
+  void answer_when_stopped(std::optional<CommunicatorTable::Running> running, Done<void> done);
   void release(Session& session);  // plans and buffers; nothing of it is in flight
   void on_revoked(Communicator& communicator);
   void update_crowding();
@@ -112,10 +122,12 @@ class Worker {
   Admission admission_;
   CompletionSink completions_;
   std::unordered_map<SessionId, std::unique_ptr<Session>> sessions_;
+  std::unordered_map<uid_t, std::weak_ptr<Tenant>> tenants_;
   std::vector<Session*> polled_;  // the same, in the order of polling
   std::size_t first_polled_ = 0;
   std::vector<std::pair<Session*, const char*>> lost_;
   std::vector<Leaving> leaving_;
+  std::vector<Parting> parting_;
   std::vector<Draining> draining_;
   bool crowded_ = false;
   unsigned cores_ = 1;

@@ -30,15 +30,24 @@ int Worker::doorbell_of(SessionId id) const {
   return session == nullptr ? -1 : session->doorbell_fd();
 }
 
+std::shared_ptr<Tenant> Worker::tenant_of(uid_t uid) {
+  std::erase_if(tenants_, [](const auto& known) { return known.second.expired(); });
+  std::weak_ptr<Tenant>& known = tenants_[uid];
+  std::shared_ptr<Tenant> tenant = known.lock();
+  if (tenant == nullptr) known = tenant = std::make_shared<Tenant>();
+  return tenant;
+}
+
 Status Worker::open_session(SessionSeed seed, std::uint64_t now_ns) {
   if (find(seed.id) != nullptr) {
     return error(ErrorCode::AlreadyExists, Reason::Bug, "session ", seed.id, " is open already");
   }
   const std::uint32_t max_in_flight = std::min(seed.limits.max_in_flight, seed.segment.slots());
-  auto session = std::make_unique<Session>(
-      SessionOrigin{seed.id, seed.peer.pid, seed.peer.uid, seed.peer.gid,
-                    std::move(seed.process_name)},
-      std::move(seed.segment), std::move(seed.doorbell), max_in_flight, now_ns);
+  auto session =
+      std::make_unique<Session>(SessionOrigin{seed.id, seed.peer.pid, seed.peer.uid, seed.peer.gid,
+                                              std::move(seed.process_name)},
+                                std::move(seed.segment), std::move(seed.doorbell), max_in_flight,
+                                tenant_of(seed.peer.uid), now_ns);
   if (admission_.limits.draining)
     session->set_state(ring::SessionState::ShuttingDown, Reason::ShuttingDown);
   polled_.push_back(session.get());
@@ -102,7 +111,7 @@ Result<PlanId> Worker::add_plan(SessionId id, const PlanSeed& seed) {
   auto plan = std::make_unique<PersistentPlan>();
   plan->owner = id;
   plan->member = seed.member;
-  plan->signature = {seed.count, seed.dtype, seed.op, seed.codec};
+  plan->signature = {seed.count, seed.dtype, seed.op, seed.codec, seed.count, 0};
   plan->timeout_ns = seed.timeout_ns;
   CheckedRange send, recv;
   const Failure failure =
@@ -169,38 +178,40 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
   return members;
 }
 
-Status Worker::abort_communicator(SessionId id, MemberId member_id, const std::string& why) {
+void Worker::abort_communicator(SessionId id, MemberId member_id, const std::string& why,
+                                Done<void> done) {
   Result<Session*> session = need(id);
-  if (!session) return std::move(session).error();
+  if (!session) return done(std::move(session).error());
   Result<Member*> member = need_member(id, member_id);
-  if (!member) return std::move(member).error();
+  if (!member) return done(std::move(member).error());
   const Rank rank = (*member)->rank;
+  const auto running = communicators_.running(member_id);
   std::erase((*session)->members, member_id);
   communicators_.drop(member_id, make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank,
                                               "rank %d aborted the communicator%s%s", rank,
                                               why.empty() ? "" : ": ", why.c_str()));
   settle();
   update_crowding();
-  return {};
+  reap();
+  answer_when_stopped(running, std::move(done));
 }
 
-Status Worker::leave_communicator(SessionId id, MemberId member_id) {
+void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> done) {
   Result<Session*> session = need(id);
-  if (!session) return std::move(session).error();
+  if (!session) return done(std::move(session).error());
   if (Result<Member*> member = need_member(id, member_id); !member)
-    return std::move(member).error();
+    return done(std::move(member).error());
+  const auto running = communicators_.running(member_id);
   std::erase((*session)->members, member_id);
   communicators_.leave(member_id);
   settle();
   update_crowding();
-  return {};
+  answer_when_stopped(running, std::move(done));
 }
 
 void Worker::use_settings(std::shared_ptr<const Settings> settings) {
   const bool draining = admission_.limits.draining;
-  admission_.limits = {.default_timeout_ns = settings->op.default_timeout_ms * 1'000'000,
-                       .max_timeout_ns = settings->op.max_timeout_ms * 1'000'000,
-                       .draining = draining};
+  admission_.limits = AdmissionLimits::from(*settings, draining);
   parts_.settings = std::move(settings);
 }
 

@@ -81,7 +81,7 @@ WorkerSnapshot Worker::inspect() const {
                              .communicators = session->members.size(),
                              .buffers = session->buffers.size(),
                              .registered_bytes = session->registered_bytes,
-                             .in_flight = session->in_flight,
+                             .in_flight = session->in_flight(),
                              .submitted = session->submitted,
                              .completed = session->completed,
                              .failed = session->failed,

@@ -29,7 +29,7 @@ Status BufferRegistry::remove(SessionId owner, BufferId id) {
                  buffer->users, " operations or plans: wait for them, or destroy the plan, first");
   }
   bytes_ -= buffer->length_bytes();
-  buffers_.erase(id);
+  unmapper_.give(std::move(buffers_.erase(id)->mapping));
   return {};
 }
 

@@ -1,13 +1,14 @@
 // The memory that sessions may name in their requests: ids, where each buffer is mapped here, who
 // owns it and how many operations and plans use it right now. Thread: the worker's. Ownership: the
-// registry owns the mappings; one is unmapped when its buffer is removed, which is refused while it
-// is in use.
+// registry owns the mappings; one is given to the unmapper when its buffer is removed, which is
+// refused while it is in use.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "daemon/memory/id_table.h"
+#include "daemon/memory/unmapper.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
@@ -41,6 +42,7 @@ class BufferRegistry {
   std::uint64_t bytes() const { return bytes_; }
 
  private:
+  Unmapper unmapper_;
   IdTable<Buffer, BufferId> buffers_;
   std::uint64_t bytes_ = 0;
 };

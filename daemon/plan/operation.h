@@ -16,10 +16,14 @@ class Session;
 
 // What all ranks of one AllReduce must agree on.
 struct Signature {
-  std::uint64_t count = 0;  // elements
+  std::uint64_t count = 0;  // elements, of this part
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+  // A large operation comes as several: parts of different wholes may look alike, and must not
+  // match.
+  std::uint64_t total_count = 0;
+  std::uint64_t first_element = 0;
 
   std::uint64_t bytes() const { return count * size_of(dtype); }
   friend bool operator==(const Signature&, const Signature&) = default;

@@ -57,6 +57,13 @@ Failure Admission::check_ranges(SessionId session, const Signature& signature,
   return {};
 }
 
+AdmissionLimits AdmissionLimits::from(const Settings& settings, bool draining) {
+  return {.default_timeout_ns = settings.op.default_timeout_ms * 1'000'000,
+          .max_timeout_ns = settings.op.max_timeout_ms * 1'000'000,
+          .max_in_flight_per_user = settings.quota.in_flight,
+          .draining = draining};
+}
+
 Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
                           std::uint64_t now_ns) const {
   Admitted answer;
@@ -99,13 +106,22 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
     return refuse(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, member->rank,
                                "the daemon is shutting down"));
   }
-  if (session.in_flight >= session.max_in_flight()) {
-    return refuse(make_failure(
-        ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
-        "%" PRIu32 " operations are in flight, the most this session may have", session.in_flight));
+  if (session.in_flight() >= session.max_in_flight()) {
+    return refuse(make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
+                               "%" PRIu32
+                               " operations are in flight, the most this session may have",
+                               session.in_flight()));
+  }
+  if (session.user_in_flight() >= limits.max_in_flight_per_user) {
+    return refuse(
+        make_failure(ErrorCode::ResourceExhausted, Reason::Quota, member->rank,
+                     "%" PRIu64 " operations of user %u are in flight: quota.in_flight is %" PRIu64,
+                     session.user_in_flight(), static_cast<unsigned>(session.origin().uid),
+                     limits.max_in_flight_per_user));
   }
 
-  Signature signature{request.count, request.dtype, request.op, request.codec};
+  Signature signature{request.count, request.dtype,       request.op,
+                      request.codec, request.total_count, request.first_element};
   CheckedRange send, recv;
   BufferId send_buffer = request.send.buffer, recv_buffer = request.recv.buffer;
   std::uint64_t timeout_ns = request.timeout_ns;
@@ -133,6 +149,17 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
     recv_address = recv.address;
   }
   if (timeout_ns == 0) timeout_ns = limits.default_timeout_ns;
+  timeout_ns = std::min(timeout_ns, limits.max_timeout_ns);
+  // The caller waits since it submitted, however long the request lay in the ring. A time in the
+  // future is nothing that a sane client writes: it buys no time.
+  const std::uint64_t since_ns =
+      request.submitted_ns != 0 && request.submitted_ns < now_ns ? request.submitted_ns : now_ns;
+  if (now_ns - since_ns > timeout_ns) {
+    return refuse(make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, member->rank,
+                               "the daemon read the request %" PRIu64
+                               " ms after it was made, its timeout is %" PRIu64 " ms",
+                               (now_ns - since_ns) / 1'000'000, timeout_ns / 1'000'000));
+  }
 
   Operation* operation = operations_.take();
   operation->ticket = request.ticket;
@@ -146,7 +173,7 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
   operation->send_buffer = signature.count == 0 ? BufferId{} : send_buffer;
   operation->recv_buffer = signature.count == 0 ? BufferId{} : recv_buffer;
   operation->admitted_ns = now_ns;
-  operation->deadline_ns = now_ns + std::min(timeout_ns, limits.max_timeout_ns);
+  operation->deadline_ns = since_ns + timeout_ns;
   operation->outcome = Failure{};
   if (signature.count != 0) {
     buffers_.hold(send_buffer);
@@ -163,7 +190,7 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
                                    .dtype = signature.dtype,
                                    .op = signature.op,
                                    .codec = signature.codec};
-  ++session.in_flight;
+  session.charge();
   answer.verdict = Admitted::Verdict::Done;
   answer.operation = operation;
   return answer;

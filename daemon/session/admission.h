@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "config/settings.h"
 #include "daemon/comm/communicator_table.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/pool.h"
@@ -16,8 +17,11 @@
 namespace arcomm {
 
 struct AdmissionLimits {
+  static AdmissionLimits from(const Settings& settings, bool draining);
+
   std::uint64_t default_timeout_ns = 30'000'000'000;
   std::uint64_t max_timeout_ns = 3'600'000'000'000;
+  std::uint64_t max_in_flight_per_user = 4096;
   bool draining = false;  // only operations that another rank has begun
 };
 

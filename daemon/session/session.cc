@@ -5,21 +5,22 @@
 namespace arcomm {
 
 Session::Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell,
-                 std::uint32_t max_in_flight, std::uint64_t now_ns)
+                 std::uint32_t max_in_flight, std::shared_ptr<Tenant> tenant, std::uint64_t now_ns)
     : opened_ns(now_ns),
       origin_(std::move(origin)),
       segment_(std::move(segment)),
       doorbell_(std::move(doorbell)),
       max_in_flight_(max_in_flight),
+      tenant_(std::move(tenant)),
       requests_(segment_.requests()),
       completions_(segment_.completions()),
       requests_bell_(segment_.control().requests.consumer_sleeps, doorbell_.get()),
       completions_bell_(segment_.control().completions.consumer_sleeps) {}
 
 Session::Room Session::room() {
-  if (in_flight < completions_.known_free()) return Room::Yes;
+  if (in_flight_ < completions_.known_free()) return Room::Yes;
   if (completions_.refresh() == ring::Push::Corrupt) return Room::Corrupt;
-  return in_flight < completions_.known_free() ? Room::Yes : Room::No;
+  return in_flight_ < completions_.known_free() ? Room::Yes : Room::No;
 }
 
 bool Session::complete(const ring::Completion& completion) {

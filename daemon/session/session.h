@@ -6,10 +6,12 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "daemon/plan/operation.h"
+#include "daemon/session/tenant.h"
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/producer.h"
@@ -30,7 +32,7 @@ struct SessionOrigin {
 class Session {
  public:
   Session(SessionOrigin origin, ring::Segment segment, UniqueFd doorbell,
-          std::uint32_t max_in_flight, std::uint64_t now_ns);
+          std::uint32_t max_in_flight, std::shared_ptr<Tenant> tenant, std::uint64_t now_ns);
 
   const SessionOrigin& origin() const { return origin_; }
   SessionId id() const { return origin_.id; }
@@ -61,7 +63,11 @@ class Session {
   void set_oversubscribed(bool oversubscribed);
 
   std::uint32_t max_in_flight() const { return max_in_flight_; }
-  std::uint32_t in_flight = 0;  // admitted and not yet completed
+  // Operations admitted and not yet completed, of this session and of its user.
+  std::uint32_t in_flight() const { return in_flight_; }
+  std::uint64_t user_in_flight() const { return tenant_->in_flight; }
+  void charge() { ++in_flight_, ++tenant_->in_flight; }
+  void discharge() { --in_flight_, --tenant_->in_flight; }
   std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0;
   std::uint64_t registered_bytes = 0;
   std::vector<MemberId> members;
@@ -74,6 +80,8 @@ class Session {
   ring::Segment segment_;  // the rings' ends point into it
   UniqueFd doorbell_;
   std::uint32_t max_in_flight_;
+  std::uint32_t in_flight_ = 0;
+  std::shared_ptr<Tenant> tenant_;
   ring::SessionState state_ = ring::SessionState::Open;
   bool oversubscribed_ = false;
   ring::Consumer<ring::WorkRequest> requests_;

@@ -13,7 +13,7 @@ class ArrivalBoardTest : public ::testing::Test {
     Operation& made = operations_.emplace_back();
     made.rank = rank;
     made.seq = seq;
-    made.signature.count = count;
+    made.signature.count = made.signature.total_count = count;
     made.admitted_ns = 100;
     made.deadline_ns = 1000 + static_cast<std::uint64_t>(rank);
     return made;
@@ -69,6 +69,30 @@ TEST_F(ArrivalBoardTest, AMismatchEndsThoseWhoCameAndWaitsForTheLate) {
   EXPECT_EQ(late.outcome.reason, Reason::Mismatch);
   EXPECT_EQ(ended(), 1);
   EXPECT_EQ(board_.head(), nullptr);
+}
+
+TEST_F(ArrivalBoardTest, AMismatchOfLargeOperationsShowsTheWholesNotTheParts) {
+  Operation& first = operation(0, 0, 64);
+  first.signature.total_count = 256;
+  Operation& second = operation(1, 0, 64);
+  second.signature.total_count = 128;
+  board_.arrive(first, finished_);
+  board_.arrive(second, finished_);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_EQ(first.outcome.message(), "rank 1 asked sum of 128 float32, rank 0 sum of 256 float32");
+}
+
+TEST_F(ArrivalBoardTest, PartsOfOneWholeThatBeginElsewhereDoNotMatch) {
+  Operation& first = operation(0, 0, 64);
+  Operation& second = operation(1, 0, 64);
+  first.signature.total_count = second.signature.total_count = 256;
+  second.signature.first_element = 64;
+  board_.arrive(first, finished_);
+  board_.arrive(second, finished_);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_EQ(second.outcome.reason, Reason::Mismatch);
+  EXPECT_EQ(second.outcome.message(),
+            "cut differently: rank 1 sent 64 at 64, rank 0 64 at 0, of 256");
 }
 
 TEST_F(ArrivalBoardTest, ARefusedRankEndsTheSeqForAllAndFreesIt) {

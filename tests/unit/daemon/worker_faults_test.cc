@@ -399,6 +399,99 @@ TEST_F(WorkerFaults, TheQuotaOfOperationsInFlightRefusesTheNext) {
   expect_end(one, ErrorCode::FailedPrecondition, Reason::Quota, 0, "refused on rank 0");
 }
 
+TEST_F(WorkerFaults, AUserCannotPassTheQuotaOfOperationsWithASecondSession) {
+  auto settings = std::make_shared<Settings>(*settings_);
+  settings->quota.in_flight = 6;
+  worker_->use_settings(settings);
+  auto first = group(2, 1), second = group(2, 2);
+  for (int i = 0; i < 4; ++i) first[0]->call(4);
+  wait_for_pending(4);
+  for (int i = 0; i < 3; ++i) second[0]->call(4);
+  expect_end(*second[0], ErrorCode::ResourceExhausted, Reason::Quota, 0,
+             "6 operations of user 1000 are in flight: quota.in_flight is 6");
+  for (int i = 0; i < 4; ++i) first[1]->call(4);
+  for (int i = 0; i < 4; ++i) {
+    expect_end(*first[0], ErrorCode::Ok, Reason::None, kNoRank, "");
+    expect_end(*first[1], ErrorCode::Ok, Reason::None, kNoRank, "");
+  }
+}
+
+TEST_F(WorkerFaults, ARequestOlderThanItsDeadlineIsNotRunAndRevokesTheCommunicator) {
+  auto ranks = group(2);
+  ranks[1]->call(4);
+  wait_for_pending(1);
+  ring::WorkRequest request = ranks[0]->request(4);
+  request.timeout_ns = 1'000'000'000;
+  request.submitted_ns -= 2'000'000'000;
+  ranks[0]->submit(request);
+  expect_end(*ranks[0], ErrorCode::DeadlineExceeded, Reason::Timeout, 0, "its timeout is 1000 ms");
+  expect_end(*ranks[1], ErrorCode::DeadlineExceeded, Reason::Timeout, 0, "refused on rank 0");
+  ranks[1]->call(4);
+  expect_end(*ranks[1], ErrorCode::Aborted, Reason::Revoked, 0, "revoked: refused on rank 0");
+  expect_serving();
+}
+
+TEST_F(WorkerFaults, TheDeadlineCountsFromTheCallAndATimeToComeBuysNone) {
+  auto ranks = group(2);
+  ring::WorkRequest request = ranks[0]->request(4);
+  request.timeout_ns = 60'000'000'000;
+  request.submitted_ns -= 59'000'000'000;
+  const auto before = steady_clock::now();
+  ranks[0]->submit(request);
+  expect_end(*ranks[0], ErrorCode::DeadlineExceeded, Reason::Timeout, 1, "did not call seq 0");
+  EXPECT_LT(steady_clock::now() - before, seconds(30));
+  auto others = group(2);
+  request = others[0]->request(4);
+  request.timeout_ns = 500'000'000;
+  request.submitted_ns = ~std::uint64_t{0};
+  others[0]->submit(request);
+  expect_end(*others[0], ErrorCode::DeadlineExceeded, Reason::Timeout, 1, "did not call seq 0");
+}
+
+TEST_F(WorkerFaults, ASessionThatLeftWhileItWaitedAndThenDiesKeepsNobody) {
+  auto ranks = group(2);
+  ranks[0]->call(4);
+  wait_for_pending(1);
+  ASSERT_TRUE(await<void>([&](auto done) {
+                worker_->leave_communicator(ranks[0]->id(), ranks[0]->member, done);
+              }).ok());
+  const auto before = steady_clock::now();
+  ASSERT_TRUE(close(*ranks[0], Reason::RemoteDied).ok());
+  EXPECT_LT(steady_clock::now() - before, seconds(10));  // its deadline is 30 s away
+  ranks[1]->call(4);
+  expect_end(*ranks[1], ErrorCode::Aborted, Reason::Revoked, 0, "rank 0 (pid 800) is gone: killed");
+  expect_serving();
+}
+
+TEST_F(WorkerFaults, NothingWritesAfterAnAbortOrALeaveWasAnswered) {
+  constexpr std::size_t kBytes = 64 << 20;
+  for (const bool aborts : {true, false}) {
+    Client* ranks[] = {&client(), &client()};
+    SharedBytes* memory[] = {&ranks[0]->memory(2 * kBytes), &ranks[1]->memory(2 * kBytes)};
+    for (Client* rank : ranks) rank->recv_offset = kBytes;
+    form({ranks[0], ranks[1]}, aborts ? 1 : 2);
+    for (SharedBytes* bytes : memory) std::memset(bytes->data, 0, bytes->bytes);
+    for (std::size_t i = 0; i < kBytes / 4; ++i) memory[0]->as<float>()[i] = 1.0f;
+    for (Client* rank : ranks) rank->call(kBytes / 4);
+    wait_for_pending(2);
+    ASSERT_TRUE(await<void>([&](auto done) {
+                  if (aborts) {
+                    worker_->abort_communicator(ranks[0]->id(), ranks[0]->member, "", done);
+                  } else {
+                    worker_->leave_communicator(ranks[0]->id(), ranks[0]->member, done);
+                  }
+                }).ok());
+    std::memset(memory[0]->data + kBytes, 0x7f, kBytes);
+    ASSERT_TRUE(ranks[0]->next().has_value());
+    ASSERT_TRUE(ranks[1]->next().has_value());
+    std::size_t overwritten = 0;
+    for (std::size_t i = kBytes; i < 2 * kBytes; ++i)
+      overwritten += memory[0]->data[i] != std::byte{0x7f} ? 1 : 0;
+    EXPECT_EQ(overwritten, 0u) << (aborts ? "abort" : "leave");
+  }
+  expect_serving();
+}
+
 TEST_F(WorkerFaults, ABufferInUseCannotBeRemoved) {
   auto ranks = group(2);
   ranks[0]->call(4);

@@ -1,0 +1,66 @@
+#include "daemon/memory/unmapper.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+#include <utility>
+
+namespace arcomm {
+
+Unmapper::~Unmapper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_one();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Unmapper::give(PeerMapping mapping) {
+  if (mapping.bytes() < kWorthwhileBytes || !start()) return;  // unmapped here
+  {
+    const std::lock_guard lock(mutex_);
+    if (queued_.size() >= kMaxQueued) return;  // `mapping` goes after the lock
+    queued_.push_back(std::move(mapping));
+  }
+  changed_.notify_one();
+}
+
+std::uint64_t Unmapper::unmapped() const {
+  const std::lock_guard lock(mutex_);
+  return unmapped_;
+}
+
+bool Unmapper::start() {
+  if (thread_.joinable()) return true;
+  // It takes no signals: they are the main thread's business.
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] { run(); });
+  } catch (const std::system_error&) {
+    // No thread to be had: the owner unmaps.
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_.joinable();
+}
+
+void Unmapper::run() {
+  ::pthread_setname_np(::pthread_self(), "arc-unmap");
+  std::vector<PeerMapping> taken;
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
+    if (queued_.empty()) return;
+    taken.swap(queued_);
+    lock.unlock();
+    const std::uint64_t count = taken.size();
+    taken.clear();
+    lock.lock();
+    unmapped_ += count;
+  }
+}
+
+}  // namespace arcomm
