@@ -29,6 +29,14 @@ using Clients = std::vector<std::unique_ptr<ClientProcess>>;
 inline constexpr milliseconds kPrompt{3000};  // "at once", on a machine with two busy cores
 inline constexpr milliseconds kSlack{1500};   // past a deadline
 
+// A sanitizer keeps freed memory for a while, so that a resident size says less; added to every
+// bound on one.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr std::uint64_t kQuarantineBytes = std::uint64_t{1} << 30;
+#else
+inline constexpr std::uint64_t kQuarantineBytes = 0;
+#endif
+
 class NodeTest : public ::testing::Test {
  protected:
   // Starts the daemon of this test; throws, and so fails the test, when it is not ready.

@@ -24,12 +24,7 @@ class Soak : public NodeTest {
   static Size size_of(const ChildProcess& child) {
     return {child.resident_bytes(), child.open_descriptors(), child.threads()};
   }
-  // A sanitizer keeps freed memory in quarantine, so that its resident size says little.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  static constexpr std::uint64_t kGrowth = 1u << 30;
-#else
-  static constexpr std::uint64_t kGrowth = 12u << 20;
-#endif
+  static constexpr std::uint64_t kGrowth = (12u << 20) + kQuarantineBytes;
   static void expect_same_size(const Size& before, const Size& after, const std::string& what) {
     EXPECT_LE(after.resident, before.resident + kGrowth) << what << ": resident memory grew";
     EXPECT_LE(after.descriptors, before.descriptors + 4) << what << ": descriptors leak";
