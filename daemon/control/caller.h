@@ -17,6 +17,7 @@ struct Caller {
   ConnectionNumber connection = 0;
   SocketKind kind = SocketKind::Client;
   PeerCredentials peer;
+  std::uint64_t call = 0;  // tells this call from every other of the same server; 0 is none
 };
 
 // May be called from any thread and more than once: the first answer counts, later ones are

@@ -1,6 +1,7 @@
 #include "daemon/control/fd_channel.h"
 
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,6 +34,7 @@ FdChannel::~FdChannel() {
     if (connection.process) parts_.loop.unwatch(connection.process.get());
     parts_.loop.cancel(connection.hello_deadline);
   }
+  for (auto& [number, connection] : connections_) closer_.close(std::move(connection.socket));
 }
 
 void FdChannel::adopt(UniqueFd fd, Caller caller) {
@@ -57,8 +59,10 @@ void FdChannel::on_readable(ConnectionNumber number, std::uint32_t events) {
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     const auto found = connections_.find(number);
     if (found == connections_.end()) return;
+    if (closer_.full()) return close(number, "too many foreign descriptors wait to be closed");
     FdRequest request;
-    const Result<FdReceive> received = receive_fd_request(found->second.socket.get(), request);
+    const Result<FdReceive> received =
+        receive_fd_request(found->second.socket.get(), request, closer_);
     if (!received) return close(number, received.error().message);
     switch (*received) {
       case FdReceive::Message:
@@ -93,6 +97,9 @@ bool FdChannel::serve(ConnectionNumber number, Connection& connection, FdRequest
     answer = answer_to(taken ? Status() : Status(taken.error()));
     if (taken) fds = std::move(taken).value();
     answer.count = static_cast<std::uint32_t>(fds.size());
+  } else if (request.fds.empty()) {
+    answer = answer_to(error(ErrorCode::FailedPrecondition, Reason::Unsupported,
+                             "the offered descriptor is not a memfd"));
   } else {
     const Result<std::uint64_t> ticket =
         parts_.ledger.add_offer(*session, std::move(request.fds.front()));
@@ -145,10 +152,13 @@ Status FdChannel::watch_process(ConnectionNumber number, Connection& connection)
 void FdChannel::close(ConnectionNumber number, const std::string& why) {
   auto node = connections_.extract(number);
   if (!node) return;
-  const Connection& connection = node.mapped();
+  Connection& connection = node.mapped();
   parts_.loop.unwatch(connection.socket.get());
   if (connection.process) parts_.loop.unwatch(connection.process.get());
   parts_.loop.cancel(connection.hello_deadline);
+  // Messages that nobody read may hold descriptors, which go with the socket.
+  ::shutdown(connection.socket.get(), SHUT_RDWR);
+  closer_.close(std::move(connection.socket));
   parts_.released(connection.caller.peer.uid);
   if (connection.session.valid()) parts_.ended(connection.session, why);
 }

@@ -9,6 +9,7 @@
 
 #include "daemon/control/caller.h"
 #include "daemon/control/event_loop.h"
+#include "daemon/control/fd_closer.h"
 #include "daemon/control/fd_wire.h"
 #include "daemon/control/session_ledger.h"
 
@@ -48,6 +49,7 @@ class FdChannel {
   void close(ConnectionNumber number, const std::string& why);
 
   Parts parts_;
+  FdCloser closer_;
   std::unordered_map<ConnectionNumber, Connection> connections_;
 };
 

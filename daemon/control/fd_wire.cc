@@ -1,16 +1,18 @@
 #include "daemon/control/fd_wire.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 namespace arcomm {
 namespace {
 
-// One more than allowed, so that a message with too many is seen as such; the kernel closes what
-// does not fit.
-constexpr std::size_t kFdRoom = kMaxFdsPerMessage + 1;
+// As many as the kernel carries in one message (SCM_MAX_FD). It would close what does not fit on
+// the thread that receives, and that close may block.
+constexpr std::size_t kFdRoom = 253;
 
 std::vector<UniqueFd> take_fds(msghdr& header) {
   std::vector<UniqueFd> fds;
@@ -53,7 +55,7 @@ Status check_fd_request(std::span<const std::byte> bytes, std::size_t fds) {
   return {};
 }
 
-Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request) {
+Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer) {
   std::byte bytes[sizeof(FdMessage) + 1];
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFdRoom)];
   iovec part{.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -68,6 +70,12 @@ Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request) {
     return FdReceive::HungUp;
   }
   std::vector<UniqueFd> fds = take_fds(header);
+  const std::size_t came = fds.size();
+  const auto strangers = std::stable_partition(fds.begin(), fds.end(), [](const UniqueFd& fd) {
+    return ::fcntl(fd.get(), F_GET_SEALS) >= 0;  // memory: its close does not block
+  });
+  for (auto fd = strangers; fd != fds.end(); ++fd) closer.close(std::move(*fd));
+  fds.erase(strangers, fds.end());
   // A SEQPACKET end of file and an empty message look the same; neither is followed by anything we
   // would answer.
   if (got == 0) return FdReceive::HungUp;
@@ -75,8 +83,7 @@ Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request) {
     return protocol_error("a message is too long or carries too many descriptors",
                           static_cast<std::size_t>(got));
   }
-  if (Status checked = check_fd_request({bytes, static_cast<std::size_t>(got)}, fds.size());
-      !checked) {
+  if (Status checked = check_fd_request({bytes, static_cast<std::size_t>(got)}, came); !checked) {
     return checked.error();
   }
   std::memcpy(&request.message, bytes, sizeof(FdMessage));

@@ -1,12 +1,13 @@
 // One message of the descriptor socket (proto/fd_message.h) in and out of a SOCK_SEQPACKET socket,
 // with descriptors. What arrives is a stranger's: length, magic, kind and number of descriptors are
-// checked here and nowhere else, and every descriptor that came is closed unless it is handed on.
+// checked here and nowhere else, and what came besides memory is handed to the closer.
 // Nothing blocks. Any thread.
 #pragma once
 
 #include <span>
 #include <vector>
 
+#include "daemon/control/fd_closer.h"
 #include "proto/fd_message.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
@@ -15,13 +16,13 @@ namespace arcomm {
 
 struct FdRequest {
   FdMessage message;
-  std::vector<UniqueFd> fds;
+  std::vector<UniqueFd> fds;  // memfds only: of an Offer one, or none where it was no memfd
 };
 
 enum class FdReceive : std::uint8_t { Message, Nothing, HungUp };
 
 // Nothing: no message waits. An Error means that the peer broke the protocol: close the connection.
-Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request);
+Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer);
 
 // The rules of a request, apart from the socket: Hello and Fetch carry no descriptor, Offer exactly
 // one.

@@ -131,7 +131,7 @@ void NodeAdmin::inspect(std::function<void(const Views&)> then) {
           gathering->views[i] = std::move(view);
           if (--gathering->missing == 0) then(gathering->views);
         },
-        kInspectLimit));
+        {}, kInspectLimit));
   }
 }
 

@@ -47,7 +47,7 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   buffer->answer = std::move(answer);
   ++(*session)->tickets_promised;
   parts_.memory_thread.post([this, buffer, bytes = *length] {
-    auto made = std::make_shared<Result<SharedMemory>>(make_shared_memory(bytes));
+    auto made = std::make_shared<Result<SealedMemory>>(make_sealed_memory("arcomm-buffer", bytes));
     parts_.loop.post([this, buffer, made] {
       if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
         --owner->tickets_promised;
@@ -75,7 +75,15 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.offset_bytes = request.offset_bytes();
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
-  add_buffer(buffer, std::move(offered).value());
+  // A memfd may be larger than what is in it: the rest must be there to be had.
+  auto memory = std::make_shared<UniqueFd>(std::move(offered).value());
+  parts_.memory_thread.post([this, buffer, memory] {
+    const Status had = check_missing_pages(memory->get(), buffer->seed.length_bytes);
+    parts_.loop.post([this, buffer, memory, had] {
+      if (!had) return buffer->fail(had.error());
+      add_buffer(buffer, std::move(*memory));
+    });
+  });
 }
 
 Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes) {
@@ -106,7 +114,8 @@ void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory)
   worker_of(*session).add_buffer(
       buffer->session, std::move(buffer->seed),
       replies_.on_loop<BufferId>(
-          "map the buffer", [this, buffer, for_client](Result<BufferId> added) {
+          "map the buffer",
+          [this, buffer, for_client](Result<BufferId> added) {
             SessionEntry* owner = ledger_.find(buffer->session);
             if (!added) return buffer->fail(added.error());
             if (owner == nullptr) {
@@ -120,6 +129,9 @@ void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory)
               reply.set_fd_ticket(ledger_.add_ticket(*owner, std::move(*for_client)));
             owner->buffers.emplace(*added, std::move(buffer->held));
             buffer->answer(reply);
+          },
+          [worker = &worker_of(*session), id = buffer->session](Result<BufferId> late) {
+            if (late) worker->remove_buffer(id, *late, [](const Status&) {});
           }));
 }
 
@@ -133,15 +145,21 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
                         " is not one of session ", id));
   }
-  worker_of(**session).remove_buffer(
-      id, buffer,
-      replies_.on_loop<void>("release the buffer",
-                             [this, id, buffer, answer](const Status& status) {
-                               if (!status) return answer(status.error());
-                               if (SessionEntry* owner = ledger_.find(id); owner != nullptr)
-                                 owner->buffers.erase(buffer);
-                               answer(v1::Empty{});
-                             }));
+  worker_of(**session).remove_buffer(id, buffer,
+                                     replies_.on_loop<void>(
+                                         "release the buffer",
+                                         [this, id, buffer, answer](const Status& status) {
+                                           if (!status) return answer(status.error());
+                                           if (SessionEntry* owner = ledger_.find(id);
+                                               owner != nullptr)
+                                             owner->buffers.erase(buffer);
+                                           answer(v1::Empty{});
+                                         },
+                                         [this, id, buffer](const Status& late) {
+                                           SessionEntry* owner = ledger_.find(id);
+                                           if (late && owner != nullptr)
+                                             owner->buffers.erase(buffer);
+                                         }));
 }
 
 void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
@@ -184,6 +202,9 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
             v1::CreatePlanReply reply;
             reply.set_plan(plan->bits());
             answer(reply);
+          },
+          [worker = &worker_of(**session), id](Result<PlanId> late) {
+            if (late) worker->remove_plan(id, *late, [](const Status&) {});
           }));
 }
 
@@ -197,13 +218,20 @@ void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanReques
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
                         " is not one of session ", id));
   }
-  worker_of(**session).remove_plan(
-      id, plan,
-      replies_.on_loop<void>("remove the plan", [this, id, plan, answer](const Status& status) {
-        if (!status) return answer(status.error());
-        if (SessionEntry* owner = ledger_.find(id); owner != nullptr) owner->plans.erase(plan);
-        answer(v1::Empty{});
-      }));
+  worker_of(**session).remove_plan(id, plan,
+                                   replies_.on_loop<void>(
+                                       "remove the plan",
+                                       [this, id, plan, answer](const Status& status) {
+                                         if (!status) return answer(status.error());
+                                         if (SessionEntry* owner = ledger_.find(id);
+                                             owner != nullptr)
+                                           owner->plans.erase(plan);
+                                         answer(v1::Empty{});
+                                       },
+                                       [this, id, plan](const Status& late) {
+                                         SessionEntry* owner = ledger_.find(id);
+                                         if (late && owner != nullptr) owner->plans.erase(plan);
+                                       }));
 }
 
 }  // namespace arcomm

@@ -44,11 +44,19 @@ NodeControl::NodeControl(Parts parts)
     : parts_(std::move(parts)),
       replies_(parts_.loop),
       quotas_(parts_.settings->quota, parts_.metrics),
-      rendezvous_([this](std::size_t worker, CommunicatorSeed seed, Rendezvous::Formed formed) {
-        parts_.workers[worker].worker->form_communicator(
-            std::move(seed),
-            replies_.on_loop<std::vector<MemberId>>("form the communicator", std::move(formed)));
-      }),
+      rendezvous_(
+          [this](std::size_t worker, CommunicatorSeed seed, Rendezvous::Formed formed) {
+            auto undo = [this, worker, ranks = seed.ranks](Result<std::vector<MemberId>> late) {
+              for (std::size_t i = 0; late && i < std::min(ranks.size(), late->size()); ++i)
+                leave(worker, ranks[i].session, (*late)[i]);
+            };
+            parts_.workers[worker].worker->form_communicator(
+                std::move(seed), replies_.on_loop<std::vector<MemberId>>(
+                                     "form the communicator", std::move(formed), std::move(undo)));
+          },
+          [this](std::size_t worker, SessionId session, MemberId member) {
+            leave(worker, session, member);
+          }),
       descriptors_({.loop = parts_.loop,
                     .ledger = ledger_,
                     .ended = [this](SessionId session,
@@ -119,8 +127,7 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   for_client.push_back(duplicate(doorbell->get()));
   if (!for_client[0] || !for_client[1]) return give_up(no_descriptor());
   const std::uint64_t ticket = ledger_.add_ticket(**opened, std::move(for_client));
-  const auto in_flight = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(parts_.settings->rings.slots, parts_.settings->quota.in_flight));
+  const auto in_flight = static_cast<std::uint32_t>(parts_.settings->rings.slots);
   SessionSeed seed{.id = id,
                    .peer = caller.peer,
                    .process_name = (*opened)->process_name,
@@ -192,11 +199,17 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   entry->offers.clear();
   // The entry, and with it the quota, lives until the worker has let go of the memory.
   worker_of(*entry).close_session(
-      id, told, why, replies_.on_loop<void>("close the session", [entry, answer](Status status) {
-        if (!status && status.error().code == ErrorCode::NotFound) status = {};
-        *entry = {};  // before the answer: whoever hears it may take the same quota again
-        if (answer) answer(empty_or(status));
-      }));
+      id, told, why,
+      replies_.on_loop<void>(
+          "close the session",
+          [entry, answer](Status status) {
+            if (!status && status.error().code == ErrorCode::NotFound) status = {};
+            // Before the answer: whoever hears it may take the same quota again. A worker that is
+            // late still has the memory.
+            if (status || status.error().code != ErrorCode::DeadlineExceeded) *entry = {};
+            if (answer) answer(empty_or(status));
+          },
+          [entry](const Status&) { *entry = {}; }));
 }
 
 void NodeControl::connection_hung_up(ConnectionNumber connection) {
@@ -286,6 +299,7 @@ void NodeControl::create_communicator(const Caller& caller,
   std::memcpy(call.unique_id.data(), request.unique_id().data(), call.unique_id.size());
   const std::uint64_t asked_ms =
       request.timeout_ms() == 0 ? parts_.settings->comm.join_timeout_ms : request.timeout_ms();
+  call.serial = caller.call;
   call.rank = request.rank();
   call.ranks = request.ranks();
   call.session = (*session)->id;
@@ -298,16 +312,22 @@ void NodeControl::create_communicator(const Caller& caller,
   call.answer =
       joined(call.session, call.unique_id, call.rank, std::move(charge).value(), std::move(answer));
 
-  const std::optional<Rendezvous::Live> live = rendezvous_.live(call.unique_id, call.rank);
-  if (!live || call.peer.uid != caller.peer.uid) return join(std::move(call));
+  const std::optional<Rendezvous::Live> live =
+      rendezvous_.live(call.unique_id, call.peer.uid, call.rank);
+  if (!live) return join(std::move(call));
   // The rank is taken as far as we know; but the worker may have revoked that communicator just
   // now, and its client have heard of it sooner than we. Its answer comes after whatever it has
   // told us.
+  if (call.serial != 0) looking_.insert(call.serial);
   parts_.workers[live->worker].worker->describe(
       live->session, live->member,
       replies_.on_loop<CommunicatorSnapshot>(
           "describe the communicator", [this, call, live](Result<CommunicatorSnapshot> found) {
-            if (!found || found->reason != Reason::None)
+            if (call.serial != 0 && looking_.erase(call.serial) == 0) {
+              return call.answer(error(ErrorCode::Cancelled, Reason::None, "the caller of rank ",
+                                       call.rank, " went away"));
+            }
+            if (found ? found->reason != Reason::None : found.error().code == ErrorCode::NotFound)
               communicator_revoked(call.unique_id, live->epoch);
             join(call);
           }));
@@ -318,8 +338,26 @@ void NodeControl::join(Rendezvous::Call call) {
     return call.answer(
         error(ErrorCode::Aborted, Reason::RemoteDied, "session ", call.session, " has ended"));
   }
-  parts_.loop.at(call.deadline, [this] { rendezvous_.sweep(std::chrono::steady_clock::now()); });
+  call.segment_limit_bytes = parts_.settings->op.segment_bytes;
   rendezvous_.join(std::move(call));
+  arm_sweep();
+}
+
+// One timer however many call: at the earliest deadline, or somewhat too early once that call has
+// been answered.
+void NodeControl::arm_sweep() {
+  const std::optional<Rendezvous::Clock::time_point> next = rendezvous_.next_deadline();
+  if (!next || (sweep_ && sweep_->at <= *next)) return;
+  if (sweep_) parts_.loop.cancel(*sweep_);
+  sweep_ = parts_.loop.at(*next, [this] {
+    sweep_.reset();
+    rendezvous_.sweep(std::chrono::steady_clock::now());
+    arm_sweep();
+  });
+}
+
+void NodeControl::leave(std::size_t worker, SessionId session, MemberId member) {
+  parts_.workers[worker].worker->leave_communicator(session, member, [](const Status&) {});
 }
 
 Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
@@ -347,6 +385,7 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
     session->members.emplace(result->member,
                              HeldMember{unique_id, result->epoch, rank, std::move(*holder)});
     v1::CreateCommunicatorReply reply;
+    reply.set_segment_limit_bytes(result->segment_limit_bytes);
     reply.set_member(result->member.bits());
     reply.set_epoch(result->epoch);
     for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
@@ -354,11 +393,9 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
   };
 }
 
-void NodeControl::cancel_communicator(const v1::CreateCommunicatorRequest& request) {
-  UniqueIdBytes unique_id{};
-  if (request.unique_id().size() != unique_id.size()) return;
-  std::memcpy(unique_id.data(), request.unique_id().data(), unique_id.size());
-  rendezvous_.cancel(unique_id, SessionId::from_bits(request.session().session()), request.rank());
+void NodeControl::cancel_communicator(std::uint64_t call) {
+  looking_.erase(call);
+  rendezvous_.cancel(call);
 }
 
 void NodeControl::destroy_communicator(const Caller& caller,
@@ -375,11 +412,15 @@ void NodeControl::destroy_communicator(const Caller& caller,
   worker_of(**session).leave_communicator(
       id, member,
       replies_.on_loop<void>(
-          "leave the communicator", [this, id, member, answer](const Status& status) {
+          "leave the communicator",
+          [this, id, member, answer](const Status& status) {
             SessionEntry* now = ledger_.find(id);
             if (now != nullptr && (status || status.error().code == ErrorCode::NotFound))
               now->members.erase(member);
             answer(empty_or(status));
+          },
+          [this, id, member](const Status&) {
+            if (SessionEntry* now = ledger_.find(id); now != nullptr) now->members.erase(member);
           }));
 }
 

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "daemon/control/caller.h"
@@ -46,8 +48,8 @@ class NodeControl {
               Answer<v1::AttachReply> answer);
   void create_communicator(const Caller& caller, const v1::CreateCommunicatorRequest& request,
                            Answer<v1::CreateCommunicatorReply> answer);
-  // The caller of a pending create_communicator no longer listens.
-  void cancel_communicator(const v1::CreateCommunicatorRequest& request);
+  // The caller of that create_communicator (Caller::call) no longer listens.
+  void cancel_communicator(std::uint64_t call);
   void destroy_communicator(const Caller& caller, const v1::DestroyCommunicatorRequest& request,
                             Answer<v1::Empty> answer);
   void abort_communicator(const Caller& caller, const v1::AbortCommunicatorRequest& request,
@@ -100,6 +102,8 @@ class NodeControl {
 
   void count_communicators();
   void join(Rendezvous::Call call);
+  void arm_sweep();
+  void leave(std::size_t worker, SessionId session, MemberId member);
   Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
                             ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
   struct NewBuffer;
@@ -112,6 +116,8 @@ class NodeControl {
   QuotaBook quotas_;
   SessionLedger ledger_;  // after quotas_: entries hold charges
   Rendezvous rendezvous_;
+  std::optional<EventLoop::TimerKey> sweep_;   // at the earliest deadline, when armed
+  std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join
   FdChannel descriptors_;
   std::function<void(uid_t)> released_;
   bool stopping_ = false;

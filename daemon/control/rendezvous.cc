@@ -91,6 +91,7 @@ void Rendezvous::join(Call call) {
     fail(meeting, why);
     return settle(at);
   }
+  meeting.segment_limit_bytes = call.segment_limit_bytes;
   meeting.calls.emplace(call.rank, std::move(call));
   if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks)) build(at);
 }
@@ -116,7 +117,13 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
     members = error(ErrorCode::Internal, Reason::Bug, "the worker formed ", members->size(), " of ",
                     meeting.ranks, " ranks");
   }
-  if (members) ++meeting.epoch;
+  // A build that was given up may still be formed, and then revoked, under its number.
+  if (members || members.error().code == ErrorCode::DeadlineExceeded) ++meeting.epoch;
+  if (members && meeting.lost && leave_) {
+    // The survivors never hear of their seats, so nobody else would give them back.
+    for (const auto& [rank, call] : meeting.calls)
+      leave_(meeting.worker, call.session, (*members)[static_cast<std::size_t>(rank)]);
+  }
   if (!members || meeting.lost) {
     meeting.state = State::Collecting;
     fail(meeting, meeting.lost ? meeting.lost->second : members.error());
@@ -132,10 +139,10 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
     devices.push_back(call.device);
   }
   // The answers may come back here: everything is in place before the first.
-  const std::uint64_t epoch = meeting.epoch;
+  const std::uint64_t epoch = meeting.epoch, limit = meeting.segment_limit_bytes;
   const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
   for (const auto& [rank, call] : calls) {
-    call.answer(Joined{(*members)[static_cast<std::size_t>(rank)], epoch, devices});
+    call.answer(Joined{(*members)[static_cast<std::size_t>(rank)], epoch, devices, limit});
   }
 }
 
@@ -169,15 +176,31 @@ void Rendezvous::forget_oldest(uid_t uid) {
   if (count > kRememberedPerUid) meetings_.erase(oldest);
 }
 
-void Rendezvous::cancel(const UniqueIdBytes& unique_id, SessionId session, Rank rank) {
-  const auto at = meetings_.find(unique_id);
-  if (at == meetings_.end() || at->second.state != State::Collecting) return;
-  const auto call = at->second.calls.find(rank);
-  if (call == at->second.calls.end() || call->second.session != session) return;
-  const Answer answer = std::move(call->second.answer);
-  at->second.calls.erase(call);
-  settle(at);
-  answer(error(ErrorCode::Cancelled, Reason::None, "the caller of rank ", rank, " went away"));
+void Rendezvous::cancel(std::uint64_t serial) {
+  if (serial == 0) return;
+  for (auto at = meetings_.begin(); at != meetings_.end(); ++at) {
+    if (at->second.state != State::Collecting) continue;
+    for (auto call = at->second.calls.begin(); call != at->second.calls.end(); ++call) {
+      if (call->second.serial != serial) continue;
+      const Rank rank = call->first;
+      const Answer answer = std::move(call->second.answer);
+      at->second.calls.erase(call);
+      settle(at);
+      return answer(
+          error(ErrorCode::Cancelled, Reason::None, "the caller of rank ", rank, " went away"));
+    }
+  }
+}
+
+std::optional<Rendezvous::Clock::time_point> Rendezvous::next_deadline() const {
+  std::optional<Clock::time_point> next;
+  for (const auto& [unique_id, meeting] : meetings_) {
+    if (meeting.state != State::Collecting) continue;
+    for (const auto& [rank, call] : meeting.calls) {
+      if (!next || call.deadline < *next) next = call.deadline;
+    }
+  }
+  return next;
 }
 
 void Rendezvous::sweep(Clock::time_point now) {
@@ -251,10 +274,11 @@ void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
   }
 }
 
-std::optional<Rendezvous::Live> Rendezvous::live(const UniqueIdBytes& unique_id, Rank rank) const {
+std::optional<Rendezvous::Live> Rendezvous::live(const UniqueIdBytes& unique_id, uid_t uid,
+                                                 Rank rank) const {
   const auto at = meetings_.find(unique_id);
-  if (at == meetings_.end() || at->second.state != State::Ready || rank < 0 ||
-      rank >= at->second.ranks) {
+  if (at == meetings_.end() || at->second.state != State::Ready || at->second.uid != uid ||
+      rank < 0 || rank >= at->second.ranks) {
     return std::nullopt;
   }
   return at->second.members[static_cast<std::size_t>(rank)];

@@ -30,10 +30,13 @@ class Rendezvous {
     MemberId member;
     std::uint64_t epoch = 0;
     std::vector<std::string> rank_devices;
+    std::uint64_t segment_limit_bytes = 0;  // one for all ranks: the last caller's
   };
   using Answer = std::function<void(Result<Joined>)>;
   struct Call {
     UniqueIdBytes unique_id{};
+    std::uint64_t serial = 0;               // of the RPC; 0 cannot be cancelled
+    std::uint64_t segment_limit_bytes = 0;  // the setting's value now
     Rank rank = 0;
     int ranks = 0;
     SessionId session;
@@ -47,27 +50,32 @@ class Rendezvous {
   // Forms on worker `worker`; calls back on the control loop.
   using Form = std::function<void(std::size_t worker, CommunicatorSeed seed, Formed formed)>;
 
-  explicit Rendezvous(Form form) : form_(std::move(form)) {}
+  // Gives a formed member back to its worker.
+  using Leave = std::function<void(std::size_t worker, SessionId session, MemberId member)>;
+
+  explicit Rendezvous(Form form, Leave leave = {})
+      : form_(std::move(form)), leave_(std::move(leave)) {}
 
   void join(Call call);
   // The caller no longer listens; its rank is free again.
-  void cancel(const UniqueIdBytes& unique_id, SessionId session, Rank rank);
+  void cancel(std::uint64_t serial);
   // Answers calls whose deadline has passed, naming the ranks that did not call.
   void sweep(Clock::time_point now);
+  std::optional<Clock::time_point> next_deadline() const;  // when sweep() will have something to do
   void fail_all(const Error& why);
 
   // The communicator of this epoch is no longer usable: the next call starts the next epoch.
   void dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch);
   void session_gone(SessionId session, pid_t pid, Reason reason);
 
-  // Set when the communicator is ready and so a call for `rank` would be refused.
+  // Set when the communicator is ready, is that uid's, and so a call for `rank` would be refused.
   struct Live {
     SessionId session;
     MemberId member;
     std::size_t worker = 0;
     std::uint64_t epoch = 0;
   };
-  std::optional<Live> live(const UniqueIdBytes& unique_id, Rank rank) const;
+  std::optional<Live> live(const UniqueIdBytes& unique_id, uid_t uid, Rank rank) const;
 
   struct Forming {
     UniqueIdBytes unique_id{};
@@ -93,6 +101,7 @@ class Rendezvous {
     std::uint64_t epoch = 0;  // of the last build
     State state = State::Collecting;
     std::size_t worker = 0;
+    std::uint64_t segment_limit_bytes = 0;       // Building
     std::map<Rank, Call> calls;                  // Collecting, Building
     std::optional<std::pair<Rank, Error>> lost;  // Building: a rank that ended meanwhile
     std::vector<Live> members;                   // Ready, by rank
@@ -109,6 +118,7 @@ class Rendezvous {
   void forget_oldest(uid_t uid);
 
   Form form_;
+  Leave leave_;
   Meetings meetings_;
   std::uint64_t settled_ = 0;
   std::size_t ready_ = 0;

@@ -45,6 +45,7 @@ struct RpcFloor {
   // On the loop: who is at the other end of gRPC's "fd:N"; nullopt when that connection is gone.
   std::function<std::optional<Caller>(const std::string& grpc_peer)> find_caller;
 
+  std::atomic<std::uint64_t> next_call{1};
   std::mutex mutex;  // guards what follows
   std::unordered_set<std::shared_ptr<RpcCall>> calls;
   bool stopping = false;  // every call is refused
@@ -71,8 +72,8 @@ struct RpcMethod {
   std::function<void(grpc::ServerContext*, Request*, Writer*, grpc::ServerCompletionQueue*,
                      void* tag)>
       listen;
-  Handler handle;                                 // on the loop
-  std::function<void(const Request&)> cancelled;  // on the loop; may be empty
+  Handler handle;                                     // on the loop
+  std::function<void(std::uint64_t call)> cancelled;  // on the loop; may be empty
 };
 
 // What unary and streaming calls have in common: matching, checking the caller, and the end.
@@ -92,7 +93,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
   }
 
   MatchedCall(RpcFloor& floor, const Method& method)
-      : floor_(floor), method_(method), writer_(&context_) {}
+      : floor_(floor), method_(method), number_(floor.next_call++), writer_(&context_) {}
 
   void step(Event event, bool ok) override {
     switch (event) {
@@ -109,7 +110,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
         if (context_.IsCancelled()) cancelled_ = true;
         if (context_.IsCancelled() && method_.cancelled) {
           floor_.loop.post(
-              [self = this->shared_from_this()] { self->method_.cancelled(self->request_); });
+              [self = this->shared_from_this()] { self->method_.cancelled(self->number_); });
         }
         return last_event();
     }
@@ -133,7 +134,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
 
   void handle() {
     Self& self = static_cast<Self&>(*this);
-    const std::optional<Caller> caller = floor_.find_caller(context_.peer());
+    std::optional<Caller> caller = floor_.find_caller(context_.peer());
     if (!caller)
       return self.finish(error(ErrorCode::Unavailable, Reason::None, "the connection is gone"));
     if (method_.admin && caller->kind != SocketKind::Admin) {
@@ -142,6 +143,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
                 " is for operators: call it over admin.sock (group access.admin_group), not over ",
                 "client.sock"));
     }
+    caller->call = number_;
     self.run(*caller);
   }
 
@@ -157,6 +159,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
 
   RpcFloor& floor_;
   const Method& method_;
+  const std::uint64_t number_;
   grpc::ServerContext context_;
   Request request_;
   Writer writer_;

@@ -1,5 +1,6 @@
 #include "daemon/control/rpc_server.h"
 
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 #include <pthread.h>
 
@@ -11,7 +12,9 @@ namespace {
 
 constexpr int kMostRequestBytes = 64 * 1024;  // the largest request is a few hundred bytes
 constexpr int kMostCallsPerConnection =
-    256;  // 64 ranks that join at once from one process, and room
+    80;  // 64 ranks that join at once from one process, and room
+constexpr int kMostMetadataBytes = 8 * 1024;
+constexpr std::size_t kMostBufferBytes = 64 << 20;  // of all connections together
 constexpr int kQueueThreads = 2;
 constexpr std::chrono::milliseconds kFarewell{500};
 
@@ -22,6 +25,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("arcommd").Resize(kMostBufferBytes));
   builder.RegisterService(&self->control_service_);
   builder.RegisterService(&self->admin_service_);
   self->queue_ = builder.AddCompletionQueue();
@@ -75,7 +80,7 @@ void RpcServer::stop() {
 template <typename Request, typename Reply, typename Listen>
 void RpcServer::add(const char* name, bool admin, Listen listen,
                     UnaryHandler<Request, Reply> handle,
-                    std::function<void(const Request&)> cancelled) {
+                    std::function<void(std::uint64_t call)> cancelled) {
   using Call = UnaryCall<Request, Reply>;
   auto method = std::make_shared<const typename Call::Method>(typename Call::Method{
       name, admin, std::move(listen), std::move(handle), std::move(cancelled)});
@@ -130,9 +135,7 @@ void RpcServer::listen() {
              Answer<v1::CreateCommunicatorReply> answer) {
         parts_.control.create_communicator(caller, request, std::move(answer));
       },
-      [this](const v1::CreateCommunicatorRequest& request) {
-        parts_.control.cancel_communicator(request);
-      });
+      [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
 
   using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
   auto tune = std::make_shared<const Tune::Method>(

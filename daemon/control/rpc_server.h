@@ -40,7 +40,7 @@ class RpcServer {
   void serve_queue();
   template <typename Request, typename Reply, typename Listen>
   void add(const char* name, bool admin, Listen listen, UnaryHandler<Request, Reply> handle,
-           std::function<void(const Request&)> cancelled = {});
+           std::function<void(std::uint64_t call)> cancelled = {});
 
   Parts parts_;
   v1::NodeControl::AsyncService control_service_;

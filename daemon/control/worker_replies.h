@@ -20,23 +20,30 @@ class WorkerReplies {
  public:
   explicit WorkerReplies(EventLoop& loop) : loop_(loop) {}
 
-  // `then` runs exactly once. what: "open the session", for the message.
+  // `then` runs exactly once. what: "open the session", for the message. late: hears the worker's
+  // answer when that comes after all, to undo or to complete what nobody waits for any more; what
+  // it holds lives until then.
   template <typename T>
   std::function<void(Result<T>)> on_loop(std::string what, std::function<void(Result<T>)> then,
+                                         std::function<void(Result<T>)> late = {},
                                          std::chrono::milliseconds limit = kWorkerLimit) {
     struct Pending {
-      std::function<void(Result<T>)> then;
+      std::function<void(Result<T>)> then, late;
       EventLoop::TimerKey limit;
     };
-    auto pending = std::make_shared<Pending>(Pending{std::move(then), {}});
+    auto pending = std::make_shared<Pending>(Pending{std::move(then), std::move(late), {}});
     pending->limit = loop_.after(limit, [pending, what = std::move(what), limit] {
-      const auto late = std::exchange(pending->then, nullptr);
-      late(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the device worker did not ", what,
-                 " within ", limit.count(), " ms: see arctl status"));
+      const auto waiting = std::exchange(pending->then, nullptr);
+      waiting(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the device worker did not ",
+                    what, " within ", limit.count(), " ms: see arctl status"));
     });
     return [&loop = loop_, pending](Result<T> result) {
       loop.post([&loop, pending, result = std::move(result)] {
-        if (!pending->then) return;  // too late
+        const auto overdue = std::exchange(pending->late, nullptr);
+        if (!pending->then) {
+          if (overdue) overdue(result);
+          return;
+        }
         loop.cancel(pending->limit);
         const auto now = std::exchange(pending->then, nullptr);
         now(result);

@@ -51,6 +51,7 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
         call.rank = static_cast<std::int8_t>(step[3]) % 5;
         call.ranks = step[0] >> 3 & 7;
         call.session = session;
+        call.serial = asked & 15;
         call.peer.uid = step[2] >> 6;
         call.worker = step[1] >> 7;
         call.called_at = now;
@@ -61,7 +62,7 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
         break;
       }
       case 3:
-        rendezvous.cancel(id, session, step[3] & 7);
+        rendezvous.cancel(step[3] & 15);
         break;
       case 4:
         now += std::chrono::milliseconds(step[3]);

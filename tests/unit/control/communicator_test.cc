@@ -54,6 +54,7 @@ TEST_F(CommunicatorTest, FormsWhenTheLastRankCallsWithRanksInOrder) {
   ASSERT_TRUE(first->outcome.get().status.ok());
   ASSERT_TRUE(second->outcome.get().status.ok());
   EXPECT_EQ(reply.epoch(), 1u);
+  EXPECT_EQ(reply.segment_limit_bytes(), settings_.op.segment_bytes);
   EXPECT_EQ(reply.rank_devices_size(), 3);
   EXPECT_EQ(metrics_.communicators.value(), 1);
   const auto formed = worker_->formed();
@@ -219,6 +220,34 @@ TEST_F(CommunicatorTest, FreesTheRankOfACallerThatLostPatience) {
   EXPECT_TRUE(first->outcome.get().status.ok());
 }
 
+// A stranger who names another's session in a call of its own and gives up must not take the
+// owner's call away.
+TEST_F(CommunicatorTest, ACancelledCallThatNeverJoinedDisturbsNobody) {
+  start();
+  const Session session = open_session();
+  auto first = join_later(session, unique_id('b'), 0, 2);
+  ASSERT_TRUE(waits_for_others(1));
+  v1::CreateCommunicatorRequest forged;
+  forged.mutable_session()->set_session(session.ref.session());
+  forged.set_unique_id(unique_id('b'));
+  forged.set_ranks(2);
+  for (int i = 0; i < 20; ++i) {
+    grpc::ClientContext context;
+    grpc::CompletionQueue queue;
+    const auto call = client_->AsyncCreateCommunicator(&context, forged, &queue);
+    v1::CreateCommunicatorReply reply;
+    grpc::Status outcome;
+    call->Finish(&reply, &outcome, &queue);
+    context.TryCancel();
+    void* tag = nullptr;
+    bool ok = false;
+    queue.Next(&tag, &ok);
+    EXPECT_FALSE(outcome.ok());
+  }
+  EXPECT_TRUE(join(session, unique_id('b'), 1, 2, nullptr).status.ok());
+  EXPECT_TRUE(first->outcome.get().status.ok());
+}
+
 // ---- rules that need two uids or exact times, on the rendezvous itself ----
 
 class RendezvousTest : public ::testing::Test {
@@ -242,8 +271,10 @@ class RendezvousTest : public ::testing::Test {
 
   Rendezvous::Clock::time_point now_ = Rendezvous::Clock::now();
   Rendezvous::Formed formed_;
+  std::vector<MemberId> left_;
   Rendezvous rendezvous_{
-      [this](std::size_t, CommunicatorSeed, Rendezvous::Formed formed) { formed_ = formed; }};
+      [this](std::size_t, CommunicatorSeed, Rendezvous::Formed formed) { formed_ = formed; },
+      [this](std::size_t, SessionId, MemberId member) { left_.push_back(member); }};
 };
 
 TEST_F(RendezvousTest, RefusesAnotherUidWhileFormingAndForEver) {
@@ -282,6 +313,50 @@ TEST_F(RendezvousTest, ARankThatDiesWhileTheWorkerBuildsFailsTheOthersNamingIt) 
   ASSERT_EQ(answers.size(), 2u);
   EXPECT_EQ(answers[0].error().rank, 1);
   EXPECT_EQ(rendezvous_.ready(), 0u);
+  EXPECT_EQ(left_, (std::vector<MemberId>{{1, 1}, {2, 1}})) << "nobody else gives the seats back";
+}
+
+TEST_F(RendezvousTest, TellsAllRanksTheSegmentLimitOfTheLastCaller) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  Rendezvous::Call first = call_of(1000, 0, 2, answers), second = call_of(1000, 1, 2, answers);
+  first.segment_limit_bytes = 1 << 20;
+  second.segment_limit_bytes = 2 << 20;  // a reload came between
+  rendezvous_.join(std::move(first));
+  rendezvous_.join(std::move(second));
+  formed_(std::vector<MemberId>{{1, 1}, {2, 1}});
+  ASSERT_EQ(answers.size(), 2u);
+  for (const auto& answer : answers) EXPECT_EQ(answer.value().segment_limit_bytes, 2u << 20);
+}
+
+TEST_F(RendezvousTest, CancelsTheCallOfThatSerialOnlyAndThenHasNoDeadline) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  Rendezvous::Call call = call_of(1000, 0, 2, answers);
+  call.serial = 7;
+  rendezvous_.join(std::move(call));
+  rendezvous_.cancel(8);
+  rendezvous_.cancel(0);
+  EXPECT_TRUE(answers.empty());
+  EXPECT_EQ(rendezvous_.next_deadline(), now_ + milliseconds(100));
+  rendezvous_.cancel(7);
+  ASSERT_EQ(answers.size(), 1u);
+  EXPECT_EQ(answers[0].error().code, ErrorCode::Cancelled);
+  EXPECT_FALSE(rendezvous_.next_deadline());
+}
+
+TEST_F(RendezvousTest, ARefusedCallLeavesNoDeadline) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  rendezvous_.join(call_of(1000, 5, 2, answers));
+  EXPECT_EQ(answers.size(), 1u);
+  EXPECT_FALSE(rendezvous_.next_deadline());
+}
+
+TEST_F(RendezvousTest, ShowsALiveRankToItsUidOnly) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  const UniqueIdBytes id = call_of(1000, 0, 1, answers).unique_id;
+  rendezvous_.join(call_of(1000, 0, 1, answers));
+  formed_(std::vector<MemberId>{{1, 1}});
+  EXPECT_TRUE(rendezvous_.live(id, 1000, 0));
+  EXPECT_FALSE(rendezvous_.live(id, 2000, 0));
 }
 
 TEST_F(RendezvousTest, ABuildThatFailsDoesNotUseUpTheEpoch) {
@@ -292,6 +367,16 @@ TEST_F(RendezvousTest, ABuildThatFailsDoesNotUseUpTheEpoch) {
   rendezvous_.join(call_of(1000, 0, 1, answers));
   formed_(std::vector<MemberId>{{1, 1}});
   EXPECT_EQ(answers[1].value().epoch, 1u);
+}
+
+TEST_F(RendezvousTest, ABuildThatTheWorkerDidNotAnswerUsesUpTheEpoch) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  rendezvous_.join(call_of(1000, 0, 1, answers));
+  formed_(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "no answer"));
+  rendezvous_.join(call_of(1000, 0, 1, answers));
+  formed_(std::vector<MemberId>{{1, 1}});
+  ASSERT_EQ(answers.size(), 2u);
+  EXPECT_EQ(answers[1].value().epoch, 2u);
 }
 
 TEST_F(RendezvousTest, ForgetsNoMoreThanItMust) {

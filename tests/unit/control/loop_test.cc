@@ -132,6 +132,23 @@ TEST_F(LoopTest, ServesManyThreadsThatAttachJoinAllocateAndLeave) {
   EXPECT_EQ(worker_->open_sessions(), 0u);
 }
 
+TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {
+  std::promise<ErrorCode> told;
+  std::promise<int> late;
+  std::promise<std::function<void(Result<int>)>> made;
+  WorkerReplies replies(*loop_);
+  loop_->post([&] {
+    made.set_value(replies.on_loop<int>(
+        "answer", [&](Result<int> result) { told.set_value(result.error().code); },
+        [&](Result<int> result) { late.set_value(result.value()); },
+        std::chrono::milliseconds(10)));
+  });
+  const auto done = made.get_future().get();
+  EXPECT_EQ(told.get_future().get(), ErrorCode::DeadlineExceeded);
+  done(42);
+  EXPECT_EQ(late.get_future().get(), 42);
+}
+
 TEST_F(LoopTest, RunsTimersInOrderAndForgetsCancelledOnes) {
   std::promise<std::string> ran;
   std::string order;

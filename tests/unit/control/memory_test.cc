@@ -1,5 +1,7 @@
 // Buffers, descriptors and tickets, and what a uid may take.
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -92,8 +94,6 @@ TEST_F(MemoryTest, RefusesMemoryThatCanShrinkOrIsTooShort) {
   v1::BufferReply reply;
   const UniqueFd loose = sealed_memfd(8192, 0);
   EXPECT_EQ(offer_and_register(session, loose.get(), 0, 8192, &reply).reason, Reason::Unsupported);
-  const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  EXPECT_EQ(offer_and_register(session, file.get(), 0, 1, &reply).reason, Reason::Unsupported);
   const UniqueFd memory = sealed_memfd(8192, F_SEAL_SHRINK);
   EXPECT_EQ(offer_and_register(session, memory.get(), 4096, 8192, &reply).reason,
             Reason::OutOfBounds);
@@ -103,6 +103,65 @@ TEST_F(MemoryTest, RefusesMemoryThatCanShrinkOrIsTooShort) {
   EXPECT_EQ(offer_and_register(session, memory.get(), 100, 4096, &reply).reason, Reason::BadValue);
   EXPECT_EQ(worker_->buffers(), 0u);
   EXPECT_EQ(metrics_.buffers.value(), 0);
+}
+
+TEST_F(MemoryTest, RefusesAnOfferThatIsNoMemfdAndGoesOn) {
+  start();
+  Session session = open_session();
+  const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const auto refused = session.fds->ask(fd_request(FdMessageKind::Offer), {file.get()});
+  ASSERT_TRUE(refused);
+  EXPECT_EQ(refused->code, static_cast<std::uint32_t>(ErrorCode::FailedPrecondition));
+  EXPECT_EQ(refused->reason, static_cast<std::uint32_t>(Reason::Unsupported));
+  const UniqueFd memory = sealed_memfd(4096, F_SEAL_SHRINK);
+  v1::BufferReply reply;
+  EXPECT_TRUE(offer_and_register(session, memory.get(), 0, 4096, &reply).status.ok());
+}
+
+// The last close of a TCP socket that lingers with unsent bytes blocks for as long as its owner
+// said: the daemon must serve others meanwhile.
+TEST_F(MemoryTest, ServesOthersWhileAForeignDescriptorTakesItsTimeToClose) {
+  start();
+  Session session = open_session();
+  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
+  ASSERT_EQ(::listen(listener.get(), 1), 0);
+  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  UniqueFd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  ::connect(lingering.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  const UniqueFd deaf(::accept(listener.get(), nullptr, nullptr));
+  ASSERT_TRUE(deaf);
+  const std::vector<char> bytes(1 << 20);
+  while (::send(lingering.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
+  }
+  const int blocking = ::fcntl(lingering.get(), F_GETFL) & ~O_NONBLOCK;
+  ASSERT_EQ(::fcntl(lingering.get(), F_SETFL, blocking), 0);
+  const struct linger on { .l_onoff = 1, .l_linger = 3 };
+  ASSERT_EQ(::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &on, sizeof(on)), 0);
+  // Sent without waiting, closed here first, so that the daemon's close is the last.
+  const FdMessage offer = fd_request(FdMessageKind::Offer);
+  ASSERT_TRUE(session.fds->send_bytes(&offer, sizeof(offer), {lingering.get()}));
+  lingering.reset();
+  const auto before = std::chrono::steady_clock::now();
+  ASSERT_TRUE(session.fds->receive());
+  EXPECT_EQ(status().sessions(), 1u);
+  EXPECT_LT(std::chrono::steady_clock::now() - before, milliseconds(1500));
+}
+
+TEST_F(MemoryTest, RefusesSparseMemoryThatTheMachineCouldNotFill) {
+  settings_.quota.registered_bytes = ~0ull;
+  start();
+  Session session = open_session();
+  const std::uint64_t huge = 1ull << 50;
+  const UniqueFd memory = sealed_memfd(huge, F_SEAL_SHRINK);
+  v1::BufferReply reply;
+  EXPECT_EQ(offer_and_register(session, memory.get(), 0, huge, &reply).reason, Reason::OutOfMemory);
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_TRUE(offer_and_register(session, memory.get(), 0, 4096, &reply).status.ok());
 }
 
 TEST_F(MemoryTest, BoundsTheDescriptorsThatOneSessionLeavesWaiting) {
