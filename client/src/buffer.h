@@ -12,9 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 
 #include "client/src/deadline.h"
+#include "client/src/deadline_mutex.h"
 #include "client/src/interval_map.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -68,7 +68,7 @@ class Buffer {
   std::atomic<int> users_{0};             // operations in flight and plans
   std::atomic<std::uint64_t> serial_{0};  // of the session that id_ belongs to; written after it
   std::atomic<std::uint64_t> id_{0};
-  std::timed_mutex mutex_;  // one offer at a time
+  DeadlineMutex mutex_;  // one offer at a time
 };
 
 using BufferTable = IntervalMap<Buffer>;

@@ -5,11 +5,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "client/src/deadline.h"
+#include "client/src/deadline_mutex.h"
 #include "client/src/node_control.h"
 #include "proto/fd_message.h"
 #include "proto/status.h"
@@ -45,7 +45,7 @@ class FdChannel {
 
   UniqueFd socket_;
   std::string path_;
-  std::timed_mutex mutex_;
+  DeadlineMutex mutex_;
 };
 
 }  // namespace arcomm::client

@@ -7,10 +7,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "client/src/deadline.h"
+#include "client/src/deadline_mutex.h"
 #include "client/src/session.h"
 #include "proto/status.h"
 
@@ -48,7 +48,7 @@ class Library {
   static constexpr std::uint64_t kTimeoutBeforeAttachMs = 10'000;
 
   std::atomic<std::uint64_t> timeout_ms_{kTimeoutBeforeAttachMs};
-  std::timed_mutex mutex_;
+  DeadlineMutex mutex_;
   LibraryConfig config_;
   bool configured_ = false;
   int users_ = 0;
