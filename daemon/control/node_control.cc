@@ -198,18 +198,20 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   entry->tickets.clear();
   entry->offers.clear();
   // The entry, and with it the quota, lives until the worker has let go of the memory.
-  worker_of(*entry).close_session(
-      id, told, why,
-      replies_.on_loop<void>(
-          "close the session",
-          [entry, answer](Status status) {
-            if (!status && status.error().code == ErrorCode::NotFound) status = {};
-            // Before the answer: whoever hears it may take the same quota again. A worker that is
-            // late still has the memory.
-            if (status || status.error().code != ErrorCode::DeadlineExceeded) *entry = {};
-            if (answer) answer(empty_or(status));
-          },
-          [entry](const Status&) { *entry = {}; }));
+  worker_of(*entry).close_session(id, told, why,
+                                  replies_.on_loop<void>(
+                                      "close the session",
+                                      [entry, answer](const Status& status) {
+                                        const ErrorCode code =
+                                            status ? ErrorCode::Ok : status.error().code;
+                                        // Before the answer: whoever hears it may take the same
+                                        // quota again. A worker that is late still has the memory.
+                                        if (code != ErrorCode::DeadlineExceeded) *entry = {};
+                                        if (code == ErrorCode::NotFound)
+                                          return answer ? answer(v1::Empty{}) : void();
+                                        if (answer) answer(empty_or(status));
+                                      },
+                                      [entry](const Status&) { *entry = {}; }));
 }
 
 void NodeControl::connection_hung_up(ConnectionNumber connection) {
