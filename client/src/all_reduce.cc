@@ -1,6 +1,7 @@
 #include "client/src/all_reduce.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "client/src/library.h"
@@ -8,6 +9,9 @@
 
 namespace arcomm::client {
 namespace {
+
+// arcTest is for looking: it lends its thread for about this long, and one segment at least.
+constexpr std::chrono::microseconds kCopyingInTest{200};
 
 void give_back(Operation& operation) {
   StagingPool& staging = operation.member->session->staging();
@@ -115,9 +119,16 @@ Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Sessio
 }
 
 Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
-                           PlanId plan, std::chrono::milliseconds timeout) {
-  const Deadline deadline = Deadline::after(timeout);
-  if (!member->session->submission().wait_for_room(*member, deadline)) {
+                           PlanId plan, Deadline deadline) {
+  Session& session = *member->session;
+  Submission& submission = session.submission();
+  if (Error why = submission.failure_of(*member); why.code != ErrorCode::Ok) {
+    session.tell_aborts();
+    return why;
+  }
+  if (!submission.wait_for_room(*member, deadline)) {
+    submission.give_up(*member);
+    session.tell_aborts();
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
                  "too many operations of this communicator wait to be submitted: wait for some "
                  "tickets first");
@@ -130,22 +141,29 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduc
   operation->member = member;
   operation->call = call;
   operation->plan = plan;
-  operation->cut =
-      cut(call.count, call.element_bytes(), member->session->facts().segment_limit_bytes);
+  operation->deadline = deadline;
+  operation->cut = cut(call.count, call.element_bytes(), member->segment_limit_bytes);
   if (Status ready = take_resources(*operation, deadline); !ready) {
     give_back(*operation);
     tickets().spend(*operation, operation->ticket.load(std::memory_order_relaxed));
     tickets().recycle(*operation);
+    // A refusal may be followed by another try. A call that lasted until its deadline has let its
+    // peers begin the operation without this rank.
+    if (ready.error().code == ErrorCode::DeadlineExceeded) {
+      submission.give_up(*member);
+      session.tell_aborts();
+    }
     return std::move(ready).error();
   }
   return operation;
 }
 
-void start(Operation& operation, std::chrono::milliseconds timeout) {
-  operation.deadline = Deadline::after(timeout);
+void start(Operation& operation, Deadline deadline) {
+  operation.deadline = deadline;
   const std::shared_ptr<Member> member = operation.member;  // the session outlives the call
   Status submitted = member->session->submission().submit(operation);
   if (!submitted) refuse(operation, std::move(submitted).error());
+  member->session->tell_aborts();
 }
 
 Status finish(Operation& operation) {
@@ -155,8 +173,9 @@ Status finish(Operation& operation) {
   const bool done = operation.done.load(std::memory_order_acquire) ||
                     submission.wait_for(operation, operation.deadline.plus(kGuard));
   tickets().spend(operation, ticket);
+  if (!done) submission.abandon(operation);
+  member->session->tell_aborts();
   if (done) return outcome_of(operation);
-  submission.abandon(operation);
   return error(
       ErrorCode::DeadlineExceeded, Reason::Timeout,
       "the daemon did not answer by the operation's deadline: it is stopped or overloaded");
@@ -170,7 +189,7 @@ Status test_ticket(std::uint64_t ticket, bool* in_progress) {
   const std::shared_ptr<Member> member = operation.member;
   Submission& submission = member->session->submission();
   if (!operation.done.load(std::memory_order_acquire)) {
-    submission.progress();
+    submission.progress(kCopyingInTest);
     submission.check();
   }
   if (!operation.done.load(std::memory_order_acquire)) {
@@ -192,6 +211,7 @@ Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms) {
                                                std::min<std::uint64_t>(timeout_ms, 1'000'000'000)));
   const bool done = operation.done.load(std::memory_order_acquire) ||
                     member->session->submission().wait_for(operation, own.earlier(asked));
+  member->session->tell_aborts();
   if (done) return outcome_of(claim->spend(ticket));
   if (own.passed()) return finish(claim->spend(ticket));
   return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "ticket ", ticket,

@@ -2,7 +2,6 @@
 // waits. Thread: any.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <memory>
 
@@ -24,9 +23,10 @@ Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Sessio
 
 // Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
 Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
-                           PlanId plan, std::chrono::milliseconds timeout);
-// Hands it to the daemon; the deadline starts here. A refusal ends the operation with that error.
-void start(Operation& operation, std::chrono::milliseconds timeout);
+                           PlanId plan, Deadline deadline);
+// Hands it to the daemon; what its group has been preparing for does not count against `deadline`.
+// A refusal ends the operation with that error.
+void start(Operation& operation, Deadline deadline);
 // Waits for the operation's own end and spends the ticket.
 Status finish(Operation& operation);
 

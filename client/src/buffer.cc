@@ -28,6 +28,13 @@ Error other_thread_busy() {
                "another thread was still telling the daemon about this memory");
 }
 
+// A buffer that did not reach the caller must not count against the quota for the session's life.
+// The deadline that it was asked for under may be what made it fail.
+void give_back(Session& session, BufferId buffer) {
+  constexpr std::chrono::milliseconds kFor{20};
+  static_cast<void>(session.control().release_buffer(session.key(), buffer, Deadline::after(kFor)));
+}
+
 // Ends a buffer that the caller named by its first byte.
 Status drop(void* address, bool allocated, Deadline deadline) {
   const char* expected = allocated ? "arcMemAlloc" : "arcMemRegister";
@@ -99,14 +106,20 @@ Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline dead
   if (!shared) return std::move(shared).error();
   Result<std::vector<UniqueFd>> memory =
       session.descriptors().fetch(shared->fd_ticket, 1, deadline);
-  if (!memory) return std::move(memory).error();
-  void* base = shared->length_bytes < bytes
-                   ? MAP_FAILED
-                   : ::mmap(nullptr, shared->length_bytes, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_POPULATE, (*memory)[0].get(), 0);
+  if (!memory) {
+    give_back(session, shared->buffer);
+    return std::move(memory).error();
+  }
+  if (shared->length_bytes < bytes) {
+    give_back(session, shared->buffer);
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
+                 " bytes and gave ", shared->length_bytes);
+  }
+  void* base = ::mmap(nullptr, shared->length_bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_POPULATE, (*memory)[0].get(), 0);
   if (base == MAP_FAILED) {
     const int why = errno;
-    static_cast<void>(session.control().release_buffer(session.key(), shared->buffer, deadline));
+    give_back(session, shared->buffer);
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map ", bytes,
                  " bytes of shared memory: ", std::strerror(why));
   }
@@ -117,6 +130,7 @@ Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline dead
   buffer->named(session, shared->buffer);
   if (!buffers().insert(number_of(base), buffer->bytes(), buffer)) {
     // Someone registered addresses and then unmapped them behind our back.
+    give_back(session, shared->buffer);
     return error(
         ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ", base,
         " lies inside a range that is still registered: deregister memory before unmapping it");

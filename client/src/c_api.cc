@@ -105,7 +105,8 @@ Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t 
   const std::shared_ptr<Member> member = (*communicator)->member();
   if (member->session->lost()) return member->session->submission().loss();
   *timeout = operation_timeout();
-  return prepare(member, make_call(send, recv, count, dtype, op), PlanId{}, *timeout);
+  return prepare(member, make_call(send, recv, count, dtype, op), PlanId{},
+                 Deadline::after(*timeout));
 }
 
 }  // namespace
@@ -359,7 +360,7 @@ arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType
       group.add(**operation, timeout, true);
       return {};
     }
-    start(**operation, timeout);
+    start(**operation, (*operation)->deadline);
     return finish(**operation);
   });
 }
@@ -378,7 +379,7 @@ arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDat
     if (Group& group = Group::of_this_thread(); group.open()) {
       group.add(**operation, timeout, false);
     } else {
-      start(**operation, timeout);
+      start(**operation, (*operation)->deadline);
       if (!(*operation)->submitted.load(std::memory_order_relaxed)) return finish(**operation);
     }
     *ticket = named;
@@ -420,12 +421,12 @@ arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream) {
     if (!found) return std::move(found).error();
     ARC_RETURN_IF_ERROR(check_call(nullptr, nullptr, 0, 0, 0, stream));
     const std::chrono::milliseconds timeout = operation_timeout();
-    Result<Operation*> operation = (*found)->prepare_start(timeout);
+    Result<Operation*> operation = (*found)->prepare_start(Deadline::after(timeout));
     if (!operation) return std::move(operation).error();
     if (Group& group = Group::of_this_thread(); group.open()) {
       group.add(**operation, timeout, false);
     } else {
-      start(**operation, timeout);
+      start(**operation, (*operation)->deadline);
       if (!(*operation)->submitted.load(std::memory_order_relaxed)) return (*found)->wait(0);
     }
     return {};

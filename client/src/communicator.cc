@@ -25,6 +25,12 @@ bool session_failed(const Error& why) {
          (why.code == ErrorCode::NotFound && why.reason == Reason::UnknownHandle);
 }
 
+// The daemon, or this session of it, or the member is no more.
+bool is_gone(const Error& why) {
+  return why.code == ErrorCode::NotFound || why.code == ErrorCode::Unauthenticated ||
+         why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning;
+}
+
 }  // namespace
 
 CommunicatorTable& communicators() {
@@ -76,6 +82,9 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       member->id = created->member;
       member->epoch = created->epoch;
       member->rank = rank_;
+      member->segment_limit_bytes = created->segment_limit_bytes != 0
+                                        ? created->segment_limit_bytes
+                                        : (*session)->facts().segment_limit_bytes;
       (*session)->submission().add(*member);
       return member;
     }
@@ -123,18 +132,28 @@ Error Communicator::state() {
   return said;
 }
 
-void Communicator::leave(const Error& why, Deadline deadline) {
+Status Communicator::leave(const Error& why, Deadline deadline) {
   const std::shared_ptr<Member> member = this->member();
   Session& session = *member->session;
   session.submission().remove(*member, why);
-  if (!session.lost()) {
-    static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
+  if (session.lost() && session.submission().loss().reason == Reason::DaemonLost) return {};
+  for (;;) {
+    const Status gone = session.control().destroy_communicator(session.key(), member->id, deadline);
+    if (gone || is_gone(gone.error())) return {};
+    if (gone.error().reason != Reason::ShuttingDown || deadline.left() <= kRetry) {
+      return error(gone.error().code, gone.error().reason, "the daemon did not confirm that rank ",
+                   rank_, " left epoch ", member->epoch,
+                   ", whose operations may still write to their buffers; try again (",
+                   gone.error().message, ")");
+    }
+    std::this_thread::sleep_for(kRetry);
   }
 }
 
 Status Communicator::rebuild() {
   const Deadline deadline = Library::instance().control_deadline();
-  leave(error(ErrorCode::Aborted, Reason::Revoked, "the communicator is being rebuilt"), deadline);
+  ARC_RETURN_IF_ERROR(leave(
+      error(ErrorCode::Aborted, Reason::Revoked, "the communicator is being rebuilt"), deadline));
   Result<std::shared_ptr<Member>> member = join(deadline, true);
   if (!member) return std::move(member).error();
   const std::lock_guard lock(mutex_);
@@ -148,9 +167,9 @@ Status Communicator::destroy() {
   const Deadline deadline = Library::instance().control_deadline();
   const std::shared_ptr<Member> member = this->member();
   const bool idle = member->session->submission().wait_until_idle(*member, deadline);
-  leave(error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"),
-        deadline);
-  if (idle) return {};
+  Status left = leave(
+      error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"), deadline);
+  if (idle) return left;
   return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "operations of rank ", rank_,
                " had not ended when its communicator was destroyed");
 }

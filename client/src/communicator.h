@@ -41,7 +41,8 @@ class Communicator {
  private:
   Communicator(const UniqueId& id, int ranks, int rank) : id_(id), ranks_(ranks), rank_(rank) {}
   Result<std::shared_ptr<Member>> join(Deadline deadline, bool again);
-  void leave(const Error& why, Deadline deadline);
+  // Ok once the daemon can no longer write on the member's behalf.
+  Status leave(const Error& why, Deadline deadline);
 
   const UniqueId id_;
   const int ranks_, rank_;

@@ -47,9 +47,12 @@ Status Group::end() {
                  "arcGroupEnd without arcGroupStart");
   }
   if (--depth_ > 0) return {};
+  const auto begin = Deadline::Clock::now();
   Status first = run_together(std::exchange(creations_, {}));
   const std::vector<Collected> operations = std::exchange(operations_, {});
-  for (const Collected& each : operations) client::start(*each.operation, each.timeout);
+  for (const Collected& each : operations) {
+    client::start(*each.operation, Deadline(begin).plus(each.timeout));
+  }
   for (const Collected& each : operations) {
     if (each.blocking) keep_first(first, finish(*each.operation));
   }

@@ -25,6 +25,7 @@ class Group {
   // own.
   void create(std::function<Status()> call) { creations_.push_back(std::move(call)); }
   // An operation to be started; a blocking one is waited for.
+  // Its time runs from the group's end.
   void add(Operation& operation, std::chrono::milliseconds timeout, bool blocking) {
     operations_.push_back({&operation, timeout, blocking});
   }

@@ -123,6 +123,8 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                  if (field.field() == 1)
                                    created.member = MemberId::from_bits(field.number());
                                  if (field.field() == 2) created.epoch = field.number();
+                                 if (field.field() == 4)
+                                   created.segment_limit_bytes = field.number();
                                }));
   return created;
 }

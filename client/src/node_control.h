@@ -37,6 +37,7 @@ struct NewCommunicator {
 struct CreatedCommunicator {
   MemberId member;
   std::uint64_t epoch = 0;
+  std::uint64_t segment_limit_bytes = 0;  // 0: the session's
 };
 
 struct SharedBuffer {

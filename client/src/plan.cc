@@ -21,7 +21,7 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   if (session.lost()) return session.submission().loss();
   std::shared_ptr<Plan> plan(new Plan(std::move(communicator), std::move(member), call));
   const bool one_request =
-      cut(call.count, call.element_bytes(), session.facts().segment_limit_bytes).segments == 1;
+      cut(call.count, call.element_bytes(), plan->member_->segment_limit_bytes).segments == 1;
   if (call.count == 0 || !one_request) return plan;
 
   Result<DirectRange> send = find_direct(call.send, call.bytes(), session, deadline);
@@ -54,9 +54,9 @@ Plan::~Plan() {
   if (recv_.buffer) recv_.buffer->end_use();
 }
 
-Result<Operation*> Plan::prepare_start(std::chrono::milliseconds timeout) {
-  const std::lock_guard lock(mutex_);
-  if (ticket_ != 0) {
+Result<Operation*> Plan::prepare_start(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  if (ticket_ != 0 || preparing_) {
     return error(ErrorCode::FailedPrecondition, Reason::BadValue,
                  "the plan was started and not waited for: call arcPlanWait first");
   }
@@ -64,7 +64,11 @@ Result<Operation*> Plan::prepare_start(std::chrono::milliseconds timeout) {
     return error(ErrorCode::FailedPrecondition, Reason::Revoked,
                  "the plan's communicator was rebuilt: create the plan again");
   }
-  Result<Operation*> operation = prepare(member_, call_, id_, timeout);
+  preparing_ = true;
+  lock.unlock();  // preparing may last until the deadline; who waits for the plan must not
+  Result<Operation*> operation = prepare(member_, call_, id_, deadline);
+  lock.lock();
+  preparing_ = false;
   if (operation) ticket_ = (*operation)->ticket.load(std::memory_order_relaxed);
   return operation;
 }
@@ -88,7 +92,7 @@ Status Plan::wait(std::uint64_t timeout_ms) {
 Status Plan::destroy() {
   {
     const std::lock_guard lock(mutex_);
-    if (ticket_ != 0) {
+    if (ticket_ != 0 || preparing_) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue,
                    "the plan was started and not waited for: call arcPlanWait first");
     }

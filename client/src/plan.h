@@ -24,7 +24,7 @@ class Plan {
   Plan& operator=(const Plan&) = delete;
 
   // Prepares a start; the caller submits it (now or at the end of a group).
-  Result<Operation*> prepare_start(std::chrono::milliseconds timeout);
+  Result<Operation*> prepare_start(Deadline deadline);
   Status wait(std::uint64_t timeout_ms);
   Status destroy();
 
@@ -41,6 +41,7 @@ class Plan {
 
   std::mutex mutex_;
   std::uint64_t ticket_ = 0;  // of the start in flight
+  bool preparing_ = false;    // a start is being prepared, outside the lock
 };
 
 using PlanTable = HandleTable<Plan>;

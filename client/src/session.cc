@@ -14,6 +14,8 @@ namespace arcomm::client {
 namespace {
 
 std::atomic<std::uint64_t> next_serial{1};
+// With the guard that operations are given, within the 100 ms by which a call may be late.
+constexpr std::chrono::milliseconds kTellFor{20};
 
 struct LiveSessions {
   std::mutex mutex;
@@ -68,9 +70,23 @@ Session::Session(Attached attached, std::unique_ptr<NodeControl> control,
                    .doorbell = std::move(doorbell),
                    .max_in_flight = attached_.max_in_flight,
                    .descriptors = *descriptors_,
-                   .staging = staging_}) {}
+                   .staging = staging_,
+                   .tell_aborts = [this] { tell_aborts(); }}) {}
 
 Session::~Session() = default;
+
+void Session::tell_aborts() {
+  const std::vector<MemberId> members = submission_.take_aborts();
+  const Deadline deadline = Deadline::after(kTellFor);
+  std::vector<MemberId> missed;
+  for (const MemberId member : members) {
+    if (lost()) return;
+    const Status told = control_->abort_communicator(
+        key(), member, "an operation failed part-way on this rank", deadline);
+    if (!told && told.error().code == ErrorCode::DeadlineExceeded) missed.push_back(member);
+  }
+  if (!missed.empty()) submission_.return_aborts(missed);
+}
 
 void Session::detach(Deadline deadline) {
   if (!lost()) static_cast<void>(control_->detach(key(), deadline));

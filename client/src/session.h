@@ -35,6 +35,9 @@ class Session {
   Submission& submission() { return submission_; }
 
   bool lost() const { return submission_.lost(); }
+  // Aborts at the daemon the members that gave up by themselves. Blocks for kTellFor at most, and
+  // only when there are any.
+  void tell_aborts();
   // Tells the daemon and fails what is open.
   void detach(Deadline deadline);
 

@@ -19,6 +19,13 @@ constexpr std::size_t kSmallestSlotBytes = std::size_t{64} << 10;
 // Announced memory larger than this is cut into segments anyway; its slots come at first use.
 constexpr std::size_t kLargestWarmUpBytes = std::size_t{4} << 20;
 
+// A buffer that could not be mapped must not count against the quota for the session's life. The
+// deadline that it was asked for under may be what made it fail.
+void give_back(NodeControl& control, const SessionKey& key, BufferId buffer) {
+  constexpr std::chrono::milliseconds kFor{20};
+  static_cast<void>(control.release_buffer(key, buffer, Deadline::after(kFor)));
+}
+
 std::size_t slot_size_for(std::size_t bytes) {
   return std::bit_ceil(std::max(bytes, kSmallestSlotBytes));
 }
@@ -66,12 +73,22 @@ Result<std::unique_ptr<StagingSlot>> StagingPool::allocate(std::size_t bytes, De
   Result<SharedBuffer> shared = control_.allocate_buffer(key_, bytes, deadline);
   if (!shared) return std::move(shared).error();
   Result<std::vector<UniqueFd>> memory = descriptors_.fetch(shared->fd_ticket, 1, deadline);
-  if (!memory) return std::move(memory).error();
+  if (!memory) {
+    give_back(control_, key_, shared->buffer);
+    return std::move(memory).error();
+  }
+  if (shared->length_bytes < bytes) {  // touching what is not there would raise SIGBUS
+    give_back(control_, key_, shared->buffer);
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
+                 " bytes of staging memory and gave ", shared->length_bytes);
+  }
   void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
                       (*memory)[0].get(), 0);
-  if (base == MAP_FAILED || shared->length_bytes < bytes) {
+  if (base == MAP_FAILED) {
+    const int why = errno;
+    give_back(control_, key_, shared->buffer);
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map ", bytes,
-                 " bytes of staging memory: ", std::strerror(errno));
+                 " bytes of staging memory: ", std::strerror(why));
   }
   ::madvise(base, bytes, MADV_DONTFORK);
   return std::make_unique<StagingSlot>(static_cast<std::byte*>(base), bytes, shared->buffer);

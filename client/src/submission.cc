@@ -14,6 +14,12 @@ std::uint64_t nanoseconds_of(Deadline::Clock::time_point when) {
   return static_cast<std::uint64_t>(when.time_since_epoch().count());
 }
 
+Error out_of_step() {
+  return error(ErrorCode::FailedPrecondition, Reason::Revoked,
+               "an earlier operation of this communicator failed part-way, so that its ranks no "
+               "longer agree on what comes next: call arcCommRebuild on every rank");
+}
+
 void fill(Operation& operation, Lane& lane, std::uint64_t segment) {
   if (!operation.stages_send()) return;
   std::memcpy(lane.slot->memory, operation.call.send + operation.segment_offset(segment),
@@ -37,6 +43,7 @@ Submission::Submission(Parts parts)
                                               : std::min(parts.max_in_flight, segment_.slots())),
       descriptors_(parts.descriptors),
       staging_(parts.staging),
+      tell_aborts_(std::move(parts.tell_aborts)),
       requests_(segment_.requests()),
       completions_(segment_.completions()),
       in_flight_(max_in_flight_) {
@@ -45,16 +52,17 @@ Submission::Submission(Parts parts)
 
 void Submission::add(Member& member) {
   const Lock lock(mutex_);
-  if (loss_) member.failure = *loss_;
+  if (loss_) set_failure(member, *loss_);
   members_.push_back(&member);
 }
 
 void Submission::remove(Member& member, const Error& why) {
   {
     const Lock lock(mutex_);
-    if (!member.failure) member.failure = why;
+    set_failure(member, why);
     pump(member);
     std::erase(members_, &member);
+    std::erase(aborts_due_, member.id);  // its caller tells the daemon that it leaves
   }
   wake_others();
 }
@@ -82,12 +90,9 @@ Status Submission::submit(Operation& operation) {
   member.active.fetch_add(1, std::memory_order_relaxed);
   member.queue.push_back(&operation);
   member.queued.store(member.queue.size(), std::memory_order_relaxed);
-  const bool more_to_copy = operation.num_lanes > 1;
+  // The second lane is filled by whoever waits: an asynchronous call returns early.
+  if (operation.num_lanes > 1) queue_copy(operation);
   pump(member);
-  if (more_to_copy) {
-    queue_copy(operation);
-    copy(lock);
-  }
   return {};
 }
 
@@ -136,6 +141,8 @@ bool Submission::push(Operation& operation, Member& member) {
   request.member = member.id.bits();
   request.seq = member.next_seq;
   request.count = operation.cut.elements(segment);
+  request.total_count = operation.call.count;
+  request.first_element = operation.cut.first_element(segment);
   request.plan = operation.plan.bits();
   request.timeout_ns = nanoseconds_of(operation.deadline.when()) - nanoseconds_of(now);
   request.submitted_ns = nanoseconds_of(now);
@@ -243,25 +250,31 @@ void Submission::queue_copy(Operation& operation) {
   if (!operation.copying) copies_.push_back(&operation);
 }
 
-void Submission::copy(Lock& lock) {
-  while (!copies_.empty()) {
-    Operation& operation = *copies_.back();
-    copies_.pop_back();
+// Stops between two segments once the thread has `enough`; what is left is the next thread's.
+void Submission::copy(Lock& lock, const Enough& enough) {
+  while (!copies_.empty() && !enough()) {
+    Operation& operation = *copies_.front();
+    copies_.erase(copies_.begin());
     operation.copying = true;
-    while (operation.wants_copy && !operation.failed()) {
+    while (operation.wants_copy && !operation.failed() && !enough()) {
       operation.wants_copy = false;
-      copy_lanes(operation, lock);
+      copy_lanes(operation, lock, enough);
     }
-    operation.wants_copy = false;
+    operation.wants_copy = operation.wants_copy && !operation.failed();
     operation.copying = false;
+    if (operation.wants_copy) copies_.push_back(&operation);
     settle(operation);
   }
 }
 
 // While `copying` is set nobody else touches the lanes' memory and the operation cannot end.
-void Submission::copy_lanes(Operation& operation, Lock& lock) {
+void Submission::copy_lanes(Operation& operation, Lock& lock, const Enough& enough) {
   for (unsigned i = 0; i < operation.num_lanes; ++i) {
     Lane& lane = operation.lanes[i];
+    if (i > 0 && enough()) {
+      operation.wants_copy = true;
+      return;
+    }
     if (lane.state == Lane::State::Reduced && !operation.failed()) {
       lock.unlock();
       drain(operation, lane);
@@ -283,8 +296,60 @@ void Submission::copy_lanes(Operation& operation, Lock& lock) {
   }
 }
 
+void Submission::set_failure(Member& member, const Error& why) {
+  if (member.failure) return;
+  member.failure = why;
+  member.failed.store(true, std::memory_order_release);
+}
+
+// The member takes nothing more, and its peers shall hear of it.
+void Submission::revoke(Member& member, const Error& why) {
+  if (member.failure) return;
+  set_failure(member, why);
+  aborts_due_.push_back(member.id);
+  any_abort_due_.store(true, std::memory_order_release);
+}
+
+void Submission::give_up(Member& member) {
+  {
+    const Lock lock(mutex_);
+    revoke(member, out_of_step());
+    pump(member);
+  }
+  wake_others();
+}
+
+Error Submission::failure_of(const Member& member) const {
+  if (!member.failed.load(std::memory_order_acquire)) {
+    return {ErrorCode::Ok, Reason::None, "", -1};
+  }
+  const Lock lock(mutex_);
+  return *member.failure;
+}
+
+std::vector<MemberId> Submission::take_aborts() {
+  if (!any_abort_due_.load(std::memory_order_acquire)) return {};
+  const Lock lock(mutex_);
+  any_abort_due_.store(false, std::memory_order_relaxed);
+  return std::exchange(aborts_due_, {});
+}
+
+void Submission::return_aborts(const std::vector<MemberId>& members) {
+  const Lock lock(mutex_);
+  for (const Member* member : members_) {  // those that left meanwhile need no abort
+    if (std::find(members.begin(), members.end(), member->id) == members.end()) continue;
+    aborts_due_.push_back(member->id);
+    any_abort_due_.store(true, std::memory_order_release);
+  }
+}
+
 void Submission::fail(Operation& operation, const Error& why, std::uint64_t seq) {
   if (!operation.failed()) {
+    // One request that failed took its place in the sequence on every rank. One that never left did
+    // not, and of several nobody can say how many each rank has submitted: going on could pair one
+    // operation with another.
+    const bool whole = operation.cut.segments == 1 && operation.next_submit == 1;
+    if (!whole && !loss_) revoke(*operation.member, out_of_step());
     operation.outcome.error = why;
     if (seq != kNoSeq) operation.outcome.seq = seq;
   }
@@ -327,15 +392,12 @@ void Submission::abandon(Operation& operation) {
     return;
   }
   operation.abandoned = true;
+  revoke(*member, error(ErrorCode::FailedPrecondition, Reason::Revoked,
+                        "an earlier operation of this communicator was given up because the daemon "
+                        "did not answer: call arcCommRebuild, or destroy the communicator"));
   fail(operation,
        error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon did not answer in time"),
        kNoSeq);
-  if (!member->failure) {
-    member->failure =
-        error(ErrorCode::FailedPrecondition, Reason::Revoked,
-              "an earlier operation of this communicator was given up because the daemon did "
-              "not answer: rebuild or destroy the communicator");
-  }
   pump(*member);
   lock.unlock();
   wake_others();
@@ -353,7 +415,7 @@ void Submission::lose(const Error& why) {
     fail(*operation, why, kNoSeq);
   }
   for (Member* member : members_) {
-    if (!member->failure) member->failure = why;
+    set_failure(*member, why);
     pump(*member);  // fails what has not left yet
   }
 }

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -40,6 +41,7 @@ struct Member {
   MemberId id;
   std::uint64_t epoch = 0;
   Rank rank = 0;
+  std::uint64_t segment_limit_bytes = 0;  // where operations are cut; the same on every rank
 
   // Under the mutex of the session's Submission:
   std::uint64_t next_seq = 0;
@@ -48,6 +50,7 @@ struct Member {
   std::deque<Operation*> queue;        // those with requests still to leave, in the callers' order
   std::atomic<std::size_t> queued{0};  // its length, for who waits for room
   std::optional<Error> failure;        // why nothing more may be submitted
+  std::atomic<bool> failed{false};     // whether `failure` is set
 };
 
 class Submission {
@@ -58,6 +61,8 @@ class Submission {
     std::uint32_t max_in_flight = 0;
     FdChannel& descriptors;  // outlives this; asked whether the daemon hung up
     StagingPool& staging;    // outlives this
+    // Called by waiting threads, without a lock, while take_aborts() has something: brief.
+    std::function<void()> tell_aborts;
   };
   explicit Submission(Parts parts);
   Submission(const Submission&) = delete;
@@ -76,8 +81,16 @@ class Submission {
   bool wait_for_room(const Member& member, Deadline deadline);
   // Gives up on an operation whose ticket the caller has spent. Its member takes no further ones.
   void abandon(Operation& operation);
-  // Reaps what is there, and does the copying that is due.
-  void progress();
+  // Reaps what is there, and copies for at most about `copying`.
+  void progress(std::chrono::microseconds copying);
+  // A call of this member ended without its request: its ranks no longer agree on what comes next.
+  void give_up(Member& member);
+  // Why the member takes nothing more; Ok while it does. Cheap while it does.
+  Error failure_of(const Member& member) const;
+  // Members that gave up by themselves, for the caller to abort at the daemon: their peers wait.
+  std::vector<MemberId> take_aborts();
+  // For those whose abort did not get through.
+  void return_aborts(const std::vector<MemberId>& members);
 
   // Why this session is of no use any more, if so. Cheap.
   bool lost() const { return lost_.load(std::memory_order_acquire); }
@@ -95,6 +108,7 @@ class Submission {
     std::uint32_t generation = 0;
   };
   using Lock = std::unique_lock<std::mutex>;
+  using Enough = std::function<bool()>;  // whether a copying thread has better things to do
 
   // All of these run under mutex_; those that take the lock may let go of it meanwhile.
   void pump(Member& member);
@@ -102,8 +116,10 @@ class Submission {
   void reap();
   void complete(const ring::Completion& completion);
   void queue_copy(Operation& operation);
-  void copy(Lock& lock);
-  void copy_lanes(Operation& operation, Lock& lock);
+  void copy(Lock& lock, const Enough& enough);
+  void copy_lanes(Operation& operation, Lock& lock, const Enough& enough);
+  void set_failure(Member& member, const Error& why);
+  void revoke(Member& member, const Error& why);
   void fail(Operation& operation, const Error& why, std::uint64_t seq);
   void settle(Operation& operation);
   void lose(const Error& why);
@@ -111,7 +127,7 @@ class Submission {
   std::uint32_t share() const;
 
   // These take the mutexes themselves.
-  void work();
+  void work(const Enough& enough);
   template <typename Finished>
   bool wait_while_working(std::uint64_t bytes, Deadline deadline, Finished finished);
   template <typename Finished>
@@ -125,6 +141,7 @@ class Submission {
   const std::uint32_t max_in_flight_;
   FdChannel& descriptors_;
   StagingPool& staging_;
+  const std::function<void()> tell_aborts_;
 
   mutable std::mutex mutex_;
   ring::Producer<ring::WorkRequest> requests_;
@@ -134,6 +151,8 @@ class Submission {
   std::vector<Member*> members_;
   std::vector<Operation*> copies_;  // operations with copying to do
   bool settled_ = false;            // since the last look: someone may have to be woken
+  std::vector<MemberId> aborts_due_;
+  std::atomic<bool> any_abort_due_{false};
   std::optional<Error> loss_;
   std::atomic<bool> lost_{false};
 

@@ -35,21 +35,24 @@ void pause() {
 
 }  // namespace
 
-void Submission::work() {
+void Submission::work(const Enough& enough) {
   bool wake = false;
   {
     Lock lock(mutex_, std::try_to_lock);
     if (!lock) return;  // someone else is at it, for us too
     reap();
-    copy(lock);
+    copy(lock, enough);
     look_at_state();
-    wake = std::exchange(settled_, false);
+    wake = std::exchange(settled_, false) || !copies_.empty();  // another thread may copy on
   }
   if (wake) wake_others();
+  // At once: what this thread waits for may itself wait for peers that go on only when told.
+  if (any_abort_due_.load(std::memory_order_acquire) && !enough()) tell_aborts_();
 }
 
-void Submission::progress() {
-  work();
+void Submission::progress(std::chrono::microseconds copying) {
+  const auto until = Deadline::Clock::now() + copying;
+  work([until] { return Deadline::Clock::now() >= until; });
 }
 
 void Submission::wake_others() {
@@ -90,7 +93,9 @@ void Submission::sleep(std::chrono::nanoseconds slice, Finished finished) {
 
 template <typename Finished>
 bool Submission::wait_while_working(std::uint64_t bytes, Deadline deadline, Finished finished) {
-  work();
+  // Whoever waits copies for everyone, but not beyond what it waits for.
+  const Enough enough = [&] { return finished() || deadline.passed(); };
+  work(enough);
   if (finished()) return true;
   static const bool one_core = std::thread::hardware_concurrency() < 2;
   const auto start = Deadline::Clock::now();
@@ -106,14 +111,14 @@ bool Submission::wait_while_working(std::uint64_t bytes, Deadline deadline, Fini
     } else {
       ::sched_yield();
     }
-    work();
+    work(enough);
     if (finished()) return true;
   }
   while (!finished()) {
     if (deadline.passed()) return false;
     sleep(std::min<std::chrono::nanoseconds>(kSleepSlice, deadline.left()), finished);
     check();
-    work();
+    work(enough);
   }
   return true;
 }

@@ -384,6 +384,123 @@ TEST_F(ClientLibrary, GivesUpOnADaemonThatIsStopped) {
   EXPECT_EQ(value, 2);
 }
 
+TEST_F(ClientLibrary, RefusesToMatchPartsOfDifferentOperations) {
+  DaemonProcess::Options options;
+  options.settings["op.segment_bytes"] = "65536";
+  start(options);
+  form(2);
+  arc::Buffer<float> large(65536), small(32768);  // four parts and two, of equal size
+  arcTicket_t tickets[2] = {};
+  ASSERT_EQ(arcAllReduceAsync(large.data(), large.data(), large.size(), arcFloat32, arcSum,
+                              comm(0).get(), nullptr, &tickets[0]),
+            arcSuccess);
+  ASSERT_EQ(arcAllReduceAsync(small.data(), small.data(), small.size(), arcFloat32, arcSum,
+                              comm(1).get(), nullptr, &tickets[1]),
+            arcSuccess);
+  const auto submitted = Clock::now();
+  for (const arcTicket_t ticket : tickets) {
+    EXPECT_NE(arcWait(ticket, 0), arcSuccess);
+    EXPECT_EQ(last().reason, arcReasonMismatch) << arcGetLastError(nullptr);
+  }
+  EXPECT_LT(since(submitted), milliseconds(3000))
+      << "parts without a peer lasted until the deadline";
+  // The ranks have used up different numbers of requests: nothing may be matched before a rebuild.
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto begin = Clock::now();
+    float value = 1;
+    EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(rank).get(), nullptr),
+              arcFailedPrecondition);
+    EXPECT_EQ(last().reason, arcReasonRevoked);
+    EXPECT_LT(since(begin), kSlack);
+  }
+  rebuild();
+  std::thread peer([this] {
+    float value = 1;
+    comm(1).all_reduce(&value, &value, 1);
+  });
+  float value = 1;
+  comm(0).all_reduce(&value, &value, 1);
+  peer.join();
+  EXPECT_EQ(value, 2);
+}
+
+TEST_F(ClientLibrary, EndsTheCommunicatorOfAnOperationThatNeverLeft) {
+  DaemonProcess::Options options;
+  options.settings["rings.slots"] = "16";
+  start(options, 300);
+  form(2);
+  std::vector<float> values(40, 1);
+  std::vector<arcTicket_t> tickets(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(arcAllReduceAsync(&values[i], &values[i], 1, arcFloat32, arcSum, comm(0).get(),
+                                nullptr, &tickets[i]),
+              arcSuccess);
+  }
+  std::this_thread::sleep_for(milliseconds(400));
+  for (const arcTicket_t ticket : tickets) EXPECT_NE(arcWait(ticket, 0), arcSuccess);
+  float value = 1;
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr),
+            arcFailedPrecondition);
+  EXPECT_LT(since(begin), milliseconds(200));
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(1).get(), nullptr), arcAborted)
+      << "the peer was not told";
+  EXPECT_EQ(value, 1);
+}
+
+TEST_F(ClientLibrary, CountsPreparingAgainstTheDeadline) {
+  static constexpr milliseconds kTimeout{3000};
+  start({}, kTimeout.count());
+  form(2);
+  float value = 1;  // staged: the daemon is asked for memory first
+  daemon_->freeze();
+  std::thread later([this] {
+    std::this_thread::sleep_for(kTimeout * 9 / 10);
+    daemon_->thaw();
+  });
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr),
+            arcDeadlineExceeded);
+  EXPECT_LT(since(begin), kTimeout * 3 / 2);
+  later.join();
+}
+
+TEST_F(ClientLibrary, WaitsForAPlanOnlyAsLongAsAsked) {
+  start({}, 3000);
+  form(1);
+  float value = 1;
+  arcPlan_t plan = nullptr;
+  ASSERT_EQ(arcPlanCreateAllReduce(&plan, &value, &value, 1, arcFloat32, arcSum, comm(0).get()),
+            arcSuccess);
+  daemon_->freeze();
+  // Its first start asks the daemon for staging memory, and waits for the answer.
+  std::thread starting([plan] {
+    EXPECT_EQ(arcPlanStart(plan, nullptr), arcSuccess);
+    EXPECT_EQ(arcPlanWait(plan, 0), arcSuccess);
+    EXPECT_EQ(arcPlanDestroy(plan), arcSuccess);
+  });
+  std::this_thread::sleep_for(milliseconds(200));
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcPlanWait(plan, 10), arcFailedPrecondition) << "it is not started yet";
+  EXPECT_EQ(arcPlanDestroy(plan), arcFailedPrecondition);
+  EXPECT_LT(since(begin), milliseconds(1000));
+  daemon_->thaw();
+  starting.join();
+}
+
+TEST_F(ClientLibrary, RebuildsOnlyOnceTheDaemonHasLetGoOfTheOldEpoch) {
+  start({}, 400);
+  form(1);
+  daemon_->freeze();
+  EXPECT_EQ(arcCommRebuild(comm(0).get()), arcDeadlineExceeded);
+  EXPECT_EQ(comm(0).epoch(), 1u);
+  daemon_->thaw();
+  rebuild();
+  EXPECT_EQ(comm(0).epoch(), 2u);
+  float value = 1;
+  comm(0).all_reduce(&value, &value, 1);
+}
+
 TEST_F(ClientLibrary, NoticesADaemonThatDiesAndFindsTheNextOne) {
   start();
   form(2);
