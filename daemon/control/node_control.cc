@@ -127,7 +127,8 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   for_client.push_back(duplicate(doorbell->get()));
   if (!for_client[0] || !for_client[1]) return give_up(no_descriptor());
   const std::uint64_t ticket = ledger_.add_ticket(**opened, std::move(for_client));
-  const auto in_flight = static_cast<std::uint32_t>(parts_.settings->rings.slots);
+  const auto in_flight = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(parts_.settings->rings.slots, parts_.settings->quota.in_flight));
   SessionSeed seed{.id = id,
                    .peer = caller.peer,
                    .process_name = (*opened)->process_name,
