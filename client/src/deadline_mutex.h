@@ -1,6 +1,6 @@
-// A mutex whose wait ends at a deadline, for locks that are held while the daemon is asked something.
-// Not std::timed_mutex: its clock-based lock is invisible to ThreadSanitizer, which then reports
-// every user of it. Works with std::unique_lock and std::lock_guard. Thread: any.
+// A mutex whose wait ends at a deadline, for locks that are held while the daemon is asked
+// something. Not std::timed_mutex: its clock-based lock is invisible to ThreadSanitizer, which then
+// reports every user of it. Works with std::unique_lock and std::lock_guard. Thread: any.
 #pragma once
 
 #include <chrono>

@@ -17,8 +17,9 @@
 
 namespace arcomm::ring {
 
-// The flag is the futex: for a consumer with one ring to watch (a client waiting for completions). At most one of its
-// threads sleeps at a time: ring() wakes one, so that a client with a crowd of sleepers delays nobody else's.
+// The flag is the futex: for a consumer with one ring to watch (a client waiting for completions).
+// At most one of its threads sleeps at a time: ring() wakes one, so that a client with a crowd of
+// sleepers delays nobody else's.
 class FutexDoorbell {
  public:
   explicit FutexDoorbell(std::atomic<std::uint32_t>& flag) : flag_(&flag) {}

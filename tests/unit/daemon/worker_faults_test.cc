@@ -403,12 +403,19 @@ TEST_F(WorkerFaults, AUserCannotPassTheQuotaOfOperationsWithASecondSession) {
   auto settings = std::make_shared<Settings>(*settings_);
   settings->quota.in_flight = 6;
   worker_->use_settings(settings);
-  auto first = group(2, 1), second = group(2, 2);
+  auto first = group(2);
+  std::vector<Client*> second{&client(), &client()};
+  for (Client* rank : second) {
+    rank->memory(8192);
+    rank->recv_offset = 4096;
+  }
+  form(second, 2);
   for (int i = 0; i < 4; ++i) first[0]->call(4);
   wait_for_pending(4);
   for (int i = 0; i < 3; ++i) second[0]->call(4);
   expect_end(*second[0], ErrorCode::ResourceExhausted, Reason::Quota, 0,
              "6 operations of user 1000 are in flight: quota.in_flight is 6");
+  worker_->use_settings(settings_);  // a reload reaches sessions that are open
   for (int i = 0; i < 4; ++i) first[1]->call(4);
   for (int i = 0; i < 4; ++i) {
     expect_end(*first[0], ErrorCode::Ok, Reason::None, kNoRank, "");
