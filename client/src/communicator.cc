@@ -136,6 +136,7 @@ Status Communicator::leave(const Error& why, Deadline deadline) {
   const std::shared_ptr<Member> member = this->member();
   Session& session = *member->session;
   session.submission().remove(*member, why);
+  session.submission().check();  // a call may have met the loss before any wait did
   if (session.lost() && session.submission().loss().reason == Reason::DaemonLost) return {};
   for (;;) {
     const Status gone = session.control().destroy_communicator(session.key(), member->id, deadline);
@@ -179,6 +180,7 @@ Status Communicator::abort() {
   Session& session = *member->session;
   const Deadline deadline = Library::instance().control_deadline();
   Status told;
+  session.submission().check();
   if (!session.lost()) {
     told =
         session.control().abort_communicator(session.key(), member->id, "arcCommAbort", deadline);

@@ -24,6 +24,12 @@ bool same_token(const SessionToken& token, std::string_view shown) {
 
 }  // namespace
 
+SessionLedger::SessionLedger() {
+  // Short reads and EINTR happen only before the kernel's generator is ready, long before a daemon.
+  while (::getrandom(&first_generation_, sizeof(first_generation_), 0) < 0 && errno == EINTR) {
+  }
+}
+
 Result<SessionEntry*> SessionLedger::open(SessionEntry entry) {
   if (::getrandom(entry.token.data(), entry.token.size(), 0) !=
       static_cast<ssize_t>(entry.token.size())) {
@@ -32,7 +38,7 @@ Result<SessionEntry*> SessionLedger::open(SessionEntry entry) {
   }
   if (free_.empty()) {
     free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-    slots_.emplace_back();
+    slots_.push_back({.generation = first_generation_, .entry = nullptr});
   }
   const std::uint32_t index = free_.back();
   free_.pop_back();

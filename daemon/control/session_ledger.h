@@ -63,6 +63,7 @@ struct SessionEntry {
 
 class SessionLedger {
  public:
+  SessionLedger();
   // Gives the entry an id and a random token.
   Result<SessionEntry*> open(SessionEntry entry);
   SessionEntry* find(SessionId id);
@@ -97,6 +98,9 @@ class SessionLedger {
     std::string why;
   };
 
+  // Random, so that no session of this daemon bears the id of one of an earlier daemon, whose
+  // client may still ask for it.
+  std::uint32_t first_generation_ = 0;
   std::deque<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::size_t live_ = 0;

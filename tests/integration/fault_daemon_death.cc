@@ -47,6 +47,18 @@ TEST_F(DaemonDeath, AKilledDaemonFailsWhatWasInFlightAndItsClientsFindTheNextOne
   EXPECT_LT(std::chrono::steady_clock::now() - started, std::chrono::seconds(5));
 }
 
+TEST_F(DaemonDeath, ALateRankFindsTheNextDaemonThoughItsPeerWasThereFirst) {  // 6
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2, "init 8000");
+  node().kill();
+  restart();
+  clients[0]->tell("rebuild c0");
+  clients[1]->expect_ok("sleep 300");  // the peer holds the place that this rank's session had
+  EXPECT_TRUE(clients[1]->ask("rebuild c0").ok());
+  EXPECT_TRUE(clients[0]->hear(milliseconds(8000) + kSlack).ok());
+  expect_all_ok(clients, "allreduce c0 100000 float32 sum");
+}
+
 TEST_F(DaemonDeath, MemoryOfTheLibraryOutlivesTheDaemonThatMadeIt) {  // 6
   start(in_folder());
   const Clients clients = start_ranks(node(), 2, "init 8000");

@@ -98,6 +98,14 @@ TEST_F(ControlTest, RefusesAWrongTokenAndAnUnknownSession) {
   EXPECT_EQ(answer->code, static_cast<std::uint32_t>(ErrorCode::PermissionDenied));
 }
 
+TEST_F(ControlTest, GivesNoSessionAnIdThatAnEarlierDaemonGave) {
+  start();
+  const std::uint64_t before = open_session().attached.session();
+  stop();
+  start();
+  EXPECT_NE(open_session().attached.session(), before);
+}
+
 TEST_F(ControlTest, DetachFreesTheSessionWithoutCountingALoss) {
   start();
   Session session = open_session();
