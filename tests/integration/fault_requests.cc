@@ -130,7 +130,7 @@ TEST_F(Requests, MemoryThatCouldShrinkUnderTheDaemonIsRefused) {  // 14
   ASSERT_EQ(::ftruncate(unsealed.get(), 65536), 0);
   const Result<RawSession::Buffer> refused = raw_->register_memory(unsealed.get(), 0, 65536);
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::InvalidArgument) << refused.error().to_string();
+  EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition) << refused.error().to_string();
   ASSERT_EQ(::fcntl(unsealed.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   EXPECT_TRUE(raw_->register_memory(unsealed.get(), 0, 65536).ok());
   EXPECT_FALSE(raw_->register_memory(unsealed.get(), 4096, 65536).ok())

@@ -14,7 +14,9 @@ namespace arcomm {
 
 class PeerMapping {
  public:
-  // Whether the range may be mapped; the one rule for memory that a stranger offers.
+  // Whether the range may be mapped; the one rule for memory that a stranger offers. What is wrong
+  // with the memory is FailedPrecondition/Unsupported: made or sealed otherwise it would serve.
+  // What is wrong with the range is InvalidArgument (empty) or OutOfRange.
   static Status check(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
   // Maps [offset_bytes, offset_bytes + length_bytes) for reading and writing. The descriptor stays
   // the caller's and may be closed afterwards. Trusts nothing about it: checked as by check(),

@@ -93,13 +93,15 @@ TEST_F(MemoryTest, RefusesMemoryThatCanShrinkOrIsTooShort) {
   Session session = open_session();
   v1::BufferReply reply;
   const UniqueFd loose = sealed_memfd(8192, 0);
-  EXPECT_EQ(offer_and_register(session, loose.get(), 0, 8192, &reply).reason, Reason::Unsupported);
+  const Outcome refused = offer_and_register(session, loose.get(), 0, 8192, &reply);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(refused.reason, Reason::Unsupported);
   const UniqueFd memory = sealed_memfd(8192, F_SEAL_SHRINK);
   EXPECT_EQ(offer_and_register(session, memory.get(), 4096, 8192, &reply).reason,
             Reason::OutOfBounds);
   EXPECT_EQ(offer_and_register(session, memory.get(), ~0ull - 4095, 8192, &reply).reason,
             Reason::OutOfBounds);
-  EXPECT_EQ(offer_and_register(session, memory.get(), 0, 0, &reply).reason, Reason::OutOfBounds);
+  EXPECT_EQ(offer_and_register(session, memory.get(), 0, 0, &reply).reason, Reason::BadValue);
   EXPECT_EQ(offer_and_register(session, memory.get(), 100, 4096, &reply).reason, Reason::BadValue);
   EXPECT_EQ(worker_->buffers(), 0u);
   EXPECT_EQ(metrics_.buffers.value(), 0);

@@ -61,25 +61,25 @@ TEST(PeerMapping, OutlivesTheDescriptorAndMoves) {
 
 TEST(PeerMapping, RefusesMemoryThatMayShrink) {
   const UniqueFd fd = memfd(4096, F_SEAL_GROW);
-  expect_refused(fd.get(), 0, 4096, ErrorCode::InvalidArgument, "F_SEAL_SHRINK");
+  expect_refused(fd.get(), 0, 4096, ErrorCode::FailedPrecondition, "F_SEAL_SHRINK");
 }
 
 TEST(PeerMapping, RefusesMemoryThatCannotBeWritten) {
   const UniqueFd sealed = memfd(4096, kUsualSeals | F_SEAL_WRITE);
-  expect_refused(sealed.get(), 0, 4096, ErrorCode::InvalidArgument, "sealed against writing");
+  expect_refused(sealed.get(), 0, 4096, ErrorCode::FailedPrecondition, "sealed against writing");
   const UniqueFd fd = memfd(4096, kUsualSeals);
   const std::string path = "/proc/self/fd/" + std::to_string(fd.get());
   const UniqueFd read_only(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   ASSERT_TRUE(read_only);
-  expect_refused(read_only.get(), 0, 4096, ErrorCode::InvalidArgument, "not open for reading");
+  expect_refused(read_only.get(), 0, 4096, ErrorCode::FailedPrecondition, "not open for reading");
 }
 
 TEST(PeerMapping, RefusesWhatIsNoMemfd) {
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd reading(ends[0]), writing(ends[1]);
-  expect_refused(ends[0], 0, 4096, ErrorCode::InvalidArgument, "not a memfd");
-  expect_refused(-1, 0, 4096, ErrorCode::InvalidArgument, "not a memfd");
+  expect_refused(ends[0], 0, 4096, ErrorCode::FailedPrecondition, "not a memfd");
+  expect_refused(-1, 0, 4096, ErrorCode::FailedPrecondition, "not a memfd");
 }
 
 TEST(PeerMapping, RefusesHugePages) {
@@ -91,7 +91,7 @@ TEST(PeerMapping, RefusesHugePages) {
   }
   ASSERT_EQ(::ftruncate(huge.get(), off_t{1} << 30), 0);
   ASSERT_EQ(::fcntl(huge.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
-  expect_refused(huge.get(), 0, 4096, ErrorCode::InvalidArgument, "MFD_HUGETLB");
+  expect_refused(huge.get(), 0, 4096, ErrorCode::FailedPrecondition, "MFD_HUGETLB");
 }
 
 TEST(PeerMapping, RefusesRangesOutsideOfTheMemory) {
@@ -99,7 +99,7 @@ TEST(PeerMapping, RefusesRangesOutsideOfTheMemory) {
   constexpr std::uint64_t kHuge = ~std::uint64_t{0};
   expect_refused(fd.get(), 0, 8193, ErrorCode::OutOfRange, "8192");
   expect_refused(fd.get(), 8192, 1, ErrorCode::OutOfRange, "8192");
-  expect_refused(fd.get(), 0, 0, ErrorCode::OutOfRange, "8192");
+  expect_refused(fd.get(), 0, 0, ErrorCode::InvalidArgument, "0 bytes");
   expect_refused(fd.get(), kHuge, 2, ErrorCode::OutOfRange, "8192");
   expect_refused(fd.get(), 4096, kHuge, ErrorCode::OutOfRange, "8192");
 }
