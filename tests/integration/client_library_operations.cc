@@ -1,0 +1,232 @@
+// Operations in one process: many at once, open tickets, groups, and parts that do not belong
+// together.
+#include <thread>
+#include <vector>
+
+#include "tests/integration/client_library.h"
+
+namespace arcomm::support {
+namespace {
+
+TEST_F(ClientLibrary, CutsLargeOperationsAlikeHoweverEachRankHoldsItsMemory) {
+  DaemonProcess::Options options;
+  options.settings["op.segment_bytes"] = "65536";
+  start(options);
+  constexpr int kRanks = 4;
+  form(kRanks);
+  for (const std::size_t count :
+       {std::size_t{1}, std::size_t{8192}, std::size_t{8193}, std::size_t{100'003}}) {
+    std::vector<std::unique_ptr<RankMemory>> memory;
+    for (int rank = 0; rank < kRanks; ++rank)
+      memory.push_back(std::make_unique<RankMemory>(rank, count));
+    arc::Group group;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      RankMemory& mine = *memory[static_cast<std::size_t>(rank)];
+      comm(rank).all_reduce(mine.send, mine.recv, count);
+    }
+    group.end();
+    for (const auto& mine : memory) {
+      for (std::size_t i = 0; i < count; ++i)
+        ASSERT_EQ(mine->recv[i], sum_of(kRanks, i)) << count << " " << i;
+    }
+  }
+}
+
+TEST_F(ClientLibrary, LetsOneThreadSubmitMoreThanTheDaemonHoldsAtOnce) {
+  DaemonProcess::Options options;
+  options.settings["quota.in_flight"] = "16";
+  start(options);
+  constexpr int kRanks = 4;
+  constexpr int kOperations = 100;
+  form(kRanks);
+  std::vector<int> values(kRanks * kOperations, 1);
+  std::vector<arc::Ticket> tickets;
+  for (int rank = 0; rank < kRanks;
+       ++rank) {  // every operation of rank 0 before the first of rank 1
+    for (int i = 0; i < kOperations; ++i) {
+      int* value = &values[static_cast<std::size_t>(rank * kOperations + i)];
+      tickets.push_back(comm(rank).all_reduce_async(value, value, 1));
+    }
+  }
+  for (arc::Ticket& ticket : tickets) ticket.wait();
+  for (const int value : values) ASSERT_EQ(value, kRanks);
+}
+
+TEST_F(ClientLibrary, ServesAThreadPerRank) {
+  start();
+  constexpr int kRanks = 4;
+  form(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([this, rank] {
+      for (std::size_t round = 0; round < 300; ++round) {
+        const std::size_t count = 1 + round * 37 % 2000;
+        RankMemory mine(rank, count);
+        comm(rank).all_reduce(mine.send, mine.recv, count);
+        for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(mine.recv[i], sum_of(kRanks, i));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(ClientLibrary, SynchronisesWhenThereIsNothingToReduce) {
+  start();
+  form(2);
+  arc::Ticket early = comm(0).all_reduce_async<float>(nullptr, nullptr, 0);
+  EXPECT_FALSE(early.wait_for(milliseconds(50)));
+  comm(1).all_reduce<float>(nullptr, nullptr, 0);
+  early.wait();
+}
+
+TEST_F(ClientLibrary, EndsATicketOnce) {
+  start();
+  form(1);
+  float value = 1;
+  arcTicket_t ticket = 0;
+  ASSERT_EQ(
+      arcAllReduceAsync(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr, &ticket),
+      arcSuccess);
+  EXPECT_EQ(arcWait(ticket, 0), arcSuccess);
+  EXPECT_EQ(arcWait(ticket, 0), arcNotFound);
+  EXPECT_EQ(last().reason, arcReasonUnknownHandle);
+  EXPECT_EQ(arcTest(ticket), arcNotFound);
+}
+
+TEST_F(ClientLibrary, LeavesATicketValidWhenOnlyTheWaitEnded) {
+  start();
+  form(2);
+  float a = 1, b = 2;
+  arcTicket_t ticket = 0;
+  ASSERT_EQ(arcAllReduceAsync(&a, &a, 1, arcFloat32, arcSum, comm(0).get(), nullptr, &ticket),
+            arcSuccess);
+  EXPECT_EQ(arcTest(ticket), arcInProgress);
+  EXPECT_EQ(arcWait(ticket, 30), arcDeadlineExceeded);
+  EXPECT_EQ(last().reason, arcReasonTimeout);
+  EXPECT_EQ(last().seq, UINT64_MAX);
+  comm(1).all_reduce(&b, &b, 1);
+  EXPECT_EQ(arcWait(ticket, 0), arcSuccess);
+  EXPECT_EQ(a, 3);
+}
+
+TEST_F(ClientLibrary, SaysWhoWasMissingAtTheDeadline) {
+  start({}, 300);
+  form(2);
+  float value = 1;
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr),
+            arcDeadlineExceeded);
+  EXPECT_LT(since(begin), milliseconds(400) + kSlack);
+  EXPECT_EQ(last().reason, arcReasonTimeout);
+  EXPECT_EQ(last().rank, 1);
+  EXPECT_EQ(last().seq, 0u);
+  arcResult_t state = arcSuccess;
+  EXPECT_EQ(arcCommGetAsyncError(comm(0).get(), &state), arcSuccess);
+  EXPECT_NE(state, arcSuccess);
+  rebuild();
+  EXPECT_EQ(comm(0).epoch(), 2u);
+  std::vector<float> values(2, 1);
+  arc::Group group;
+  for (int rank = 0; rank < 2; ++rank) {
+    comm(rank).all_reduce(&values[static_cast<std::size_t>(rank)],
+                          &values[static_cast<std::size_t>(rank)], 1);
+  }
+  group.end();
+  EXPECT_EQ(values[0], 2);
+}
+
+TEST_F(ClientLibrary, RefusesToWaitForAGroupThatIsOpen) {
+  start();
+  form(1);
+  float value = 1;
+  arcTicket_t ticket = 0;
+  ASSERT_EQ(arcGroupStart(), arcSuccess);
+  ASSERT_EQ(
+      arcAllReduceAsync(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr, &ticket),
+      arcSuccess);
+  EXPECT_EQ(arcWait(ticket, 0), arcFailedPrecondition);
+  ASSERT_EQ(arcGroupEnd(), arcSuccess);
+  EXPECT_EQ(arcWait(ticket, 0), arcSuccess);
+}
+
+TEST_F(ClientLibrary, EndsOpenTicketsWithTheCommunicator) {
+  start();
+  form(2);
+  float value = 1;
+  arcTicket_t ticket = 0;
+  arcComm_t handle = comm(0).get();
+  ASSERT_EQ(arcAllReduceAsync(&value, &value, 1, arcFloat32, arcSum, handle, nullptr, &ticket),
+            arcSuccess);
+  comm(0).abort();
+  EXPECT_EQ(arcWait(ticket, 1000), arcAborted);
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, handle, nullptr), arcNotFound);
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(1).get(), nullptr),
+            arcAborted);
+}
+
+TEST_F(ClientLibrary, RefusesToMatchPartsOfDifferentOperations) {
+  DaemonProcess::Options options;
+  options.settings["op.segment_bytes"] = "65536";
+  start(options);
+  form(2);
+  arc::Buffer<float> large(65536), small(32768);  // four parts and two, of equal size
+  arcTicket_t tickets[2] = {};
+  ASSERT_EQ(arcAllReduceAsync(large.data(), large.data(), large.size(), arcFloat32, arcSum,
+                              comm(0).get(), nullptr, &tickets[0]),
+            arcSuccess);
+  ASSERT_EQ(arcAllReduceAsync(small.data(), small.data(), small.size(), arcFloat32, arcSum,
+                              comm(1).get(), nullptr, &tickets[1]),
+            arcSuccess);
+  const auto submitted = Clock::now();
+  for (const arcTicket_t ticket : tickets) {
+    EXPECT_NE(arcWait(ticket, 0), arcSuccess);
+    EXPECT_EQ(last().reason, arcReasonMismatch) << arcGetLastError(nullptr);
+  }
+  EXPECT_LT(since(submitted), milliseconds(3000))
+      << "parts without a peer lasted until the deadline";
+  // The ranks have used up different numbers of requests: nothing may be matched before a rebuild.
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto begin = Clock::now();
+    float value = 1;
+    EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(rank).get(), nullptr),
+              arcFailedPrecondition);
+    EXPECT_EQ(last().reason, arcReasonRevoked);
+    EXPECT_LT(since(begin), kSlack);
+  }
+  rebuild();
+  std::thread peer([this] {
+    float value = 1;
+    comm(1).all_reduce(&value, &value, 1);
+  });
+  float value = 1;
+  comm(0).all_reduce(&value, &value, 1);
+  peer.join();
+  EXPECT_EQ(value, 2);
+}
+
+TEST_F(ClientLibrary, EndsTheCommunicatorOfAnOperationThatNeverLeft) {
+  DaemonProcess::Options options;
+  options.settings["rings.slots"] = "16";
+  start(options, 300);
+  form(2);
+  std::vector<float> values(40, 1);
+  std::vector<arcTicket_t> tickets(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    ASSERT_EQ(arcAllReduceAsync(&values[i], &values[i], 1, arcFloat32, arcSum, comm(0).get(),
+                                nullptr, &tickets[i]),
+              arcSuccess);
+  }
+  std::this_thread::sleep_for(milliseconds(400));
+  for (const arcTicket_t ticket : tickets) EXPECT_NE(arcWait(ticket, 0), arcSuccess);
+  float value = 1;
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(0).get(), nullptr),
+            arcFailedPrecondition);
+  EXPECT_LT(since(begin), milliseconds(200));
+  EXPECT_EQ(arcAllReduce(&value, &value, 1, arcFloat32, arcSum, comm(1).get(), nullptr), arcAborted)
+      << "the peer was not told";
+  EXPECT_EQ(value, 1);
+}
+
+}  // namespace
+}  // namespace arcomm::support
