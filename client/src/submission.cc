@@ -20,18 +20,6 @@ Error out_of_step() {
                "longer agree on what comes next: call arcCommRebuild on every rank");
 }
 
-void fill(Operation& operation, Lane& lane, std::uint64_t segment) {
-  if (!operation.stages_send()) return;
-  std::memcpy(lane.slot->memory, operation.call.send + operation.segment_offset(segment),
-              operation.segment_bytes(segment));
-}
-
-void drain(const Operation& operation, const Lane& lane) {
-  if (!operation.stages_recv()) return;
-  std::memcpy(operation.call.recv + operation.segment_offset(lane.segment), lane.slot->memory,
-              operation.segment_bytes(lane.segment));
-}
-
 }  // namespace
 
 Submission::Submission(Parts parts)
@@ -46,7 +34,9 @@ Submission::Submission(Parts parts)
       tell_aborts_(std::move(parts.tell_aborts)),
       requests_(segment_.requests()),
       completions_(segment_.completions()),
-      in_flight_(max_in_flight_) {
+      in_flight_(max_in_flight_),
+      copying_({.segment_filled = [this](Operation& operation) { pump(*operation.member); },
+                .copying_stopped = [this](Operation& operation) { settle(operation); }}) {
   for (std::uint32_t i = max_in_flight_; i-- > 0;) free_.push_back(i);
 }
 
@@ -73,11 +63,7 @@ std::uint32_t Submission::share() const {
 }
 
 Status Submission::submit(Operation& operation) {
-  if (operation.num_lanes > 0) {
-    fill(operation, operation.lanes[0], 0);
-    operation.lanes[0].state = Lane::State::Filled;
-    operation.next_fill = 1;
-  }
+  if (operation.num_lanes > 0) StagedCopying::fill_first(operation);
   Lock lock(mutex_);
   Member& member = *operation.member;
   const auto state = static_cast<ring::SessionState>(
@@ -91,7 +77,7 @@ Status Submission::submit(Operation& operation) {
   member.queue.push_back(&operation);
   member.queued.store(member.queue.size(), std::memory_order_relaxed);
   // The second lane is filled by whoever waits: an asynchronous call returns early.
-  if (operation.num_lanes > 1) queue_copy(operation);
+  if (operation.num_lanes > 1) copying_.queue(operation);
   pump(member);
   return {};
 }
@@ -239,61 +225,9 @@ void Submission::complete(const ring::Completion& completion) {
   } else {
     Lane& lane = operation.lanes[entry.segment % operation.num_lanes];
     lane.state = Lane::State::Reduced;
-    queue_copy(operation);
+    copying_.queue(operation);
   }
   settle(operation);
-}
-
-void Submission::queue_copy(Operation& operation) {
-  if (operation.wants_copy || operation.failed()) return;
-  operation.wants_copy = true;
-  if (!operation.copying) copies_.push_back(&operation);
-}
-
-// Stops between two segments once the thread has `enough`; what is left is the next thread's.
-void Submission::copy(Lock& lock, const Enough& enough) {
-  while (!copies_.empty() && !enough()) {
-    Operation& operation = *copies_.front();
-    copies_.erase(copies_.begin());
-    operation.copying = true;
-    while (operation.wants_copy && !operation.failed() && !enough()) {
-      operation.wants_copy = false;
-      copy_lanes(operation, lock, enough);
-    }
-    operation.wants_copy = operation.wants_copy && !operation.failed();
-    operation.copying = false;
-    if (operation.wants_copy) copies_.push_back(&operation);
-    settle(operation);
-  }
-}
-
-// While `copying` is set nobody else touches the lanes' memory and the operation cannot end.
-void Submission::copy_lanes(Operation& operation, Lock& lock, const Enough& enough) {
-  for (unsigned i = 0; i < operation.num_lanes; ++i) {
-    Lane& lane = operation.lanes[i];
-    if (i > 0 && enough()) {
-      operation.wants_copy = true;
-      return;
-    }
-    if (lane.state == Lane::State::Reduced && !operation.failed()) {
-      lock.unlock();
-      drain(operation, lane);
-      lock.lock();
-      lane.state = Lane::State::Empty;
-      ++operation.finished;
-    }
-    const std::uint64_t next = operation.next_fill;
-    if (lane.state == Lane::State::Empty && !operation.failed() && next < operation.cut.segments &&
-        next % operation.num_lanes == i) {
-      lock.unlock();
-      fill(operation, lane, next);
-      lock.lock();
-      lane.state = Lane::State::Filled;
-      operation.next_fill = next + 1;
-      operation.wants_copy |= i + 1 == operation.num_lanes;  // the first lane may be due again
-      pump(*operation.member);
-    }
-  }
 }
 
 void Submission::set_failure(Member& member, const Error& why) {
@@ -363,7 +297,7 @@ void Submission::settle(Operation& operation) {
   if (operation.done.load(std::memory_order_relaxed)) return;
   Member& member = *operation.member;
   std::erase(member.queue, &operation);
-  std::erase(copies_, &operation);
+  copying_.forget(operation);
   for (Lane& lane : operation.lanes) {
     if (lane.slot != nullptr) staging_.release(std::exchange(lane.slot, nullptr));
   }
@@ -400,68 +334,6 @@ void Submission::abandon(Operation& operation) {
        kNoSeq);
   pump(*member);
   lock.unlock();
-  wake_others();
-}
-
-void Submission::lose(const Error& why) {
-  if (loss_) return;
-  loss_ = why;
-  lost_.store(true, std::memory_order_release);
-  for (InFlight& entry : in_flight_) {
-    Operation* operation = std::exchange(entry.operation, nullptr);
-    if (operation == nullptr) continue;
-    --entry.member->in_flight;
-    --operation->outstanding;
-    fail(*operation, why, kNoSeq);
-  }
-  for (Member* member : members_) {
-    set_failure(*member, why);
-    pump(*member);  // fails what has not left yet
-  }
-}
-
-Error Submission::loss() const {
-  const Lock lock(mutex_);
-  return loss_.value_or(Error{ErrorCode::Ok, Reason::None, "", -1});
-}
-
-// A daemon that lets go of the session has pushed every completion before it says so: reap first.
-void Submission::look_at_state() {
-  if (loss_) return;
-  const ring::ControlLines& control = segment_.control();
-  const auto state =
-      static_cast<ring::SessionState>(control.session_state.load(std::memory_order_acquire));
-  if (state == ring::SessionState::Open || state == ring::SessionState::ShuttingDown) return;
-  reap();
-  const Reason said = reason_from(control.session_reason.load(std::memory_order_relaxed));
-  if (state == ring::SessionState::Quarantined) {
-    lose(error(ErrorCode::Unavailable, Reason::Quarantined,
-               "the daemon shut this session out because its ring broke the protocol (",
-               text_of(said), "): something in this process wrote into the shared segment"));
-  } else {
-    lose(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon closed this session (",
-               text_of(said), "): create the communicator again"));
-  }
-}
-
-void Submission::check() {
-  if (lost() || !descriptors_.hung_up()) return;
-  {
-    const Lock lock(mutex_);
-    reap();
-    look_at_state();
-    lose(error(ErrorCode::Unavailable, Reason::DaemonLost,
-               "the daemon is gone: create the communicator again once it is back"));
-  }
-  wake_others();
-}
-
-void Submission::close(const Error& why) {
-  {
-    const Lock lock(mutex_);
-    reap();
-    lose(why);
-  }
   wake_others();
 }
 

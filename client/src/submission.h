@@ -5,7 +5,7 @@
 // session's requests in flight, so that one thread may drive all ranks of a communicator: the first
 // rank cannot use up the room that its peers need. What does not fit waits here and leaves as
 // completions arrive.
-// Thread: any; one mutex. Copying for staged memory happens outside it.
+// Thread: any; one mutex, which StagedCopying lets go of while it moves bytes.
 // Time: submit() never blocks on the daemon; wait_for() ends at its deadline.
 #pragma once
 
@@ -24,6 +24,7 @@
 #include "client/src/deadline.h"
 #include "client/src/fd_channel.h"
 #include "client/src/operation.h"
+#include "client/src/staged_copying.h"
 #include "client/src/staging.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/segment.h"
@@ -107,17 +108,14 @@ class Submission {
     std::uint64_t segment = 0;
     std::uint32_t generation = 0;
   };
-  using Lock = std::unique_lock<std::mutex>;
-  using Enough = std::function<bool()>;  // whether a copying thread has better things to do
+  using Lock = StagedCopying::Lock;
+  using Enough = StagedCopying::Enough;
 
-  // All of these run under mutex_; those that take the lock may let go of it meanwhile.
+  // All of these run under mutex_.
   void pump(Member& member);
   bool push(Operation& operation, Member& member);
   void reap();
   void complete(const ring::Completion& completion);
-  void queue_copy(Operation& operation);
-  void copy(Lock& lock, const Enough& enough);
-  void copy_lanes(Operation& operation, Lock& lock, const Enough& enough);
   void set_failure(Member& member, const Error& why);
   void revoke(Member& member, const Error& why);
   void fail(Operation& operation, const Error& why, std::uint64_t seq);
@@ -149,8 +147,8 @@ class Submission {
   std::vector<InFlight> in_flight_;  // the ring's ticket names one: index and generation
   std::vector<std::uint32_t> free_;
   std::vector<Member*> members_;
-  std::vector<Operation*> copies_;  // operations with copying to do
-  bool settled_ = false;            // since the last look: someone may have to be woken
+  StagedCopying copying_;
+  bool settled_ = false;  // since the last look: someone may have to be woken
   std::vector<MemberId> aborts_due_;
   std::atomic<bool> any_abort_due_{false};
   std::optional<Error> loss_;

@@ -41,9 +41,9 @@ void Submission::work(const Enough& enough) {
     Lock lock(mutex_, std::try_to_lock);
     if (!lock) return;  // someone else is at it, for us too
     reap();
-    copy(lock, enough);
+    copying_.run(lock, enough);
     look_at_state();
-    wake = std::exchange(settled_, false) || !copies_.empty();  // another thread may copy on
+    wake = std::exchange(settled_, false) || !copying_.empty();  // another thread may copy on
   }
   if (wake) wake_others();
   // At once: what this thread waits for may itself wait for peers that go on only when told.
@@ -80,7 +80,7 @@ void Submission::sleep(std::chrono::nanoseconds slice, Finished finished) {
     bool something = true;
     {
       const Lock lock(mutex_);
-      something = completions_.peek() != ring::Pop::Empty || !copies_.empty();
+      something = completions_.peek() != ring::Pop::Empty || !copying_.empty();
     }
     if (!something && !finished()) completions_doorbell_.sleep(slice);
     completions_doorbell_.disarm();
