@@ -1,0 +1,42 @@
+// What every function of the C ABI begins and ends with: a forked child is refused, no exception
+// gets out, and a failure becomes the thread's last error. Thread: any.
+#pragma once
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "client/include/arclient.h"
+#include "client/src/communicator.h"
+#include "client/src/fork.h"
+#include "client/src/last_error.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+// Records the error for arcGetLastError and returns its code.
+arcResult_t failed(Error why);
+
+// Runs the body of an entry point; it returns a Status.
+template <typename Body>
+arcResult_t guarded(Body&& body) {
+  try {
+    last_error().pending_seq = kNoSeq;
+    if (is_forked_child()) return failed(forked_error());
+    Status status = body();
+    return status.ok() ? arcSuccess : failed(std::move(status).error());
+  } catch (const std::bad_alloc&) {
+    return failed({ErrorCode::ResourceExhausted, Reason::OutOfMemory, "out of memory", -1});
+  } catch (const std::exception& why) {
+    return failed(error(ErrorCode::Internal, Reason::Bug, "unexpected: ", why.what()));
+  }
+}
+
+Error null_argument(const char* name);
+Result<std::shared_ptr<Communicator>> find(arcComm_t handle);
+// How long an operation may take, counted from its call.
+std::chrono::milliseconds operation_timeout();
+
+}  // namespace arcomm::client
