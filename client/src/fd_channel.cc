@@ -2,14 +2,13 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "client/src/fork.h"
+#include "client/src/unix_socket.h"
 
 namespace arcomm::client {
 namespace {
@@ -28,25 +27,9 @@ Error timed_out(const std::string& path) {
 
 Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path,
                                                    const SessionKey& session, Deadline deadline) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the socket path ", path, " has ",
-                 path.size(), " bytes; unix sockets allow ", sizeof(address.sun_path) - 1);
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot make a socket: ", std::strerror(errno));
-  }
-  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno == EISCONN) break;
-    if (errno != EAGAIN && errno != EINTR) return lost(path, std::strerror(errno));
-    if (deadline.passed()) return timed_out(path);
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  std::unique_ptr<FdChannel> channel(new FdChannel(std::move(fd), path));
+  Result<UniqueFd> socket = connect_unix(path, SOCK_SEQPACKET, deadline);
+  if (!socket) return std::move(socket).error();
+  std::unique_ptr<FdChannel> channel(new FdChannel(std::move(*socket), path));
   FdMessage hello;
   hello.kind = FdMessageKind::Hello;
   hello.session = session.id.bits();
@@ -129,9 +112,7 @@ Status FdChannel::send(const FdMessage& request, int attached_fd, Deadline deadl
   }
   while (::sendmsg(socket_.get(), &message, MSG_NOSIGNAL) < 0) {
     if (errno == EAGAIN) {
-      pollfd waits{socket_.get(), POLLOUT, 0};
-      ::poll(&waits, 1, deadline.left_ms());
-      if (deadline.passed()) return timed_out(path_);
+      if (!wait_for_socket(socket_.get(), POLLOUT, deadline)) return timed_out(path_);
     } else if (errno != EINTR) {
       return lost(path_, std::strerror(errno));
     }
@@ -151,9 +132,7 @@ Result<FdChannel::Answer> FdChannel::receive(Deadline deadline) {
   ssize_t bytes = 0;
   while ((bytes = ::recvmsg(socket_.get(), &message, MSG_CMSG_CLOEXEC)) < 0) {
     if (errno == EAGAIN) {
-      pollfd waits{socket_.get(), POLLIN, 0};
-      ::poll(&waits, 1, deadline.left_ms());
-      if (deadline.passed()) return timed_out(path_);
+      if (!wait_for_socket(socket_.get(), POLLIN, deadline)) return timed_out(path_);
     } else if (errno != EINTR) {
       return lost(path_, std::strerror(errno));
     }

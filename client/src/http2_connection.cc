@@ -3,16 +3,15 @@
 #include <nghttp2/nghttp2.h>
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
 #include <cstring>
-#include <thread>
 #include <utility>
 
 #include "client/src/fork.h"
+#include "client/src/unix_socket.h"
 #include "proto/version.h"
 
 namespace arcomm::client {
@@ -61,15 +60,6 @@ nghttp2_nv header(std::string_view name, std::string_view value) {
   return {bytes(name), bytes(value), name.size(), value.size(), NGHTTP2_NV_FLAG_NONE};
 }
 
-Error not_running(const std::string& path, int why) {
-  if (why == EACCES || why == EPERM) {
-    return error(ErrorCode::PermissionDenied, Reason::Permission, "may not connect to ", path,
-                 ": ask to be added to the socket's group");
-  }
-  return error(ErrorCode::Unavailable, Reason::NotRunning, "no daemon answers at ", path, ": ",
-               std::strerror(why), "; start arcommd, or set ARCOMM_RUNTIME_DIR to its folder");
-}
-
 }  // namespace
 
 // What arrives for the call in progress.
@@ -114,29 +104,9 @@ struct Http2Connection::Stream {
 
 Result<std::unique_ptr<Http2Connection>> Http2Connection::open(const std::string& path,
                                                                Deadline deadline) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the socket path ", path, " has ",
-                 path.size(), " bytes; unix sockets allow ", sizeof(address.sun_path) - 1);
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
-  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot make a socket: ", std::strerror(errno));
-  }
-  // EAGAIN: the daemon's backlog is full; there is nothing to poll for, so look again shortly.
-  while (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    if (errno == EISCONN) break;
-    if (errno != EAGAIN && errno != EINTR) return not_running(path, errno);
-    if (deadline.passed()) {
-      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path,
-                   " does not accept connections");
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  std::unique_ptr<Http2Connection> connection(new Http2Connection(std::move(fd), path));
+  Result<UniqueFd> fd = connect_unix(path, SOCK_STREAM, deadline);
+  if (!fd) return std::move(fd).error();
+  std::unique_ptr<Http2Connection> connection(new Http2Connection(std::move(*fd), path));
   ARC_RETURN_IF_ERROR(connection->start());
   return connection;
 }
@@ -219,8 +189,7 @@ Status Http2Connection::flush(Deadline deadline) {
       if (n > 0) {
         sent += n;
       } else if (n < 0 && errno == EAGAIN) {
-        pollfd waits{fd_.get(), POLLOUT, 0};
-        if (::poll(&waits, 1, deadline.left_ms()) == 0 && deadline.passed()) {
+        if (!wait_for_socket(fd_.get(), POLLOUT, deadline)) {
           return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
                        " does not read what it is sent");
         }
@@ -255,8 +224,7 @@ Status Http2Connection::receive(Deadline deadline) {
   bool would_block = false;
   ARC_RETURN_IF_ERROR(read_once(&would_block));
   if (!would_block) return {};
-  pollfd waits{fd_.get(), POLLIN, 0};
-  if (::poll(&waits, 1, deadline.left_ms()) == 0 && deadline.passed()) {
+  if (!wait_for_socket(fd_.get(), POLLIN, deadline)) {
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
                  " did not answer in time");
   }
