@@ -14,6 +14,10 @@ bool has_seen(const Arrival& arrival, Rank rank) {
   return (arrival.seen >> rank & 1) != 0;
 }
 
+bool is_committed(const Arrival& arrival) {
+  return arrival.state == Arrival::State::Matched || arrival.state == Arrival::State::Running;
+}
+
 }  // namespace
 
 std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint64_t epoch,
@@ -99,14 +103,19 @@ void CommunicatorTable::leave(MemberId id) {
   const Member* member = members_.find(id);
   if (member == nullptr) return;
   Communicator& communicator = *member->communicator;
-  const Seat& seat = communicator.seat(member->rank);
-  if (communicator.ready() && seat.next_seq < communicator.ends_at) {
-    communicator.ends_at = seat.next_seq;
-    communicator.ended = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, member->rank,
-                                      "rank %d left the communicator before seq %" PRIu64,
-                                      member->rank, seat.next_seq);
+  // The first operation that will never run: the rank has not called it, or left before all had
+  // called, so that its memory must be left alone.
+  std::uint64_t first = communicator.seat(member->rank).next_seq;
+  communicator.board.for_each([&first](const Arrival& arrival) {
+    if (arrival.state == Arrival::State::Gathering) first = std::min(first, arrival.seq);
+  });
+  if (communicator.ready() && first < communicator.ends_at) {
+    communicator.ends_at = first;
+    communicator.ended = make_failure(
+        ErrorCode::Aborted, Reason::RemoteAborted, member->rank,
+        "rank %d left the communicator before seq %" PRIu64 " could run", member->rank, first);
     const std::uint64_t end = communicator.board.base() + communicator.board.size();
-    for (std::uint64_t seq = seat.next_seq; seq < end; ++seq) {
+    for (std::uint64_t seq = first; seq < end; ++seq) {
       Arrival* arrival = communicator.board.find(seq);
       if (arrival != nullptr && arrival->state == Arrival::State::Gathering) {
         communicator.board.fail(*arrival, communicator.ended, finished_);
@@ -141,16 +150,22 @@ void CommunicatorTable::abandon(const Session& session, const FailureOf& failure
   }
 }
 
-std::optional<CommunicatorTable::Running> CommunicatorTable::running(MemberId id) const {
+std::optional<CommunicatorTable::Committed> CommunicatorTable::committed(MemberId id) const {
   const Member* member = members_.find(id);
-  if (member == nullptr || !member->communicator->running()) return std::nullopt;
-  return Running{member->communicator->serial, member->communicator->board.head()->seq};
+  if (member == nullptr) return std::nullopt;
+  std::optional<Committed> found;
+  member->communicator->board.for_each([&](const Arrival& arrival) {
+    if (is_committed(arrival)) found = Committed{member->communicator->serial, arrival.seq};
+  });
+  return found;
 }
 
-bool CommunicatorTable::runs(const Running& running) const {
-  return std::any_of(communicators_.begin(), communicators_.end(), [&](const auto& communicator) {
-    return communicator->serial == running.communicator && communicator->running() &&
-           communicator->board.head()->seq == running.seq;
+bool CommunicatorTable::ended(const Committed& committed) const {
+  return std::none_of(communicators_.begin(), communicators_.end(), [&](const auto& communicator) {
+    if (communicator->serial != committed.communicator) return false;
+    // They run from the head on, in turn: nobody has missed a seq that all have passed.
+    const Arrival* head = communicator->board.head();
+    return head != nullptr && is_committed(*head) && head->seq <= committed.last_seq;
   });
 }
 

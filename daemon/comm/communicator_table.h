@@ -41,7 +41,7 @@ class CommunicatorTable {
   // Operations in flight end with `failure`; later ones with Aborted/Revoked and its text.
   void revoke(Communicator& communicator, const Failure& failure);
   void revoke_all(const Failure& failure);
-  // The rank goes in good order: what all ranks had called still runs, the rest ends with
+  // The rank goes in good order: what all ranks had called still runs, the rest ends at once with
   // RemoteAborted.
   void leave(MemberId member);
   // The rank goes without order: the communicator is revoked.
@@ -52,14 +52,16 @@ class CommunicatorTable {
   using FailureOf = std::function<Failure(Rank)>;
   void abandon(const Session& session, const FailureOf& failure_of);
 
-  // One operation at the device: what who goes must see ended before the memory is his alone.
-  struct Running {
+  // What all ranks have called, running or next in turn: who goes must see it ended before the
+  // memory is his alone.
+  struct Committed {
     std::uint64_t communicator = 0;  // serial
-    std::uint64_t seq = 0;
+    std::uint64_t last_seq = 0;
   };
-  // Nothing where the communicator runs nothing.
-  std::optional<Running> running(MemberId member) const;
-  bool runs(const Running& running) const;
+  // Nothing where no operation of the communicator is committed.
+  std::optional<Committed> committed(MemberId member) const;
+  // Have they ended, or been given up before they ran?
+  bool ended(const Committed& committed) const;
 
   // The oldest operation of the communicator may run: it is Running now. Null when nothing may.
   Communicator* next_ready();

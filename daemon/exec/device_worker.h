@@ -159,8 +159,9 @@ class DeviceWorker {
 
   // done: one MemberId per rank, in rank order.
   virtual void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) = 0;
-  // Both: done once the operation that ran then touches no memory any more, so that the caller may
-  // use his own again.
+  // Both: done once no operation of the member can touch memory any more, so that the caller may
+  // use his own again. A rank that leaves ends what others have not called yet; what all had called
+  // runs first.
   virtual void abort_communicator(SessionId session, MemberId member, std::string why,
                                   Done<void> done) = 0;
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;

@@ -162,7 +162,7 @@ bool Worker::reap() {
     found = true;
   }
   for (std::size_t i = 0; i < parting_.size();) {
-    if (communicators_.runs(parting_[i].running)) {
+    if (!communicators_.ended(*parting_[i].waits_for)) {
       ++i;
       continue;
     }
@@ -240,13 +240,21 @@ void Worker::drop_members(Session& session, Reason reason, const std::string& wh
   if (session.in_flight() != 0) communicators_.abandon(session, gone);
 }
 
-void Worker::answer_when_stopped(std::optional<CommunicatorTable::Running> running,
-                                 Done<void> done) {
-  if (running && communicators_.runs(*running)) {
-    parting_.push_back({*running, std::move(done)});
-  } else if (done) {
-    done({});
+void Worker::answer_when_ended(Parting parting) {
+  if (parting.waits_for && !communicators_.ended(*parting.waits_for)) {
+    parting_.push_back(std::move(parting));
+  } else if (parting.done) {
+    parting.done({});
   }
+}
+
+bool Worker::join_parting(SessionId session, MemberId member, const Done<void>& done) {
+  const auto found = std::find_if(parting_.begin(), parting_.end(), [&](const Parting& parting) {
+    return parting.session == session && parting.member == member;
+  });
+  if (found == parting_.end()) return false;
+  answer_when_ended({session, member, found->waits_for, done});
+  return true;
 }
 
 void Worker::release(Session& session) {

@@ -60,8 +60,9 @@ class Worker {
   Result<PlanId> add_plan(SessionId session, const PlanSeed& seed);
   Status remove_plan(SessionId session, PlanId plan);
   Result<std::vector<MemberId>> form_communicator(const CommunicatorSeed& seed);
-  // Both answer once the operation that ran when they were asked has stopped: from then on the
-  // caller's memory is his alone.
+  // Both answer once every operation of the member has ended, those too that were still to run:
+  // from then on the caller's memory is his alone. Asked again meanwhile, they answer at that time
+  // too.
   void abort_communicator(SessionId session, MemberId member, const std::string& why,
                           Done<void> done);
   void leave_communicator(SessionId session, MemberId member, Done<void> done);
@@ -88,7 +89,9 @@ class Worker {
     Done<void> done;
   };
   struct Parting {
-    CommunicatorTable::Running running;
+    SessionId session;
+    MemberId member;
+    std::optional<CommunicatorTable::Committed> waits_for;
     Done<void> done;
   };
   struct Draining {
@@ -108,7 +111,9 @@ class Worker {
   void quarantine_lost();
   // The session's ranks go; their peers hear `reason`.
   void drop_members(Session& session, Reason reason, const std::string& why);
-  void answer_when_stopped(std::optional<CommunicatorTable::Running> running, Done<void> done);
+  void answer_when_ended(Parting parting);
+  // Is that member on its way out? Then `done` hears of it.
+  bool join_parting(SessionId session, MemberId member, const Done<void>& done);
   void release(Session& session);  // plans and buffers; nothing of it is in flight
   void on_revoked(Communicator& communicator);
   void update_crowding();

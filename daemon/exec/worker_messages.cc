@@ -182,10 +182,11 @@ void Worker::abort_communicator(SessionId id, MemberId member_id, const std::str
                                 Done<void> done) {
   Result<Session*> session = need(id);
   if (!session) return done(std::move(session).error());
+  if (join_parting(id, member_id, done)) return;
   Result<Member*> member = need_member(id, member_id);
   if (!member) return done(std::move(member).error());
   const Rank rank = (*member)->rank;
-  const auto running = communicators_.running(member_id);
+  const auto committed = communicators_.committed(member_id);
   std::erase((*session)->members, member_id);
   communicators_.drop(member_id, make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank,
                                               "rank %d aborted the communicator%s%s", rank,
@@ -193,20 +194,21 @@ void Worker::abort_communicator(SessionId id, MemberId member_id, const std::str
   settle();
   update_crowding();
   reap();
-  answer_when_stopped(running, std::move(done));
+  answer_when_ended({id, member_id, committed, std::move(done)});
 }
 
 void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> done) {
   Result<Session*> session = need(id);
   if (!session) return done(std::move(session).error());
+  if (join_parting(id, member_id, done)) return;
   if (Result<Member*> member = need_member(id, member_id); !member)
     return done(std::move(member).error());
-  const auto running = communicators_.running(member_id);
+  const auto committed = communicators_.committed(member_id);
   std::erase((*session)->members, member_id);
   communicators_.leave(member_id);
   settle();
   update_crowding();
-  answer_when_stopped(running, std::move(done));
+  answer_when_ended({id, member_id, committed, std::move(done)});
 }
 
 void Worker::use_settings(std::shared_ptr<const Settings> settings) {
