@@ -46,8 +46,9 @@ struct Communicator {
   const std::uint64_t epoch;
   std::vector<Seat> seats;  // by rank
   ArrivalBoard board;
-  Failure revoked;  // ok() while ready: why it ended
-  Failure later;    // what operations hear that come after that
+  Failure revoked;            // ok() while ready: why it ended
+  Failure later;              // what operations hear that come after that
+  std::uint64_t cut_off = 0;  // arrivals that were open when it ended
   // A rank that leaves in good order ends the sequence where it stood; what all had called before
   // still runs.
   std::uint64_t ends_at = std::numeric_limits<std::uint64_t>::max();

@@ -91,6 +91,9 @@ void CommunicatorTable::end(Communicator& communicator, const Failure& why, cons
   communicator.later = make_failure(ErrorCode::Aborted, Reason::Revoked, why.culprit, "revoked: %s",
                                     why.text.data());
   if (communicator.running()) communicator.board.head()->failure = told;
+  communicator.board.for_each([&communicator](const Arrival& arrival) {
+    if (arrival.state != Arrival::State::Failed) ++communicator.cut_off;
+  });
   communicator.board.clear(told, finished_);
   revoked_(communicator);
 }

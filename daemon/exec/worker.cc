@@ -18,6 +18,13 @@ unsigned usable_cores() {
   return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
 }
 
+// Somebody asked for the end, or a process ended that nobody waited for: that is everyday life.
+bool is_orderly(const Communicator& communicator) {
+  const Reason why = communicator.revoked.reason;
+  return why == Reason::RemoteAborted || why == Reason::ShuttingDown ||
+         (why == Reason::RemoteDied && communicator.cut_off == 0);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
@@ -275,8 +282,11 @@ void Worker::on_revoked(Communicator& communicator) {
   if (communicator.running()) executor_->stop(communicator);
   const Failure& why = communicator.revoked;
   parts_.metrics.communicators_revoked[why.reason].add();
-  log::warn("communicator {} epoch {} is revoked: {} ({})", short_name(communicator.unique_id),
-            communicator.epoch, why.message(), name_of(why.reason));
+  const std::string line =
+      fmt::format("communicator {} epoch {} is revoked: {} ({}); {} operations ended with it",
+                  short_name(communicator.unique_id), communicator.epoch, why.message(),
+                  name_of(why.reason), communicator.cut_off);
+  is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
   if (parts_.events.communicator_revoked) {
     parts_.events.communicator_revoked(communicator.unique_id, communicator.epoch, why.reason);
   }

@@ -132,6 +132,7 @@ TEST_F(ClientDeath, LeavingWithoutFinalizeIsNoError) {  // 4
   EXPECT_EQ(level_of_line(log.substr(log.rfind(" ended: ") > 200 ? log.rfind(" ended: ") - 200 : 0),
                           " ended: "),
             "info");
+  EXPECT_EQ(level_of_line(log, " is revoked"), "info");
 }
 
 TEST_F(ClientDeath, AForkedChildIsToldSoAndTheParentGoesOn) {  // 5
