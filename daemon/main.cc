@@ -12,7 +12,13 @@
 
 namespace {
 
+// 2 and 3 do not get better by themselves: the unit's RestartPreventExitStatus= names them.
 enum ExitStatus { kOk = 0, kFailure = 1, kUsage = 2, kAlreadyRunning = 3 };
+
+ExitStatus exit_status_for(const arcomm::Error& failure) {
+  if (failure.code == arcomm::ErrorCode::AlreadyExists) return kAlreadyRunning;
+  return failure.reason == arcomm::Reason::BadConfig ? kUsage : kFailure;
+}
 
 struct Flags {
   std::string config;
@@ -31,7 +37,7 @@ int serve(arcomm::LoadRequest request, arcomm::Loaded loaded) {
   if (const arcomm::Status logging = arcomm::log::start(arcomm::log::options_from(loaded.settings));
       !logging) {
     std::cerr << "arcommd: " << logging.error().message << '\n';
-    return kFailure;
+    return exit_status_for(logging.error());
   }
   auto daemon = arcomm::Daemon::start(std::move(request), std::move(loaded));
   int status = kOk;
@@ -40,7 +46,7 @@ int serve(arcomm::LoadRequest request, arcomm::Loaded loaded) {
     (*daemon).reset();
   } else {
     arcomm::log::error("cannot start: {}", daemon.error().message);
-    status = daemon.error().code == arcomm::ErrorCode::AlreadyExists ? kAlreadyRunning : kFailure;
+    status = exit_status_for(daemon.error());
   }
   arcomm::log::stop();
   return status;
@@ -75,7 +81,7 @@ int main(int argc, char** argv) {
   arcomm::Result<arcomm::Loaded> loaded = arcomm::load_settings(request);
   if (!loaded) {
     std::cerr << "arcommd: " << loaded.error().message << '\n';
-    return kFailure;
+    return exit_status_for(loaded.error());
   }
   for (const std::string& warning : loaded->warnings)
     std::cerr << "arcommd: warning: " << warning << '\n';

@@ -95,7 +95,7 @@ TEST_F(Configuration, ADaemonDoesNotStartOnABadFile) {  // 31
   ASSERT_NE(daemon, nullptr);
   const std::optional<Exit> exit = daemon->wait_exit(milliseconds(10000));
   ASSERT_TRUE(exit.has_value());
-  EXPECT_NE(exit->code, 0);
+  EXPECT_EQ(exit->code, 2) << "the unit's RestartPreventExitStatus= names 2";
   EXPECT_EQ(exit->signal, 0);
   const std::string log = daemon->log();
   EXPECT_NE(log.find("arcommd.toml:2"), std::string::npos) << log;
@@ -105,7 +105,7 @@ TEST_F(Configuration, ADaemonDoesNotStartOnABadFile) {  // 31
       run_to_end({daemon_binary(), "--check-config", "--config", daemon->config_path()},
                  daemon->environment(), milliseconds(10000));
   ASSERT_TRUE(checked.exit.has_value());
-  EXPECT_NE(checked.exit->code, 0);
+  EXPECT_EQ(checked.exit->code, 2);
   EXPECT_NE((checked.output + checked.errors).find("sesions"), std::string::npos);
 }
 
