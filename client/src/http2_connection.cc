@@ -155,6 +155,18 @@ Status Http2Connection::start() {
         }
         return 0;
       });
+  nghttp2_session_callbacks_set_on_frame_recv_callback(
+      callbacks, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
+        if (frame->hd.type != NGHTTP2_GOAWAY ||
+            frame->goaway.error_code != NGHTTP2_INADEQUATE_SECURITY) {
+          return 0;
+        }
+        const nghttp2_goaway& bye = frame->goaway;
+        static_cast<Http2Connection*>(self)->refusal_ = error(
+            ErrorCode::PermissionDenied, Reason::Permission,
+            std::string_view(reinterpret_cast<const char*>(bye.opaque_data), bye.opaque_data_len));
+        return 0;
+      });
   const int made = nghttp2_session_client_new(&session_, callbacks, this);
   nghttp2_session_callbacks_del(callbacks);
   if (made != 0 || nghttp2_submit_settings(session_, NGHTTP2_FLAG_NONE, nullptr, 0) != 0) {
@@ -173,8 +185,16 @@ bool Http2Connection::usable() {
 }
 
 Error Http2Connection::lost(const char* what) const {
+  if (refusal_) return *refusal_;
   return error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon at ", path_,
                " closed the connection (", what, ")");
+}
+
+Error Http2Connection::lost_while_sending(int why) {
+  bool would_block = false;
+  while (read_once(&would_block).ok() && !would_block) {
+  }
+  return lost(std::strerror(why));
 }
 
 Status Http2Connection::flush(Deadline deadline) {
@@ -194,7 +214,7 @@ Status Http2Connection::flush(Deadline deadline) {
                        " does not read what it is sent");
         }
       } else if (n < 0 && errno != EINTR) {
-        return lost(std::strerror(errno));
+        return lost_while_sending(errno);
       }
     }
   }
@@ -275,7 +295,7 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
   stream_ = nullptr;
   // The last frames (acknowledgements) may still have to leave; they must not hold the caller up.
   if (status.ok()) {
-    status = outcome(stream);
+    status = refusal_ && stream.grpc_status < 0 ? Status(*refusal_) : outcome(stream);
     broken_ = !stream.closed || stream.malformed || !flush(deadline).ok();
   } else if (stream.grpc_status >= 0) {
     status = outcome(stream);  // the answer was complete before the connection broke

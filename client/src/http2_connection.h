@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -40,6 +41,7 @@ class Http2Connection {
   Status receive(Deadline deadline);  // waits for bytes and feeds them to nghttp2
   Status read_once(bool* would_block);
   Error lost(const char* what) const;
+  Error lost_while_sending(int why);  // the peer may have said something before it hung up
   static Status outcome(const Stream& stream);
 
   UniqueFd fd_;
@@ -47,6 +49,7 @@ class Http2Connection {
   nghttp2_session* session_ = nullptr;
   Stream* stream_ = nullptr;  // the call in progress
   bool broken_ = false;
+  std::optional<Error> refusal_;  // what a peer said that will not serve this process
 };
 
 }  // namespace arcomm::client

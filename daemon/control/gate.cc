@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "daemon/control/peer_credentials.h"
+#include "daemon/control/refusal.h"
 #include "daemon/telemetry/log.h"
 #include "daemon/telemetry/metrics.h"
 
@@ -91,6 +92,11 @@ void Gate::admit(SocketKind kind, UniqueFd fd) {
   const bool too_many = per_uid_[peer->uid] >= parts_.connections_per_uid;
   if (too_many || !may_connect(*peer, group)) {
     if (per_uid_[peer->uid] == 0) per_uid_.erase(peer->uid);
+    if (!too_many && kind != SocketKind::Descriptor) {
+      say_refused(fd.get(), "uid " + std::to_string(peer->uid) + " may not use " +
+                                std::string(file_name_of(kind)) + ": ask to be added to group " +
+                                group);
+    }
     parts_.metrics.connections_refused.add();
     log::audit("connection refused",
                {{"socket", std::string(file_name_of(kind))},

@@ -281,6 +281,48 @@ TEST_F(ControlTest, RefusesAForeignUidAtAcceptAndCountsIt) {
   EXPECT_EQ(metrics_.connections_refused.value(), 1u);
 }
 
+// Not as nobody were here: the HTTP/2 frames of a server that goes away, with what to do.
+TEST_F(ControlTest, TellsAForeignUidWhyItIsRefused) {
+  if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
+  start();
+  ASSERT_EQ(::chmod(settings_.runtime_dir.c_str(), 0755), 0);
+  ASSERT_EQ(::chmod(path("admin.sock").c_str(), 0666), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string socket_path = path("admin.sock");
+  std::memcpy(address.sun_path, socket_path.c_str(), socket_path.size() + 1);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(2);
+    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
+      ::_exit(3);
+    char bytes[512];
+    for (ssize_t got = 0; (got = ::read(fd, bytes, sizeof(bytes))) > 0;) {
+      if (::write(ends[1], bytes, static_cast<std::size_t>(got)) != got) ::_exit(4);
+    }
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string heard;
+  char bytes[512];
+  for (ssize_t got = 0; (got = ::read(ends[0], bytes, sizeof(bytes))) > 0;)
+    heard.append(bytes, static_cast<std::size_t>(got));
+  ::close(ends[0]);
+  int exit_status = -1;
+  ASSERT_EQ(::waitpid(child, &exit_status, 0), child);
+  EXPECT_EQ(WEXITSTATUS(exit_status), 0);
+  EXPECT_EQ(heard.substr(0, 9), std::string("\0\0\0\4\0\0\0\0\0", 9));  // SETTINGS
+  ASSERT_GT(heard.size(), 26u);
+  EXPECT_EQ(heard[12], '\7');   // GOAWAY
+  EXPECT_EQ(heard[25], '\14');  // INADEQUATE_SECURITY
+  EXPECT_NE(heard.find("uid 65534 may not use admin.sock: ask to be added to group"),
+            std::string::npos);
+}
+
 TEST_F(ControlTest, RefusesNewSessionsDuringShutdownAndStillLetsOldOnesDetach) {
   start();
   Session session = open_session();
