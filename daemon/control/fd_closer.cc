@@ -22,6 +22,15 @@ struct FdCloser::Queue {
   std::deque<UniqueFd> waiting;
   bool stopping = false, ended = false;
 
+  void close(UniqueFd fd) {
+    if (!fd) return;
+    {
+      std::lock_guard lock(mutex);
+      if (!ended) waiting.push_back(std::move(fd));
+    }
+    changed.notify_all();
+  }
+
   void run() {
     ::pthread_setname_np(::pthread_self(), "arc-closer");
     std::unique_lock lock(mutex);
@@ -52,12 +61,14 @@ FdCloser::~FdCloser() {
 }
 
 void FdCloser::close(UniqueFd fd) {
-  if (!fd) return;
-  {
-    std::lock_guard lock(queue_->mutex);
-    queue_->waiting.push_back(std::move(fd));
-  }
-  queue_->changed.notify_all();
+  queue_->close(std::move(fd));
+}
+
+std::shared_ptr<UniqueFd> FdCloser::hold(UniqueFd fd) {
+  return {new UniqueFd(std::move(fd)), [queue = queue_](UniqueFd* held) {
+            queue->close(std::move(*held));
+            delete held;
+          }};
 }
 
 bool FdCloser::full() const {

@@ -1,7 +1,8 @@
-// Closes descriptors that a stranger has sent, or sockets that may still hold such: the last close
-// of a lingering socket or of a file in user space may block for as long as the stranger likes, and
-// must not do so on the control loop. Descriptors are closed in turn on one thread; when it is
-// stuck they wait, and full() asks the caller to take in no more.
+// Closes descriptors whose last close may take long, so that it happens on no thread that serves
+// others: what a stranger has sent (a lingering socket, a file in user space, which block for as
+// long as the stranger likes), sockets that may still hold such, memory whose gigabytes go with it.
+// Descriptors are closed in turn on one thread; when it is stuck they wait, and full() asks the
+// caller to take in no more. Memory has a closer of its own, which no stranger can hold up.
 //
 // Thread: any. The destructor waits a second for what is queued, then leaves the thread to itself.
 #pragma once
@@ -23,6 +24,9 @@ class FdCloser {
   FdCloser& operator=(const FdCloser&) = delete;
 
   void close(UniqueFd fd);
+  // To be shared by those who are passing it on; closed here if it is still there when the last of
+  // them lets go. They may outlive the closer.
+  std::shared_ptr<UniqueFd> hold(UniqueFd fd);
   bool full() const;
 
  private:

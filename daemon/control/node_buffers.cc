@@ -52,7 +52,7 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
       if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
         --owner->tickets_promised;
       if (!*made) return buffer->fail(made->error());
-      add_buffer(buffer, std::move(made->value().fd));
+      add_buffer(buffer, memory_closer_.hold(std::move(made->value().fd)));
     });
   });
 }
@@ -64,8 +64,10 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   if (!session) return answer(session.error());
   Result<UniqueFd> offered = ledger_.take_offer(**session, request.offered_fd());
   if (!offered) return answer(offered.error());
+  // Whoever offered it may have closed its own.
+  std::shared_ptr<UniqueFd> memory = memory_closer_.hold(std::move(offered).value());
   const Status checked =
-      check_offered_memory(offered->get(), request.offset_bytes(), request.length_bytes());
+      check_offered_memory(memory->get(), request.offset_bytes(), request.length_bytes());
   if (!checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
   if (Status charged = charge(*buffer, caller.peer.uid, request.length_bytes()); !charged) {
@@ -76,12 +78,11 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
   // A memfd may be larger than what is in it: the rest must be there to be had.
-  auto memory = std::make_shared<UniqueFd>(std::move(offered).value());
   parts_.memory_thread.post([this, buffer, memory] {
     const Status had = check_missing_pages(memory->get(), buffer->seed.length_bytes);
     parts_.loop.post([this, buffer, memory, had] {
       if (!had) return buffer->fail(had.error());
-      add_buffer(buffer, std::move(*memory));
+      add_buffer(buffer, memory);
     });
   });
 }
@@ -91,26 +92,28 @@ Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_by
   if (!count) return count.error();
   Result<ChargePtr> bytes = quotas_.charge(uid, QuotaKind::RegisteredBytes, length_bytes);
   if (!bytes) return bytes.error();
-  buffer.held = HeldBuffer{length_bytes, std::move(count).value(), std::move(bytes).value()};
+  buffer.held = HeldBuffer{.length_bytes = length_bytes,
+                           .count = std::move(count).value(),
+                           .bytes = std::move(bytes).value()};
   return {};
 }
 
-void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory) {
+void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, std::shared_ptr<UniqueFd> memory) {
   SessionEntry* session = ledger_.find(buffer->session);
   if (session == nullptr) {
     return buffer->fail(
         error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
   }
-  auto for_client = std::make_shared<std::vector<UniqueFd>>();
+  std::shared_ptr<UniqueFd> for_client;
   if (buffer->give_ticket) {
-    for_client->emplace_back(::fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
-    if (!for_client->front()) {
+    for_client = memory_closer_.hold(UniqueFd(::fcntl(memory->get(), F_DUPFD_CLOEXEC, 0)));
+    if (!*for_client) {
       return buffer->fail(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                                 "no descriptor is left: ", std::strerror(errno),
                                 "; raise LimitNOFILE= of the service"));
     }
   }
-  buffer->seed.memory = std::move(memory);
+  buffer->seed.memory = std::move(*memory);
   worker_of(*session).add_buffer(
       buffer->session, std::move(buffer->seed),
       replies_.on_loop<BufferId>(
@@ -125,8 +128,12 @@ void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory)
             v1::BufferReply reply;
             reply.set_buffer(added->bits());
             reply.set_length_bytes(buffer->held.length_bytes);
-            if (buffer->give_ticket)
-              reply.set_fd_ticket(ledger_.add_ticket(*owner, std::move(*for_client)));
+            if (buffer->give_ticket) {
+              std::vector<UniqueFd> fds;
+              fds.push_back(std::move(*for_client));
+              buffer->held.fd_ticket = ledger_.add_ticket(*owner, std::move(fds));
+              reply.set_fd_ticket(buffer->held.fd_ticket);
+            }
             owner->buffers.emplace(*added, std::move(buffer->held));
             buffer->answer(reply);
           },
@@ -150,16 +157,23 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
                                          "release the buffer",
                                          [this, id, buffer, answer](const Status& status) {
                                            if (!status) return answer(status.error());
-                                           if (SessionEntry* owner = ledger_.find(id);
-                                               owner != nullptr)
-                                             owner->buffers.erase(buffer);
+                                           forget_buffer(id, buffer);
                                            answer(v1::Empty{});
                                          },
                                          [this, id, buffer](const Status& late) {
-                                           SessionEntry* owner = ledger_.find(id);
-                                           if (late && owner != nullptr)
-                                             owner->buffers.erase(buffer);
+                                           if (late) forget_buffer(id, buffer);
                                          }));
+}
+
+// Its memory goes with its quota, the descriptor too that nobody has fetched.
+void NodeControl::forget_buffer(SessionId id, BufferId buffer) {
+  SessionEntry* owner = ledger_.find(id);
+  if (owner == nullptr) return;
+  const auto node = owner->buffers.extract(buffer);
+  if (!node) return;
+  Result<std::vector<UniqueFd>> unfetched = ledger_.take_ticket(*owner, node.mapped().fd_ticket);
+  for (std::size_t i = 0; unfetched && i < unfetched->size(); ++i)
+    memory_closer_.close(std::move((*unfetched)[i]));
 }
 
 void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,

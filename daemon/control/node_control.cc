@@ -196,6 +196,10 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
               entry->peer.pid, entry->peer.uid, name, why, name_of(reason));
   }
   if (reason != Reason::None) parts_.metrics.sessions_lost[reason].add();
+  for (auto& [ticket, fds] : entry->tickets) {
+    for (UniqueFd& fd : fds) memory_closer_.close(std::move(fd));
+  }
+  for (auto& [ticket, fd] : entry->offers) memory_closer_.close(std::move(fd));
   entry->tickets.clear();
   entry->offers.clear();
   // The entry, and with it the quota, lives until the worker has let go of the memory.

@@ -14,6 +14,7 @@
 #include "daemon/control/caller.h"
 #include "daemon/control/event_loop.h"
 #include "daemon/control/fd_channel.h"
+#include "daemon/control/fd_closer.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rendezvous.h"
 #include "daemon/control/session_ledger.h"
@@ -108,7 +109,8 @@ class NodeControl {
                             ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
   struct NewBuffer;
   Status charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes);
-  void add_buffer(std::shared_ptr<NewBuffer> buffer, UniqueFd memory);
+  void add_buffer(std::shared_ptr<NewBuffer> buffer, std::shared_ptr<UniqueFd> memory);
+  void forget_buffer(SessionId id, BufferId buffer);
   void close_session(SessionId id, Reason reason, const std::string& why, Answer<v1::Empty> answer);
 
   Parts parts_;
@@ -119,6 +121,7 @@ class NodeControl {
   std::optional<EventLoop::TimerKey> sweep_;   // at the earliest deadline, when armed
   std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join
   FdChannel descriptors_;
+  FdCloser memory_closer_;  // its last reference may be ours
   std::function<void(uid_t)> released_;
   bool stopping_ = false;
 };

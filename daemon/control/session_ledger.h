@@ -32,6 +32,7 @@ inline constexpr std::size_t kMaxOffers =
 
 struct HeldBuffer {
   std::uint64_t length_bytes = 0;
+  std::uint64_t fd_ticket = 0;  // of its memory, for as long as nobody fetched it
   ChargePtr count, bytes;
 };
 struct HeldMember {

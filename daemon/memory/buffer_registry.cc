@@ -8,7 +8,10 @@ namespace arcomm {
 Result<BufferId> BufferRegistry::add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes,
                                      std::uint64_t length_bytes) {
   Result<PeerMapping> mapping = PeerMapping::map(memory.get(), offset_bytes, length_bytes);
-  if (!mapping) return std::move(mapping).error();
+  if (!mapping) {
+    unmapper_.give(std::move(memory));  // its owner may have closed its own meanwhile
+    return std::move(mapping).error();
+  }
   bytes_ += length_bytes;
   return buffers_.insert(std::make_unique<Buffer>(Buffer{owner, std::move(mapping).value()}));
 }

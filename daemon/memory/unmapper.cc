@@ -17,19 +17,19 @@ Unmapper::~Unmapper() {
   if (thread_.joinable()) thread_.join();
 }
 
-void Unmapper::give(PeerMapping mapping) {
-  if (mapping.bytes() < kWorthwhileBytes || !start()) return;  // unmapped here
+void Unmapper::give(Held held) {
+  if (!start()) return;  // let go here
   {
     const std::lock_guard lock(mutex_);
-    if (queued_.size() >= kMaxQueued) return;  // `mapping` goes after the lock
-    queued_.push_back(std::move(mapping));
+    if (queued_.size() >= kMaxQueued) return;  // `held` goes after the lock
+    queued_.push_back(std::move(held));
   }
   changed_.notify_one();
 }
 
-std::uint64_t Unmapper::unmapped() const {
+std::uint64_t Unmapper::released() const {
   const std::lock_guard lock(mutex_);
-  return unmapped_;
+  return released_;
 }
 
 bool Unmapper::start() {
@@ -49,7 +49,7 @@ bool Unmapper::start() {
 
 void Unmapper::run() {
   ::pthread_setname_np(::pthread_self(), "arc-unmap");
-  std::vector<PeerMapping> taken;
+  std::vector<Held> taken;
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queued_.empty(); });
@@ -59,7 +59,7 @@ void Unmapper::run() {
     const std::uint64_t count = taken.size();
     taken.clear();
     lock.lock();
-    unmapped_ += count;
+    released_ += count;
   }
 }
 

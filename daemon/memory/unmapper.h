@@ -1,7 +1,8 @@
-// Lets go of large mappings on a thread of its own: giving back gigabytes of pages takes
-// milliseconds, in which a worker would serve nobody. Thread: give() is the owner's, one at a time.
-// At most kMaxQueued wait; what comes on top is unmapped by who brings it. The destructor finishes
-// what is queued.
+// Lets go of clients' memory on a thread of its own: who drops the last reference gives the pages
+// back, and gigabytes of them take milliseconds, in which a worker would serve nobody. A small
+// mapping may be the last of a large file, so its size tells nothing. Thread: give() is the
+// owner's, one at a time. At most kMaxQueued wait; what comes on top is let go by who brings it.
+// The destructor finishes what is queued.
 #pragma once
 
 #include <condition_variable>
@@ -9,37 +10,43 @@
 #include <cstdint>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "proto/unique_fd.h"
 #include "transport/peer/host_shm.h"
 
 namespace arcomm {
 
 class Unmapper {
  public:
-  static constexpr std::size_t kMaxQueued = 256;
-  // Below this the hand-over costs as much as the deed.
-  static constexpr std::uint64_t kWorthwhileBytes = 1 << 20;
+  static constexpr std::size_t kMaxQueued = 4096;
 
   Unmapper() = default;
   ~Unmapper();
   Unmapper(const Unmapper&) = delete;
   Unmapper& operator=(const Unmapper&) = delete;
 
-  // Takes the mapping over, whoever unmaps it.
-  void give(PeerMapping mapping);
-  // Mappings that the thread has unmapped. Any thread.
-  std::uint64_t unmapped() const;
+  // Takes it over, whoever lets it go.
+  void give(PeerMapping mapping) { give(Held{std::move(mapping), {}}); }
+  void give(UniqueFd memory) { give(Held{{}, std::move(memory)}); }  // that could not be mapped
+  // What the thread has let go. Any thread.
+  std::uint64_t released() const;
 
  private:
-  bool start();  // the thread, with the first large mapping
+  struct Held {
+    PeerMapping mapping;
+    UniqueFd memory;
+  };
+  void give(Held held);
+  bool start();  // the thread, with the first one
   void run();
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<PeerMapping> queued_;
+  std::vector<Held> queued_;
   bool stopping_ = false;
-  std::uint64_t unmapped_ = 0;
+  std::uint64_t released_ = 0;
   std::thread thread_;  // last: it uses the others
 };
 

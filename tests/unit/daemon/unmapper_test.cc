@@ -14,7 +14,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kLarge = 2 * Unmapper::kWorthwhileBytes;
+constexpr std::uint64_t kLarge = 2 << 20;
 
 PeerMapping mapping(std::uint64_t bytes) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -30,7 +30,7 @@ bool is_mapped(std::byte* at) {
 
 void wait_for(const Unmapper& unmapper, std::uint64_t count) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (unmapper.unmapped() < count && std::chrono::steady_clock::now() < until)
+  while (unmapper.released() < count && std::chrono::steady_clock::now() < until)
     std::this_thread::yield();
 }
 
@@ -41,17 +41,28 @@ TEST(Unmapper, UnmapsALargeMappingOnItsOwnThread) {
   ASSERT_TRUE(is_mapped(at));
   unmapper.give(std::move(large));
   wait_for(unmapper, 1);
-  EXPECT_EQ(unmapper.unmapped(), 1u);
+  EXPECT_EQ(unmapper.released(), 1u);
   EXPECT_FALSE(is_mapped(at));
 }
 
-TEST(Unmapper, UnmapsASmallMappingWhereItIs) {
+// It may be the last that holds a large file.
+TEST(Unmapper, UnmapsASmallMappingThereToo) {
   Unmapper unmapper;
   PeerMapping small = mapping(4096);
   std::byte* at = small.data();
   unmapper.give(std::move(small));
+  wait_for(unmapper, 1);
+  EXPECT_EQ(unmapper.released(), 1u);
   EXPECT_FALSE(is_mapped(at));
-  EXPECT_EQ(unmapper.unmapped(), 0u);
+}
+
+TEST(Unmapper, ClosesMemoryThatCouldNotBeMapped) {
+  Unmapper unmapper;
+  UniqueFd memory(::memfd_create("test", MFD_CLOEXEC));
+  const int number = memory.get();
+  unmapper.give(std::move(memory));
+  wait_for(unmapper, 1);
+  EXPECT_EQ(::fcntl(number, F_GETFD), -1);
 }
 
 TEST(Unmapper, FinishesWhatIsQueuedBeforeItGoes) {
