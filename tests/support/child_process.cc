@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -58,7 +59,7 @@ Pipe make_pipe() {
 // Between fork and exec only async-signal-safe calls are allowed: everything was prepared before.
 struct Prepared {
   std::vector<char*> arguments, environment;
-  int in = -1, out = -1, err = -1;
+  int in = -1, out = -1, err = -1, terminal = -1;
   uid_t uid = 0;
   gid_t gid = 0;
   const std::vector<std::pair<int, std::uint64_t>>* limits = nullptr;
@@ -68,6 +69,10 @@ struct Prepared {
 [[noreturn]] void become(const Prepared& plan) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test program that dies leaves no daemon behind
   if (::getppid() != plan.parent) ::_exit(127);
+  if (plan.terminal >= 0) {
+    ::setsid();
+    if (::ioctl(plan.terminal, TIOCSCTTY, 0) != 0) ::_exit(126);
+  }
   if (plan.in >= 0) ::dup2(plan.in, 0);
   if (plan.out >= 0) ::dup2(plan.out, 1);
   if (plan.err >= 0) ::dup2(plan.err, 2);
@@ -114,6 +119,7 @@ std::optional<ChildProcess> ChildProcess::start(ChildOptions options) {
   plan.in = options.pipe_input ? in.read_end.get() : null.get();
   plan.err = options.stderr_fd >= 0 ? options.stderr_fd : log.get();
   plan.out = options.pipe_output ? out.write_end.get() : log ? log.get() : plan.err;
+  if (options.terminal_fd >= 0) plan.in = plan.out = plan.err = plan.terminal = options.terminal_fd;
   plan.arguments = pointers(options.command);
   std::vector<std::string> environment = merged_environment(options.environment);
   plan.environment = pointers(environment);

@@ -31,7 +31,8 @@ struct ChildOptions {
   bool pipe_input = false;               // the test writes to it through input()
   bool pipe_output = false;              // the test reads its stdout through output()
   int stderr_fd = -1;                    // stderr goes here instead; stays the caller's
-  uid_t uid = 0;                         // another user, when this process is root and uid is not 0
+  int terminal_fd = -1;  // a terminal for all three, and to be interrupted from; stays the caller's
+  uid_t uid = 0;         // another user, when this process is root and uid is not 0
   gid_t gid = 0;
   std::vector<std::pair<int, std::uint64_t>> limits;  // RLIMIT_*, both soft and hard
 };
