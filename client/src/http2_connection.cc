@@ -20,6 +20,8 @@ namespace {
 constexpr std::size_t kFrameHeaderBytes = 5;  // gRPC: one flag byte, four of length, big endian
 // No reply of ours comes near it; a length beyond it is not a gRPC message.
 constexpr std::size_t kLargestMessageBytes = std::size_t{64} << 20;
+// Between calls a server has a few acknowledgements to say. One that says more is left.
+constexpr int kMostIdleReads = 4;
 
 std::string frame(std::string_view message) {
   std::string framed(kFrameHeaderBytes, '\0');
@@ -176,18 +178,24 @@ Status Http2Connection::start() {
 }
 
 bool Http2Connection::usable() {
-  while (!broken_) {
+  if (broken_) return false;
+  for (int reads = 0; reads < kMostIdleReads; ++reads) {
     bool would_block = false;
     if (!read_once(&would_block)) return false;
-    if (would_block) break;
+    if (would_block) return nghttp2_session_check_request_allowed(session_) != 0;
   }
-  return !broken_ && nghttp2_session_check_request_allowed(session_) != 0;
+  return false;
 }
 
 Error Http2Connection::lost(const char* what) const {
   if (refusal_) return *refusal_;
-  return error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon at ", path_,
-               " closed the connection (", what, ")");
+  return error(ErrorCode::Unavailable, Reason::DaemonLost, "the connection to the daemon at ",
+               path_, " broke (", what, ")");
+}
+
+Error Http2Connection::late() const {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
+               " did not answer in time");
 }
 
 Error Http2Connection::lost_while_sending(int why) {
@@ -245,8 +253,7 @@ Status Http2Connection::receive(Deadline deadline) {
   ARC_RETURN_IF_ERROR(read_once(&would_block));
   if (!would_block) return {};
   if (!wait_for_socket(fd_.get(), POLLIN, deadline)) {
-    return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
-                 " did not answer in time");
+    return late();
   }
   return {};
 }
@@ -290,7 +297,13 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
   Status status;
   while (status.ok() && !stream.closed && !stream.malformed) {
     status = flush(deadline);
+    // After a breach of the protocol nghttp2 says goodbye and listens no more.
+    if (status.ok() && !stream.closed && nghttp2_session_want_read(session_) == 0) {
+      status = lost("what it sends is not HTTP/2 as gRPC has it");
+    }
     if (status.ok() && !stream.closed) status = receive(deadline);
+    // A server that always has something to say never lets receive() wait.
+    if (status.ok() && !stream.closed && deadline.passed()) status = late();
   }
   stream_ = nullptr;
   // The last frames (acknowledgements) may still have to leave; they must not hold the caller up.

@@ -41,6 +41,7 @@ class Http2Connection {
   Status receive(Deadline deadline);  // waits for bytes and feeds them to nghttp2
   Status read_once(bool* would_block);
   Error lost(const char* what) const;
+  Error late() const;
   Error lost_while_sending(int why);  // the peer may have said something before it hung up
   static Status outcome(const Stream& stream);
 
