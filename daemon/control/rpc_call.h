@@ -19,6 +19,7 @@
 #include "daemon/control/caller.h"
 #include "daemon/control/event_loop.h"
 #include "daemon/control/status_map.h"
+#include "daemon/telemetry/log.h"
 #include "daemon/telemetry/metrics.h"
 #include "proto/status.h"
 
@@ -137,6 +138,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
     std::optional<Caller> caller = floor_.find_caller(context_.peer());
     if (!caller)
       return self.finish(error(ErrorCode::Unavailable, Reason::None, "the connection is gone"));
+    pid_ = caller->peer.pid;
     if (method_.admin && caller->kind != SocketKind::Admin) {
       return self.finish(
           error(ErrorCode::PermissionDenied, Reason::Permission, method_.name,
@@ -145,6 +147,11 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
     }
     caller->call = number_;
     self.run(*caller);
+  }
+
+  void count(const Status& status) {
+    floor_.metrics.control_calls[status ? ErrorCode::Ok : status.error().code].add();
+    if (!status) log::info("{} of pid {}: {}", method_.name, pid_, status.error().to_string());
   }
 
   // The two last events may come in either order.
@@ -167,6 +174,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
       finished_{this, Event::Finished}, done_{this, Event::Done};
   std::atomic<bool> matched_once_{false}, answered_{false}, cancelled_{false};
   std::atomic<int> ended_{0};
+  std::atomic<pid_t> pid_{0};  // 0: the caller is not known yet
 };
 
 template <typename Request, typename Reply>
@@ -190,7 +198,7 @@ class UnaryCall final
 
   void finish(Result<Reply> result) {
     if (this->answered_.exchange(true)) return;
-    this->floor_.metrics.control_calls[result ? ErrorCode::Ok : result.error().code].add();
+    this->count(result ? Status() : Status(result.error()));
     std::unique_lock lock(this->floor_.mutex);
     if (this->floor_.closed) {
       lock.unlock();

@@ -50,7 +50,7 @@ class StreamCall final
 
   void finish(const Status& status) {
     if (this->answered_.exchange(true)) return;
-    this->floor_.metrics.control_calls[status ? ErrorCode::Ok : status.error().code].add();
+    this->count(status);
     std::lock_guard lock(mutex_);
     outcome_ = status;
     pump();
