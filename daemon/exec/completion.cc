@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <cstring>
 
+#include "daemon/telemetry/log.h"
 #include "proto/ring/layout.h"
 
 namespace arcomm {
 namespace {
+
+constexpr std::uint64_t kSecondNs = 1'000'000'000;
+constexpr int kLinesPerSecond = 16;
 
 ring::Completion completion_of(std::uint64_t ticket, std::uint64_t seq, const Failure& outcome,
                                std::uint64_t elapsed_ns) {
@@ -48,17 +52,52 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   operation.record.culprit = outcome.culprit;
   operation.record.done_ns = now_ns;
   recorder_.write(operation.record);
+  if (!outcome.ok() && is_worth_a_line(now_ns)) {
+    log::info("seq {} of rank {} (pid {}) failed: {} ({})", operation.seq, operation.rank,
+              session.origin().pid, outcome.message(), name_of(outcome.reason));
+  }
   metrics_.count_operation(outcome.code, elapsed_ns, operation.signature.bytes());
   metrics_.operations_in_flight.add(-1);
   operations_.give(&operation);
   return told;
 }
 
-bool CompletionSink::refuse(Session& session, std::uint64_t ticket, std::uint64_t seq,
-                            const Failure& failure) {
+bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
+                            const Admitted& refused, std::uint64_t now_ns) {
+  const Failure& failure = refused.failure;
   ++session.rejected;
   metrics_.count_rejected(failure.reason);
-  return session.complete(completion_of(ticket, seq, failure, 0));
+  if (is_worth_a_line(now_ns)) {
+    log::info("session {} (pid {}): request refused: {} ({})", session.id().bits(),
+              session.origin().pid, failure.message(), name_of(failure.reason));
+  }
+  if (const Member* member = refused.member) {
+    const Communicator& communicator = *member->communicator;
+    FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
+                        .epoch = communicator.epoch,
+                        .seq = refused.seq,
+                        .count = slot.count,  // as asked
+                        .submitted_ns = slot.submitted_ns,
+                        .admitted_ns = now_ns,
+                        .done_ns = now_ns,
+                        .rank = member->rank,
+                        .culprit = failure.culprit,
+                        .pid = session.origin().pid,
+                        .code = failure.code,
+                        .reason = failure.reason};
+    if (slot.dtype < kDTypes) record.dtype = static_cast<DType>(slot.dtype);
+    if (slot.op < kReduceOps) record.op = static_cast<ReduceOp>(slot.op);
+    recorder_.write(record);
+  }
+  return session.complete(completion_of(refused.ticket, refused.seq, failure, 0));
+}
+
+bool CompletionSink::is_worth_a_line(std::uint64_t now_ns) {
+  if (now_ns - lines_since_ns_ >= kSecondNs) {
+    lines_since_ns_ = now_ns;
+    lines_ = 0;
+  }
+  return lines_++ < kLinesPerSecond;
 }
 
 }  // namespace arcomm

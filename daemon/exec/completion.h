@@ -1,5 +1,6 @@
 // The last step of an operation: its memory is let go, its client is told, and it is counted and
-// recorded. Thread: the worker's. Allocates nothing; one system call where the client sleeps.
+// recorded. Thread: the worker's. Allocates only for the log line of a failure; one system call
+// where the client sleeps.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,7 @@
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/pool.h"
 #include "daemon/plan/operation.h"
+#include "daemon/session/admission.h"
 #include "daemon/session/session.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/metrics.h"
@@ -23,18 +25,24 @@ class CompletionSink {
   // completion ring.
   bool finish(Operation& operation, std::uint64_t now_ns);
   // Answers a request that never became an operation.
-  bool refuse(Session& session, std::uint64_t ticket, std::uint64_t seq, const Failure& failure);
+  bool refuse(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
+              std::uint64_t now_ns);
 
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
 
  private:
+  // A client whose operations all fail must not fill the log.
+  bool is_worth_a_line(std::uint64_t now_ns);
+
   BufferRegistry& buffers_;
   Pool<Operation>& operations_;
   FlightRecorder& recorder_;
   Metrics& metrics_;
   std::uint64_t done_ = 0;
   std::uint64_t failed_ = 0;
+  std::uint64_t lines_since_ns_ = 0;
+  int lines_ = 0;
 };
 
 }  // namespace arcomm

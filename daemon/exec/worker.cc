@@ -103,7 +103,7 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
     case Admitted::Verdict::Refused:
       break;
   }
-  if (!completions_.refuse(session, admitted.ticket, admitted.seq, admitted.failure)) {
+  if (!completions_.refuse(session, slot, admitted, now_ns)) {
     lose(session, "the completion ring's index left its bounds");
   }
   Member* member = admitted.member;
