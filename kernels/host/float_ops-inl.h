@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "hwy/highway.h"
+#include "kernels/host/blocks-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
@@ -63,6 +64,23 @@ struct FloatMax : FloatSum {
     return hn::IfThenElse(hn::Or(hn::Gt(next, so_far), hn::IsNaN(next)), next, so_far);
   }
 };
+
+// Any operation on elements that Format turns into floating point lanes.
+template <typename Format>
+void reduce_floats(const ReduceCall& call) {
+  switch (call.args.op) {
+    case ReduceOp::Sum:
+      return reduce_few_ranks<Format, FloatSum>(call);
+    case ReduceOp::Prod:
+      return reduce_any_ranks<Format, FloatProd>(call);
+    case ReduceOp::Min:
+      return reduce_any_ranks<Format, FloatMin>(call);
+    case ReduceOp::Max:
+      return reduce_any_ranks<Format, FloatMax>(call);
+    case ReduceOp::Avg:
+      return reduce_any_ranks<Format, FloatAvg>(call);
+  }
+}
 
 }  // namespace arcomm::host::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

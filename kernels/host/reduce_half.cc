@@ -4,34 +4,17 @@
 #define HWY_TARGET_INCLUDE "kernels/host/reduce_half.cc"
 #include "hwy/foreach_target.h"
 #include "hwy/highway.h"
-#include "kernels/host/blocks-inl.h"
 #include "kernels/host/float_ops-inl.h"
 #include "kernels/host/half_format-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
 
-template <typename Format>
-void reduce_format(const ReduceCall& call) {
-  switch (call.args.op) {
-    case ReduceOp::Sum:
-      return reduce_few_ranks<Format, FloatSum>(call);
-    case ReduceOp::Prod:
-      return reduce_any_ranks<Format, FloatProd>(call);
-    case ReduceOp::Min:
-      return reduce_any_ranks<Format, FloatMin>(call);
-    case ReduceOp::Max:
-      return reduce_any_ranks<Format, FloatMax>(call);
-    case ReduceOp::Avg:
-      return reduce_any_ranks<Format, FloatAvg>(call);
-  }
-}
-
 void reduce_half(const ReduceCall& call) {
   if (call.args.dtype == DType::Float16) {
-    reduce_format<Float16Format>(call);
+    reduce_floats<Float16Format>(call);
   } else {
-    reduce_format<BFloat16Format>(call);
+    reduce_floats<BFloat16Format>(call);
   }
 }
 
