@@ -6,10 +6,7 @@
 #include <thread>
 
 #include "client/src/submission.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "transport/device/pause.h"
 
 namespace arcomm::client {
 namespace {
@@ -26,12 +23,6 @@ constexpr std::uint64_t kSmallBytes = 512 << 10;
 // Bounds how late a dead daemon is noticed.
 constexpr milliseconds kSleepSlice{20};
 constexpr std::size_t kMostQueued = 1024;
-
-void pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
 
 }  // namespace
 
@@ -107,7 +98,7 @@ bool Submission::wait_while_working(std::uint64_t bytes, Deadline deadline, Fini
   for (auto now = start; now < yield_until; now = Deadline::Clock::now()) {
     if (now >= deadline.when()) return false;
     if (now < spin_until) {
-      for (int i = 0; i < 8; ++i) pause();
+      for (int i = 0; i < 8; ++i) pause_briefly();
     } else {
       ::sched_yield();
     }
