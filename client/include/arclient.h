@@ -154,7 +154,7 @@ ARC_API arcResult_t arcCommRebuild(arcComm_t comm);
 ARC_API arcResult_t arcCommCount(arcComm_t comm, int* ranks);
 ARC_API arcResult_t arcCommUserRank(arcComm_t comm, int* rank);
 ARC_API arcResult_t arcCommGetEpoch(arcComm_t comm, uint64_t* epoch);
-/* *state: arcSuccess while usable, else why not. Never blocks. */
+/* *state: arcSuccess while usable, else why not. May ask the daemon, for 50 ms at most. */
 ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
 
 /* ---- memory ---- */

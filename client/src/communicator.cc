@@ -120,12 +120,15 @@ Error Communicator::state() {
   }
   Result<Described> described =
       session.control().describe(session.key(), member->id, Deadline::after(kAskFor));
-  Error said{ErrorCode::Ok, Reason::None, "", -1};
+  Error said;
   if (described && described->reason != Reason::None) {
     said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
     said.rank = described->culprit;
   } else if (!described && described.error().code != ErrorCode::DeadlineExceeded) {
     said = std::move(described).error();
+  } else {
+    said =
+        session.submission().failure_of(*member);  // this rank may know it before the daemon does
   }
   const std::lock_guard lock(mutex_);
   if (member_ == member) asked_ = said;

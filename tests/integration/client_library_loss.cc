@@ -42,6 +42,10 @@ TEST_F(ClientLibrary, GivesUpOnADaemonThatIsStopped) {
       arcAllReduce(values.data(), values.data(), 1000, arcFloat32, arcSum, comm(0).get(), nullptr),
       arcFailedPrecondition)
       << "the sequence has a gap: only a rebuild helps";
+  arcResult_t state = arcSuccess;
+  EXPECT_EQ(arcCommGetAsyncError(comm(0).get(), &state), arcSuccess);
+  EXPECT_EQ(state, arcFailedPrecondition)
+      << "this rank knows it, though the daemon does not answer";
   void* memory = nullptr;
   EXPECT_EQ(arcMemAlloc(&memory, 4096), arcDeadlineExceeded);
   daemon_->thaw();
