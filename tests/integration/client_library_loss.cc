@@ -29,7 +29,7 @@ TEST_F(ClientLibrary, TellsAForkedChildAndServesItsParentOn) {
 }
 
 TEST_F(ClientLibrary, GivesUpOnADaemonThatIsStopped) {
-  start({}, 400);
+  start({}, kShort.count());
   form(2);
   arc::Buffer<float> values(1000);  // the daemon is not asked for staging memory
   daemon_->freeze();
@@ -37,7 +37,7 @@ TEST_F(ClientLibrary, GivesUpOnADaemonThatIsStopped) {
   EXPECT_EQ(
       arcAllReduce(values.data(), values.data(), 1000, arcFloat32, arcSum, comm(0).get(), nullptr),
       arcDeadlineExceeded);
-  EXPECT_LT(since(begin), milliseconds(500) + kSlack);
+  EXPECT_LT(since(begin), kShort + milliseconds(100) + kSlack);
   EXPECT_EQ(
       arcAllReduce(values.data(), values.data(), 1000, arcFloat32, arcSum, comm(0).get(), nullptr),
       arcFailedPrecondition)
@@ -78,7 +78,7 @@ TEST_F(ClientLibrary, CountsPreparingAgainstTheDeadline) {
 }
 
 TEST_F(ClientLibrary, RebuildsOnlyOnceTheDaemonHasLetGoOfTheOldEpoch) {
-  start({}, 400);
+  start({}, kShort.count());
   form(1);
   daemon_->freeze();
   EXPECT_EQ(arcCommRebuild(comm(0).get()), arcDeadlineExceeded);

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -67,12 +68,15 @@ TEST_F(ClientLibrary, WaitsForAPlanOnlyAsLongAsAsked) {
             arcSuccess);
   daemon_->freeze();
   // Its first start asks the daemon for staging memory, and waits for the answer.
-  std::thread starting([plan] {
+  std::atomic<bool> begins{false};
+  std::thread starting([plan, &begins] {
+    begins = true;
     EXPECT_EQ(arcPlanStart(plan, nullptr), arcSuccess);
     EXPECT_EQ(arcPlanWait(plan, 0), arcSuccess);
     EXPECT_EQ(arcPlanDestroy(plan), arcSuccess);
   });
-  std::this_thread::sleep_for(milliseconds(200));
+  while (!begins) std::this_thread::yield();
+  std::this_thread::sleep_for(milliseconds(200));  // it waits by now, for an answer
   const auto begin = Clock::now();
   EXPECT_EQ(arcPlanWait(plan, 10), arcFailedPrecondition) << "it is not started yet";
   EXPECT_EQ(arcPlanDestroy(plan), arcFailedPrecondition);
