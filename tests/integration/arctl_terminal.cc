@@ -30,15 +30,15 @@ TEST_F(ArctlOnATerminal, StatusWatchRedrawsInPlaceUntilCtrlC) {
   const auto watch = arctl_on_terminal({"status", "--watch", "0.1"});
   ASSERT_NE(watch, nullptr);
   ASSERT_TRUE(watch->wait_for(kClear, 2, milliseconds(10000))) << watch->screen();
-  EXPECT_EQ(count_of(watch->screen(), "0 sessions"), count_of(watch->screen(), "serving"));
   // A new session appears by itself: it is the live state that is drawn again.
+  EXPECT_NE(watch->screen().find("0 sessions"), std::string::npos) << watch->screen();
   const auto client = ClientProcess::start(node());
   client->expect_ok("init");
   EXPECT_TRUE(watch->wait_for("1 session,", 2, milliseconds(10000))) << watch->screen();
-  EXPECT_EQ(count_of(watch->screen(), "serving"), count_of(watch->screen(), kClear))
-      << "a frame was drawn below another";
   watch->type(kCtrlC);
   expect_end(*watch, 0);
+  EXPECT_EQ(count_of(watch->screen(), "serving"), count_of(watch->screen(), kClear))
+      << "a frame was drawn below another";
 }
 
 TEST_F(ArctlOnATerminal, AWatchSaysSoWhenTheDaemonGoesAway) {

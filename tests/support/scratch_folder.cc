@@ -46,4 +46,13 @@ void write_text(const std::string& path, std::string_view text) {
   }
 }
 
+std::size_t count_of(std::string_view text, std::string_view part) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(part); at != std::string_view::npos;
+       at = text.find(part, at + part.size())) {
+    ++count;
+  }
+  return count;
+}
+
 }  // namespace arcomm::support

@@ -2,6 +2,7 @@
 // characters.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -25,5 +26,7 @@ class ScratchFolder {
 // Whole-file text, "" when it cannot be read. Writing aborts the test process on failure.
 std::string read_text(const std::string& path);
 void write_text(const std::string& path, std::string_view text);
+// How often `part` occurs, without overlaps.
+std::size_t count_of(std::string_view text, std::string_view part);
 
 }  // namespace arcomm::support

@@ -10,6 +10,8 @@
 #include <chrono>
 #include <cstring>
 
+#include "tests/support/scratch_folder.h"
+
 namespace arcomm::support {
 namespace {
 
@@ -17,15 +19,6 @@ using Clock = std::chrono::steady_clock;
 constexpr int kTurnMs = 10;
 
 }  // namespace
-
-std::size_t count_of(std::string_view text, std::string_view part) {
-  std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos;
-       at = text.find(part, at + part.size())) {
-    ++count;
-  }
-  return count;
-}
 
 std::unique_ptr<TerminalProcess> TerminalProcess::start(std::vector<std::string> command,
                                                         std::vector<std::string> environment) {

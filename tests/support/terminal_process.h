@@ -46,6 +46,4 @@ class TerminalProcess {
   std::string drawn_;
 };
 
-std::size_t count_of(std::string_view text, std::string_view part);
-
 }  // namespace arcomm::support
