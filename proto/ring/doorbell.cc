@@ -1,14 +1,12 @@
 #include "proto/ring/doorbell.h"
 
-#include <linux/futex.h>
 #include <sys/eventfd.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <climits>
 #include <cstring>
-#include <ctime>
+
+#include "proto/futex.h"
 
 namespace arcomm::ring {
 namespace {
@@ -24,13 +22,6 @@ bool take_flag(std::atomic<std::uint32_t>& flag) {
          flag.exchange(0, std::memory_order_relaxed) != 0;
 }
 
-// Shared, not private: the two sides are different processes.
-long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
-           const timespec* timeout) {
-  return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout,
-                   nullptr, 0);
-}
-
 }  // namespace
 
 void FutexDoorbell::arm() {
@@ -42,21 +33,18 @@ void FutexDoorbell::disarm() {
 
 void FutexDoorbell::sleep(std::chrono::nanoseconds timeout) {
   if (timeout.count() <= 0) return;
-  const timespec span{static_cast<time_t>(timeout.count() / 1'000'000'000),
-                      static_cast<long>(timeout.count() % 1'000'000'000)};
-  futex(flag_, FUTEX_WAIT, 1,
-        &span);  // EAGAIN when already rung; EINTR and ETIMEDOUT are the caller's to re-check
+  futex_wait(*flag_, 1, timeout, FutexScope::SharedMemory);
 }
 
 bool FutexDoorbell::ring() {
   if (!take_flag(*flag_)) return false;
-  futex(flag_, FUTEX_WAKE, 1, nullptr);
+  futex_wake_one(*flag_, FutexScope::SharedMemory);
   return true;
 }
 
 void FutexDoorbell::ring_all() {
   flag_->store(0, std::memory_order_seq_cst);
-  futex(flag_, FUTEX_WAKE, INT_MAX, nullptr);
+  futex_wake_all(*flag_, FutexScope::SharedMemory);
 }
 
 Result<UniqueFd> EventDoorbell::create() {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/device/futex.h"
+#include "proto/futex.h"
 
 namespace arcomm {
 
@@ -15,7 +15,7 @@ void HostEvent::reach(std::uint64_t record) {
   }
   if (waiters_.load(std::memory_order_seq_cst) == 0) return;
   turn_.fetch_add(1, std::memory_order_release);
-  futex_wake_all(turn_);
+  futex_wake_all(turn_, FutexScope::Process);
 }
 
 bool HostEvent::wait(std::uint64_t record, std::chrono::nanoseconds timeout) const {
@@ -28,7 +28,7 @@ bool HostEvent::wait(std::uint64_t record, std::chrono::nanoseconds timeout) con
     reached = reached_.load(std::memory_order_seq_cst) >= record;
     const auto left = deadline - std::chrono::steady_clock::now();
     if (reached || left <= std::chrono::nanoseconds::zero()) break;
-    futex_wait(turn_, turn, left);
+    futex_wait(turn_, turn, left, FutexScope::Process);
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   return reached;

@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-#include "transport/device/futex.h"
+#include "proto/futex.h"
 #include "transport/device/pause.h"
 
 namespace arcomm {
@@ -44,7 +44,8 @@ HostStream::~HostStream() {
   if (!thread_.joinable()) return;
   closing_.store(true,
                  std::memory_order_seq_cst);  // before the look at asleep_: pairs with await_work()
-  if (asleep_.exchange(0, std::memory_order_seq_cst) != 0) futex_wake_all(asleep_);
+  if (asleep_.exchange(0, std::memory_order_seq_cst) != 0)
+    futex_wake_all(asleep_, FutexScope::Process);
   thread_.join();
 }
 
@@ -60,7 +61,7 @@ Enqueue HostStream::push(const Slot& slot) {
   tail_.store(tail + 1, std::memory_order_seq_cst);
   if (asleep_.load(std::memory_order_seq_cst) != 0 &&
       asleep_.exchange(0, std::memory_order_seq_cst) != 0) {
-    futex_wake_all(asleep_);
+    futex_wake_all(asleep_, FutexScope::Process);
   }
   return Enqueue::Done;
 }
@@ -94,7 +95,7 @@ void HostStream::run() {
           std::memory_order_seq_cst);  // before the look at waiters_: pairs with synchronize()
       if (waiters_.load(std::memory_order_seq_cst) != 0) {
         turn_.fetch_add(1, std::memory_order_release);
-        futex_wake_all(turn_);
+        futex_wake_all(turn_, FutexScope::Process);
       }
     }
   }
@@ -116,7 +117,7 @@ bool HostStream::await_work(std::uint64_t head) {
     asleep_.store(1, std::memory_order_seq_cst);  // before the last look: pairs with push()
     if (has_work()) break;
     if (closing_.load(std::memory_order_seq_cst)) return false;
-    futex_wait(asleep_, 1, kLongestSleep);
+    futex_wait(asleep_, 1, kLongestSleep, FutexScope::Process);
   }
   asleep_.store(0, std::memory_order_relaxed);
   return true;
@@ -152,7 +153,7 @@ Status HostStream::synchronize(nanoseconds timeout) const {
     done = reached(position);
     const auto left = deadline - steady_clock::now();
     if (done || left <= nanoseconds::zero()) break;
-    futex_wait(turn_, turn, left);
+    futex_wait(turn_, turn, left, FutexScope::Process);
   }
   waiters_.fetch_sub(1, std::memory_order_relaxed);
   if (done) return {};
