@@ -22,13 +22,19 @@ bool same_token(const SessionToken& token, std::string_view shown) {
   return difference == 0;
 }
 
+std::uint32_t random_generation() {
+  std::uint32_t drawn = 0;
+  // Short reads and EINTR happen only before the kernel's generator is ready, long before a daemon.
+  while (::getrandom(&drawn, sizeof(drawn), 0) < 0 && errno == EINTR) {
+  }
+  return drawn;
+}
+
 }  // namespace
 
-SessionLedger::SessionLedger() {
-  // Short reads and EINTR happen only before the kernel's generator is ready, long before a daemon.
-  while (::getrandom(&first_generation_, sizeof(first_generation_), 0) < 0 && errno == EINTR) {
-  }
-}
+// No session of this daemon bears the id of one of an earlier daemon, whose client may still ask
+// for it.
+SessionLedger::SessionLedger() : sessions_(random_generation()) {}
 
 Result<SessionEntry*> SessionLedger::open(SessionEntry entry) {
   if (::getrandom(entry.token.data(), entry.token.size(), 0) !=
@@ -36,24 +42,12 @@ Result<SessionEntry*> SessionLedger::open(SessionEntry entry) {
     return error(ErrorCode::Internal, Reason::None,
                  "cannot draw a session token: ", std::strerror(errno));
   }
-  if (free_.empty()) {
-    free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-    slots_.push_back({.generation = first_generation_, .entry = nullptr});
-  }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  Slot& slot = slots_[index];
-  if (++slot.generation == 0) slot.generation = 1;  // 0 is the invalid generation
-  entry.id = SessionId{index, slot.generation};
-  slot.entry = std::make_unique<SessionEntry>(std::move(entry));
-  ++live_;
-  return slot.entry.get();
+  entry.id = sessions_.next_id();
+  return sessions_.find(sessions_.insert(std::make_unique<SessionEntry>(std::move(entry))));
 }
 
 SessionEntry* SessionLedger::find(SessionId id) {
-  if (!id.valid() || id.index >= slots_.size()) return nullptr;
-  Slot& slot = slots_[id.index];
-  return slot.generation == id.generation ? slot.entry.get() : nullptr;
+  return sessions_.find(id);
 }
 
 Result<SessionEntry*> SessionLedger::authorize(std::uint64_t session, std::string_view token,
@@ -78,11 +72,8 @@ Result<SessionEntry*> SessionLedger::authorize(std::uint64_t session, std::strin
 }
 
 std::unique_ptr<SessionEntry> SessionLedger::close(SessionId id, Reason reason, std::string why) {
-  if (find(id) == nullptr) return nullptr;
-  std::unique_ptr<SessionEntry> entry = std::move(slots_[id.index].entry);
-  free_.insert(free_.begin(),
-               id.index);  // oldest first, so that an index rests before it is used again
-  --live_;
+  std::unique_ptr<SessionEntry> entry = sessions_.erase(id);
+  if (entry == nullptr) return nullptr;
   tombstones_.push_front({id, entry->token, reason, std::move(why)});
   if (tombstones_.size() > kTombstones) tombstones_.pop_back();
   return entry;

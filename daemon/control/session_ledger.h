@@ -17,6 +17,7 @@
 #include "daemon/control/event_loop.h"
 #include "daemon/control/quota.h"
 #include "daemon/exec/device_worker.h"
+#include "daemon/memory/id_table.h"
 #include "proto/fd_message.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -79,19 +80,13 @@ class SessionLedger {
   Result<std::uint64_t> add_offer(SessionEntry& session, UniqueFd fd);
   Result<UniqueFd> take_offer(SessionEntry& session, std::uint64_t ticket);
 
-  std::size_t size() const { return live_; }
+  std::size_t size() const { return sessions_.size(); }
   template <typename F>
   void for_each(F&& visit) {
-    for (Slot& slot : slots_) {
-      if (slot.entry) visit(*slot.entry);
-    }
+    sessions_.for_each([&visit](SessionId, SessionEntry& entry) { visit(entry); });
   }
 
  private:
-  struct Slot {
-    std::uint32_t generation = 0;
-    std::unique_ptr<SessionEntry> entry;
-  };
   struct Tombstone {
     SessionId id;
     SessionToken token{};
@@ -99,12 +94,7 @@ class SessionLedger {
     std::string why;
   };
 
-  // Random, so that no session of this daemon bears the id of one of an earlier daemon, whose
-  // client may still ask for it.
-  std::uint32_t first_generation_ = 0;
-  std::deque<Slot> slots_;
-  std::vector<std::uint32_t> free_;
-  std::size_t live_ = 0;
+  IdTable<SessionEntry, SessionId> sessions_;
   std::uint64_t next_ticket_ = 1;
   std::deque<Tombstone> tombstones_;
 };

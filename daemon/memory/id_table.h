@@ -17,9 +17,13 @@ namespace arcomm {
 template <typename T, typename IdType>
 class IdTable {
  public:
+  // A random first generation keeps ids apart from those of an earlier process.
+  explicit IdTable(std::uint32_t first_generation = 1)
+      : first_generation_(first_generation == 0 ? 1 : first_generation) {}
+
   // Which id the next insert() gets.
   IdType next_id() const {
-    if (free_.empty()) return {static_cast<std::uint32_t>(slots_.size()), 1};
+    if (free_.empty()) return {static_cast<std::uint32_t>(slots_.size()), first_generation_};
     const std::uint32_t index = free_.back();
     return {index, slots_[index].generation};
   }
@@ -27,7 +31,7 @@ class IdTable {
   IdType insert(std::unique_ptr<T> object) {
     if (free_.empty()) {
       free_.push_back(static_cast<std::uint32_t>(slots_.size()));
-      slots_.emplace_back();
+      slots_.push_back({first_generation_, nullptr});
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
@@ -65,9 +69,10 @@ class IdTable {
 
  private:
   struct Slot {
-    std::uint32_t generation = 1;
+    std::uint32_t generation = 0;
     std::unique_ptr<T> object;
   };
+  const std::uint32_t first_generation_;
   std::vector<Slot> slots_;
   std::vector<std::uint32_t> free_;
   std::size_t size_ = 0;
