@@ -91,8 +91,7 @@ TEST_F(Strangers, AUserWhoReachesTheSocketAnywayIsRefusedAndAudited) {  // 15
   const Ran run = run_to_end({arctl_binary(), "status"}, node().environment(), milliseconds(20000),
                              kNobody, kNogroup);
   ASSERT_TRUE(run.exit.has_value());
-  // The daemon hangs up without a word to a stranger, which looks like no daemon from outside.
-  EXPECT_TRUE(run.exit->code == 4 || run.exit->code == 3) << run.exit->code << run.errors;
+  EXPECT_EQ(run.exit->code, 4) << run.errors;
 }
 
 TEST_F(Strangers, AMemberOfTheGroupIsServedWithoutBeingAdmin) {  // 15, 16
