@@ -18,6 +18,7 @@
 namespace arcomm {
 namespace {
 
+const std::string kRecorderName = "recorder";  // in systemd's descriptor store, with a number
 constexpr std::chrono::seconds kCalmWatch{
     5};  // how often workers are looked at when systemd does not ask
 
@@ -75,6 +76,9 @@ Status Daemon::open() {
                         "): tuning and flight-recorder dumps will not be saved");
   }
   load_tuning_table();
+  Result<std::vector<InheritedSocket>> passed = inherited_sockets();
+  if (!passed) return passed.error();
+  read_previous_recorders(*passed);
 
   Result<std::unique_ptr<ControlPlane>> control =
       ControlPlane::create({.metrics = metrics_,
@@ -83,13 +87,17 @@ Status Daemon::open() {
   if (!control) return control.error();
   control_ = std::move(control).value();
   ARC_RETURN_IF_ERROR(open_workers());
-  Result<std::vector<ListeningSocket>> sockets = open_sockets(settings, warnings_);
+  Result<std::vector<ListeningSocket>> sockets =
+      open_sockets(settings, std::move(*passed), warnings_);
   if (!sockets) return sockets.error();
   open_metrics();
   std::vector<WorkerRef> workers;
   for (Served& one : served_) workers.push_back({one.name, one.worker.get(), one.recorder.get()});
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
 
+  // Only now: what the dead daemon left stays there for as long as its successor does not serve.
+  for (std::size_t i = 0; i < served_.size(); ++i)
+    service_.store(served_[i].recorder->memfd(), kRecorderName + std::to_string(i));
   for (const std::string& warning : warnings_) log::warn("{}", warning);
   log::info("ready: {} in {}, tuning {}", served_.front().name, settings.runtime_dir,
             tuning_->source);
@@ -135,6 +143,21 @@ Status Daemon::open_workers() {
     watch_.add(one.name, *one.worker, std::chrono::steady_clock::now());
   }
   return {};
+}
+
+void Daemon::read_previous_recorders(std::vector<InheritedSocket>& passed) {
+  std::erase_if(passed, [this](const InheritedSocket& one) {
+    if (!one.name.starts_with(kRecorderName)) return false;
+    const Result<std::vector<FlightRecord>> records = FlightRecorder::read(one.fd.get());
+    if (records) {
+      log::info("{} operations of the previous daemon were kept: arctl trace --previous",
+                records->size());
+      previous_.insert(previous_.end(), records->begin(), records->end());
+    } else {
+      log::info("the previous daemon's {} is not shown: {}", one.name, records.error().message);
+    }
+    return true;
+  });
 }
 
 void Daemon::open_metrics() {

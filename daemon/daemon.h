@@ -48,6 +48,7 @@ class Daemon final : public DaemonActions {
               const std::function<bool()>& cancelled) override;
   Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) override;
   std::string algorithm_name(std::uint8_t algorithm) override;
+  const std::vector<FlightRecord>& previous_operations() const override { return previous_; }
 
  private:
   struct Served {
@@ -61,6 +62,8 @@ class Daemon final : public DaemonActions {
   Daemon(LoadRequest request, Loaded loaded);
   Status open();
   Status open_workers();
+  // Takes flight recorders out of what systemd passed and reads them.
+  void read_previous_recorders(std::vector<InheritedSocket>& passed);
   void load_tuning_table();
   void open_metrics();
   void use_tuning(std::shared_ptr<const TuningTable> table);
@@ -77,6 +80,7 @@ class Daemon final : public DaemonActions {
   Metrics metrics_;
   std::unique_ptr<InstanceLock> lock_;  // before the sockets, after them at the end
   std::string backend_name_;
+  std::vector<FlightRecord> previous_;  // not changed once open() is through
   std::vector<Served> served_;
   UniqueFd worker_ended_;  // eventfd: a worker's run() returned
   std::unique_ptr<ControlPlane> control_;

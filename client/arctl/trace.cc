@@ -13,6 +13,9 @@ void add_trace(CLI::App& app, Invocation& invocation) {
       ->default_str("32");
   verb->add_flag_callback(
       "--failed", [request] { request->set_failed_only(true); }, "Only those that failed");
+  verb->add_flag_callback(
+      "--previous", [request] { request->set_previous(true); },
+      "Those of the daemon before this one, as systemd kept them");
   request->set_last(32);
   verb->callback([&invocation, request] {
     invocation.action = [&invocation, request] {

@@ -113,11 +113,9 @@ Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_
   return socket;
 }
 
-Result<std::vector<ListeningSocket>> take_passed_sockets() {
+Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSocket> passed) {
   std::vector<ListeningSocket> sockets;
-  Result<std::vector<InheritedSocket>> passed = inherited_sockets();
-  if (!passed) return std::move(passed).error();
-  for (InheritedSocket& one : *passed) {
+  for (InheritedSocket& one : passed) {
     const std::string name = one.path.substr(one.path.rfind('/') + 1);
     int type = 0;
     socklen_t length = sizeof(type);
@@ -137,8 +135,9 @@ Result<std::vector<ListeningSocket>> take_passed_sockets() {
 }
 
 Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
+                                                  std::vector<InheritedSocket> passed,
                                                   std::vector<std::string>& warnings) {
-  Result<std::vector<ListeningSocket>> sockets = take_passed_sockets();
+  Result<std::vector<ListeningSocket>> sockets = take_passed_sockets(std::move(passed));
   if (!sockets) return sockets;
   for (const SocketKind kind : kKinds) {
     if (std::any_of(sockets->begin(), sockets->end(),

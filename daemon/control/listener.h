@@ -8,6 +8,7 @@
 
 #include "config/settings.h"
 #include "daemon/control/caller.h"
+#include "daemon/telemetry/sd_notify.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 
@@ -42,12 +43,12 @@ class ListeningSocket {
 Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
                                     const std::string& group, std::vector<std::string>& warnings);
 
-// The sockets that systemd passed to this process, told apart by their file names; none when it
-// passed none.
-Result<std::vector<ListeningSocket>> take_passed_sockets();
+// The sockets among what systemd passed to this process, told apart by their file names.
+Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSocket> passed);
 
 // All three: what was passed, and the rest made.
 Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
+                                                  std::vector<InheritedSocket> passed,
                                                   std::vector<std::string>& warnings);
 
 }  // namespace arcomm

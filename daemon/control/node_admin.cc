@@ -206,8 +206,9 @@ void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
   std::vector<FlightRecord> records;
   v1::TraceReply reply;
   std::uint64_t lost = 0;
+  if (request.previous()) records = actions_.previous_operations();
   for (const WorkerRef& worker : control_.workers()) {
-    if (worker.recorder == nullptr) continue;
+    if (worker.recorder == nullptr || request.previous()) continue;
     // Before the snapshot, so that records written meanwhile are not counted as lost.
     const std::uint64_t written = worker.recorder->written();
     lost += written > worker.recorder->capacity() ? written - worker.recorder->capacity() : 0;

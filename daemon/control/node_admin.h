@@ -13,6 +13,7 @@
 #include "daemon/control/rpc_stream.h"
 #include "daemon/control/task_thread.h"
 #include "daemon/control/worker_replies.h"
+#include "daemon/telemetry/flight_recorder.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {
@@ -34,6 +35,8 @@ class DaemonActions {
   virtual std::string algorithm_name(
       std::uint8_t algorithm) = 0;  // as the flight recorder numbers them
   virtual Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) = 0;
+  // What the daemon before this one did last; empty where nobody kept it.
+  virtual const std::vector<FlightRecord>& previous_operations() const = 0;
 };
 
 class NodeAdmin {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -77,6 +78,22 @@ bool read_slot(const FlightRecorder::Slot& slot, FlightRecord& record) {
   return false;
 }
 
+// The newest `limit` of the ring that are complete, oldest first. 0: all.
+std::vector<FlightRecord> collect(void* base, std::size_t slots, std::size_t limit) {
+  const std::uint64_t last = header_of(base)->written.load(std::memory_order_acquire);
+  const std::uint64_t kept = std::min<std::uint64_t>(last, slots);
+  const std::uint64_t wanted = limit == 0 ? kept : std::min<std::uint64_t>(kept, limit);
+  std::vector<FlightRecord> records;
+  records.reserve(wanted);
+  for (std::uint64_t number = last - wanted + 1; number <= last; ++number) {
+    FlightRecord record;
+    // A slot that holds another number was overtaken by the writer since.
+    if (read_slot(slots_of(base)[number & (slots - 1)], record) && record.number == number)
+      records.push_back(record);
+  }
+  return records;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(std::size_t records) {
@@ -131,17 +148,36 @@ std::uint64_t FlightRecorder::written() const {
 }
 
 std::vector<FlightRecord> FlightRecorder::snapshot(std::size_t limit) const {
-  const std::uint64_t last = written();
-  const std::uint64_t kept = std::min<std::uint64_t>(last, records_);
-  const std::uint64_t wanted = limit == 0 ? kept : std::min<std::uint64_t>(kept, limit);
-  std::vector<FlightRecord> records;
-  records.reserve(wanted);
-  for (std::uint64_t number = last - wanted + 1; number <= last; ++number) {
-    FlightRecord record;
-    // A slot that holds another number was overtaken by the writer since.
-    if (read_slot(slots_of(base_)[number & (records_ - 1)], record) && record.number == number)
-      records.push_back(record);
+  return collect(base_, records_, limit);
+}
+
+Result<std::vector<FlightRecord>> FlightRecorder::read(int memfd) {
+  const auto unknown = [](const char* what) {
+    return error(ErrorCode::FailedPrecondition, Reason::Version,
+                 "not a flight recorder of this version: ", what);
+  };
+  struct stat file {};
+  const int seals = ::fcntl(memfd, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(memfd, &file) != 0)
+    return unknown("no sealed memory");
+  const auto bytes = static_cast<std::size_t>(file.st_size);
+  if (bytes < kHeaderBytes) return unknown("too short");
+  void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, memfd, 0);
+  if (base == MAP_FAILED) return unknown(std::strerror(errno));
+  const Header& header = *header_of(base);
+  const std::uint64_t slots = header.slots;
+  const bool fits = header.magic == kMagic && header.slot_bytes == sizeof(Slot) &&
+                    std::has_single_bit(slots) && slots <= kMaxRecords &&
+                    kHeaderBytes + slots * sizeof(Slot) <= bytes;
+  Result<std::vector<FlightRecord>> records = unknown("another layout");
+  if (fits) {
+    records = collect(base, slots, 0);
+    std::erase_if(*records, [](const FlightRecord& record) {
+      return static_cast<unsigned>(record.dtype) >= kDTypes ||
+             static_cast<unsigned>(record.op) >= kReduceOps;
+    });
   }
+  ::munmap(base, bytes);
   return records;
 }
 

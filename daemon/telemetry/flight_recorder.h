@@ -60,6 +60,9 @@ class FlightRecorder {
 
   // The newest `limit` records that are complete, oldest first. 0: all.
   std::vector<FlightRecord> snapshot(std::size_t limit = 0) const;
+  // What another process recorded, over a copy of its memfd(), in whatever state that left it.
+  // FailedPrecondition where it is no flight recorder of this version.
+  static Result<std::vector<FlightRecord>> read(int memfd);
   // JSON lines: one object per record, preceded by one that names process, clock and capacity.
   void dump(std::ostream& out) const;
   // dump() into <directory>/flight-<pid>-<n>.jsonl, n counting from 1 in this process; the file's

@@ -77,14 +77,37 @@ ServiceManager ServiceManager::from_environment() {
 }
 
 bool ServiceManager::send(std::string_view message) {
+  return send_with(message, -1);
+}
+
+bool ServiceManager::send_with(std::string_view message, int fd) {
   if (!is_present()) return false;
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
   std::memcpy(to.sun_path, address_.data(), address_.size());
-  const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
-  return ::sendto(socket_.get(), message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL,
-                  reinterpret_cast<const sockaddr*>(&to),
-                  length) == static_cast<ssize_t>(message.size());
+  iovec text{.iov_base = const_cast<char*>(message.data()), .iov_len = message.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr header{};
+  header.msg_name = &to;
+  header.msg_namelen = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address_.size());
+  header.msg_iov = &text;
+  header.msg_iovlen = 1;
+  if (fd >= 0) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+    cmsghdr* rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  }
+  return ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+         static_cast<ssize_t>(message.size());
+}
+
+bool ServiceManager::store(int fd, std::string_view name) {
+  const std::string named = "\nFDNAME=" + one_line(name);
+  return send("FDSTOREREMOVE=1" + named) && send_with("FDSTORE=1" + named, fd);
 }
 
 bool ServiceManager::ready(std::string_view text) {

@@ -28,21 +28,28 @@ class ServiceManager {
   bool status(std::string_view text);
   bool extend_timeout(std::chrono::microseconds by);
   bool ping_watchdog();
+  // Leaves a copy of the descriptor with systemd, in place of what it held under that name: the
+  // next process of this service finds it among inherited_sockets(). The unit's
+  // FileDescriptorStoreMax= bounds how many.
+  bool store(int fd, std::string_view name);
   bool send(std::string_view message);
 
   // How often systemd wants pings at most; ping at half of it. nullopt: it does not ask for any.
   std::optional<std::chrono::microseconds> watchdog_interval() const { return watchdog_; }
 
  private:
+  bool send_with(std::string_view message, int fd);  // -1: no descriptor
+
   UniqueFd socket_;
   std::string address_;  // sun_path with its leading NUL, if abstract
   std::optional<std::chrono::microseconds> watchdog_;
 };
 
-// A listening socket that systemd opened for us.
+// A listening socket that systemd opened for us, or a descriptor that an earlier process of this
+// service left with ServiceManager::store().
 struct InheritedSocket {
   UniqueFd fd;
-  std::string name;  // FileDescriptorName= of the socket unit: "client", "admin", "descriptors"
+  std::string name;  // FileDescriptorName= of the socket unit ("client"), or as it was stored
   std::string path;  // of a unix socket, else ""
 };
 

@@ -77,9 +77,11 @@ class FakeActions final : public DaemonActions {
     return {};
   }
   std::string algorithm_name(std::uint8_t) override { return "direct"; }
+  const std::vector<FlightRecord>& previous_operations() const override { return previous; }
   Result<v1::ExplainReply> explain(const v1::ExplainRequest&) override {
     return v1::ExplainReply();
   }
+  std::vector<FlightRecord> previous;
   std::atomic<bool> endless{false};
 };
 
@@ -179,7 +181,7 @@ class ControlTest : public ::testing::Test {
                  .value();
     worker_ = std::make_unique<FakeWorker>(plane_->events());
     std::vector<std::string> warnings;
-    auto sockets = open_sockets(settings_, warnings);
+    auto sockets = open_sockets(settings_, {}, warnings);
     ASSERT_TRUE(sockets) << sockets.error().message;
     recorder_ = FlightRecorder::create(64).value();
     const Status served =

@@ -364,6 +364,20 @@ TEST_F(ControlTest, StopAnswersWhatIsPendingWithShuttingDown) {
   EXPECT_EQ(outcome.reason, Reason::ShuttingDown);
 }
 
+TEST_F(ControlTest, TracesThePreviousDaemonsOperationsWhenAskedTo) {
+  actions_.previous = {FlightRecord{.number = 7, .seq = 3, .pid = 4711}};
+  start();
+  v1::TraceRequest request;
+  v1::TraceReply reply;
+  EXPECT_TRUE(call(*admin_, &v1::NodeAdmin::Stub::Trace, request, &reply).status.ok());
+  EXPECT_EQ(reply.records_size(), 0);
+  request.set_previous(true);
+  EXPECT_TRUE(call(*admin_, &v1::NodeAdmin::Stub::Trace, request, &reply).status.ok());
+  ASSERT_EQ(reply.records_size(), 1);
+  EXPECT_EQ(reply.records(0).seq(), 3u);
+  EXPECT_EQ(reply.records(0).pid(), 4711);
+}
+
 TEST_F(ControlTest, StreamsATuneAndRunsOneAtATime) {
   start();
   grpc::ClientContext context;

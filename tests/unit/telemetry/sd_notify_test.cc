@@ -32,9 +32,24 @@ class Listener {
     ::setenv("NOTIFY_SOCKET", address.c_str(), 1);
   }
   ~Listener() { ::unsetenv("NOTIFY_SOCKET"); }
-  std::string heard() const {
+  std::string heard(UniqueFd* stored = nullptr) const {
     char text[512] = {};
-    const ssize_t got = ::recv(fd_.get(), text, sizeof(text) - 1, MSG_DONTWAIT);
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    iovec part{.iov_base = text, .iov_len = sizeof(text) - 1};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (stored != nullptr) {
+      header.msg_control = control;
+      header.msg_controllen = sizeof(control);
+    }
+    const ssize_t got = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const cmsghdr* rights = stored == nullptr ? nullptr : CMSG_FIRSTHDR(&header);
+    if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
+      stored->reset(fd);
+    }
     return got < 0 ? "(nothing)" : std::string(text, static_cast<std::size_t>(got));
   }
 
@@ -57,6 +72,24 @@ TEST(ServiceManager, SendsEachStateAsSystemdReadsIt) {
   EXPECT_EQ(systemd.heard(), "WATCHDOG=1");
   EXPECT_TRUE(manager.stopping("draining"));
   EXPECT_EQ(systemd.heard(), "STOPPING=1\nSTATUS=draining");
+}
+
+TEST(ServiceManager, StoresADescriptorInPlaceOfWhatBoreItsName) {
+  const TemporaryFolder folder;
+  const Listener systemd(folder.file("notify"));
+  ServiceManager manager = ServiceManager::from_environment();
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd reading(ends[0]);
+  EXPECT_TRUE(manager.store(ends[1], "recorder0"));
+  ::close(ends[1]);
+  EXPECT_EQ(systemd.heard(), "FDSTOREREMOVE=1\nFDNAME=recorder0");
+  UniqueFd kept;
+  EXPECT_EQ(systemd.heard(&kept), "FDSTORE=1\nFDNAME=recorder0");
+  ASSERT_TRUE(kept);
+  EXPECT_EQ(::write(kept.get(), "x", 1), 1);
+  char byte = 0;
+  EXPECT_EQ(::read(reading.get(), &byte, 1), 1) << "another descriptor was stored";
 }
 
 TEST(ServiceManager, ReachesAnAbstractSocket) {
