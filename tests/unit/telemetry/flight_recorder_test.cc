@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/telemetry/temporary_folder.h"
 
@@ -90,14 +93,14 @@ TEST(FlightRecorder, OldestKeptRecordCanStillBeUpdated) {
 TEST(FlightRecorder, NeverShowsARecordHalfWritten) {
   const auto recorder = recorder_of(16);
   std::atomic<bool> is_done{false};
+  std::atomic<std::uint64_t> seen{0};  // a reader that gets no core while it writes shows nothing
   std::thread writer([&] {
-    for (std::uint64_t i = 1; i <= 200'000; ++i) {
+    for (std::uint64_t i = 1; i <= 200'000 || (seen == 0 && i <= 100'000'000); ++i) {
       FlightRecord record{.epoch = i, .seq = i, .count = i, .submitted_ns = i, .done_ns = i};
       recorder->write(record);
     }
     is_done = true;
   });
-  std::uint64_t seen = 0;
   while (!is_done) {
     for (const FlightRecord& record : recorder->snapshot()) {
       ++seen;
@@ -111,6 +114,45 @@ TEST(FlightRecorder, NeverShowsARecordHalfWritten) {
   writer.join();
   EXPECT_GT(seen, 0u);
   EXPECT_EQ(recorder->snapshot().size(), 16u);
+}
+
+TEST(FlightRecorder, IsReadOverItsMemoryWhenItsWriterIsGone) {
+  UniqueFd kept;
+  {
+    const auto recorder = recorder_of(16);
+    for (std::uint64_t seq = 0; seq < 20; ++seq) {
+      FlightRecord record{.seq = seq, .pid = 4711};
+      recorder->write(record);
+    }
+    kept.reset(::fcntl(recorder->memfd(), F_DUPFD_CLOEXEC, 0));
+  }
+  const auto records = FlightRecorder::read(kept.get());
+  ASSERT_TRUE(records) << records.error().message;
+  ASSERT_EQ(records->size(), 16u);
+  EXPECT_EQ(records->front().seq, 4u);
+  EXPECT_EQ(records->back().seq, 19u);
+  EXPECT_EQ(records->back().pid, 4711);
+  EXPECT_EQ(records->back().done_ns, 0u) << "open when its writer went";
+}
+
+TEST(FlightRecorder, ReadsNoMemoryThatIsNone) {
+  const UniqueFd loose(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  EXPECT_FALSE(FlightRecorder::read(loose.get()));
+  ASSERT_EQ(::fcntl(loose.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  EXPECT_FALSE(FlightRecorder::read(loose.get())) << "empty";
+  ASSERT_EQ(::ftruncate(loose.get(), 1 << 16), 0);
+  const auto refused = FlightRecorder::read(loose.get());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, Reason::Version);
+  EXPECT_FALSE(FlightRecorder::read(-1));
+  // One that claims more slots than it holds.
+  const auto recorder = recorder_of(16);
+  std::vector<char> header(4096);
+  ASSERT_EQ(::pread(recorder->memfd(), header.data(), header.size(), 0), 4096);
+  const std::uint64_t slots = 1 << 20;
+  std::memcpy(header.data() + 16, &slots, sizeof(slots));
+  ASSERT_EQ(::pwrite(loose.get(), header.data(), header.size(), 0), 4096);
+  EXPECT_FALSE(FlightRecorder::read(loose.get()));
 }
 
 TEST(FlightRecorder, LivesInMemoryThatNobodyCanShrink) {
