@@ -40,6 +40,8 @@ TEST_F(ClockStep, FiresNoTimeoutAndDelaysNone) {
   EXPECT_GE(late.took, milliseconds(2900)) << "the deadline came early";
   EXPECT_LT(late.took, milliseconds(3000) + kSlack) << "the deadline came late";
   EXPECT_EQ(scrape().value("arcomm_operations_total", {"DeadlineExceeded"}), 1);
+  expect_log("rank 1 (pid " + std::to_string(clients[1]->pid()) + ") did not call");
+  expect_trace("Timeout", 1);
 }
 
 }  // namespace

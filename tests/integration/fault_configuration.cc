@@ -62,7 +62,7 @@ TEST_F(Configuration, AValidReloadUnderLoadFailsNoOperation) {  // 32
                                          (round % 2 == 0 ? "info" : "debug") + "\"\n");
     if (round % 2 == 0) {
       node().signal(SIGHUP);
-      ::usleep(30000);
+      expect_metric_at_least("arcomm_config_reloads_total", {"ok"}, round);
     } else {
       EXPECT_EQ(arctl(node(), {"reload"}).code, 0);
     }
@@ -74,8 +74,13 @@ TEST_F(Configuration, AValidReloadUnderLoadFailsNoOperation) {  // 32
   EXPECT_TRUE(eventually(kPrompt, [&] { return setting("op.default_timeout_ms") == "20020"; }))
       << setting("op.default_timeout_ms");
   EXPECT_EQ(setting("wait.spin_us"), "200");
-  expect_metric_at_least("arcomm_config_reloads_total", {"ok"}, 15);
-  EXPECT_GE(arctl_json(node(), {"status"}).value("config_generation", 0), 15);
+  const Metrics metrics = scrape();
+  EXPECT_EQ(metrics.value("arcomm_config_reloads_total", {"ok"}), 20);
+  EXPECT_EQ(metrics.value("arcomm_operations_total"),
+            metrics.value("arcomm_operations_total", {"Ok"}));
+  EXPECT_EQ(traced("Ok"), 4096u) << "an operation that failed is in the flight recorder";
+  EXPECT_GE(arctl_json(node(), {"status"}).value("config_generation", 0), 20);
+  expect_log("reloaded: settings of generation 21 are in force");
 }
 
 TEST_F(Configuration, ASettingFixedUntilRestartIsSaidToBeSo) {  // 32

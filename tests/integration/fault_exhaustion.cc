@@ -32,10 +32,14 @@ TEST_F(Exhaustion, AThousandFailedAllocationsLeaveNothingBehind) {
   for (int i = 0; i < 1000; ++i) {
     const Reply reply = client->ask("alloc big 67108864");
     ASSERT_EQ(reply.code, arcResourceExhausted) << reply.to_string();
+    ASSERT_LT(reply.took, kPrompt);
   }
   EXPECT_LE(node().child().open_descriptors(), descriptors + 2);
   EXPECT_LT(node().child().resident_bytes(), resident + (16u << 20) + kQuarantineBytes);
   EXPECT_EQ(scrape().value("arcomm_registered_bytes"), registered);
+  // No operation came of it: nothing for the flight recorder.
+  expect_metric_at_least("arcomm_control_calls_total", {"ResourceExhausted"}, 1001);
+  expect_refusal_told("AllocateBuffer", client->pid(), "ResourceExhausted");
   client->expect_ok("alloc fits 16777216");
 }
 
@@ -55,6 +59,7 @@ TEST_F(Exhaustion, ADaemonWithoutDescriptorsRefusesAndRecovers) {
               refused.code == arcDeadlineExceeded)
       << refused.to_string();
   EXPECT_GE(clients.size(), 5u);
+  expect_log("descriptor");
   ASSERT_TRUE(node().running());
   // Those inside are served all the while.
   clients[0]->expect_ok("comm c0 1 " + clients[0]->expect_ok("id") + " 0");
@@ -105,6 +110,7 @@ TEST_F(Exhaustion, ADaemonWithoutAddressSpaceRefusesWhatDoesNotFit) {
     // Stops before a leak of this size harms the machine.
     ASSERT_LE(node().child().open_descriptors(), descriptors + 2);
   }
+  expect_refusal_told("AllocateBuffer", client->pid(), "ResourceExhausted");
   client->expect_ok("alloc small 1048576");
   client->expect_ok("comm c0 1 " + client->expect_ok("id") + " 0");
   client->expect_ok("allreduce c0 100000 float32 sum mem=alloc");

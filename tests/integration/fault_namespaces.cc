@@ -39,7 +39,7 @@ TEST_F(Namespaces, RanksInSeparatePidNamespacesReduceAndTheirDeathIsSeen) {
   expect_all_ok(clients, "allreduce c0 50000 float32 sum mem=alloc");
   clients[0]->tell("allreduce c0 1000 float32 sum");
   clients[1]->tell("allreduce c0 1000 float32 sum");
-  ::usleep(100000);
+  wait_in_flight(2);
   clients[2]->child().kill();
   for (const std::size_t rank : {0u, 1u}) {
     const Reply reply = clients[rank]->hear(milliseconds(15000));
@@ -47,6 +47,9 @@ TEST_F(Namespaces, RanksInSeparatePidNamespacesReduceAndTheirDeathIsSeen) {
     EXPECT_EQ(reply.rank, 2) << reply.to_string();
     EXPECT_LT(reply.took, kPrompt);
   }
+  expect_trace("RemoteDied", 2);
+  expect_metric_at_least("arcomm_communicators_revoked_total", {"RemoteDied"}, 1);
+  expect_log("is revoked: rank 2 ");
   // A container that comes back has a new namespace and the same pid inside.
   auto replacement = isolated();
   replacement->expect_ok("init");

@@ -1,8 +1,11 @@
 // Tenants that take too much, and tenants that take nothing back. Fault matrix 17, 18 and 19.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 
 #include "tests/integration/node_test.h"
 
@@ -45,6 +48,7 @@ void expect_quota(const Reply& reply, const char* what) {
   EXPECT_EQ(reply.reason, arcReasonQuota) << reply.to_string();
   EXPECT_NE(reply.message.find(what), std::string::npos)
       << "the message does not name " << what << ": " << reply.message;
+  EXPECT_LT(reply.took, kPrompt);
 }
 
 TEST_F(Quota, OfSessionsIsPerUserAndGivenBack) {  // 17
@@ -54,7 +58,7 @@ TEST_F(Quota, OfSessionsIsPerUserAndGivenBack) {  // 17
   first->expect_ok("init");
   second->expect_ok("init");
   expect_quota(third->ask("init"), "session");
-  expect_metric_at_least("arcomm_control_calls_total", {"ResourceExhausted"}, 1);
+  expect_refusal_told("Attach", third->pid(), "ResourceExhausted");
   expect_other_user_is_served();
   second->child().kill();
   EXPECT_TRUE(eventually(kPrompt, [&] { return third->ask("init").ok(); }))
@@ -70,6 +74,7 @@ TEST_F(Quota, OfRegisteredBytesRefusesTheAllocationThatPassesIt) {  // 17
   client->expect_ok("alloc a 524288");
   expect_quota(client->ask("alloc b 1048576"), "bytes");
   expect_quota(client->ask("alloc c 1099511627776"), "bytes");
+  expect_refusal_told("AllocateBuffer", client->pid(), "ResourceExhausted");
   expect_other_user_is_served();
   client->expect_ok("free a");
   client->expect_ok("alloc b 1000000");
@@ -82,6 +87,7 @@ TEST_F(Quota, OfCommunicatorsRefusesTheNextOne) {  // 17
   for (const char* name : {"a", "b"})
     client->expect_ok(std::string("comm ") + name + " 1 " + client->expect_ok("id") + " 0");
   expect_quota(client->ask("comm c 1 " + client->expect_ok("id") + " 0"), "communicator");
+  expect_refusal_told("CreateCommunicator", client->pid(), "ResourceExhausted");
   expect_other_user_is_served();
   client->expect_ok("destroy a");
   client->expect_ok("comm c 1 " + client->expect_ok("id") + " 0");
@@ -100,8 +106,37 @@ TEST_F(Quota, OfOperationsInFlightIsTheSubmittersOwnAffair) {  // 17, 18
     EXPECT_EQ(refused.code, arcResourceExhausted) << refused.to_string();
     EXPECT_EQ(refused.reason, arcReasonQuota) << refused.to_string();
   }
-  EXPECT_LE(scrape().value("arcomm_operations_in_flight"), 64);
+  EXPECT_LE(scrape().value("arcomm_operations_in_flight"), 16);
   expect_other_user_is_served();
+}
+
+// The library keeps to what it was promised; this one does not.
+TEST_F(Quota, OfOperationsInFlightIsHeldAgainstAClientThatIgnoresIt) {  // 17
+  DaemonProcess::Options options = with("quota.in_flight", "16");
+  options.settings["rings.slots"] = "64";
+  start(options);
+  const auto peer = ClientProcess::start(node());
+  peer->expect_ok("init 20000");
+  Result<std::unique_ptr<RawSession>> greedy = RawSession::attach(node());
+  ASSERT_TRUE(greedy.ok());
+  const Result<MemberId> member = (*greedy)->create_communicator_with(*peer);
+  ASSERT_TRUE(member.ok()) << member.error().to_string();
+  const Result<RawSession::Buffer> buffer = (*greedy)->allocate(4096);
+  ASSERT_TRUE(buffer.ok());
+  for (std::uint64_t seq = 0; seq < 17; ++seq)
+    ASSERT_EQ((*greedy)->submit(valid_request(*member, seq, buffer->id, 16)), ring::Push::Done);
+  const std::optional<ring::Completion> refused = (*greedy)->next_completion(kPrompt);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->seq, 16u);
+  EXPECT_EQ(refused->code, static_cast<std::uint8_t>(ErrorCode::ResourceExhausted));
+  EXPECT_EQ(refused->reason, static_cast<std::uint8_t>(Reason::Quota)) << refused->detail;
+  expect_metric_at_least("arcomm_rejected_total", {"Quota"}, 1);
+  expect_log("request refused: 16 operations are in flight");
+  expect_trace("Quota", 0);
+  EXPECT_EQ(scrape().value("arcomm_operations_in_flight"), 16);
+  expect_other_user_is_served();
+  greedy->reset();
+  peer->expect_ok("finalize");
 }
 
 TEST_F(Quota, AClientThatNeverReadsItsCompletionsHoldsUpOnlyItself) {  // 18
@@ -142,6 +177,10 @@ TEST_F(Quota, AClientThatNeverReadsItsCompletionsHoldsUpOnlyItself) {  // 18
     EXPECT_EQ(completion->seq, seq);
     EXPECT_EQ(completion->code, 0) << completion->detail;
   }
+  // Nothing failed and nothing was lost: there is no line in the log for it.
+  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}),
+            600.0 + static_cast<double>(accepted));
+  EXPECT_EQ(traced("Ok", ::getpid()), accepted);
 }
 
 TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19

@@ -3,7 +3,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -15,8 +17,16 @@
 namespace arcomm::support {
 namespace {
 
+// Here each takes a round trip between processes; a hundred million of them are raced in
+// tests/unit/daemon/admission_race_test.cc.
+std::uint64_t operations_to_race() {
+  return std::min<std::uint64_t>(setting_from("ARCOMM_RACE_OPERATIONS", 30'000), 1'000'000);
+}
+
 class Requests : public NodeTest {
  protected:
+  Requests() : NodeTest(std::chrono::seconds(150 + operations_to_race() / 1000)) {}
+
   void attach() {
     DaemonProcess::Options options;
     options.settings["quota.communicators"] = "1000000";
@@ -40,11 +50,6 @@ class Requests : public NodeTest {
   RawSession::Buffer buffer_;
   std::uint64_t seq_ = 0;
 };
-
-std::uint64_t setting_from(const char* variable, std::uint64_t otherwise) {
-  const char* text = std::getenv(variable);
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
-}
 
 TEST_F(Requests, RangesOutsideTheBufferAreRefusedOneByOneAndCounted) {  // 11
   ASSERT_NO_FATAL_FAILURE(attach());
@@ -88,6 +93,10 @@ TEST_F(Requests, RangesOutsideTheBufferAreRefusedOneByOneAndCounted) {  // 11
     EXPECT_EQ(fine->code, 0) << "after: " << lie.what << ": " << fine->detail;
   }
   EXPECT_GE(scrape().value("arcomm_rejected_total", {"OutOfBounds"}), 5);
+  expect_trace("OutOfBounds", 0);
+  expect_trace("BadValue", 0);
+  expect_log("(pid " + std::to_string(::getpid()) + "): request refused: send range 0 + ");
+  EXPECT_EQ(traced("Ok", ::getpid()), std::size(lies)) << "the good ones between them";
 }
 
 TEST_F(Requests, UnknownAndForeignHandlesAreRefused) {  // 11
@@ -109,6 +118,9 @@ TEST_F(Requests, UnknownAndForeignHandlesAreRefused) {  // 11
                 refused->reason == static_cast<std::uint8_t>(Reason::BadValue))
         << refused->detail;
   }
+  expect_trace("UnknownHandle", 0);
+  expect_metric_at_least("arcomm_rejected_total", {"UnknownHandle"}, 3);
+  expect_log("is unknown, freed or of another session");
   ring::WorkRequest request = valid_request(MemberId{4242, 1}, 0, buffer_.id, 16);
   raw_->submit(request);
   const std::optional<ring::Completion> refused = raw_->next_completion(kPrompt);
@@ -138,6 +150,8 @@ TEST_F(Requests, MemoryThatCouldShrinkUnderTheDaemonIsRefused) {  // 14
   EXPECT_FALSE(raw_->register_memory(unsealed.get(), ~std::uint64_t{4095}, 8192).ok()) << "wraps";
   const UniqueFd device(::open("/dev/zero", O_RDWR | O_CLOEXEC));
   EXPECT_FALSE(raw_->register_memory(device.get(), 0, 4096).ok()) << "not a memfd";
+  expect_refusal_told("RegisterBuffer", ::getpid(), "FailedPrecondition");
+  expect_refusal_told("RegisterBuffer", ::getpid(), "OutOfRange");
 }
 
 // The count flips between a valid and an impossible value while the daemon reads it: what it checks
@@ -163,7 +177,7 @@ TEST_F(Requests, ARequestRewrittenWhileReadIsTakenOldOrNewAndNeverMixed) {  // 1
     }
   });
   std::uint64_t refused = 0, small = 0, large = 0;
-  const std::uint64_t operations = setting_from("ARCOMM_RACE_OPERATIONS", 100000);
+  const std::uint64_t operations = operations_to_race();
   for (std::uint64_t i = 0; i < operations; ++i) {
     ring::WorkRequest request = valid_request(member_, seq_++, buffer_.id, kSmall);
     request.recv_buffer = target->id.bits();
@@ -195,12 +209,22 @@ TEST_F(Requests, ARequestRewrittenWhileReadIsTakenOldOrNewAndNeverMixed) {  // 1
   RecordProperty("large", static_cast<int>(large));
   RecordProperty("refused", static_cast<int>(refused));
   EXPECT_EQ(small + large + refused, operations);
+  // What was counted and recorded is what was told, and what was done.
+  const Metrics metrics = scrape();
+  EXPECT_EQ(metrics.value("arcomm_rejected_total"), static_cast<double>(refused));
+  EXPECT_EQ(metrics.value("arcomm_operations_total", {"Ok"}), static_cast<double>(small + large));
+  const nlohmann::json trace = arctl_json(node(), {"trace", "--last", "0"});
+  for (const nlohmann::json& record : trace["records"]) {
+    const std::uint64_t count = record.value("count", std::uint64_t{0});
+    EXPECT_EQ(record.value("code", ""), count == kImpossible ? "InvalidArgument" : "Ok");
+    ASSERT_TRUE(count == kSmall || count == kLarge || count == kImpossible) << record.dump();
+  }
 }
 
 TEST_F(Requests, RandomBytesInTheSlotsNeverHarmTheDaemon) {  // 12
   ASSERT_NO_FATAL_FAILURE(attach());
   std::mt19937_64 random(11);
-  const std::uint64_t operations = setting_from("ARCOMM_RACE_OPERATIONS", 100000) / 4;
+  const std::uint64_t operations = operations_to_race() / 4;
   std::uint64_t answered = 0;
   for (std::uint64_t i = 0; i < operations; ++i) {
     ring::WorkRequest request = valid_request(member_, seq_, buffer_.id, 16);

@@ -33,7 +33,8 @@ class RingCorruption : public NodeTest {
         << "state " << static_cast<int>(state);
     EXPECT_EQ((*raw)->state_reason(), Reason::Quarantined);
     expect_metric_at_least("arcomm_sessions_lost_total", {"Quarantined"}, 1);
-    expect_log("quarantined");
+    expect_log("(pid " + std::to_string(::getpid()) +
+               ") broke the ring protocol and is quarantined");
     for (const auto& client : others) {
       const Reply reply = client->hear();
       EXPECT_TRUE(reply.ok()) << "a bystander was harmed: " << reply.to_string();
@@ -49,6 +50,30 @@ TEST_F(RingCorruption, ATailThatJumpsAheadEndsTheSession) {  // 13
     raw.control().requests.tail.store(raw.position() + raw.slots() + 1);
     raw.ring_doorbell();
   });
+}
+
+// In the other cases nobody waits for the liar, so that the flight recorder has nothing of it.
+TEST_F(RingCorruption, TheRankThatWaitsForALiarIsToldAtOnce) {  // 13
+  start();
+  const auto peer = ClientProcess::start(node());
+  peer->expect_ok("init 20000");
+  Result<std::unique_ptr<RawSession>> raw = RawSession::attach(node());
+  ASSERT_TRUE(raw.ok()) << raw.error().to_string();
+  const Result<MemberId> member = (*raw)->create_communicator_with(*peer);
+  ASSERT_TRUE(member.ok()) << member.error().to_string();
+  peer->tell("allreduce c0 1000 float32 sum");
+  wait_in_flight(1);
+  (*raw)->control().requests.tail.store((*raw)->position() + (*raw)->slots() + 1);
+  (*raw)->ring_doorbell();
+  const Reply told = peer->hear(kPrompt);
+  EXPECT_EQ(told.code, arcAborted) << told.to_string();
+  EXPECT_EQ(told.reason, arcReasonQuarantined) << told.to_string();
+  EXPECT_EQ(told.rank, 0) << told.to_string();
+  expect_trace("Quarantined", 0);
+  expect_metric_at_least("arcomm_communicators_revoked_total", {"Quarantined"}, 1);
+  expect_metric_at_least("arcomm_sessions_lost_total", {"Quarantined"}, 1);
+  expect_log("is revoked: rank 0 (pid " + std::to_string(::getpid()) + ")");
+  peer->expect_ok("finalize");
 }
 
 TEST_F(RingCorruption, ATailThatGoesBackEndsTheSession) {  // 13

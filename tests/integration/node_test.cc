@@ -1,5 +1,6 @@
 #include "tests/integration/node_test.h"
 
+#include <cstdlib>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -46,6 +47,27 @@ void NodeTest::expect_log(std::string_view text) {
   EXPECT_TRUE(node_->wait_for_log(text, kPrompt)) << "the log does not say \"" << text << "\"";
 }
 
+void NodeTest::expect_refusal_told(std::string_view call, pid_t pid, std::string_view code) {
+  expect_metric_at_least("arcomm_control_calls_total", {code}, 1);
+  expect_log(std::string(call) + " of pid " + std::to_string(pid) + ": " + std::string(code));
+}
+
+void NodeTest::wait_in_flight(double operations) {
+  expect_metric_at_least("arcomm_operations_in_flight", {}, operations);
+}
+
+std::size_t NodeTest::traced(std::string_view code, pid_t pid) {
+  const nlohmann::json trace = arctl_json(*node_, {"trace", "--last", "0"});
+  std::size_t count = 0;
+  for (const nlohmann::json& record : trace.value("records", nlohmann::json::array())) {
+    count += record.value("finished", false) && record.value("code", "") == code &&
+                     (pid == 0 || record.value("pid", 0) == pid)
+                 ? 1
+                 : 0;
+  }
+  return count;
+}
+
 void NodeTest::expect_trace(std::string_view reason, int culprit) {
   const nlohmann::json trace = arctl_json(*node_, {"trace", "--last", "0"});
   ASSERT_TRUE(trace.is_object() && trace.contains("records"));
@@ -69,6 +91,11 @@ std::string NodeTest::setting(const std::string& name) {
     if (one.value("name", "") == name) return one.value("value", "");
   }
   return {};
+}
+
+std::uint64_t setting_from(const char* variable, std::uint64_t otherwise) {
+  const char* text = std::getenv(variable);
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
 void expect_all_fail(const std::vector<Reply>& replies, arcResult_t code, arcReason_t reason) {

@@ -1,7 +1,7 @@
 // The ground under every fault test: one real daemon, and the demand that it is as good as new
 // afterwards. What every case asserts beside the error itself has a verb here: metric, log line,
 // flight-recorder entry, and a clean AllReduce at the end (TearDown), with sessions, memory and
-// operations back at zero.
+// operations back at zero. A case that leaves one out says why.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -39,6 +39,10 @@ inline constexpr std::uint64_t kQuarantineBytes = 0;
 
 class NodeTest : public ::testing::Test {
  protected:
+  // A case that is still at it after `limit` ends the program.
+  explicit NodeTest(std::chrono::seconds limit = std::chrono::seconds(150))
+      : watchdog_(::testing::UnitTest::GetInstance()->current_test_info()->name(), limit) {}
+
   // Starts the daemon of this test; throws, and so fails the test, when it is not ready.
   void start(DaemonProcess::Options options = {});
   void TearDown() override;
@@ -50,8 +54,14 @@ class NodeTest : public ::testing::Test {
                               double value);
   void expect_metric_settles(std::string_view name, double value, milliseconds deadline = kPrompt);
   void expect_log(std::string_view text);
+  // A control call of that process was refused: counted by its code, and told in the log.
+  void expect_refusal_told(std::string_view call, pid_t pid, std::string_view code);
   // A finished operation with this reason is in the flight recorder; culprit -2: any.
   void expect_trace(std::string_view reason, int culprit = -2);
+  // Finished operations of that process in the flight recorder; 0: of all.
+  std::size_t traced(std::string_view code, pid_t pid = 0);
+  // Until so many operations were admitted and have not ended: their ranks wait in the daemon now.
+  void wait_in_flight(double operations);
   // The value of a setting as `arctl status` shows it.
   std::string setting(const std::string& name);
 
@@ -59,9 +69,11 @@ class NodeTest : public ::testing::Test {
   bool expect_good_as_new_ = true;
 
  private:
-  Watchdog watchdog_{::testing::UnitTest::GetInstance()->current_test_info()->name(),
-                     std::chrono::seconds(150)};
+  Watchdog watchdog_;
 };
+
+// How long, how often: from the environment, for longer runs than everyday's.
+std::uint64_t setting_from(const char* variable, std::uint64_t otherwise);
 
 // All replies carry the code and the reason; says which did not.
 void expect_all_fail(const std::vector<Reply>& replies, arcResult_t code, arcReason_t reason);

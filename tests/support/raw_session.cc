@@ -212,6 +212,19 @@ Result<MemberId> RawSession::create_lone_communicator() {
   return create_communicator(id, 0, 1, milliseconds(10000));
 }
 
+Result<MemberId> RawSession::create_communicator_with(ClientProcess& peer) {
+  const std::string hex = peer.expect_ok("id");
+  std::string id;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    id.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  peer.tell("comm c0 2 " + hex + " 1");
+  Result<MemberId> member = create_communicator(id, 0, 2, milliseconds(20000));
+  const Reply joined = peer.hear();
+  if (member && !joined.ok())
+    return error(ErrorCode::Unknown, Reason::None, "the peer did not join: ", joined.to_string());
+  return member;
+}
+
 Result<RawSession::Buffer> RawSession::allocate(std::uint64_t bytes) {
   arcommd::v1::AllocateBufferRequest request;
   parts_->name(request.mutable_session());

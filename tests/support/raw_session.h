@@ -13,6 +13,7 @@
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
+#include "tests/support/client_process.h"
 #include "tests/support/daemon_process.h"
 
 namespace arcomm::support {
@@ -35,6 +36,8 @@ class RawSession {
   Result<MemberId> create_lone_communicator();
   Result<MemberId> create_communicator(const std::string& unique_id, Rank rank, int ranks,
                                        milliseconds timeout);
+  // Rank 0 of two; the well-behaved `peer`, attached already, is rank 1 of it as "c0".
+  Result<MemberId> create_communicator_with(ClientProcess& peer);
   struct Buffer {
     BufferId id;
     void* base = nullptr;
