@@ -1,0 +1,90 @@
+#include "transport/device/cuda_device.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_mapping.h"
+#include "transport/device/cuda_stream.h"
+
+namespace arcomm {
+namespace {
+
+class CudaMemory final : public Memory::Backing {
+ public:
+  explicit CudaMemory(CudaMapping mapping) : mapping_(std::move(mapping)) {}
+  MemoryRef view() const override { return mapping_.view(); }
+  Result<UniqueFd> export_fd() const override { return mapping_.export_fd(); }
+
+ private:
+  CudaMapping mapping_;
+};
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    char digits[4];
+    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    std::snprintf(digits, sizeof(digits), dash ? "-%02x" : "%02x",
+                  static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits;
+  }
+  return text;
+}
+
+}  // namespace
+
+int count_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  cudaGetLastError();
+  return 0;
+}
+
+Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options) {
+  if (const Result<const CudaDriver*> driver = cuda_driver(); !driver) return driver.error();
+  const int count = count_cuda_devices();
+  if (options.ordinal < 0 || options.ordinal >= count) {
+    return error(ErrorCode::NotFound, Reason::BadValue, "GPU ", options.ordinal,
+                 ": this process sees ", count);
+  }
+  if (options.peers.empty()) options.peers.push_back(options.ordinal);
+  const CurrentCudaDevice current(options.ordinal);
+  if (const cudaError_t opened = cudaFree(nullptr); opened != cudaSuccess) {
+    return cuda_error(opened, "opening the GPU's context");
+  }
+  cudaDeviceProp properties{};
+  if (const cudaError_t read = cudaGetDeviceProperties(&properties, options.ordinal);
+      read != cudaSuccess) {
+    return cuda_error(read, "reading the GPU's properties");
+  }
+  return std::unique_ptr<CudaDevice>(
+      new CudaDevice(std::move(options), uuid_text(properties.uuid)));
+}
+
+Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {
+  const CurrentCudaDevice current(options_.ordinal);
+  Result<CudaMapping> mapping = CudaMapping::create(options_.ordinal, bytes, options_.peers);
+  if (!mapping) return std::move(mapping).error();
+  const MemoryRef view = mapping->view();
+  // In a stream of its own: what else runs on the GPU may never end.
+  cudaError_t cleared = cudaMemsetAsync(view.data, 0, view.bytes, cudaStreamPerThread);
+  if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(cudaStreamPerThread);
+  if (cleared != cudaSuccess) return cuda_error(cleared, "clearing GPU memory");
+  return Memory(std::make_unique<CudaMemory>(std::move(*mapping)));
+}
+
+Result<Stream> CudaDevice::create_stream(std::string_view /*name*/) {
+  Result<std::unique_ptr<CudaStream>> stream =
+      CudaStream::create(options_.ordinal, options_.stream_slots);
+  if (!stream) return std::move(stream).error();
+  return Stream(std::move(*stream));
+}
+
+Result<Event> CudaDevice::create_event() {
+  Result<std::unique_ptr<CudaEvent>> event = CudaEvent::create(options_.ordinal);
+  if (!event) return std::move(event).error();
+  return Event(std::move(*event));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,44 @@
+// A GPU of NVIDIA as a Device. Its memory can be reached by every GPU of the process that can reach
+// it. Threads and ownership: device.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/device/device.h"
+
+namespace arcomm {
+
+struct CudaDeviceOptions {
+  int ordinal = 0;
+  std::vector<int> peers;  // GPUs that reach its memory, itself included; empty: itself alone
+  std::uint32_t stream_slots = 256;  // tasks a stream holds
+};
+
+class CudaDevice final : public Device {
+ public:
+  // Opens the GPU's context: slow, once. Unavailable where there is no driver, NotFound no such
+  // GPU.
+  static Result<std::unique_ptr<CudaDevice>> create(CudaDeviceOptions options);
+
+  DeviceKind kind() const override { return DeviceKind::Cuda; }
+  int ordinal() const override { return options_.ordinal; }
+  std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
+  Result<Memory> allocate(std::uint64_t bytes) override;
+  Result<Stream> create_stream(std::string_view name) override;
+  Result<Event> create_event() override;
+
+ private:
+  CudaDevice(CudaDeviceOptions options, std::string name)
+      : options_(std::move(options)), name_(std::move(name)) {}
+
+  CudaDeviceOptions options_;
+  std::string name_;
+};
+
+// How many GPUs this process sees; 0 without a driver.
+int count_cuda_devices();
+
+}  // namespace arcomm

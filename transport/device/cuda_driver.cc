@@ -1,0 +1,72 @@
+#include "transport/device/cuda_driver.h"
+
+namespace arcomm {
+namespace {
+
+constexpr unsigned kOldestDriver =
+    12000;  // CUDA 12.0: what the entry points below are asked for by
+
+template <typename Function>
+bool find(const char* name, Function& function) {
+  void* found = nullptr;
+  cudaDriverEntryPointQueryResult state{};
+  const cudaError_t asked =
+      cudaGetDriverEntryPointByVersion(name, &found, kOldestDriver, cudaEnableDefault, &state);
+  if (asked != cudaSuccess || state != cudaDriverEntryPointSuccess) return false;
+  function = reinterpret_cast<Function>(found);
+  return function != nullptr;
+}
+
+Result<CudaDriver> load() {
+  CudaDriver driver;
+  const bool whole =
+      find("cuMemGetAllocationGranularity", driver.mem_get_allocation_granularity) &&
+      find("cuMemCreate", driver.mem_create) && find("cuMemRelease", driver.mem_release) &&
+      find("cuMemAddressReserve", driver.mem_address_reserve) &&
+      find("cuMemAddressFree", driver.mem_address_free) && find("cuMemMap", driver.mem_map) &&
+      find("cuMemUnmap", driver.mem_unmap) && find("cuMemSetAccess", driver.mem_set_access) &&
+      find("cuMemExportToShareableHandle", driver.mem_export) &&
+      find("cuMemImportFromShareableHandle", driver.mem_import) &&
+      find("cuGetErrorName", driver.get_error_name);
+  if (whole) return driver;
+  cudaGetLastError();
+  return error(
+      ErrorCode::Unavailable, Reason::Unsupported,
+      "no CUDA driver of version 12.0 or later answers: install one, or use the host backend "
+      "(device.backend = \"host\")");
+}
+
+}  // namespace
+
+Result<const CudaDriver*> cuda_driver() {
+  static const Result<CudaDriver> driver = load();
+  if (!driver) return driver.error();
+  return &driver.value();
+}
+
+Error cuda_error(cudaError_t failure, const char* what) {
+  const bool memory = failure == cudaErrorMemoryAllocation;
+  return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
+               memory ? Reason::OutOfMemory : Reason::None, what, ": ", cudaGetErrorName(failure),
+               " (", cudaGetErrorString(failure), ")");
+}
+
+Error cuda_error(CUresult failure, const char* what) {
+  const char* name = "an unknown error";
+  if (const Result<const CudaDriver*> driver = cuda_driver())
+    (*driver)->get_error_name(failure, &name);
+  const bool memory = failure == CUDA_ERROR_OUT_OF_MEMORY;
+  return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
+               memory ? Reason::OutOfMemory : Reason::None, what, ": ", name);
+}
+
+CurrentCudaDevice::CurrentCudaDevice(int ordinal) {
+  cudaGetDevice(&before_);
+  if (before_ != ordinal) cudaSetDevice(ordinal);
+}
+
+CurrentCudaDevice::~CurrentCudaDevice() {
+  if (before_ >= 0) cudaSetDevice(before_);
+}
+
+}  // namespace arcomm
