@@ -1,0 +1,62 @@
+// From a type and an operation known at run time to the kernel compiled for them.
+#pragma once
+
+#include "kernels/device/element.cuh"
+
+namespace arcomm::device {
+
+template <typename Format, typename Visit>
+decltype(auto) with_op(ReduceOp op, Visit&& visit) {
+  switch (op) {
+    case ReduceOp::Sum:
+      return visit.template operator()<Format, ReduceOp::Sum>();
+    case ReduceOp::Prod:
+      return visit.template operator()<Format, ReduceOp::Prod>();
+    case ReduceOp::Min:
+      return visit.template operator()<Format, ReduceOp::Min>();
+    case ReduceOp::Max:
+      return visit.template operator()<Format, ReduceOp::Max>();
+    case ReduceOp::Avg:
+      return visit.template operator()<Format, ReduceOp::Avg>();
+  }
+  __builtin_unreachable();  // admitted requests name one of these
+}
+
+// visit.operator()<Format, kOp>().
+template <typename Visit>
+decltype(auto) with_kernel(DType dtype, ReduceOp op, Visit&& visit) {
+  switch (dtype) {
+    case DType::Float16:
+      return with_op<Float16>(op, visit);
+    case DType::BFloat16:
+      return with_op<BFloat16>(op, visit);
+    case DType::Float32:
+      return with_op<Plain<float>>(op, visit);
+    case DType::Float64:
+      return with_op<Plain<double>>(op, visit);
+    case DType::Int8:
+      return with_op<Plain<std::int8_t>>(op, visit);
+    case DType::Uint8:
+      return with_op<Plain<std::uint8_t>>(op, visit);
+    case DType::Int32:
+      return with_op<Plain<std::int32_t>>(op, visit);
+    case DType::Uint32:
+      return with_op<Plain<std::uint32_t>>(op, visit);
+    case DType::Int64:
+      return with_op<Plain<std::int64_t>>(op, visit);
+    case DType::Uint64:
+      return with_op<Plain<std::uint64_t>>(op, visit);
+  }
+  __builtin_unreachable();
+}
+
+// visit(dtype, op) for all there are.
+template <typename Visit>
+void for_each_kernel(Visit&& visit) {
+  for (unsigned dtype = 0; dtype < kDTypes; ++dtype) {
+    for (unsigned op = 0; op < kReduceOps; ++op)
+      visit(static_cast<DType>(dtype), static_cast<ReduceOp>(op));
+  }
+}
+
+}  // namespace arcomm::device

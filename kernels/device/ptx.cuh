@@ -1,0 +1,48 @@
+// All inline assembly of the GPU kernels. Suffixes as in PTX: relaxed or release/acquire, at system
+// scope, since the other side is another GPU.
+#pragma once
+
+#include <cstdint>
+
+namespace arcomm::device {
+
+__device__ __forceinline__ void store_release(std::uint32_t* address, std::uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* address) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+__device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* address) {
+  std::uint32_t value;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
+// Volatile, as these accesses must neither be merged nor kept in L1; the 8-byte halves are each
+// written and read whole, which is all that the flags beside the data need.
+__device__ __forceinline__ void store_line(uint4* address, uint4 line) {
+  asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(line.x),
+               "r"(line.y), "r"(line.z), "r"(line.w)
+               : "memory");
+}
+
+__device__ __forceinline__ uint4 load_line(const uint4* address) {
+  uint4 line;
+  asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(line.x), "=r"(line.y), "=r"(line.z), "=r"(line.w)
+               : "l"(address)
+               : "memory");
+  return line;
+}
+
+__device__ __forceinline__ std::uint64_t global_nanoseconds() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+}  // namespace arcomm::device

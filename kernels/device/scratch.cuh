@@ -1,0 +1,109 @@
+// The control page of a rank's scratch, and waiting on it. See launch_cuda.h for who owns it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/ptx.cuh"
+#include "kernels/launch_cuda.h"
+
+namespace arcomm::device {
+
+struct Scratch {
+  CudaOutcome outcome;
+  std::uint32_t abort;  // not 0: end every wait
+  std::uint32_t reserved;
+  // Of the next operation, less one. Grows when the last block of a launch leaves.
+  alignas(128) std::uint32_t epoch;
+  std::uint32_t blocks_done;
+  // Epochs that peers have reached, per block and rank; written by them.
+  alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
+  std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
+};
+static_assert(sizeof(Scratch) <= kCudaControlBytes);
+
+// Flags are 32-bit epochs. Before they could come round to one that an old flag still shows,
+// operations are refused, on every rank at the same one.
+constexpr std::uint32_t kLastEpoch = 0xffff'fff0U;
+
+__device__ __forceinline__ Scratch* scratch_of(const CudaAllReduce& call, std::uint32_t rank) {
+  return static_cast<Scratch*>(call.scratch[rank]);
+}
+
+__device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::uint32_t culprit) {
+  if (atomicCAS_system(&own->outcome.code, 0U, static_cast<std::uint32_t>(code)) == 0U) {
+    own->outcome.culprit = culprit;
+  }
+  store_release(&own->abort, 1);
+}
+
+// A wait's account: when it has to end, and how often it has looked.
+class Patience {
+ public:
+  __device__ __forceinline__ Patience(Scratch* own, std::uint64_t timeout_ns)
+      : own_(own), timeout_ns_(timeout_ns) {}
+
+  // Called after a look in vain; false: give up. The clock is read only now and then: it costs as
+  // much as a look.
+  __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
+    if ((++looks_ & 127U) != 0) return true;
+    if (load_relaxed(&own_->abort) != 0) {
+      fail(own_, CudaOutcomeCode::Aborted, waited_for);
+      return false;
+    }
+    const std::uint64_t now = global_nanoseconds();
+    if (since_ == 0) since_ = now;
+    if (now - since_ < timeout_ns_) return true;
+    fail(own_, CudaOutcomeCode::Timeout, waited_for);
+    return false;
+  }
+
+ private:
+  Scratch* own_;
+  std::uint64_t timeout_ns_;
+  std::uint64_t since_ = 0;
+  std::uint32_t looks_ = 0;
+};
+
+// The epoch of this launch, the same in all its blocks and on all ranks; 0: it must not run.
+__device__ __forceinline__ std::uint32_t begin_epoch(Scratch* own) {
+  const std::uint32_t epoch =
+      own->epoch + 1;  // stable: written when the launch before this one ended
+  if (epoch < kLastEpoch && load_relaxed(&own->abort) == 0) return epoch;
+  if (threadIdx.x == 0) {
+    fail(own, epoch < kLastEpoch ? CudaOutcomeCode::Aborted : CudaOutcomeCode::EpochsUsedUp, 0);
+  }
+  return 0;
+}
+
+// Called by all threads of a block when it has nothing more to do.
+__device__ __forceinline__ void end_epoch(Scratch* own) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  if (atomicInc(&own->blocks_done, gridDim.x - 1) == gridDim.x - 1) own->epoch += 1;
+}
+
+// Block b of every rank meets block b of the others: what each had written before, on any GPU, is
+// visible to all behind it. False: the wait failed. Called by all threads.
+template <typename Word>
+__device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch) {
+  __shared__ int failed;
+  __syncthreads();  // also: everybody has read `failed` of the meeting before
+  if (threadIdx.x == 0) failed = 0;
+  __syncthreads();
+  const std::uint32_t peer = threadIdx.x;
+  if (peer < call.ranks && peer != call.rank) {
+    Scratch* own = scratch_of(call, call.rank);
+    store_release(word(scratch_of(call, peer), call.rank), epoch);
+    Patience patience(own, call.timeout_ns);
+    while (load_acquire(word(own, peer)) != epoch) {
+      if (!patience.goes_on(peer)) {
+        failed = 1;
+        break;
+      }
+    }
+  }
+  __syncthreads();
+  return failed == 0;
+}
+
+}  // namespace arcomm::device

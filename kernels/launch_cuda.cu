@@ -1,0 +1,72 @@
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/scratch.cuh"
+#include "kernels/launch_cuda.h"
+
+namespace arcomm {
+namespace {
+
+Error cuda_error(cudaError_t failure, const char* what) {
+  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
+               cudaGetErrorString(failure), ")");
+}
+
+}  // namespace
+
+Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
+  if (call.ranks < 2 || call.ranks > kMaxCudaRanks || call.rank >= call.ranks) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
+                 call.ranks, ": GPU kernels take 2 to ", kMaxCudaRanks, " ranks");
+  }
+  const std::uint64_t bytes = call.count * size_of(call.dtype);
+  if (algorithm == CudaAlgorithm::OneShotLl16 && bytes > kMaxLl16Bytes) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "one_shot_ll16 takes up to ",
+                 kMaxLl16Bytes, " bytes, not ", bytes);
+  }
+  return {};
+}
+
+Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
+                         void* stream) {
+  ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
+  if (shape.blocks > kMaxCudaBlocks) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, shape.blocks, " blocks: at most ",
+                 kMaxCudaBlocks);
+  }
+  auto* queue = static_cast<cudaStream_t>(stream);
+  cudaError_t launched = cudaSuccess;
+  switch (algorithm) {
+    case CudaAlgorithm::OneShotLl16:
+      launched = device::launch_one_shot_ll16(call, shape.blocks, queue);
+      break;
+    case CudaAlgorithm::TwoShotDirect:
+      launched = device::launch_two_shot_direct(call, shape.blocks, queue);
+      break;
+  }
+  if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce kernel");
+  return {};
+}
+
+Status abort_all_reduce(void* scratch, void* stream) {
+  auto* abort = static_cast<std::byte*>(scratch) + offsetof(device::Scratch, abort);
+  const cudaError_t set =
+      cudaMemsetAsync(abort, 1, sizeof(device::Scratch::abort), static_cast<cudaStream_t>(stream));
+  if (set != cudaSuccess) return cuda_error(set, "raising the abort word");
+  return {};
+}
+
+Status load_all_reduce_kernels() {
+  cudaError_t loaded = cudaSuccess;
+  device::for_each_kernel([&](DType dtype, ReduceOp op) {
+    if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
+  });
+  if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");
+  return {};
+}
+
+}  // namespace arcomm

@@ -1,0 +1,74 @@
+// AllReduce between GPUs of one node that reach each other's memory: one launch per rank, on its
+// own GPU, in the same order of operations on every rank. What a result is: launch.h; every
+// algorithm here keeps those rules bit for bit.
+//
+// Scratch: kCudaScratchBytes per rank and communicator, zeroed once, mapped on all the ranks' GPUs,
+// and then touched by these kernels alone. Its regions never move with the size of an operation.
+// Epochs live in it, on the device, so that a launch replayed from a graph is a new operation.
+// Operations of one communicator must be ordered on each rank (one stream, or events).
+// Waiting: every wait in a kernel ends at the operation's timeout or at abort_all_reduce(); what
+// happened is in the rank's CudaOutcome. After an outcome that is not Done the communicator must
+// get new scratch. Any thread; nothing here allocates or waits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/args.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kMaxCudaRanks = 8;
+
+enum class CudaAlgorithm : std::uint8_t {
+  OneShotLl16,   // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
+  TwoShotDirect  // each rank reduces its shard from everybody's input into everybody's output
+};
+
+inline constexpr std::uint64_t kMaxLl16Bytes = 512 * 1024;
+// Control page, then two halves (for odd and even epochs) of one area per rank, twice the data's
+// size.
+inline constexpr std::uint64_t kCudaControlBytes = 64 * 1024;
+inline constexpr std::uint64_t kCudaScratchBytes =
+    kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes;
+
+// Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
+// TwoShotDirect alone. Pointers are aligned to the element.
+struct CudaAllReduce {
+  const void* send[kMaxCudaRanks] = {};
+  void* recv[kMaxCudaRanks] = {};
+  void* scratch[kMaxCudaRanks] = {};
+  std::uint64_t count = 0;  // elements
+  std::uint64_t timeout_ns = 0;
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+};
+
+enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
+
+// At the start of a rank's scratch, device memory: the first thing that went wrong stays.
+struct CudaOutcome {
+  std::uint32_t code;     // CudaOutcomeCode
+  std::uint32_t culprit;  // rank that was waited for
+};
+
+// How many thread blocks an operation gets; 0: the built-in rule.
+struct CudaShape {
+  std::uint32_t blocks = 0;
+};
+inline constexpr std::uint32_t kMaxCudaBlocks = 128;
+
+// Whether the algorithm takes that operation; the error says why not.
+Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call);
+// `stream`: a cudaStream_t of the rank's GPU, which is current.
+Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
+                         void* stream);
+// Ends what waits on the rank whose scratch this is, through a stream that nothing blocks.
+Status abort_all_reduce(void* scratch, void* stream);
+// Loads every kernel into the current device: a kernel that is loaded at its first launch would
+// wait for the ones that run, and they for it.
+Status load_all_reduce_kernels();
+
+}  // namespace arcomm
