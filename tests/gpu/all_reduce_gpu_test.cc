@@ -1,0 +1,345 @@
+// The GPU kernels against the host's reference, bit for bit, and what they do when a rank does not
+// come.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+#include "kernels/host/reference.h"
+#include "tests/gpu/gpu_node.h"
+#include "transport/device/cuda_mapping.h"
+
+namespace arcomm::gpu {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kBytes = 8 << 20;
+constexpr std::uint64_t kGuard = 256;
+constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect};
+
+// Random bits, and among them what rounds, overflows or is no number.
+void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937_64& random) {
+  for (std::size_t i = 0; i + 8 <= bytes.size(); i += 8) {
+    const std::uint64_t word = random();
+    std::memcpy(&bytes[i], &word, 8);
+  }
+  if (dtype != DType::Float32 && dtype != DType::Float16 && dtype != DType::BFloat16) return;
+  // Mostly of like size, so that sums neither vanish nor overflow; every 16th word stays as it is.
+  for (std::size_t i = 0; i + 4 <= bytes.size(); i += 4) {
+    if (i % 64 == 0) continue;
+    std::uint32_t word;
+    std::memcpy(&word, &bytes[i], 4);
+    if (dtype == DType::Float32)
+      word = (word & 0x807fffffU) | (0x3f000000U + ((word >> 24 & 7U) << 23));
+    if (dtype == DType::BFloat16) word = (word & 0x807f807fU) | 0x3f003f80U;
+    if (dtype == DType::Float16) word = (word & 0x83ff83ffU) | 0x38003c00U;
+    std::memcpy(&bytes[i], &word, 4);
+  }
+}
+
+class AllReduceOnGpus : public testing::TestWithParam<int> {
+ protected:
+  void SetUp() override {
+    auto node = GpuNode::open(GetParam(), kBytes);
+    ASSERT_TRUE(node) << node.error().to_string();
+    node_ = std::make_unique<GpuNode>(std::move(*node));
+  }
+  void expect_done() {
+    for (int rank = 0; rank < node_->ranks(); ++rank) {
+      EXPECT_EQ(node_->outcome(rank).code, 0U)
+          << "rank " << rank << " waited for " << node_->outcome(rank).culprit;
+    }
+  }
+
+  // One operation on random data beside the reference; outputs poisoned, with guards around them.
+  void check(CudaAlgorithm algorithm, DType dtype, ReduceOp op, std::uint64_t count,
+             std::uint64_t send_offset, std::uint64_t recv_offset, bool in_place,
+             CudaShape shape = {}) {
+    const std::uint64_t bytes = count * size_of(dtype);
+    const int ranks = node_->ranks();
+    std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(ranks)), expected = inputs;
+    AllReduceArgs args{
+        .count = count, .ranks = static_cast<std::uint32_t>(ranks), .dtype = dtype, .op = op};
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto& input = inputs[static_cast<std::size_t>(rank)];
+      auto& output = expected[static_cast<std::size_t>(rank)];
+      input.resize(bytes + 8);
+      fill(input, dtype, random_);
+      output.resize(bytes + 1);
+      args.send[rank] = input.data();
+      args.recv[rank] = output.data();
+      cudaSetDevice(rank);
+      cudaMemset((*node_)[rank].recv.data(), 0xa5, kGuard + recv_offset + bytes + kGuard);
+      cudaMemcpy((*node_)[rank].send.data() + kGuard + send_offset, input.data(), bytes,
+                 cudaMemcpyHostToDevice);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      cudaSetDevice(rank);
+      cudaDeviceSynchronize();
+    }
+    reference::all_reduce_range(args, 0, count);
+    const Status launched = node_->launch(algorithm, count, dtype, op, shape, kGuard + send_offset,
+                                          kGuard + recv_offset, in_place);
+    ASSERT_TRUE(launched) << launched.error().to_string();
+    const Status ended = node_->synchronize();
+    ASSERT_TRUE(ended) << ended.error().to_string();
+    for (int rank = 0; rank < ranks; ++rank) {
+      GpuRank& one = (*node_)[rank];
+      cudaSetDevice(rank);
+      std::vector<std::byte> output(bytes + 1);
+      const std::byte* from = in_place ? one.send.data() + kGuard + send_offset
+                                       : one.recv.data() + kGuard + recv_offset;
+      ASSERT_EQ(cudaMemcpy(output.data(), from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
+      ASSERT_EQ(std::memcmp(output.data(), expected[static_cast<std::size_t>(rank)].data(), bytes),
+                0)
+          << "rank " << rank << " of " << ranks << ", algorithm " << static_cast<int>(algorithm)
+          << ", " << dtype << " " << op << ", " << count << " elements, offsets " << send_offset
+          << " and " << recv_offset << (in_place ? ", in place" : "") << ": first wrong byte "
+          << std::mismatch(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(bytes),
+                           expected[static_cast<std::size_t>(rank)].begin())
+                     .first -
+                 output.begin();
+      if (in_place) continue;
+      std::byte guards[2][kGuard];
+      cudaMemcpy(guards[0], from - kGuard, kGuard, cudaMemcpyDeviceToHost);
+      cudaMemcpy(guards[1], from + bytes, kGuard, cudaMemcpyDeviceToHost);
+      for (const auto& guard : guards) {
+        ASSERT_TRUE(
+            std::all_of(guard, guard + kGuard, [](std::byte b) { return b == std::byte{0xa5}; }))
+            << "written outside of the output: " << count << " " << dtype;
+      }
+    }
+  }
+
+  std::unique_ptr<GpuNode> node_;
+  std::mt19937_64 random_{20261121};
+};
+
+TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
+  for (const CudaAlgorithm algorithm : kAlgorithms) {
+    for (unsigned d = 0; d < kDTypes; ++d) {
+      for (unsigned o = 0; o < kReduceOps; ++o) {
+        for (const std::uint64_t count : {1, 2, 3, 7, 64, 65, 1000, 4099, 30011}) {
+          const auto dtype = static_cast<DType>(d);
+          ASSERT_NO_FATAL_FAILURE(
+              check(algorithm, dtype, static_cast<ReduceOp>(o), count, 0, 0, count % 2 == 0));
+        }
+      }
+    }
+  }
+  expect_done();
+}
+
+TEST_P(AllReduceOnGpus, TakesAnyPointerAlignedToTheElement) {
+  for (const CudaAlgorithm algorithm : kAlgorithms) {
+    for (const DType dtype : {DType::Float16, DType::Float32, DType::Int8, DType::Float64}) {
+      for (const std::uint64_t send : {0, 1, 3}) {
+        for (const std::uint64_t recv : {0, 1, 2}) {
+          const std::uint64_t size = size_of(dtype);
+          ASSERT_NO_FATAL_FAILURE(
+              check(algorithm, dtype, ReduceOp::Sum, 5003, send * size, recv * size, false));
+        }
+      }
+    }
+  }
+  expect_done();
+}
+
+TEST_P(AllReduceOnGpus, GivesTheSameBitsWhateverTheNumberOfBlocks) {
+  for (const std::uint32_t blocks : {1U, 2U, 7U, 64U, 128U}) {
+    ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::OneShotLl16, DType::Float16, ReduceOp::Sum,
+                                  100'003, 0, 0, false, {blocks}));
+    ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::TwoShotDirect, DType::BFloat16, ReduceOp::Sum,
+                                  1'000'003, 0, 0, true, {blocks}));
+  }
+  expect_done();
+}
+
+TEST_P(AllReduceOnGpus, RefusesWhatAnAlgorithmCannotTake) {
+  const Status refused = node_->launch(CudaAlgorithm::OneShotLl16, kMaxLl16Bytes / 4 + 1,
+                                       DType::Float32, ReduceOp::Sum);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::OutOfRange);
+}
+
+// Sizes, shapes and algorithms change from one operation to the next, and ranks come late by turns:
+// what breaks kernels whose scratch moves with the size or whose flags are reused too early.
+TEST_P(AllReduceOnGpus, SurvivesChangingSizesAndLateRanks) {
+  constexpr int kOperations = 3000;
+  constexpr std::uint64_t kCount = 65'536;
+  const int ranks = node_->ranks();
+  // Inputs are rank + 1: each operation's sum is known without reading everything back each time.
+  std::vector<std::int32_t> ones(kCount);
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    std::fill(ones.begin(), ones.end(), rank + 1);
+    cudaMemcpy((*node_)[rank].send.data(), ones.data(), kCount * 4, cudaMemcpyHostToDevice);
+    cudaMemset((*node_)[rank].recv.data(), 0xa5, kCount * 4);
+    cudaDeviceSynchronize();
+  }
+  for (int i = 0; i < kOperations; ++i) {
+    const CudaAlgorithm algorithm = kAlgorithms[random_() % 2];
+    const std::uint64_t count = 1 + random_() % kCount;
+    const int late = static_cast<int>(random_() % static_cast<std::uint64_t>(ranks));
+    for (int turn = 0; turn < ranks; ++turn) {
+      const int rank = (late + 1 + turn) % ranks;
+      if (rank == late && i % 64 == 0)
+        std::this_thread::sleep_for(std::chrono::microseconds(random_() % 500));
+      cudaSetDevice(rank);
+      ASSERT_TRUE(launch_all_reduce(
+          algorithm, node_->call(rank, count, DType::Int32, ReduceOp::Sum),
+          {1U + static_cast<std::uint32_t>(i % 16)}, (*node_)[rank].stream->handle()));
+    }
+  }
+  ASSERT_TRUE(node_->synchronize());
+  expect_done();
+  ASSERT_TRUE(node_->launch(CudaAlgorithm::TwoShotDirect, kCount, DType::Int32, ReduceOp::Sum));
+  ASSERT_TRUE(node_->synchronize());
+  const std::int32_t expected = ranks * (ranks + 1) / 2;
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    cudaMemcpy(ones.data(), (*node_)[rank].recv.data(), kCount * 4, cudaMemcpyDeviceToHost);
+    EXPECT_TRUE(
+        std::all_of(ones.begin(), ones.end(), [&](std::int32_t x) { return x == expected; }))
+        << "rank " << rank;
+  }
+}
+
+// A graph holds the launch, not the epoch; each replay reads what the input then is.
+TEST_P(AllReduceOnGpus, AReplayedGraphIsANewOperationEachTime) {
+  constexpr std::uint64_t kCount = 10'007;
+  constexpr int kReplays = 500;
+  const int ranks = node_->ranks();
+  for (const CudaAlgorithm algorithm : kAlgorithms) {
+    std::vector<cudaGraphExec_t> graphs(static_cast<std::size_t>(ranks));
+    for (int rank = 0; rank < ranks; ++rank) {
+      cudaSetDevice(rank);
+      cudaStream_t stream = (*node_)[rank].stream->handle();
+      cudaGraph_t graph = nullptr;
+      ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+      // In place and then out of place: the second sums up what the first left.
+      for (const bool in_place : {true, false}) {
+        ASSERT_TRUE(launch_all_reduce(
+            algorithm, node_->call(rank, kCount, DType::Int32, ReduceOp::Sum, 0, 0, in_place), {},
+            stream));
+      }
+      ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+      ASSERT_EQ(cudaGraphInstantiate(&graphs[static_cast<std::size_t>(rank)], graph, 0),
+                cudaSuccess);
+      cudaGraphDestroy(graph);
+    }
+    std::vector<std::int32_t> values(kCount);
+    for (int replay = 0; replay < kReplays; ++replay) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        cudaSetDevice(rank);
+        cudaStream_t stream = (*node_)[rank].stream->handle();
+        if (replay % 50 == 0) {  // a new input, in stream order
+          std::fill(values.begin(), values.end(), replay + rank);
+          cudaMemcpyAsync((*node_)[rank].send.data(), values.data(), kCount * 4,
+                          cudaMemcpyHostToDevice, stream);
+          cudaStreamSynchronize(stream);
+        } else {
+          cudaMemsetAsync((*node_)[rank].send.data(), 0, kCount * 4, stream);
+        }
+        ASSERT_EQ(cudaGraphLaunch(graphs[static_cast<std::size_t>(rank)], stream), cudaSuccess);
+      }
+      if (replay % 50 > 1) continue;
+      ASSERT_TRUE(node_->synchronize());
+      const std::int32_t expected =
+          replay % 50 == 0 ? ranks * (ranks * replay + ranks * (ranks - 1) / 2) : 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        cudaSetDevice(rank);
+        cudaMemcpy(values.data(), (*node_)[rank].recv.data(), kCount * 4, cudaMemcpyDeviceToHost);
+        ASSERT_TRUE(std::all_of(values.begin(), values.end(),
+                                [&](std::int32_t x) { return x == expected; }))
+            << "replay " << replay << ", rank " << rank << ": " << values[0] << " instead of "
+            << expected;
+      }
+    }
+    ASSERT_TRUE(node_->synchronize());
+    for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
+  }
+  expect_done();
+}
+
+TEST_P(AllReduceOnGpus, ARankThatNeverComesEndsTheOthersAtTheirDeadlineAndIsNamed) {
+  node_->timeout_ns = 50'000'000;
+  for (const CudaAlgorithm algorithm : kAlgorithms) {
+    const int missing = node_->ranks() - 1;
+    const auto started = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < missing; ++rank) {
+      cudaSetDevice(rank);
+      ASSERT_TRUE(launch_all_reduce(algorithm,
+                                    node_->call(rank, 1000, DType::Float32, ReduceOp::Sum), {},
+                                    (*node_)[rank].stream->handle()));
+    }
+    ASSERT_TRUE(node_->synchronize(5s));
+    EXPECT_LT(std::chrono::steady_clock::now() - started, 150ms);
+    EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Timeout));
+    EXPECT_EQ(node_->outcome(0).culprit, static_cast<std::uint32_t>(missing));
+    node_->clear_scratch();
+    ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
+    node_->clear_scratch();
+  }
+}
+
+TEST_P(AllReduceOnGpus, AnAbortEndsAWaitWithinAMillisecond) {
+  for (const CudaAlgorithm algorithm : kAlgorithms) {
+    cudaSetDevice(0);
+    ASSERT_TRUE(launch_all_reduce(algorithm, node_->call(0, 1000, DType::Float32, ReduceOp::Sum),
+                                  {}, (*node_)[0].stream->handle()));
+    std::this_thread::sleep_for(20ms);
+    ASSERT_FALSE((*node_)[0].stream->query()) << "the rank did not wait for its peers";
+    const auto aborted = std::chrono::steady_clock::now();
+    ASSERT_TRUE(abort_all_reduce((*node_)[0].scratch.data(), (*node_)[0].side->handle()));
+    while (!(*node_)[0].stream->query()) ASSERT_LT(std::chrono::steady_clock::now() - aborted, 5s);
+    EXPECT_LT(std::chrono::steady_clock::now() - aborted, 1ms);
+    EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Aborted));
+    node_->clear_scratch();
+    ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
+    node_->clear_scratch();
+  }
+}
+
+// What a client does with memory that the daemon allocated: imports the descriptor and sees the
+// same bytes.
+TEST_P(AllReduceOnGpus, MemoryComesBackThroughItsDescriptor) {
+  GpuRank& one = (*node_)[0];
+  cudaSetDevice(0);
+  cudaMemset(one.send.data(), 0x5a, 4096);
+  cudaDeviceSynchronize();
+  Result<UniqueFd> descriptor = one.send.export_fd();
+  ASSERT_TRUE(descriptor) << descriptor.error().to_string();
+  const int last = node_->ranks() - 1;
+  const int both[] = {0, last};
+  Result<CudaMapping> imported = CudaMapping::import(descriptor->get(), one.send.bytes(), both);
+  ASSERT_TRUE(imported) << imported.error().to_string();
+  cudaSetDevice(last);  // also from another GPU
+  std::vector<unsigned char> bytes(4096);
+  ASSERT_EQ(cudaMemcpy(bytes.data(), imported->view().data, bytes.size(), cudaMemcpyDeviceToHost),
+            cudaSuccess);
+  EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char b) { return b == 0x5a; }));
+}
+
+std::vector<int> rank_counts() {
+  std::vector<int> counts;
+  for (int ranks = 2; ranks <= std::clamp(count_cuda_devices(), 2, 8); ++ranks)
+    counts.push_back(ranks);
+  return counts;
+}
+INSTANTIATE_TEST_SUITE_P(Ranks, AllReduceOnGpus, testing::ValuesIn(rank_counts()),
+                         [](const auto& one) { return std::to_string(one.param); });
+
+}  // namespace
+}  // namespace arcomm::gpu
+
+int main(int argc, char** argv) {
+  // A kernel that is loaded at its first launch waits for those that run on the GPU.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

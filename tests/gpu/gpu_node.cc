@@ -1,0 +1,87 @@
+#include "tests/gpu/gpu_node.h"
+
+#include <numeric>
+#include <utility>
+
+namespace arcomm::gpu {
+
+Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
+  if (count_cuda_devices() < ranks) {
+    return error(ErrorCode::Unavailable, Reason::Unsupported, ranks, " ranks need ", ranks,
+                 " GPUs; there are ", count_cuda_devices());
+  }
+  std::vector<int> peers(static_cast<std::size_t>(ranks));
+  std::iota(peers.begin(), peers.end(), 0);
+  GpuNode node;
+  for (int rank = 0; rank < ranks; ++rank) {
+    GpuRank one;
+    auto device = CudaDevice::create({.ordinal = rank, .peers = peers});
+    if (!device) return std::move(device).error();
+    one.device = std::move(*device);
+    for (std::unique_ptr<CudaStream>* stream : {&one.stream, &one.side}) {
+      auto made = CudaStream::create(rank, 256);
+      if (!made) return std::move(made).error();
+      *stream = std::move(*made);
+    }
+    for (const auto& [memory, size] :
+         {std::pair{&one.scratch, kCudaScratchBytes}, {&one.send, bytes}, {&one.recv, bytes}}) {
+      auto made = one.device->allocate(size);
+      if (!made) return std::move(made).error();
+      *memory = std::move(*made);
+    }
+    const CurrentCudaDevice current(rank);
+    ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
+    node.ranks_.push_back(std::move(one));
+  }
+  return node;
+}
+
+CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp op,
+                            std::uint64_t send_offset, std::uint64_t recv_offset, bool in_place) {
+  CudaAllReduce call{.count = count,
+                     .timeout_ns = timeout_ns,
+                     .rank = static_cast<std::uint32_t>(rank),
+                     .ranks = static_cast<std::uint32_t>(ranks()),
+                     .dtype = dtype,
+                     .op = op};
+  for (int r = 0; r < ranks(); ++r) {
+    GpuRank& one = (*this)[r];
+    call.send[r] = one.send.data() + send_offset;
+    call.recv[r] = in_place ? one.send.data() + send_offset : one.recv.data() + recv_offset;
+    call.scratch[r] = one.scratch.data();
+  }
+  return call;
+}
+
+Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
+                       CudaShape shape, std::uint64_t send_offset, std::uint64_t recv_offset,
+                       bool in_place) {
+  for (int rank = 0; rank < ranks(); ++rank) {
+    cudaSetDevice(rank);
+    ARC_RETURN_IF_ERROR(launch_all_reduce(
+        algorithm, call(rank, count, dtype, op, send_offset, recv_offset, in_place), shape,
+        (*this)[rank].stream->handle()));
+  }
+  return {};
+}
+
+Status GpuNode::synchronize(std::chrono::nanoseconds timeout) {
+  for (GpuRank& rank : ranks_) ARC_RETURN_IF_ERROR(rank.stream->synchronize(timeout));
+  return {};
+}
+
+CudaOutcome GpuNode::outcome(int rank) {
+  CudaOutcome outcome{};
+  cudaMemcpy(&outcome, (*this)[rank].scratch.data(), sizeof(outcome), cudaMemcpyDeviceToHost);
+  return outcome;
+}
+
+void GpuNode::clear_scratch() {
+  for (GpuRank& rank : ranks_) {
+    const CurrentCudaDevice current(rank.device->ordinal());
+    cudaMemset(rank.scratch.data(), 0, rank.scratch.bytes());
+    cudaDeviceSynchronize();
+  }
+}
+
+}  // namespace arcomm::gpu

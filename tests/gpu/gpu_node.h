@@ -1,0 +1,54 @@
+// The GPUs of this machine as ranks of one process: memory, streams and scratch for each. For tests
+// and benchmarks that run kernels without a daemon.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "kernels/launch_cuda.h"
+#include "transport/device/cuda_device.h"
+#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_stream.h"
+
+namespace arcomm::gpu {
+
+struct GpuRank {
+  std::unique_ptr<CudaDevice> device;
+  std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
+  Memory scratch, send, recv;
+};
+
+class GpuNode {
+ public:
+  // bytes: of each rank's send and of its recv.
+  static Result<GpuNode> open(int ranks, std::uint64_t bytes);
+
+  int ranks() const { return static_cast<int>(ranks_.size()); }
+  GpuRank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+
+  // What rank `rank` launches; offsets are bytes into its send and recv memory.
+  CudaAllReduce call(int rank, std::uint64_t count, DType dtype, ReduceOp op,
+                     std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
+                     bool in_place = false);
+  // On every rank's own stream, from this thread.
+  Status launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
+                CudaShape shape = {}, std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
+                bool in_place = false);
+  Status synchronize(std::chrono::nanoseconds timeout = std::chrono::seconds(20));
+  // Of the rank's scratch; call after synchronize().
+  CudaOutcome outcome(int rank);
+  // New scratch contents: after an outcome that is not Done.
+  void clear_scratch();
+
+  std::uint64_t timeout_ns = 5'000'000'000;
+
+ private:
+  std::vector<GpuRank> ranks_;
+};
+
+}  // namespace arcomm::gpu
