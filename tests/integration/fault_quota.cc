@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
+#include <vector>
 
 #include "tests/integration/node_test.h"
 
@@ -183,13 +185,20 @@ TEST_F(Quota, AClientThatNeverReadsItsCompletionsHoldsUpOnlyItself) {  // 18
   EXPECT_EQ(traced("Ok", ::getpid()), accepted);
 }
 
+// On two cores four busy processes share what the scheduler deals out in slices of milliseconds,
+// whatever the daemon does: the same calm turn has a 99th percentile of 15 us or of 4 ms. So there
+// the baseline has the same process at work for itself, and a few slices count as nothing; with a
+// core for everybody the baseline is the calm tenant alone, and twice that is the limit. Turns of
+// both alternate, and medians are compared.
 TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
-  start();
+  DaemonProcess::Options options;
+  options.settings["access.group"] = "nogroup";
+  start(options);
   const Clients calm = start_ranks(node(), 2);
   const auto p99 = [&] {
     long worst = 0;
     for (const Reply& reply :
-         ask_all(calm, "loop c0 256 float32 sum n=1000", milliseconds(60000))) {
+         ask_all(calm, "loop c0 256 float32 sum n=2000", milliseconds(60000))) {
       EXPECT_TRUE(reply.ok()) << reply.to_string();
       long operations = 0, p50 = 0, at99 = 0;
       std::sscanf(reply.value.c_str(), "%ld,%ld,%ld", &operations, &p50, &at99);
@@ -197,17 +206,35 @@ TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
     }
     return worst;
   };
-  const long alone = p99();
-  const Clients noisy = start_ranks(node(), 1);
-  noisy[0]->tell("loop c0 1000000 float32 sum n=100000000 mem=alloc");
-  const long beside = p99();
-  noisy[0]->child().kill();
-  // Cores are shared with the flooder itself, so only starvation counts: a scheduler's slice, not a
-  // queue of work.
-  EXPECT_LT(beside, std::max(20 * alone, 100'000L))
-      << "alone " << alone << " us, beside a flood " << beside << " us";
-  RecordProperty("p99_alone_us", static_cast<int>(alone));
-  RecordProperty("p99_beside_flood_us", static_cast<int>(beside));
+  const auto noisy = other_user();
+  noisy->expect_ok("init 60000");
+  noisy->expect_ok("comm c0 1 " + noisy->expect_ok("id") + " 0");
+  constexpr int kTurns = 5;
+  const bool cores_are_scarce = std::thread::hardware_concurrency() < 6;
+  std::vector<long> baseline, beside_flood;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    for (const bool floods : {false, true}) {
+      const bool works = floods || cores_are_scarce;
+      const double before = scrape().value("arcomm_operations_total", {"Ok"});
+      if (works)
+        noisy->tell(floods ? "storm c0 1000" : "burn");  // answered when it is told to stop
+      if (floods) expect_metric_at_least("arcomm_operations_total", {"Ok"}, before + 10'000);
+      (floods ? beside_flood : baseline).push_back(p99());
+      if (!works) continue;
+      noisy->child().signal(SIGUSR1);
+      const Reply stopped = noisy->hear();
+      EXPECT_TRUE(stopped.ok()) << stopped.to_string();
+      EXPECT_TRUE(!floods || std::atol(stopped.value.c_str()) > 1000) << "that was no flood";
+    }
+  }
+  const auto median = [](std::vector<long>& turns) {
+    std::nth_element(turns.begin(), turns.begin() + kTurns / 2, turns.end());
+    return turns[kTurns / 2];
+  };
+  const long calm_p99 = median(baseline), flood = median(beside_flood);
+  std::printf("p99 %ld us, beside a flood %ld us\n", calm_p99, flood);
+  const long slices_us = cores_are_scarce ? 16'000 : 0;
+  EXPECT_LE(flood, std::max(2 * calm_p99, slices_us));
   expect_all_ok(calm, "finalize");
 }
 

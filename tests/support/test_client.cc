@@ -16,6 +16,8 @@
 //   plan NAME OPERATION            planrun NAME N           plandestroy NAME
 //   group|threads COUNT DTYPE OP COMM...
 //   flood COMM COUNT n=N           drain
+//   storm COMM COUNT               as many at once as the daemon takes, until SIGUSR1; how many
+//   burn                           a core for itself, until SIGUSR1
 //
 //   cycles session|comm|alloc|register N
 //   fork COMM                      die COMM COUNT
@@ -57,6 +59,8 @@ Outcome Client::act(const Words& words) {
     return memory(words);
   if (verb == "flood") return flood(words);
   if (verb == "drain") return drain();
+  if (verb == "storm") return storm(words);
+  if (verb == "burn") return burn();
   if (verb == "cycles") return cycles(words);
   if (verb == "fork") return in_child(words);
   if (verb == "die") {

@@ -31,6 +31,8 @@ class Client {
   Outcome memory(const Words& words);
   Outcome flood(const Words& words);
   Outcome drain();
+  Outcome storm(const Words& words);
+  Outcome burn();
   Outcome cycles(const Words& words);
   Outcome in_child(const Words& words);
 

@@ -1,6 +1,7 @@
 // Verbs that reduce: one by one, many at once, by plans, and more than the daemon takes.
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <thread>
 
@@ -184,6 +185,53 @@ Outcome Client::drain() {
   flooded_.clear();
   first.value = std::to_string(fine);
   return first;
+}
+
+namespace {
+
+volatile std::sig_atomic_t told_to_stop = 0;
+
+// From here on SIGUSR1 ends what runs, and not the process.
+void run_until_told() {
+  told_to_stop = 0;
+  std::signal(SIGUSR1, [](int) { told_to_stop = 1; });
+}
+
+}  // namespace
+
+Outcome Client::storm(const Words& words) {
+  constexpr std::size_t kAtOnce = 256;
+  run_until_told();
+  std::vector<Operation> open(kAtOnce);
+  for (Operation& operation : open) {
+    if (words.size() < 3 ||
+        !parse_operation({"", words[1], words[2], "float32", "sum", "mem=alloc", "place=in"}, 1,
+                         &operation)) {
+      return wrong("storm COMM COUNT");
+    }
+    if (const arcResult_t prepared = operation.prepare(); prepared != arcSuccess)
+      return {prepared, "-", ""};
+  }
+  std::size_t submitted = 0, ended = 0;
+  arcResult_t result = arcSuccess;
+  while (result == arcSuccess && told_to_stop == 0) {
+    if (submitted - ended == kAtOnce) result = arcWait(open[ended++ % kAtOnce].ticket, 0);
+    if (result != arcSuccess) break;
+    Operation& next = open[submitted % kAtOnce];
+    result = arcAllReduceAsync(next.send(), next.recv(), next.count, next.dtype, next.op,
+                               next.comm.handle, nullptr, &next.ticket);
+    if (result == arcSuccess) ++submitted;
+  }
+  while (ended < submitted && result == arcSuccess)
+    result = arcWait(open[ended++ % kAtOnce].ticket, 0);
+  return {result, std::to_string(submitted), ""};
+}
+
+Outcome Client::burn() {
+  run_until_told();
+  while (told_to_stop == 0) {
+  }
+  return {};
 }
 
 }  // namespace arcomm::support
