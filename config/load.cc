@@ -22,7 +22,8 @@ namespace {
 constexpr std::string_view kDefaultPath = "/etc/arcommd/arcommd.toml";
 constexpr std::string_view kPrefix = "ARCOMM_";
 // Read by arcommd or libarclient, and no setting of the table.
-constexpr std::array<std::string_view, 2> kReservedVariables{"ARCOMM_CONFIG", "ARCOMM_DEVICE"};
+constexpr std::array<std::string_view, 3> kReservedVariables{"ARCOMM_CONFIG", "ARCOMM_DEVICE",
+                                                             "ARCOMM_FAILPOINT"};
 constexpr std::size_t kMostMistakes = 20;
 
 std::string did_you_mean(std::string_view name) {

@@ -71,7 +71,7 @@ void Gate::accept_some(std::size_t listener) {
 // Out of descriptors or memory: the waiting connection stays readable, so look away for a while
 // instead of spinning.
 void Gate::pause(std::size_t listener) {
-  log::warn("cannot accept on {}: {}; trying again in {} ms", listeners_[listener].path(),
+  log::warn("no descriptor or memory to accept on {}: {}; trying again in {} ms", listeners_[listener].path(),
             std::strerror(errno), kPauseWithoutDescriptors.count());
   parts_.loop.unwatch(listeners_[listener].fd());
   parts_.loop.after(kPauseWithoutDescriptors, [this, listener] {
