@@ -198,7 +198,7 @@ TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
   const auto p99 = [&] {
     long worst = 0;
     for (const Reply& reply :
-         ask_all(calm, "loop c0 256 float32 sum n=2000", milliseconds(60000))) {
+         ask_all(calm, "loop c0 256 float32 sum n=1000", milliseconds(60000))) {
       EXPECT_TRUE(reply.ok()) << reply.to_string();
       long operations = 0, p50 = 0, at99 = 0;
       std::sscanf(reply.value.c_str(), "%ld,%ld,%ld", &operations, &p50, &at99);
@@ -209,16 +209,19 @@ TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
   const auto noisy = other_user();
   noisy->expect_ok("init 60000");
   noisy->expect_ok("comm c0 1 " + noisy->expect_ok("id") + " 0");
-  constexpr int kTurns = 5;
   const bool cores_are_scarce = std::thread::hardware_concurrency() < 6;
   std::vector<long> baseline, beside_flood;
-  for (int turn = 0; turn < kTurns; ++turn) {
+  // A starved machine has fewer turns, so that it ends in time.
+  const auto enough = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+  for (int turn = 0; turn < 5 && (turn < 3 || std::chrono::steady_clock::now() < enough); ++turn) {
     for (const bool floods : {false, true}) {
       const bool works = floods || cores_are_scarce;
       const double before = scrape().value("arcomm_operations_total", {"Ok"});
       if (works)
         noisy->tell(floods ? "storm c0 1000" : "burn");  // answered when it is told to stop
-      if (floods) expect_metric_at_least("arcomm_operations_total", {"Ok"}, before + 10'000);
+      EXPECT_TRUE(!floods || eventually(milliseconds(20000), [&] {
+        return scrape().value("arcomm_operations_total", {"Ok"}) > before + 10'000;
+      })) << "the flood does not begin";
       (floods ? beside_flood : baseline).push_back(p99());
       if (!works) continue;
       noisy->child().signal(SIGUSR1);
@@ -228,8 +231,8 @@ TEST_F(Quota, AFloodOfOneTenantDoesNotStarveAnother) {  // 19
     }
   }
   const auto median = [](std::vector<long>& turns) {
-    std::nth_element(turns.begin(), turns.begin() + kTurns / 2, turns.end());
-    return turns[kTurns / 2];
+    std::sort(turns.begin(), turns.end());
+    return turns[turns.size() / 2];
   };
   const long calm_p99 = median(baseline), flood = median(beside_flood);
   std::printf("p99 %ld us, beside a flood %ld us\n", calm_p99, flood);
