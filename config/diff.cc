@@ -1,4 +1,6 @@
 // What a reload changes, and what it cannot.
+#include <utility>
+
 #include "config/settings.h"
 #include "config/settings_table.h"
 
@@ -10,8 +12,9 @@ SettingsDiff diff_settings(const Settings& before, const Settings& after) {
     const std::string old_value = setting_toml(row, before);
     const std::string new_value = setting_toml(row, after);
     if (old_value == new_value) continue;
-    (row.reloadable ? diff.reloadable : diff.needs_restart)
-        .push_back(row.name() + ": " + old_value + " -> " + new_value);
+    std::string change = row.name();
+    change.append(": ").append(old_value).append(" -> ").append(new_value);
+    (row.reloadable ? diff.reloadable : diff.needs_restart).push_back(std::move(change));
   }
   return diff;
 }

@@ -66,7 +66,7 @@ class Daemon final : public DaemonActions {
   void read_previous_recorders(std::vector<InheritedSocket>& passed);
   void load_tuning_table();
   void open_metrics();
-  void use_tuning(std::shared_ptr<const TuningTable> table);
+  void use_tuning(const std::shared_ptr<const TuningTable>& table);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);
   void watch_workers();

@@ -105,7 +105,7 @@ void Daemon::load_tuning_table() {
       std::make_shared<const TuningTable>(table ? std::move(table).value() : default_tuning());
 }
 
-void Daemon::use_tuning(std::shared_ptr<const TuningTable> table) {
+void Daemon::use_tuning(const std::shared_ptr<const TuningTable>& table) {
   {
     std::lock_guard lock(mutex_);
     tuning_ = table;

@@ -24,7 +24,7 @@ double read(const std::byte* element) {
 
 std::uint64_t encode_half(int number) {
   if (number == 0) return 0;
-  const int exponent = std::bit_width(static_cast<unsigned>(number)) - 1;
+  const int exponent = static_cast<int>(std::bit_width(static_cast<unsigned>(number))) - 1;
   const int fraction = (number << (10 - exponent)) & 0x3ff;
   return static_cast<std::uint64_t>(((exponent + 15) << 10) | fraction);
 }
@@ -202,7 +202,9 @@ double Pattern::reduced(unsigned place) const {
     }
   }
   if (op_ != ReduceOp::Avg) return result;
-  return is_floating(dtype_) ? static_cast<double>(result) / ranks_ : result / ranks_;
+  if (is_floating(dtype_)) return static_cast<double>(result) / ranks_;
+  const int quotient = result / ranks_;  // integers divide as the daemon's do: without a fraction
+  return quotient;
 }
 
 void Pattern::fill(std::byte* data, std::uint64_t count, Rank rank) const {

@@ -53,6 +53,7 @@ Status RankTeam::spawn() {
       words.insert(words.end(), {"--runtime-dir", options_.runtime_dir});
     }
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     pid_t pid = 0;

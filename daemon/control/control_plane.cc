@@ -85,7 +85,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
 }
 
 void ControlPlane::use_settings(std::shared_ptr<const Settings> settings) {
-  loop_->post([this, settings] {
+  loop_->post([this, settings = std::move(settings)] {
     control_->use_settings(settings);
     gate_->use_access(settings->access);
   });

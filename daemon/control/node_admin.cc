@@ -107,7 +107,7 @@ void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_po
 
 NodeAdmin::NodeAdmin(EventLoop& loop, Metrics& metrics, NodeControl& control,
                      DaemonActions& actions)
-    : loop_(loop), metrics_(metrics), control_(control), actions_(actions), replies_(loop) {}
+    : metrics_(metrics), control_(control), actions_(actions), replies_(loop) {}
 
 void NodeAdmin::stop() {
   stopping_ = true;
@@ -115,7 +115,7 @@ void NodeAdmin::stop() {
   if (tuner_.joinable()) tuner_.join();
 }
 
-void NodeAdmin::inspect(std::function<void(const Views&)> then) {
+void NodeAdmin::inspect(const std::function<void(const Views&)>& then) {
   struct Gathering {
     Views views;
     std::size_t missing;
@@ -136,7 +136,7 @@ void NodeAdmin::inspect(std::function<void(const Views&)> then) {
 }
 
 void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusReply> answer) {
-  inspect([this, answer](const Views& views) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
     v1::StatusReply status;
     status.set_state(control_.stopping() ? "draining" : "ready");
     actions_.describe(status);
@@ -167,7 +167,7 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
 }
 
 void NodeAdmin::list_sessions(const Caller&, const v1::Empty&, Answer<v1::SessionsReply> answer) {
-  inspect([this, answer](const Views& views) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
     v1::SessionsReply reply;
     for (std::size_t i = 0; i < views.size(); ++i) {
       if (!views[i]) return answer(views[i].error());
@@ -181,7 +181,7 @@ void NodeAdmin::list_sessions(const Caller&, const v1::Empty&, Answer<v1::Sessio
 
 void NodeAdmin::list_communicators(const Caller&, const v1::Empty&,
                                    Answer<v1::CommunicatorsReply> answer) {
-  inspect([this, answer](const Views& views) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
     v1::CommunicatorsReply reply;
     for (const Result<WorkerSnapshot>& view : views) {
       if (!view) return answer(view.error());
@@ -195,14 +195,15 @@ void NodeAdmin::list_communicators(const Caller&, const v1::Empty&,
   });
 }
 
-void NodeAdmin::get_metrics(const Caller&, const v1::Empty&, Answer<v1::MetricsReply> answer) {
+void NodeAdmin::get_metrics(const Caller&, const v1::Empty&,
+                            const Answer<v1::MetricsReply>& answer) {
   v1::MetricsReply reply;
   reply.set_text(render_metrics(metrics_));
   answer(reply);
 }
 
 void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
-                      Answer<v1::TraceReply> answer) {
+                      const Answer<v1::TraceReply>& answer) {
   std::vector<FlightRecord> records;
   v1::TraceReply reply;
   std::uint64_t lost = 0;
@@ -239,7 +240,7 @@ void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
 void NodeAdmin::reload(const Caller& caller, const v1::Empty&, Answer<v1::ReloadReply> answer) {
   log::audit("reload",
              {{"uid", std::to_string(caller.peer.uid)}, {"pid", std::to_string(caller.peer.pid)}});
-  files_.post([this, answer] { answer(actions_.reload()); });
+  files_.post([this, answer = std::move(answer)] { answer(actions_.reload()); });
 }
 
 void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
@@ -261,7 +262,7 @@ void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
 }
 
 void NodeAdmin::explain(const Caller&, const v1::ExplainRequest& request,
-                        Answer<v1::ExplainReply> answer) {
+                        const Answer<v1::ExplainReply>& answer) {
   answer(actions_.explain(request));
 }
 

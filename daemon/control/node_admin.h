@@ -52,19 +52,20 @@ class NodeAdmin {
                      Answer<v1::SessionsReply> answer);
   void list_communicators(const Caller& caller, const v1::Empty& request,
                           Answer<v1::CommunicatorsReply> answer);
-  void get_metrics(const Caller& caller, const v1::Empty& request, Answer<v1::MetricsReply> answer);
-  void trace(const Caller& caller, const v1::TraceRequest& request, Answer<v1::TraceReply> answer);
+  void get_metrics(const Caller& caller, const v1::Empty& request,
+                   const Answer<v1::MetricsReply>& answer);
+  void trace(const Caller& caller, const v1::TraceRequest& request,
+             const Answer<v1::TraceReply>& answer);
   void reload(const Caller& caller, const v1::Empty& request, Answer<v1::ReloadReply> answer);
   void tune(const Caller& caller, const v1::TuneRequest& request, RpcStream<v1::TuneReply> stream);
   void explain(const Caller& caller, const v1::ExplainRequest& request,
-               Answer<v1::ExplainReply> answer);
+               const Answer<v1::ExplainReply>& answer);
 
  private:
   using Views = std::vector<Result<WorkerSnapshot>>;  // one per worker, in order
   // Asks all workers; a stuck one is an Error in its place after a second.
-  void inspect(std::function<void(const Views&)> then);
+  void inspect(const std::function<void(const Views&)>& then);
 
-  EventLoop& loop_;
   Metrics& metrics_;
   NodeControl& control_;
   DaemonActions& actions_;

@@ -98,7 +98,8 @@ Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_by
   return {};
 }
 
-void NodeControl::add_buffer(std::shared_ptr<NewBuffer> buffer, std::shared_ptr<UniqueFd> memory) {
+void NodeControl::add_buffer(const std::shared_ptr<NewBuffer>& buffer,
+                             const std::shared_ptr<UniqueFd>& memory) {
   SessionEntry* session = ledger_.find(buffer->session);
   if (session == nullptr) {
     return buffer->fail(
@@ -152,17 +153,18 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
                         " is not one of session ", id));
   }
-  worker_of(**session).remove_buffer(id, buffer,
-                                     replies_.on_loop<void>(
-                                         "release the buffer",
-                                         [this, id, buffer, answer](const Status& status) {
-                                           if (!status) return answer(status.error());
-                                           forget_buffer(id, buffer);
-                                           answer(v1::Empty{});
-                                         },
-                                         [this, id, buffer](const Status& late) {
-                                           if (late) forget_buffer(id, buffer);
-                                         }));
+  worker_of(**session).remove_buffer(
+      id, buffer,
+      replies_.on_loop<void>(
+          "release the buffer",
+          [this, id, buffer, answer = std::move(answer)](const Status& status) {
+            if (!status) return answer(status.error());
+            forget_buffer(id, buffer);
+            answer(v1::Empty{});
+          },
+          [this, id, buffer](const Status& late) {
+            if (late) forget_buffer(id, buffer);
+          }));
 }
 
 // Its memory goes with its quota, the descriptor too that nobody has fetched.
@@ -205,7 +207,7 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
       id, seed,
       replies_.on_loop<PlanId>(
           "register the plan",
-          [this, id, answer,
+          [this, id, answer = std::move(answer),
            holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
             SessionEntry* owner = ledger_.find(id);
             if (!plan) {
@@ -232,20 +234,19 @@ void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanReques
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
                         " is not one of session ", id));
   }
-  worker_of(**session).remove_plan(id, plan,
-                                   replies_.on_loop<void>(
-                                       "remove the plan",
-                                       [this, id, plan, answer](const Status& status) {
-                                         if (!status) return answer(status.error());
-                                         if (SessionEntry* owner = ledger_.find(id);
-                                             owner != nullptr)
-                                           owner->plans.erase(plan);
-                                         answer(v1::Empty{});
-                                       },
-                                       [this, id, plan](const Status& late) {
-                                         SessionEntry* owner = ledger_.find(id);
-                                         if (late && owner != nullptr) owner->plans.erase(plan);
-                                       }));
+  worker_of(**session).remove_plan(
+      id, plan,
+      replies_.on_loop<void>(
+          "remove the plan",
+          [this, id, plan, answer = std::move(answer)](const Status& status) {
+            if (!status) return answer(status.error());
+            if (SessionEntry* owner = ledger_.find(id); owner != nullptr) owner->plans.erase(plan);
+            answer(v1::Empty{});
+          },
+          [this, id, plan](const Status& late) {
+            SessionEntry* owner = ledger_.find(id);
+            if (late && owner != nullptr) owner->plans.erase(plan);
+          }));
 }
 
 }  // namespace arcomm

@@ -56,7 +56,7 @@ NodeControl::NodeControl(Parts parts)
       descriptors_({.loop = parts_.loop,
                     .ledger = ledger_,
                     .ended = [this](SessionId session,
-                                    std::string why) { client_gone(session, std::move(why)); },
+                                    const std::string& why) { client_gone(session, why); },
                     .released =
                         [this](uid_t uid) {
                           if (released_) released_(uid);
@@ -202,7 +202,7 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   worker_of(*entry).close_session(id, told, why,
                                   replies_.on_loop<void>(
                                       "close the session",
-                                      [entry, answer](const Status& status) {
+                                      [entry, answer = std::move(answer)](const Status& status) {
                                         const ErrorCode code =
                                             status ? ErrorCode::Ok : status.error().code;
                                         // Before the answer: whoever hears it may take the same
@@ -225,11 +225,11 @@ void NodeControl::connection_hung_up(ConnectionNumber connection) {
   }
 }
 
-void NodeControl::client_gone(SessionId session, std::string why) {
+void NodeControl::client_gone(SessionId session, const std::string& why) {
   close_session(session, Reason::RemoteDied, why, {});
 }
 
-void NodeControl::session_lost(SessionId session, Reason reason, std::string why) {
+void NodeControl::session_lost(SessionId session, Reason reason, const std::string& why) {
   close_session(session, reason, why, {});
 }
 

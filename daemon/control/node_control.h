@@ -71,14 +71,14 @@ class NodeControl {
 
   // From the sockets.
   void connection_hung_up(ConnectionNumber connection);
-  void client_gone(SessionId session, std::string why);
+  void client_gone(SessionId session, const std::string& why);
   FdChannel& descriptors() { return descriptors_; }
   void on_descriptor_release(std::function<void(uid_t)> released) {
     released_ = std::move(released);
   }
 
   // From the workers' events (posted to the loop by whoever wires them).
-  void session_lost(SessionId session, Reason reason, std::string why);
+  void session_lost(SessionId session, Reason reason, const std::string& why);
   void communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch);
 
   void use_settings(std::shared_ptr<const Settings> settings);
@@ -109,7 +109,8 @@ class NodeControl {
                             ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
   struct NewBuffer;
   Status charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes);
-  void add_buffer(std::shared_ptr<NewBuffer> buffer, std::shared_ptr<UniqueFd> memory);
+  void add_buffer(const std::shared_ptr<NewBuffer>& buffer,
+                  const std::shared_ptr<UniqueFd>& memory);
   void forget_buffer(SessionId id, BufferId buffer);
   void close_session(SessionId id, Reason reason, const std::string& why, Answer<v1::Empty> answer);
 

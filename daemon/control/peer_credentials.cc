@@ -14,7 +14,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::size_t kEntryBytes = 64 * 1024;  // room for a group or passwd entry with its strings
+constexpr std::size_t kEntryBytes = 65'536;  // room for a group or passwd entry with its strings
 
 std::optional<gid_t> find_group(const std::string& name) {
   std::vector<char> buffer(kEntryBytes);

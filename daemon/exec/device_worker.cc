@@ -40,11 +40,11 @@ Error stopped() {
 
 class ThreadedWorker final : public DeviceWorker {
  public:
-  ThreadedWorker(std::unique_ptr<Worker> worker, std::shared_ptr<const Settings> settings,
-                 Metrics& metrics, UniqueFd epoll, UniqueFd event)
+  ThreadedWorker(std::unique_ptr<Worker> worker, const Settings& settings, Metrics& metrics,
+                 UniqueFd epoll, UniqueFd event)
       : worker_(std::move(worker)),
         metrics_(metrics),
-        spin_ns_(settings->wait.spin_us * 1000),
+        spin_ns_(settings.wait.spin_us * 1000),
         epoll_(std::move(epoll)),
         mailbox_(std::move(event)) {}
 
@@ -183,7 +183,7 @@ class ThreadedWorker final : public DeviceWorker {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> progress_{0};
   bool resting_ = false;  // slept just before the message that asks
-  std::uint64_t window_ns_ = 0, busy_ns_ = 0, reported_ns_ = 0;
+  std::uint64_t window_ns_ = 0, busy_ns_ = 0;
 };
 
 bool ThreadedWorker::take_messages() {
@@ -279,7 +279,7 @@ Result<std::unique_ptr<DeviceWorker>> DeviceWorker::create(Parts parts) {
   Metrics& metrics = parts.metrics;
   Result<std::unique_ptr<Worker>> worker = Worker::create(std::move(parts));
   if (!worker) return std::move(worker).error();
-  auto made = std::make_unique<ThreadedWorker>(std::move(worker).value(), settings, metrics,
+  auto made = std::make_unique<ThreadedWorker>(std::move(worker).value(), *settings, metrics,
                                                std::move(epoll), std::move(event).value());
   ARC_RETURN_IF_ERROR(made->watch(made->mailbox_fd()));
   return std::unique_ptr<DeviceWorker>(std::move(made));

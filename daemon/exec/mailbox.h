@@ -25,16 +25,14 @@ class Mailbox {
   explicit Mailbox(UniqueFd event) : event_(std::move(event)), bell_(sleeps_, event_.get()) {}
 
   void post(Message message) {
-    bool accepted = false;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!closed_) {
-        messages_.push_back(std::move(message));
-        pending_.store(true, std::memory_order_release);
-        accepted = true;
-      }
+    std::unique_lock lock(mutex_);
+    if (closed_) {
+      lock.unlock();
+      return message.refuse();
     }
-    if (!accepted) return message.refuse();
+    messages_.push_back(std::move(message));
+    pending_.store(true, std::memory_order_release);
+    lock.unlock();
     bell_.ring();
   }
 

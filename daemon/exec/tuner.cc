@@ -54,7 +54,7 @@ class Bench {
     args.ranks = question.ranks;
     args.dtype = question.type_class == TypeClass::Half ? DType::BFloat16 : DType::Float32;
     args.count = question.bytes / size_of(args.dtype);
-    for (std::uint32_t rank = 0; rank < question.ranks; ++rank) {
+    for (std::size_t rank = 0; rank < question.ranks; ++rank) {
       args.send[rank] = memories_[2 * rank].view().data;
       args.recv[rank] = memories_[2 * rank + 1].view().data;
     }
@@ -126,7 +126,7 @@ Result<TuningTable> tune(Device& device, const TuneOptions& options, const TuneP
   const std::uint64_t spare = topology.memory_bytes / 4;
   std::uint32_t max_ranks = kRanks[0];
   for (const std::uint32_t ranks : kRanks) {
-    if (2 * ranks * max_bytes <= spare) max_ranks = ranks;
+    if (std::uint64_t{2} * ranks * max_bytes <= spare) max_ranks = ranks;
   }
   Result<std::unique_ptr<Bench>> bench = Bench::create(device, max_bytes, max_ranks);
   if (!bench) return std::move(bench).error();

@@ -11,7 +11,7 @@ constexpr std::uint64_t kMaxDirectTraffic = 2 * kTileTrafficBytes;
 
 std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
   const std::uint64_t most =
-      std::max<std::uint64_t>(kTileTrafficBytes / (2 * ranks), kMinTileBytes);
+      std::max<std::uint64_t>(kTileTrafficBytes / (std::uint64_t{2} * ranks), kMinTileBytes);
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tile_bytes, kMinTileBytes, most));
 }
 
@@ -25,7 +25,8 @@ Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const Devic
                         entry_of(measured->algorithm).is_tiled ? shape.streams : 1};
     if (can_run(wanted, bytes, ranks)) choice = wanted;
   }
-  if (!entry_of(choice.algorithm).is_tiled && 2 * ranks * bytes > kMaxDirectTraffic) {
+  if (!entry_of(choice.algorithm).is_tiled &&
+      std::uint64_t{2} * ranks * bytes > kMaxDirectTraffic) {
     choice = {Algorithm::Tiled, kMaxTileBytes, shape.streams};
   }
   if (entry_of(choice.algorithm).is_tiled)
