@@ -71,8 +71,8 @@ void Gate::accept_some(std::size_t listener) {
 // Out of descriptors or memory: the waiting connection stays readable, so look away for a while
 // instead of spinning.
 void Gate::pause(std::size_t listener) {
-  log::warn("no descriptor or memory to accept on {}: {}; trying again in {} ms", listeners_[listener].path(),
-            std::strerror(errno), kPauseWithoutDescriptors.count());
+  log::warn("no descriptor or memory to accept on {}: {}; trying again in {} ms",
+            listeners_[listener].path(), std::strerror(errno), kPauseWithoutDescriptors.count());
   parts_.loop.unwatch(listeners_[listener].fd());
   parts_.loop.after(kPauseWithoutDescriptors, [this, listener] {
     if (listener >= listeners_.size()) return;  // closed meanwhile
