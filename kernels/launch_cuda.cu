@@ -37,6 +37,7 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     return error(ErrorCode::InvalidArgument, Reason::BadValue, shape.blocks, " blocks: at most ",
                  kMaxCudaBlocks);
   }
+  if (call.count == 0) return {};  // on every rank alike: no epoch is used up without having met
   auto* queue = static_cast<cudaStream_t>(stream);
   cudaError_t launched = cudaSuccess;
   switch (algorithm) {
@@ -45,6 +46,9 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
       break;
     case CudaAlgorithm::TwoShotDirect:
       launched = device::launch_two_shot_direct(call, shape.blocks, queue);
+      break;
+    case CudaAlgorithm::Stream:
+      launched = device::launch_stream(call, shape.blocks, queue);
       break;
   }
   if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce kernel");
@@ -64,6 +68,7 @@ Status load_all_reduce_kernels() {
   device::for_each_kernel([&](DType dtype, ReduceOp op) {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_stream(dtype, op);
   });
   if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");
   return {};

@@ -2,11 +2,11 @@
 // own GPU, in the same order of operations on every rank. What a result is: launch.h; every
 // algorithm here keeps those rules bit for bit.
 //
-// Scratch: kCudaScratchBytes per rank and communicator, zeroed once, mapped on all the ranks' GPUs,
-// and then touched by these kernels alone. Its regions never move with the size of an operation.
-// Epochs live in it, on the device, so that a launch replayed from a graph is a new operation.
-// Operations of one communicator must be ordered on each rank (one stream, or events).
-// Waiting: every wait in a kernel ends at the operation's timeout or at abort_all_reduce(); what
+// Scratch: cuda_scratch_bytes() per rank and communicator, zeroed once, mapped on all the ranks'
+// GPUs, and then touched by these kernels alone. Its regions never move with the size of an
+// operation. Epochs live in it, on the device, so that a launch replayed from a graph is a new
+// operation. Operations of one communicator must be ordered on each rank (one stream, or events).
+// Waiting: a launch waits for the operation's timeout at most, or until abort_all_reduce(); what
 // happened is in the rank's CudaOutcome. After an outcome that is not Done the communicator must
 // get new scratch. Any thread; nothing here allocates or waits.
 #pragma once
@@ -21,19 +21,27 @@ namespace arcomm {
 inline constexpr std::uint32_t kMaxCudaRanks = 8;
 
 enum class CudaAlgorithm : std::uint8_t {
-  OneShotLl16,   // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
-  TwoShotDirect  // each rank reduces its shard from everybody's input into everybody's output
+  OneShotLl16,    // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
+  TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
+  Stream          // the same through rings of slots, so that only stores cross the links
 };
 
 inline constexpr std::uint64_t kMaxLl16Bytes = 512 * 1024;
-// Control page, then two halves (for odd and even epochs) of one area per rank, twice the data's
-// size.
+inline constexpr std::uint32_t kMaxCudaBlocks = 128;
+
+// Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
+// twice the data's size; for Stream a ring of slots per block and rank.
 inline constexpr std::uint64_t kCudaControlBytes = 64 * 1024;
-inline constexpr std::uint64_t kCudaScratchBytes =
+inline constexpr std::uint64_t kStreamOffset =
     kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes;
+inline constexpr std::uint64_t kStreamTileBytes = 32 * 1024;
+inline constexpr std::uint32_t kStreamSlots = 4;
+constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
+  return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
+}
 
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
-// TwoShotDirect alone. Pointers are aligned to the element.
+// TwoShotDirect, and recv of Stream. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};
@@ -54,12 +62,10 @@ struct CudaOutcome {
   std::uint32_t culprit;  // rank that was waited for
 };
 
-// How many thread blocks an operation gets; 0: the built-in rule.
+// How many thread blocks an operation gets, the same on every rank; 0: the built-in rule.
 struct CudaShape {
   std::uint32_t blocks = 0;
 };
-inline constexpr std::uint32_t kMaxCudaBlocks = 128;
-
 // Whether the algorithm takes that operation; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call);
 // `stream`: a cudaStream_t of the rank's GPU, which is current.

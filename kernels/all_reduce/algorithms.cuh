@@ -13,5 +13,16 @@ cudaError_t load_one_shot_ll16(DType dtype, ReduceOp op);
 cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t blocks,
                                    cudaStream_t stream);
 cudaError_t load_two_shot_direct(DType dtype, ReduceOp op);
+cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
+cudaError_t load_stream(DType dtype, ReduceOp op);
+
+// Whether all inputs and outputs start on a multiple of `bytes`: then whole vectors can be moved.
+inline bool lie_on(const CudaAllReduce& call, std::uintptr_t bytes) {
+  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
+    if (reinterpret_cast<std::uintptr_t>(call.send[rank]) % bytes != 0) return false;
+    if (reinterpret_cast<std::uintptr_t>(call.recv[rank]) % bytes != 0) return false;
+  }
+  return true;
+}
 
 }  // namespace arcomm::device

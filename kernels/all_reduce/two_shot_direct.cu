@@ -29,13 +29,14 @@ __global__ void __launch_bounds__(512)
   };
   Scratch* own = scratch_of(call, call.rank);
   const std::uint32_t epoch = begin_epoch(own);
+  Patience patience(own, call.timeout_ns);
   const auto arrived = [](Scratch* at, std::uint32_t from) {
     return &at->arrived[blockIdx.x][from];
   };
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0 || !meet(call, arrived, epoch)) return end_epoch(own);
+  if (epoch == 0 || !meet(call, arrived, epoch, patience)) return end_epoch(own);
 
   const std::uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
@@ -95,7 +96,7 @@ __global__ void __launch_bounds__(512)
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
       static_cast<Stored*>(call.recv[rank])[i] = out[0];
   }
-  meet(call, finished, epoch);
+  meet(call, finished, epoch, patience);
   end_epoch(own);
 }
 
@@ -115,14 +116,6 @@ auto kernel_for(std::uint32_t ranks) {
   return &two_shot_direct<Format, kOp, 0>;
 }
 
-bool lie_alike(const CudaAllReduce& call) {
-  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
-    if (reinterpret_cast<std::uintptr_t>(call.send[rank]) % kVectorBytes != 0) return false;
-    if (reinterpret_cast<std::uintptr_t>(call.recv[rank]) % kVectorBytes != 0) return false;
-  }
-  return true;
-}
-
 // Four vectors per thread; no more blocks than fill the links.
 std::uint32_t blocks_for(const CudaAllReduce& call) {
   const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;
@@ -137,8 +130,8 @@ cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t bloc
   if (blocks == 0) blocks = blocks_for(call);
   const ElementRange shard = shard_range(call.count, call.dtype, call.ranks, call.rank);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(call.ranks)<<<blocks, kThreads, 0, stream>>>(call, shard,
-                                                                         lie_alike(call));
+    kernel_for<Format, kOp>(call.ranks)<<<blocks, kThreads, 0, stream>>>(
+        call, shard, lie_on(call, kVectorBytes));
     return cudaGetLastError();
   });
 }

@@ -18,6 +18,9 @@ struct Scratch {
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
+  // Tiles of the stream algorithm, behind their epoch in the upper half: see stream.cu.
+  alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxCudaRanks];
+  std::uint64_t freed[kMaxCudaBlocks][kMaxCudaRanks];
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 
@@ -36,14 +39,14 @@ __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::ui
   store_release(&own->abort, 1);
 }
 
-// A wait's account: when it has to end, and how often it has looked.
+// One thread's account of its waits in one launch: together they end at the operation's timeout.
 class Patience {
  public:
   __device__ __forceinline__ Patience(Scratch* own, std::uint64_t timeout_ns)
       : own_(own), timeout_ns_(timeout_ns) {}
 
   // Called after a look in vain; false: give up. The clock is read only now and then: it costs as
-  // much as a look.
+  // much as a look. It starts with the first wait that is not over at once.
   __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
     if ((++looks_ & 127U) != 0) return true;
     if (load_relaxed(&own_->abort) != 0) {
@@ -64,13 +67,15 @@ class Patience {
   std::uint32_t looks_ = 0;
 };
 
-// The epoch of this launch, the same in all its blocks and on all ranks; 0: it must not run.
+// The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
+// Called by all threads, which get one answer: an abort may be raised while they look.
 __device__ __forceinline__ std::uint32_t begin_epoch(Scratch* own) {
   const std::uint32_t epoch =
       own->epoch + 1;  // stable: written when the launch before this one ended
-  if (epoch < kLastEpoch && load_relaxed(&own->abort) == 0) return epoch;
+  const bool used_up = epoch >= kLastEpoch;
+  if (__syncthreads_or(used_up || load_relaxed(&own->abort) != 0) == 0) return epoch;
   if (threadIdx.x == 0) {
-    fail(own, epoch < kLastEpoch ? CudaOutcomeCode::Aborted : CudaOutcomeCode::EpochsUsedUp, 0);
+    fail(own, used_up ? CudaOutcomeCode::EpochsUsedUp : CudaOutcomeCode::Aborted, 0);
   }
   return 0;
 }
@@ -85,25 +90,17 @@ __device__ __forceinline__ void end_epoch(Scratch* own) {
 // Block b of every rank meets block b of the others: what each had written before, on any GPU, is
 // visible to all behind it. False: the wait failed. Called by all threads.
 template <typename Word>
-__device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch) {
-  __shared__ int failed;
-  __syncthreads();  // also: everybody has read `failed` of the meeting before
-  if (threadIdx.x == 0) failed = 0;
+__device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch,
+                                     Patience& patience) {
   __syncthreads();
+  bool failed = false;
   const std::uint32_t peer = threadIdx.x;
   if (peer < call.ranks && peer != call.rank) {
-    Scratch* own = scratch_of(call, call.rank);
     store_release(word(scratch_of(call, peer), call.rank), epoch);
-    Patience patience(own, call.timeout_ns);
-    while (load_acquire(word(own, peer)) != epoch) {
-      if (!patience.goes_on(peer)) {
-        failed = 1;
-        break;
-      }
-    }
+    const std::uint32_t* theirs = word(scratch_of(call, call.rank), peer);
+    while (load_acquire(theirs) != epoch && !failed) failed = !patience.goes_on(peer);
   }
-  __syncthreads();
-  return failed == 0;
+  return __syncthreads_or(failed) == 0;
 }
 
 }  // namespace arcomm::device

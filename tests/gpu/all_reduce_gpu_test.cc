@@ -19,7 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr std::uint64_t kGuard = 256;
-constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect};
+constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect,
+                                         CudaAlgorithm::Stream};
 
 // Random bits, and among them what rounds, overflows or is no number.
 void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937_64& random) {
@@ -123,7 +124,7 @@ TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
   for (const CudaAlgorithm algorithm : kAlgorithms) {
     for (unsigned d = 0; d < kDTypes; ++d) {
       for (unsigned o = 0; o < kReduceOps; ++o) {
-        for (const std::uint64_t count : {1, 2, 3, 7, 64, 65, 1000, 4099, 30011}) {
+        for (const std::uint64_t count : {0, 1, 2, 3, 7, 64, 65, 1000, 4099, 30011}) {
           const auto dtype = static_cast<DType>(d);
           ASSERT_NO_FATAL_FAILURE(
               check(algorithm, dtype, static_cast<ReduceOp>(o), count, 0, 0, count % 2 == 0));
@@ -155,6 +156,10 @@ TEST_P(AllReduceOnGpus, GivesTheSameBitsWhateverTheNumberOfBlocks) {
                                   100'003, 0, 0, false, {blocks}));
     ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::TwoShotDirect, DType::BFloat16, ReduceOp::Sum,
                                   1'000'003, 0, 0, true, {blocks}));
+    for (const bool in_place : {false, true}) {
+      ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::Stream, DType::Float16, ReduceOp::Sum, 3'000'017,
+                                    0, 0, in_place, {blocks}));
+    }
   }
   expect_done();
 }
@@ -166,46 +171,67 @@ TEST_P(AllReduceOnGpus, RefusesWhatAnAlgorithmCannotTake) {
   EXPECT_EQ(refused.error().code, ErrorCode::OutOfRange);
 }
 
-// Sizes, shapes and algorithms change from one operation to the next, and ranks come late by turns:
-// what breaks kernels whose scratch moves with the size or whose flags are reused too early.
+// Sizes, shapes and algorithms change from one operation to the next, every operation has its own
+// input, and ranks come late by turns: what breaks kernels whose scratch moves with the size or
+// whose flags are reused too early. Some of each output is kept, in stream order, and looked at in
+// the end.
 TEST_P(AllReduceOnGpus, SurvivesChangingSizesAndLateRanks) {
   constexpr int kOperations = 3000;
-  constexpr std::uint64_t kCount = 65'536;
+  constexpr std::uint64_t kCount = 262'144;
+  constexpr std::uint64_t kKept = 3;  // bytes of each output: first, middle, last
   const int ranks = node_->ranks();
-  // Inputs are rank + 1: each operation's sum is known without reading everything back each time.
-  std::vector<std::int32_t> ones(kCount);
+  const auto value = [](int operation, int rank) { return (operation * 7 + rank * 13) & 0x3f; };
+  std::vector<Memory> kept;
   for (int rank = 0; rank < ranks; ++rank) {
-    cudaSetDevice(rank);
-    std::fill(ones.begin(), ones.end(), rank + 1);
-    cudaMemcpy((*node_)[rank].send.data(), ones.data(), kCount * 4, cudaMemcpyHostToDevice);
-    cudaMemset((*node_)[rank].recv.data(), 0xa5, kCount * 4);
-    cudaDeviceSynchronize();
+    auto memory = (*node_)[rank].device->allocate(kOperations * kKept);
+    ASSERT_TRUE(memory) << memory.error().to_string();
+    kept.push_back(std::move(*memory));
   }
   for (int i = 0; i < kOperations; ++i) {
-    const CudaAlgorithm algorithm = kAlgorithms[random_() % 2];
-    const std::uint64_t count = 1 + random_() % kCount;
+    const CudaAlgorithm algorithm = kAlgorithms[random_() % std::size(kAlgorithms)];
+    const std::uint64_t count = random_() % 8 == 0 ? random_() % 64 : random_() % kCount;
+    const CudaShape shape{static_cast<std::uint32_t>(random_() % 3 == 0 ? 0 : 1 + random_() % 40)};
     const int late = static_cast<int>(random_() % static_cast<std::uint64_t>(ranks));
     for (int turn = 0; turn < ranks; ++turn) {
       const int rank = (late + 1 + turn) % ranks;
-      if (rank == late && i % 64 == 0)
+      GpuRank& one = (*node_)[rank];
+      if (rank == late && i % 64 == 0) {
         std::this_thread::sleep_for(std::chrono::microseconds(random_() % 500));
+      }
       cudaSetDevice(rank);
+      cudaStream_t stream = one.stream->handle();
+      cudaMemsetAsync(one.send.data(), value(i, rank), count, stream);
+      cudaMemsetAsync(one.recv.data(), 0xa5, count, stream);
       ASSERT_TRUE(launch_all_reduce(
-          algorithm, node_->call(rank, count, DType::Int32, ReduceOp::Sum),
-          {1U + static_cast<std::uint32_t>(i % 16)}, (*node_)[rank].stream->handle()));
+          algorithm, node_->call(rank, count, DType::Uint8, ReduceOp::Sum), shape, stream));
+      if (count == 0) continue;
+      std::byte* place = kept[static_cast<std::size_t>(rank)].data() + i * kKept;
+      for (const std::uint64_t at : {std::uint64_t{0}, count / 2, count - 1}) {
+        cudaMemcpyAsync(place++, one.recv.data() + at, 1, cudaMemcpyDeviceToDevice, stream);
+      }
     }
   }
   ASSERT_TRUE(node_->synchronize());
   expect_done();
-  ASSERT_TRUE(node_->launch(CudaAlgorithm::TwoShotDirect, kCount, DType::Int32, ReduceOp::Sum));
-  ASSERT_TRUE(node_->synchronize());
-  const std::int32_t expected = ranks * (ranks + 1) / 2;
+  std::vector<unsigned char> seen(kOperations * kKept);
   for (int rank = 0; rank < ranks; ++rank) {
     cudaSetDevice(rank);
-    cudaMemcpy(ones.data(), (*node_)[rank].recv.data(), kCount * 4, cudaMemcpyDeviceToHost);
-    EXPECT_TRUE(
-        std::all_of(ones.begin(), ones.end(), [&](std::int32_t x) { return x == expected; }))
-        << "rank " << rank;
+    cudaMemcpy(seen.data(), kept[static_cast<std::size_t>(rank)].data(), seen.size(),
+               cudaMemcpyDeviceToHost);
+    int operations = 0;
+    for (int i = 0; i < kOperations; ++i) {
+      int sum = 0;
+      for (int r = 0; r < ranks; ++r) sum += value(i, r);
+      const unsigned char* three = &seen[static_cast<std::size_t>(i) * kKept];
+      if (three[0] == 0 && three[1] == 0 && three[2] == 0)
+        continue;  // of no elements, or a sum of 0
+      ++operations;
+      for (std::uint64_t k = 0; k < kKept; ++k) {
+        ASSERT_EQ(three[k], static_cast<unsigned char>(sum))
+            << "operation " << i << ", rank " << rank;
+      }
+    }
+    EXPECT_GT(operations, kOperations / 2);
   }
 }
 

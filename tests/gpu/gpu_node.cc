@@ -24,7 +24,9 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
       *stream = std::move(*made);
     }
     for (const auto& [memory, size] :
-         {std::pair{&one.scratch, kCudaScratchBytes}, {&one.send, bytes}, {&one.recv, bytes}}) {
+         {std::pair{&one.scratch, cuda_scratch_bytes(static_cast<std::uint32_t>(ranks))},
+          {&one.send, bytes},
+          {&one.recv, bytes}}) {
       auto made = one.device->allocate(size);
       if (!made) return std::move(made).error();
       *memory = std::move(*made);

@@ -1,7 +1,7 @@
 // How long the GPU kernels take, beside NCCL in the same process and run: operations back to back
 // on a plain stream and in a graph, the slowest rank, median of rounds. What the timed operations
 // left is verified.
-//   kernel_gpu_bench [--ranks N] [--nccl PATH] [--json FILE]
+//   kernel_gpu_bench [--ranks N] [--nccl PATH] [--json FILE] [--blocks N] [--from BYTES]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -18,9 +18,19 @@ namespace {
 constexpr std::uint64_t kMostBytes = 1ULL << 30;
 constexpr int kRounds = 7;
 
+struct Contender {
+  CudaAlgorithm algorithm;
+  const char* name;
+};
+constexpr Contender kContenders[] = {{CudaAlgorithm::OneShotLl16, "ll16"},
+                                     {CudaAlgorithm::TwoShotDirect, "two_shot"},
+                                     {CudaAlgorithm::Stream, "stream"}};
+
 struct Options {
   int ranks = 2;
   std::string nccl, json;
+  std::uint32_t blocks = 0;  // 0: the kernels' own rule
+  std::uint64_t from_bytes = 1024;
 };
 
 // Enqueues one operation on every rank's stream.
@@ -119,10 +129,12 @@ class Bench {
     fill();
     std::printf("%d GPUs, float16 sum out of place, us (bus GB/s); NCCL %s\n", node_.ranks(),
                 nccl_.version().c_str());
-    std::printf("%10s | %9s %9s | %9s %9s | %9s %9s | %s\n", "bytes", "ll16", "in graph",
-                "two-shot", "in graph", "NCCL", "in graph", "NCCL / ours: stream, graph");
+    std::printf("%10s", "bytes");
+    for (const Contender& one : kContenders) std::printf(" | %9s  in graph", one.name);
+    std::printf(" |      NCCL  in graph | NCCL / ours: stream, graph\n");
     bool right = true;
-    for (std::uint64_t bytes = 1024; bytes <= kMostBytes; bytes *= 4) right &= row(bytes);
+    for (std::uint64_t bytes = options_.from_bytes; bytes <= kMostBytes; bytes *= 4)
+      right &= row(bytes);
     if (!options_.json.empty()) save();
     return right;
   }
@@ -190,14 +202,31 @@ class Bench {
   bool row(std::uint64_t bytes) {
     const std::uint64_t count = bytes / 2;
     bool right = true;
-    Times ours[2];
-    for (const CudaAlgorithm algorithm :
-         {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect}) {
-      if (!can_launch(algorithm, node_.call(0, count, DType::Float16, ReduceOp::Sum))) continue;
-      ours[static_cast<int>(algorithm)] = measure(
-          algorithm == CudaAlgorithm::OneShotLl16 ? "one_shot_ll16" : "two_shot_direct", bytes,
-          [&] { return node_.launch(algorithm, count, DType::Float16, ReduceOp::Sum).ok(); },
-          right);
+    const auto best = [](double a, double b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); };
+    std::string line, json;
+    const auto tell = [&](const char* name, Times times) {
+      char text[64];
+      std::snprintf(text, sizeof(text), " | %9.2f %9.2f", times.stream, times.graph);
+      line += times.stream < 0 ? " |         -         -" : text;
+      std::snprintf(text, sizeof(text), ", \"%s_us\": [%.3f, %.3f]", name, times.stream,
+                    times.graph);
+      json += text;
+    };
+    Times ours;
+    for (const Contender& one : kContenders) {
+      Times times;
+      if (can_launch(one.algorithm, node_.call(0, count, DType::Float16, ReduceOp::Sum))) {
+        times = measure(
+            one.name, bytes,
+            [&] {
+              return node_
+                  .launch(one.algorithm, count, DType::Float16, ReduceOp::Sum, {options_.blocks})
+                  .ok();
+            },
+            right);
+      }
+      ours = {best(ours.stream, times.stream), best(ours.graph, times.graph)};
+      tell(one.name, times);
     }
     std::vector<const void*> send;
     std::vector<void*> recv;
@@ -210,22 +239,13 @@ class Bench {
     const Times theirs = measure(
         "NCCL", bytes, [&] { return nccl_.all_reduce(send, recv, count, DType::Float16, streams); },
         right);
-    const auto best = [](double a, double b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); };
-    const double stream = best(ours[0].stream, ours[1].stream),
-                 graph = best(ours[0].graph, ours[1].graph);
-    std::printf(
-        "%10lu | %9.2f %9.2f | %9.2f %9.2f | %9.2f %9.2f | %5.2f %5.2f  (%.0f GB/s)\n", bytes,
-        ours[0].stream, ours[0].graph, ours[1].stream, ours[1].graph, theirs.stream, theirs.graph,
-        theirs.stream / stream, theirs.graph / graph,
-        2.0 * (node_.ranks() - 1) / node_.ranks() * static_cast<double>(bytes) / graph * 1e-3);
+    tell("nccl", theirs);
+    const double moved = 2.0 * (node_.ranks() - 1) / node_.ranks() * static_cast<double>(bytes);
+    std::printf("%10lu%s | %5.2f %5.2f  (%.0f GB/s)\n", bytes, line.c_str(),
+                theirs.stream / ours.stream, theirs.graph / ours.graph, moved / ours.graph * 1e-3);
     std::fflush(stdout);
     json_ += (json_.empty() ? "" : ",\n") + std::string("  {\"ranks\": ") +
-             std::to_string(node_.ranks()) + ", \"bytes\": " + std::to_string(bytes) +
-             ", \"ll16_us\": [" + std::to_string(ours[0].stream) + ", " +
-             std::to_string(ours[0].graph) + "], \"two_shot_us\": [" +
-             std::to_string(ours[1].stream) + ", " + std::to_string(ours[1].graph) +
-             "], \"nccl_us\": [" + std::to_string(theirs.stream) + ", " +
-             std::to_string(theirs.graph) + "]}";
+             std::to_string(node_.ranks()) + ", \"bytes\": " + std::to_string(bytes) + json + "}";
     return right;
   }
   void save() const {
@@ -250,6 +270,8 @@ int run(int argc, char** argv) {
     if (flag == "--ranks") options.ranks = std::atoi(argv[i + 1]);
     if (flag == "--nccl") options.nccl = argv[i + 1];
     if (flag == "--json") options.json = argv[i + 1];
+    if (flag == "--blocks") options.blocks = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
+    if (flag == "--from") options.from_bytes = static_cast<std::uint64_t>(std::atoll(argv[i + 1]));
   }
   auto node = GpuNode::open(options.ranks, kMostBytes);
   if (!node) return std::fprintf(stderr, "%s\n", node.error().to_string().c_str()), 1;

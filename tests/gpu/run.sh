@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # On a machine with GPUs, from the bundle: checks first, then measurements; a short table last.
 #   run.sh [folder for the results]      RANKS="2 4": how many GPUs the benchmark takes; SKIP_CHECKS=1
+set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/results}
 mkdir -p "$out"
@@ -18,5 +19,11 @@ for ranks in ${RANKS:-2}; do
   timeout 150 "$here/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
     tee "$out/kernels-$ranks.txt" || status=1
 done
-[ $status = 0 ] && echo "all checks passed" || echo "FAILED: see $out/checks.log"
+if [ $status != 0 ]; then
+  echo "FAILED: see above and $out/checks.log"
+elif [ -n "${SKIP_CHECKS:-}" ]; then
+  echo "checks skipped; what was timed was verified"
+else
+  echo "all checks passed"
+fi
 exit $status
