@@ -62,7 +62,7 @@ void HostLauncher::call_hands(std::uint32_t wanted) {
     if (wanted-- == 0) return;
     // A hand that is about to leave looks at starts_ once more after it has said so (serve()).
     if (hand->serving.exchange(true, std::memory_order_seq_cst)) continue;
-    if (hand->stream.enqueue({&HostLauncher::serve, hand.get()}) == Enqueue::Full) {
+    if (hand->stream.enqueue({&HostLauncher::serve, hand.get()}) != Enqueue::Done) {
       hand->serving.store(false, std::memory_order_seq_cst);  // the worker does it alone
     }
   }

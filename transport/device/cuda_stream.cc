@@ -8,11 +8,15 @@ namespace arcomm {
 namespace {
 
 // The runtime has no wait with a deadline: look, and sleep longer the longer it takes.
-template <typename Reached>
-Status poll_until(Reached reached, std::chrono::nanoseconds timeout, const char* what) {
+template <typename Query>
+Status poll_until_done(Query query, std::chrono::nanoseconds timeout, const char* what) {
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
-  for (auto pause = std::chrono::nanoseconds(0); !reached();) {
+  auto pause = std::chrono::nanoseconds(0);
+  for (;;) {
+    const cudaError_t state = query();
+    if (state == cudaSuccess) return {};
+    if (state != cudaErrorNotReady) return cuda_error(state, what);
     const auto waited = Clock::now() - start;
     if (waited >= timeout) {
       return error(ErrorCode::DeadlineExceeded, Reason::Timeout, what, " was not reached within ",
@@ -23,7 +27,10 @@ Status poll_until(Reached reached, std::chrono::nanoseconds timeout, const char*
                                                std::chrono::milliseconds(1));
     std::this_thread::sleep_for(pause);
   }
-  return {};
+}
+
+Enqueue enqueued(cudaError_t state) {
+  return state == cudaSuccess ? Enqueue::Done : Enqueue::Failed;
 }
 
 }  // namespace
@@ -45,7 +52,7 @@ bool CudaEvent::query() const {
 }
 
 Status CudaEvent::synchronize(std::chrono::nanoseconds timeout) const {
-  return poll_until([this] { return query(); }, timeout, "the event");
+  return poll_until_done([this] { return cudaEventQuery(event_); }, timeout, "the event");
 }
 
 Result<std::unique_ptr<CudaStream>> CudaStream::create(int ordinal, std::uint32_t slots) {
@@ -73,9 +80,9 @@ Enqueue CudaStream::push(StreamTask task) {
   Slot& slot = slots_[begun_ % num_slots_];
   slot = {this, task};
   const CurrentCudaDevice current(ordinal_);
-  if (cudaLaunchHostFunc(stream_, &CudaStream::run, &slot) != cudaSuccess) return Enqueue::Full;
-  ++begun_;
-  return Enqueue::Done;
+  const Enqueue done = enqueued(cudaLaunchHostFunc(stream_, &CudaStream::run, &slot));
+  if (done == Enqueue::Done) ++begun_;
+  return done;
 }
 
 Enqueue CudaStream::enqueue(StreamTask task) {
@@ -86,15 +93,14 @@ Enqueue CudaStream::record(EventRef event) {
   if (!has_room()) return Enqueue::Full;
   const CurrentCudaDevice current(ordinal_);
   const auto* backing = static_cast<const CudaEvent*>(event.backing());
-  return cudaEventRecord(backing->handle(), stream_) == cudaSuccess ? Enqueue::Done : Enqueue::Full;
+  return enqueued(cudaEventRecord(backing->handle(), stream_));
 }
 
 Enqueue CudaStream::wait_for(EventRef event) {
   if (!has_room()) return Enqueue::Full;
   const CurrentCudaDevice current(ordinal_);
   const auto* backing = static_cast<const CudaEvent*>(event.backing());
-  return cudaStreamWaitEvent(stream_, backing->handle(), 0) == cudaSuccess ? Enqueue::Done
-                                                                           : Enqueue::Full;
+  return enqueued(cudaStreamWaitEvent(stream_, backing->handle(), 0));
 }
 
 bool CudaStream::query() const {
@@ -102,7 +108,8 @@ bool CudaStream::query() const {
 }
 
 Status CudaStream::synchronize(std::chrono::nanoseconds timeout) const {
-  return poll_until([this] { return query(); }, timeout, "the end of the stream");
+  return poll_until_done([this] { return cudaStreamQuery(stream_); }, timeout,
+                         "the end of the stream");
 }
 
 }  // namespace arcomm

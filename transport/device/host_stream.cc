@@ -74,7 +74,7 @@ Enqueue HostStream::record(EventRef event) {
   auto* host = static_cast<HostEvent*>(event.backing());
   const Enqueue pushed =
       push({.task = {}, .event = host, .number = host->begin_record(), .reaches = true});
-  if (pushed == Enqueue::Full) host->cancel_record();
+  if (pushed != Enqueue::Done) host->cancel_record();
   return pushed;
 }
 

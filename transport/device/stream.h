@@ -24,7 +24,9 @@ struct StreamTask {
 
 enum class Enqueue : std::uint8_t {
   Done,
-  Full,  // the queue is bounded: nothing was enqueued, try again after the stream has advanced
+  Full,    // the queue is bounded: nothing was enqueued, try again after the stream has advanced
+  Failed,  // nothing will be enqueued any more: the device is in error, and synchronize() says
+           // which
 };
 
 class StreamRef {
