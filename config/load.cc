@@ -156,7 +156,7 @@ Error cannot_read(const std::string& path, int failure) {
   const bool is_missing = failure == ENOENT || failure == ENOTDIR;
   const ErrorCode code = is_missing   ? ErrorCode::NotFound
                          : is_refused ? ErrorCode::PermissionDenied
-                                      : ErrorCode::InvalidArgument;
+                                      : ErrorCode::Unavailable;  // it may go better later
   return error(code, Reason::BadConfig, path,
                ": cannot read the configuration: ", std::strerror(failure));
 }

@@ -7,18 +7,15 @@
 
 #include "config/settings.h"
 #include "daemon/daemon.h"
+#include "daemon/exit_status.h"
 #include "daemon/telemetry/log.h"
 #include "proto/version.h"
 
 namespace {
 
-// 2 and 3 do not get better by themselves: the unit's RestartPreventExitStatus= names them.
-enum ExitStatus { kOk = 0, kFailure = 1, kUsage = 2, kAlreadyRunning = 3 };
-
-ExitStatus exit_status_for(const arcomm::Error& failure) {
-  if (failure.code == arcomm::ErrorCode::AlreadyExists) return kAlreadyRunning;
-  return failure.reason == arcomm::Reason::BadConfig ? kUsage : kFailure;
-}
+using arcomm::exit_status_for;
+using arcomm::kOk;
+using arcomm::kUsage;
 
 struct Flags {
   std::string config;

@@ -21,6 +21,22 @@ bool leads_to_journal(const struct stat& status) {
          stream == std::to_string(status.st_dev) + ":" + std::to_string(status.st_ino);
 }
 
+// Unavailable: it may go better later.
+ErrorCode code_of(int failure) {
+  switch (failure) {
+    case EACCES:
+    case EPERM:
+      return ErrorCode::PermissionDenied;
+    case ENOENT:
+    case ENOTDIR:
+      return ErrorCode::NotFound;
+    case EISDIR:
+    case ENAMETOOLONG:
+      return ErrorCode::InvalidArgument;
+  }
+  return ErrorCode::Unavailable;
+}
+
 }  // namespace
 
 LogOutput::LogOutput(int fd, UniqueFd owned) : fd_(fd), owned_(std::move(owned)) {
@@ -41,9 +57,8 @@ Result<std::unique_ptr<LogOutput>> LogOutput::open(const std::string& file) {
                      O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640));
   if (!fd) {
     const int failure = errno;
-    return error(failure == EACCES ? ErrorCode::PermissionDenied : ErrorCode::Unavailable,
-                 Reason::BadConfig, "log.file: cannot open ", file, ": ", std::strerror(failure),
-                 "; name a file that the daemon's user may write");
+    return error(code_of(failure), Reason::BadConfig, "log.file: cannot open ", file, ": ",
+                 std::strerror(failure), "; name a file that the daemon's user may write");
   }
   const int number = fd.get();
   return std::unique_ptr<LogOutput>(new LogOutput(number, std::move(fd)));

@@ -1,5 +1,6 @@
 // Sources and mistakes: what wins over what, and what a wrong value says.
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstdlib>
@@ -197,6 +198,21 @@ TEST(LoadSettings, RefusesWhatIsNoRegularFileWithoutWaitingForIt) {
 
 TEST(LoadSettings, RefusesAFileThatIsTooLong) {
   EXPECT_THAT(message_of(std::string(2 << 20, '#')), HasSubstr("more than the 1048576"));
+}
+
+TEST(LoadSettings, TellsAFileThatCannotBeReadNowFromAWrongOne) {
+  const TemporaryFolder folder;
+  const std::string path = folder.file("arcommd.toml");
+  std::ofstream(path) << "[log]\nlevel = \"debug\"\n";
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const auto now = load_settings({.path = path});
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_FALSE(now);
+  EXPECT_EQ(now.error().code, ErrorCode::Unavailable) << now.error().message;
+  EXPECT_TRUE(load_settings({.path = path}));
 }
 
 TEST(LoadSettings, SurvivesDeepNestingAndStrayBytes) {

@@ -128,7 +128,19 @@ TEST_F(LogTest, GoesOnInANewFileAfterRotation) {
 TEST_F(LogTest, SaysWhyAFileCannotBeOpened) {
   const Status status = log::start({.file = folder_.file("none/log")});
   ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::NotFound);
   EXPECT_THAT(status.error().message, AllOf(HasSubstr("none/log"), HasSubstr("log.file")));
+}
+
+TEST_F(LogTest, TellsAFileThatCannotBeOpenedNowFromAWrongName) {
+  const std::string fifo = folder_.file("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const Status later = log::start({.file = fifo});  // once it has a reader
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().code, ErrorCode::Unavailable);
+  const Status never = log::start({.file = folder_.file("")});
+  ASSERT_FALSE(never);
+  EXPECT_EQ(never.error().code, ErrorCode::InvalidArgument);
 }
 
 TEST_F(LogTest, DropsAndCountsOnAFullDiskAndRecovers) {
