@@ -12,6 +12,7 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/telemetry/log.h"
 #include "daemon/telemetry/sd_notify.h"
 
 namespace arcomm {
@@ -19,6 +20,11 @@ namespace {
 
 constexpr int kBacklog = 1024;
 constexpr SocketKind kKinds[] = {SocketKind::Client, SocketKind::Admin, SocketKind::Descriptor};
+
+bool is_socket(int fd) {
+  struct stat status {};
+  return ::fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode);
+}
 
 int type_of(SocketKind kind) {
   return kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
@@ -116,6 +122,13 @@ Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_
 Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSocket> passed) {
   std::vector<ListeningSocket> sockets;
   for (InheritedSocket& one : passed) {
+    if (!is_socket(one.fd.get())) {
+      log::warn(
+          "systemd passed \"{}\", which is no socket: dropped; a daemon of another version "
+          "may have stored it",
+          one.name);
+      continue;
+    }
     const std::string name = one.path.substr(one.path.rfind('/') + 1);
     int type = 0;
     socklen_t length = sizeof(type);

@@ -43,7 +43,8 @@ class ListeningSocket {
 Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
                                     const std::string& group, std::vector<std::string>& warnings);
 
-// The sockets among what systemd passed to this process, told apart by their file names.
+// The sockets among what systemd passed to this process, told apart by their file names. What is no
+// socket is closed and logged: a daemon of another version left it in the descriptor store.
 Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSocket> passed);
 
 // All three: what was passed, and the rest made.
