@@ -68,7 +68,7 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
   ++session.rejected;
   metrics_.count_rejected(failure.reason);
   if (is_worth_a_line(now_ns)) {
-    log::info("session {} (pid {}): request refused: {} ({})", session.id().bits(),
+    log::info("session {} (pid {}): request refused: {} ({})", fmt::streamed(session.id()),
               session.origin().pid, failure.message(), name_of(failure.reason));
   }
   if (const Member* member = refused.member) {

@@ -75,7 +75,7 @@ class ThreadedWorker final : public DeviceWorker {
       const SessionId id = seed->id;
       ARC_RETURN_IF_ERROR(watch(doorbell));
       Status opened = worker_->open_session(std::move(*seed), now_ns());
-      if (opened) log::debug("session {} opened", id.bits());
+      if (opened) log::debug("session {} opened", fmt::streamed(id));
       return opened;
     });
   }

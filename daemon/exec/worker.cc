@@ -225,7 +225,7 @@ void Worker::lose(Session& session, const char* why) {
 void Worker::quarantine_lost() {
   for (const auto& [session, why] : std::exchange(lost_, {})) {
     log::warn("session {} (pid {}) broke the ring protocol and is quarantined: {}",
-              session->id().bits(), session->origin().pid, why);
+              fmt::streamed(session->id()), session->origin().pid, why);
     session->set_state(ring::SessionState::Quarantined, Reason::Quarantined);
     drop_members(*session, Reason::Quarantined, why);
     if (parts_.events.session_lost)
@@ -273,7 +273,7 @@ void Worker::release(Session& session) {
   }
   for (const BufferId id : session.buffers) {
     if (Status removed = buffers_.remove(session.id(), id); !removed) {
-      log::error("session {}: {}", session.id().bits(), removed.error().to_string());
+      log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
     }
   }
 }
