@@ -9,8 +9,12 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kSecondNs = 1'000'000'000;
-constexpr int kLinesPerSecond = 16;
+// Says first what was left out before.
+bool may_log(Session& session, std::uint64_t now_ns) {
+  const std::optional<std::uint64_t> left_out = session.failure_lines.spend(now_ns);
+  if (left_out > 0u) log_left_out(session, *left_out);
+  return left_out.has_value();
+}
 
 ring::Completion completion_of(std::uint64_t ticket, std::uint64_t seq, const Failure& outcome,
                                std::uint64_t elapsed_ns) {
@@ -52,7 +56,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   operation.record.culprit = outcome.culprit;
   operation.record.done_ns = now_ns;
   recorder_.write(operation.record);
-  if (!outcome.ok() && is_worth_a_line(now_ns)) {
+  if (!outcome.ok() && may_log(session, now_ns)) {
     log::info("seq {} of rank {} (pid {}) failed: {} ({})", operation.seq, operation.rank,
               session.origin().pid, outcome.message(), name_of(outcome.reason));
   }
@@ -67,7 +71,7 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
   const Failure& failure = refused.failure;
   ++session.rejected;
   metrics_.count_rejected(failure.reason);
-  if (is_worth_a_line(now_ns)) {
+  if (may_log(session, now_ns)) {
     log::info("session {} (pid {}): request refused: {} ({})", fmt::streamed(session.id()),
               session.origin().pid, failure.message(), name_of(failure.reason));
   }
@@ -92,12 +96,9 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
   return session.complete(completion_of(refused.ticket, refused.seq, failure, 0));
 }
 
-bool CompletionSink::is_worth_a_line(std::uint64_t now_ns) {
-  if (now_ns - lines_since_ns_ >= kSecondNs) {
-    lines_since_ns_ = now_ns;
-    lines_ = 0;
-  }
-  return lines_++ < kLinesPerSecond;
+void log_left_out(const Session& session, std::uint64_t failures) {
+  log::info("session {} (pid {}): {} more failed or refused operations were not logged",
+            fmt::streamed(session.id()), session.origin().pid, failures);
 }
 
 }  // namespace arcomm

@@ -15,6 +15,9 @@
 
 namespace arcomm {
 
+// Failures beyond the session's lines of a second.
+void log_left_out(const Session& session, std::uint64_t failures);
+
 class CompletionSink {
  public:
   CompletionSink(BufferRegistry& buffers, Pool<Operation>& operations, FlightRecorder& recorder,
@@ -32,17 +35,12 @@ class CompletionSink {
   std::uint64_t failed() const { return failed_; }
 
  private:
-  // A client whose operations all fail must not fill the log.
-  bool is_worth_a_line(std::uint64_t now_ns);
-
   BufferRegistry& buffers_;
   Pool<Operation>& operations_;
   FlightRecorder& recorder_;
   Metrics& metrics_;
   std::uint64_t done_ = 0;
   std::uint64_t failed_ = 0;
-  std::uint64_t lines_since_ns_ = 0;
-  int lines_ = 0;
 };
 
 }  // namespace arcomm

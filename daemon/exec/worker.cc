@@ -276,6 +276,7 @@ void Worker::release(Session& session) {
       log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
     }
   }
+  if (session.failure_lines.left_out() > 0) log_left_out(session, session.failure_lines.left_out());
 }
 
 void Worker::on_revoked(Communicator& communicator) {

@@ -12,6 +12,7 @@
 
 #include "daemon/plan/operation.h"
 #include "daemon/session/tenant.h"
+#include "daemon/telemetry/log_budget.h"
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/producer.h"
@@ -69,6 +70,7 @@ class Session {
   void charge() { ++in_flight_, ++tenant_->in_flight; }
   void discharge() { --in_flight_, --tenant_->in_flight; }
   std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0;
+  LogBudget failure_lines;  // a client whose operations all fail must not fill the log
   std::uint64_t registered_bytes = 0;
   std::vector<MemberId> members;
   std::vector<BufferId> buffers;
