@@ -1,7 +1,8 @@
-# CUDA, where nvcc is on PATH: then its code is always compiled. Elsewhere everything builds and passes without it.
+# CUDA, where nvcc is on PATH: then its code is always compiled. Elsewhere everything builds and passes without it, and
+# so do the sanitizers' builds: they see nothing of a GPU, and nvcc does not take their flags.
 find_program(ARCOMM_NVCC nvcc)
 set(ARCOMM_CUDA OFF)
-if(ARCOMM_NVCC)
+if(ARCOMM_NVCC AND NOT ARCOMM_SANITIZE)
   set(ARCOMM_CUDA ON)
   # Machine code for Hopper; from the other the driver compiles for what came before (sm_80 on) and comes later.
   set(CMAKE_CUDA_ARCHITECTURES "90a-real;80-virtual" CACHE STRING "GPU architectures, as CMake names them")
