@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -19,49 +20,54 @@ enum class Pop : std::uint8_t {
 template <typename Slot>
 class Consumer {
  public:
-  explicit Consumer(RingView<Slot> view)
-      : view_(view), head_(view.indices->head.load(std::memory_order_relaxed)), tail_(head_) {}
+  // Both ends start at position 0: a session's segment is new when its ends are made.
+  explicit Consumer(RingView<Slot> view) : view_(view) {}
 
   // Copies the next slot out, once, into memory that the other side cannot reach. What is in it is
   // still untrusted.
   Pop pop(Slot& out) {
-    if (head_ == tail_) {
-      const Pop seen = look();
-      if (seen != Pop::Done) return seen;
-    }
-    copy_once(out, view_.slots[head_ & (view_.count - 1)]);
-    if (out.slot_seq != head_ + 1) return Pop::Corrupt;
+    if (const Pop seen = peek(); seen != Pop::Done) return seen;
+    copy_once(out, next());
+    if (out.stamp != stamp_of(head_, view_.count)) return Pop::Corrupt;  // rewritten since peek()
     ++head_;
-    view_.indices->head.store(head_,
-                              std::memory_order_release);  // pairs with Producer's acquire of head
+    view_.consumer->head.store(head_,
+                               std::memory_order_release);  // pairs with Producer's acquire of head
     return Pop::Done;
   }
 
-  // Is there something to pop? Reads shared memory only when the last look found nothing more.
-  Pop peek() { return head_ != tail_ ? Pop::Done : look(); }
+  // Is there something to pop?
+  Pop peek() {
+    const std::uint64_t stamp =
+        std::atomic_ref(next().stamp).load(std::memory_order_acquire);  // pairs with publish()
+    if (stamp == stamp_of(head_, view_.count)) return Pop::Done;
+    return stamp == stamp_before(head_) ? Pop::Empty : Pop::Corrupt;
+  }
 
   std::uint64_t position() const { return head_; }
 
  private:
-  Pop look() {
-    const std::uint64_t tail =
-        view_.indices->tail.load(std::memory_order_acquire);  // pairs with push's release
-    if (tail - head_ > view_.count) return Pop::Corrupt;      // jumped ahead or went back
-    tail_ = tail;
-    return head_ == tail_ ? Pop::Empty : Pop::Done;
-  }
+  Slot& next() { return view_.slots[head_ & (view_.count - 1)]; }
 
   // A plain struct copy would let the compiler read a field twice later; a copy through a barrier
-  // cannot be undone.
+  // cannot be undone. The copy decides whether there is a second line to copy.
   static void copy_once(Slot& out, const Slot& slot) {
-    std::memcpy(&out, &slot, sizeof(Slot));
+    auto* to = reinterpret_cast<std::byte*>(&out);
+    const auto* from = reinterpret_cast<const std::byte*>(&slot);
+    constexpr std::size_t kRest = sizeof(Slot) - kCacheLineBytes;
+    std::memcpy(to, from, kCacheLineBytes);
     std::atomic_signal_fence(std::memory_order_acq_rel);
-    asm volatile("" : : "r"(&out) : "memory");
+    asm volatile("" : : "r"(to) : "memory");
+    if (out.uses_second_line()) {
+      std::memcpy(to + kCacheLineBytes, from + kCacheLineBytes, kRest);
+      std::atomic_signal_fence(std::memory_order_acq_rel);
+      asm volatile("" : : "r"(to) : "memory");
+    } else {
+      std::memset(to + kCacheLineBytes, 0, kRest);
+    }
   }
 
   RingView<Slot> view_;
-  std::uint64_t head_;  // authoritative copy
-  std::uint64_t tail_;  // as last seen
+  std::uint64_t head_ = 0;  // authoritative copy
 };
 
 }  // namespace arcomm::ring

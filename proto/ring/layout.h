@@ -2,7 +2,7 @@
 //
 //   page 0   SegmentHeader   geometry and identity, written by the daemon before the segment is
 //   handed out
-//            ControlLines    indices and sleep flags, each on lines of its own
+//            ControlLines    positions and sleep flags, each on lines of its own
 //   page 1.. requests        `slots` x WorkRequest   client -> daemon
 //   then     completions     `slots` x Completion    daemon -> client
 //
@@ -25,6 +25,7 @@ inline constexpr std::uint32_t kRequestMagic = 0x51455241;           // "AREQ"
 inline constexpr std::size_t kSlotBytes = 128;
 inline constexpr std::size_t kLineBytes =
     128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
+inline constexpr std::size_t kCacheLineBytes = 64;
 inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kMinSlots = 8;
 inline constexpr std::uint32_t kMaxSlots = 65536;
@@ -38,30 +39,35 @@ enum class RequestKind : std::uint8_t {
 // stream may wait on it, Done means the bytes are there.
 enum class Stage : std::uint8_t { None = 0, Ordered = 1, Done = 2 };
 
+// Both kinds of slot carry what every message needs in their first cache line, so that a message
+// that needs no more moves one line; `stamp` there is also what publishes the slot.
 struct alignas(kSlotBytes) WorkRequest {
   std::uint32_t magic = kRequestMagic;
   RequestKind kind = RequestKind::AllReduce;
-  std::uint8_t dtype = 0;         // DType
-  std::uint8_t op = 0;            // ReduceOp
-  std::uint8_t codec = 0;         // Codec
-  std::uint64_t ticket = 0;       // comes back in the completion
-  std::uint64_t member = 0;       // MemberId bits
-  std::uint64_t seq = 0;          // 0, 1, 2, ... per member and epoch
+  std::uint8_t dtype = 0;          // DType
+  std::uint8_t op = 0;             // ReduceOp
+  std::uint8_t codec = 0;          // Codec
+  std::uint64_t ticket = 0;        // comes back in the completion
+  std::uint64_t member = 0;        // MemberId bits
+  std::uint64_t seq = 0;           // 0, 1, 2, ... per member and epoch
+  std::uint64_t plan = 0;          // PlanId bits
+  std::uint64_t timeout_ns = 0;    // from admission; 0 means the daemon's default
+  std::uint64_t submitted_ns = 0;  // CLOCK_MONOTONIC of the client, for the flight recorder only
+  std::uint64_t stamp = 0;         // stamp_of(position), stored last
+  // The second line: AllReduce only.
   std::uint64_t send_buffer = 0;  // BufferId bits
   std::uint64_t send_offset_bytes = 0;
   std::uint64_t recv_buffer = 0;  // BufferId bits
   std::uint64_t recv_offset_bytes = 0;
-  std::uint64_t count = 0;         // elements
-  std::uint64_t timeout_ns = 0;    // from admission; 0 means the daemon's default
-  std::uint64_t plan = 0;          // PlanId bits
-  std::uint64_t submitted_ns = 0;  // CLOCK_MONOTONIC of the client, for the flight recorder only
+  std::uint64_t count = 0;  // elements
   // A large operation travels as several requests, cut alike on every rank. These two say which
   // part of what this is, so that parts of different operations never match. total_count 0: not
   // cut.
   std::uint64_t total_count = 0;    // elements of the whole operation
   std::uint64_t first_element = 0;  // of this part, inside the whole
   std::uint64_t reserved[1] = {};
-  std::uint64_t slot_seq = 0;  // position + 1, written by Producer: tells a torn or stale slot
+
+  bool uses_second_line() const { return kind != RequestKind::StartPlan; }
 };
 
 struct alignas(kSlotBytes) Completion {
@@ -70,11 +76,14 @@ struct alignas(kSlotBytes) Completion {
   std::uint8_t code = 0;    // ErrorCode
   std::uint8_t reason = 0;  // Reason
   Stage stage = Stage::None;
-  std::uint8_t reserved = 0;
+  std::uint8_t reserved[1] = {};
   std::int32_t culprit_rank = -1;
   std::uint64_t elapsed_ns = 0;  // admission to completion
-  char detail[88] = {};          // zero-terminated text of an error, cut where it does not fit
-  std::uint64_t slot_seq = 0;
+  std::uint64_t stamp = 0;       // stamp_of(position), stored last
+  // Of an error only; runs on into the second line. Zero-terminated, cut where it does not fit.
+  char detail[88] = {};
+
+  bool uses_second_line() const { return code != 0; }
 };
 
 // What the daemon says of the whole session, in `SegmentHeader::session_state`.
@@ -98,9 +107,9 @@ struct SegmentHeader {
   std::uint64_t reserved[8] = {};
 };
 
-// One direction. Each index only grows; slot = index & (slots - 1).
-struct Indices {
-  alignas(kLineBytes) std::atomic<std::uint64_t> tail;  // written by the producer
+// What the consumer of one direction tells its producer. Positions only grow; slot = position &
+// (slots - 1). The producer's position needs no line: each slot says itself whether it is there.
+struct ConsumerLines {
   alignas(kLineBytes) std::atomic<std::uint64_t> head;  // written by the consumer
   // 1 while the consumer sleeps or is about to. The producer that finds 1 wakes it. For completions
   // this is the futex word itself.
@@ -112,8 +121,8 @@ struct ControlLines {
   std::atomic<std::uint32_t> session_reason;                     // Reason
   std::atomic<std::uint32_t>
       oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
-  Indices requests;
-  Indices completions;
+  ConsumerLines requests;
+  ConsumerLines completions;
 };
 
 struct SegmentPage {
@@ -123,12 +132,23 @@ struct SegmentPage {
 
 static_assert(sizeof(WorkRequest) == kSlotBytes && std::is_trivially_copyable_v<WorkRequest>);
 static_assert(sizeof(Completion) == kSlotBytes && std::is_trivially_copyable_v<Completion>);
-static_assert(offsetof(WorkRequest, slot_seq) == kSlotBytes - 8);
-static_assert(offsetof(Completion, slot_seq) == kSlotBytes - 8);
+static_assert(offsetof(WorkRequest, stamp) < kCacheLineBytes);
+static_assert(offsetof(WorkRequest, send_buffer) == kCacheLineBytes);
+static_assert(offsetof(Completion, stamp) < kCacheLineBytes);
 static_assert(sizeof(SegmentHeader) == 112 && std::is_trivially_copyable_v<SegmentHeader>);
 static_assert(sizeof(SegmentPage) <= kPageBytes && std::is_standard_layout_v<SegmentPage>);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
+
+// A slot carries the stamp of the message in it; one that still carries the stamp of the turn
+// before has nothing new. The daemon stamps new slots as if a turn had gone before, so that no
+// stamp is ever zero: a hole punched into the memory shows.
+constexpr std::uint64_t stamp_of(std::uint64_t position, std::uint32_t slots) {
+  return position + slots + 1;
+}
+constexpr std::uint64_t stamp_before(std::uint64_t position) {
+  return position + 1;
+}
 
 constexpr std::uint64_t segment_bytes_for(std::uint32_t slots) {
   return kPageBytes + 2ull * slots * kSlotBytes;

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "proto/ring/layout.h"
 
@@ -11,9 +13,9 @@ namespace arcomm::ring {
 
 template <typename Slot>
 struct RingView {
-  Indices* indices = nullptr;  // shared
-  Slot* slots = nullptr;       // shared
-  std::uint32_t count = 0;     // slots, a power of two; this side's own copy
+  ConsumerLines* consumer = nullptr;  // shared
+  Slot* slots = nullptr;              // shared
+  std::uint32_t count = 0;            // slots, a power of two; this side's own copy
 };
 
 enum class Push : std::uint8_t {
@@ -25,34 +27,27 @@ enum class Push : std::uint8_t {
 template <typename Slot>
 class Producer {
  public:
-  explicit Producer(RingView<Slot> view)
-      : view_(view), tail_(view.indices->tail.load(std::memory_order_relaxed)), head_(tail_) {
-    head_ = view.indices->head.load(std::memory_order_acquire);
-  }
+  // Both ends start at position 0: a session's segment is new when its ends are made.
+  explicit Producer(RingView<Slot> view) : view_(view) {}
 
   // Copies `value` into the next slot and publishes it. Never blocks. Waking the consumer is the
   // caller's business: see doorbell.h.
   Push push(const Slot& value) {
     if (tail_ - head_ >= view_.count) {
-      head_ = view_.indices->head.load(
-          std::memory_order_acquire);  // pairs with Consumer's release of head
-      if (tail_ - head_ > view_.count) return Push::Corrupt;  // also when head ran past tail
-      if (tail_ - head_ == view_.count) return Push::Full;
+      if (const Push room = refresh(); room != Push::Done) return room;
     }
-    Slot& slot = view_.slots[tail_ & (view_.count - 1)];
-    slot = value;
-    slot.slot_seq = tail_ + 1;
+    publish(next(), value, stamp_of(tail_, view_.count));
     ++tail_;
-    view_.indices->tail.store(tail_,
-                              std::memory_order_release);  // pairs with Consumer's acquire of tail
+    // The next message's line is fetched for writing now, while nobody waits for it.
+    __builtin_prefetch(&next(), 1);
     return Push::Done;
   }
 
   // Looks at the consumer's index again, whether or not the ring seems full. Done: there is room.
   Push refresh() {
-    head_ = view_.indices->head.load(
-        std::memory_order_acquire);  // pairs with Consumer's release of head
-    if (tail_ - head_ > view_.count) return Push::Corrupt;
+    head_ = view_.consumer->head.load(
+        std::memory_order_acquire);                         // pairs with Consumer's release of head
+    if (tail_ - head_ > view_.count) return Push::Corrupt;  // also when head ran past tail
     return tail_ - head_ == view_.count ? Push::Full : Push::Done;
   }
 
@@ -64,9 +59,25 @@ class Producer {
   std::uint64_t position() const { return tail_; }
 
  private:
+  // Everything but the stamp, and then the stamp: whoever sees it sees the rest.
+  static void publish(Slot& slot, const Slot& value, std::uint64_t stamp) {
+    constexpr std::size_t kStampAt = offsetof(Slot, stamp);
+    constexpr std::size_t kAfterStamp = kStampAt + sizeof(stamp);
+    auto* to = reinterpret_cast<std::byte*>(&slot);
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    std::memcpy(to, from, kStampAt);
+    std::memcpy(to + kAfterStamp, from + kAfterStamp, kCacheLineBytes - kAfterStamp);
+    if (value.uses_second_line()) {
+      std::memcpy(to + kCacheLineBytes, from + kCacheLineBytes, sizeof(Slot) - kCacheLineBytes);
+    }
+    std::atomic_ref(slot.stamp).store(stamp, std::memory_order_release);  // pairs with peek()
+  }
+
+  Slot& next() { return view_.slots[tail_ & (view_.count - 1)]; }
+
   RingView<Slot> view_;
-  std::uint64_t tail_;  // authoritative copy: shared memory is only told
-  std::uint64_t head_;  // as last seen
+  std::uint64_t tail_ = 0;  // kept here only: slots say what was published
+  std::uint64_t head_ = 0;  // as last seen
 };
 
 }  // namespace arcomm::ring

@@ -53,7 +53,11 @@ Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
   page->header.slots = slots;
   page->header.segment_bytes = bytes;
   page->header.session = session.bits();
-  return Segment(std::move(fd), *base, slots);
+  Segment segment(std::move(fd), *base, slots);
+  for (std::uint64_t i = 0; i < slots; ++i) {
+    segment.requests().slots[i].stamp = segment.completions().slots[i].stamp = stamp_before(i);
+  }
+  return segment;
 }
 
 Result<Segment> Segment::open(UniqueFd fd) {

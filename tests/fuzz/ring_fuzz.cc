@@ -47,11 +47,16 @@ void check_decoded(const WorkRequest& slot) {
 void fuzz_rings(const std::uint8_t* data, std::size_t size) {
   static Segment* segment = new Segment(Segment::create(kSlots, SessionId{1, 1}).value());
   std::memset(static_cast<void*>(&segment->control()), 0, sizeof(ControlLines));
+  for (std::uint64_t i = 0; i < kSlots; ++i) {
+    segment->requests().slots[i] = WorkRequest{};
+    segment->requests().slots[i].stamp = stamp_before(i);
+  }
   Consumer<WorkRequest> requests(segment->requests());
   Producer<Completion> completions(segment->completions());
   auto* bytes = reinterpret_cast<std::uint8_t*>(segment->requests().slots) - kPageBytes;
   const std::uint64_t segment_bytes = segment_bytes_for(kSlots);
   bool broken = false;
+  std::uint64_t published = 0;
   for (std::size_t at = 0; at + 12 <= size; at += 12) {
     std::uint32_t where = 0;
     std::uint64_t value = 0;
@@ -62,10 +67,9 @@ void fuzz_rings(const std::uint8_t* data, std::size_t size) {
         std::memcpy(bytes + (where >> 2) % (segment_bytes - 7), &value, 8);
         break;
       case 1: {  // an honest publication of whatever lies in the slot
-        const RingView<WorkRequest> view = segment->requests();
-        const std::uint64_t tail = view.indices->tail.load();
-        view.slots[tail & (kSlots - 1)].slot_seq = tail + 1;
-        view.indices->tail.store(tail + 1);
+        WorkRequest* slots = segment->requests().slots;
+        slots[published & (kSlots - 1)].stamp = stamp_of(published, kSlots);
+        ++published;
         break;
       }
       case 2: {
@@ -73,7 +77,8 @@ void fuzz_rings(const std::uint8_t* data, std::size_t size) {
         const std::uint64_t before = requests.position();
         const Pop popped = broken ? Pop::Corrupt : requests.pop(slot);
         if (popped == Pop::Done) {
-          if (requests.position() != before + 1 || slot.slot_seq != before + 1) __builtin_trap();
+          if (requests.position() != before + 1 || slot.stamp != stamp_of(before, kSlots))
+            __builtin_trap();
           check_decoded(slot);
         } else if (requests.position() != before) {
           __builtin_trap();

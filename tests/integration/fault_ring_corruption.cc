@@ -45,9 +45,9 @@ class RingCorruption : public NodeTest {
   }
 };
 
-TEST_F(RingCorruption, ATailThatJumpsAheadEndsTheSession) {  // 13
+TEST_F(RingCorruption, AStampThatJumpsAheadEndsTheSession) {  // 13
   expect_quarantine([](RawSession& raw, MemberId, const RawSession::Buffer&) {
-    raw.control().requests.tail.store(raw.position() + raw.slots() + 1);
+    raw.stamp_next_slot(ring::stamp_of(raw.position() + raw.slots(), raw.slots()));
     raw.ring_doorbell();
   });
 }
@@ -63,7 +63,7 @@ TEST_F(RingCorruption, TheRankThatWaitsForALiarIsToldAtOnce) {  // 13
   ASSERT_TRUE(member.ok()) << member.error().to_string();
   peer->tell("allreduce c0 1000 float32 sum");
   wait_in_flight(1);
-  (*raw)->control().requests.tail.store((*raw)->position() + (*raw)->slots() + 1);
+  (*raw)->stamp_next_slot(~std::uint64_t{0});
   (*raw)->ring_doorbell();
   const Reply told = peer->hear(kPrompt);
   EXPECT_EQ(told.code, arcAborted) << told.to_string();
@@ -76,19 +76,19 @@ TEST_F(RingCorruption, TheRankThatWaitsForALiarIsToldAtOnce) {  // 13
   peer->expect_ok("finalize");
 }
 
-TEST_F(RingCorruption, ATailThatGoesBackEndsTheSession) {  // 13
+TEST_F(RingCorruption, AStampThatGoesBackEndsTheSession) {  // 13
   expect_quarantine([](RawSession& raw, MemberId member, const RawSession::Buffer& buffer) {
     for (std::uint64_t seq = 0; seq < 3; ++seq)
       raw.submit(valid_request(member, seq, buffer.id, 16));
     for (int i = 0; i < 3; ++i) raw.next_completion(kPrompt);
-    raw.control().requests.tail.store(1);
+    raw.stamp_next_slot(ring::stamp_of(1, raw.slots()));
     raw.ring_doorbell();
   });
 }
 
-TEST_F(RingCorruption, ATailAtTheEndOfTheNumbersEndsTheSession) {  // 13
+TEST_F(RingCorruption, AStampAtTheEndOfTheNumbersEndsTheSession) {  // 13
   expect_quarantine([](RawSession& raw, MemberId, const RawSession::Buffer&) {
-    raw.control().requests.tail.store(~std::uint64_t{0});
+    raw.stamp_next_slot(~std::uint64_t{0});
     raw.ring_doorbell();
   });
 }
@@ -113,8 +113,10 @@ TEST_F(RingCorruption, ASlotThatIsNotARequestEndsTheSession) {  // 13
 }
 
 TEST_F(RingCorruption, AStaleSlotThatIsPublishedAgainEndsTheSession) {  // 13
-  expect_quarantine([](RawSession& raw, MemberId, const RawSession::Buffer&) {
-    raw.control().requests.tail.store(raw.position() + 1);  // a slot that was never written
+  expect_quarantine([](RawSession& raw, MemberId member, const RawSession::Buffer& buffer) {
+    raw.submit(valid_request(member, 0, buffer.id, 16));
+    raw.next_completion(kPrompt);
+    raw.request_slots()[1] = raw.request_slots()[0];
     raw.ring_doorbell();
   });
 }
@@ -132,7 +134,6 @@ TEST_F(RingCorruption, TheSegmentCannotBeResizedAndAPunchedSlotEndsTheSession) {
     EXPECT_EQ(::fallocate(raw.segment_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                           static_cast<off_t>(ring::kPageBytes), slots_bytes),
               0);
-    raw.control().requests.tail.store(raw.position() + 1);
     raw.ring_doorbell();
   });
 }

@@ -301,6 +301,11 @@ ring::Push RawSession::submit(const ring::WorkRequest& slot) {
   return pushed;
 }
 
+void RawSession::stamp_next_slot(std::uint64_t stamp) {
+  std::atomic_ref(request_slots()[position() & (slots() - 1)].stamp)
+      .store(stamp, std::memory_order_release);
+}
+
 void RawSession::ring_doorbell() {
   ring::EventDoorbell(control().requests.consumer_sleeps, parts_->doorbell.get()).ring();
   // Whatever the flag says: a liar's flag may be wrong.

@@ -56,6 +56,8 @@ class RawSession {
   int segment_fd() const;
   // Writes `slot` at the next position as a well-behaved producer would, and wakes the daemon.
   ring::Push submit(const ring::WorkRequest& slot);
+  // Stores `stamp` where the daemon looks for the next request.
+  void stamp_next_slot(std::uint64_t stamp);
   void ring_doorbell();
   // The next completion as a well-behaved consumer takes it.
   std::optional<ring::Completion> next_completion(milliseconds deadline);

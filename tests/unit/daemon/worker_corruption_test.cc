@@ -22,12 +22,12 @@ TEST_F(WorkerFaults, ARequestWithoutItsMagicQuarantinesTheSession) {
   expect_serving();
 }
 
-TEST_F(WorkerFaults, IndicesThatJumpQuarantineTheSession) {
-  for (const std::uint64_t tail : {std::uint64_t{1000}, ~std::uint64_t{0}}) {
+TEST_F(WorkerFaults, PositionsThatJumpQuarantineTheSession) {
+  for (const std::uint64_t stamp : {std::uint64_t{1000}, ~std::uint64_t{0}}) {
     auto ranks = group(2);
     ranks[1]->call(4);
     wait_for_pending(1);
-    ranks[0]->control().requests.tail.store(tail);
+    ranks[0]->request_view().slots[0].stamp = stamp;
     ranks[0]->ring_bell();
     expect_end(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0, "rank 0");
   }
@@ -50,10 +50,9 @@ TEST_F(WorkerFaults, ASlotThatDoesNotCarryItsPositionQuarantinesTheSession) {
   auto ranks = group(2);
   ranks[1]->call(4);
   wait_for_pending(1);
-  const auto view = ranks[0]->request_view();
-  view.slots[0] = ranks[0]->request(4);
-  view.slots[0].slot_seq = 99;
-  view.indices->tail.store(1, std::memory_order_release);
+  ring::WorkRequest& slot = ranks[0]->request_view().slots[0];
+  slot = ranks[0]->request(4);
+  slot.stamp = 99;
   ranks[0]->ring_bell();
   expect_end(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0, "rank 0");
   expect_serving();

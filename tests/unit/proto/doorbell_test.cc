@@ -85,9 +85,10 @@ TEST(EventDoorbell, IsReadableAfterARingAndQuietAfterDraining) {
 template <typename Sleep, typename Ring>
 void hand_over(std::atomic<std::uint32_t>& flag, Sleep sleep, Ring ring_bell) {
   constexpr std::uint64_t kRounds = 20'000;
-  auto indices = std::make_unique<Indices>();
+  auto consumer_lines = std::make_unique<ConsumerLines>();
   std::vector<Completion> slots(8);
-  const RingView<Completion> view{indices.get(), slots.data(), 8};
+  for (std::uint64_t i = 0; i < 8; ++i) slots[i].stamp = stamp_before(i);
+  const RingView<Completion> view{consumer_lines.get(), slots.data(), 8};
   std::atomic<std::uint64_t> taken{0};
   std::thread writer([&] {
     Producer<Completion> producer(view);

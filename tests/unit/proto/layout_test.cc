@@ -18,15 +18,17 @@ TEST(Layout, ARequestsFieldsStayWhereTheyAre) {
   EXPECT_EQ(offsetof(WorkRequest, ticket), 8u);
   EXPECT_EQ(offsetof(WorkRequest, member), 16u);
   EXPECT_EQ(offsetof(WorkRequest, seq), 24u);
-  EXPECT_EQ(offsetof(WorkRequest, send_buffer), 32u);
-  EXPECT_EQ(offsetof(WorkRequest, send_offset_bytes), 40u);
-  EXPECT_EQ(offsetof(WorkRequest, recv_buffer), 48u);
-  EXPECT_EQ(offsetof(WorkRequest, recv_offset_bytes), 56u);
-  EXPECT_EQ(offsetof(WorkRequest, count), 64u);
-  EXPECT_EQ(offsetof(WorkRequest, timeout_ns), 72u);
-  EXPECT_EQ(offsetof(WorkRequest, plan), 80u);
-  EXPECT_EQ(offsetof(WorkRequest, submitted_ns), 88u);
-  EXPECT_EQ(offsetof(WorkRequest, slot_seq), 120u);
+  EXPECT_EQ(offsetof(WorkRequest, plan), 32u);
+  EXPECT_EQ(offsetof(WorkRequest, timeout_ns), 40u);
+  EXPECT_EQ(offsetof(WorkRequest, submitted_ns), 48u);
+  EXPECT_EQ(offsetof(WorkRequest, stamp), 56u);
+  EXPECT_EQ(offsetof(WorkRequest, send_buffer), 64u);
+  EXPECT_EQ(offsetof(WorkRequest, send_offset_bytes), 72u);
+  EXPECT_EQ(offsetof(WorkRequest, recv_buffer), 80u);
+  EXPECT_EQ(offsetof(WorkRequest, recv_offset_bytes), 88u);
+  EXPECT_EQ(offsetof(WorkRequest, count), 96u);
+  EXPECT_EQ(offsetof(WorkRequest, total_count), 104u);
+  EXPECT_EQ(offsetof(WorkRequest, first_element), 112u);
 }
 
 TEST(Layout, ACompletionsFieldsStayWhereTheyAre) {
@@ -37,18 +39,17 @@ TEST(Layout, ACompletionsFieldsStayWhereTheyAre) {
   EXPECT_EQ(offsetof(Completion, stage), 18u);
   EXPECT_EQ(offsetof(Completion, culprit_rank), 20u);
   EXPECT_EQ(offsetof(Completion, elapsed_ns), 24u);
-  EXPECT_EQ(offsetof(Completion, detail), 32u);
-  EXPECT_EQ(offsetof(Completion, slot_seq), 120u);
+  EXPECT_EQ(offsetof(Completion, stamp), 32u);
+  EXPECT_EQ(offsetof(Completion, detail), 40u);
 }
 
-TEST(Layout, IndicesOfTheTwoSidesNeverShareALine) {
-  EXPECT_EQ(offsetof(Indices, tail), 0u);
-  EXPECT_EQ(offsetof(Indices, head), kLineBytes);
-  EXPECT_EQ(offsetof(Indices, consumer_sleeps), 2 * kLineBytes);
-  EXPECT_EQ(sizeof(Indices), 3 * kLineBytes);
+TEST(Layout, WordsOfDifferentWritersNeverShareALine) {
+  EXPECT_EQ(offsetof(ConsumerLines, head), 0u);
+  EXPECT_EQ(offsetof(ConsumerLines, consumer_sleeps), kLineBytes);
+  EXPECT_EQ(sizeof(ConsumerLines), 2 * kLineBytes);
   EXPECT_EQ(offsetof(SegmentPage, control) % kLineBytes, 0u);
   EXPECT_EQ(offsetof(ControlLines, requests), kLineBytes);
-  EXPECT_EQ(offsetof(ControlLines, completions), 4 * kLineBytes);
+  EXPECT_EQ(offsetof(ControlLines, completions), 3 * kLineBytes);
 }
 
 TEST(Layout, TheSegmentIsAPageAndTwoRings) {
@@ -60,7 +61,7 @@ TEST(Layout, AFreshRequestCarriesItsMagicAndNothingElse) {
   const WorkRequest request;
   EXPECT_EQ(request.magic, kRequestMagic);
   EXPECT_EQ(request.member, 0u);
-  EXPECT_EQ(request.slot_seq, 0u);
+  EXPECT_EQ(request.stamp, 0u);
 }
 
 }  // namespace

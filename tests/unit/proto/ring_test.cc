@@ -15,11 +15,13 @@ namespace {
 // A ring in ordinary memory: producer and consumer share one mapping, so that the thread sanitizer
 // sees both.
 struct TestRing {
-  explicit TestRing(std::uint32_t count) : slots(count) {}
-  RingView<WorkRequest> view() {
-    return {indices.get(), slots.data(), static_cast<std::uint32_t>(slots.size())};
+  explicit TestRing(std::uint32_t count) : slots(count) {
+    for (std::uint64_t i = 0; i < count; ++i) slots[i].stamp = stamp_before(i);
   }
-  std::unique_ptr<Indices> indices = std::make_unique<Indices>();
+  RingView<WorkRequest> view() {
+    return {consumer.get(), slots.data(), static_cast<std::uint32_t>(slots.size())};
+  }
+  std::unique_ptr<ConsumerLines> consumer = std::make_unique<ConsumerLines>();
   std::vector<WorkRequest> slots;
 };
 
@@ -42,7 +44,7 @@ TEST(Ring, HandsOverInOrderAndThenIsEmpty) {
     EXPECT_EQ(consumer.peek(), Pop::Done);
     ASSERT_EQ(consumer.pop(out), Pop::Done);
     EXPECT_EQ(out.ticket, i);
-    EXPECT_EQ(out.slot_seq, i);
+    EXPECT_EQ(out.stamp, stamp_of(i - 1, 8));
   }
   EXPECT_EQ(consumer.pop(out), Pop::Empty);
 }
@@ -76,48 +78,75 @@ TEST(Ring, WrapsAroundManyTimes) {
   EXPECT_EQ(consumer.position(), 1000u);
 }
 
-TEST(Ring, ConsumerSeesATailThatJumpedAhead) {
+TEST(Ring, ConsumerSeesAStampThatJumpedAhead) {
   TestRing ring(8);
   Consumer<WorkRequest> consumer(ring.view());
   WorkRequest out;
-  ring.indices->tail.store(9);
-  EXPECT_EQ(consumer.peek(), Pop::Corrupt);
-  EXPECT_EQ(consumer.pop(out), Pop::Corrupt);
-  ring.indices->tail.store(~std::uint64_t{0});
-  EXPECT_EQ(consumer.pop(out), Pop::Corrupt);
+  for (const std::uint64_t stamp : {stamp_of(1, 8), stamp_of(8, 8), ~std::uint64_t{0}}) {
+    ring.slots[0].stamp = stamp;
+    EXPECT_EQ(consumer.peek(), Pop::Corrupt) << stamp;
+    EXPECT_EQ(consumer.pop(out), Pop::Corrupt) << stamp;
+    EXPECT_EQ(consumer.position(), 0u);
+  }
 }
 
-TEST(Ring, ConsumerSeesATailThatWentBack) {
+TEST(Ring, ConsumerSeesAStampThatWentBack) {
   TestRing ring(8);
   Producer<WorkRequest> producer(ring.view());
   Consumer<WorkRequest> consumer(ring.view());
   WorkRequest out;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 19; ++i) {
     ASSERT_EQ(producer.push(numbered(1)), Push::Done);
     ASSERT_EQ(consumer.pop(out), Pop::Done);
   }
-  ring.indices->tail.store(2);
-  EXPECT_EQ(consumer.pop(out), Pop::Corrupt);
+  EXPECT_EQ(ring.slots[3].stamp,
+            stamp_of(11, 8));  // what a turn of the ring left there reads as empty
+  EXPECT_EQ(consumer.peek(), Pop::Empty);
+  for (const std::uint64_t stamp : {stamp_of(3, 8), stamp_of(18, 8)}) {
+    ring.slots[3].stamp = stamp;  // two turns ago, and the slot before
+    EXPECT_EQ(consumer.pop(out), Pop::Corrupt) << stamp;
+  }
+  EXPECT_EQ(consumer.position(), 19u);
 }
 
-TEST(Ring, ConsumerSeesASlotThatDoesNotCarryItsPosition) {
+TEST(Ring, ConsumerSeesAHolePunchedIntoASlot) {
   TestRing ring(8);
   Producer<WorkRequest> producer(ring.view());
   Consumer<WorkRequest> consumer(ring.view());
   WorkRequest out;
-  ASSERT_EQ(producer.push(numbered(1)), Push::Done);
-  ring.slots[0].slot_seq = 0;  // a hole punched into the memory reads as zeros
-  EXPECT_EQ(consumer.pop(out), Pop::Corrupt);
-  EXPECT_EQ(consumer.position(), 0u);
-  ring.slots[0].slot_seq = 9;  // left from, or ahead by, one turn of the ring
-  EXPECT_EQ(consumer.pop(out), Pop::Corrupt);
+  for (int i = 0; i < 20; ++i) {
+    ring.slots[i % 8] = WorkRequest{};  // reads as zeros, in the first turn as in any other
+    EXPECT_EQ(consumer.pop(out), Pop::Corrupt) << i;
+    ASSERT_EQ(producer.push(numbered(1)), Push::Done);
+    ASSERT_EQ(consumer.pop(out), Pop::Done);
+  }
+}
+
+TEST(Ring, AMessageOfOneLineLeavesNothingOfTheSlotsLastTurn) {
+  TestRing ring(8);
+  Producer<WorkRequest> producer(ring.view());
+  Consumer<WorkRequest> consumer(ring.view());
+  WorkRequest out;
+  for (int i = 0; i < 8; ++i) {
+    ASSERT_EQ(producer.push(numbered(5)), Push::Done);
+    ASSERT_EQ(consumer.pop(out), Pop::Done);
+    EXPECT_EQ(out.count, 15u);
+  }
+  WorkRequest start = numbered(6);
+  start.kind = RequestKind::StartPlan;
+  start.plan = 77;
+  ASSERT_EQ(producer.push(start), Push::Done);
+  ASSERT_EQ(consumer.pop(out), Pop::Done);
+  EXPECT_EQ(out.plan, 77u);
+  EXPECT_EQ(out.ticket, 6u);
+  EXPECT_EQ(out.count, 0u);
 }
 
 TEST(Ring, ProducerSeesAHeadThatRanPastItsTail) {
   TestRing ring(8);
   Producer<WorkRequest> producer(ring.view());
   for (int i = 0; i < 8; ++i) ASSERT_EQ(producer.push(numbered(1)), Push::Done);
-  ring.indices->head.store(9);
+  ring.consumer->head.store(9);
   EXPECT_EQ(producer.refresh(), Push::Corrupt);
   EXPECT_EQ(producer.push(numbered(1)), Push::Corrupt);
 }
@@ -131,18 +160,17 @@ TEST(Ring, ProducerSeesAHeadThatFellBehindTheRing) {
     ASSERT_EQ(producer.push(numbered(1)), Push::Done);
     ASSERT_EQ(consumer.pop(out), Pop::Done);
   }
-  ring.indices->head.store(0);
+  ring.consumer->head.store(0);
   EXPECT_EQ(producer.refresh(), Push::Corrupt);
 }
 
-TEST(Ring, AnIndexCorruptedByTheOtherSideNeverMovesOwnMemoryOutOfTheRing) {
+TEST(Ring, WhatTheOtherSideWritesNeverMovesOwnPositionOutOfTheRing) {
   TestRing ring(8);
   Producer<WorkRequest> producer(ring.view());
-  // The producer's own index in shared memory is only told: a liar there changes nothing here.
-  ring.indices->tail.store(12345);
+  ring.slots[0].stamp = 12345;  // the producer never reads a stamp
   ASSERT_EQ(producer.push(numbered(7)), Push::Done);
   EXPECT_EQ(producer.position(), 1u);
-  EXPECT_EQ(ring.indices->tail.load(), 1u);
+  EXPECT_EQ(ring.slots[0].stamp, stamp_of(0, 8));
 }
 
 TEST(Ring, TwoThreadsOnOneMappingPassEverySlotUntorn) {
