@@ -10,10 +10,13 @@
 
 #include <sys/types.h>
 
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +58,7 @@ struct SessionSeed {
 struct RankSeed {
   SessionId session;
   Rank rank = 0;
+  std::string device;  // GPU workers: "GPU-<uuid>"
 };
 
 struct CommunicatorSeed {
@@ -66,9 +70,26 @@ struct CommunicatorSeed {
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then
 // closed.
 struct BufferSeed {
-  UniqueFd memory;  // memfd sealed against shrinking
+  UniqueFd memory;  // memfd sealed against shrinking; GPU workers: an exported allocation, or none
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
+  // GPU workers only.
+  std::string device;                               // where the memory lives: "GPU-<uuid>"
+  std::optional<std::array<std::byte, 64>> handle;  // cudaIpcMemHandle_t, in place of `memory`
+  std::uint64_t allocation_bytes = 0;               // of the allocation that the offset counts in
+};
+
+// GPU workers: memory that the worker allocated, for the client to map.
+struct AllocatedBuffer {
+  BufferId buffer;
+  UniqueFd memory;
+  std::uint64_t length_bytes = 0;  // whole granules of the device
+};
+
+// GPU workers: a rank's proto/device_mailbox.h, for the client to map.
+struct MailboxDescriptors {
+  UniqueFd mailbox, doors;
+  std::uint64_t mailbox_bytes = 0;
 };
 
 struct PlanSeed {
@@ -152,6 +173,12 @@ class DeviceWorker {
                              Done<void> done) = 0;
 
   virtual void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) = 0;
+  // GPU workers; Unimplemented on others. device: "" for the worker's first.
+  virtual void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+                               Done<AllocatedBuffer> done) {
+    static_cast<void>(session), static_cast<void>(device), static_cast<void>(bytes);
+    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such memory"));
+  }
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
   virtual void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) = 0;
@@ -166,6 +193,12 @@ class DeviceWorker {
                                   Done<void> done) = 0;
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;
   virtual void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) = 0;
+  // GPU workers; Unimplemented on others.
+  virtual void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) {
+    static_cast<void>(session), static_cast<void>(member);
+    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no mailboxes"));
+  }
+  virtual bool on_gpus() const { return false; }
 
   virtual void inspect(Done<WorkerSnapshot> done) = 0;
   virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;

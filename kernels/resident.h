@@ -1,0 +1,77 @@
+// The kernel that is already there: one small grid per GPU that takes small operations from the
+// doors of proto/device_mailbox.h, runs them (as one_shot_ll16 does: launch.h's rules, bit for bit)
+// and writes their `done` words, with no CPU in between. Each member's operation is a state
+// (pushed, collecting) that is looked at in turn, and pushing never waits: operations of different
+// communicators that start in another order on another GPU cannot block each other.
+//
+// Thread: one owner; nothing here blocks except pause() and the destructor. While the grid runs,
+// the owner must not allocate or free memory, map or unmap, or load modules: pause() first.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "kernels/launch_cuda.h"
+#include "proto/device_mailbox.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kResidentMembers = 32;  // of one GPU at a time
+
+// Device pointers, valid on the grid's GPU.
+struct ResidentMember {
+  DeviceMailbox* mailbox = nullptr;
+  // resident_scratch_bytes() each, zeroed before the communicator's first operation, of all ranks,
+  // mapped on all their GPUs.
+  void* scratch[kMaxCudaRanks] = {};
+  std::uint32_t rank = 0;
+  std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
+};
+
+struct ResidentPlan {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  std::uint64_t count = 0;       // elements; at most kMaxResidentBytes of them
+  std::uint64_t timeout_ns = 0;  // from the door being seen
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+};
+
+// What the owner reads of a member, from host memory that the grid writes.
+struct ResidentStatus {
+  std::uint32_t done = 0;  // the last operation that ended well, as Door::number
+  Done failed;             // code 0: nothing has failed. After a failure the member serves no more
+};
+
+std::uint64_t resident_scratch_bytes();
+
+class ResidentGrid {
+ public:
+  // On the GPU `ordinal`, not running yet. Slow: loads the kernel and allocates.
+  static Result<std::unique_ptr<ResidentGrid>> create(int ordinal);
+  virtual ~ResidentGrid() = default;  // pauses
+
+  // ---- while it runs or not ----
+  // Runs it again where it has left. The members' state is as pause() left it.
+  virtual Status resume() = 0;
+  // Makes it leave and waits until it has: within microseconds, as nothing in it waits. Operations
+  // stay as far as they are. DeadlineExceeded: the GPU is stuck.
+  virtual Status pause(std::chrono::nanoseconds timeout) = 0;
+  virtual bool running() const = 0;
+  // A free slot, ResourceExhausted where there is none. Serves from the next look on.
+  virtual Result<std::uint32_t> add_member(const ResidentMember& member) = 0;
+  // Plan `index` (below kMaxDevicePlans), which only the member at `slot` may start, for starts
+  // from now on; the one that was there is not in use.
+  virtual Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) = 0;
+  virtual Status clear_plan(std::uint32_t index) = 0;
+  // The member's operation ends with `why`, and so does every later one. Seen in microseconds.
+  virtual Status abort_member(std::uint32_t slot, Done why) = 0;
+  virtual ResidentStatus status(std::uint32_t slot) const = 0;
+
+  // ---- paused only ----
+  virtual Status remove_member(std::uint32_t slot) = 0;
+};
+
+}  // namespace arcomm

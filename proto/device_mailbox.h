@@ -1,0 +1,93 @@
+// The words through which a client's GPU and the daemon hand operations over, without a CPU in
+// between for small ones. Drawn in proto/README.md.
+//
+//   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by both.
+//   HostDoors      one per member, in a sealed memfd that the client registers with its GPU; the
+//                  daemon's worker reads it.
+//
+// An operation is a plan (buffers, count, type, operation: registered and checked beforehand) and a
+// start of it: `posted` grows by one on the device, so that a start replayed from a graph is a new
+// operation, and the door says which plan it is. The client's stream then waits for the same number
+// in `done`. Two lanes, each with numbers of its own: Resident operations are taken from the door
+// by a kernel of the daemon that is already there, Launched ones by the daemon's worker, which
+// launches a kernel. A plan's lane depends on its size alone, so all ranks agree.
+//
+// Trust: the client can write every byte at any time. The daemon reads doors only: a plan's index is
+// bounded and looked up in the daemon's own memory, a number that is not the next one ends the
+// session. What it writes there it never reads back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
+inline constexpr std::uint64_t kMailboxBytes = 4096;
+inline constexpr std::uint64_t kMaxResidentBytes = 256 * 1024;  // larger plans are Launched
+
+enum class Lane : std::uint32_t { Resident = 0, Launched = 1 };
+inline constexpr std::uint32_t kLanes = 2;
+
+constexpr Lane lane_of(std::uint64_t bytes, std::uint32_t ranks) {
+  return ranks > 1 && bytes <= kMaxResidentBytes ? Lane::Resident : Lane::Launched;
+}
+
+// 8 bytes, written and read whole. number: 1, 2, 3, ... per lane, modulo 2^32; 0 before the first.
+struct Door {
+  std::uint32_t number = 0;
+  std::uint32_t plan = 0;  // PlanId::index
+};
+constexpr std::uint64_t to_word(Door door) {
+  return std::uint64_t{door.plan} << 32 | door.number;
+}
+constexpr Door door_from(std::uint64_t word) {
+  return {.number = static_cast<std::uint32_t>(word),
+          .plan = static_cast<std::uint32_t>(word >> 32)};
+}
+
+// Written by the daemon when the operation has ended: its number, how, and whose fault it was.
+struct Done {
+  std::uint32_t number = 0;
+  std::uint8_t code = 0;    // ErrorCode
+  std::uint8_t reason = 0;  // Reason
+  std::int16_t culprit_rank = -1;
+};
+constexpr std::uint64_t to_word(Done done) {
+  return std::uint64_t{static_cast<std::uint16_t>(done.culprit_rank)} << 48 |
+         std::uint64_t{done.reason} << 40 | std::uint64_t{done.code} << 32 | done.number;
+}
+constexpr Done done_from(std::uint64_t word) {
+  return {.number = static_cast<std::uint32_t>(word),
+          .code = static_cast<std::uint8_t>(word >> 32),
+          .reason = static_cast<std::uint8_t>(word >> 40),
+          .culprit_rank = static_cast<std::int16_t>(word >> 48)};
+}
+
+struct MailboxLane {
+  alignas(128) std::uint64_t door;    // client -> daemon; Launched uses HostDoors instead
+  alignas(128) std::uint64_t done;    // daemon -> client
+  alignas(128) std::uint32_t posted;  // the client's own count of starts
+};
+
+struct DeviceMailbox {
+  MailboxLane lanes[kLanes];
+  // Not 0: a Done word; the communicator is over, and whoever waits here stops waiting. Written by
+  // the daemon when it revokes, by the client's host when the daemon is lost.
+  alignas(128) std::uint64_t closed;
+  // The first operation that did not end well, a Done word; written by the client's kernels, for
+  // the client's host.
+  alignas(128) std::uint64_t failed;
+};
+
+struct HostDoors {
+  alignas(128) std::uint64_t launched;         // Door
+  alignas(128) std::uint32_t resident_posted;  // tells a daemon whose resident kernel has left
+};
+
+static_assert(sizeof(DeviceMailbox) <= kMailboxBytes && std::is_standard_layout_v<DeviceMailbox>);
+static_assert(offsetof(DeviceMailbox, closed) == 2 * sizeof(MailboxLane));
+static_assert(sizeof(MailboxLane) == 3 * 128 && sizeof(HostDoors) == 256);
+
+}  // namespace arcomm
