@@ -153,6 +153,7 @@ class DeviceWorker {
 
   struct Parts {
     Device& device;
+    std::vector<Device*> gpus;  // those it serves, `device` first; empty: a host worker
     FlightRecorder& recorder;
     Metrics& metrics;
     std::shared_ptr<const Settings> settings;
