@@ -20,6 +20,7 @@ struct MemoryHandle {
   std::uint64_t offset_bytes = 0;  // of the buffer inside the allocation
   std::uint64_t length_bytes = 0;  // of the buffer
   std::array<std::byte, 64> opaque{};
+  std::uint64_t allocation_bytes = 0;  // the whole allocation, as its maker says
 };
 
 }  // namespace arcomm

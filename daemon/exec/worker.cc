@@ -272,7 +272,7 @@ void Worker::release(Session& session) {
     buffers_.drop(plan->recv_buffer);
   }
   for (const BufferId id : session.buffers) {
-    if (Status removed = buffers_.remove(session.id(), id); !removed) {
+    if (Result<RemovedBuffer> removed = buffers_.remove(session.id(), id); !removed) {
       log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
     }
   }

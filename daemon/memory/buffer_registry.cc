@@ -13,7 +13,19 @@ Result<BufferId> BufferRegistry::add(SessionId owner, UniqueFd memory, std::uint
     return std::move(mapping).error();
   }
   bytes_ += length_bytes;
-  return buffers_.insert(std::make_unique<Buffer>(Buffer{owner, std::move(mapping).value()}));
+  auto buffer = std::make_unique<Buffer>();
+  buffer->owner = owner;
+  buffer->mapping = std::move(mapping).value();
+  return buffers_.insert(std::move(buffer));
+}
+
+BufferId BufferRegistry::add(SessionId owner, Memory memory, int gpu) {
+  auto buffer = std::make_unique<Buffer>();
+  buffer->owner = owner;
+  buffer->memory = std::move(memory);
+  buffer->gpu = gpu;
+  bytes_ += buffer->length_bytes();
+  return buffers_.insert(std::move(buffer));
 }
 
 Buffer* BufferRegistry::find(SessionId owner, BufferId id) const {
@@ -21,7 +33,7 @@ Buffer* BufferRegistry::find(SessionId owner, BufferId id) const {
   return buffer != nullptr && buffer->owner == owner ? buffer : nullptr;
 }
 
-Status BufferRegistry::remove(SessionId owner, BufferId id) {
+Result<RemovedBuffer> BufferRegistry::remove(SessionId owner, BufferId id) {
   const Buffer* buffer = find(owner, id);
   if (buffer == nullptr) {
     return error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", id,
@@ -32,8 +44,10 @@ Status BufferRegistry::remove(SessionId owner, BufferId id) {
                  buffer->users, " operations or plans: wait for them, or destroy the plan, first");
   }
   bytes_ -= buffer->length_bytes();
-  unmapper_.give(std::move(buffers_.erase(id)->mapping));
-  return {};
+  const std::unique_ptr<Buffer> removed = buffers_.erase(id);
+  if (removed->on_gpu()) return RemovedBuffer{std::move(removed->memory), removed->gpu};
+  unmapper_.give(std::move(removed->mapping));
+  return RemovedBuffer{};
 }
 
 }  // namespace arcomm

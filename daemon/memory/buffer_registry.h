@@ -1,7 +1,8 @@
 // The memory that sessions may name in their requests: ids, where each buffer is mapped here, who
 // owns it and how many operations and plans use it right now. Thread: the worker's. Ownership: the
-// registry owns the mappings; one is given to the unmapper when its buffer is removed, which is
-// refused while it is in use.
+// registry owns mappings and GPU memory until the buffer is removed, which is refused while it is
+// in use. Host memory then goes to the unmapper; a GPU's is handed back, since it may be let go
+// only while no resident kernel runs there.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +13,30 @@
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
+#include "transport/device/memory.h"
 #include "transport/peer/host_shm.h"
 
 namespace arcomm {
 
+inline constexpr int kNoGpu = -1;
+
 struct Buffer {
   SessionId owner;
-  PeerMapping mapping;
+  PeerMapping mapping;      // host memory
+  Memory memory;            // or a GPU's: allocated by the worker or imported
+  int gpu = kNoGpu;         // index among the worker's GPUs
   std::uint32_t users = 0;  // operations in flight and plans
 
-  std::byte* base() const { return mapping.data(); }
-  std::uint64_t length_bytes() const { return mapping.bytes(); }
+  bool on_gpu() const { return gpu != kNoGpu; }
+  MemoryRef view() const { return on_gpu() ? memory.view() : mapping.view(); }
+  std::byte* base() const { return view().data; }
+  std::uint64_t length_bytes() const { return view().bytes; }
+};
+
+// What is left of a removed buffer. Of host memory: nothing.
+struct RemovedBuffer {
+  Memory memory;
+  int gpu = kNoGpu;
 };
 
 class BufferRegistry {
@@ -31,9 +45,11 @@ class BufferRegistry {
   // Mapped, then closed.
   Result<BufferId> add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes,
                        std::uint64_t length_bytes);
+  // GPU memory: what Device::allocate or Device::import gave, on the worker's GPU number `gpu`.
+  BufferId add(SessionId owner, Memory memory, int gpu);
   // Null unless `id` is live and belongs to `owner`.
   Buffer* find(SessionId owner, BufferId id) const;
-  Status remove(SessionId owner, BufferId id);
+  Result<RemovedBuffer> remove(SessionId owner, BufferId id);
 
   void hold(BufferId id) { ++buffers_.find(id)->users; }
   void drop(BufferId id) { --buffers_.find(id)->users; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_import.h"
 #include "transport/device/cuda_mapping.h"
 #include "transport/device/cuda_stream.h"
 
@@ -19,6 +20,28 @@ class CudaMemory final : public Memory::Backing {
  private:
   CudaMapping mapping_;
 };
+
+// Lets the GPU that is current reach everything in the others' contexts.
+Status enable_peer_access(int ordinal, std::span<const int> peers) {
+  for (const int peer : peers) {
+    if (peer == ordinal) continue;
+    int reachable = 0;
+    const cudaError_t asked = cudaDeviceCanAccessPeer(&reachable, ordinal, peer);
+    if (asked != cudaSuccess) return cuda_error(asked, "asking whether GPUs reach each other");
+    if (reachable == 0) {
+      return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "GPU ", ordinal,
+                   " cannot reach GPU ", peer,
+                   "'s memory (no peer-to-peer): hide one of them with CUDA_VISIBLE_DEVICES");
+    }
+    const cudaError_t enabled = cudaDeviceEnablePeerAccess(peer, 0);
+    if (enabled == cudaErrorPeerAccessAlreadyEnabled) {
+      cudaGetLastError();
+    } else if (enabled != cudaSuccess) {
+      return cuda_error(enabled, "letting one GPU reach another's memory");
+    }
+  }
+  return {};
+}
 
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU";
@@ -53,6 +76,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
   if (const cudaError_t opened = cudaFree(nullptr); opened != cudaSuccess) {
     return cuda_error(opened, "opening the GPU's context");
   }
+  ARC_RETURN_IF_ERROR(enable_peer_access(options.ordinal, options.peers));
   cudaDeviceProp properties{};
   if (const cudaError_t read = cudaGetDeviceProperties(&properties, options.ordinal);
       read != cudaSuccess) {
@@ -72,6 +96,10 @@ Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {
   if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(cudaStreamPerThread);
   if (cleared != cudaSuccess) return cuda_error(cleared, "clearing GPU memory");
   return Memory(std::make_unique<CudaMemory>(std::move(*mapping)));
+}
+
+Result<Memory> CudaDevice::import(const MemoryHandle& handle, int descriptor) {
+  return import_cuda_memory(handle, descriptor, options_.ordinal, options_.peers);
 }
 
 Result<Stream> CudaDevice::create_stream(std::string_view /*name*/) {

@@ -13,7 +13,9 @@ namespace arcomm {
 
 struct CudaDeviceOptions {
   int ordinal = 0;
-  std::vector<int> peers;  // GPUs that reach its memory, itself included; empty: itself alone
+  // GPUs that reach its memory, itself included; empty: itself alone. create() lets this GPU reach
+  // theirs, memory that came by CUDA IPC included: open every one of them.
+  std::vector<int> peers;
   std::uint32_t stream_slots = 256;  // tasks a stream holds
 };
 
@@ -27,6 +29,7 @@ class CudaDevice final : public Device {
   int ordinal() const override { return options_.ordinal; }
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
   Result<Memory> allocate(std::uint64_t bytes) override;
+  Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Stream> create_stream(std::string_view name) override;
   Result<Event> create_event() override;
 

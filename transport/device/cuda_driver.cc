@@ -27,6 +27,7 @@ Result<CudaDriver> load() {
       find("cuMemUnmap", driver.mem_unmap) && find("cuMemSetAccess", driver.mem_set_access) &&
       find("cuMemExportToShareableHandle", driver.mem_export) &&
       find("cuMemImportFromShareableHandle", driver.mem_import) &&
+      find("cuMemGetAddressRange", driver.mem_get_address_range) &&
       find("cuGetErrorName", driver.get_error_name);
   if (whole) return driver;
   cudaGetLastError();

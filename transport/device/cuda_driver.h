@@ -22,6 +22,7 @@ struct CudaDriver {
   decltype(&cuMemSetAccess) mem_set_access = nullptr;
   decltype(&cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&cuMemImportFromShareableHandle) mem_import = nullptr;
+  decltype(&cuMemGetAddressRange) mem_get_address_range = nullptr;
   decltype(&cuGetErrorName) get_error_name = nullptr;
 };
 

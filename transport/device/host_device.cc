@@ -26,6 +26,11 @@ Result<Memory> HostDevice::allocate(std::uint64_t bytes) {
   return Memory(*std::move(memory));
 }
 
+Result<Memory> HostDevice::import(const MemoryHandle&, int) {
+  return error(ErrorCode::Unimplemented, Reason::Unsupported,
+               "host memory is mapped by its descriptor, not imported by a device");
+}
+
 Result<Stream> HostDevice::create_stream(std::string_view name) {
   auto stream = HostStream::create(name, options_.stream_slots, options_.spin);
   if (!stream) return std::move(stream).error();

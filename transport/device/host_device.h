@@ -27,6 +27,8 @@ class HostDevice final : public Device {
   int ordinal() const override { return options_.ordinal; }
   std::string name() const override;
   Result<Memory> allocate(std::uint64_t bytes) override;
+  // Unimplemented: a stranger's memfd is mapped by transport/peer, which knows what to check.
+  Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Stream> create_stream(std::string_view name) override;
   Result<Event> create_event() override;
 

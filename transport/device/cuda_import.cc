@@ -1,0 +1,177 @@
+#include "transport/device/cuda_import.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_mapping.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 46;  // as CudaMapping::create
+
+MemoryRef part(std::byte* base, const MemoryHandle& handle) {
+  return {base + handle.offset_bytes, handle.length_bytes};
+}
+
+Error not_ours_to_export() {
+  return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
+               "imported GPU memory is its maker's to export");
+}
+
+class MappedPart final : public Memory::Backing {
+ public:
+  MappedPart(CudaMapping mapping, const MemoryHandle& handle)
+      : mapping_(std::move(mapping)), view_(part(mapping_.view().data, handle)) {}
+  MemoryRef view() const override { return view_; }
+  Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
+
+ private:
+  CudaMapping mapping_;
+  MemoryRef view_;
+};
+
+// The driver counts how often a handle is open in a context: every one of these closes once.
+class IpcPart final : public Memory::Backing {
+ public:
+  IpcPart(void* base, const MemoryHandle& handle, int home)
+      : base_(base), view_(part(static_cast<std::byte*>(base), handle)), home_(home) {}
+  ~IpcPart() override {
+    const CurrentCudaDevice current(home_);
+    if (cudaIpcCloseMemHandle(base_) != cudaSuccess) cudaGetLastError();
+  }
+  IpcPart(const IpcPart&) = delete;
+  IpcPart& operator=(const IpcPart&) = delete;
+  MemoryRef view() const override { return view_; }
+  Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
+
+ private:
+  void* base_;
+  MemoryRef view_;
+  int home_;
+};
+
+// Rather than a device in error, which every call then reports.
+bool is_callers_mistake(cudaError_t failure) {
+  return failure == cudaErrorInvalidValue || failure == cudaErrorInvalidResourceHandle ||
+         failure == cudaErrorMapBufferObjectFailed || failure == cudaErrorInvalidDevice ||
+         failure == cudaErrorNotSupported || failure == cudaErrorDeviceUninitialized;
+}
+
+Status check_range(const MemoryHandle& handle) {
+  if (handle.length_bytes == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a range of 0 bytes of GPU memory was asked for; ask for 1 or more");
+  }
+  if (handle.allocation_bytes == 0 || handle.allocation_bytes > kMostBytes) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "an allocation of ",
+                 handle.allocation_bytes, " bytes: not a size a GPU has");
+  }
+  if (handle.offset_bytes > handle.allocation_bytes ||
+      handle.length_bytes > handle.allocation_bytes - handle.offset_bytes) {
+    return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "bytes ", handle.offset_bytes, " + ",
+                 handle.length_bytes, " are not inside the allocation's ", handle.allocation_bytes,
+                 " bytes");
+  }
+  return {};
+}
+
+// What came is device memory of `home` and reaches as far as its maker says.
+Status check_found(const std::byte* base, std::uint64_t claimed_bytes, int home) {
+  cudaPointerAttributes found{};
+  if (const cudaError_t asked = cudaPointerGetAttributes(&found, base); asked != cudaSuccess) {
+    cudaGetLastError();
+    return cuda_error(asked, "asking where imported memory lives");
+  }
+  if (found.type != cudaMemoryTypeDevice || found.device != home) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "the imported memory does not live on the GPU that was named (GPU ", home,
+                 " of the daemon) but on ",
+                 found.type == cudaMemoryTypeDevice ? "GPU " + std::to_string(found.device)
+                                                    : std::string("the host"),
+                 ": register it with the GPU that it was allocated on");
+  }
+  const Result<const CudaDriver*> driver = cuda_driver();
+  if (!driver) return driver.error();
+  CUdeviceptr start = 0;
+  std::size_t bytes = 0;
+  const auto address = reinterpret_cast<CUdeviceptr>(base);
+  const CUresult asked = (*driver)->mem_get_address_range(&start, &bytes, address);
+  if (asked != CUDA_SUCCESS) return cuda_error(asked, "asking how large imported memory is");
+  const std::uint64_t there = start + bytes - address;
+  if (claimed_bytes > there) {
+    return error(ErrorCode::InvalidArgument, Reason::OutOfBounds,
+                 "the allocation was said to have ", claimed_bytes, " bytes and has ", there,
+                 ": pass the size that cuMemGetAddressRange gives");
+  }
+  return {};
+}
+
+Result<Memory> import_descriptor(const MemoryHandle& handle, int descriptor, int home,
+                                 std::span<const int> accessible_from) {
+  Result<CudaMapping> mapping =
+      CudaMapping::import(descriptor, handle.allocation_bytes, accessible_from);
+  if (!mapping) {
+    Error why = std::move(mapping).error();
+    why.message +=
+        "; a descriptor must come from cuMemExportToShareableHandle, and its "
+        "allocation_bytes must be the allocation's whole size (" +
+        std::to_string(handle.allocation_bytes) + " were given)";
+    // What is wrong with the client's memory is the client's mistake.
+    if (why.code == ErrorCode::Internal) {
+      why.code = ErrorCode::InvalidArgument;
+      why.reason = Reason::BadValue;
+    }
+    return why;
+  }
+  ARC_RETURN_IF_ERROR(check_found(mapping->view().data, handle.allocation_bytes, home));
+  return Memory(std::make_unique<MappedPart>(std::move(*mapping), handle));
+}
+
+Result<Memory> import_ipc(const MemoryHandle& handle, int home) {
+  cudaIpcMemHandle_t opaque{};
+  static_assert(sizeof(opaque) == sizeof(handle.opaque));
+  std::memcpy(&opaque, handle.opaque.data(), sizeof(opaque));
+  void* base = nullptr;
+  const cudaError_t opened = cudaIpcOpenMemHandle(&base, opaque, cudaIpcMemLazyEnablePeerAccess);
+  if (opened != cudaSuccess) {
+    cudaGetLastError();
+    Error why = cuda_error(opened, "opening a CUDA IPC handle");
+    why.message +=
+        "; it must be cudaIpcGetMemHandle's of a living cudaMalloc allocation of the "
+        "named GPU, in a process on this node (containers must share the IPC "
+        "namespace); memory of expandable segments or pools has no such handle";
+    if (is_callers_mistake(opened)) {
+      why.code = ErrorCode::InvalidArgument;
+      why.reason = Reason::BadValue;
+    }
+    return why;
+  }
+  Memory memory(std::make_unique<IpcPart>(base, handle, home));  // closes it, should a check fail
+  ARC_RETURN_IF_ERROR(check_found(static_cast<std::byte*>(base), handle.allocation_bytes, home));
+  return memory;
+}
+
+}  // namespace
+
+Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
+                                  std::span<const int> accessible_from) {
+  ARC_RETURN_IF_ERROR(check_range(handle));
+  const CurrentCudaDevice current(home);
+  switch (handle.kind) {
+    case MemoryKind::PosixFd:
+      return import_descriptor(handle, descriptor, home, accessible_from);
+    case MemoryKind::CudaIpc:
+      return import_ipc(handle, home);
+    case MemoryKind::HostShm:
+    case MemoryKind::Fabric:
+      break;
+  }
+  return error(ErrorCode::Unimplemented, Reason::Unsupported,
+               "memory of this kind cannot be imported by a GPU: offer a descriptor or an IPC "
+               "handle");
+}
+
+}  // namespace arcomm
