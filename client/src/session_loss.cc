@@ -1,5 +1,5 @@
-// How a session ends: what the daemon said in the segment's state, or that its socket hung up,
-// turns into the error that every open operation and every later call gets.
+// How a session ends: what the daemon said in the segment's state or in a completion, or that its
+// socket hung up, turns into the error that every open operation and every later call gets.
 #include <utility>
 
 #include "client/src/submission.h"

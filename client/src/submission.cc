@@ -14,6 +14,15 @@ std::uint64_t nanoseconds_of(Deadline::Clock::time_point when) {
   return static_cast<std::uint64_t>(when.time_since_epoch().count());
 }
 
+Error failure_in(const ring::Completion& completion) {
+  char detail[sizeof(completion.detail) + 1] = {};
+  std::memcpy(detail, completion.detail, sizeof(completion.detail));
+  Error why{error_code_from(completion.code), reason_from(completion.reason), detail,
+            completion.culprit_rank};
+  if (why.message.empty()) why.message = text_of(why.reason);
+  return why;
+}
+
 Error out_of_step() {
   return error(ErrorCode::FailedPrecondition, Reason::Revoked,
                "an earlier operation of this communicator failed part-way, so that its ranks no "
@@ -200,6 +209,10 @@ void Submission::complete(const ring::Completion& completion) {
       in_flight_[index].generation != generation) {
     return;  // of an operation that this side has closed
   }
+  if (reason_from(completion.reason) == Reason::DaemonLost && completion.code != 0) {
+    // The daemon after the one that had this session: nothing else of it will be answered either.
+    return lose(failure_in(completion));
+  }
   const bool succeeded = completion.code == 0;
   if (succeeded && completion.stage == ring::Stage::Ordered) return;  // Done follows
   const InFlight entry = in_flight_[index];
@@ -210,11 +223,7 @@ void Submission::complete(const ring::Completion& completion) {
   Operation& operation = *entry.operation;
   --operation.outstanding;
   if (!succeeded) {
-    char detail[sizeof(completion.detail) + 1] = {};
-    std::memcpy(detail, completion.detail, sizeof(completion.detail));
-    Error why{error_code_from(completion.code), reason_from(completion.reason), detail,
-              completion.culprit_rank};
-    if (why.message.empty()) why.message = text_of(why.reason);
+    Error why = failure_in(completion);
     // The daemon read the request after the member had left: the caller knows why it left.
     if (entry.member->failure && why.reason == Reason::UnknownHandle) why = *entry.member->failure;
     fail(operation, why, completion.seq);
