@@ -79,10 +79,13 @@ Status Daemon::open() {
   Result<std::vector<InheritedSocket>> passed = inherited_sockets();
   if (!passed) return passed.error();
   read_previous_recorders(*passed);
+  kept_rings_.end_previous(*passed);
+  unstore_strangers(*passed);
 
   Result<std::unique_ptr<ControlPlane>> control =
       ControlPlane::create({.metrics = metrics_,
                             .settings = std::make_shared<const Settings>(settings),
+                            .kept_rings = kept_rings_,
                             .actions = *this});
   if (!control) return control.error();
   control_ = std::move(control).value();
@@ -96,8 +99,11 @@ Status Daemon::open() {
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
 
   // Only now: what the dead daemon left stays there for as long as its successor does not serve.
-  for (std::size_t i = 0; i < served_.size(); ++i)
-    service_.store(served_[i].recorder->memfd(), kRecorderName + std::to_string(i));
+  for (std::size_t i = 0; i < served_.size(); ++i) {
+    const std::string name = kRecorderName + std::to_string(i);
+    service_.unstore(name);
+    service_.store(served_[i].recorder->memfd(), name);
+  }
   for (const std::string& warning : warnings_) log::warn("{}", warning);
   log::info("ready: {} in {}, tuning {}", served_.front().name, settings.runtime_dir,
             tuning_->source);
@@ -155,9 +161,17 @@ void Daemon::read_previous_recorders(std::vector<InheritedSocket>& passed) {
       previous_.insert(previous_.end(), records->begin(), records->end());
     } else {
       log::info("the previous daemon's {} is not shown: {}", one.name, records.error().message);
+      service_.unstore(one.name);
     }
     return true;
   });
+}
+
+void Daemon::unstore_strangers(const std::vector<InheritedSocket>& passed) {
+  for (const InheritedSocket& one : passed) {
+    if (one.path.empty())
+      service_.unstore(one.name);  // no socket of our units: open_sockets says so
+  }
 }
 
 void Daemon::open_metrics() {

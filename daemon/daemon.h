@@ -22,6 +22,7 @@
 #include "daemon/exec/device_worker.h"
 #include "daemon/instance_lock.h"
 #include "daemon/plan/tuning_table.h"
+#include "daemon/session/kept_rings.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/metrics.h"
 #include "daemon/telemetry/metrics_server.h"
@@ -64,6 +65,8 @@ class Daemon final : public DaemonActions {
   Status open_workers();
   // Takes flight recorders out of what systemd passed and reads them.
   void read_previous_recorders(std::vector<InheritedSocket>& passed);
+  // What this version does not know would otherwise be passed on from daemon to daemon.
+  void unstore_strangers(const std::vector<InheritedSocket>& passed);
   void load_tuning_table();
   void open_metrics();
   void use_tuning(const std::shared_ptr<const TuningTable>& table);
@@ -78,6 +81,7 @@ class Daemon final : public DaemonActions {
   const std::chrono::steady_clock::time_point started_;
   ServiceManager service_;
   Metrics metrics_;
+  KeptRings kept_rings_{service_, metrics_};
   std::unique_ptr<InstanceLock> lock_;  // before the sockets, after them at the end
   std::string backend_name_;
   std::vector<FlightRecord> previous_;  // not changed once open() is through

@@ -52,6 +52,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
                                                               .metrics = parts_.metrics,
                                                               .memory_thread = memory_thread_,
                                                               .settings = parts_.settings,
+                                                              .kept_rings = parts_.kept_rings,
                                                               .workers = std::move(workers)});
   *reachable_ = control_.get();
   admin_ = std::make_unique<NodeAdmin>(*loop_, parts_.metrics, *control_, parts_.actions);

@@ -21,6 +21,7 @@ class ControlPlane {
   struct Parts {
     Metrics& metrics;
     std::shared_ptr<const Settings> settings;
+    KeptRings& kept_rings;
     DaemonActions& actions;
   };
   static Result<std::unique_ptr<ControlPlane>> create(Parts parts);

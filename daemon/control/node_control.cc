@@ -122,6 +122,7 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   for_client.push_back(duplicate(segment->fd()));
   for_client.push_back(duplicate(doorbell->get()));
   if (!for_client[0] || !for_client[1]) return give_up(no_descriptor());
+  parts_.kept_rings.keep(id, segment->fd());
   const std::uint64_t ticket = ledger_.add_ticket(**opened, std::move(for_client));
   const auto in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(parts_.settings->rings.slots, parts_.settings->quota.in_flight));
@@ -177,6 +178,7 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
     if (answer) answer(v1::Empty{});
     return;
   }
+  parts_.kept_rings.release(id);
   parts_.loop.cancel(entry->hello_deadline);
   if (entry->bound_to != 0) descriptors_.forget(entry->bound_to);
   // What the other ranks hear: a rank that left in good order is not a dead one.

@@ -21,6 +21,7 @@
 #include "daemon/control/task_thread.h"
 #include "daemon/control/worker_replies.h"
 #include "daemon/exec/device_worker.h"
+#include "daemon/session/kept_rings.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {
@@ -41,6 +42,7 @@ class NodeControl {
     Metrics& metrics;
     TaskThread& memory_thread;
     std::shared_ptr<const Settings> settings;
+    KeptRings& kept_rings;
     std::vector<WorkerRef> workers;
   };
   explicit NodeControl(Parts parts);

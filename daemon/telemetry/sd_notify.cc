@@ -15,8 +15,9 @@
 namespace arcomm {
 namespace {
 
-constexpr int kFirstInherited = 3;  // SD_LISTEN_FDS_START
-constexpr int kMostInherited = 64;
+constexpr std::chrono::seconds kPatience{1};
+constexpr int kFirstInherited = 3;    // SD_LISTEN_FDS_START
+constexpr int kMostInherited = 8192;  // above FileDescriptorStoreMax= and the sockets
 
 std::string_view variable(const char* name) {
   const char* value = std::getenv(name);
@@ -69,6 +70,8 @@ ServiceManager ServiceManager::from_environment() {
   manager.address_ = path;
   if (path.front() == '@') manager.address_.front() = '\0';
   manager.socket_.reset(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const timeval patience{.tv_sec = kPatience.count(), .tv_usec = 0};
+  ::setsockopt(manager.socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
   const auto usec = number(variable("WATCHDOG_USEC"));
   const std::string_view pid = variable("WATCHDOG_PID");
   if (usec && *usec > 0 && (pid.empty() || is_this_process(pid)))
@@ -76,11 +79,11 @@ ServiceManager ServiceManager::from_environment() {
   return manager;
 }
 
-bool ServiceManager::send(std::string_view message) {
-  return send_with(message, -1);
+bool ServiceManager::send(std::string_view message, Delivery delivery) {
+  return send_with(message, -1, delivery);
 }
 
-bool ServiceManager::send_with(std::string_view message, int fd) {
+bool ServiceManager::send_with(std::string_view message, int fd, Delivery delivery) {
   if (!is_present()) return false;
   sockaddr_un to{};
   to.sun_family = AF_UNIX;
@@ -101,17 +104,22 @@ bool ServiceManager::send_with(std::string_view message, int fd) {
     rights->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
   }
-  return ::sendmsg(socket_.get(), &header, MSG_DONTWAIT | MSG_NOSIGNAL) ==
+  const int waiting =
+      delivery == Delivery::AtOnce ? MSG_DONTWAIT : 0;  // else SO_SNDTIMEO bounds it
+  return ::sendmsg(socket_.get(), &header, waiting | MSG_NOSIGNAL) ==
          static_cast<ssize_t>(message.size());
 }
 
 bool ServiceManager::store(int fd, std::string_view name) {
-  const std::string named = "\nFDNAME=" + one_line(name);
-  return send("FDSTOREREMOVE=1" + named) && send_with("FDSTORE=1" + named, fd);
+  return send_with("FDSTORE=1\nFDNAME=" + one_line(name), fd, Delivery::AtOnce);
+}
+
+bool ServiceManager::unstore(std::string_view name, Delivery delivery) {
+  return send("FDSTOREREMOVE=1\nFDNAME=" + one_line(name), delivery);
 }
 
 bool ServiceManager::ready(std::string_view text) {
-  return send("READY=1\nSTATUS=" + one_line(text));
+  return send("READY=1\nSTATUS=" + one_line(text), Delivery::Patient);
 }
 
 bool ServiceManager::reloading() {
@@ -131,7 +139,7 @@ bool ServiceManager::extend_timeout(std::chrono::microseconds by) {
 }
 
 bool ServiceManager::ping_watchdog() {
-  return send("WATCHDOG=1");
+  return send("WATCHDOG=1", Delivery::Patient);
 }
 
 Result<std::vector<InheritedSocket>> inherited_sockets() {
@@ -142,7 +150,7 @@ Result<std::vector<InheritedSocket>> inherited_sockets() {
     return error(ErrorCode::InvalidArgument, Reason::BadConfig, "LISTEN_FDS is \"",
                  variable("LISTEN_FDS"), "\": expected 0 to ", kMostInherited);
   }
-  std::string names(variable("LISTEN_FDNAMES"));
+  std::string_view names = variable("LISTEN_FDNAMES");
   for (int fd = kFirstInherited; fd < kFirstInherited + static_cast<int>(*count); ++fd) {
     const std::size_t colon = std::min(names.find(':'), names.size());
     const int flags = ::fcntl(fd, F_GETFD);
@@ -150,8 +158,9 @@ Result<std::vector<InheritedSocket>> inherited_sockets() {
       return error(ErrorCode::InvalidArgument, Reason::BadConfig, "LISTEN_FDS promises descriptor ",
                    fd, ", which is not open: ", std::strerror(errno));
     }
-    sockets.push_back({.fd = UniqueFd(fd), .name = names.substr(0, colon), .path = path_of(fd)});
-    names.erase(0, colon + 1);
+    sockets.push_back(
+        {.fd = UniqueFd(fd), .name = std::string(names.substr(0, colon)), .path = path_of(fd)});
+    names.remove_prefix(std::min(colon + 1, names.size()));
   }
   for (const char* name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
   return sockets;

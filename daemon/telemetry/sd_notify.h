@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -20,25 +21,31 @@ class ServiceManager {
   // Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
   static ServiceManager from_environment();
 
+  // What to do while systemd's queue is full: drop the message, or wait for a second at most.
+  enum class Delivery : std::uint8_t { AtOnce, Patient };
+
   bool is_present() const { return socket_.get() >= 0; }
-  // Each returns whether the message was handed over; a full or missing socket never blocks.
+  // Each returns whether the message was handed over. ready() and ping_watchdog() are patient: the
+  // service would be killed for the lack of them. A missing socket never blocks.
   bool ready(std::string_view status);
   bool reloading();  // with MONOTONIC_USEC; followed by ready() when done, whatever came of it
   bool stopping(std::string_view status);
   bool status(std::string_view text);
   bool extend_timeout(std::chrono::microseconds by);
   bool ping_watchdog();
-  // Leaves a copy of the descriptor with systemd, in place of what it held under that name: the
-  // next process of this service finds it among inherited_sockets(). The unit's
-  // FileDescriptorStoreMax= bounds how many.
+  // Leaves a copy of the descriptor with systemd: the next process of this service finds it among
+  // inherited_sockets(). Beyond the unit's FileDescriptorStoreMax= systemd drops it and says
+  // nothing. A name may stand for several: unstore() first what is to be replaced.
   bool store(int fd, std::string_view name);
-  bool send(std::string_view message);
+  // Drops all that bear the name; none is fine too.
+  bool unstore(std::string_view name, Delivery delivery = Delivery::AtOnce);
+  bool send(std::string_view message, Delivery delivery = Delivery::AtOnce);
 
   // How often systemd wants pings at most; ping at half of it. nullopt: it does not ask for any.
   std::optional<std::chrono::microseconds> watchdog_interval() const { return watchdog_; }
 
  private:
-  bool send_with(std::string_view message, int fd);  // -1: no descriptor
+  bool send_with(std::string_view message, int fd, Delivery delivery);  // -1: no descriptor
 
   UniqueFd socket_;
   std::string address_;  // sun_path with its leading NUL, if abstract

@@ -177,6 +177,7 @@ class ControlTest : public ::testing::Test {
   void start() {
     plane_ = ControlPlane::create({.metrics = metrics_,
                                    .settings = std::make_shared<const Settings>(settings_),
+                                   .kept_rings = kept_rings_,
                                    .actions = actions_})
                  .value();
     worker_ = std::make_unique<FakeWorker>(plane_->events());
@@ -282,6 +283,8 @@ class ControlTest : public ::testing::Test {
 
   Settings settings_;
   Metrics metrics_;
+  ServiceManager no_systemd_;
+  KeptRings kept_rings_{no_systemd_, metrics_};
   FakeActions actions_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<ControlPlane> plane_;

@@ -37,6 +37,7 @@ class LoopTest : public ::testing::Test {
         .metrics = metrics_,
         .memory_thread = memory_thread_,
         .settings = settings,
+        .kept_rings = kept_rings_,
         .workers = {{.device = "host:0", .worker = worker_.get(), .recorder = nullptr}}});
     thread_ = std::thread([this] { loop_->run(); });
   }
@@ -81,6 +82,8 @@ class LoopTest : public ::testing::Test {
   }
 
   Metrics metrics_;
+  ServiceManager no_systemd_;
+  KeptRings kept_rings_{no_systemd_, metrics_};
   TaskThread memory_thread_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<FakeWorker> worker_;

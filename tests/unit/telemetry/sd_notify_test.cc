@@ -7,10 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <thread>
 
+#include "tests/unit/telemetry/notify_listener.h"
 #include "tests/unit/telemetry/temporary_folder.h"
 
 namespace arcomm {
@@ -18,48 +21,9 @@ namespace {
 
 using ::testing::MatchesRegex;
 
-// What systemd would be: a datagram socket that is told things.
-class Listener {
- public:
-  explicit Listener(const std::string& address)
-      : fd_(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un name{};
-    name.sun_family = AF_UNIX;
-    std::memcpy(name.sun_path, address.data(), address.size());
-    if (address.front() == '@') name.sun_path[0] = '\0';
-    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + address.size());
-    EXPECT_EQ(::bind(fd_.get(), reinterpret_cast<sockaddr*>(&name), length), 0);
-    ::setenv("NOTIFY_SOCKET", address.c_str(), 1);
-  }
-  ~Listener() { ::unsetenv("NOTIFY_SOCKET"); }
-  std::string heard(UniqueFd* stored = nullptr) const {
-    char text[512] = {};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
-    iovec part{.iov_base = text, .iov_len = sizeof(text) - 1};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    if (stored != nullptr) {
-      header.msg_control = control;
-      header.msg_controllen = sizeof(control);
-    }
-    const ssize_t got = ::recvmsg(fd_.get(), &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    const cmsghdr* rights = stored == nullptr ? nullptr : CMSG_FIRSTHDR(&header);
-    if (rights != nullptr && rights->cmsg_type == SCM_RIGHTS) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(rights), sizeof(fd));
-      stored->reset(fd);
-    }
-    return got < 0 ? "(nothing)" : std::string(text, static_cast<std::size_t>(got));
-  }
-
- private:
-  UniqueFd fd_;
-};
-
 TEST(ServiceManager, SendsEachStateAsSystemdReadsIt) {
   const TemporaryFolder folder;
-  const Listener systemd(folder.file("notify"));
+  const NotifyListener systemd(folder.file("notify"));
   ServiceManager manager = ServiceManager::from_environment();
   ASSERT_TRUE(manager.is_present());
   EXPECT_TRUE(manager.ready("serving\n1 device"));
@@ -74,26 +38,43 @@ TEST(ServiceManager, SendsEachStateAsSystemdReadsIt) {
   EXPECT_EQ(systemd.heard(), "STOPPING=1\nSTATUS=draining");
 }
 
-TEST(ServiceManager, StoresADescriptorInPlaceOfWhatBoreItsName) {
+TEST(ServiceManager, StoresADescriptorUnderItsNameAndDropsItByThatName) {
   const TemporaryFolder folder;
-  const Listener systemd(folder.file("notify"));
+  const NotifyListener systemd(folder.file("notify"));
   ServiceManager manager = ServiceManager::from_environment();
   int ends[2];
   ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
   const UniqueFd reading(ends[0]);
   EXPECT_TRUE(manager.store(ends[1], "recorder0"));
   ::close(ends[1]);
-  EXPECT_EQ(systemd.heard(), "FDSTOREREMOVE=1\nFDNAME=recorder0");
   UniqueFd kept;
   EXPECT_EQ(systemd.heard(&kept), "FDSTORE=1\nFDNAME=recorder0");
   ASSERT_TRUE(kept);
   EXPECT_EQ(::write(kept.get(), "x", 1), 1);
   char byte = 0;
   EXPECT_EQ(::read(reading.get(), &byte, 1), 1) << "another descriptor was stored";
+  EXPECT_TRUE(manager.unstore("recorder0"));
+  EXPECT_EQ(systemd.heard(), "FDSTOREREMOVE=1\nFDNAME=recorder0");
+}
+
+TEST(ServiceManager, WaitsForRoomWhereALostMessageWouldEndTheService) {
+  const TemporaryFolder folder;
+  const NotifyListener systemd(folder.file("notify"));
+  ServiceManager manager = ServiceManager::from_environment();
+  int taken = 0;
+  while (manager.unstore("rings-0") && taken < 100'000) ++taken;
+  ASSERT_LT(taken, 100'000) << "the queue has no end";
+  EXPECT_FALSE(manager.unstore("rings-0", ServiceManager::Delivery::Patient)) << "waits for ever";
+  std::thread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    systemd.heard();
+  });
+  EXPECT_TRUE(manager.ready("serving"));
+  reader.join();
 }
 
 TEST(ServiceManager, ReachesAnAbstractSocket) {
-  const Listener systemd("@arcomm-notify-test-" + std::to_string(::getpid()));
+  const NotifyListener systemd("@arcomm-notify-test-" + std::to_string(::getpid()));
   EXPECT_TRUE(ServiceManager::from_environment().status("here"));
   EXPECT_EQ(systemd.heard(), "STATUS=here");
 }
@@ -108,7 +89,7 @@ TEST(ServiceManager, DoesNothingWithoutSystemd) {
 
 TEST(ServiceManager, TakesTheWatchdogOnlyWhenItIsMeantForThisProcess) {
   const TemporaryFolder folder;
-  const Listener systemd(folder.file("notify"));
+  const NotifyListener systemd(folder.file("notify"));
   ::setenv("WATCHDOG_USEC", "20000000", 1);
   ::setenv("WATCHDOG_PID", "1", 1);
   EXPECT_FALSE(ServiceManager::from_environment().watchdog_interval());
