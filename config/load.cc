@@ -24,6 +24,8 @@ constexpr std::string_view kPrefix = "ARCOMM_";
 // Read by arcommd or libarclient, and no setting of the table.
 constexpr std::array<std::string_view, 3> kReservedVariables{"ARCOMM_CONFIG", "ARCOMM_DEVICE",
                                                              "ARCOMM_FAILPOINT"};
+// The name by which support asks for it, whatever the file says.
+constexpr std::string_view kNoResident = "ARCOMM_NO_RESIDENT";
 constexpr std::size_t kMostMistakes = 20;
 
 std::string did_you_mean(std::string_view name) {
@@ -63,6 +65,12 @@ class Loading {
       if (std::find(kReservedVariables.begin(), kReservedVariables.end(), variable) !=
           kReservedVariables.end())
         continue;
+      if (variable == kNoResident) {
+        const std::string_view value = view.substr(equals + 1);
+        if (value.empty() || value == "0") continue;
+        no_resident_ = true;
+        continue;
+      }
       const SettingRow* row = find_variable(variable);
       if (row == nullptr) {
         loaded_.warnings.push_back(unknown_variable(variable));
@@ -94,6 +102,11 @@ class Loading {
   }
 
   Result<Loaded> finish() && {
+    if (no_resident_) {
+      loaded_.settings.gpu.resident = false;
+      note(*find_setting("gpu.resident"), SettingSource::Environment,
+           "environment: " + std::string(kNoResident) + ": ");
+    }
     if (mistakes_.empty()) {
       if (const auto conflict = find_conflict(loaded_.settings))
         complain(places_[conflict->name] + conflict->message);
@@ -143,6 +156,7 @@ class Loading {
   Loaded loaded_;
   std::map<std::string, std::string> places_;  // where each setting was last set
   std::vector<std::string> mistakes_;
+  bool no_resident_ = false;  // over every other source
 };
 
 Result<Loaded> settle(Loading loading, const LoadRequest& request) {

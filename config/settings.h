@@ -46,7 +46,9 @@ struct Settings {
     friend bool operator==(const Host&, const Host&) = default;
   } host;
   struct Gpu {
-    MpsChoice mps = MpsChoice::Manage;
+    MpsChoice mps = MpsChoice::Require;
+    bool resident = true;         // a kernel that stays takes small operations
+    std::uint64_t lease_ms = 20;  // without work it leaves after this
     friend bool operator==(const Gpu&, const Gpu&) = default;
   } gpu;
   struct Rings {

@@ -87,9 +87,25 @@ constexpr SettingRow kRows[] = {
     {.section = "gpu",
      .key = "mps",
      .kind = ARC_CHOICE(kMpsChoices, MpsChoice, gpu.mps),
-     .doc = "NVIDIA MPS, without which a hand-over between client and daemon costs about 280 us: "
-            "manage starts it "
-            "when it is not running, require refuses to serve GPUs without it, off does without."},
+     .doc =
+         "NVIDIA MPS, without which every hand-over between client and daemon costs about 280 us. "
+         "require: serve all the same when this daemon is no client of an MPS server, and say "
+         "degraded in arctl status. manage: start one for as long as the daemon runs, with its "
+         "pipes in mps/pipe of the runtime folder, which clients name in "
+         "CUDA_MPS_PIPE_DIRECTORY. off: do without, and say nothing."},
+    {.section = "gpu",
+     .key = "resident",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.resident)},
+     .doc = "Small operations are taken by a kernel that stays on each GPU while there is work, on "
+            "8 to 16 of its multiprocessors; off: each is launched. ARCOMM_NO_RESIDENT=1 in the "
+            "daemon's environment is off too."},
+    {.section = "gpu",
+     .key = "lease_ms",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, gpu.lease_ms), .min = 1, .max = 60'000},
+     .unit = SettingUnit::Milliseconds,
+     .doc = "A resident kernel without work leaves after this time; the next operation brings it "
+            "back, which costs tens of microseconds."},
     {.section = "rings",
      .key = "slots",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),

@@ -161,6 +161,20 @@ TEST(LoadSettings, WarnsOfUnknownVariablesButNotOfReservedOnes) {
   EXPECT_EQ(loaded->settings.state_dir, "/tmp/s");
 }
 
+TEST(LoadSettings, NoResidentInTheEnvironmentWinsOverFileAndFlag) {
+  const auto off =
+      parse_settings("[gpu]\nresident = true\n", "a.toml",
+                     {.environment = {"ARCOMM_NO_RESIDENT=1"}, .flags = {"gpu.resident=true"}});
+  ASSERT_TRUE(off) << off.error().to_string();
+  EXPECT_FALSE(off->settings.gpu.resident);
+  EXPECT_THAT(off->warnings, IsEmpty());
+  for (const char* entry : {"ARCOMM_NO_RESIDENT=0", "ARCOMM_NO_RESIDENT="}) {
+    const auto on = parse_settings("", "a.toml", {.environment = {entry}});
+    ASSERT_TRUE(on) << on.error().to_string();
+    EXPECT_TRUE(on->settings.gpu.resident) << entry;
+  }
+}
+
 TEST(LoadSettings, StartsWithDefaultsWithoutAFileUnlessOneWasNamed) {
   const TemporaryFolder folder;
   const auto defaults = load_settings({.path = folder.file("none.toml")});
