@@ -18,9 +18,11 @@ Error cuda_error(cudaError_t failure, const char* what) {
 }  // namespace
 
 Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
-  if (call.ranks < 2 || call.ranks > kMaxCudaRanks || call.rank >= call.ranks) {
+  const std::uint32_t fewest = algorithm == CudaAlgorithm::Alone ? 1 : 2;
+  const std::uint32_t most = algorithm == CudaAlgorithm::Alone ? 1 : kMaxCudaRanks;
+  if (call.ranks < fewest || call.ranks > most || call.rank >= call.ranks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
-                 call.ranks, ": GPU kernels take 2 to ", kMaxCudaRanks, " ranks");
+                 call.ranks, ": this GPU kernel takes ", fewest, " to ", most, " ranks");
   }
   const std::uint64_t bytes = call.count * size_of(call.dtype);
   if (algorithm == CudaAlgorithm::OneShotLl16 && bytes > kMaxLl16Bytes) {
@@ -39,7 +41,8 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
   }
   if (call.count == 0) return {};  // on every rank alike: no epoch is used up without having met
   auto* queue = static_cast<cudaStream_t>(stream);
-  cudaError_t launched = cudaSuccess;
+  cudaError_t launched = call.ordinal < 0 ? cudaSuccess : cudaSetDevice(call.ordinal);
+  if (launched != cudaSuccess) return cuda_error(launched, "choosing the GPU of an AllReduce");
   switch (algorithm) {
     case CudaAlgorithm::OneShotLl16:
       launched = device::launch_one_shot_ll16(call, shape.blocks, queue);
@@ -49,6 +52,9 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
       break;
     case CudaAlgorithm::Stream:
       launched = device::launch_stream(call, shape.blocks, queue);
+      break;
+    case CudaAlgorithm::Alone:
+      launched = device::launch_alone(call, shape.blocks, queue);
       break;
   }
   if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce kernel");
@@ -69,6 +75,7 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_stream(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });
   if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");
   return {};

@@ -2,13 +2,13 @@
 // own GPU, in the same order of operations on every rank. What a result is: launch.h; every
 // algorithm here keeps those rules bit for bit.
 //
-// Scratch: cuda_scratch_bytes() per rank and communicator, zeroed once, mapped on all the ranks'
-// GPUs, and then touched by these kernels alone. Its regions never move with the size of an
-// operation. Epochs live in it, on the device, so that a launch replayed from a graph is a new
-// operation. Operations of one communicator must be ordered on each rank (one stream, or events).
-// Waiting: a launch waits for the operation's timeout at most, or until abort_all_reduce(); what
-// happened is in the rank's CudaOutcome. After an outcome that is not Done the communicator must
-// get new scratch. Any thread; nothing here allocates or waits.
+// Scratch: cuda_scratch_bytes() per rank and communicator (one rank alone too), zeroed once, mapped
+// on all the ranks' GPUs, and then touched by these kernels alone. Its regions never move with the
+// size of an operation. Epochs live in it, on the device, so that a launch replayed from a graph is
+// a new operation. Operations of one communicator must be ordered on each rank (one stream, or
+// events). Waiting: a launch waits for the operation's timeout at most, or until
+// abort_all_reduce(); what happened is in the rank's CudaOutcome. After an outcome that is not Done
+// the communicator must get new scratch. Any thread; nothing here allocates or waits.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ inline constexpr std::uint32_t kMaxCudaRanks = 8;
 enum class CudaAlgorithm : std::uint8_t {
   OneShotLl16,    // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
   TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
-  Stream          // the same through rings of slots, so that only stores cross the links
+  Stream,         // the same through rings of slots, so that only stores cross the links
+  Alone           // one rank: its input is its output
 };
 
 inline constexpr std::uint64_t kMaxLl16Bytes = 512 * 1024;
@@ -40,26 +41,34 @@ constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
 }
 
+enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
+
+// At the start of a rank's scratch, device memory: the first thing that went wrong stays.
+struct alignas(8) CudaOutcome {
+  std::uint32_t code;     // CudaOutcomeCode
+  std::uint32_t culprit;  // rank that was waited for
+};
+
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
 // TwoShotDirect, and recv of Stream. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};
   void* scratch[kMaxCudaRanks] = {};
+  // Who is told, where not null, when this rank's part has ended: `done_word` goes to both places
+  // when it went well (released: whoever acquires it may read recv), the CudaOutcome to
+  // `host_outcome` when not. host_*: device pointers of pinned host memory.
+  std::uint64_t* done = nullptr;
+  std::uint64_t* host_done = nullptr;
+  CudaOutcome* host_outcome = nullptr;
+  std::uint64_t done_word = 0;
   std::uint64_t count = 0;  // elements
   std::uint64_t timeout_ns = 0;
+  int ordinal = -1;  // the rank's GPU; -1: it is current
   std::uint32_t rank = 0;
-  std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
+  std::uint32_t ranks = 0;  // 1 .. kMaxCudaRanks; alone, only `Alone`
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-};
-
-enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
-
-// At the start of a rank's scratch, device memory: the first thing that went wrong stays.
-struct CudaOutcome {
-  std::uint32_t code;     // CudaOutcomeCode
-  std::uint32_t culprit;  // rank that was waited for
 };
 
 // How many thread blocks an operation gets, the same on every rank; 0: the built-in rule.
@@ -68,7 +77,7 @@ struct CudaShape {
 };
 // Whether the algorithm takes that operation; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call);
-// `stream`: a cudaStream_t of the rank's GPU, which is current.
+// `stream`: a cudaStream_t of the rank's GPU.
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream);
 // Ends what waits on the rank whose scratch this is, through a stream that nothing blocks.

@@ -15,6 +15,8 @@ cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t bloc
 cudaError_t load_two_shot_direct(DType dtype, ReduceOp op);
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_stream(DType dtype, ReduceOp op);
+cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
+cudaError_t load_alone(DType dtype);
 
 // Whether all inputs and outputs start on a multiple of `bytes`: then whole vectors can be moved.
 inline bool lie_on(const CudaAllReduce& call, std::uintptr_t bytes) {

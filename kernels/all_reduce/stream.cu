@@ -213,17 +213,17 @@ __global__ void __launch_bounds__(kThreads)
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0) return end_epoch(own);
+  if (epoch == 0) return end_epoch(call);
   // No meeting before: who writes into another's output has that one's part, so its stream has come
   // here.
   Patience patience(own, call.timeout_ns);
   StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, patience);
   for (std::uint32_t turn = 0; turn < turns + kLag; ++turn) {
-    if (turn < turns && !lane.push(turn)) return end_epoch(own);
-    if (turn >= kLag && !lane.reduce(turn - kLag)) return end_epoch(own);
+    if (turn < turns && !lane.push(turn)) return end_epoch(call);
+    if (turn >= kLag && !lane.reduce(turn - kLag)) return end_epoch(call);
   }
   meet(call, finished, epoch, patience);
-  end_epoch(own);
+  end_epoch(call);
 }
 
 template <typename Format, ReduceOp kOp>

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(512)
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0 || !meet(call, arrived, epoch, patience)) return end_epoch(own);
+  if (epoch == 0 || !meet(call, arrived, epoch, patience)) return end_epoch(call);
 
   const std::uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(512)
       static_cast<Stored*>(call.recv[rank])[i] = out[0];
   }
   meet(call, finished, epoch, patience);
-  end_epoch(own);
+  end_epoch(call);
 }
 
 constexpr std::uint32_t kThreads = 512;

@@ -6,7 +6,7 @@
 namespace arcomm::device {
 
 template <typename Format, typename Visit>
-decltype(auto) with_op(ReduceOp op, Visit&& visit) {
+constexpr decltype(auto) with_op(ReduceOp op, Visit&& visit) {
   switch (op) {
     case ReduceOp::Sum:
       return visit.template operator()<Format, ReduceOp::Sum>();
@@ -24,7 +24,7 @@ decltype(auto) with_op(ReduceOp op, Visit&& visit) {
 
 // visit.operator()<Format, kOp>().
 template <typename Visit>
-decltype(auto) with_kernel(DType dtype, ReduceOp op, Visit&& visit) {
+constexpr decltype(auto) with_kernel(DType dtype, ReduceOp op, Visit&& visit) {
   switch (dtype) {
     case DType::Float16:
       return with_op<Float16>(op, visit);

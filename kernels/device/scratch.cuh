@@ -80,11 +80,24 @@ __device__ __forceinline__ std::uint32_t begin_epoch(Scratch* own) {
   return 0;
 }
 
-// Called by all threads of a block when it has nothing more to do.
-__device__ __forceinline__ void end_epoch(Scratch* own) {
+// Called by all threads of a block when it has nothing more to do. The last block speaks for all,
+// so what each wrote is ordered before what it says.
+__device__ __forceinline__ void end_epoch(const CudaAllReduce& call) {
+  Scratch* own = scratch_of(call, call.rank);
   __syncthreads();
   if (threadIdx.x != 0) return;
-  if (atomicInc(&own->blocks_done, gridDim.x - 1) == gridDim.x - 1) own->epoch += 1;
+  __threadfence();
+  if (atomicInc(&own->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
+  __threadfence();
+  own->epoch += 1;
+  const std::uint32_t code = load_relaxed(&own->outcome.code);
+  if (code == 0) {
+    if (call.done != nullptr) store_release(call.done, call.done_word);
+    if (call.host_done != nullptr) store_release(call.host_done, call.done_word);
+  } else if (call.host_outcome != nullptr) {
+    store_release(reinterpret_cast<std::uint64_t*>(call.host_outcome),
+                  std::uint64_t{own->outcome.culprit} << 32 | code);
+  }
 }
 
 // Block b of every rank meets block b of the others: what each had written before, on any GPU, is

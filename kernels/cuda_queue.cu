@@ -1,0 +1,115 @@
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <sched.h>
+
+#include "kernels/cuda_queue.h"
+#include "kernels/pinned_page.h"
+
+namespace arcomm {
+namespace {
+
+Error cuda_error(cudaError_t failure, const char* what) {
+  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
+               cudaGetErrorString(failure), ")");
+}
+
+// The driver's functions that the runtime does not offer.
+struct MemoryOperations {
+  decltype(&cuStreamWriteValue32) write32 = nullptr;
+  decltype(&cuStreamWriteValue64) write64 = nullptr;
+};
+
+const MemoryOperations& memory_operations() {
+  static const MemoryOperations found = [] {
+    MemoryOperations operations;
+    const auto look_up = [](const char* name, auto& function) {
+      void* address = nullptr;
+      cudaDriverEntryPointQueryResult result;
+      if (cudaGetDriverEntryPointByVersion(name, &address, 12000, cudaEnableDefault, &result) ==
+              cudaSuccess &&
+          result == cudaDriverEntryPointSuccess) {
+        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(address);
+      }
+    };
+    look_up("cuStreamWriteValue32", operations.write32);
+    look_up("cuStreamWriteValue64", operations.write64);
+    return operations;
+  }();
+  return found;
+}
+
+Status stored(CUresult result) {
+  if (result == CUDA_SUCCESS) return {};
+  return error(ErrorCode::Internal, Reason::None,
+               "storing a word in a GPU's memory by its stream: driver error ",
+               static_cast<int>(result));
+}
+
+Status unsupported() {
+  return error(ErrorCode::Unavailable, Reason::Unsupported,
+               "this driver has no stream memory operations: install R525 or later");
+}
+
+}  // namespace
+
+Result<CudaQueue> CudaQueue::create(int ordinal) {
+  cudaError_t made = cudaSetDevice(ordinal);
+  cudaStream_t stream = nullptr;
+  if (made == cudaSuccess) made = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  if (made != cudaSuccess) return cuda_error(made, "creating a stream");
+  return CudaQueue(ordinal, stream);
+}
+
+CudaQueue::~CudaQueue() {
+  if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
+}
+
+Status CudaQueue::store(std::uint64_t* address, std::uint64_t value) const {
+  const auto write = memory_operations().write64;
+  if (write == nullptr) return unsupported();
+  return stored(write(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,
+                      CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+Status CudaQueue::store(std::uint32_t* address, std::uint32_t value) const {
+  const auto write = memory_operations().write32;
+  if (write == nullptr) return unsupported();
+  return stored(write(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,
+                      CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+Result<bool> CudaQueue::idle() const {
+  const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream_));
+  if (state == cudaSuccess) return true;
+  if (state == cudaErrorNotReady) return false;
+  return cuda_error(state, "a GPU's queue");
+}
+
+Status CudaQueue::drain(std::chrono::nanoseconds timeout) const {
+  const auto until = std::chrono::steady_clock::now() + timeout;
+  for (;;) {
+    Result<bool> ended = idle();
+    if (!ended) return ended.error();
+    if (*ended) return {};
+    if (std::chrono::steady_clock::now() >= until) {
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "what was launched on GPU ",
+                   ordinal_, " did not end within ",
+                   std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count(), " ms");
+    }
+    ::sched_yield();
+  }
+}
+
+Result<PinnedPage> PinnedPage::create(std::uint64_t bytes) {
+  void* base = nullptr;
+  const cudaError_t made = cudaHostAlloc(&base, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
+  if (made != cudaSuccess) return cuda_error(made, "allocating pinned host memory");
+  __builtin_memset(base, 0, bytes);
+  return PinnedPage(base);
+}
+
+PinnedPage::~PinnedPage() {
+  if (base_ != nullptr) cudaFreeHost(base_);
+}
+
+}  // namespace arcomm

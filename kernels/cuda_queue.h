@@ -1,0 +1,43 @@
+// An in-order queue of launches on one GPU, beside which nothing waits. Move-only owner; one
+// thread.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <utility>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+class CudaQueue {
+ public:
+  static Result<CudaQueue> create(int ordinal);
+
+  CudaQueue() = default;
+  ~CudaQueue();
+  CudaQueue(CudaQueue&& other) noexcept
+      : ordinal_(other.ordinal_), stream_(std::exchange(other.stream_, nullptr)) {}
+  CudaQueue& operator=(CudaQueue&& other) noexcept {
+    std::swap(ordinal_, other.ordinal_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+
+  int ordinal() const { return ordinal_; }
+  void* stream() const { return stream_; }  // a cudaStream_t
+  // Stores `value` at a device address of this GPU, in the queue's order, by the GPU's front end:
+  // no SM is needed, so it overtakes kernels that wait.
+  Status store(std::uint64_t* address, std::uint64_t value) const;
+  Status store(std::uint32_t* address, std::uint32_t value) const;
+  // Has everything in it run? An error of the device shows here.
+  Result<bool> idle() const;
+  Status drain(std::chrono::nanoseconds timeout) const;
+
+ private:
+  CudaQueue(int ordinal, void* stream) : ordinal_(ordinal), stream_(stream) {}
+  int ordinal_ = -1;
+  void* stream_ = nullptr;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,34 @@
+// Host memory that a GPU can write: words by which kernels tell the CPU what they did, read without
+// a call to the driver. Move-only owner; zeroed. Making and freeing it may wait for kernels that
+// run: not while the resident grid does.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+class PinnedPage {
+ public:
+  // Usable from every GPU.
+  static Result<PinnedPage> create(std::uint64_t bytes);
+
+  PinnedPage() = default;
+  ~PinnedPage();
+  PinnedPage(PinnedPage&& other) noexcept : base_(std::exchange(other.base_, nullptr)) {}
+  PinnedPage& operator=(PinnedPage&& other) noexcept {
+    std::swap(base_, other.base_);
+    return *this;
+  }
+
+  void* host() const { return base_; }
+  void* device() const { return base_; }  // one address for both
+
+ private:
+  explicit PinnedPage(void* base) : base_(base) {}
+  void* base_ = nullptr;
+};
+
+}  // namespace arcomm

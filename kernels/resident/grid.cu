@@ -1,0 +1,193 @@
+// The owner's side of a resident grid: its table, its stream and the words that it writes back.
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstddef>
+#include <cstring>
+
+#include "kernels/cuda_queue.h"
+#include "kernels/pinned_page.h"
+#include "kernels/resident/table.cuh"
+
+namespace arcomm {
+
+using device::kResidentBlocks;
+using device::MemberEntry;
+using device::Pending;
+using device::PlanEntry;
+using device::ResidentTable;
+
+std::uint64_t resident_scratch_bytes() {
+  return device::kScratchBytes;
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kWriteLimit{1000};
+
+Error cuda_error(cudaError_t failure, const char* what) {
+  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
+               cudaGetErrorString(failure), ")");
+}
+
+// What the grid writes of one member, each on a line of its own.
+struct alignas(128) MemberWords {
+  std::uint64_t done;
+  std::uint64_t failed;
+};
+
+template <typename T>
+T load(const T& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+
+class Grid final : public ResidentGrid {
+ public:
+  static Result<std::unique_ptr<ResidentGrid>> open(int ordinal) {
+    auto grid = std::make_unique<Grid>(ordinal);
+    cudaError_t opened = cudaSetDevice(ordinal);
+    if (opened == cudaSuccess) opened = device::load_resident();
+    void* table = nullptr;
+    if (opened == cudaSuccess) opened = cudaMalloc(&table, sizeof(ResidentTable));
+    if (opened != cudaSuccess) return cuda_error(opened, "preparing the resident kernel");
+    grid->table_ = static_cast<ResidentTable*>(table);
+    opened = cudaMemset(table, 0, sizeof(ResidentTable));
+    if (opened == cudaSuccess) opened = cudaDeviceSynchronize();
+    if (opened != cudaSuccess) return cuda_error(opened, "clearing the resident kernel's table");
+    for (CudaQueue* queue : {&grid->kernel_, &grid->side_}) {
+      Result<CudaQueue> made = CudaQueue::create(ordinal);
+      if (!made) return made.error();
+      *queue = std::move(*made);
+    }
+    for (auto [page, bytes] : {std::pair{&grid->words_, sizeof(MemberWords) * kResidentMembers},
+                               std::pair{&grid->staging_, sizeof(PlanEntry)}}) {
+      Result<PinnedPage> made = PinnedPage::create(bytes);
+      if (!made) return made.error();
+      *page = std::move(*made);
+    }
+    return std::unique_ptr<ResidentGrid>(std::move(grid));
+  }
+
+  explicit Grid(int ordinal) : ordinal_(ordinal) {}
+  ~Grid() override {
+    if (table_ == nullptr) return;
+    // A grid that does not leave means a GPU that is lost: then nothing can be given back.
+    if (pause(kWriteLimit).ok()) cudaFree(table_);
+  }
+
+  Status resume() override {
+    if (running_) return {};
+    ARC_RETURN_IF_ERROR(kernel_.store(&table_->quit, std::uint32_t{0}));
+    cudaError_t launched = cudaSetDevice(ordinal_);
+    if (launched == cudaSuccess)
+      launched = device::launch_resident(table_, static_cast<cudaStream_t>(kernel_.stream()));
+    if (launched != cudaSuccess) return cuda_error(launched, "launching the resident kernel");
+    running_ = true;
+    return {};
+  }
+
+  Status pause(std::chrono::nanoseconds timeout) override {
+    if (!running_) return {};
+    ARC_RETURN_IF_ERROR(side_.store(&table_->quit, std::uint32_t{1}));
+    ARC_RETURN_IF_ERROR(kernel_.drain(timeout));
+    running_ = false;
+    return {};
+  }
+
+  bool running() const override { return running_; }
+
+  Result<std::uint32_t> add_member(const ResidentMember& member) override {
+    std::uint32_t slot = 0;
+    while (slot < kResidentMembers && taken_[slot]) ++slot;
+    if (slot == kResidentMembers) {
+      return error(ErrorCode::ResourceExhausted, Reason::Quota, "GPU ", ordinal_, " has ",
+                   kResidentMembers, " communicators already: destroy one first");
+    }
+    std::memset(&words()[slot], 0, sizeof(MemberWords));
+    const auto* host = static_cast<MemberWords*>(words_.device()) + slot;
+    const MemberEntry entry{.member = member,
+                            .host_done = const_cast<std::uint64_t*>(&host->done),
+                            .host_failed = const_cast<std::uint64_t*>(&host->failed)};
+    ARC_RETURN_IF_ERROR(write_member(slot, entry));
+    taken_[slot] = true;
+    return slot;
+  }
+
+  Status remove_member(std::uint32_t slot) override {
+    ARC_RETURN_IF_ERROR(write_member(slot, MemberEntry{}));
+    taken_[slot] = false;
+    return {};
+  }
+
+  Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
+    if (index >= kMaxDevicePlans || slot >= kResidentMembers ||
+        plan.count * size_of(plan.dtype) > kMaxResidentBytes) {
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
+                   " with ", plan.count, " elements is none for the resident kernel");
+    }
+    return write_plan(index, PlanEntry{.plan = plan, .owner = slot + 1});
+  }
+
+  Status clear_plan(std::uint32_t index) override { return write_plan(index, PlanEntry{}); }
+
+  Status abort_member(std::uint32_t slot, Done why) override {
+    static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
+    return side_.store(reinterpret_cast<std::uint64_t*>(&table_->ended[slot]), to_word(why));
+  }
+
+  ResidentStatus status(std::uint32_t slot) const override {
+    const MemberWords& word = words()[slot];
+    return {.done = static_cast<std::uint32_t>(load(word.done)),
+            .failed = done_from(load(word.failed))};
+  }
+
+ private:
+  MemberWords* words() const { return static_cast<MemberWords*>(words_.host()); }
+
+  // Only a grid that does not run takes notice: it keeps its members in shared memory.
+  Status write_member(std::uint32_t slot, const MemberEntry& entry) {
+    const bool runs = running_;
+    if (runs) ARC_RETURN_IF_ERROR(pause(kWriteLimit));
+    cudaError_t written = cudaSetDevice(ordinal_);
+    const auto write = [&](auto* to, const auto& value) {
+      if (written == cudaSuccess)
+        written = cudaMemcpyAsync(to, &value, sizeof(value), cudaMemcpyHostToDevice,
+                                  static_cast<cudaStream_t>(side_.stream()));
+    };
+    static const Pending kNothing{};
+    for (std::uint32_t block = 0; block < kResidentBlocks; ++block)
+      write(&table_->pending[block][slot], kNothing);
+    write(&table_->ended[slot], 0ULL);
+    write(&table_->blocks_done[slot], 0U);
+    write(&table_->members[slot], entry);
+    if (written != cudaSuccess) return cuda_error(written, "writing a member's entry");
+    ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
+    return runs ? resume() : Status{};
+  }
+
+  Status write_plan(std::uint32_t index, const PlanEntry& entry) {
+    std::memcpy(staging_.host(), &entry, sizeof(entry));
+    cudaError_t written = cudaSetDevice(ordinal_);
+    if (written == cudaSuccess) {
+      written = cudaMemcpyAsync(&table_->plans[index], staging_.host(), sizeof(entry),
+                                cudaMemcpyHostToDevice, static_cast<cudaStream_t>(side_.stream()));
+    }
+    if (written != cudaSuccess) return cuda_error(written, "writing a plan's entry");
+    return side_.drain(kWriteLimit);
+  }
+
+  const int ordinal_;
+  ResidentTable* table_ = nullptr;
+  CudaQueue kernel_, side_;  // side_: past the kernel, which may run for long
+  PinnedPage words_, staging_;
+  std::array<bool, kResidentMembers> taken_{};
+  bool running_ = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<ResidentGrid>> ResidentGrid::create(int ordinal) {
+  return Grid::open(ordinal);
+}
+
+}  // namespace arcomm

@@ -1,0 +1,252 @@
+// The resident kernel's loop: look at the doors, push what is new, collect what has arrived, leave
+// when told. Blocks do not wait for each other: block b of one rank waits only for block b of the
+// others.
+#include "kernels/resident/operation.cuh"
+
+namespace arcomm::device {
+namespace {
+
+constexpr std::uint64_t kHotNs = 50'000;  // without work for so long, the loop slows down
+constexpr std::uint32_t kCalmSleepNs = 100;
+
+struct Looked {
+  std::uint32_t begun, over;  // one bit per slot
+  std::uint32_t quit;
+  std::uint64_t doors[kResidentMembers];
+};
+
+__device__ __forceinline__ std::uint64_t word_of(std::uint32_t number, ErrorCode code,
+                                                 Reason reason, std::uint32_t culprit) {
+  return to_word(Done{.number = number,
+                      .code = static_cast<std::uint8_t>(code),
+                      .reason = static_cast<std::uint8_t>(reason),
+                      .culprit_rank = static_cast<std::int16_t>(culprit)});
+}
+
+class ResidentBlock {
+ public:
+  __device__ __forceinline__ ResidentBlock(ResidentTable* table, MemberEntry* members,
+                                           Pending* pending, Looked* looked)
+      : table_(table), members_(members), pending_(pending), looked_(looked) {}
+
+  __device__ void run() {
+    std::uint64_t busy_ns = global_nanoseconds();
+    for (;;) {
+      look();
+      if (looked_->quit != 0) return;
+      bool busy = false;
+      for (std::uint32_t over = looked_->over; over != 0; over &= over - 1)
+        end(static_cast<std::uint32_t>(__ffs(static_cast<int>(over))) - 1);
+      for (std::uint32_t begun = looked_->begun; begun != 0; begun &= begun - 1) {
+        begin(static_cast<std::uint32_t>(__ffs(static_cast<int>(begun))) - 1);
+        busy = true;
+      }
+      for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
+        if (pending_[slot].progress != Progress::Pushed) continue;  // the same for all threads
+        collect(slot);
+        busy = true;
+      }
+      if (threadIdx.x == 0) {
+        const std::uint64_t now = global_nanoseconds();
+        if (busy) busy_ns = now;
+        if (now - busy_ns > kHotNs) __nanosleep(kCalmSleepNs);
+      }
+      __syncthreads();
+    }
+  }
+
+ private:
+  // One warp looks, one member per lane.
+  __device__ __forceinline__ void look() {
+    if (threadIdx.x < kResidentMembers) {
+      const std::uint32_t slot = threadIdx.x;
+      const DeviceMailbox* mailbox = members_[slot].member.mailbox;
+      bool begun = false, over = false;
+      if (mailbox != nullptr && pending_[slot].progress != Progress::Over) {
+        const std::uint64_t door = load_acquire(&mailbox->lanes[0].door);
+        const auto* ended = reinterpret_cast<const std::uint64_t*>(&table_->ended[slot]);
+        over = load_acquire(ended) != 0;
+        // The first block has part in every operation. Another one may have been late to one that
+        // needed no more; if its plan is another by then, it may even wait in it: it goes on.
+        begun = !over && door_from(door).number != pending_[slot].number &&
+                (pending_[slot].progress == Progress::Idle || blockIdx.x != 0);
+        looked_->doors[slot] = door;
+      }
+      const std::uint32_t quit = slot == 0 ? load_relaxed(&table_->quit) : 0;
+      const unsigned all_begun = __ballot_sync(0xffff'ffffU, begun);
+      const unsigned all_over = __ballot_sync(0xffff'ffffU, over);
+      if (slot == 0) {
+        looked_->begun = all_begun;
+        looked_->over = all_over;
+        looked_->quit = quit;
+      }
+    }
+    __syncthreads();
+  }
+
+  __device__ void begin(std::uint32_t slot) {
+    Pending& pending = pending_[slot];
+    const Door door = door_from(looked_->doors[slot]);
+    const MemberEntry& entry = members_[slot];
+    const bool in_order = door.number == pending.number + 1;
+    __syncthreads();
+    __shared__ bool known;
+    if (threadIdx.x == 0) {
+      known = door.plan < kMaxDevicePlans && plan_owner(door.plan) == slot + 1;
+      if (known) pending.plan = plan_at(door.plan);
+      pending.number = door.number;
+    }
+    __syncthreads();
+    if (blockIdx.x == 0 && (!known || !in_order)) {
+      fail(slot, ErrorCode::Aborted, known ? Reason::Quarantined : Reason::UnknownHandle,
+           entry.member.rank);
+      end(slot);
+      return;
+    }
+    const std::uint64_t bytes = pending.plan.count * size_of(pending.plan.dtype);
+    const auto lines = static_cast<std::uint32_t>((bytes + 7) / 8);
+    const std::uint32_t wanted = (lines + kResidentThreads - 1) / kResidentThreads;
+    const std::uint32_t blocks =
+        wanted < 1 ? 1 : (wanted > kResidentBlocks ? kResidentBlocks : wanted);
+    const bool takes_part = known && blockIdx.x < blocks;
+    if (threadIdx.x == 0) {
+      pending.lines = lines;
+      pending.blocks = blocks;
+      pending.next = 0;
+      pending.agreed = false;
+      pending.since_ns = global_nanoseconds();
+      pending.progress = takes_part ? Progress::Pushed : Progress::Idle;
+    }
+    __syncthreads();
+    if (takes_part) ResidentOperation(entry.member, pending).push();
+  }
+
+  __device__ void collect(std::uint32_t slot) {
+    Pending& pending = pending_[slot];
+    const MemberEntry& entry = members_[slot];
+    std::uint32_t culprit = entry.member.rank;
+    const Collected collected = ResidentOperation(entry.member, pending).collect(culprit);
+    __syncthreads();
+    if (threadIdx.x != 0) {
+      __syncthreads();
+      return;
+    }
+    switch (collected) {
+      case Collected::Waiting:
+        if (global_nanoseconds() - pending.since_ns > pending.plan.timeout_ns) {
+          fail(slot, ErrorCode::DeadlineExceeded, Reason::Timeout, culprit);
+          pending.progress = Progress::Over;
+        }
+        break;
+      case Collected::Failed:
+        fail(slot, ErrorCode::InvalidArgument, Reason::Mismatch, culprit);
+        pending.progress = Progress::Over;
+        break;
+      case Collected::Done:
+        pending.progress = Progress::Idle;
+        complete(slot);
+        break;
+    }
+    __syncthreads();
+  }
+
+  // By the block's first thread, behind a barrier: all that the block wrote is ordered before.
+  __device__ __forceinline__ void complete(std::uint32_t slot) {
+    const Pending& pending = pending_[slot];
+    const MemberEntry& entry = members_[slot];
+    // Who reads the results runs on this GPU: they need only be in its L2.
+    __threadfence();
+    if (pending.blocks > 1) {
+      std::uint32_t* blocks_done = &table_->blocks_done[slot];
+      if (atomicInc(blocks_done, pending.blocks - 1) != pending.blocks - 1) return;
+      __threadfence();
+    }
+    store_relaxed(&entry.member.mailbox->lanes[0].done, to_word(Done{.number = pending.number}));
+    store_relaxed(entry.host_done, std::uint64_t{pending.number});
+  }
+
+  // By any one thread.
+  __device__ __forceinline__ void fail(std::uint32_t slot, ErrorCode code, Reason reason,
+                                       std::uint32_t culprit) {
+    if (threadIdx.x != 0) return;
+    atomicCAS(&table_->ended[slot], 0ULL, word_of(pending_[slot].number, code, reason, culprit));
+    __threadfence();
+    announce(slot);
+  }
+  __device__ __forceinline__ void announce(std::uint32_t slot) {
+    const MemberEntry& entry = members_[slot];
+    const std::uint64_t why =
+        load_acquire(reinterpret_cast<const std::uint64_t*>(&table_->ended[slot]));
+    store_release(&entry.member.mailbox->closed, why);
+    store_release(entry.host_failed, why);
+  }
+
+  // Another block, or the owner, has ended the member.
+  __device__ __forceinline__ void end(std::uint32_t slot) {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      pending_[slot].progress = Progress::Over;
+      if (blockIdx.x == 0) announce(slot);
+    }
+    __syncthreads();
+  }
+
+  __device__ __forceinline__ std::uint32_t plan_owner(std::uint32_t plan) const {
+    return load_relaxed(&table_->plans[plan].owner);
+  }
+  __device__ __forceinline__ ResidentPlan plan_at(std::uint32_t plan) const {
+    static_assert(sizeof(ResidentPlan) % sizeof(std::uint64_t) == 0);
+    constexpr std::size_t kWords = sizeof(ResidentPlan) / sizeof(std::uint64_t);
+    std::uint64_t words[kWords];
+    const auto* from = reinterpret_cast<const std::uint64_t*>(&table_->plans[plan].plan);
+#pragma unroll
+    for (std::size_t i = 0; i < kWords; ++i) words[i] = load_acquire(from + i);
+    ResidentPlan copy;
+    memcpy(&copy, words, sizeof(copy));
+    return copy;
+  }
+
+  ResidentTable* table_;
+  MemberEntry* members_;
+  Pending* pending_;
+  Looked* looked_;
+};
+
+template <typename T>
+__device__ __forceinline__ void copy_words(T* to, const T* from, std::uint32_t count) {
+  static_assert(sizeof(T) % sizeof(std::uint64_t) == 0);
+  auto* into = reinterpret_cast<std::uint64_t*>(to);
+  const auto* out_of = reinterpret_cast<const std::uint64_t*>(from);
+  for (std::uint32_t i = threadIdx.x; i < count * sizeof(T) / sizeof(std::uint64_t);
+       i += blockDim.x) {
+    into[i] = out_of[i];
+  }
+}
+
+__global__ void __launch_bounds__(kResidentThreads) resident(ResidentTable* table) {
+  __shared__ alignas(16) unsigned char member_bytes[kResidentMembers * sizeof(MemberEntry)];
+  __shared__ alignas(16) unsigned char pending_bytes[kResidentMembers * sizeof(Pending)];
+  __shared__ Looked looked;
+  auto* members = reinterpret_cast<MemberEntry*>(member_bytes);
+  auto* pending = reinterpret_cast<Pending*>(pending_bytes);
+  copy_words(members, table->members, kResidentMembers);
+  copy_words(pending, table->pending[blockIdx.x], kResidentMembers);
+  __syncthreads();
+  ResidentBlock(table, members, pending, &looked).run();
+  __syncthreads();
+  copy_words(table->pending[blockIdx.x], pending, kResidentMembers);
+}
+
+}  // namespace
+
+cudaError_t launch_resident(ResidentTable* table, cudaStream_t stream) {
+  resident<<<kResidentBlocks, kResidentThreads, 0, stream>>>(table);
+  return cudaGetLastError();
+}
+
+cudaError_t load_resident() {
+  cudaFuncAttributes attributes;
+  return cudaFuncGetAttributes(&attributes, resident);
+}
+
+}  // namespace arcomm::device

@@ -1,0 +1,276 @@
+// One block's part in one small AllReduce: push, which never waits, and collect, which looks once
+// or a few times. Lines of 8 bytes and their flag in both halves of a 16-byte store, as in
+// one_shot_ll16.cu, with a header beside them by which the ranks compare what they were asked for.
+//
+// Flags are the operation's number, which comes round after 2^32 operations; so that no stale line
+// can then be taken for a new one, each operation wipes a few lines of the half that is not in use:
+// no peer writes there before it has seen what we push afterwards.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/element.cuh"
+#include "kernels/device/ptx.cuh"
+#include "kernels/resident/table.cuh"
+
+namespace arcomm::device {
+
+// Looks in vain before other members are looked at again: a few microseconds.
+constexpr std::uint32_t kLooks = 8;
+constexpr std::uint32_t kWipedLines = 64;
+
+enum class Collected : std::uint32_t { Waiting, Done, Failed };
+
+class ResidentOperation {
+ public:
+  __device__ __forceinline__ ResidentOperation(const ResidentMember& member, Pending& pending)
+      : member_(member), pending_(pending), flag_(flag_of(pending.number)) {}
+
+  // By all threads of the block.
+  __device__ void push() const {
+    const std::uint32_t peer = threadIdx.x;
+    if (peer < member_.ranks && peer != member_.rank) {
+      store_line(header(peer, member_.rank), {signature(), flag_, 0, flag_});
+    }
+    if (blockIdx.x == 0 && threadIdx.x >= kResidentThreads - kWipedLines) wipe();
+    const std::uint32_t size = static_cast<std::uint32_t>(size_of(pending_.plan.dtype));
+    const auto* send = static_cast<const unsigned char*>(pending_.plan.send);
+    const std::uint64_t bytes = pending_.plan.count * size;
+    const bool whole = reinterpret_cast<std::uintptr_t>(send) % 8 == 0;
+    for (std::uint32_t line = first_line(); line < pending_.lines; line += stride()) {
+      const uint2 data = read_line(send, line, bytes, whole, size);
+      for (std::uint32_t hop = 1; hop < member_.ranks; ++hop) {
+        const std::uint32_t to = (member_.rank + hop) % member_.ranks;
+        store_line(lines(to, member_.rank) + line, {data.x, flag_, data.y, flag_});
+      }
+    }
+  }
+
+  // By all threads of the block; the same answer for all. `culprit`: Waiting: a rank whose lines
+  // are missing; Failed: who asked for something else.
+  __device__ Collected collect(std::uint32_t& culprit) {
+    if (!pending_.agreed) {
+      const Collected agreed = compare_headers(culprit);
+      if (agreed != Collected::Done) return agreed;
+    }
+    return with_kernel(pending_.plan.dtype, pending_.plan.op, [&]<typename Format, ReduceOp kOp>() {
+      return combine<Format, kOp>(culprit);
+    });
+  }
+
+ private:
+  static __device__ __forceinline__ std::uint32_t flag_of(std::uint32_t number) {
+    return number == 0 ? 0xffff'ffffU
+                       : number;  // never that of a wiped line; the other half has it
+  }
+  __device__ __forceinline__ std::uint32_t half() const { return pending_.number & 1U; }
+  __device__ __forceinline__ std::uint32_t first_line() const {
+    return blockIdx.x * kResidentThreads + threadIdx.x;
+  }
+  __device__ __forceinline__ std::uint32_t stride() const {
+    return pending_.blocks * kResidentThreads;
+  }
+  // What all ranks must agree on, exactly.
+  __device__ __forceinline__ std::uint32_t signature() const {
+    return static_cast<std::uint32_t>(pending_.plan.count) << 8 |
+           static_cast<std::uint32_t>(pending_.plan.dtype) << 4 |
+           static_cast<std::uint32_t>(pending_.plan.op);
+  }
+  // Where rank `from` leaves this at rank `at`.
+  __device__ __forceinline__ uint4* header(std::uint32_t at, std::uint32_t from) const {
+    return static_cast<uint4*>(member_.scratch[at]) +
+           (half() * kMaxCudaRanks + from) * kResidentBlocks + blockIdx.x;
+  }
+  __device__ __forceinline__ uint4* lines(std::uint32_t at, std::uint32_t from) const {
+    return area(at, half()) + from * kLinesPerRank;
+  }
+  __device__ __forceinline__ uint4* area(std::uint32_t at, std::uint32_t half) const {
+    auto* base = static_cast<unsigned char*>(member_.scratch[at]) + kHeaderBytes;
+    return reinterpret_cast<uint4*>(base) + half * kMaxCudaRanks * kLinesPerRank;
+  }
+
+  __device__ __forceinline__ void wipe() const {
+    constexpr std::uint32_t kLines = kMaxCudaRanks * kLinesPerRank;
+    const std::uint32_t line =
+        (pending_.number / 2 * kWipedLines + threadIdx.x % kWipedLines) % kLines;
+    store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
+  }
+
+  // Past the L1, which knows nothing of what the client's kernels wrote meanwhile.
+  static __device__ __forceinline__ uint2 read_line(const unsigned char* send, std::uint32_t line,
+                                                    std::uint64_t bytes, bool whole,
+                                                    std::uint32_t size) {
+    const std::uint64_t first = std::uint64_t{line} * 8;
+    if (whole && first + 8 <= bytes) return __ldcg(reinterpret_cast<const uint2*>(send + first));
+    std::uint64_t data = 0;
+    for (std::uint32_t at = 0; at < 8 && first + at < bytes; at += size) {
+      std::uint64_t element = 0;
+      switch (size) {
+        case 1:
+          element = __ldcg(send + first + at);
+          break;
+        case 2:
+          element = __ldcg(reinterpret_cast<const unsigned short*>(send + first + at));
+          break;
+        case 4:
+          element = __ldcg(reinterpret_cast<const unsigned int*>(send + first + at));
+          break;
+        default:
+          element = __ldcg(reinterpret_cast<const unsigned long long*>(send + first + at));
+      }
+      data |= element << (at * 8);
+    }
+    return {static_cast<std::uint32_t>(data), static_cast<std::uint32_t>(data >> 32)};
+  }
+
+  __device__ __forceinline__ Collected compare_headers(std::uint32_t& culprit) {
+    const std::uint32_t peer = threadIdx.x;
+    const bool mine = peer < member_.ranks && peer != member_.rank;
+    uint4 seen{signature(), flag_, 0, flag_};
+    for (std::uint32_t look = 0; look < kLooks; ++look) {
+      if (mine) seen = load_line(header(member_.rank, peer));
+      const bool here = seen.y == flag_ && seen.w == flag_;
+      const int missing = first_thread(!here);
+      if (missing < 0) {
+        const int other = first_thread(seen.x != signature());
+        if (other < 0) {
+          if (threadIdx.x == 0) pending_.agreed = true;
+          __syncthreads();
+          return Collected::Done;
+        }
+        culprit = static_cast<std::uint32_t>(other);
+        return Collected::Failed;
+      }
+      culprit = static_cast<std::uint32_t>(missing);
+    }
+    return Collected::Waiting;
+  }
+  // The first of the block's first 32 threads for which it holds, or -1; the same for all.
+  static __device__ __forceinline__ int first_thread(bool holds) {
+    __shared__ int first;
+    if (threadIdx.x < 32) {
+      const unsigned found = __ballot_sync(0xffff'ffffU, holds);
+      if (threadIdx.x == 0) first = __ffs(static_cast<int>(found)) - 1;
+    }
+    __syncthreads();
+    const int answer = first;
+    __syncthreads();
+    return answer;
+  }
+
+  template <typename Format, ReduceOp kOp>
+  __device__ __forceinline__ Collected combine(std::uint32_t& culprit) {
+    if constexpr (kOp == ReduceOp::Sum &&
+                  (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+      if (member_.ranks == 2) return combine_lines<Format, kOp, 2, 4>(culprit);
+      if (member_.ranks <= 4) return combine_lines<Format, kOp, 4, 2>(culprit);
+    }
+    return combine_lines<Format, kOp, kMaxCudaRanks, 1>(culprit);
+  }
+
+  // Rounds of kUnroll lines per thread, with all ranks' lines of a round in flight at once. A
+  // function of its own for each type, or the registers of all would be those of the greediest.
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
+  __device__ __noinline__ Collected combine_lines(std::uint32_t& culprit) {
+    using Stored = typename Format::Stored;
+    using Eight = Pack<Format, 8>;
+    constexpr std::uint32_t kCount = Eight::kCount;
+    union Line {
+      Stored elements[kCount];
+      std::uint32_t words[2];
+    };
+    const ResidentPlan& plan = pending_.plan;
+    const auto* send = static_cast<const unsigned char*>(plan.send);
+    auto* recv = static_cast<Stored*>(plan.recv);
+    const std::uint64_t bytes = plan.count * sizeof(Stored);
+    const bool read_whole = reinterpret_cast<std::uintptr_t>(send) % 8 == 0;
+    const bool write_whole = reinterpret_cast<std::uintptr_t>(recv) % 8 == 0;
+    std::uint32_t next = pending_.next;
+    std::uint32_t looks = 0;
+    while (next < pending_.lines) {
+      uint4 seen[kUnroll][kRanks];
+      bool here = true;
+#pragma unroll
+      for (std::uint32_t u = 0; u < kUnroll; ++u) {
+        const std::uint32_t line = next + u * stride() + first_line();
+        if (line >= pending_.lines) continue;
+#pragma unroll
+        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+          if (rank < member_.ranks && rank != member_.rank)
+            seen[u][rank] = load_line(lines(member_.rank, rank) + line);
+        }
+      }
+#pragma unroll
+      for (std::uint32_t u = 0; u < kUnroll; ++u) {
+        const std::uint32_t line = next + u * stride() + first_line();
+        if (line >= pending_.lines) continue;
+#pragma unroll
+        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+          if (rank < member_.ranks && rank != member_.rank &&
+              (seen[u][rank].y != flag_ || seen[u][rank].w != flag_)) {
+            here = false;
+            culprit = rank;
+          }
+        }
+      }
+      if (__syncthreads_and(here) == 0) {
+        if (++looks < kLooks) continue;
+        if (threadIdx.x == 0) pending_.next = next;
+        culprit = static_cast<std::uint32_t>(latest_of(here ? -1 : static_cast<int>(culprit)));
+        return Collected::Waiting;
+      }
+      looks = 0;
+#pragma unroll
+      for (std::uint32_t u = 0; u < kUnroll; ++u) {
+        const std::uint32_t line = next + u * stride() + first_line();
+        if (line >= pending_.lines) continue;
+        const uint2 own = read_line(send, line, bytes, read_whole, sizeof(Stored));
+        Eight result;
+#pragma unroll
+        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+          if (rank >= member_.ranks) continue;
+          Line part;
+          part.words[0] = rank == member_.rank ? own.x : seen[u][rank].x;
+          part.words[1] = rank == member_.rank ? own.y : seen[u][rank].z;
+          if (rank == 0) {
+            result.widen(part.elements);
+          } else {
+            result.template combine_next<kOp>(part.elements);
+          }
+        }
+        Line out;
+        result.template store_to<kOp>(out.elements, member_.ranks);
+        const std::uint64_t first = std::uint64_t{line} * kCount;
+        if (write_whole && first + kCount <= plan.count) {
+          *reinterpret_cast<uint2*>(recv + first) = {out.words[0], out.words[1]};
+        } else {
+#pragma unroll
+          for (std::uint32_t i = 0; i < kCount; ++i) {
+            if (first + i < plan.count) recv[first + i] = out.elements[i];
+          }
+        }
+      }
+      next += kUnroll * stride();
+    }
+    if (threadIdx.x == 0) pending_.next = next;
+    return Collected::Done;
+  }
+  // The largest of the threads' values.
+  static __device__ __forceinline__ int latest_of(int value) {
+    __shared__ int latest;
+    if (threadIdx.x == 0) latest = -1;
+    __syncthreads();
+    if (value >= 0) atomicMax(&latest, value);
+    __syncthreads();
+    const int answer = latest;
+    __syncthreads();
+    return answer;
+  }
+
+  const ResidentMember& member_;
+  Pending& pending_;
+  const std::uint32_t flag_;
+};
+
+}  // namespace arcomm::device

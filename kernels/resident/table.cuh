@@ -1,0 +1,64 @@
+// What a resident grid and its owner share: one table per GPU, in its memory. The owner writes
+// entries while the grid is paused, plans and `ended` words at any time.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "kernels/resident.h"
+
+namespace arcomm::device {
+
+// Ten blocks of 256 threads are 0.95% of the thread slots of an H200; spread over ten of its
+// processors they push fast enough for kMaxResidentBytes.
+inline constexpr std::uint32_t kResidentBlocks = 10;
+inline constexpr std::uint32_t kResidentThreads = 256;
+
+// Scratch of a member: [half][rank][block] headers, then [half][rank] lines of 16 bytes for every 8
+// of data. Halves alternate by operation, as in one_shot_ll16.cu.
+inline constexpr std::uint64_t kHeaderBytes = 4096;
+inline constexpr std::uint64_t kLinesPerRank = kMaxResidentBytes / 8;
+inline constexpr std::uint64_t kScratchBytes =
+    kHeaderBytes + 2 * kMaxCudaRanks * kLinesPerRank * sizeof(uint4);
+static_assert(2 * kMaxCudaRanks * kResidentBlocks * sizeof(uint4) <= kHeaderBytes);
+
+struct MemberEntry {
+  ResidentMember member;  // mailbox null: a free slot
+  std::uint64_t* host_done;
+  std::uint64_t* host_failed;
+};
+
+struct PlanEntry {
+  ResidentPlan plan;
+  std::uint32_t owner;  // slot + 1; 0: no plan
+};
+
+enum class Progress : std::uint32_t { Idle = 0, Pushed = 1, Over = 2 };
+
+// How far one block is with a member's operation. In shared memory; kept here between two runs.
+struct Pending {
+  ResidentPlan plan;
+  std::uint64_t since_ns;
+  std::uint32_t number;  // of the last operation that the block has looked at
+  std::uint32_t blocks;  // that share it
+  std::uint32_t lines;
+  std::uint32_t next;  // the first line of a round that is not combined yet
+  Progress progress;
+  bool agreed;  // all ranks' headers were seen and are like ours
+};
+
+struct ResidentTable {
+  std::uint32_t quit;
+  // A Done word: the member's operation ends so, and so does each later one. The first one stays.
+  alignas(128) unsigned long long ended[kResidentMembers];
+  alignas(128) std::uint32_t blocks_done[kResidentMembers];
+  alignas(128) MemberEntry members[kResidentMembers];
+  Pending pending[kResidentBlocks][kResidentMembers];
+  PlanEntry plans[kMaxDevicePlans];
+};
+
+cudaError_t launch_resident(ResidentTable* table, cudaStream_t stream);
+cudaError_t load_resident();
+
+}  // namespace arcomm::device
