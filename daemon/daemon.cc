@@ -127,6 +127,7 @@ Status Daemon::open_workers() {
     if (!recorder) return recorder.error();
     Result<std::unique_ptr<DeviceWorker>> worker =
         DeviceWorker::create({.device = *device.device,
+                              .gpus = {},
                               .recorder = **recorder,
                               .metrics = metrics_,
                               .settings = settings,
