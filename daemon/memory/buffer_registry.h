@@ -29,7 +29,9 @@ struct Buffer {
 
   bool on_gpu() const { return gpu != kNoGpu; }
   MemoryRef view() const { return on_gpu() ? memory.view() : mapping.view(); }
-  std::byte* base() const { return view().data; }
+  std::byte* base() const { return view().data; }  // as its own GPU finds it
+  // For what runs on the GPU `ordinal`, which is not always the same address: Memory::data_on.
+  std::byte* base_on(int ordinal) const { return on_gpu() ? memory.data_on(ordinal) : base(); }
   std::uint64_t length_bytes() const { return view().bytes; }
 };
 

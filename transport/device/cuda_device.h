@@ -14,7 +14,7 @@ namespace arcomm {
 struct CudaDeviceOptions {
   int ordinal = 0;
   // GPUs that reach its memory, itself included; empty: itself alone. create() lets this GPU reach
-  // theirs, memory that came by CUDA IPC included: open every one of them.
+  // theirs.
   std::vector<int> peers;
   std::uint32_t stream_slots = 256;  // tasks a stream holds
 };

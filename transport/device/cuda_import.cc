@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_mapping.h"
@@ -33,24 +34,53 @@ class MappedPart final : public Memory::Backing {
   MemoryRef view_;
 };
 
-// The driver counts how often a handle is open in a context: every one of these closes once.
+// One opening for each GPU: the mapping that it makes serves the GPU alone that was current. The
+// driver counts how often a handle is open on a GPU, so every one of these closes its own.
 class IpcPart final : public Memory::Backing {
  public:
-  IpcPart(void* base, const MemoryHandle& handle, int home)
-      : base_(base), view_(part(static_cast<std::byte*>(base), handle)), home_(home) {}
+  explicit IpcPart(const MemoryHandle& handle) : handle_(handle) {}
   ~IpcPart() override {
-    const CurrentCudaDevice current(home_);
-    if (cudaIpcCloseMemHandle(base_) != cudaSuccess) cudaGetLastError();
+    for (const Opened& one : opened_) {
+      const CurrentCudaDevice current(one.ordinal);
+      if (cudaIpcCloseMemHandle(one.base) != cudaSuccess) cudaGetLastError();
+    }
   }
   IpcPart(const IpcPart&) = delete;
   IpcPart& operator=(const IpcPart&) = delete;
-  MemoryRef view() const override { return view_; }
+
+  // The first is the one that view() tells.
+  cudaError_t open_on(int ordinal) {
+    const CurrentCudaDevice current(ordinal);
+    cudaIpcMemHandle_t opaque{};
+    static_assert(sizeof(opaque) == sizeof(handle_.opaque));
+    std::memcpy(&opaque, handle_.opaque.data(), sizeof(opaque));
+    void* base = nullptr;
+    const cudaError_t done = cudaIpcOpenMemHandle(&base, opaque, cudaIpcMemLazyEnablePeerAccess);
+    if (done == cudaSuccess) {
+      opened_.push_back({ordinal, base});
+    } else {
+      cudaGetLastError();
+    }
+    return done;
+  }
+  std::byte* base() const { return static_cast<std::byte*>(opened_.front().base); }
+
+  MemoryRef view() const override { return part(base(), handle_); }
+  std::byte* data_on(int ordinal) const override {
+    for (const Opened& one : opened_) {
+      if (one.ordinal == ordinal) return part(static_cast<std::byte*>(one.base), handle_).data;
+    }
+    return nullptr;
+  }
   Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
 
  private:
-  void* base_;
-  MemoryRef view_;
-  int home_;
+  struct Opened {
+    int ordinal;
+    void* base;
+  };
+  MemoryHandle handle_;
+  std::vector<Opened> opened_;
 };
 
 // Rather than a device in error, which every call then reports.
@@ -104,7 +134,7 @@ Status check_found(const std::byte* base, std::uint64_t claimed_bytes, int home)
   if (claimed_bytes > there) {
     return error(ErrorCode::InvalidArgument, Reason::OutOfBounds,
                  "the allocation was said to have ", claimed_bytes, " bytes and has ", there,
-                 ": pass the size that cuMemGetAddressRange gives");
+                 ": pass the size that cuMemGetAddressRange gives in the process that made it");
   }
   return {};
 }
@@ -130,28 +160,27 @@ Result<Memory> import_descriptor(const MemoryHandle& handle, int descriptor, int
   return Memory(std::make_unique<MappedPart>(std::move(*mapping), handle));
 }
 
-Result<Memory> import_ipc(const MemoryHandle& handle, int home) {
-  cudaIpcMemHandle_t opaque{};
-  static_assert(sizeof(opaque) == sizeof(handle.opaque));
-  std::memcpy(&opaque, handle.opaque.data(), sizeof(opaque));
-  void* base = nullptr;
-  const cudaError_t opened = cudaIpcOpenMemHandle(&base, opaque, cudaIpcMemLazyEnablePeerAccess);
+Result<Memory> import_ipc(const MemoryHandle& handle, int home,
+                          std::span<const int> accessible_from) {
+  auto memory = std::make_unique<IpcPart>(handle);  // closes what was opened, should a step fail
+  cudaError_t opened = memory->open_on(home);
+  for (const int ordinal : accessible_from) {
+    if (opened == cudaSuccess && ordinal != home) opened = memory->open_on(ordinal);
+  }
   if (opened != cudaSuccess) {
-    cudaGetLastError();
     Error why = cuda_error(opened, "opening a CUDA IPC handle");
     why.message +=
-        "; it must be cudaIpcGetMemHandle's of a living cudaMalloc allocation of the "
-        "named GPU, in a process on this node (containers must share the IPC "
-        "namespace); memory of expandable segments or pools has no such handle";
+        "; it must be cudaIpcGetMemHandle's of a living cudaMalloc allocation in a process on this "
+        "node (containers must share the IPC namespace); memory of expandable segments or pools "
+        "has no such handle";
     if (is_callers_mistake(opened)) {
       why.code = ErrorCode::InvalidArgument;
       why.reason = Reason::BadValue;
     }
     return why;
   }
-  Memory memory(std::make_unique<IpcPart>(base, handle, home));  // closes it, should a check fail
-  ARC_RETURN_IF_ERROR(check_found(static_cast<std::byte*>(base), handle.allocation_bytes, home));
-  return memory;
+  ARC_RETURN_IF_ERROR(check_found(memory->base(), handle.allocation_bytes, home));
+  return Memory(std::move(memory));
 }
 
 }  // namespace
@@ -164,7 +193,7 @@ Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, in
     case MemoryKind::PosixFd:
       return import_descriptor(handle, descriptor, home, accessible_from);
     case MemoryKind::CudaIpc:
-      return import_ipc(handle, home);
+      return import_ipc(handle, home, accessible_from);
     case MemoryKind::HostShm:
     case MemoryKind::Fabric:
       break;

@@ -11,9 +11,9 @@
 
 namespace arcomm {
 
-// As Device::import, for the GPU `home`. The GPUs of `accessible_from` reach the memory: by a
-// mapping of their own, or, where it comes by an IPC handle, by the peer access that
-// CudaDevice::create enables.
+// As Device::import, for the GPU `home`; the GPUs of `accessible_from`, `home` among them, reach
+// the memory at Memory::data_on. An IPC handle does not tell which GPU its memory is on: it serves
+// on every one, at the speed of the way there.
 Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
                                   std::span<const int> accessible_from);
 

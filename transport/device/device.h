@@ -39,10 +39,10 @@ class Device {
   // Memory::bytes.
   virtual Result<Memory> allocate(std::uint64_t bytes) = 0;
   // Memory of this device that another process made; the view is the buffer's range, and every GPU
-  // that reaches this device reaches it. `descriptor`: of a PosixFd or HostShm handle, and stays
-  // the caller's. Trusts nothing: a range outside the allocation is OutOfRange, an allocation
-  // smaller than its maker says or of another device InvalidArgument. Slow; on a GPU not while a
-  // kernel of ours is resident there.
+  // that reaches this device reaches it, at Memory::data_on. `descriptor`: of a PosixFd or HostShm
+  // handle, and stays the caller's. Trusts nothing: a range outside the allocation is OutOfRange,
+  // an allocation smaller than its maker says or of another device InvalidArgument. Slow; on a GPU
+  // not while a kernel of ours is resident there.
   virtual Result<Memory> import(const MemoryHandle& handle, int descriptor) = 0;
   // `name`: what a debugger shows, at most 15 characters are kept.
   virtual Result<Stream> create_stream(std::string_view name) = 0;

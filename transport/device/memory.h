@@ -14,7 +14,8 @@ namespace arcomm {
 
 // Bytes inside some Memory (or PeerMapping), which outlives it.
 struct MemoryRef {
-  std::byte* data = nullptr;  // valid for this device; on a GPU not for the CPU
+  std::byte* data =
+      nullptr;  // valid for its device (see Memory::data_on); of a GPU not for the CPU
   std::uint64_t bytes = 0;
 };
 
@@ -25,6 +26,13 @@ class Memory {
    public:
     virtual ~Backing() = default;
     virtual MemoryRef view() const = 0;
+    // Where device `ordinal` finds the same bytes. One address for all, but for memory that came
+    // by a CUDA IPC handle: that is mapped for each GPU by itself, and the address that one of
+    // them has is an illegal access on another, peer access or not.
+    virtual std::byte* data_on(int ordinal) const {
+      static_cast<void>(ordinal);
+      return view().data;
+    }
     // A descriptor of its own for the whole allocation, to be sent to another process by
     // SCM_RIGHTS.
     virtual Result<UniqueFd> export_fd() const = 0;
@@ -38,6 +46,8 @@ class Memory {
   MemoryRef view() const { return backing_->view(); }
   std::byte* data() const { return view().data; }
   std::uint64_t bytes() const { return view().bytes; }
+  // For kernels and copies that run on the device `ordinal`; null where it has no access.
+  std::byte* data_on(int ordinal) const { return backing_->data_on(ordinal); }
   Result<UniqueFd> export_fd() const { return backing_->export_fd(); }
 
  private:
