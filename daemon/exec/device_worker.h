@@ -32,6 +32,7 @@ namespace arcomm {
 class Device;
 class FlightRecorder;
 class Metrics;
+struct GpuHardware;
 struct TuningTable;
 
 // As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID
@@ -159,6 +160,8 @@ class DeviceWorker {
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const TuningTable> tuning;
     WorkerEvents events;
+    // How `gpus` are opened; empty: as this build does it.
+    std::function<Result<GpuHardware>(Device&)> open_gpu = nullptr;
   };
 
   static Result<std::unique_ptr<DeviceWorker>> create(Parts parts);
