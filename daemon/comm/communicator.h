@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,12 @@ struct Seat {
   pid_t pid = 0;
   MemberId member;             // invalid once the rank has left
   std::uint64_t next_seq = 0;  // of the rank's next operation
+};
+
+// What the worker of another kind of device keeps with a communicator; it goes with it.
+class CommunicatorExtension {
+ public:
+  virtual ~CommunicatorExtension() = default;
 };
 
 struct Communicator {
@@ -57,6 +64,7 @@ struct Communicator {
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
   bool queued = false;  // on the table's ready list
+  std::unique_ptr<CommunicatorExtension> extension;  // last: may look at the rest as it goes
 };
 
 // A rank of a communicator, as its session names it.

@@ -49,7 +49,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   ++(outcome.ok() ? session.completed : session.failed);
   ++(outcome.ok() ? done_ : failed_);
   bool told = true;
-  if (session.readable())
+  if (session.readable() && !operation.by_door)
     told = session.complete(completion_of(operation.ticket, operation.seq, outcome, elapsed_ns));
   operation.record.code = outcome.code;
   operation.record.reason = outcome.reason;
@@ -68,6 +68,16 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
 
 bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
                             const Admitted& refused, std::uint64_t now_ns) {
+  note_refusal(session, slot, refused, now_ns);
+  return session.complete(completion_of(refused.ticket, refused.seq, refused.failure, 0));
+}
+
+void CompletionSink::refuse_door(Session& session, const Admitted& refused, std::uint64_t now_ns) {
+  note_refusal(session, ring::WorkRequest{}, refused, now_ns);
+}
+
+void CompletionSink::note_refusal(Session& session, const ring::WorkRequest& slot,
+                                  const Admitted& refused, std::uint64_t now_ns) {
   const Failure& failure = refused.failure;
   ++session.rejected;
   metrics_.count_rejected(failure.reason);
@@ -93,7 +103,6 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
     if (slot.op < kReduceOps) record.op = static_cast<ReduceOp>(slot.op);
     recorder_.write(record);
   }
-  return session.complete(completion_of(refused.ticket, refused.seq, failure, 0));
 }
 
 void log_left_out(const Session& session, std::uint64_t failures) {

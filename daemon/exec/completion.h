@@ -27,14 +27,19 @@ class CompletionSink {
   // Ends the operation with its outcome and gives it back. False when its session broke the
   // completion ring.
   bool finish(Operation& operation, std::uint64_t now_ns);
-  // Answers a request that never became an operation.
+  // Counts, records and answers a request that never became an operation.
   bool refuse(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
               std::uint64_t now_ns);
+  // The same for the start of a plan through a door, whose client hears of it in its mailbox.
+  void refuse_door(Session& session, const Admitted& refused, std::uint64_t now_ns);
 
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
 
  private:
+  void note_refusal(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
+                    std::uint64_t now_ns);
+
   BufferRegistry& buffers_;
   Pool<Operation>& operations_;
   FlightRecorder& recorder_;

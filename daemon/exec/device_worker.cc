@@ -90,6 +90,12 @@ class ThreadedWorker final : public DeviceWorker {
       return worker_->add_buffer(session, std::move(*seed));
     });
   }
+  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+                       Done<AllocatedBuffer> done) override {
+    ask(std::move(done), [this, session, device = std::move(device), bytes] {
+      return worker_->allocate_buffer(session, device, bytes);
+    });
+  }
   void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
     ask(std::move(done),
         [this, session, buffer] { return worker_->remove_buffer(session, buffer); });
@@ -118,6 +124,11 @@ class ThreadedWorker final : public DeviceWorker {
   void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
     ask(std::move(done), [this, session, member] { return worker_->describe(session, member); });
   }
+  void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) override {
+    ask(std::move(done),
+        [this, session, member] { return worker_->export_mailbox(session, member); });
+  }
+  bool on_gpus() const override { return worker_->on_gpus(); }
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = worker_->inspect();
@@ -173,6 +184,7 @@ class ThreadedWorker final : public DeviceWorker {
 
   bool take_messages();
   void rest(std::uint64_t now);
+  void sleep(std::uint64_t sleep_ns);
   void note(std::uint64_t before, std::uint64_t after, bool worked);
 
   std::unique_ptr<Worker> worker_;
@@ -223,7 +235,7 @@ void ThreadedWorker::run() {
       // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
       // the core.
       if (now - last_work >= kYieldAfterNs) ::sched_yield();
-    } else if (now - last_work >= spin_ns_) {
+    } else if (now - last_work >= spin_ns_ && worker_->rest_ns(now) != 0) {
       rest(now);
       now = now_ns();
       window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
@@ -247,13 +259,21 @@ void ThreadedWorker::rest(std::uint64_t now) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
     std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
     if (rest == Worker::Rest::Nap) sleep_ns = std::min(sleep_ns, kNapNs);
-    epoll_event events[16];
     resting_ = true;
     metrics_.worker_sleeps.add();
-    ::epoll_wait(epoll_.get(), events, 16, static_cast<int>((sleep_ns + 999'999) / 1'000'000));
+    sleep(std::min(sleep_ns, worker_->rest_ns(now)));
   }
   worker_->disarm();
   mailbox_.bell().disarm();
+}
+
+void ThreadedWorker::sleep(std::uint64_t sleep_ns) {
+  epoll_event events[16];
+  if (sleep_ns < kNapNs) {
+    const timespec nap{0, static_cast<long>(sleep_ns)};
+    if (::epoll_pwait2(epoll_.get(), events, 16, &nap, nullptr) >= 0 || errno != ENOSYS) return;
+  }
+  ::epoll_wait(epoll_.get(), events, 16, static_cast<int>((sleep_ns + 999'999) / 1'000'000));
 }
 
 void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {

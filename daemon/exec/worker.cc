@@ -34,6 +34,15 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
   }
   std::unique_ptr<Worker> worker(new Worker(std::move(parts)));
   const DeviceWorker::Parts& held = worker->parts_;
+  if (!held.gpus.empty()) {
+    Result<std::unique_ptr<GpuPlane>> plane =
+        GpuPlane::create(held.gpus, held.open_gpu, *held.settings);
+    if (!plane) return std::move(plane).error();
+    worker->gpus_ = std::move(plane).value();
+    worker->gpu_executor_ = std::make_unique<GpuExecutor>(*worker->gpus_, worker->communicators_);
+    worker->admission_.limits.doors_only = true;
+    return worker;
+  }
   Result<std::unique_ptr<Executor>> executor = Executor::create(
       held.device, held.settings->host.streams, worker->communicators_, held.tuning);
   if (!executor) return std::move(executor).error();
@@ -55,9 +64,9 @@ Worker::~Worker() {
 }
 
 bool Worker::poll_sessions() {
-  bool found = false;
+  bool found = gpus_ != nullptr && poll_doors();
   const std::size_t count = polled_.size();
-  if (count == 0) return false;
+  if (count == 0) return found;
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = first_polled_ + i;
@@ -96,16 +105,24 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
     case Admitted::Verdict::Broken:
       return lose(session, "a request slot does not start with its magic");
     case Admitted::Verdict::Done:
-      ++session.submitted;
-      parts_.metrics.operations_in_flight.add(1);
-      parts_.recorder.write(admitted.operation->record);
-      return communicators_.arrive(*admitted.operation);
+      return accept(session, *admitted.operation);
     case Admitted::Verdict::Refused:
       break;
   }
   if (!completions_.refuse(session, slot, admitted, now_ns)) {
     lose(session, "the completion ring's index left its bounds");
   }
+  tell_refused(admitted, now_ns);
+}
+
+void Worker::accept(Session& session, Operation& operation) {
+  ++session.submitted;
+  parts_.metrics.operations_in_flight.add(1);
+  parts_.recorder.write(operation.record);
+  communicators_.arrive(operation);
+}
+
+void Worker::tell_refused(const Admitted& admitted, std::uint64_t now_ns) {
   Member* member = admitted.member;
   if (member == nullptr) return;
   // The caller's mistake ends this operation on all ranks, so that nobody waits for it until the
@@ -134,8 +151,12 @@ bool Worker::settle() {
   while (Operation* operation = communicators_.finished().pop()) {
     if (now == 0) now = now_ns();
     Session& session = *operation->session;
+    const bool unheard = operation->by_door && !operation->outcome.ok();
+    const MemberId member = operation->member;
+    const Failure failure = unheard ? operation->outcome : Failure{};
     if (!completions_.finish(*operation, now))
       lose(session, "the completion ring's index left its bounds");
+    if (unheard) end_by_door(member, failure);
     found = true;
   }
   if (!lost_.empty()) quarantine_lost();
@@ -144,6 +165,13 @@ bool Worker::settle() {
 
 bool Worker::execute() {
   bool found = false;
+  if (gpus_ != nullptr) {
+    for (int started = 0; started < kSweepStarts && gpu_executor_->start_next(); ++started) {
+      settle();
+      found = true;
+    }
+    return found;
+  }
   // Answered one by one: the first of many must not wait for the last.
   for (int started = 0; started < kSweepStarts && executor_->start_next(); ++started) {
     settle();
@@ -154,7 +182,7 @@ bool Worker::execute() {
 }
 
 bool Worker::reap() {
-  bool found = executor_->reap();
+  bool found = gpus_ ? gpu_executor_->reap() : executor_->reap();
   if (found) settle();
   for (std::size_t i = 0; i < leaving_.size();) {
     if (leaving_[i].session->in_flight() != 0) {
@@ -187,6 +215,7 @@ bool Worker::reap() {
 
 void Worker::sweep_deadlines(std::uint64_t now_ns) {
   communicators_.sweep_deadlines(now_ns);
+  if (gpus_ != nullptr) tend_gpus(now_ns);
   for (Draining& draining : draining_) {
     if (now_ns < draining.deadline_ns) continue;
     draining.deadline_ns = ~std::uint64_t{0};  // once; reap() answers when nothing is left
@@ -265,14 +294,22 @@ bool Worker::join_parting(SessionId session, MemberId member, const Done<void>& 
 }
 
 void Worker::release(Session& session) {
+  if (gpus_ != nullptr) gpus_->stop_once();  // what it had on the resident lane has been aborted
   for (const PlanId id : session.plans) {
+    if (const PersistentPlan* held = plans_.find(id)) {
+      if (Status unbound = unbind_from_gpu(id, *held); !unbound)
+        log::error("session {}: {}", fmt::streamed(session.id()), unbound.error().to_string());
+    }
     const std::unique_ptr<PersistentPlan> plan = plans_.erase(id);
     if (plan == nullptr || !plan->send_buffer.valid()) continue;
     buffers_.drop(plan->send_buffer);
     buffers_.drop(plan->recv_buffer);
   }
   for (const BufferId id : session.buffers) {
-    if (Result<RemovedBuffer> removed = buffers_.remove(session.id(), id); !removed) {
+    Result<RemovedBuffer> removed = buffers_.remove(session.id(), id);
+    if (removed) {
+      let_go(std::move(removed).value());
+    } else {
       log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
     }
   }
@@ -280,8 +317,13 @@ void Worker::release(Session& session) {
 }
 
 void Worker::on_revoked(Communicator& communicator) {
-  if (communicator.running()) executor_->stop(communicator);
   const Failure& why = communicator.revoked;
+  if (gpus_ != nullptr) {
+    gpu_executor_->stop(communicator);
+    if (GpuGroup* group = gpus_of(communicator)) gpus_->close(*group, done_of(why));
+  } else if (communicator.running()) {
+    executor_->stop(communicator);
+  }
   parts_.metrics.communicators_revoked[why.reason].add();
   const std::string line =
       fmt::format("communicator {} epoch {} is revoked: {} ({}); {} operations ended with it",

@@ -1,6 +1,6 @@
 // What a device worker knows and does, as the verbs of its loop and the answers to control's
 // messages. The thread, its sleep and its mailbox are in device_worker.cc. Thread: one, the owner
-// of everything here.
+// of everything here. A GPU worker has a GpuPlane and a GpuExecutor in place of the Executor.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,8 @@
 #include "daemon/exec/completion.h"
 #include "daemon/exec/device_worker.h"
 #include "daemon/exec/executor.h"
+#include "daemon/exec/gpu_executor.h"
+#include "daemon/exec/gpu_plane.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/pool.h"
 #include "daemon/session/admission.h"
@@ -49,13 +51,19 @@ class Worker {
   Rest arm();  // afterwards disarm(), whatever it said
   void disarm();
   std::uint64_t next_deadline_ns() const;
-  bool computing() const { return !executor_->idle(); }
+  bool computing() const { return gpus_ ? !gpu_executor_->idle() : !executor_->idle(); }
+  // How long a sleep may last at most: no GPU can ring. 0: stay awake.
+  std::uint64_t rest_ns(std::uint64_t now_ns) const {
+    return gpus_ ? gpus_->rest_ns(now_ns) : ~std::uint64_t{0};
+  }
   bool crowded() const { return crowded_; }  // more spinners than cores
 
   // ---- control's messages ----
   Status open_session(SessionSeed seed, std::uint64_t now_ns);
   void close_session(SessionId session, Reason reason, const std::string& why, Done<void> done);
   Result<BufferId> add_buffer(SessionId session, BufferSeed seed);
+  Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
+                                          std::uint64_t bytes);
   Status remove_buffer(SessionId session, BufferId buffer);
   Result<PlanId> add_plan(SessionId session, const PlanSeed& seed);
   Status remove_plan(SessionId session, PlanId plan);
@@ -67,10 +75,12 @@ class Worker {
                           Done<void> done);
   void leave_communicator(SessionId session, MemberId member, Done<void> done);
   Result<CommunicatorSnapshot> describe(SessionId session, MemberId member) const;
+  Result<MailboxDescriptors> export_mailbox(SessionId session, MemberId member) const;
+  bool on_gpus() const { return gpus_ != nullptr; }
   WorkerSnapshot inspect() const;
   void use_settings(std::shared_ptr<const Settings> settings);
   void use_tuning(std::shared_ptr<const TuningTable> tuning) {
-    executor_->use_tuning(std::move(tuning));
+    if (executor_) executor_->use_tuning(std::move(tuning));
   }
   void drain(std::uint64_t deadline_ns, Done<void> done);
   // Fails what is open, waits until nothing runs and lets all sessions go.
@@ -107,6 +117,9 @@ class Worker {
   Result<Member*> need_member(SessionId session, MemberId member) const;
   bool poll(Session& session);
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
+  void accept(Session& session, Operation& operation);
+  // The other ranks hear why this one's request was refused.
+  void tell_refused(const Admitted& refused, std::uint64_t now_ns);
   void lose(Session& session, const char* why);  // marks it; quarantined at the end of the verb
   void quarantine_lost();
   // The session's ranks go; their peers hear `reason`.
@@ -115,11 +128,29 @@ class Worker {
   // Is that member on its way out? Then `done` hears of it.
   bool join_parting(SessionId session, MemberId member, const Done<void>& done);
   void release(Session& session);  // plans and buffers; nothing of it is in flight
+  void let_go(RemovedBuffer removed);
+
+  // ---- GPU workers, worker_gpus.cc ----
+  bool poll_doors();
+  void take_door(GpuMember& member, Door door, std::uint64_t now_ns);
+  void tend_gpus(std::uint64_t now_ns);
+  // An operation through a door failed: whoever waits in the communicator's mailboxes hears of it.
+  void end_by_door(MemberId member, const Failure& failure);
+  Result<BufferId> add_gpu_buffer(Session& session, const BufferSeed& seed);
+  void leave_gpu(Communicator& communicator, Rank rank);
+  void retire_from_gpu(Communicator& communicator, Rank rank);
+  Status check_gpu_plan(const PersistentPlan& plan, const CheckedRange& send,
+                        const CheckedRange& recv) const;
+  Status bind_to_gpu(PlanId id, PersistentPlan& plan);
+  Status unbind_from_gpu(PlanId id, const PersistentPlan& plan);
+  void add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const;
+
   void on_revoked(Communicator& communicator);
   void update_crowding();
   CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
 
   DeviceWorker::Parts parts_;
+  std::unique_ptr<GpuPlane> gpus_;  // null: a host worker. Before what it lets go
   BufferRegistry buffers_;
   Pool<Operation> operations_{512};
   PlanTable plans_;
@@ -137,6 +168,7 @@ class Worker {
   bool crowded_ = false;
   unsigned cores_ = 1;
   double busy_fraction_ = 0;
+  std::unique_ptr<GpuExecutor> gpu_executor_;
   std::unique_ptr<Executor> executor_;  // last: its streams end before the memory goes
 };
 

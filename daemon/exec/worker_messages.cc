@@ -75,6 +75,7 @@ void Worker::close_session(SessionId id, Reason reason, const std::string& why, 
 Result<BufferId> Worker::add_buffer(SessionId id, BufferSeed seed) {
   Result<Session*> session = need(id);
   if (!session) return std::move(session).error();
+  if (gpus_ != nullptr) return add_gpu_buffer(**session, seed);
   Result<BufferId> buffer =
       buffers_.add(id, std::move(seed.memory), seed.offset_bytes, seed.length_bytes);
   if (!buffer) return buffer;
@@ -88,7 +89,9 @@ Status Worker::remove_buffer(SessionId id, BufferId buffer) {
   if (!session) return std::move(session).error();
   const Buffer* held = buffers_.find(id, buffer);
   const std::uint64_t length = held == nullptr ? 0 : held->length_bytes();
-  ARC_RETURN_IF_ERROR(buffers_.remove(id, buffer));
+  Result<RemovedBuffer> removed = buffers_.remove(id, buffer);
+  if (!removed) return std::move(removed).error();
+  let_go(std::move(removed).value());
   std::erase((*session)->buffers, buffer);
   (*session)->registered_bytes -= length;
   return {};
@@ -118,11 +121,15 @@ Result<PlanId> Worker::add_plan(SessionId id, const PlanSeed& seed) {
       admission_.check_ranges(id, plan->signature, {seed.send_buffer, seed.send_offset_bytes},
                               {seed.recv_buffer, seed.recv_offset_bytes}, send, recv);
   if (!failure.ok()) return failure.to_error();
+  if (gpus_ != nullptr) ARC_RETURN_IF_ERROR(check_gpu_plan(*plan, send, recv));
   if (seed.count != 0) {
     plan->send_buffer = seed.send_buffer;
     plan->recv_buffer = seed.recv_buffer;
     plan->send = send.address;
     plan->recv = recv.address;
+  }
+  if (gpus_ != nullptr) ARC_RETURN_IF_ERROR(bind_to_gpu(plans_.next_id(), *plan));
+  if (seed.count != 0) {
     buffers_.hold(seed.send_buffer);
     buffers_.hold(seed.recv_buffer);
   }
@@ -139,6 +146,7 @@ Status Worker::remove_plan(SessionId id, PlanId plan) {
     return error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
                  " is unknown, destroyed or of another session");
   }
+  ARC_RETURN_IF_ERROR(unbind_from_gpu(plan, *held));
   if (held->send_buffer.valid()) {
     buffers_.drop(held->send_buffer);
     buffers_.drop(held->recv_buffer);
@@ -171,7 +179,15 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
     seats.push_back(
         {.rank = rank.rank, .session = rank.session, .pid = session->origin().pid, .member = {}});
   }
+  std::unique_ptr<GpuGroup> group;
+  if (gpus_ != nullptr) {
+    Result<std::unique_ptr<GpuGroup>> made = gpus_->make_group(seed);
+    if (!made) return std::move(made).error();
+    group = std::move(made).value();
+  }
   std::vector<MemberId> members = communicators_.form(seed.unique_id, seed.epoch, std::move(seats));
+  if (group != nullptr)
+    gpus_->adopt(*communicators_.find(members[0])->communicator, members, std::move(group));
   for (std::size_t i = 0; i < members.size(); ++i)
     find(seed.ranks[i].session)->members.push_back(members[i]);
   update_crowding();
@@ -188,9 +204,14 @@ void Worker::abort_communicator(SessionId id, MemberId member_id, const std::str
   const Rank rank = (*member)->rank;
   const auto committed = communicators_.committed(member_id);
   std::erase((*session)->members, member_id);
-  communicators_.drop(member_id, make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank,
-                                              "rank %d aborted the communicator%s%s", rank,
-                                              why.empty() ? "" : ": ", why.c_str()));
+  const Failure aborted = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank,
+                                       "rank %d aborted the communicator%s%s", rank,
+                                       why.empty() ? "" : ": ", why.c_str());
+  if (gpus_ != nullptr) {
+    communicators_.revoke(*(*member)->communicator, aborted);
+    retire_from_gpu(*(*member)->communicator, rank);
+  }
+  communicators_.drop(member_id, aborted);
   settle();
   update_crowding();
   reap();
@@ -201,10 +222,11 @@ void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> don
   Result<Session*> session = need(id);
   if (!session) return done(std::move(session).error());
   if (join_parting(id, member_id, done)) return;
-  if (Result<Member*> member = need_member(id, member_id); !member)
-    return done(std::move(member).error());
+  Result<Member*> member = need_member(id, member_id);
+  if (!member) return done(std::move(member).error());
   const auto committed = communicators_.committed(member_id);
   std::erase((*session)->members, member_id);
+  if (gpus_ != nullptr) leave_gpu(*(*member)->communicator, (*member)->rank);
   communicators_.leave(member_id);
   settle();
   update_crowding();
@@ -214,6 +236,8 @@ void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> don
 void Worker::use_settings(std::shared_ptr<const Settings> settings) {
   const bool draining = admission_.limits.draining;
   admission_.limits = AdmissionLimits::from(*settings, draining);
+  admission_.limits.doors_only = gpus_ != nullptr;
+  if (gpus_ != nullptr) gpus_->use_settings(*settings);
   parts_.settings = std::move(settings);
 }
 
@@ -228,10 +252,10 @@ void Worker::drain(std::uint64_t deadline_ns, Done<void> done) {
 }
 
 void Worker::shut_down() {
-  if (executor_ == nullptr) return;  // it was never complete
+  if (executor_ == nullptr && gpu_executor_ == nullptr) return;  // it was never complete
   communicators_.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank,
                                          "the daemon stopped before the operation ended"));
-  executor_->drain();
+  gpus_ ? gpu_executor_->drain() : executor_->drain();
   settle();
   for (Session* session : std::exchange(polled_, {})) {
     if (session->readable()) session->set_state(ring::SessionState::Closed, Reason::ShuttingDown);
@@ -239,6 +263,7 @@ void Worker::shut_down() {
   reap();
   for (auto& [id, session] : sessions_) release(*session);
   sessions_.clear();
+  if (gpus_ != nullptr) gpus_->shut_down();
 }
 
 }  // namespace arcomm

@@ -60,6 +60,7 @@ CommunicatorSnapshot Worker::snapshot(const Communicator& communicator,
     shot.ranks.push_back(std::move(rank));
   }
   shot.diagnosis = diagnose(communicator, now_ns);
+  if (gpus_ != nullptr) add_gpu_view(communicator, shot);
   return shot;
 }
 
@@ -67,7 +68,7 @@ WorkerSnapshot Worker::inspect() const {
   const std::uint64_t now = now_ns();
   WorkerSnapshot shot;
   shot.device = parts_.device.name();
-  shot.operations_done = completions_.done();
+  shot.operations_done = completions_.done() + (gpus_ ? gpus_->resident_done() : 0);
   shot.operations_failed = completions_.failed();
   shot.bytes_reduced = parts_.metrics.bytes_reduced.value();
   shot.operations_pending = pending();

@@ -47,6 +47,12 @@ class IdTable {
     return slot.generation == id.generation ? slot.object.get() : nullptr;
   }
 
+  // The id that lives at `index`; an invalid one where none does.
+  IdType id_at(std::uint32_t index) const {
+    if (index >= slots_.size() || slots_[index].object == nullptr) return {};
+    return {index, slots_[index].generation};
+  }
+
   std::unique_ptr<T> erase(IdType id) {
     if (find(id) == nullptr) return nullptr;
     Slot& slot = slots_[id.index];

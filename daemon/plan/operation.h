@@ -36,6 +36,8 @@ struct Operation {
   MemberId member;
   Rank rank = kNoRank;
   Signature signature;
+  // Started through a door: its client waits in a stream, and hears of it in its mailbox.
+  bool by_door = false;
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
   BufferId send_buffer,

@@ -61,19 +61,38 @@ AdmissionLimits AdmissionLimits::from(const Settings& settings, bool draining) {
   return {.default_timeout_ns = settings.op.default_timeout_ms * 1'000'000,
           .max_timeout_ns = settings.op.max_timeout_ms * 1'000'000,
           .max_in_flight_per_user = settings.quota.in_flight,
-          .draining = draining};
+          .draining = draining,
+          .doors_only = false};
 }
 
 Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
                           std::uint64_t now_ns) const {
-  Admitted answer;
-  ring::Request request;
-  const char* detail = "";
-  const ring::Decode form = ring::decode(slot, request, detail);
-  if (form == ring::Decode::BadMagic) {
-    answer.failure = invalid(Reason::Corrupt, kNoRank, detail);
-    return answer;
+  Asked asked;
+  asked.form = ring::decode(slot, asked.request, asked.detail);
+  if (asked.form == ring::Decode::BadMagic) {
+    Admitted broken;
+    broken.failure = invalid(Reason::Corrupt, kNoRank, asked.detail);
+    return broken;
   }
+  return check(session, asked, now_ns);
+}
+
+Admitted Admission::admit_door(Session& session, MemberId id, Door door,
+                               std::uint64_t now_ns) const {
+  Asked asked;
+  asked.by_door = true;
+  asked.request.kind = ring::RequestKind::StartPlan;
+  asked.request.ticket = door.number;
+  asked.request.member = id;
+  if (const Member* member = find_member(session.id(), id))
+    asked.request.seq = member->communicator->seat(member->rank).next_seq;
+  asked.request.plan = plans_.id_at(door.plan);
+  return check(session, asked, now_ns);
+}
+
+Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t now_ns) const {
+  const ring::Request& request = asked.request;
+  Admitted answer;
   answer.verdict = Admitted::Verdict::Refused;
   answer.ticket = request.ticket;
   answer.seq = request.seq;
@@ -100,8 +119,12 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
     answer.failure = failure;
     return answer;
   };
-  if (form == ring::Decode::BadValue)
-    return refuse(invalid(Reason::BadValue, member->rank, detail));
+  if (asked.form == ring::Decode::BadValue)
+    return refuse(invalid(Reason::BadValue, member->rank, asked.detail));
+  if (limits.doors_only && !asked.by_door) {
+    return refuse(make_failure(ErrorCode::Unimplemented, Reason::Unsupported, member->rank,
+                               "operations on GPUs start in a stream, not in the ring"));
+  }
   if (limits.draining && !communicators_.begun(*member, request.seq)) {
     return refuse(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, member->rank,
                                "the daemon is shutting down"));
@@ -168,6 +191,7 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
   operation->member = request.member;
   operation->rank = member->rank;
   operation->signature = signature;
+  operation->by_door = asked.by_door;
   operation->send = send_address;
   operation->recv = recv_address;
   operation->send_buffer = signature.count == 0 ? BufferId{} : send_buffer;

@@ -12,6 +12,7 @@
 #include "daemon/plan/operation.h"
 #include "daemon/session/persistent_plan.h"
 #include "daemon/session/session.h"
+#include "proto/device_mailbox.h"
 #include "proto/ring/decode.h"
 
 namespace arcomm {
@@ -22,7 +23,8 @@ struct AdmissionLimits {
   std::uint64_t default_timeout_ns = 30'000'000'000;
   std::uint64_t max_timeout_ns = 3'600'000'000'000;
   std::uint64_t max_in_flight_per_user = 4096;
-  bool draining = false;  // only operations that another rank has begun
+  bool draining = false;    // only operations that another rank has begun
+  bool doors_only = false;  // GPU workers: nothing starts in the ring
 };
 
 struct Admitted {
@@ -57,6 +59,9 @@ class Admission {
   // `slot` is a private copy.
   Admitted admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) const;
 
+  // The start of a plan through the member's door: its rank's next operation.
+  Admitted admit_door(Session& session, MemberId member, Door door, std::uint64_t now_ns) const;
+
   // The member of a session; null for one that is unknown, stale or of another session.
   Member* find_member(SessionId session, MemberId member) const;
   // Ranges of `signature`: inside their buffers, aligned to the element, equal or disjoint.
@@ -67,6 +72,14 @@ class Admission {
   AdmissionLimits limits;
 
  private:
+  struct Asked {
+    ring::Request request;
+    ring::Decode form = ring::Decode::Done;
+    const char* detail = "";  // where the form is wrong
+    bool by_door = false;
+  };
+  Admitted check(Session& session, const Asked& asked, std::uint64_t now_ns) const;
+
   const CommunicatorTable& communicators_;
   BufferRegistry& buffers_;
   const PlanTable& plans_;

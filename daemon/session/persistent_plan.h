@@ -19,6 +19,7 @@ struct PersistentPlan {
   std::byte* recv = nullptr;
   Signature signature;
   std::uint64_t timeout_ns = 0;
+  int resident_on = -1;  // GPU workers: where its starts are taken by the resident grid
 };
 
 using PlanTable = IdTable<PersistentPlan, PlanId>;

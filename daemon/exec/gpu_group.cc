@@ -1,0 +1,213 @@
+// What the plane does for one communicator, from its mailboxes to its last resident operation.
+#include "daemon/exec/gpu_group.h"
+
+#include <sched.h>
+
+#include <algorithm>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/gpu_plane.h"
+#include "daemon/telemetry/log.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+namespace {
+
+// What all ranks have called ends in microseconds; who asks waits so long for it at most.
+constexpr std::uint64_t kMomentNs = 200'000;
+
+}  // namespace
+
+GpuGroup::~GpuGroup() {
+  plane_.forget(*this);
+}
+
+Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& seed) {
+  const std::size_t ranks = seed.ranks.size();
+  if (ranks == 0 || ranks > kMaxCudaRanks) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
+                 kMaxCudaRanks, " ranks, not ", ranks);
+  }
+  const Standstill standstill(*this);
+  if (!standstill.status()) return standstill.status().error();
+  auto group = std::make_unique<GpuGroup>(*this);
+  group->members.resize(ranks);
+  for (std::size_t i = 0; i < ranks; ++i) {
+    GpuMember& member = group->members[i];
+    Result<std::size_t> gpu = find_gpu(seed.ranks[i].device);
+    if (!gpu) return std::move(gpu).error();
+    member.gpu = *gpu;
+    member.rank = static_cast<Rank>(i);
+    member.session = seed.ranks[i].session;
+    for (std::size_t other = 0; other < i; ++other) {
+      if (group->members[other].gpu != member.gpu) continue;
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", other, " and ", i,
+                   " both name ", gpus_[member.gpu].device->name(),
+                   ": each rank needs a GPU of its own");
+    }
+    ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
+  }
+  if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
+  return group;
+}
+
+Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
+  Gpu& gpu = gpus_[member.gpu];
+  const auto take = [&gpu](Memory& place, std::uint64_t bytes) -> Status {
+    Result<Memory> memory = gpu.device->allocate(bytes);
+    if (!memory) return std::move(memory).error();
+    place = std::move(memory).value();
+    return {};
+  };
+  ARC_RETURN_IF_ERROR(take(member.mailbox, kMailboxBytes));
+  ARC_RETURN_IF_ERROR(take(member.scratch, cuda_scratch_bytes(ranks)));
+  if (ranks > 1)
+    ARC_RETURN_IF_ERROR(take(member.resident_scratch, gpu.hardware.resident_scratch_bytes));
+  Result<DoorsPage> doors = DoorsPage::create();
+  if (!doors) return std::move(doors).error();
+  member.doors = std::move(doors).value();
+  if (gpu.free_words.empty()) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, gpu.device->name(), " serves ",
+                 gpu.hardware.launcher->words().size(),
+                 " ranks, the most it can: free a communicator first");
+  }
+  member.words = gpu.free_words.back();
+  gpu.free_words.pop_back();
+  words(member) = RankWords{};
+  return {};
+}
+
+Status GpuPlane::join_grids(GpuGroup& group) {
+  ResidentMember joining;
+  joining.ranks = static_cast<std::uint32_t>(group.members.size());
+  for (const GpuMember& member : group.members)
+    joining.scratch[member.rank] = member.resident_scratch.data();
+  for (GpuMember& member : group.members) {
+    joining.mailbox = member.device_mailbox();
+    joining.rank = static_cast<std::uint32_t>(member.rank);
+    Result<std::uint32_t> slot = grid(member).add_member(joining);
+    if (!slot) return std::move(slot).error();
+    member.slot = *slot;
+  }
+  return {};
+}
+
+void GpuPlane::adopt(Communicator& communicator, const std::vector<MemberId>& members,
+                     std::unique_ptr<GpuGroup> group) {
+  const std::uint64_t now = now_ns();
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    group->members[i].id = members[i];
+    group->members[i].changed_ns = now;
+  }
+  group->communicator = &communicator;
+  groups_.push_back(group.get());
+  communicator.extension = std::move(group);
+}
+
+void GpuPlane::forget(GpuGroup& group) {
+  std::erase(groups_, &group);
+  for (GpuMember& member : group.members) {
+    Grave grave;
+    grave.gpu = member.gpu;
+    grave.slot = member.slot;
+    grave.words = member.words;
+    grave.memory[0] = std::move(member.mailbox);
+    grave.memory[1] = std::move(member.scratch);
+    grave.memory[2] = std::move(member.resident_scratch);
+    grave.doors = std::move(member.doors);
+    graves_.push_back(std::move(grave));
+  }
+  if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
+}
+
+Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuMember& member) const {
+  Result<UniqueFd> mailbox = member.mailbox.export_fd();
+  if (!mailbox) return std::move(mailbox).error();
+  Result<UniqueFd> doors = member.doors.export_fd();
+  if (!doors) return std::move(doors).error();
+  return MailboxDescriptors{std::move(mailbox).value(), std::move(doors).value(),
+                            member.mailbox.bytes()};
+}
+
+void GpuPlane::close(GpuGroup& group, Done why) {
+  if (group.closed) return;
+  group.closed = true;
+  why.number = 0;
+  if (why.code == 0) why.code = static_cast<std::uint8_t>(ErrorCode::Aborted);
+  const auto tell = [this](const GpuMember& member, const Status& told) {
+    if (told) return;
+    log::error("{}: rank {} cannot be told that its communicator is over: {}",
+               gpus_[member.gpu].device->name(), member.rank, told.error().message);
+  };
+  for (GpuMember& member : group.members) {
+    // What runs ends first, on all ranks: what is told afterwards may take its time.
+    if (member.slot != kNoSlot) tell(member, grid(member).abort_member(member.slot, why));
+  }
+  for (GpuMember& member : group.members) {
+    tell(member, launcher(member).store(&member.device_mailbox()->closed, to_word(why)));
+  }
+}
+
+void GpuPlane::end_after_leave(GpuGroup& group, Rank rank, Done why) {
+  const std::uint32_t done = group.member(rank).done;
+  if (!group.ending || !reached(group.ends_after, done)) group.ends_after = done;
+  if (!group.ending) group.ending = why;
+}
+
+Status GpuPlane::retire(GpuGroup& group, Rank rank) {
+  GpuMember& member = group.member(rank);
+  member.active = false;
+  if (member.slot == kNoSlot) return {};
+  if (!group.closed) wait_for_resident(member);
+  const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
+                 .reason = static_cast<std::uint8_t>(Reason::RemoteAborted),
+                 .culprit_rank = static_cast<std::int16_t>(rank)};
+  ARC_RETURN_IF_ERROR(grid(member).abort_member(member.slot, why));
+  const Standstill standstill(*this);
+  if (!standstill.status()) return standstill.status().error();
+  drop_slot(member);
+  return {};
+}
+
+bool GpuPlane::wait_for_resident(GpuMember& member) {
+  const std::uint64_t until = now_ns() + kMomentNs;
+  while (true) {
+    const ResidentStatus status = grid(member).status(member.slot);
+    if (status.failed.code != 0 || status.done == member.doors.resident_posted()) return true;
+    if (!grid(member).running()) resume(gpus_[member.gpu]);
+    if (now_ns() >= until) return false;
+    ::sched_yield();
+  }
+}
+
+Status GpuPlane::set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan) {
+  if (member.slot == kNoSlot) return {};  // closed: nothing starts any more
+  return grid(member).set_plan(id.index, member.slot,
+                               {.send = plan.send,
+                                .recv = plan.recv,
+                                .count = plan.signature.count,
+                                .timeout_ns = plan.timeout_ns,
+                                .dtype = plan.signature.dtype,
+                                .op = plan.signature.op});
+}
+
+Status GpuPlane::clear_plan(PlanId id, GpuGroup* group, Rank rank, std::size_t gpu) {
+  GpuMember* member = group == nullptr ? nullptr : &group->member(rank);
+  if (member != nullptr && member->slot != kNoSlot) {
+    if (group->closed) {
+      // Its operation ended when the communicator did: with the grid stopped that is certain.
+      const Standstill standstill(*this);
+      if (!standstill.status()) return standstill.status().error();
+    } else if (!wait_for_resident(*member)) {
+      return error(ErrorCode::FailedPrecondition, Reason::BadValue, "plan ", id,
+                   " cannot be destroyed: rank ", rank, " has started ",
+                   member->doors.resident_posted(), " operations and ",
+                   grid(*member).status(member->slot).done,
+                   " have ended; wait for the stream, or abort the communicator, first");
+    }
+  }
+  // In any case: whoever gets the member's place must not find its plans there.
+  return gpus_[gpu].hardware.grid->clear_plan(id.index);
+}
+
+}  // namespace arcomm

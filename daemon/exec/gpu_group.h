@@ -1,0 +1,78 @@
+// A communicator as its GPUs see it: each member's mailbox, doors and scratch. Goes with the
+// communicator; what it owned is then let go by the plane, which knows when that is safe.
+// Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "daemon/comm/communicator.h"
+#include "daemon/exec/doors_page.h"
+#include "kernels/resident.h"
+#include "proto/device_mailbox.h"
+#include "transport/device/memory.h"
+
+namespace arcomm {
+
+class GpuPlane;
+
+inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
+
+struct GpuMember {
+  std::size_t gpu = 0;  // index among the plane's
+  Rank rank = kNoRank;
+  SessionId session;
+  MemberId id;
+  Memory mailbox, scratch, resident_scratch;
+  DoorsPage doors;
+  std::uint32_t words = kNoSlot;  // index into its launcher's words
+  std::uint32_t slot = kNoSlot;   // in its GPU's resident grid; none where there is no such lane
+  bool active = true;             // may start operations: its rank has not left
+  std::uint32_t taken = 0;        // number of the last launched operation
+  // The resident lane, as last seen.
+  std::uint32_t posted = 0;  // as the client says
+  std::uint32_t done = 0;
+  std::uint64_t changed_ns = 0;
+  std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
+
+  DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
+};
+
+class GpuGroup final : public CommunicatorExtension {
+ public:
+  explicit GpuGroup(GpuPlane& plane) : plane_(plane) {}
+  ~GpuGroup() override;
+
+  GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
+
+  Communicator* communicator = nullptr;  // owns this
+  std::vector<GpuMember> members;        // by rank
+  bool closed = false;                   // everybody was told so
+  // A rank has left: the others are told this, once what all had called has ended.
+  std::optional<Done> ending;
+  std::uint32_t ends_after = 0;  // resident operations
+
+ private:
+  GpuPlane& plane_;
+};
+
+// Null where the communicator is not of GPUs.
+inline GpuGroup* gpus_of(const Communicator& communicator) {
+  return static_cast<GpuGroup*>(communicator.extension.get());
+}
+
+// As a mailbox's `closed` says it.
+inline Done done_of(const Failure& failure) {
+  return {.code = static_cast<std::uint8_t>(failure.code),
+          .reason = static_cast<std::uint8_t>(failure.reason),
+          .culprit_rank = static_cast<std::int16_t>(failure.culprit)};
+}
+
+// a is at or behind b, counting modulo 2^32.
+constexpr bool reached(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) >= 0;
+}
+
+}  // namespace arcomm

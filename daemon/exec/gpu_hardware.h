@@ -1,0 +1,56 @@
+// One GPU as the data plane drives it: the resident grid, and the launcher for what it does not
+// take. Interfaces, so that everything above them is tested without a GPU; open_gpu() is the
+// build's own. Thread: the worker's.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "kernels/launch_cuda.h"
+#include "kernels/resident.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+class Device;
+
+// By which a launched kernel tells the worker how one rank's part ended: pinned host memory, at the
+// same address for host and GPU. Read without a call to the driver.
+struct alignas(64) RankWords {
+  std::uint64_t done = 0;    // CudaAllReduce::host_done
+  CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
+};
+
+class GpuLauncher {
+ public:
+  virtual ~GpuLauncher() = default;
+
+  // In order, one after the other. The words and addresses of `call` stay valid until it has ended.
+  virtual Status launch(CudaAlgorithm algorithm, const CudaAllReduce& call) = 0;
+  // Beside what was launched, which may be waiting: a word in the memory of this GPU, and the end
+  // of whatever waits on the rank whose scratch this is.
+  virtual Status store(std::uint64_t* address, std::uint64_t value) = 0;
+  virtual Status abort(void* scratch) = 0;
+  // Waits until what went beside has happened.
+  virtual Status flush(std::chrono::nanoseconds timeout) = 0;
+  // An error that the GPU does not recover from, if it has one.
+  virtual Status health() = 0;
+  // One for each rank that is served here at a time.
+  virtual std::span<RankWords> words() = 0;
+};
+
+struct GpuHardware {
+  std::unique_ptr<ResidentGrid> grid;
+  std::unique_ptr<GpuLauncher> launcher;
+  std::uint64_t resident_scratch_bytes = 0;
+};
+
+using OpenGpu = std::function<Result<GpuHardware>(Device&)>;
+
+// Slow: loads every kernel. Unimplemented in a build without CUDA.
+Result<GpuHardware> open_gpu(Device& device);
+
+}  // namespace arcomm

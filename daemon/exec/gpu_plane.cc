@@ -1,0 +1,226 @@
+#include "daemon/exec/gpu_plane.h"
+
+#include <algorithm>
+
+#include "daemon/exec/clock.h"
+#include "daemon/telemetry/log.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+namespace {
+
+constexpr auto kPauseTimeout = std::chrono::seconds(1);
+constexpr auto kFlushTimeout = std::chrono::seconds(1);
+constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together shares one standstill
+constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
+constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
+constexpr std::uint64_t kShortNapNs = 50'000;
+constexpr std::uint64_t kLongNapNs = 500'000;
+constexpr std::uint64_t kPatienceNs =
+    1'000'000'000;  // beyond a plan's timeout, which the grid keeps
+
+}  // namespace
+
+Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& gpus,
+                                                   const OpenGpu& open, const Settings& settings) {
+  std::unique_ptr<GpuPlane> plane(new GpuPlane());
+  plane->use_settings(settings);
+  for (Device* device : gpus) {
+    Result<GpuHardware> hardware = open ? open(*device) : open_gpu(*device);
+    if (!hardware) return std::move(hardware).error();
+    Gpu gpu{.device = device, .hardware = std::move(hardware).value(), .free_words = {}};
+    const std::size_t words = gpu.hardware.launcher->words().size();
+    for (std::size_t i = words; i > 0; --i)
+      gpu.free_words.push_back(static_cast<std::uint32_t>(i - 1));
+    plane->gpus_.push_back(std::move(gpu));
+  }
+  return plane;
+}
+
+GpuPlane::~GpuPlane() {
+  shut_down();
+}
+
+void GpuPlane::use_settings(const Settings& settings) {
+  // Without residence each burst of operations brings the grid and takes it away again.
+  lease_ns_ = settings.gpu.resident ? settings.gpu.lease_ms * 1'000'000 : 0;
+}
+
+Result<std::size_t> GpuPlane::find_gpu(const std::string& name) const {
+  if (name.empty()) return std::size_t{0};
+  std::string known;
+  for (std::size_t i = 0; i < gpus_.size(); ++i) {
+    const std::string here = gpus_[i].device->name();
+    if (here == name) return i;
+    known += (i == 0 ? "" : ", ") + here;
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", name,
+               "\" is served here; there are ", known);
+}
+
+Result<Memory> GpuPlane::allocate(std::size_t gpu, std::uint64_t bytes) {
+  const Standstill standstill(*this);
+  if (!standstill.status()) return standstill.status().error();
+  return gpus_[gpu].device->allocate(bytes);
+}
+
+Result<Memory> GpuPlane::import(std::size_t gpu, const BufferSeed& seed) {
+  MemoryHandle handle;
+  handle.kind = seed.handle ? MemoryKind::CudaIpc : MemoryKind::PosixFd;
+  handle.offset_bytes = seed.offset_bytes;
+  handle.length_bytes = seed.length_bytes;
+  handle.allocation_bytes = seed.allocation_bytes;
+  if (seed.handle) handle.opaque = *seed.handle;
+  const Standstill standstill(*this);
+  if (!standstill.status()) return standstill.status().error();
+  return gpus_[gpu].device->import(handle, seed.memory.get());
+}
+
+void GpuPlane::bury(Memory memory) {
+  Grave grave;
+  grave.memory[0] = std::move(memory);
+  graves_.push_back(std::move(grave));
+  if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
+}
+
+GpuPlane::Standstill::Standstill(GpuPlane& plane) : plane_(plane) {
+  for (std::size_t i = 0; i < plane_.gpus_.size(); ++i) {
+    Gpu& gpu = plane_.gpus_[i];
+    if (!gpu.hardware.grid->running()) continue;
+    Status paused = plane_.pause(gpu);
+    if (!paused) {
+      status_ = std::move(paused);
+      return;
+    }
+    stopped_.push_back(i);
+  }
+}
+
+GpuPlane::Standstill::~Standstill() {
+  if (status_) plane_.empty_graves();
+  for (const std::size_t gpu : stopped_) plane_.resume(plane_.gpus_[gpu]);
+}
+
+Status GpuPlane::pause(Gpu& gpu) {
+  Status paused = gpu.hardware.grid->pause(kPauseTimeout);
+  if (paused || gpu.broken) return paused;
+  gpu.broken = true;
+  log::error("{}: its resident kernel does not leave: {}; restart arcommd", gpu.device->name(),
+             paused.error().message);
+  return paused;
+}
+
+void GpuPlane::resume(Gpu& gpu) {
+  if (gpu.broken) return;
+  const Status resumed = gpu.hardware.grid->resume();
+  if (resumed) return;
+  gpu.broken = true;
+  log::error("{}: its resident kernel does not start: {}; restart arcommd", gpu.device->name(),
+             resumed.error().message);
+}
+
+void GpuPlane::drop_slot(GpuMember& member) {
+  if (member.slot == kNoSlot) return;
+  const std::uint32_t done = grid(member).status(member.slot).done;
+  resident_done_ += static_cast<std::uint32_t>(done - member.done);
+  member.done = done;
+  if (const Status removed = grid(member).remove_member(member.slot); !removed) {
+    log::error("{}: a rank's place in its resident kernel is not given back: {}",
+               gpus_[member.gpu].device->name(), removed.error().message);
+  }
+  member.slot = kNoSlot;
+}
+
+void GpuPlane::empty_graves() {
+  // A departed session's memory may go only when nothing that could use it is left.
+  for (GpuGroup* group : groups_) {
+    for (GpuMember& member : group->members) {
+      if (group->closed) drop_slot(member);
+    }
+  }
+  if (graves_.empty()) return;
+  for (Gpu& gpu : gpus_) {
+    const Status flushed = gpu.hardware.launcher->flush(kFlushTimeout);
+    if (flushed) continue;
+    log::error("{}: memory is kept, as what was stored there did not arrive: {}",
+               gpu.device->name(), flushed.error().message);
+    first_grave_ns_ = now_ns() + kPatienceNs;
+    return;
+  }
+  for (const Grave& grave : graves_) {
+    if (grave.slot != kNoSlot) {
+      static_cast<void>(gpus_[grave.gpu].hardware.grid->remove_member(grave.slot));
+    }
+    if (grave.words != kNoSlot) gpus_[grave.gpu].free_words.push_back(grave.words);
+  }
+  graves_.clear();
+  first_grave_ns_ = 0;
+}
+
+bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
+  bool even = true;  // no resident operation that others have ended is open
+  for (GpuMember& member : group.members) {
+    Gpu& gpu = gpus_[member.gpu];
+    if (gpu.broken && !group.closed) {
+      failures_.push_back({group.communicator, member.rank,
+                           Done{.code = static_cast<std::uint8_t>(ErrorCode::Internal)}});
+      return false;
+    }
+    if (member.slot == kNoSlot) continue;
+    const ResidentStatus status = grid(member).status(member.slot);
+    const std::uint32_t posted = member.active ? member.doors.resident_posted() : member.posted;
+    if (posted != member.posted || status.done != member.done) {
+      resident_done_ += static_cast<std::uint32_t>(status.done - member.done);
+      member.posted = posted;
+      member.done = status.done;
+      member.changed_ns = gpu.changed_ns = moved_ns_ = now_ns;
+    }
+    if (group.closed) continue;
+    if (status.failed.code != 0) {
+      failures_.push_back({group.communicator, member.rank, status.failed});
+      return false;
+    }
+    if (member.active && posted != status.done &&
+        now_ns < member.changed_ns + member.patience_ns + kPatienceNs) {
+      gpu.wanted = true;
+    }
+    even &= !member.active || reached(status.done, group.ends_after);
+  }
+  return even;
+}
+
+const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_ns) {
+  failures_.clear();
+  for (Gpu& gpu : gpus_) gpu.wanted = false;
+  for (GpuGroup* group : groups_) {
+    const bool even = look_at(*group, now_ns);
+    if (!group->ending || group->closed || !even) continue;
+    const ArrivalBoard& board = group->communicator->board;
+    if (board.size() == board.failed()) close(*group, *group->ending);
+  }
+  for (Gpu& gpu : gpus_) {
+    if (gpu.broken) continue;
+    const bool running = gpu.hardware.grid->running();
+    if (gpu.wanted && !running) {
+      resume(gpu);
+    } else if (running && !gpu.wanted && now_ns >= gpu.changed_ns + lease_ns_) {
+      static_cast<void>(pause(gpu));
+    }
+  }
+  if (!graves_.empty() && now_ns >= first_grave_ns_ + kGraveNs) const Standstill standstill(*this);
+  return failures_;
+}
+
+std::uint64_t GpuPlane::rest_ns(std::uint64_t now_ns) const {
+  if (!graves_.empty()) return kLongNapNs;
+  if (groups_.empty()) return ~std::uint64_t{0};
+  if (now_ns < moved_ns_ + kSpinNs) return 0;
+  return now_ns < moved_ns_ + kSpinNs + kShortNapsNs ? kShortNapNs : kLongNapNs;
+}
+
+void GpuPlane::shut_down() {
+  const Standstill standstill(*this);
+  for (Gpu& gpu : gpus_) static_cast<void>(gpu.hardware.launcher->flush(kFlushTimeout));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,135 @@
+// All that a GPU worker has beyond a host worker: its GPUs with their resident grids, the members'
+// mailboxes and doors, and the GPU memory that is to be let go. The worker stays the owner of
+// sessions, admission and boards. Thread: the worker's. Never waits longer than a grid takes to
+// leave (microseconds), except for allocations, which stop all grids meanwhile.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/settings.h"
+#include "daemon/exec/device_worker.h"
+#include "daemon/exec/gpu_group.h"
+#include "daemon/exec/gpu_hardware.h"
+#include "daemon/session/persistent_plan.h"
+
+namespace arcomm {
+
+class GpuPlane {
+ public:
+  // Opens every GPU; slow.
+  static Result<std::unique_ptr<GpuPlane>> create(const std::vector<Device*>& gpus,
+                                                  const OpenGpu& open, const Settings& settings);
+  ~GpuPlane();
+  GpuPlane(const GpuPlane&) = delete;
+  GpuPlane& operator=(const GpuPlane&) = delete;
+  void use_settings(const Settings& settings);
+
+  // ---- memory ----
+  // "" is the first GPU. NotFound names those there are.
+  Result<std::size_t> find_gpu(const std::string& name) const;
+  Result<Memory> allocate(std::size_t gpu, std::uint64_t bytes);
+  Result<Memory> import(std::size_t gpu, const BufferSeed& seed);
+  // Let go a little later, when no grid runs.
+  void bury(Memory memory);
+
+  // ---- communicators ----
+  // Mailboxes, doors and scratch for every rank; nothing is left behind where it fails.
+  Result<std::unique_ptr<GpuGroup>> make_group(const CommunicatorSeed& seed);
+  void adopt(Communicator& communicator, const std::vector<MemberId>& members,
+             std::unique_ptr<GpuGroup> group);
+  void forget(GpuGroup& group);  // its destructor's
+  Result<MailboxDescriptors> export_mailbox(const GpuMember& member) const;
+  // All members hear `why`, whether they wait or will; their resident operations end.
+  void close(GpuGroup& group, Done why);
+  // The rank leaves: the others hear `why` as soon as what all had called has ended.
+  void end_after_leave(GpuGroup& group, Rank rank, Done why);
+  // From its return on no resident operation of this member touches memory. Those that all ranks
+  // have called get a moment to end.
+  Status retire(GpuGroup& group, Rank rank);
+
+  // What was aborted so far has left the grids, and what is buried is let go.
+  void stop_once() { const Standstill standstill(*this); }
+
+  // ---- plans of the resident lane ----
+  Status set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan);
+  // FailedPrecondition while an operation of the member is open. group: null once it is gone.
+  Status clear_plan(PlanId id, GpuGroup* group, Rank rank, std::size_t gpu);
+
+  // ---- the loop's verbs ----
+  struct ResidentFailure {
+    Communicator* communicator = nullptr;
+    Rank rank = kNoRank;
+    Done how;
+  };
+  // Leases; what failed on the resident lane since the last call; what may be let go.
+  const std::vector<ResidentFailure>& tend(std::uint64_t now_ns);
+  void moved(std::uint64_t now_ns) { moved_ns_ = now_ns; }
+  // How long the worker may sleep, as no GPU can ring it.
+  std::uint64_t rest_ns(std::uint64_t now_ns) const;
+
+  const std::vector<GpuGroup*>& groups() const { return groups_; }
+  GpuLauncher& launcher(const GpuMember& member) { return *gpus_[member.gpu].hardware.launcher; }
+  RankWords& words(const GpuMember& member) { return launcher(member).words()[member.words]; }
+  std::uint64_t resident_done() const { return resident_done_; }  // of all ranks, ever
+  // What was stored beside the queues has arrived, the graves are empty. At the end.
+  void shut_down();
+
+ private:
+  struct Gpu {
+    Device* device = nullptr;
+    GpuHardware hardware;
+    std::uint64_t changed_ns = 0;  // a resident operation was posted or ended
+    bool wanted = false;           // one is open
+    bool broken = false;           // its grid did not leave, or does not start
+    std::vector<std::uint32_t> free_words;
+  };
+  // What is left of a member: its slot goes before its memory.
+  struct Grave {
+    std::size_t gpu = 0;
+    std::uint32_t slot = kNoSlot, words = kNoSlot;
+    Memory memory[3];
+    DoorsPage doors;
+  };
+  // While it lives no grid runs; those that did run again after it. Empties the graves.
+  class Standstill {
+   public:
+    explicit Standstill(GpuPlane& plane);
+    ~Standstill();
+    Standstill(const Standstill&) = delete;
+    Standstill& operator=(const Standstill&) = delete;
+    const Status& status() const { return status_; }
+
+   private:
+    GpuPlane& plane_;
+    std::vector<std::size_t> stopped_;
+    Status status_;
+  };
+
+  GpuPlane() = default;
+  Status fill(GpuMember& member, std::uint32_t ranks);
+  Status join_grids(GpuGroup& group);
+  void dispose(GpuGroup& group);
+  void empty_graves();  // no grid runs
+  void drop_slot(GpuMember& member);
+  void resume(Gpu& gpu);
+  Status pause(Gpu& gpu);
+  ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
+  bool look_at(GpuGroup& group, std::uint64_t now_ns);
+  bool wait_for_resident(GpuMember& member);
+
+  std::vector<Gpu> gpus_;
+  std::vector<GpuGroup*> groups_;
+  std::vector<Grave> graves_;
+  std::uint64_t first_grave_ns_ = 0;
+  std::vector<ResidentFailure> failures_;
+  std::uint64_t lease_ns_ = 0;
+  std::uint64_t moved_ns_ = 0;
+  std::uint64_t resident_done_ = 0;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,217 @@
+// What a worker does for the GPUs that it serves: doors in place of rings, mailboxes in place of
+// completions, and the resident lane, whose operations pass it by.
+#include <algorithm>
+#include <cinttypes>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/worker.h"
+#include "daemon/telemetry/log.h"
+
+namespace arcomm {
+
+bool Worker::poll_doors() {
+  bool found = false;
+  std::uint64_t now = 0;  // read once for a sweep, and only if there is something
+  // Nothing here frees a communicator: who broke the protocol goes at the end of the sweep.
+  for (GpuGroup* group : gpus_->groups()) {
+    for (GpuMember& member : group->members) {
+      if (group->closed) break;
+      if (!member.active) continue;
+      const Door door = member.doors.launched();
+      if (door.number == member.taken) continue;
+      if (now == 0) now = now_ns();
+      take_door(member, door, now);
+      found = true;
+    }
+  }
+  if (found) gpus_->moved(now);
+  if (!lost_.empty()) quarantine_lost();
+  return found;
+}
+
+void Worker::take_door(GpuMember& member, Door door, std::uint64_t now_ns) {
+  Session* session = find(member.session);
+  if (session == nullptr || !session->readable()) return;
+  if (door.number != member.taken + 1) {
+    member.active = false;
+    return lose(*session, "the number at a door is not the next one");
+  }
+  member.taken = door.number;
+  const Admitted admitted = admission_.admit_door(*session, member.id, door, now_ns);
+  if (admitted.verdict == Admitted::Verdict::Done) return accept(*session, *admitted.operation);
+  completions_.refuse_door(*session, admitted, now_ns);
+  tell_refused(admitted, now_ns);
+  // Its client waits in a stream, and there is one way to tell it.
+  Failure told = admitted.failure;
+  told.culprit = member.rank;
+  if (admitted.member != nullptr) communicators_.revoke(*admitted.member->communicator, told);
+}
+
+void Worker::tend_gpus(std::uint64_t now_ns) {
+  for (const GpuPlane::ResidentFailure& failed : gpus_->tend(now_ns)) {
+    Communicator& communicator = *failed.communicator;
+    if (!communicator.ready()) continue;
+    const ErrorCode code = error_code_from(failed.how.code);
+    const Reason reason = reason_from(failed.how.reason);
+    const auto culprit = static_cast<Rank>(failed.how.culprit_rank);
+    parts_.metrics.operations[code].add();
+    FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
+                        .epoch = communicator.epoch,
+                        .seq = failed.how.number,
+                        .done_ns = now_ns,
+                        .rank = failed.rank,
+                        .culprit = culprit,
+                        .pid = communicator.seat(failed.rank).pid,
+                        .code = code,
+                        .reason = reason};
+    parts_.recorder.write(record);
+    ++communicator.operations_failed;
+    communicators_.revoke(
+        communicator,
+        reason == Reason::Timeout
+            ? make_failure(code, reason, culprit,
+                           "resident operation %" PRIu32 ": rank %d waited for rank %d until its "
+                           "deadline",
+                           failed.how.number, failed.rank, culprit)
+            : make_failure(code, reason, culprit, "resident operation %" PRIu32 " of rank %d: %s",
+                           failed.how.number, failed.rank, text_of(reason).data()));
+  }
+}
+
+void Worker::end_by_door(MemberId id, const Failure& failure) {
+  const Member* member = communicators_.find(id);
+  if (member == nullptr) return;
+  // After a leave in good order what all had called still runs: the plane tells the rest.
+  Communicator& communicator = *member->communicator;
+  if (communicator.ended.ok()) communicators_.revoke(communicator, failure);
+}
+
+void Worker::leave_gpu(Communicator& communicator, Rank rank) {
+  retire_from_gpu(communicator, rank);
+  const Failure left = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank, "%s", "");
+  gpus_->end_after_leave(*gpus_of(communicator), rank, done_of(left));
+}
+
+void Worker::retire_from_gpu(Communicator& communicator, Rank rank) {
+  if (const Status retired = gpus_->retire(*gpus_of(communicator), rank); !retired) {
+    log::error("rank {} of communicator {} may still be at work: {}", rank,
+               short_name(communicator.unique_id), retired.error().to_string());
+  }
+}
+
+Result<BufferId> Worker::add_gpu_buffer(Session& session, const BufferSeed& seed) {
+  if (!seed.memory && !seed.handle) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "GPU memory is registered by a descriptor or a CUDA IPC handle: neither came");
+  }
+  Result<std::size_t> gpu = gpus_->find_gpu(seed.device);
+  if (!gpu) return std::move(gpu).error();
+  Result<Memory> memory = gpus_->import(*gpu, seed);
+  if (!memory) return std::move(memory).error();
+  session.registered_bytes += memory->bytes();
+  const BufferId buffer =
+      buffers_.add(session.id(), std::move(memory).value(), static_cast<int>(*gpu));
+  session.buffers.push_back(buffer);
+  return buffer;
+}
+
+Result<AllocatedBuffer> Worker::allocate_buffer(SessionId id, const std::string& device,
+                                                std::uint64_t bytes) {
+  if (gpus_ == nullptr) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "this device's memory is the client's own: nothing is allocated here");
+  }
+  Result<Session*> session = need(id);
+  if (!session) return std::move(session).error();
+  if (bytes == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "0 bytes cannot be allocated");
+  }
+  Result<std::size_t> gpu = gpus_->find_gpu(device);
+  if (!gpu) return std::move(gpu).error();
+  Result<Memory> memory = gpus_->allocate(*gpu, bytes);
+  if (!memory) return std::move(memory).error();
+  Result<UniqueFd> descriptor = memory->export_fd();
+  if (!descriptor) {
+    gpus_->bury(std::move(memory).value());
+    return std::move(descriptor).error();
+  }
+  const std::uint64_t length = memory->bytes();
+  const BufferId buffer = buffers_.add(id, std::move(memory).value(), static_cast<int>(*gpu));
+  (*session)->buffers.push_back(buffer);
+  (*session)->registered_bytes += length;
+  return AllocatedBuffer{buffer, std::move(descriptor).value(), length};
+}
+
+void Worker::let_go(RemovedBuffer removed) {
+  if (removed.memory) gpus_->bury(std::move(removed.memory));
+}
+
+Result<MailboxDescriptors> Worker::export_mailbox(SessionId session, MemberId id) const {
+  if (gpus_ == nullptr) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no mailboxes");
+  }
+  Result<Member*> member = need_member(session, id);
+  if (!member) return std::move(member).error();
+  return gpus_->export_mailbox(gpus_of(*(*member)->communicator)->member((*member)->rank));
+}
+
+Status Worker::check_gpu_plan(const PersistentPlan& plan, const CheckedRange& send,
+                              const CheckedRange& recv) const {
+  if (plans_.next_id().index >= kMaxDevicePlans) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, kMaxDevicePlans,
+                 " plans exist, the most that GPUs can tell apart: destroy one first");
+  }
+  const Member* member = communicators_.find(plan.member);
+  const auto home = static_cast<int>(gpus_of(*member->communicator)->member(member->rank).gpu);
+  for (const CheckedRange* range : {&send, &recv}) {
+    if (range->buffer == nullptr || range->buffer->gpu == home) continue;
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, range == &send ? "send" : "recv",
+                 " lies on another GPU than rank ", member->rank,
+                 " of the communicator: use memory of that rank's GPU");
+  }
+  return {};
+}
+
+Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
+  const Member* found = communicators_.find(plan.member);
+  GpuMember& member = gpus_of(*found->communicator)->member(found->rank);
+  const auto ranks = static_cast<std::uint32_t>(found->communicator->ranks());
+  const AdmissionLimits& limits = admission_.limits;
+  if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
+  plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
+  if (lane_of(plan.signature.bytes(), ranks) != Lane::Resident) return {};
+  ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
+  plan.resident_on = static_cast<int>(member.gpu);
+  member.patience_ns = std::max(member.patience_ns, plan.timeout_ns);
+  return {};
+}
+
+Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
+  if (plan.resident_on < 0) return {};
+  const Member* member = communicators_.find(plan.member);
+  GpuGroup* group = member == nullptr ? nullptr : gpus_of(*member->communicator);
+  return gpus_->clear_plan(id, group, member == nullptr ? kNoRank : member->rank,
+                           static_cast<std::size_t>(plan.resident_on));
+}
+
+void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const {
+  GpuGroup* group = gpus_of(communicator);
+  if (group == nullptr || group->members.empty()) return;
+  std::uint32_t most = 0, least = ~std::uint32_t{0};
+  for (const GpuMember& member : group->members) {
+    shot.ranks[static_cast<std::size_t>(member.rank)].next_seq += member.posted;
+    most = std::max(most, member.posted);
+    least = std::min(least, member.done);
+  }
+  shot.operations_done += least;
+  if (!shot.diagnosis.empty() || group->closed) return;
+  for (const GpuMember& member : group->members) {
+    if (member.posted == most) continue;
+    shot.diagnosis += (shot.diagnosis.empty() ? "" : "; ") + std::string("rank ") +
+                      std::to_string(member.rank) + " has called " + std::to_string(member.posted) +
+                      " small operations, others " + std::to_string(most);
+  }
+}
+
+}  // namespace arcomm
