@@ -59,7 +59,7 @@ struct SessionSeed {
 struct RankSeed {
   SessionId session;
   Rank rank = 0;
-  std::string device;  // GPU workers: "GPU-<uuid>"
+  std::string device = {};  // GPU workers: "GPU-<uuid>"
 };
 
 struct CommunicatorSeed {
@@ -75,9 +75,9 @@ struct BufferSeed {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
   // GPU workers only.
-  std::string device;                               // where the memory lives: "GPU-<uuid>"
-  std::optional<std::array<std::byte, 64>> handle;  // cudaIpcMemHandle_t, in place of `memory`
-  std::uint64_t allocation_bytes = 0;               // of the allocation that the offset counts in
+  std::string device = {};                               // where it lives: "GPU-<uuid>"
+  std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
+  std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
 };
 
 // GPU workers: memory that the worker allocated, for the client to map.
@@ -154,7 +154,7 @@ class DeviceWorker {
 
   struct Parts {
     Device& device;
-    std::vector<Device*> gpus;  // those it serves, `device` first; empty: a host worker
+    std::vector<Device*> gpus = {};  // those it serves, `device` first; empty: a host worker
     FlightRecorder& recorder;
     Metrics& metrics;
     std::shared_ptr<const Settings> settings;
