@@ -163,16 +163,32 @@ class ResidentOperation {
   __device__ __forceinline__ Collected combine(std::uint32_t& culprit) {
     if constexpr (kOp == ReduceOp::Sum &&
                   (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-      if (member_.ranks == 2) return combine_lines<Format, kOp, 2, 4>(culprit);
-      if (member_.ranks <= 4) return combine_lines<Format, kOp, 4, 2>(culprit);
+      if (member_.ranks == 2) return combine_apart<Format, kOp, 2, 4>(culprit);
+      if (member_.ranks <= 4) return combine_apart<Format, kOp, 4, 2>(culprit);
     }
-    return combine_lines<Format, kOp, kMaxCudaRanks, 1>(culprit);
+    return combine_apart<Format, kOp, kMaxCudaRanks, 1>(culprit);
   }
 
-  // Rounds of kUnroll lines per thread, with all ranks' lines of a round in flight at once. A
-  // function of its own for each type, or the registers of all would be those of the greediest.
+  // A function of its own for each type, or the registers of all would be those of the greediest.
+  // Words go in and out in registers: local memory would be read anew after each look at a door.
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
-  __device__ __noinline__ Collected combine_lines(std::uint32_t& culprit) {
+  static __device__ __noinline__ std::uint32_t called_apart(const ResidentMember* member,
+                                                            Pending* pending) {
+    std::uint32_t culprit = member->rank;
+    const Collected collected =
+        ResidentOperation(*member, *pending).combine_lines<Format, kOp, kRanks, kUnroll>(culprit);
+    return static_cast<std::uint32_t>(collected) << 16 | culprit;
+  }
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
+  __device__ __forceinline__ Collected combine_apart(std::uint32_t& culprit) {
+    const std::uint32_t ended = called_apart<Format, kOp, kRanks, kUnroll>(&member_, &pending_);
+    culprit = ended & 0xffffU;
+    return static_cast<Collected>(ended >> 16);
+  }
+
+  // Rounds of kUnroll lines per thread, with all ranks' lines of a round in flight at once.
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
+  __device__ __forceinline__ Collected combine_lines(std::uint32_t& culprit) {
     using Stored = typename Format::Stored;
     using Eight = Pack<Format, 8>;
     constexpr std::uint32_t kCount = Eight::kCount;
