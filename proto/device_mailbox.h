@@ -2,6 +2,8 @@
 // between for small ones. Drawn in proto/README.md.
 //
 //   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by both.
+//                  Memory comes in whole granules (2 MiB): all of it is exported, the daemon clears
+//                  and uses the first kMailboxBytes, the rest is the client's own.
 //   HostDoors      one per member, in a sealed memfd that the client registers with its GPU; the
 //                  daemon's worker reads it.
 //

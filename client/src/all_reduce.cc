@@ -15,7 +15,7 @@ constexpr std::chrono::microseconds kCopyingInTest{200};
 
 void give_back(Operation& operation) {
   StagingPool& staging = operation.member->session->staging();
-  for (Lane& lane : operation.lanes) {
+  for (StagingLane& lane : operation.lanes) {
     if (lane.slot != nullptr) staging.release(std::exchange(lane.slot, nullptr));
   }
   if (operation.send.buffer) std::exchange(operation.send, {}).buffer->end_use();

@@ -102,7 +102,8 @@ Status Buffer::release(Deadline deadline) {
 }
 
 Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline deadline) {
-  Result<SharedBuffer> shared = session.control().allocate_buffer(session.key(), bytes, deadline);
+  Result<SharedBuffer> shared =
+      session.control().allocate_buffer(session.key(), bytes, {}, deadline);
   if (!shared) return std::move(shared).error();
   Result<std::vector<UniqueFd>> memory =
       session.descriptors().fetch(shared->fd_ticket, 1, deadline);

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/src/gpu_member.h"
 #include "client/src/library.h"
 
 namespace arcomm::client {
@@ -47,9 +48,9 @@ UniqueId make_unique_id() {
   return id;
 }
 
-Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks,
-                                                           int rank) {
-  std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank));
+Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks, int rank,
+                                                           std::shared_ptr<Gpu> gpu) {
+  std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank, std::move(gpu)));
   Result<std::shared_ptr<Member>> member =
       made->join(Library::instance().control_deadline(), false);
   if (!member) return std::move(member).error();
@@ -68,13 +69,20 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
   for (;;) {
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
     if (!session) return std::move(session).error();
+    GpuSession* const gpus = (*session)->gpus();
+    if (gpus != nullptr && !gpu_) {
+      Result<std::shared_ptr<Gpu>> current = gpus->current();
+      if (!current) return std::move(current).error();
+      gpu_ = std::move(*current);
+    }
     const auto left = std::chrono::ceil<milliseconds>(deadline.left());
     Result<CreatedCommunicator> created = (*session)->control().create_communicator(
         (*session)->key(),
         {.unique_id = {id_.data(), id_.size()},
          .rank = rank_,
          .ranks = ranks_,
-         .timeout_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1))},
+         .timeout_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1)),
+         .device = gpus != nullptr ? std::string_view(gpu_->uuid()) : std::string_view()},
         deadline.plus(kGuard));
     if (created) {
       auto member = std::make_shared<Member>();
@@ -85,6 +93,16 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       member->segment_limit_bytes = created->segment_limit_bytes != 0
                                         ? created->segment_limit_bytes
                                         : (*session)->facts().segment_limit_bytes;
+      if (gpus != nullptr) {
+        Result<std::shared_ptr<GpuMember>> on_gpu =
+            gpus->join(gpu_, *created, static_cast<std::uint32_t>(ranks_), deadline.plus(kGuard));
+        if (!on_gpu) {
+          static_cast<void>((*session)->control().destroy_communicator(
+              (*session)->key(), created->member, deadline.plus(kGuard)));
+          return std::move(on_gpu).error();
+        }
+        member->gpu = std::move(*on_gpu);
+      }
       (*session)->submission().add(*member);
       return member;
     }
@@ -110,7 +128,7 @@ std::shared_ptr<Member> Communicator::member() const {
 Error Communicator::state() {
   const std::shared_ptr<Member> member = this->member();
   Session& session = *member->session;
-  session.submission().check();
+  session.check();
   if (session.lost()) return session.submission().loss();
   const auto now = Deadline::Clock::now();
   {
@@ -127,8 +145,8 @@ Error Communicator::state() {
   } else if (!described && described.error().code != ErrorCode::DeadlineExceeded) {
     said = std::move(described).error();
   } else {
-    said =
-        session.submission().failure_of(*member);  // this rank may know it before the daemon does
+    // This rank may know it before the daemon does.
+    said = member->gpu ? member->gpu->look() : session.submission().failure_of(*member);
   }
   const std::lock_guard lock(mutex_);
   if (member_ == member) asked_ = said;
@@ -139,14 +157,22 @@ Status Communicator::leave(const Error& why, Deadline deadline) {
   const std::shared_ptr<Member> member = this->member();
   Session& session = *member->session;
   session.submission().remove(*member, why);
-  session.submission().check();  // a call may have met the loss before any wait did
+  session.check();  // a call may have met the loss before any wait did
+  Status left = leave_daemon(*member, deadline);
+  // A graph may still be replayed; it must find the communicator ended, not wait for it.
+  if (member->gpu) member->gpu->close(why);
+  return left;
+}
+
+Status Communicator::leave_daemon(const Member& member, Deadline deadline) {
+  Session& session = *member.session;
   if (session.lost() && session.submission().loss().reason == Reason::DaemonLost) return {};
   for (;;) {
-    const Status gone = session.control().destroy_communicator(session.key(), member->id, deadline);
+    const Status gone = session.control().destroy_communicator(session.key(), member.id, deadline);
     if (gone || is_gone(gone.error())) return {};
     if (gone.error().reason != Reason::ShuttingDown || deadline.left() <= kRetry) {
       return error(gone.error().code, gone.error().reason, "the daemon did not confirm that rank ",
-                   rank_, " left epoch ", member->epoch,
+                   rank_, " left epoch ", member.epoch,
                    ", whose operations may still write to their buffers; try again (",
                    gone.error().message, ")");
     }
@@ -183,7 +209,13 @@ Status Communicator::abort() {
   Session& session = *member->session;
   const Deadline deadline = Library::instance().control_deadline();
   Status told;
-  session.submission().check();
+  if (member->gpu) {
+    Error why =
+        error(ErrorCode::Aborted, Reason::RemoteAborted, "this process aborted the communicator");
+    why.rank = rank_;
+    member->gpu->close(why);
+  }
+  session.check();
   if (!session.lost()) {
     told =
         session.control().abort_communicator(session.key(), member->id, "arcCommAbort", deadline);

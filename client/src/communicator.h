@@ -8,7 +8,9 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 
+#include "client/device/gpu.h"
 #include "client/src/deadline.h"
 #include "client/src/handle_table.h"
 #include "client/src/submission.h"
@@ -21,8 +23,10 @@ using UniqueId = std::array<char, 128>;
 
 class Communicator {
  public:
-  // Blocks until all ranks have called.
-  static Result<std::shared_ptr<Communicator>> create(const UniqueId& id, int ranks, int rank);
+  // Blocks until all ranks have called. gpu: the rank's; null on the host, or for the one that is
+  // current here.
+  static Result<std::shared_ptr<Communicator>> create(const UniqueId& id, int ranks, int rank,
+                                                      std::shared_ptr<Gpu> gpu);
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -39,13 +43,16 @@ class Communicator {
   Status abort();
 
  private:
-  Communicator(const UniqueId& id, int ranks, int rank) : id_(id), ranks_(ranks), rank_(rank) {}
+  Communicator(const UniqueId& id, int ranks, int rank, std::shared_ptr<Gpu> gpu)
+      : id_(id), ranks_(ranks), rank_(rank), gpu_(std::move(gpu)) {}
   Result<std::shared_ptr<Member>> join(Deadline deadline, bool again);
   // Ok once the daemon can no longer write on the member's behalf.
   Status leave(const Error& why, Deadline deadline);
+  Status leave_daemon(const Member& member, Deadline deadline);
 
   const UniqueId id_;
   const int ranks_, rank_;
+  std::shared_ptr<Gpu> gpu_;  // known once the first join has ended
   mutable std::mutex mutex_;
   std::shared_ptr<Member> member_;
   Error asked_{ErrorCode::Ok, Reason::None, "", -1};  // what the daemon last said

@@ -98,7 +98,7 @@ Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
       std::unique_lock lock(mutex_, deadline.when());
       if (!lock) return busy();
       if (session_) {
-        session_->submission().check();
+        session_->check();
         if (!session_->lost()) return session_;
         session_.reset();
       }

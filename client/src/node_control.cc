@@ -97,6 +97,9 @@ Result<Attached> NodeControl::attach(std::string_view device, std::string_view p
           case 8:
             attached.max_in_flight = static_cast<std::uint32_t>(number);
             break;
+          case 9:
+            attached.on_gpus = number != 0;
+            break;
           default:
             break;  // a newer daemon's field
         }
@@ -117,6 +120,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.number(3, static_cast<std::uint64_t>(wanted.rank));
   request.number(4, static_cast<std::uint64_t>(wanted.ranks));
   request.number(5, wanted.timeout_ms);
+  request.bytes(6, wanted.device);
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
                                [&created](const WireReader& field) {
@@ -125,6 +129,8 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                  if (field.field() == 2) created.epoch = field.number();
                                  if (field.field() == 4)
                                    created.segment_limit_bytes = field.number();
+                                 if (field.field() == 5) created.fd_ticket = field.number();
+                                 if (field.field() == 6) created.mailbox_bytes = field.number();
                                }));
   return created;
 }
@@ -145,9 +151,10 @@ Status NodeControl::abort_communicator(const SessionKey& session, MemberId membe
 }
 
 Result<SharedBuffer> NodeControl::allocate_buffer(const SessionKey& session, std::uint64_t bytes,
-                                                  Deadline deadline) {
+                                                  std::string_view device, Deadline deadline) {
   WireWriter request = request_of(session);
   request.number(2, bytes);
+  request.bytes(3, device);
   return buffer_call(channel_, "AllocateBuffer", std::move(request), deadline);
 }
 
@@ -159,6 +166,18 @@ Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session,
   request.number(2, offered_fd);
   request.number(3, offset_bytes);
   request.number(4, length_bytes);
+  return buffer_call(channel_, "RegisterBuffer", std::move(request), deadline);
+}
+
+Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
+                                                      const NewGpuBuffer& wanted,
+                                                      Deadline deadline) {
+  WireWriter request = request_of(session);
+  request.number(2, wanted.offered_fd);
+  request.number(4, wanted.bytes);
+  request.bytes(5, wanted.device);
+  request.bytes(6, wanted.ipc_handle);
+  request.number(7, wanted.bytes);
   return buffer_call(channel_, "RegisterBuffer", std::move(request), deadline);
 }
 

@@ -27,17 +27,29 @@ struct Attached {
   std::uint64_t default_timeout_ms = 0;
   std::uint64_t segment_limit_bytes = 0;
   std::uint32_t max_in_flight = 0;
+  bool on_gpus = false;
 };
 
 struct NewCommunicator {
   std::string_view unique_id;
   int rank = 0, ranks = 0;
   std::uint64_t timeout_ms = 0;
+  std::string_view device{};  // "GPU-<uuid>", in a session on GPUs
 };
 struct CreatedCommunicator {
   MemberId member;
   std::uint64_t epoch = 0;
   std::uint64_t segment_limit_bytes = 0;  // 0: the session's
+  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors
+  std::uint64_t mailbox_bytes = 0;
+};
+
+// A whole allocation of a GPU's memory: a handle, or a descriptor that was offered.
+struct NewGpuBuffer {
+  std::string_view device{};  // "GPU-<uuid>"
+  std::uint64_t bytes = 0;
+  std::string_view ipc_handle{};
+  std::uint64_t offered_fd = 0;
 };
 
 struct SharedBuffer {
@@ -76,11 +88,14 @@ class NodeControl {
   Status destroy_communicator(const SessionKey& session, MemberId member, Deadline deadline);
   Status abort_communicator(const SessionKey& session, MemberId member, std::string_view why,
                             Deadline deadline);
+  // device: "" on the host.
   Result<SharedBuffer> allocate_buffer(const SessionKey& session, std::uint64_t bytes,
-                                       Deadline deadline);
+                                       std::string_view device, Deadline deadline);
   Result<SharedBuffer> register_buffer(const SessionKey& session, std::uint64_t offered_fd,
                                        std::uint64_t offset_bytes, std::uint64_t length_bytes,
                                        Deadline deadline);
+  Result<SharedBuffer> register_gpu_buffer(const SessionKey& session, const NewGpuBuffer& wanted,
+                                           Deadline deadline);
   Status release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline);
   Result<PlanId> create_plan(const SessionKey& session, const NewPlan& wanted, Deadline deadline);
   Status destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline);

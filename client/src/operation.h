@@ -46,7 +46,7 @@ struct DirectRange {
 };
 
 // One staging slot and the segment that is in it.
-struct Lane {
+struct StagingLane {
   enum class State : std::uint8_t { Empty, Filled, InFlight, Reduced };
   State state = State::Empty;
   StagingSlot* slot = nullptr;
@@ -74,7 +74,7 @@ struct Operation {
   Deadline deadline{Deadline::Clock::time_point{}};
 
   // Progress.
-  std::array<Lane, 2> lanes;
+  std::array<StagingLane, 2> lanes;
   unsigned num_lanes = 0;         // 0: nothing is staged
   std::uint64_t next_fill = 0;    // segment to copy in next
   std::uint64_t next_submit = 0;  // segment to submit next

@@ -2,10 +2,20 @@
 
 #include <utility>
 
+#include "client/src/gpu_all_reduce.h"
+#include "client/src/gpu_member.h"
 #include "client/src/library.h"
 #include "client/src/ticket_table.h"
 
 namespace arcomm::client {
+namespace {
+
+Error rebuilt() {
+  return error(ErrorCode::FailedPrecondition, Reason::Revoked,
+               "the plan's communicator was rebuilt: create the plan again");
+}
+
+}  // namespace
 
 PlanTable& plans() {
   static auto* table = new PlanTable;  // never destroyed: threads may outlive main
@@ -20,6 +30,17 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   session.submission().check();
   if (session.lost()) return session.submission().loss();
   std::shared_ptr<Plan> plan(new Plan(std::move(communicator), std::move(member), call));
+  if (plan->is_on_gpu()) {
+    if (call.count == 0) return plan;
+    const Member& own = *plan->member_;
+    const Result<GpuOperands> operands = find_operands(own, call, deadline);
+    if (!operands) return operands.error();
+    Result<GpuPlanKey> key = own.gpu->hold(call, operands->send, operands->recv,
+                                           Library::instance().timeout_ms(), deadline);
+    if (!key) return std::move(key).error();
+    plan->gpu_key_ = *key;
+    return plan;
+  }
   const bool one_request =
       cut(call.count, call.element_bytes(), plan->member_->segment_limit_bytes).segments == 1;
   if (call.count == 0 || !one_request) return plan;
@@ -50,8 +71,18 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
 }
 
 Plan::~Plan() {
+  if (gpu_key_) member_->gpu->let_go(*gpu_key_);
   if (send_.buffer) send_.buffer->end_use();
   if (recv_.buffer) recv_.buffer->end_use();
+}
+
+Status Plan::start_on_gpu(void* stream, Deadline deadline) {
+  Session& session = *member_->session;
+  session.check_now_and_then();
+  if (session.lost()) return session.submission().loss();
+  if (communicator_->member() != member_) return rebuilt();
+  if (!gpu_key_) return {};  // no elements
+  return member_->gpu->start(*gpu_key_, stream, deadline);
 }
 
 Result<Operation*> Plan::prepare_start(Deadline deadline) {
@@ -61,8 +92,7 @@ Result<Operation*> Plan::prepare_start(Deadline deadline) {
                  "the plan was started and not waited for: call arcPlanWait first");
   }
   if (communicator_->member() != member_) {
-    return error(ErrorCode::FailedPrecondition, Reason::Revoked,
-                 "the plan's communicator was rebuilt: create the plan again");
+    return rebuilt();
   }
   preparing_ = true;
   lock.unlock();  // preparing may last until the deadline; who waits for the plan must not
@@ -74,6 +104,12 @@ Result<Operation*> Plan::prepare_start(Deadline deadline) {
 }
 
 Status Plan::wait(std::uint64_t timeout_ms) {
+  if (is_on_gpu()) {
+    return error(
+        ErrorCode::Unimplemented, Reason::Unsupported,
+        "a plan on a GPU is not waited for: synchronize the stream that it was started on, "
+        "and ask arcCommGetAsyncError");
+  }
   std::uint64_t ticket = 0;
   {
     const std::lock_guard lock(mutex_);

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "client/src/all_reduce.h"
 #include "client/src/communicator.h"
+#include "client/src/gpu_plan_cache.h"
 #include "client/src/handle_table.h"
 #include "proto/status.h"
 
@@ -28,6 +30,10 @@ class Plan {
   Status wait(std::uint64_t timeout_ms);
   Status destroy();
 
+  bool is_on_gpu() const { return member_->gpu != nullptr; }
+  // Stream-ordered, any number at a time.
+  Status start_on_gpu(void* stream, Deadline deadline);
+
  private:
   Plan(std::shared_ptr<Communicator> communicator, std::shared_ptr<Member> member,
        const AllReduceCall& call)
@@ -38,6 +44,7 @@ class Plan {
   const AllReduceCall call_;
   DirectRange send_, recv_;
   PlanId id_;  // invalid: the daemon does not know the plan
+  std::optional<GpuPlanKey> gpu_key_;
 
   std::mutex mutex_;
   std::uint64_t ticket_ = 0;  // of the start in flight

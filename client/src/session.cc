@@ -16,6 +16,7 @@ namespace {
 std::atomic<std::uint64_t> next_serial{1};
 // With the guard that operations are given, within the 100 ms by which a call may be late.
 constexpr std::chrono::milliseconds kTellFor{20};
+constexpr Deadline::Clock::duration kCheckEvery = std::chrono::milliseconds(1);
 
 struct LiveSessions {
   std::mutex mutex;
@@ -44,6 +45,15 @@ Result<std::shared_ptr<Session>> Session::attach(const std::string& runtime_dir,
   std::shared_ptr<Session> session(new Session(std::move(*attached), std::move(control),
                                                std::move(*descriptors), std::move(*segment),
                                                std::move((*fds)[1])));
+  if (session->attached_.on_gpus) {
+    Result<std::unique_ptr<GpuSession>> gpus =
+        GpuSession::open(*session->control_, *session->descriptors_, session->attached_);
+    if (!gpus) {
+      session->detach(deadline);
+      return std::move(gpus).error();
+    }
+    session->gpus_ = std::move(*gpus);
+  }
   const std::lock_guard lock(live().mutex);
   std::erase_if(live().sessions, [](const auto& entry) { return entry.expired(); });
   live().sessions.push_back(session);
@@ -57,6 +67,15 @@ std::shared_ptr<Session> Session::by_serial(std::uint64_t serial) {
     if (session && session->serial_ == serial) return session;
   }
   return nullptr;
+}
+
+std::vector<std::shared_ptr<Session>> Session::all() {
+  const std::lock_guard lock(live().mutex);
+  std::vector<std::shared_ptr<Session>> sessions;
+  for (const std::weak_ptr<Session>& entry : live().sessions) {
+    if (std::shared_ptr<Session> session = entry.lock()) sessions.push_back(std::move(session));
+  }
+  return sessions;
 }
 
 Session::Session(Attached attached, std::unique_ptr<NodeControl> control,
@@ -75,6 +94,18 @@ Session::Session(Attached attached, std::unique_ptr<NodeControl> control,
 
 Session::~Session() = default;
 
+void Session::check() {
+  submission_.check();
+  if (gpus_ && lost()) gpus_->close_members(submission_.loss());
+}
+
+void Session::check_now_and_then() {
+  const Deadline::Clock::rep now = Deadline::Clock::now().time_since_epoch().count();
+  if (now - checked_at_.load(std::memory_order_relaxed) < kCheckEvery.count()) return;
+  checked_at_.store(now, std::memory_order_relaxed);
+  check();
+}
+
 void Session::tell_aborts() {
   const std::vector<MemberId> members = submission_.take_aborts();
   const Deadline deadline = Deadline::after(kTellFor);
@@ -90,8 +121,10 @@ void Session::tell_aborts() {
 
 void Session::detach(Deadline deadline) {
   if (!lost()) static_cast<void>(control_->detach(key(), deadline));
-  submission_.close(error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
-                          "the library was finalized while this was in use"));
+  const Error why = error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
+                          "the library was finalized while this was in use");
+  submission_.close(why);
+  if (gpus_) gpus_->close_members(why);
 }
 
 }  // namespace arcomm::client

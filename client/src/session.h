@@ -3,12 +3,15 @@
 // A session that is lost stays lost; the library attaches anew.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "client/src/deadline.h"
 #include "client/src/fd_channel.h"
+#include "client/src/gpu_session.h"
 #include "client/src/node_control.h"
 #include "client/src/staging.h"
 #include "client/src/submission.h"
@@ -22,6 +25,7 @@ class Session {
                                                  const std::string& device, Deadline deadline);
   // Null when that session has ended. 0 is no session.
   static std::shared_ptr<Session> by_serial(std::uint64_t serial);
+  static std::vector<std::shared_ptr<Session>> all();
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -33,8 +37,15 @@ class Session {
   FdChannel& descriptors() { return *descriptors_; }
   StagingPool& staging() { return staging_; }
   Submission& submission() { return submission_; }
+  // Null on the host.
+  GpuSession* gpus() { return gpus_.get(); }
 
   bool lost() const { return submission_.lost(); }
+  // Asks the socket whether the daemon is still there. Streams that wait for a daemon that is not
+  // are told.
+  void check();
+  // The same, but for most calls nothing: for the path of every operation.
+  void check_now_and_then();
   // Aborts at the daemon the members that gave up by themselves. Blocks for kTellFor at most, and
   // only when there are any.
   void tell_aborts();
@@ -51,6 +62,8 @@ class Session {
   const std::unique_ptr<FdChannel> descriptors_;
   StagingPool staging_;
   Submission submission_;
+  std::unique_ptr<GpuSession> gpus_;
+  std::atomic<Deadline::Clock::rep> checked_at_{0};
 };
 
 }  // namespace arcomm::client

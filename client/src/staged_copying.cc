@@ -5,13 +5,13 @@
 namespace arcomm::client {
 namespace {
 
-void fill(Operation& operation, Lane& lane, std::uint64_t segment) {
+void fill(Operation& operation, StagingLane& lane, std::uint64_t segment) {
   if (!operation.stages_send()) return;
   std::memcpy(lane.slot->memory, operation.call.send + operation.segment_offset(segment),
               operation.segment_bytes(segment));
 }
 
-void drain(const Operation& operation, const Lane& lane) {
+void drain(const Operation& operation, const StagingLane& lane) {
   if (!operation.stages_recv()) return;
   std::memcpy(operation.call.recv + operation.segment_offset(lane.segment), lane.slot->memory,
               operation.segment_bytes(lane.segment));
@@ -21,7 +21,7 @@ void drain(const Operation& operation, const Lane& lane) {
 
 void StagedCopying::fill_first(Operation& operation) {
   fill(operation, operation.lanes[0], 0);
-  operation.lanes[0].state = Lane::State::Filled;
+  operation.lanes[0].state = StagingLane::State::Filled;
   operation.next_fill = 1;
 }
 
@@ -53,25 +53,25 @@ void StagedCopying::run(Lock& lock, const Enough& enough) {
 
 void StagedCopying::copy_lanes(Operation& operation, Lock& lock, const Enough& enough) {
   for (unsigned i = 0; i < operation.num_lanes; ++i) {
-    Lane& lane = operation.lanes[i];
+    StagingLane& lane = operation.lanes[i];
     if (i > 0 && enough()) {
       operation.wants_copy = true;
       return;
     }
-    if (lane.state == Lane::State::Reduced && !operation.failed()) {
+    if (lane.state == StagingLane::State::Reduced && !operation.failed()) {
       lock.unlock();
       drain(operation, lane);
       lock.lock();
-      lane.state = Lane::State::Empty;
+      lane.state = StagingLane::State::Empty;
       ++operation.finished;
     }
     const std::uint64_t next = operation.next_fill;
-    if (lane.state == Lane::State::Empty && !operation.failed() && next < operation.cut.segments &&
-        next % operation.num_lanes == i) {
+    if (lane.state == StagingLane::State::Empty && !operation.failed() &&
+        next < operation.cut.segments && next % operation.num_lanes == i) {
       lock.unlock();
       fill(operation, lane, next);
       lock.lock();
-      lane.state = Lane::State::Filled;
+      lane.state = StagingLane::State::Filled;
       operation.next_fill = next + 1;
       operation.wants_copy |= i + 1 == operation.num_lanes;  // the first lane may be due again
       notices_.segment_filled(operation);

@@ -70,7 +70,7 @@ Status StagingPool::warm_up(std::size_t bytes, Deadline deadline) {
 }
 
 Result<std::unique_ptr<StagingSlot>> StagingPool::allocate(std::size_t bytes, Deadline deadline) {
-  Result<SharedBuffer> shared = control_.allocate_buffer(key_, bytes, deadline);
+  Result<SharedBuffer> shared = control_.allocate_buffer(key_, bytes, {}, deadline);
   if (!shared) return std::move(shared).error();
   Result<std::vector<UniqueFd>> memory = descriptors_.fetch(shared->fd_ticket, 1, deadline);
   if (!memory) {

@@ -104,8 +104,8 @@ void Submission::pump(Member& member) {
       continue;
     }
     if (operation.num_lanes > 0) {
-      const Lane& lane = operation.lanes[operation.next_submit % operation.num_lanes];
-      if (lane.state != Lane::State::Filled) break;  // whoever copies it comes back here
+      const StagingLane& lane = operation.lanes[operation.next_submit % operation.num_lanes];
+      if (lane.state != StagingLane::State::Filled) break;  // whoever copies it comes back here
     }
     if (member.in_flight >= share() || free_.empty() || !push(operation, member)) break;
   }
@@ -141,7 +141,8 @@ bool Submission::push(Operation& operation, Member& member) {
   request.plan = operation.plan.bits();
   request.timeout_ns = nanoseconds_of(operation.deadline.when()) - nanoseconds_of(now);
   request.submitted_ns = nanoseconds_of(now);
-  Lane* lane = operation.num_lanes > 0 ? &operation.lanes[segment % operation.num_lanes] : nullptr;
+  StagingLane* lane =
+      operation.num_lanes > 0 ? &operation.lanes[segment % operation.num_lanes] : nullptr;
   const std::uint64_t offset = operation.segment_offset(segment);
   if (operation.call.count != 0) {
     request.send_buffer =
@@ -168,7 +169,7 @@ bool Submission::push(Operation& operation, Member& member) {
   entry.member = &member;
   entry.segment = segment;
   if (lane != nullptr) {
-    lane->state = Lane::State::InFlight;
+    lane->state = StagingLane::State::InFlight;
     lane->segment = segment;
   }
   if (segment == 0) operation.outcome.seq = member.next_seq;
@@ -232,8 +233,8 @@ void Submission::complete(const ring::Completion& completion) {
   if (operation.num_lanes == 0) {
     ++operation.finished;
   } else {
-    Lane& lane = operation.lanes[entry.segment % operation.num_lanes];
-    lane.state = Lane::State::Reduced;
+    StagingLane& lane = operation.lanes[entry.segment % operation.num_lanes];
+    lane.state = StagingLane::State::Reduced;
     copying_.queue(operation);
   }
   settle(operation);
@@ -307,7 +308,7 @@ void Submission::settle(Operation& operation) {
   Member& member = *operation.member;
   std::erase(member.queue, &operation);
   copying_.forget(operation);
-  for (Lane& lane : operation.lanes) {
+  for (StagingLane& lane : operation.lanes) {
     if (lane.slot != nullptr) staging_.release(std::exchange(lane.slot, nullptr));
   }
   if (operation.send.buffer) operation.send.buffer->end_use();

@@ -34,6 +34,7 @@
 
 namespace arcomm::client {
 
+class GpuMember;
 class Session;
 
 // One rank of one communicator, in one epoch, as this process drives it.
@@ -43,6 +44,7 @@ struct Member {
   std::uint64_t epoch = 0;
   Rank rank = 0;
   std::uint64_t segment_limit_bytes = 0;  // where operations are cut; the same on every rank
+  std::shared_ptr<GpuMember> gpu;         // in a session on GPUs, which uses none of what follows
 
   // Under the mutex of the session's Submission:
   std::uint64_t next_seq = 0;

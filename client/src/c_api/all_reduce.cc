@@ -10,6 +10,7 @@
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
 #include "client/src/communicator.h"
+#include "client/src/gpu_all_reduce.h"
 #include "client/src/group.h"
 #include "client/src/library.h"
 
@@ -19,17 +20,22 @@ namespace {
 static_assert(static_cast<int>(arcUint64) == static_cast<int>(DType::Uint64));
 static_assert(static_cast<int>(arcAvg) == static_cast<int>(ReduceOp::Avg));
 
-Result<Operation*> prepare_all_reduce(const void* send, void* recv, std::size_t count,
-                                      arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
-                                      arcStream_t stream, std::chrono::milliseconds* timeout) {
+// The member, where the call and it are sound.
+Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::size_t count,
+                                            arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
+                                            arcStream_t stream) {
   Result<std::shared_ptr<Communicator>> communicator = find(comm);
   if (!communicator) return std::move(communicator).error();
-  ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, stream));
-  const std::shared_ptr<Member> member = (*communicator)->member();
+  std::shared_ptr<Member> member = (*communicator)->member();
+  ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, member->gpu ? nullptr : stream));
   if (member->session->lost()) return member->session->submission().loss();
+  return member;
+}
+
+Result<Operation*> prepare_on_host(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                                   std::chrono::milliseconds* timeout) {
   *timeout = operation_timeout();
-  return prepare(member, make_call(send, recv, count, dtype, op), PlanId{},
-                 Deadline::after(*timeout));
+  return prepare(member, call, PlanId{}, Deadline::after(*timeout));
 }
 
 }  // namespace
@@ -43,9 +49,14 @@ extern "C" {
 arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                          arcRedOp_t op, arcComm_t comm, arcStream_t stream) {
   return guarded([&]() -> Status {
+    const Result<std::shared_ptr<Member>> member =
+        find_member(send, recv, count, dtype, op, comm, stream);
+    if (!member) return member.error();
+    const AllReduceCall call = make_call(send, recv, count, dtype, op);
+    // It waits for no one, so that in a group it need not wait for the group's end either.
+    if ((*member)->gpu) return all_reduce_on_gpu(*member, call, stream, operation_timeout());
     std::chrono::milliseconds timeout{};
-    Result<Operation*> operation =
-        prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
+    Result<Operation*> operation = prepare_on_host(*member, call, &timeout);
     if (!operation) return std::move(operation).error();
     if (Group& group = Group::of_this_thread(); group.open()) {
       group.add(**operation, timeout, true);
@@ -62,9 +73,18 @@ arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDat
   return guarded([&]() -> Status {
     if (ticket == nullptr) return null_argument("ticket");
     *ticket = 0;
+    const Result<std::shared_ptr<Member>> member =
+        find_member(send, recv, count, dtype, op, comm, stream);
+    if (!member) return member.error();
+    if ((*member)->gpu) {
+      return error(
+          ErrorCode::Unimplemented, Reason::Unsupported,
+          "there are no tickets on GPUs, where arcAllReduce is asynchronous already: order "
+          "what depends on it behind it on its stream");
+    }
     std::chrono::milliseconds timeout{};
     Result<Operation*> operation =
-        prepare_all_reduce(send, recv, count, dtype, op, comm, stream, &timeout);
+        prepare_on_host(*member, make_call(send, recv, count, dtype, op), &timeout);
     if (!operation) return std::move(operation).error();
     const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
     if (Group& group = Group::of_this_thread(); group.open()) {

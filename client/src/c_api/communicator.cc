@@ -7,17 +7,29 @@
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
 #include "client/src/group.h"
+#include "client/src/library.h"
 
 namespace arcomm::client {
 namespace {
 
 static_assert(sizeof(arcUniqueId) == sizeof(UniqueId) && ARC_UNIQUE_ID_BYTES == 128);
 
-Status create_communicator(arcComm_t* comm, int ranks, const UniqueId& id, int rank) {
-  Result<std::shared_ptr<Communicator>> made = Communicator::create(id, ranks, rank);
+Status create_communicator(arcComm_t* comm, int ranks, const UniqueId& id, int rank,
+                           std::shared_ptr<Gpu> gpu) {
+  Result<std::shared_ptr<Communicator>> made =
+      Communicator::create(id, ranks, rank, std::move(gpu));
   if (!made) return std::move(made).error();
   *comm = reinterpret_cast<arcComm_t>(communicators().insert(std::move(*made)));
   return {};
+}
+
+// A group's communicators are created on threads of their own, where no GPU is current. Null on the
+// host, and where no daemon answers: the creation itself will say so.
+Result<std::shared_ptr<Gpu>> gpu_of_this_thread() {
+  Library& library = Library::instance();
+  const Result<std::shared_ptr<Session>> session = library.session(library.control_deadline());
+  if (!session || (*session)->gpus() == nullptr) return std::shared_ptr<Gpu>();
+  return (*session)->gpus()->current();
 }
 
 // Of two threads that release one handle, one gets it and the other an error.
@@ -66,11 +78,14 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
           "the unique id is all zero: make it with arcGetUniqueId and hand it to every rank");
     }
     if (Group::of_this_thread().open()) {
-      Group::of_this_thread().create(
-          [comm, ranks, bytes, rank] { return create_communicator(comm, ranks, bytes, rank); });
+      Result<std::shared_ptr<Gpu>> gpu = gpu_of_this_thread();
+      if (!gpu) return std::move(gpu).error();
+      Group::of_this_thread().create([comm, ranks, bytes, rank, gpu = std::move(*gpu)] {
+        return create_communicator(comm, ranks, bytes, rank, gpu);
+      });
       return {};
     }
-    return create_communicator(comm, ranks, bytes, rank);
+    return create_communicator(comm, ranks, bytes, rank, nullptr);
   });
 }
 

@@ -6,7 +6,33 @@
 #include "client/include/arclient.h"
 #include "client/src/buffer.h"
 #include "client/src/c_api/entry_point.h"
+#include "client/src/gpu_allocations.h"
 #include "client/src/library.h"
+
+namespace arcomm::client {
+namespace {
+
+// In every session that knows the memory; one whose daemon is gone has nothing left to forget.
+Status forget_gpu_memory(void* address, Deadline deadline, bool* was_known) {
+  for (const std::shared_ptr<Session>& session : Session::all()) {
+    if (session->gpus() == nullptr || session->lost()) continue;
+    Status forgotten = session->gpus()->buffers().forget(address, deadline);
+    if (forgotten) *was_known = true;
+    if (!forgotten && forgotten.error().code != ErrorCode::NotFound) return forgotten;
+  }
+  return {};
+}
+
+Status free_gpu_memory(void* address) {
+  bool was_known = false;
+  ARC_RETURN_IF_ERROR(
+      forget_gpu_memory(address, Library::instance().control_deadline(), &was_known));
+  if (gpu_allocations().take(address)) return {};
+  return error(ErrorCode::NotFound, Reason::UnknownHandle, address, " was freed by another thread");
+}
+
+}  // namespace
+}  // namespace arcomm::client
 
 using namespace arcomm;  // NOLINT(google-build-using-namespace): this file is the translation
 using namespace arcomm::client;  // NOLINT(google-build-using-namespace)
@@ -24,7 +50,9 @@ arcResult_t arcMemAlloc(void** ptr, size_t bytes) {
     const Deadline deadline = Library::instance().control_deadline();
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
     if (!session) return std::move(session).error();
-    Result<void*> memory = allocate_memory(bytes, **session, deadline);
+    GpuSession* const gpus = (*session)->gpus();
+    Result<void*> memory = gpus != nullptr ? gpus->allocate(bytes, deadline)
+                                           : allocate_memory(bytes, **session, deadline);
     if (!memory) return std::move(memory).error();
     *ptr = *memory;
     return {};
@@ -34,6 +62,7 @@ arcResult_t arcMemAlloc(void** ptr, size_t bytes) {
 arcResult_t arcMemFree(void* ptr) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return {};
+    if (gpu_allocations().find(ptr)) return free_gpu_memory(ptr);
     return free_memory(ptr, Library::instance().control_deadline());
   });
 }
@@ -48,14 +77,20 @@ arcResult_t arcMemRegister(void* ptr, size_t bytes) {
     const Deadline deadline = Library::instance().control_deadline();
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
     if (!session) return std::move(session).error();
-    return register_memory(ptr, bytes, **session, deadline);
+    GpuSession* const gpus = (*session)->gpus();
+    return gpus != nullptr ? gpus->register_ahead(ptr, bytes, deadline)
+                           : register_memory(ptr, bytes, **session, deadline);
   });
 }
 
 arcResult_t arcMemDeregister(void* ptr) {
   return guarded([&]() -> Status {
     if (ptr == nullptr) return null_argument("ptr");
-    return deregister_memory(ptr, Library::instance().control_deadline());
+    const Deadline deadline = Library::instance().control_deadline();
+    bool was_known = false;
+    ARC_RETURN_IF_ERROR(forget_gpu_memory(ptr, deadline, &was_known));
+    if (was_known) return {};
+    return deregister_memory(ptr, deadline);
   });
 }
 

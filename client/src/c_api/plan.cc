@@ -55,6 +55,9 @@ arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream) {
   return guarded([&]() -> Status {
     Result<std::shared_ptr<Plan>> found = find(plan);
     if (!found) return std::move(found).error();
+    if ((*found)->is_on_gpu()) {
+      return (*found)->start_on_gpu(stream, Deadline::after(operation_timeout()));
+    }
     ARC_RETURN_IF_ERROR(check_call(nullptr, nullptr, 0, 0, 0, stream));
     const std::chrono::milliseconds timeout = operation_timeout();
     Result<Operation*> operation = (*found)->prepare_start(Deadline::after(timeout));

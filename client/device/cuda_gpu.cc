@@ -1,0 +1,289 @@
+#include "client/device/cuda_gpu.h"
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "client/device/cuda_mapping.h"
+#include "client/device/cuda_scope.h"
+#include "client/device/post_kernel.h"
+
+namespace arcomm::client {
+namespace {
+
+constexpr std::chrono::microseconds kBetweenLooks{10};
+
+std::string text_of(const CUuuid& uuid) {
+  std::string text("GPU-");
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    char digits[4];
+    std::snprintf(digits, sizeof(digits), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits;
+  }
+  return text;
+}
+
+class CudaGpus final : public Gpus {
+ public:
+  explicit CudaGpus(const CudaApi& api) : api_(api) {}
+
+  Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) override {
+    CUcontext context = nullptr;
+    CUresult done = api_.cuCtxGetCurrent_(&context);
+    if (done != CUDA_SUCCESS) return api_.failed(done, "asking for the current CUDA context");
+    if (context == nullptr) {
+      const Result<CUdevice> device = device_named(otherwise_uuid);
+      if (!device) return device.error();
+      const CaptureAllowed allowed(api_);
+      done = api_.cuDevicePrimaryCtxRetain_(&context, *device);
+      if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA context");
+    }
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<CudaGpu>& gpu = gpus_[context];
+    if (!gpu) {
+      Result<std::shared_ptr<CudaGpu>> made = CudaGpu::create(api_, context);
+      if (!made) {
+        gpus_.erase(context);
+        return std::move(made).error();
+      }
+      gpu = std::move(*made);
+    }
+    return std::shared_ptr<Gpu>(gpu);
+  }
+
+ private:
+  Result<CUdevice> device_named(const std::string& uuid) {
+    int count = 0;
+    const CUresult counted = api_.cuDeviceGetCount_(&count);
+    if (counted != CUDA_SUCCESS) return api_.failed(counted, "counting GPUs");
+    for (int i = 0; i < count; ++i) {
+      CUdevice device = 0;
+      CUuuid its{};
+      CUresult done = api_.cuDeviceGet_(&device, i);
+      if (done == CUDA_SUCCESS) done = api_.cuDeviceGetUuid_(&its, device);
+      if (done != CUDA_SUCCESS) return api_.failed(done, "asking a GPU for its UUID");
+      if (uuid.rfind("GPU-", 0) != 0 || text_of(its) == uuid) return device;
+    }
+    return error(ErrorCode::NotFound, Reason::BadValue, "of the ", count,
+                 " GPUs that this process sees none is ", uuid,
+                 ": does CUDA_VISIBLE_DEVICES hide it?");
+  }
+
+  const CudaApi& api_;
+  std::mutex mutex_;
+  std::map<CUcontext, std::shared_ptr<CudaGpu>> gpus_;
+};
+
+}  // namespace
+
+Result<Gpus*> load_gpus(const char* driver) {
+  static std::mutex mutex;
+  static auto* loaded = new std::map<std::string, Gpus*>;  // never destroyed, as what is in it
+  const std::lock_guard lock(mutex);
+  if (const auto found = loaded->find(driver); found != loaded->end()) return found->second;
+  Result<CudaApi> api = CudaApi::load(driver);
+  if (!api) return std::move(api).error();
+  Gpus* const gpus = new CudaGpus(*new CudaApi(*api));
+  loaded->emplace(driver, gpus);
+  return gpus;
+}
+
+Result<std::shared_ptr<CudaGpu>> CudaGpu::create(const CudaApi& api, CUcontext context) {
+  std::shared_ptr<CudaGpu> gpu(new CudaGpu(api, context));
+  ARC_RETURN_IF_ERROR(gpu->set_up());
+  return gpu;
+}
+
+Status CudaGpu::set_up() {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  CUresult done = api_.cuCtxGetDevice_(&device_);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "asking a CUDA context for its GPU");
+  CUuuid uuid{};
+  done = api_.cuDeviceGetUuid_(&uuid, device_);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "asking a GPU for its UUID");
+  uuid_ = text_of(uuid);
+  ARC_RETURN_IF_ERROR(load_kernel());
+  constexpr int kHighest = -100;  // the driver takes the nearest that there is
+  done = api_.cuStreamCreateWithPriority_(&stream_, CU_STREAM_NON_BLOCKING, kHighest);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA stream");
+  done = api_.cuEventCreate_(&copied_, CU_EVENT_DISABLE_TIMING);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA event");
+  done = api_.cuMemHostAlloc_(&staging_, kMailboxWithNotesBytes, CU_MEMHOSTALLOC_PORTABLE);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "allocating pinned memory");
+  return {};
+}
+
+Status CudaGpu::load_kernel() {
+  CUmodule module = nullptr;
+  CUresult done = api_.cuModuleLoadData_(&module, post_kernel_image());
+  if (done != CUDA_SUCCESS) {
+    return api_.failed(done, "loading the post kernel (it is built for GPUs of sm_80 and later)");
+  }
+  done = api_.cuModuleGetFunction_(&kernel_, module, kPostKernelName);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "finding the post kernel in its image");
+  // Either makes a lazy driver load it now.
+  int registers = 0;
+  done = api_.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel_);
+  if (done == CUDA_SUCCESS && api_.load_function != nullptr) done = api_.load_function(kernel_);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "loading the post kernel");
+  return {};
+}
+
+Result<GpuRange> CudaGpu::range_of(const void* address) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  CUmemorytype type{};
+  int is_managed = 0, ordinal = -1;
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  unsigned long long allocation = 0;
+  CUpointer_attribute asked[] = {
+      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
+      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
+      CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void* answers[] = {&type, &is_managed, &ordinal, &base, &bytes, &allocation};
+  const CUresult done = api_.cuPointerGetAttributes_(std::size(asked), asked, answers,
+                                                     reinterpret_cast<CUdeviceptr>(address));
+  if (done != CUDA_SUCCESS) return api_.failed(done, "asking CUDA where a pointer points");
+  if (type != CU_MEMORYTYPE_DEVICE || base == 0 || bytes == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, address,
+                 " is not a GPU's memory: device pointer expected; attach with device host:0 for "
+                 "host memory");
+  }
+  if (is_managed != 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, address,
+                 " is managed memory, which no other process can reach: use cudaMalloc or "
+                 "arcMemAlloc");
+  }
+  return GpuRange{.base = static_cast<std::uintptr_t>(base),
+                  .bytes = bytes,
+                  .allocation = allocation,
+                  .ordinal = ordinal};
+}
+
+Result<GpuExport> CudaGpu::export_memory(const GpuRange& range) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  GpuExport out;
+  CUipcMemHandle handle{};
+  const CUresult as_ipc = api_.cuIpcGetMemHandle_(&handle, range.base);
+  if (as_ipc == CUDA_SUCCESS) {
+    static_assert(sizeof(handle) == sizeof(*out.ipc_handle));
+    std::memcpy(out.ipc_handle.emplace().data(), &handle, sizeof(handle));
+    return out;
+  }
+  CUmemGenericAllocationHandle memory = 0;
+  CUresult as_memory =
+      api_.cuMemRetainAllocationHandle_(&memory, reinterpret_cast<void*>(range.base));
+  if (as_memory == CUDA_SUCCESS) {
+    int fd = -1;
+    as_memory = api_.cuMemExportToShareableHandle_(&fd, memory,
+                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    api_.cuMemRelease_(memory);
+    if (as_memory == CUDA_SUCCESS) {
+      out.memory = UniqueFd(fd);
+      return out;
+    }
+  }
+  return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "the allocation at ",
+               reinterpret_cast<void*>(range.base), " (", range.bytes,
+               " bytes) cannot be shared with the daemon (cuIpcGetMemHandle: ",
+               api_.name_of(as_ipc), "; as a descriptor: ", api_.name_of(as_memory),
+               "). Memory of cudaMalloc or arcMemAlloc can; with PyTorch set "
+               "PYTORCH_CUDA_ALLOC_CONF=backend:native,expandable_segments:False");
+}
+
+Result<std::unique_ptr<GpuMapping>> CudaGpu::import_memory(int fd, std::uint64_t bytes) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  return ImportedMemory::create(api_, context_, device_, fd, bytes);
+}
+
+Result<std::unique_ptr<GpuMapping>> CudaGpu::map_host(void* memory, std::size_t bytes) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  return HostMemoryOnGpu::create(api_, context_, memory, bytes);
+}
+
+Result<bool> CudaGpu::is_capturing(void* stream) {
+  // The legacy default stream cannot be captured, and may not even be asked while another one is.
+  if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  CUstreamCaptureStatus state{};
+  const CUresult done = api_.cuStreamIsCapturing_(static_cast<CUstream>(stream), &state);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "asking whether the stream is captured");
+  return state != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+Status CudaGpu::post(const GpuPost& post, void* stream) {
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
+  GpuPost copy = post;
+  void* parameters[] = {&copy};
+  const CUresult done = api_.cuLaunchKernel_(kernel_, 1, 1, 1, 1, 1, 1, 0,
+                                             static_cast<CUstream>(stream), parameters, nullptr);
+  if (done == CUDA_SUCCESS) return {};
+  Error why = api_.failed(done, "launching the post kernel on the caller's stream");
+  why.message += ": is it a stream of ";
+  why.message += uuid_;
+  why.message += ", and did no kernel before it fail?";
+  return why;
+}
+
+// One thread at a time, so that a copy that hangs keeps the staging memory to itself.
+Status CudaGpu::until_copied(Clock::time_point deadline) {
+  while (copying_) {
+    const CUresult done = api_.cuEventQuery_(copied_);
+    if (done == CUDA_SUCCESS) {
+      copying_ = false;
+    } else if (done != CUDA_ERROR_NOT_READY) {
+      return api_.failed(done, "copying a word from or to the GPU (had a kernel failed before?)");
+    } else if (Clock::now() >= deadline) {
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, uuid_,
+                   " did not copy a few words in time: it is busy or stuck");
+    } else {
+      std::this_thread::sleep_for(kBetweenLooks);
+    }
+  }
+  return {};
+}
+
+Status CudaGpu::read(void* to, const void* from, std::size_t bytes,
+                     std::chrono::nanoseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  const std::lock_guard lock(mutex_);
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  ARC_RETURN_IF_ERROR(until_copied(deadline));
+  CUresult done =
+      api_.cuMemcpyDtoHAsync_(staging_, reinterpret_cast<CUdeviceptr>(from), bytes, stream_);
+  if (done == CUDA_SUCCESS) done = api_.cuEventRecord_(copied_, stream_);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "copying words from the GPU");
+  copying_ = true;
+  ARC_RETURN_IF_ERROR(until_copied(deadline));
+  std::memcpy(to, staging_, bytes);
+  return {};
+}
+
+Status CudaGpu::write(void* to, const void* from, std::size_t bytes,
+                      std::chrono::nanoseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  const std::lock_guard lock(mutex_);
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  ARC_RETURN_IF_ERROR(until_copied(deadline));
+  std::memcpy(staging_, from, bytes);
+  CUresult done =
+      api_.cuMemcpyHtoDAsync_(reinterpret_cast<CUdeviceptr>(to), staging_, bytes, stream_);
+  if (done == CUDA_SUCCESS) done = api_.cuEventRecord_(copied_, stream_);
+  if (done != CUDA_SUCCESS) return api_.failed(done, "copying words to the GPU");
+  copying_ = true;
+  return until_copied(deadline);
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,86 @@
+// What the library needs of a GPU, with no CUDA type in it: one context of this process, the memory
+// that it sees, and a kernel on the caller's stream. CUDA is looked for at run time, by
+// load_gpus(); tests put a fake in its place. Thread: any. Every call makes the context current for
+// itself and puts back the one that was; all but post() may be made while this or another thread
+// captures a stream. Ownership: a Gpu lives as long as the process.
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/device/post.h"
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm::client {
+
+// The allocation that an address lies in.
+struct GpuRange {
+  std::uintptr_t base = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t allocation = 0;  // unlike the base, never given out a second time
+  int ordinal = -1;              // of the GPU whose memory it is
+};
+
+// How another process gets at an allocation: one of the two.
+struct GpuExport {
+  std::optional<std::array<std::byte, 64>> ipc_handle;  // cudaIpcMemHandle_t
+  UniqueFd memory;
+};
+
+// Memory of another process or of the host, as this GPU sees it. The destructor ends that.
+class GpuMapping {
+ public:
+  virtual ~GpuMapping() = default;
+  GpuMapping(const GpuMapping&) = delete;
+  GpuMapping& operator=(const GpuMapping&) = delete;
+  void* address() const { return address_; }
+
+ protected:
+  GpuMapping() = default;
+  void* address_ = nullptr;
+};
+
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  virtual const std::string& uuid() const = 0;  // "GPU-..."
+  virtual int ordinal() const = 0;              // CUDA's number of it, in this process
+
+  // InvalidArgument for memory that is not a GPU's.
+  virtual Result<GpuRange> range_of(const void* address) = 0;
+  virtual Result<GpuExport> export_memory(const GpuRange& range) = 0;
+  // The descriptor stays the caller's.
+  virtual Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) = 0;
+  virtual Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) = 0;
+
+  virtual Result<bool> is_capturing(void* stream) = 0;
+  // Puts the post kernel on the stream and returns; null is the legacy default stream.
+  virtual Status post(const GpuPost& post, void* stream) = 0;
+
+  // Copies up to kMailboxWithNotesBytes, on a stream of our own that no other work delays.
+  virtual Status read(void* to, const void* from, std::size_t bytes,
+                      std::chrono::nanoseconds timeout) = 0;
+  virtual Status write(void* to, const void* from, std::size_t bytes,
+                       std::chrono::nanoseconds timeout) = 0;
+};
+
+class Gpus {
+ public:
+  virtual ~Gpus() = default;
+  // The context that is current on this thread; where there is none, the primary context of the GPU
+  // with that UUID, or else of the first one.
+  virtual Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) = 0;
+};
+
+inline constexpr const char* kCudaDriver = "libcuda.so.1";
+// Once per process and name. Unsupported where the driver or this build's CUDA part is missing.
+Result<Gpus*> load_gpus(const char* driver = kCudaDriver);
+
+}  // namespace arcomm::client

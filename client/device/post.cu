@@ -1,0 +1,86 @@
+// One operation, seen from the client's stream: knock, and stay until the daemon says done. One
+// thread. Counters live in device memory, so a start that a graph replays is a new operation.
+#include "client/device/post.h"
+#include "client/device/ptx.cuh"
+#include "proto/status.h"
+
+namespace arcomm::client {
+namespace {
+
+using namespace device;  // NOLINT(google-build-using-namespace): the assembly of this very room
+
+constexpr std::uint32_t kPollsBetweenLooks = 64;  // of `done`, before a look at the other words
+
+enum class Wait { Arrived, Left };
+
+__device__ void record_failure(const GpuPost& post, Done why) {
+  atomicCAS(reinterpret_cast<unsigned long long*>(&post.mailbox->failed), 0ull,
+            static_cast<unsigned long long>(to_word(why)));
+}
+
+// Until the lane's `done` has reached `number`. Whatever ends the communicator ends the wait, and
+// is on record when it does.
+__device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint32_t number) {
+  const std::uint64_t begin = global_nanoseconds();
+  for (std::uint32_t polls = 0;; ++polls) {
+    const Done done = done_from(load_acquire(&lane.done));
+    const bool arrived = static_cast<std::int32_t>(done.number - number) >= 0;
+    if (done.code != 0) {  // of this start, or of one that all later ones fail with
+      record_failure(post, done);
+      return Wait::Left;
+    }
+    if (arrived) return Wait::Arrived;
+    if (polls % kPollsBetweenLooks != kPollsBetweenLooks - 1) continue;
+    if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
+      record_failure(post, done_from(closed));
+      return Wait::Left;
+    }
+    if (load_relaxed(&post.mailbox->failed) != 0) return Wait::Left;
+    if (global_nanoseconds() - begin > post.timeout_ns + kPostGraceNs) {
+      record_failure(post, {.number = number,
+                            .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                            .reason = static_cast<std::uint8_t>(Reason::Timeout)});
+      return Wait::Left;
+    }
+  }
+}
+
+__device__ Wait run(const GpuPost& post, MailboxLane& lane, std::uint32_t number) {
+  // Both words travel while the counter does.
+  const std::uint64_t failed = load_relaxed(&post.mailbox->failed);
+  const std::uint64_t closed = load_relaxed(&post.mailbox->closed);
+  // Starts on several streams take turns.
+  if (wait_for(post, lane, number - 1) == Wait::Left) return Wait::Left;
+  if (failed != 0) return Wait::Left;
+  if (closed != 0) {
+    record_failure(post, done_from(closed));
+    return Wait::Left;
+  }
+  PlanNote& note = post.notes->plans[post.plan];
+  note.number = number;
+  const std::uint64_t door = to_word(Door{.number = number, .plan = post.plan});
+  // Release: what the stream did before is there for who reads the door.
+  switch (post.lane) {
+    case Lane::Resident:
+      store_release(&lane.door, door);
+      store_relaxed(&post.doors->resident_posted, number);
+      break;
+    case Lane::Launched:
+      store_release(&post.doors->launched, door);
+      break;
+  }
+  atomicAdd(&note.posted, 1u);  // after the fence above: who counts this start sees its number
+  return wait_for(post, lane, number);
+}
+
+}  // namespace
+
+extern "C" __global__ void arcomm_post(const __grid_constant__ GpuPost post) {
+  MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
+  const std::uint32_t number = atomicAdd(&lane.posted, 1u) + 1;
+  if (run(post, lane, number) == Wait::Left) {
+    atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.lane)], 1u);
+  }
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,42 @@
+// What the host hands to the post kernel (post.cu): plain values, with addresses as the GPU sees
+// them. The notes lie in the mailbox's memory behind its first kMailboxBytes, which the daemon
+// never looks at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "proto/device_mailbox.h"
+
+namespace arcomm::client {
+
+// Of one plan index: how often it was started, and with which number last. With the host's own
+// count of starts it says whether the plan may still be needed by a start that is under way.
+struct PlanNote {
+  std::uint32_t posted = 0;
+  std::uint32_t number = 0;  // as in Door::number
+};
+
+struct PostNotes {
+  std::uint32_t left_early[kLanes] = {};  // starts that gave up waiting for their `done`
+  PlanNote plans[kMaxDevicePlans];        // by PlanId::index
+};
+
+inline constexpr std::uint64_t kMailboxWithNotesBytes = kMailboxBytes + sizeof(PostNotes);
+static_assert(std::is_standard_layout_v<PostNotes> && sizeof(PlanNote) == 8);
+
+struct GpuPost {
+  DeviceMailbox* mailbox = nullptr;
+  HostDoors* doors = nullptr;
+  PostNotes* notes = nullptr;
+  Lane lane = Lane::Resident;
+  std::uint32_t plan = 0;        // PlanId::index
+  std::uint64_t timeout_ns = 0;  // the operation's; the kernel waits kPostGraceNs longer
+};
+
+// The daemon knows better why an operation was late: it gets the first word.
+inline constexpr std::uint64_t kPostGraceNs = 100'000'000;
+inline constexpr const char* kPostKernelName = "arcomm_post";
+
+}  // namespace arcomm::client

@@ -1,0 +1,27 @@
+// An AllReduce of device memory from the checked call to its start on the stream. Thread: any.
+#pragma once
+
+#include <chrono>
+#include <memory>
+
+#include "client/src/deadline.h"
+#include "client/src/gpu_buffers.h"
+#include "client/src/operation.h"
+#include "client/src/submission.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+struct GpuOperands {
+  GpuBuffer send, recv;
+};
+
+// Where both sides lie, registered where need be.
+Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
+                                  Deadline deadline);
+
+// Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them.
+Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                         void* stream, std::chrono::milliseconds timeout);
+
+}  // namespace arcomm::client

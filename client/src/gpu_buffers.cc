@@ -1,0 +1,99 @@
+#include "client/src/gpu_buffers.h"
+
+#include <mutex>
+#include <utility>
+
+namespace arcomm::client {
+namespace {
+
+Error other_thread_busy() {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+               "another thread was still telling the daemon about GPU memory");
+}
+
+bool is_same(const GpuRange& a, const GpuRange& b) {
+  return a.base == b.base && a.bytes == b.bytes && a.allocation == b.allocation;
+}
+
+bool overlap(const GpuRange& a, const GpuRange& b) {
+  return a.base < b.base + b.bytes && b.base < a.base + a.bytes;
+}
+
+Status check(const Gpu& gpu, const GpuRange& range, const void* address, std::uint64_t bytes) {
+  if (range.ordinal != gpu.ordinal()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, address, " is memory of GPU ",
+                 range.ordinal, " and the communicator's rank is on GPU ", gpu.ordinal(), " (",
+                 gpu.uuid(), "): make the rank's GPU current when it calls arcCommInitRank");
+  }
+  const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(address) - range.base;
+  if (offset > range.bytes || bytes > range.bytes - offset) {
+    return error(ErrorCode::InvalidArgument, Reason::OutOfBounds, address, " + ", bytes,
+                 " bytes leaves its allocation, which ends ", range.bytes - offset,
+                 " bytes behind it. Where that is one buffer on several allocations, as PyTorch's "
+                 "expandable segments make: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False, "
+                 "or take the memory from arcMemAlloc");
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<GpuBuffer> GpuBuffers::find(Gpu& gpu, const void* address, std::uint64_t bytes,
+                                   Deadline deadline) {
+  const Result<GpuRange> range = gpu.range_of(address);
+  if (!range) return range.error();
+  ARC_RETURN_IF_ERROR(check(gpu, *range, address, bytes));
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  const auto found = buffers_.find(range->base);
+  if (found != buffers_.end() && is_same(found->second.range, *range)) return found->second;
+  ARC_RETURN_IF_ERROR(forget_freed(gpu, *range, deadline));
+  Result<BufferId> id = daemon_.add(gpu, *range, deadline);
+  if (!id) return std::move(id).error();
+  const GpuBuffer buffer{.range = *range, .id = *id};
+  buffers_[range->base] = buffer;
+  return buffer;
+}
+
+Status GpuBuffers::add_known(const GpuBuffer& buffer, Deadline deadline) {
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  if (const auto freed = buffers_.find(buffer.range.base); freed != buffers_.end()) {
+    ARC_RETURN_IF_ERROR(daemon_.remove(freed->second.id, deadline));
+  }
+  buffers_[buffer.range.base] = buffer;
+  return {};
+}
+
+// CUDA tells no one when memory is freed. A registration keeps freed memory alive in the daemon, so
+// whenever there is a new one the old ones are looked through.
+Status GpuBuffers::forget_freed(Gpu& gpu, const GpuRange& taken, Deadline deadline) {
+  for (auto entry = buffers_.begin(); entry != buffers_.end();) {
+    const GpuBuffer& buffer = entry->second;
+    const Result<GpuRange> now = gpu.range_of(reinterpret_cast<const void*>(buffer.range.base));
+    if (!overlap(buffer.range, taken) && now && is_same(*now, buffer.range)) {
+      ++entry;
+      continue;
+    }
+    ARC_RETURN_IF_ERROR(daemon_.remove(buffer.id, deadline));
+    entry = buffers_.erase(entry);
+  }
+  return {};
+}
+
+Status GpuBuffers::forget(const void* address, Deadline deadline) {
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  const auto where = reinterpret_cast<std::uintptr_t>(address);
+  auto entry = buffers_.upper_bound(where);
+  if (entry == buffers_.begin() ||
+      where - (--entry)->second.range.base >= entry->second.range.bytes) {
+    return error(ErrorCode::NotFound, Reason::UnknownHandle, address,
+                 " lies in no GPU memory that is registered");
+  }
+  ARC_RETURN_IF_ERROR(daemon_.remove(entry->second.id, deadline));
+  buffers_.erase(entry);
+  return {};
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,252 @@
+#include "client/src/gpu_member.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <thread>
+#include <utility>
+
+namespace arcomm::client {
+namespace {
+
+// Of plans that no graph and no caller holds. The daemon has kMaxDevicePlans for everyone.
+constexpr std::size_t kMostPlans = 4096;
+constexpr std::size_t kDroppedAtOnce = 64;
+
+Error other_thread_busy() {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+               "another thread was still preparing an operation of this communicator");
+}
+
+GpuPlanKey key_of(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv) {
+  return {.send = reinterpret_cast<std::uintptr_t>(call.send),
+          .recv = reinterpret_cast<std::uintptr_t>(call.recv),
+          .count = call.count,
+          .dtype = call.dtype,
+          .op = call.op,
+          .send_buffer = send.id,
+          .recv_buffer = recv.id};
+}
+
+// The plan, or what it hung on, ended before.
+bool is_gone(const Error& why) {
+  return why.code == ErrorCode::NotFound || why.reason == Reason::DaemonLost ||
+         why.reason == Reason::Revoked;
+}
+
+// Mailboxes that a start may still touch, until the process ends.
+void keep_for_ever(std::unique_ptr<GpuMailbox> mailbox) {
+  static std::mutex mutex;
+  static auto* kept = new std::vector<std::unique_ptr<GpuMailbox>>;
+  const std::lock_guard lock(mutex);
+  kept->push_back(std::move(mailbox));
+}
+
+Done done_of(const Error& why) {
+  return {.code = static_cast<std::uint8_t>(why.code),
+          .reason = static_cast<std::uint8_t>(why.reason),
+          .culprit_rank = static_cast<std::int16_t>(why.rank)};
+}
+
+}  // namespace
+
+GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevicePlans) {}
+
+GpuMember::~GpuMember() {
+  close(error(ErrorCode::Aborted, Reason::Revoked, "the communicator was released"));
+  const Deadline deadline = Deadline::after(kWordsWithin);
+  while (!was_captured_) {
+    if (is_idle()) return;
+    if (deadline.passed()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  // A start that is still to run would touch what was unmapped, and take the context with it.
+  keep_for_ever(std::move(parts_.mailbox));
+}
+
+bool GpuMember::is_idle() {
+  if (std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; })) return true;
+  struct {
+    DeviceMailbox words;
+    std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
+    std::uint32_t left_early[kLanes];
+  } now;
+  static_assert(offsetof(decltype(now), left_early) == kMailboxBytes);
+  if (!parts_.gpu->read(&now, parts_.mailbox->words(), sizeof(now), kWordsWithin)) return false;
+  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
+    const MailboxLane& words = now.words.lanes[lane];
+    const std::uint32_t ended = done_from(words.done).number + now.left_early[lane];
+    if (words.posted != launched_in_lane_[lane]) return false;
+    if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
+  }
+  return true;
+}
+
+Status GpuMember::usable() const {
+  if (!is_over_.load(std::memory_order_acquire)) return {};
+  const std::lock_guard lock(over_mutex_);
+  return *over_;
+}
+
+void GpuMember::close(const Error& why) {
+  const std::lock_guard lock(over_mutex_);
+  if (!over_) over_ = why;
+  is_over_.store(true, std::memory_order_release);
+  if (is_closed_) return;
+  // A GPU that does not take the word in time is asked again by the next call that notices.
+  const std::uint64_t word = to_word(done_of(why));
+  is_closed_ =
+      parts_.gpu->write(&parts_.mailbox->words()->closed, &word, sizeof(word), kWordsWithin).ok();
+}
+
+Error GpuMember::look() {
+  {
+    const std::lock_guard lock(over_mutex_);
+    if (over_) return *over_;
+  }
+  DeviceMailbox now;
+  if (Status read = parts_.gpu->read(&now, parts_.mailbox->words(), sizeof(now), kWordsWithin);
+      !read) {
+    const bool is_late = read.error().code == ErrorCode::DeadlineExceeded;
+    return is_late ? Error{ErrorCode::Ok, Reason::None, "", -1} : std::move(read).error();
+  }
+  Error said = error_of(now.failed, "an operation did not end well");
+  if (said.code == ErrorCode::Ok) said = error_of(now.closed, "the communicator is over");
+  if (said.code == ErrorCode::Ok) return said;
+  const std::lock_guard lock(over_mutex_);
+  if (!over_) over_ = said;
+  is_over_.store(true, std::memory_order_release);
+  return said;
+}
+
+Status GpuMember::all_reduce(const AllReduceCall& call, const GpuBuffer& send,
+                             const GpuBuffer& recv, std::uint64_t timeout_ms, void* stream,
+                             Deadline deadline) {
+  ARC_RETURN_IF_ERROR(usable());
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  const Result<GpuPlan*> plan = plan_for(call, send, recv, timeout_ms, deadline);
+  if (!plan) return plan.error();
+  return post(**plan, stream);
+}
+
+Result<GpuPlanKey> GpuMember::hold(const AllReduceCall& call, const GpuBuffer& send,
+                                   const GpuBuffer& recv, std::uint64_t timeout_ms,
+                                   Deadline deadline) {
+  ARC_RETURN_IF_ERROR(usable());
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  const Result<GpuPlan*> plan = plan_for(call, send, recv, timeout_ms, deadline);
+  if (!plan) return plan.error();
+  ++(*plan)->holders;
+  return (*plan)->key;
+}
+
+void GpuMember::let_go(const GpuPlanKey& key) {
+  const std::lock_guard lock(mutex_);
+  if (GpuPlan* plan = plans_.find(key); plan != nullptr && plan->holders > 0) --plan->holders;
+}
+
+Status GpuMember::start(const GpuPlanKey& key, void* stream, Deadline deadline) {
+  ARC_RETURN_IF_ERROR(usable());
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  if (GpuPlan* plan = plans_.find(key)) return post(*plan, stream);
+  return error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
+               "the plan's memory was freed or deregistered: create the plan again");
+}
+
+Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer& send,
+                                     const GpuBuffer& recv, std::uint64_t timeout_ms,
+                                     Deadline deadline) {
+  const GpuPlanKey key = key_of(call, send, recv);
+  // Another timeout makes another plan; callers change theirs hardly ever.
+  if (GpuPlan* plan = plans_.find(key)) return plan;
+  ARC_RETURN_IF_ERROR(make_room(deadline));
+  const NewPlan wanted{.member = parts_.member,
+                       .send_buffer = send.id,
+                       .send_offset_bytes = send.offset_of(call.send),
+                       .recv_buffer = recv.id,
+                       .recv_offset_bytes = recv.offset_of(call.recv),
+                       .count = call.count,
+                       .dtype = call.dtype,
+                       .op = call.op,
+                       .timeout_ms = timeout_ms};
+  Result<PlanId> id = parts_.daemon.create_plan(wanted, deadline);
+  if (!id && id.error().code == ErrorCode::ResourceExhausted) {
+    // Someone needs the room more than our oldest plans do.
+    const Result<bool> dropped = drop_oldest(deadline);
+    if (dropped && *dropped) id = parts_.daemon.create_plan(wanted, deadline);
+  }
+  if (!id) return std::move(id).error();
+  if (id->index >= kMaxDevicePlans) {
+    return error(ErrorCode::Internal, Reason::Version, "the daemon numbers its plans up to ",
+                 id->index, ": are client and daemon of one version?");
+  }
+  return &plans_.insert({.key = key,
+                         .id = *id,
+                         .lane = lane_of(call.bytes(), parts_.ranks),
+                         .timeout_ns = timeout_ms * 1'000'000});
+}
+
+Status GpuMember::make_room(Deadline deadline) {
+  if (plans_.size() < kMostPlans || plans_.oldest(kMostPlans).size() < kMostPlans) return {};
+  const Result<bool> dropped = drop_oldest(deadline);
+  if (!dropped) return dropped.error();
+  if (*dropped) return {};
+  return error(ErrorCode::ResourceExhausted, Reason::Quota, "this communicator has ", plans_.size(),
+               " plans (combinations of buffers and counts) in use at a time: synchronize its "
+               "streams now and then, or reuse buffers");
+}
+
+// True when at least one is gone.
+Result<bool> GpuMember::drop_oldest(Deadline deadline) {
+  std::vector<std::byte> now(kMailboxWithNotesBytes);
+  ARC_RETURN_IF_ERROR(
+      parts_.gpu->read(now.data(), parts_.mailbox->words(), now.size(), kWordsWithin));
+  const auto* words = reinterpret_cast<const DeviceMailbox*>(now.data());
+  const auto* notes = reinterpret_cast<const PostNotes*>(now.data() + kMailboxBytes);
+  bool any = false;
+  for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
+    const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
+    const std::uint32_t index = plan->id.index;
+    if (!has_ended(notes->plans[index], launched_[index], done)) continue;
+    const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
+    if (!gone && !is_gone(gone.error())) return gone.error();
+    plans_.erase(*plan);
+    any = true;
+  }
+  return any;
+}
+
+Status GpuMember::post(GpuPlan& plan, void* stream) {
+  const Result<bool> capturing = parts_.gpu->is_capturing(stream);
+  if (!capturing) return capturing.error();
+  ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
+                                        .doors = parts_.mailbox->doors(),
+                                        .notes = parts_.mailbox->notes(),
+                                        .lane = plan.lane,
+                                        .plan = plan.id.index,
+                                        .timeout_ns = plan.timeout_ns},
+                                       stream));
+  if (*capturing) {
+    plan.is_captured = true;  // the graph may be replayed at any time from now on
+    was_captured_ = true;
+  } else {
+    ++launched_[plan.id.index];
+    ++launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
+  }
+  return {};
+}
+
+Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  for (GpuPlan* plan : plans_.users_of(buffer)) {
+    const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
+    if (!gone && !is_gone(gone.error())) return gone.error();
+    plans_.erase(*plan);
+  }
+  return {};
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,88 @@
+// One rank of a communicator on a GPU, in one epoch: its mailbox, its plans, and the starts that
+// its streams carry to the daemon.
+// Thread: any; one lock, under which the daemon may be asked for a plan. Ownership: the Member.
+// What a graph or a stream may still run keeps its mapping: see the destructor.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "client/device/gpu.h"
+#include "client/src/deadline.h"
+#include "client/src/deadline_mutex.h"
+#include "client/src/gpu_buffers.h"
+#include "client/src/gpu_mailbox.h"
+#include "client/src/gpu_plan_cache.h"
+#include "client/src/node_control.h"
+#include "client/src/operation.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+class GpuMember {
+ public:
+  struct Daemon {
+    std::function<Result<PlanId>(const NewPlan&, Deadline)> create_plan;
+    std::function<Status(PlanId, Deadline)> destroy_plan;
+  };
+  struct Parts {
+    std::shared_ptr<Gpu> gpu;
+    std::unique_ptr<GpuMailbox> mailbox;
+    MemberId member;
+    std::uint32_t ranks = 0;
+    Daemon daemon;
+  };
+  explicit GpuMember(Parts parts);
+  // Unmaps the mailbox when no start can be under way and no graph holds one; otherwise it stays
+  // mapped, closed, until the process ends.
+  ~GpuMember();
+  GpuMember(const GpuMember&) = delete;
+  GpuMember& operator=(const GpuMember&) = delete;
+
+  Gpu& gpu() const { return *parts_.gpu; }
+
+  // Puts the operation on the stream and returns.
+  Status all_reduce(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
+                    std::uint64_t timeout_ms, void* stream, Deadline deadline);
+  // A plan that stays until it is let go; `key` names it.
+  Result<GpuPlanKey> hold(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
+                          std::uint64_t timeout_ms, Deadline deadline);
+  void let_go(const GpuPlanKey& key);
+  Status start(const GpuPlanKey& key, void* stream, Deadline deadline);
+
+  // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
+  Status drop_plans_of(BufferId buffer, Deadline deadline);
+
+  // Every start that waits, and every later one, ends with `why`. Once; the first `why` counts.
+  void close(const Error& why);
+  // What ended the communicator, as the GPU knows it; Ok while nothing did, or while the GPU does
+  // not say in time.
+  Error look();
+
+ private:
+  Result<GpuPlan*> plan_for(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
+                            std::uint64_t timeout_ms, Deadline deadline);
+  Status make_room(Deadline deadline);
+  Result<bool> drop_oldest(Deadline deadline);
+  Status post(GpuPlan& plan, void* stream);
+  Status usable() const;
+  bool is_idle();
+
+  Parts parts_;
+  DeadlineMutex mutex_;
+  GpuPlanCache plans_;
+  std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
+  std::uint32_t launched_in_lane_[kLanes] = {};
+  bool was_captured_ = false;
+  std::atomic<bool> is_over_{false};
+  mutable std::mutex over_mutex_;
+  std::optional<Error> over_;  // why
+  bool is_closed_ = false;     // the GPU was told
+};
+
+}  // namespace arcomm::client

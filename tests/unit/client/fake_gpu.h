@@ -1,0 +1,101 @@
+// A GPU for tests, in host memory: allocations that the test makes and frees, words that both ends
+// see at once, and starts that are written down instead of run. Not for several threads.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/device/gpu.h"
+
+namespace arcomm::client {
+
+class FakeMapping final : public GpuMapping {
+ public:
+  FakeMapping(void* address, std::size_t unmapped_bytes, int* open)
+      : unmapped_bytes_(unmapped_bytes), open_(open) {
+    address_ = address;
+    ++*open_;
+  }
+  ~FakeMapping() override {
+    if (unmapped_bytes_ != 0) ::munmap(address_, unmapped_bytes_);
+    --*open_;
+  }
+
+ private:
+  const std::size_t unmapped_bytes_;
+  int* const open_;
+};
+
+class FakeGpu final : public Gpu {
+ public:
+  struct Start {
+    GpuPost post;
+    void* stream = nullptr;
+  };
+
+  // What is at `base` from now on; an id of 0 frees it.
+  void place(std::uintptr_t base, std::uint64_t bytes, std::uint64_t id, int on = 0) {
+    allocations.erase(base);
+    if (id != 0) allocations[base] = {base, bytes, id, on};
+  }
+
+  const std::string& uuid() const override { return uuid_; }
+  int ordinal() const override { return 0; }
+  Result<GpuRange> range_of(const void* address) override {
+    const auto where = reinterpret_cast<std::uintptr_t>(address);
+    auto found = allocations.upper_bound(where);
+    if (found != allocations.begin() && where - (--found)->first < found->second.bytes) {
+      return found->second;
+    }
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
+  }
+  Result<GpuExport> export_memory(const GpuRange&) override { return GpuExport{}; }
+  Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override {
+    void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (pages == MAP_FAILED) return error(ErrorCode::Internal, Reason::Bug, "mmap");
+    return std::unique_ptr<GpuMapping>(new FakeMapping(pages, bytes, &open_mappings));
+  }
+  Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t) override {
+    return std::unique_ptr<GpuMapping>(new FakeMapping(memory, 0, &open_mappings));
+  }
+  Result<bool> is_capturing(void*) override { return capturing; }
+  Status post(const GpuPost& post, void* stream) override {
+    starts.push_back({post, stream});
+    return {};
+  }
+  Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    if (stuck) return late();
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+  Status write(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    if (stuck) return late();
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+
+  // What the kernel of `start` does until the daemon has answered, in the order of the calls.
+  static void run(const Start& start) {
+    MailboxLane& lane = start.post.mailbox->lanes[static_cast<std::uint32_t>(start.post.lane)];
+    PlanNote& note = start.post.notes->plans[start.post.plan];
+    note = {.posted = note.posted + 1, .number = ++lane.posted};
+    lane.done = to_word(Done{.number = lane.posted});
+  }
+
+  std::map<std::uintptr_t, GpuRange> allocations;
+  std::vector<Start> starts;
+  bool capturing = false;
+  bool stuck = false;
+  int open_mappings = 0;
+
+ private:
+  static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
+  const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,180 @@
+#include "client/src/gpu_member.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <deque>
+
+#include "tests/unit/client/fake_gpu.h"
+
+namespace arcomm::client {
+namespace {
+
+constexpr std::uint64_t kMemoryBytes = 2 << 20;
+
+UniqueFd memfd(std::uint64_t bytes) {
+  UniqueFd fd(::memfd_create("gpu_member_test", MFD_CLOEXEC));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+  return fd;
+}
+
+class GpuMemberTest : public testing::Test {
+ protected:
+  GpuMemberTest() {
+    Result<std::unique_ptr<GpuMailbox>> mailbox =
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoors)));
+    EXPECT_TRUE(mailbox.ok());
+    words = (*mailbox)->words();
+    member = std::make_unique<GpuMember>(GpuMember::Parts{
+        .gpu = gpu,
+        .mailbox = std::move(*mailbox),
+        .member = {1, 1},
+        .ranks = 2,
+        .daemon = {
+            .create_plan = [this](const NewPlan& wanted, Deadline) { return create_plan(wanted); },
+            .destroy_plan =
+                [this](PlanId id, Deadline) {
+                  destroyed.push_back(id);
+                  return Status();
+                }}});
+  }
+
+  Result<PlanId> create_plan(const NewPlan& wanted) {
+    asked.push_back(wanted);
+    if (!refusals.empty()) {
+      Error why = refusals.front();
+      refusals.pop_front();
+      return why;
+    }
+    return PlanId{static_cast<std::uint32_t>(asked.size()), 1};
+  }
+
+  AllReduceCall call(std::uint64_t count) {
+    return {.send = reinterpret_cast<const std::byte*>(send.range.base + 256),
+            .recv = reinterpret_cast<std::byte*>(recv.range.base),
+            .count = count};
+  }
+  Status all_reduce(std::uint64_t count, void* stream = nullptr) {
+    return member->all_reduce(call(count), send, recv, 1000, stream, deadline());
+  }
+  static Deadline deadline() { return Deadline::after(std::chrono::seconds(1)); }
+
+  const std::shared_ptr<FakeGpu> gpu = std::make_shared<FakeGpu>();
+  const GpuBuffer send{.range = {.base = 0x7f0000000000, .bytes = 1 << 30}, .id = {1, 1}};
+  const GpuBuffer recv{.range = {.base = 0x7f8000000000, .bytes = 1 << 30}, .id = {2, 1}};
+  std::vector<NewPlan> asked;
+  std::vector<PlanId> destroyed;
+  std::deque<Error> refusals;
+  DeviceMailbox* words = nullptr;
+  std::unique_ptr<GpuMember> member;
+};
+
+const Error kFull{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1};
+
+TEST_F(GpuMemberTest, AsksTheDaemonOnceForWhatIsRepeated) {
+  int stream = 0;
+  ASSERT_TRUE(all_reduce(64, &stream).ok() && all_reduce(64, &stream).ok());
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].send_offset_bytes, 256u);
+  EXPECT_EQ(asked[0].recv_offset_bytes, 0u);
+  EXPECT_EQ(asked[0].timeout_ms, 1000u);
+  ASSERT_EQ(gpu->starts.size(), 2u);
+  EXPECT_EQ(gpu->starts[1].stream, &stream);
+  EXPECT_EQ(gpu->starts[1].post.plan, 1u);
+  EXPECT_EQ(gpu->starts[1].post.timeout_ns, 1'000'000'000u);
+}
+
+TEST_F(GpuMemberTest, TakesTheLaneOfTheSize) {
+  ASSERT_TRUE(all_reduce(kMaxResidentBytes / 4).ok() && all_reduce(kMaxResidentBytes / 4 + 1).ok());
+  EXPECT_EQ(gpu->starts[0].post.lane, Lane::Resident);
+  EXPECT_EQ(gpu->starts[1].post.lane, Lane::Launched);
+}
+
+TEST_F(GpuMemberTest, GivesUpFinishedPlansWhenTheDaemonHasNoRoom) {
+  ASSERT_TRUE(all_reduce(1).ok() && all_reduce(2).ok());
+  FakeGpu::run(gpu->starts[0]);  // the second one is still to come
+  refusals = {kFull};
+  EXPECT_TRUE(all_reduce(3).ok());
+  ASSERT_EQ(destroyed.size(), 1u);
+  EXPECT_EQ(destroyed[0].index, 1u);
+}
+
+TEST_F(GpuMemberTest, KeepsPlansThatAGraphHasCaptured) {
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = false;
+  refusals = {kFull};
+  const Status refused = all_reduce(2);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::ResourceExhausted);
+  EXPECT_TRUE(destroyed.empty());
+}
+
+TEST_F(GpuMemberTest, DropsThePlansOfABufferThatGoes) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  const Result<GpuPlanKey> held = member->hold(call(2), send, recv, 1000, deadline());
+  ASSERT_TRUE(held.ok());
+  ASSERT_TRUE(member->drop_plans_of(recv.id, deadline()).ok());
+  EXPECT_EQ(destroyed.size(), 2u);
+  EXPECT_EQ(member->start(*held, nullptr, deadline()).error().code, ErrorCode::FailedPrecondition);
+  member->let_go(*held);  // of what is gone: nothing happens
+}
+
+TEST_F(GpuMemberTest, TellsWhatItsKernelsHaveRecorded) {
+  EXPECT_EQ(member->look().code, ErrorCode::Ok);
+  words->failed = to_word(Done{.number = 3,
+                               .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                               .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                               .culprit_rank = 1});
+  const Error said = member->look();
+  EXPECT_EQ(said.code, ErrorCode::DeadlineExceeded);
+  EXPECT_EQ(said.reason, Reason::Timeout);
+  EXPECT_EQ(said.rank, 1);
+  EXPECT_EQ(all_reduce(1).error().reason, Reason::Timeout) << "nothing more may be started";
+  EXPECT_TRUE(gpu->starts.empty());
+}
+
+TEST_F(GpuMemberTest, ClosesItsMailboxWhenTheDaemonIsLost) {
+  member->close(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon is gone"));
+  const Done closed = done_from(words->closed);
+  EXPECT_EQ(closed.code, static_cast<std::uint8_t>(ErrorCode::Unavailable));
+  EXPECT_EQ(closed.reason, static_cast<std::uint8_t>(Reason::DaemonLost));
+  EXPECT_EQ(closed.culprit_rank, -1);
+  EXPECT_EQ(all_reduce(1).error().reason, Reason::DaemonLost);
+}
+
+TEST_F(GpuMemberTest, ClosesLaterAGpuThatWasStuck) {
+  const Error why = error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon is gone");
+  gpu->stuck = true;
+  member->close(why);
+  EXPECT_EQ(words->closed, 0u);
+  gpu->stuck = false;
+  member->close(why);
+  EXPECT_NE(words->closed, 0u);
+}
+
+TEST_F(GpuMemberTest, UnmapsItsMailboxOnceEveryStartHasEnded) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  FakeGpu::run(gpu->starts[0]);
+  member.reset();
+  EXPECT_EQ(gpu->open_mappings, 0);
+}
+
+TEST_F(GpuMemberTest, LeavesItsMailboxMappedWhileAStartMayStillCome) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  member.reset();
+  EXPECT_EQ(gpu->open_mappings, 2);
+  EXPECT_NE(words->closed, 0u) << "what comes must not wait";
+}
+
+TEST(GpuMailbox, RefusesADaemonWhoseMailboxIsTooSmall) {
+  FakeGpu gpu;
+  const auto opened =
+      GpuMailbox::open(gpu, memfd(kMailboxBytes), kMailboxBytes, memfd(sizeof(HostDoors)));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().reason, Reason::Version);
+}
+
+}  // namespace
+}  // namespace arcomm::client
