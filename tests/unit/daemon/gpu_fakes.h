@@ -1,0 +1,264 @@
+// GPUs of plain host memory: a resident grid and a launcher that sum float32 where the real ones
+// run kernels, and that hold the data plane to their rules (no allocation while a grid runs).
+// Thread: the worker's, except for the atomics.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/gpu_hardware.h"
+#include "transport/device/host_device.h"
+
+namespace arcomm::test {
+
+inline std::uint64_t load_word(const std::uint64_t& word) {
+  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
+}
+inline void store_word(std::uint64_t& word, std::uint64_t value) {
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+}
+
+// out[i] of every rank becomes the sum of in[i] of all.
+inline void sum_floats(const std::vector<const float*>& in, const std::vector<float*>& out,
+                       std::uint64_t count) {
+  for (std::uint64_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (const float* one : in) sum += one[i];
+    for (float* one : out) one[i] = sum;
+  }
+}
+
+class FakeGrid;
+
+struct FakeNode {
+  std::vector<FakeGrid*> grids;
+  std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
+  std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
+  std::atomic<int> memories{0};  // allocated and not let go
+};
+
+class FakeMemory final : public Memory::Backing {
+ public:
+  FakeMemory(FakeNode& node, Memory memory) : node_(node), memory_(std::move(memory)) {
+    ++node_.memories;
+  }
+  ~FakeMemory() override {
+    EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
+    --node_.memories;
+  }
+  MemoryRef view() const override { return memory_.view(); }
+  Result<UniqueFd> export_fd() const override { return memory_.export_fd(); }
+
+ private:
+  FakeNode& node_;
+  Memory memory_;
+};
+
+class FakeGpu final : public Device {
+ public:
+  FakeGpu(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal) {
+    host_ = HostDevice::create({}).value();
+  }
+  DeviceKind kind() const override { return DeviceKind::Cuda; }
+  int ordinal() const override { return ordinal_; }
+  std::string name() const override { return "GPU-" + std::to_string(ordinal_); }
+  Result<Memory> allocate(std::uint64_t bytes) override {
+    EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
+    // Scratch is large, and nobody here looks at it.
+    Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 1 << 20));
+    if (!memory) return memory;
+    return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value()));
+  }
+  Result<Memory> import(const MemoryHandle& handle, int) override {
+    return allocate(handle.length_bytes);
+  }
+  Result<Stream> create_stream(std::string_view name) override {
+    return host_->create_stream(name);
+  }
+  Result<Event> create_event() override { return host_->create_event(); }
+
+ private:
+  FakeNode& node_;
+  int ordinal_;
+  std::unique_ptr<HostDevice> host_;
+};
+
+// Takes its operations whenever it is looked at.
+class FakeGrid final : public ResidentGrid {
+ public:
+  explicit FakeGrid(FakeNode& node) : node_(node) { node_.grids.push_back(this); }
+  ~FakeGrid() override {
+    std::erase(node_.grids, this);
+    if (running_) --node_.running_grids;
+  }
+
+  Status resume() override {
+    if (!running_) ++node_.running_grids, ++node_.resumes;
+    running_ = true;
+    return {};
+  }
+  Status pause(std::chrono::nanoseconds) override {
+    if (running_) --node_.running_grids, ++node_.pauses;
+    running_ = false;
+    return {};
+  }
+  bool running() const override { return running_; }
+  Result<std::uint32_t> add_member(const ResidentMember& member) override {
+    for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
+      if (slots_[slot]) continue;
+      slots_[slot].emplace().member = member;
+      return slot;
+    }
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");
+  }
+  Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
+    plans_[index] = {slot, plan};
+    return {};
+  }
+  Status clear_plan(std::uint32_t index) override {
+    plans_.erase(index);
+    return {};
+  }
+  Status abort_member(std::uint32_t slot, Done why) override {
+    ++node_.aborts;
+    slots_[slot]->aborted = why;
+    return {};
+  }
+  ResidentStatus status(std::uint32_t slot) const override {
+    auto& self = const_cast<FakeGrid&>(*this);
+    if (running_) self.look(slot);
+    return slots_[slot]->status;
+  }
+  Status remove_member(std::uint32_t slot) override {
+    EXPECT_FALSE(running_);
+    slots_[slot].reset();
+    return {};
+  }
+
+ private:
+  struct Slot {
+    ResidentMember member;
+    ResidentStatus status;
+    std::uint64_t since_ns = 0;  // its open operation was seen
+    Done aborted;
+  };
+  // The plan of the slot's open operation, if there is one.
+  const ResidentPlan* open(Slot& slot, std::uint32_t index) {
+    const Door door = door_from(load_word(slot.member.mailbox->lanes[0].door));
+    if (door.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
+    const auto plan = plans_.find(door.plan);
+    return plan != plans_.end() && plan->second.first == index ? &plan->second.second : nullptr;
+  }
+  void look(std::uint32_t index) {
+    Slot& slot = *slots_[index];
+    if (slot.status.failed.code != 0) return;
+    if (slot.aborted.code != 0) {
+      slot.status.failed = slot.aborted;
+      return;
+    }
+    const ResidentPlan* plan = open(slot, index);
+    if (plan == nullptr) return;
+    if (slot.since_ns == 0) slot.since_ns = now_ns();
+    std::vector<std::pair<FakeGrid*, std::uint32_t>> peers(slot.member.ranks, {nullptr, 0});
+    for (FakeGrid* grid : node_.grids) {
+      for (std::uint32_t other = 0; other < kResidentMembers; ++other) {
+        if (!grid->slots_[other] || !grid->running_) continue;
+        Slot& there = *grid->slots_[other];
+        if (there.member.scratch[0] != slot.member.scratch[0]) continue;
+        if (grid->open(there, other) != nullptr) peers[there.member.rank] = {grid, other};
+      }
+    }
+    std::vector<const float*> in;
+    std::vector<float*> out;
+    for (std::uint32_t rank = 0; rank < peers.size(); ++rank) {
+      auto [grid, other] = peers[rank];
+      if (grid == nullptr) {
+        if (now_ns() - slot.since_ns > plan->timeout_ns) {
+          slot.status.failed = {.number = slot.status.done + 1,
+                                .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                                .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                                .culprit_rank = static_cast<std::int16_t>(rank)};
+        }
+        return;
+      }
+      const ResidentPlan& theirs = *grid->open(*grid->slots_[other], other);
+      in.push_back(static_cast<const float*>(theirs.send));
+      out.push_back(static_cast<float*>(theirs.recv));
+    }
+    sum_floats(in, out, plan->count);
+    for (auto [grid, other] : peers) {
+      Slot& there = *grid->slots_[other];
+      ++there.status.done;
+      there.since_ns = 0;
+      store_word(there.member.mailbox->lanes[0].done, to_word(Done{.number = there.status.done}));
+    }
+  }
+
+  FakeNode& node_;
+  bool running_ = false;
+  std::array<std::optional<Slot>, kResidentMembers> slots_;
+  std::map<std::uint32_t, std::pair<std::uint32_t, ResidentPlan>> plans_;
+};
+
+// The ranks' launches of one operation run when the last of them has come.
+class FakeLauncher final : public GpuLauncher {
+ public:
+  FakeLauncher(FakeNode& node, std::shared_ptr<std::vector<CudaAllReduce>> waiting)
+      : node_(node), waiting_(std::move(waiting)), words_(16) {}
+
+  Status launch(CudaAlgorithm, const CudaAllReduce& call) override {
+    waiting_->push_back(call);
+    if (node_.hold_launches) return {};
+    std::vector<CudaAllReduce> calls;
+    for (const CudaAllReduce& one : *waiting_) {
+      if (one.scratch[0] == call.scratch[0]) calls.push_back(one);
+    }
+    if (calls.size() != call.ranks) return {};
+    std::erase_if(*waiting_, [&](const auto& one) { return one.scratch[0] == call.scratch[0]; });
+    std::vector<const float*> in;
+    std::vector<float*> out;
+    for (const CudaAllReduce& one : calls) {
+      in.push_back(static_cast<const float*>(one.send[one.rank]));
+      out.push_back(static_cast<float*>(one.recv[one.rank]));
+    }
+    sum_floats(in, out, call.count);
+    for (const CudaAllReduce& one : calls) {
+      store_word(*one.done, one.done_word);
+      store_word(*one.host_done, one.done_word);
+    }
+    return {};
+  }
+  Status store(std::uint64_t* address, std::uint64_t value) override {
+    store_word(*address, value);
+    return {};
+  }
+  Status abort(void* scratch) override {
+    ++node_.aborts;
+    std::erase_if(*waiting_, [&](const CudaAllReduce& call) {
+      if (call.scratch[call.rank] != scratch) return false;
+      call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
+      return true;
+    });
+    return {};
+  }
+  Status flush(std::chrono::nanoseconds) override { return {}; }
+  Status health() override { return {}; }
+  std::span<RankWords> words() override { return words_; }
+
+ private:
+  FakeNode& node_;
+  std::shared_ptr<std::vector<CudaAllReduce>> waiting_;
+  std::vector<RankWords> words_;
+};
+
+}  // namespace arcomm::test
