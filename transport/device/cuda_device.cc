@@ -1,6 +1,5 @@
 #include "transport/device/cuda_device.h"
 
-#include <cstdio>
 #include <utility>
 
 #include "transport/device/cuda_driver.h"
@@ -43,18 +42,6 @@ Status enable_peer_access(int ordinal, std::span<const int> peers) {
   return {};
 }
 
-std::string uuid_text(const cudaUUID_t& uuid) {
-  std::string text = "GPU";
-  for (int i = 0; i < 16; ++i) {
-    char digits[4];
-    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-    std::snprintf(digits, sizeof(digits), dash ? "-%02x" : "%02x",
-                  static_cast<unsigned char>(uuid.bytes[i]));
-    text += digits;
-  }
-  return text;
-}
-
 }  // namespace
 
 int count_cuda_devices() {
@@ -83,7 +70,7 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
     return cuda_error(read, "reading the GPU's properties");
   }
   return std::unique_ptr<CudaDevice>(
-      new CudaDevice(std::move(options), uuid_text(properties.uuid)));
+      new CudaDevice(std::move(options), cuda_uuid_text(properties.uuid)));
 }
 
 Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {

@@ -1,5 +1,7 @@
 #include "transport/device/cuda_driver.h"
 
+#include <cstdio>
+
 namespace arcomm {
 namespace {
 
@@ -28,6 +30,7 @@ Result<CudaDriver> load() {
       find("cuMemExportToShareableHandle", driver.mem_export) &&
       find("cuMemImportFromShareableHandle", driver.mem_import) &&
       find("cuMemGetAddressRange", driver.mem_get_address_range) &&
+      find("cuDeviceGetAttribute", driver.device_get_attribute) &&
       find("cuGetErrorName", driver.get_error_name);
   if (whole) return driver;
   cudaGetLastError();
@@ -59,6 +62,27 @@ Error cuda_error(CUresult failure, const char* what) {
   const bool memory = failure == CUDA_ERROR_OUT_OF_MEMORY;
   return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
                memory ? Reason::OutOfMemory : Reason::None, what, ": ", name);
+}
+
+std::string cuda_uuid_text(const cudaUUID_t& uuid) {
+  std::string text = "GPU";
+  for (int i = 0; i < 16; ++i) {
+    char digits[4];
+    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
+    std::snprintf(digits, sizeof(digits), dash ? "-%02x" : "%02x",
+                  static_cast<unsigned char>(uuid.bytes[i]));
+    text += digits;
+  }
+  return text;
+}
+
+bool is_under_mps(int ordinal) {
+  const Result<const CudaDriver*> driver = cuda_driver();
+  int enabled = 0;
+  return driver && (*driver)->device_get_attribute != nullptr &&
+         (*driver)->device_get_attribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) ==
+             CUDA_SUCCESS &&
+         enabled != 0;
 }
 
 CurrentCudaDevice::CurrentCudaDevice(int ordinal) {

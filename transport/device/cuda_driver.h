@@ -5,6 +5,8 @@
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 
+#include <string>
+
 #include "proto/status.h"
 
 namespace arcomm {
@@ -23,6 +25,7 @@ struct CudaDriver {
   decltype(&cuMemExportToShareableHandle) mem_export = nullptr;
   decltype(&cuMemImportFromShareableHandle) mem_import = nullptr;
   decltype(&cuMemGetAddressRange) mem_get_address_range = nullptr;
+  decltype(&cuDeviceGetAttribute) device_get_attribute = nullptr;
   decltype(&cuGetErrorName) get_error_name = nullptr;
 };
 
@@ -31,6 +34,9 @@ Result<const CudaDriver*> cuda_driver();
 
 Error cuda_error(cudaError_t failure, const char* what);
 Error cuda_error(CUresult failure, const char* what);
+
+std::string cuda_uuid_text(const cudaUUID_t& uuid);  // "GPU-<uuid>", as nvidia-smi -L says it
+bool is_under_mps(int ordinal);  // this process is a client of an MPS server there
 
 // Runs a piece of code with a device current, and puts back the one that was.
 class CurrentCudaDevice {
