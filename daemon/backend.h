@@ -1,5 +1,5 @@
 // Where the kind of hardware is chosen: CMake builds one backend_*.cc, and nothing else names a
-// device class. Thread: called once by the daemon's main thread.
+// device class. Thread: called by the daemon's main thread, each once.
 #pragma once
 
 #include <memory>
@@ -12,16 +12,37 @@
 
 namespace arcomm {
 
-struct ServedDevice {
-  std::string name;  // what clients ask for: "host:0"
-  std::unique_ptr<Device> device;
+class MpsServer;
+
+// What one device worker serves.
+struct ServedDevices {
+  std::string name;  // what clients ask for: "host:0", "gpu"
+  // The host's one, or all GPUs of the node: one worker for all, so that one arrival board and one
+  // launcher order serve a communicator.
+  std::vector<std::unique_ptr<Device>> devices;
+
+  bool on_gpus() const { return devices.front()->kind() == DeviceKind::Cuda; }
 };
 
 struct Backend {
-  std::string name;                   // "host" or "cuda"
-  std::vector<ServedDevice> devices;  // at least one; the first is the default
+  Backend() = default;
+  ~Backend();  // devices first, then what they need to live
+  Backend(Backend&&) noexcept;
+  Backend& operator=(Backend&&) noexcept;
+
+  std::string name;                    // "host", or "cuda: 2 x NVIDIA H200, NVLink, MPS"
+  std::vector<std::string> notes;      // for the log: which GPUs, or why none
+  std::vector<std::string> warnings;   // for the log and arctl status
+  std::string degraded;                // "" or why this is less than what was asked for
+  std::unique_ptr<MpsServer> mps;      // where gpu.mps is "manage"
+  std::vector<ServedDevices> workers;  // at least one; the first is the default
 };
 
+// What the hardware's library reads from this process's environment. Before any other thread.
+void prepare_environment(const Settings& settings);
+
+// GPUs where the settings, this build and the machine have them, and the host always. An error
+// where GPUs were demanded.
 Result<Backend> open_backend(const Settings& settings);
 
 }  // namespace arcomm

@@ -1,8 +1,11 @@
 // The build without CUDA: one device, the CPU.
 #include "daemon/backend.h"
+#include "daemon/mps_server.h"
 #include "transport/device/host_device.h"
 
 namespace arcomm {
+
+void prepare_environment(const Settings&) {}
 
 Result<Backend> open_backend(const Settings& settings) {
   switch (settings.device.backend) {
@@ -17,8 +20,10 @@ Result<Backend> open_backend(const Settings& settings) {
   }
   Result<std::unique_ptr<HostDevice>> device = HostDevice::create(HostDeviceOptions{});
   if (!device) return std::move(device).error();
-  Backend backend{.name = "host", .devices = {}};
-  backend.devices.push_back({"host:0", std::move(device).value()});
+  Backend backend;
+  backend.name = "host";
+  backend.workers.push_back({.name = "host:0", .devices = {}});
+  backend.workers.back().devices.push_back(std::move(device).value());
   return backend;
 }
 

@@ -95,7 +95,13 @@ Status Daemon::open() {
   if (!sockets) return sockets.error();
   open_metrics();
   std::vector<WorkerRef> workers;
-  for (Served& one : served_) workers.push_back({one.name, one.worker.get(), one.recorder.get()});
+  for (Served& one : served_) {
+    std::vector<std::string> gpus;
+    for (const auto& device : one.devices.devices) {
+      if (one.devices.on_gpus()) gpus.push_back(device->name());
+    }
+    workers.push_back({one.devices.name, one.worker.get(), one.recorder.get(), std::move(gpus)});
+  }
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
 
   // Only now: what the dead daemon left stays there for as long as its successor does not serve.
@@ -105,9 +111,9 @@ Status Daemon::open() {
     service_.store(served_[i].recorder->memfd(), name);
   }
   for (const std::string& warning : warnings_) log::warn("{}", warning);
-  log::info("ready: {} in {}, tuning {}", served_.front().name, settings.runtime_dir,
+  log::info("ready: {} in {}, tuning {}", served_.front().devices.name, settings.runtime_dir,
             tuning_->source);
-  service_.ready("serving " + served_.front().name + " in " + settings.runtime_dir);
+  service_.ready("serving " + served_.front().devices.name + " in " + settings.runtime_dir);
   return {};
 }
 
@@ -115,31 +121,35 @@ Status Daemon::open_workers() {
   const auto settings = std::make_shared<const Settings>(loaded_.settings);
   Result<Backend> backend = open_backend(*settings);
   if (!backend) return backend.error();
-  backend_name_ = backend->name;
+  backend_ = std::make_unique<Backend>(std::move(backend).value());
+  for (const std::string& note : backend_->notes) log::info("{}", note);
+  warnings_.insert(warnings_.end(), backend_->warnings.begin(), backend_->warnings.end());
   worker_ended_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!worker_ended_) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                  "cannot make an eventfd: ", std::strerror(errno));
   }
-  for (ServedDevice& device : backend->devices) {
+  for (ServedDevices& devices : backend_->workers) {
+    std::vector<Device*> gpus;
+    for (const auto& device : devices.devices) {
+      if (devices.on_gpus()) gpus.push_back(device.get());
+    }
     Result<std::unique_ptr<FlightRecorder>> recorder =
         FlightRecorder::create(static_cast<std::size_t>(settings->recorder.records));
     if (!recorder) return recorder.error();
     Result<std::unique_ptr<DeviceWorker>> worker =
-        DeviceWorker::create({.device = *device.device,
-                              .gpus = {},
+        DeviceWorker::create({.device = *devices.devices.front(),
+                              .gpus = std::move(gpus),
                               .recorder = **recorder,
                               .metrics = metrics_,
                               .settings = settings,
                               .tuning = tuning_,
                               .events = control_->events()});
     if (!worker) return worker.error();
-    served_.push_back({std::move(device.name),
-                       std::move(device.device),
-                       std::move(recorder).value(),
-                       std::move(worker).value(),
-                       {}});
+    served_.push_back(
+        {std::move(devices), std::move(recorder).value(), std::move(worker).value(), {}});
   }
+  backend_->workers.clear();
   for (Served& one : served_) {
     one.thread = std::thread([worker = one.worker.get(), ended = worker_ended_.get()] {
       ::pthread_setname_np(::pthread_self(), "arc-worker");
@@ -147,7 +157,7 @@ Status Daemon::open_workers() {
       const std::uint64_t once = 1;
       (void)!::write(ended, &once, sizeof(once));
     });
-    watch_.add(one.name, *one.worker, std::chrono::steady_clock::now());
+    watch_.add(one.devices.name, *one.worker, std::chrono::steady_clock::now());
   }
   return {};
 }
@@ -262,9 +272,9 @@ void Daemon::dump_recorders() {
   for (const Served& one : served_) {
     const Result<std::string> path = one.recorder->dump_to(loaded_.settings.state_dir);
     if (path) {
-      log::info("flight recorder of {} written to {}", one.name, *path);
+      log::info("flight recorder of {} written to {}", one.devices.name, *path);
     } else {
-      log::error("flight recorder of {} not written: {}", one.name, path.error().message);
+      log::error("flight recorder of {} not written: {}", one.devices.name, path.error().message);
     }
   }
 }
@@ -317,6 +327,11 @@ void Daemon::stop() {
   }
   control_.reset();  // after the workers' last answers
   served_.clear();
+  backend_.reset();
+}
+
+Device& Daemon::host_device() const {
+  return *served_.back().devices.devices.front();  // the host's worker comes last
 }
 
 Daemon::~Daemon() {

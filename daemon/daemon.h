@@ -53,8 +53,7 @@ class Daemon final : public DaemonActions {
 
  private:
   struct Served {
-    std::string name;
-    std::unique_ptr<Device> device;
+    ServedDevices devices;
     std::unique_ptr<FlightRecorder> recorder;
     std::unique_ptr<DeviceWorker> worker;
     std::thread thread;
@@ -69,6 +68,8 @@ class Daemon final : public DaemonActions {
   void unstore_strangers(const std::vector<InheritedSocket>& passed);
   void load_tuning_table();
   void open_metrics();
+  // The one whose algorithms have a tuning table.
+  Device& host_device() const;
   void use_tuning(const std::shared_ptr<const TuningTable>& table);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);
@@ -83,7 +84,7 @@ class Daemon final : public DaemonActions {
   Metrics metrics_;
   KeptRings kept_rings_{service_, metrics_};
   std::unique_ptr<InstanceLock> lock_;  // before the sockets, after them at the end
-  std::string backend_name_;
+  std::unique_ptr<Backend> backend_;    // once open_workers() is through, without its devices
   std::vector<FlightRecord> previous_;  // not changed once open() is through
   std::vector<Served> served_;
   UniqueFd worker_ended_;  // eventfd: a worker's run() returned

@@ -36,7 +36,9 @@ void Daemon::describe(v1::StatusReply& status) {
   const auto uptime = std::chrono::steady_clock::now() - started_;
   status.set_uptime_ms(static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(uptime).count()));
-  status.set_backend(backend_name_);
+  status.set_backend(backend_->name);
+  if (!backend_->degraded.empty() && status.state() == "ready")
+    status.set_state("degraded: " + backend_->degraded);
   std::lock_guard lock(mutex_);
   status.set_config_file(loaded_.path);
   status.set_config_generation(generation_);
@@ -121,14 +123,13 @@ Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1:
     constexpr std::uint64_t kLongestMs = 3'600'000;
     options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestMs));
   }
-  Result<TuningTable> measured =
-      arcomm::tune(*served_.front().device, options, [&](const TuneStep& step) {
-        v1::TuneReply reply;
-        reply.set_progress(step.progress);
-        *reply.mutable_point() = to_wire(step);
-        send(std::move(reply));
-        return !cancelled();
-      });
+  Result<TuningTable> measured = arcomm::tune(host_device(), options, [&](const TuneStep& step) {
+    v1::TuneReply reply;
+    reply.set_progress(step.progress);
+    *reply.mutable_point() = to_wire(step);
+    send(std::move(reply));
+    return !cancelled();
+  });
   if (!measured) return measured.error();
   if (cancelled())
     return error(ErrorCode::Cancelled, Reason::None, "the tune was stopped; the old table stays");

@@ -30,6 +30,7 @@ int serve(arcomm::LoadRequest request, arcomm::Loaded loaded) {
   const sigset_t signals = arcomm::blocked_signals();
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
+  arcomm::prepare_environment(loaded.settings);
   std::signal(SIGXFSZ, SIG_IGN);  // memory past a file-size limit is an error to report, no death
   if (const arcomm::Status logging = arcomm::log::start(arcomm::log::options_from(loaded.settings));
       !logging) {

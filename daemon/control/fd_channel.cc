@@ -99,7 +99,7 @@ bool FdChannel::serve(ConnectionNumber number, Connection& connection, FdRequest
     answer.count = static_cast<std::uint32_t>(fds.size());
   } else if (request.fds.empty()) {
     answer = answer_to(error(ErrorCode::FailedPrecondition, Reason::Unsupported,
-                             "the offered descriptor is not a memfd"));
+                             "the offered descriptor is neither a memfd nor exported GPU memory"));
   } else {
     const Result<std::uint64_t> ticket =
         parts_.ledger.add_offer(*session, std::move(request.fds.front()));

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -31,6 +33,15 @@ std::vector<UniqueFd> take_fds(msghdr& header) {
 Error protocol_error(const char* what, std::size_t value) {
   return error(ErrorCode::InvalidArgument, Reason::BadValue, "descriptor socket: ", what, " (",
                value, ")");
+}
+
+// Memory: its close does not block.
+bool is_memory(int fd) {
+  if (::fcntl(fd, F_GET_SEALS) >= 0) return true;
+  // What a GPU driver exports is an open /dev/nvidiactl.
+  constexpr unsigned kNvidia = 195;
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && S_ISCHR(info.st_mode) && major(info.st_rdev) == kNvidia;
 }
 
 }  // namespace
@@ -71,9 +82,8 @@ Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser
   }
   std::vector<UniqueFd> fds = take_fds(header);
   const std::size_t came = fds.size();
-  const auto strangers = std::stable_partition(fds.begin(), fds.end(), [](const UniqueFd& fd) {
-    return ::fcntl(fd.get(), F_GET_SEALS) >= 0;  // memory: its close does not block
-  });
+  const auto strangers = std::stable_partition(
+      fds.begin(), fds.end(), [](const UniqueFd& fd) { return is_memory(fd.get()); });
   for (auto fd = strangers; fd != fds.end(); ++fd) closer.close(std::move(*fd));
   fds.erase(strangers, fds.end());
   // A SEQPACKET end of file and an empty message look the same; neither is followed by anything we

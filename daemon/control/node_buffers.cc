@@ -1,6 +1,8 @@
-// NodeControl's calls about memory and plans.
+// NodeControl's calls about memory.
 #include <fcntl.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -10,6 +12,27 @@
 #include "daemon/telemetry/log.h"
 
 namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMostGpuBytes = std::uint64_t{1} << 46;  // no GPU has more
+constexpr std::size_t kIpcHandleBytes = 64;
+
+Status check_gpu_range(const v1::RegisterBufferRequest& request) {
+  if (request.length_bytes() == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a range of 0 bytes was asked for; ask for 1 or more");
+  }
+  const std::uint64_t whole = request.allocation_bytes();
+  if (whole > kMostGpuBytes || request.offset_bytes() > whole ||
+      request.length_bytes() > whole - request.offset_bytes()) {
+    return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "bytes ", request.offset_bytes(),
+                 " + ", request.length_bytes(), " are not inside the allocation's ", whole,
+                 " bytes");
+  }
+  return {};
+}
+
+}  // namespace
 
 // A buffer on its way in: what it has been charged, until its session holds it.
 struct NodeControl::NewBuffer {
@@ -31,21 +54,22 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = authorize(caller, request.session());
   if (!session) return answer(session.error());
+  if (worker_of(**session).on_gpus()) {
+    return allocate_on_gpu(**session, request, std::move(answer));
+  }
   const Result<std::uint64_t> length = round_to_pages(request.bytes());
   if (!length) return answer(length.error());
-  if ((*session)->tickets.size() + (*session)->tickets_promised >= kMaxTickets) {
-    return answer(error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", (*session)->id,
-                        " has ", kMaxTickets,
-                        " buffers whose descriptors it did not fetch: fetch them first"));
-  }
   auto buffer = std::make_shared<NewBuffer>();
   if (Status charged = charge(*buffer, caller.peer.uid, *length); !charged)
     return answer(charged.error());
+  if (Status promised = promise_ticket(**session); !promised) {
+    buffer.reset();
+    return answer(promised.error());
+  }
   buffer->session = (*session)->id;
   buffer->seed.length_bytes = *length;
   buffer->give_ticket = true;
   buffer->answer = std::move(answer);
-  ++(*session)->tickets_promised;
   parts_.memory_thread.post([this, buffer, bytes = *length] {
     auto made = std::make_shared<Result<SealedMemory>>(make_sealed_memory("arcomm-buffer", bytes));
     parts_.loop.post([this, buffer, made] {
@@ -62,6 +86,9 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = authorize(caller, request.session());
   if (!session) return answer(session.error());
+  if (worker_of(**session).on_gpus()) {
+    return register_on_gpu(**session, request, std::move(answer));
+  }
   Result<UniqueFd> offered = ledger_.take_offer(**session, request.offered_fd());
   if (!offered) return answer(offered.error());
   // Whoever offered it may have closed its own.
@@ -87,6 +114,96 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   });
 }
 
+void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  const Result<std::string> gpu = gpu_of(session, request.device());
+  if (!gpu) return answer(gpu.error());
+  const std::uint64_t asked = request.bytes();
+  if (asked == 0 || asked > kMostGpuBytes) {
+    return answer(error(asked == 0 ? ErrorCode::InvalidArgument : ErrorCode::OutOfRange,
+                        Reason::BadValue, asked,
+                        " bytes of GPU memory cannot be allocated: ask "
+                        "for 1 or more, and no more than a GPU has"));
+  }
+  const uid_t uid = session.peer.uid;
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = charge(*buffer, uid, asked); !charged) return answer(charged.error());
+  if (Status promised = promise_ticket(session); !promised) {
+    buffer.reset();
+    return answer(promised.error());
+  }
+  buffer->session = session.id;
+  buffer->answer = std::move(answer);
+  DeviceWorker* worker = &worker_of(session);
+  worker->allocate_buffer(
+      session.id, *gpu, asked,
+      replies_.on_loop<AllocatedBuffer>(
+          "allocate the buffer",
+          [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
+            SessionEntry* owner = ledger_.find(buffer->session);
+            if (owner != nullptr) --owner->tickets_promised;
+            if (!made) return buffer->fail(made.error());
+            if (owner == nullptr) {
+              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
+                                        buffer->session, " has ended"));
+            }
+            const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
+            Result<ChargePtr> rest = quotas_.charge(uid, QuotaKind::RegisteredBytes, more);
+            if (!rest) {
+              worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
+              return buffer->fail(rest.error());
+            }
+            buffer->held.rest = std::move(rest).value();
+            buffer->held.length_bytes = made->length_bytes;
+            std::vector<UniqueFd> fds;
+            fds.push_back(std::move(made->memory));
+            buffer->held.fd_ticket = ledger_.add_ticket(*owner, std::move(fds));
+            v1::BufferReply reply;
+            reply.set_buffer(made->buffer.bits());
+            reply.set_length_bytes(made->length_bytes);
+            reply.set_fd_ticket(buffer->held.fd_ticket);
+            owner->buffers.emplace(made->buffer, std::move(buffer->held));
+            buffer->answer(reply);
+          },
+          [worker, id = session.id](Result<AllocatedBuffer> late) {
+            if (late) worker->remove_buffer(id, late->buffer, [](const Status&) {});
+          }));
+}
+
+void NodeControl::register_on_gpu(SessionEntry& session, const v1::RegisterBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  // Taken in any case: a refused offer must not stay behind.
+  std::shared_ptr<UniqueFd> memory = memory_closer_.hold(UniqueFd());
+  if (request.offered_fd() != 0 || request.ipc_handle().empty()) {
+    Result<UniqueFd> offered = ledger_.take_offer(session, request.offered_fd());
+    if (!offered) return answer(offered.error());
+    memory = memory_closer_.hold(std::move(offered).value());
+  }
+  const Result<std::string> gpu = gpu_of(session, request.device());
+  if (!gpu) return answer(gpu.error());
+  if (!request.ipc_handle().empty() &&
+      (request.ipc_handle().size() != kIpcHandleBytes || *memory)) {
+    return answer(error(
+        ErrorCode::InvalidArgument, Reason::BadValue, "GPU memory is named by an IPC handle of ",
+        kIpcHandleBytes, " bytes or by an offered descriptor; this call has a handle of ",
+        request.ipc_handle().size(), " bytes and ", *memory ? "a" : "no", " descriptor"));
+  }
+  if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = charge(*buffer, session.peer.uid, request.length_bytes()); !charged)
+    return answer(charged.error());
+  buffer->session = session.id;
+  buffer->seed.offset_bytes = request.offset_bytes();
+  buffer->seed.length_bytes = request.length_bytes();
+  buffer->seed.allocation_bytes = request.allocation_bytes();
+  buffer->seed.device = *gpu;
+  if (!request.ipc_handle().empty()) {
+    std::memcpy(buffer->seed.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
+  }
+  buffer->answer = std::move(answer);
+  add_buffer(buffer, memory);
+}
+
 Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes) {
   Result<ChargePtr> count = quotas_.charge(uid, QuotaKind::Buffers);
   if (!count) return count.error();
@@ -94,7 +211,8 @@ Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_by
   if (!bytes) return bytes.error();
   buffer.held = HeldBuffer{.length_bytes = length_bytes,
                            .count = std::move(count).value(),
-                           .bytes = std::move(bytes).value()};
+                           .bytes = std::move(bytes).value(),
+                           .rest = {}};
   return {};
 }
 
@@ -176,77 +294,6 @@ void NodeControl::forget_buffer(SessionId id, BufferId buffer) {
   Result<std::vector<UniqueFd>> unfetched = ledger_.take_ticket(*owner, node.mapped().fd_ticket);
   for (std::size_t i = 0; unfetched && i < unfetched->size(); ++i)
     memory_closer_.close(std::move((*unfetched)[i]));
-}
-
-void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
-                              Answer<v1::CreatePlanReply> answer) {
-  if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
-  const Result<SessionEntry*> session = authorize(caller, request.session());
-  if (!session) return answer(session.error());
-  if (request.dtype() >= kDTypes || request.op() >= kReduceOps || request.codec() >= kCodecs) {
-    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "dtype ", request.dtype(),
-                        ", op ", request.op(), " or codec ", request.codec(),
-                        " is none this version knows"));
-  }
-  Result<ChargePtr> charged = quotas_.charge(caller.peer.uid, QuotaKind::Plans);
-  if (!charged) return answer(charged.error());
-  const std::uint64_t timeout_ms =
-      std::min(request.timeout_ms(), parts_.settings->op.max_timeout_ms);
-  const PlanSeed seed{.member = MemberId::from_bits(request.member()),
-                      .send_buffer = BufferId::from_bits(request.send_buffer()),
-                      .recv_buffer = BufferId::from_bits(request.recv_buffer()),
-                      .send_offset_bytes = request.send_offset_bytes(),
-                      .recv_offset_bytes = request.recv_offset_bytes(),
-                      .count = request.count(),
-                      .dtype = static_cast<DType>(request.dtype()),
-                      .op = static_cast<ReduceOp>(request.op()),
-                      .codec = static_cast<Codec>(request.codec()),
-                      .timeout_ns = timeout_ms * 1'000'000};
-  const SessionId id = (*session)->id;
-  worker_of(**session).add_plan(
-      id, seed,
-      replies_.on_loop<PlanId>(
-          "register the plan",
-          [this, id, answer = std::move(answer),
-           holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
-            SessionEntry* owner = ledger_.find(id);
-            if (!plan) {
-              holder->reset();
-              return answer(plan.error());
-            }
-            if (owner != nullptr) owner->plans.emplace(*plan, std::move(*holder));
-            v1::CreatePlanReply reply;
-            reply.set_plan(plan->bits());
-            answer(reply);
-          },
-          [worker = &worker_of(**session), id](Result<PlanId> late) {
-            if (late) worker->remove_plan(id, *late, [](const Status&) {});
-          }));
-}
-
-void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
-                               Answer<v1::Empty> answer) {
-  const Result<SessionEntry*> session = authorize(caller, request.session());
-  if (!session) return answer(session.error());
-  const SessionId id = (*session)->id;
-  const PlanId plan = PlanId::from_bits(request.plan());
-  if (!(*session)->plans.contains(plan)) {
-    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
-                        " is not one of session ", id));
-  }
-  worker_of(**session).remove_plan(
-      id, plan,
-      replies_.on_loop<void>(
-          "remove the plan",
-          [this, id, plan, answer = std::move(answer)](const Status& status) {
-            if (!status) return answer(status.error());
-            if (SessionEntry* owner = ledger_.find(id); owner != nullptr) owner->plans.erase(plan);
-            answer(v1::Empty{});
-          },
-          [this, id, plan](const Status& late) {
-            SessionEntry* owner = ledger_.find(id);
-            if (late && owner != nullptr) owner->plans.erase(plan);
-          }));
 }
 
 }  // namespace arcomm

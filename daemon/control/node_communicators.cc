@@ -9,6 +9,8 @@
 namespace arcomm {
 namespace {
 
+constexpr int kMaxGpuRanks = 8;  // what the kernels are built for
+
 Error unknown_member(std::uint64_t bits, SessionId session) {
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "communicator member ",
                MemberId::from_bits(bits), " is not one of session ", session);
@@ -33,8 +35,23 @@ void NodeControl::create_communicator(const Caller& caller,
                         call.unique_id.size(), " bytes; this one has ",
                         request.unique_id().size()));
   }
+  const Result<std::string> gpu = gpu_of(**session, request.device());
+  if (!gpu) return answer(gpu.error());
+  call.on_gpu = worker_of(**session).on_gpus();
+  if (call.on_gpu && request.ranks() > kMaxGpuRanks) {
+    return answer(error(ErrorCode::Unimplemented, Reason::Unsupported,
+                        "a communicator on GPUs has "
+                        "1 to ",
+                        kMaxGpuRanks, " ranks, one to a GPU, not ", request.ranks()));
+  }
   Result<ChargePtr> charge = quotas_.charge(caller.peer.uid, QuotaKind::Communicators);
   if (!charge) return answer(charge.error());
+  if (call.on_gpu) {
+    if (Status promised = promise_ticket(**session); !promised) {
+      charge->reset();
+      return answer(promised.error());
+    }
+  }
   std::memcpy(call.unique_id.data(), request.unique_id().data(), call.unique_id.size());
   const std::uint64_t asked_ms =
       request.timeout_ms() == 0 ? parts_.settings->comm.join_timeout_ms : request.timeout_ms();
@@ -44,7 +61,7 @@ void NodeControl::create_communicator(const Caller& caller,
   call.session = (*session)->id;
   call.peer = (*session)->peer;
   call.worker = (*session)->worker;
-  call.device = parts_.workers[call.worker].device;
+  call.device = call.on_gpu ? *gpu : parts_.workers[call.worker].device;
   call.called_at = std::chrono::steady_clock::now();
   call.deadline = call.called_at +
                   std::chrono::milliseconds(std::min(asked_ms, parts_.settings->op.max_timeout_ms));
@@ -112,6 +129,7 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
     }
     if (!result) {
       holder->reset();
+      if (session != nullptr && worker_of(*session).on_gpus()) --session->tickets_promised;
       return answer(result.error());
     }
     // This rank's seat in an earlier epoch has no use any more; its holder need not give it back.
@@ -128,8 +146,41 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
     reply.set_member(result->member.bits());
     reply.set_epoch(result->epoch);
     for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
+    if (worker_of(*session).on_gpus())
+      return hand_over_mailbox(id, result->member, std::move(reply), answer);
     answer(reply);
   };
+}
+
+void NodeControl::hand_over_mailbox(SessionId id, MemberId member,
+                                    v1::CreateCommunicatorReply reply,
+                                    const Answer<v1::CreateCommunicatorReply>& answer) {
+  worker_of(*ledger_.find(id))
+      .export_mailbox(
+          id, member,
+          replies_.on_loop<MailboxDescriptors>(
+              "hand over the mailbox", [this, id, member, reply = std::move(reply),
+                                        answer](Result<MailboxDescriptors> mailbox) {
+                SessionEntry* session = ledger_.find(id);
+                if (session == nullptr) {
+                  return answer(
+                      error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
+                }
+                --session->tickets_promised;
+                if (!mailbox) {
+                  // A seat without a mailbox serves nobody; the other ranks hear of it.
+                  worker_of(*session).leave_communicator(id, member, [](const Status&) {});
+                  session->members.erase(member);
+                  return answer(mailbox.error());
+                }
+                std::vector<UniqueFd> fds;
+                fds.push_back(std::move(mailbox->mailbox));
+                fds.push_back(std::move(mailbox->doors));
+                v1::CreateCommunicatorReply filled = reply;
+                filled.set_fd_ticket(ledger_.add_ticket(*session, std::move(fds)));
+                filled.set_mailbox_bytes(mailbox->mailbox_bytes);
+                answer(filled);
+              }));
 }
 
 void NodeControl::cancel_communicator(std::uint64_t call) {

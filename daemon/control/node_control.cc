@@ -72,15 +72,49 @@ Result<SessionEntry*> NodeControl::authorize(const Caller& caller, const v1::Ses
   return ledger_.authorize(session.session(), session.session_token(), caller.peer.uid);
 }
 
-Result<std::size_t> NodeControl::find_worker(const std::string& device) const {
-  if (device.empty()) return std::size_t{0};
+Result<NodeControl::Place> NodeControl::find_device(const std::string& device) const {
+  if (device.empty()) return Place{};
   std::string known;
   for (std::size_t i = 0; i < parts_.workers.size(); ++i) {
-    if (parts_.workers[i].device == device) return i;
-    known += (known.empty() ? "" : ", ") + parts_.workers[i].device;
+    const WorkerRef& worker = parts_.workers[i];
+    if (worker.device == device) return Place{i, {}};
+    known += (known.empty() ? "" : ", ") + worker.device;
+    for (const std::string& gpu : worker.gpus) {
+      if (gpu == device) return Place{i, gpu};
+      known += ", " + gpu;
+    }
   }
   return error(ErrorCode::NotFound, Reason::BadValue, "no device \"",
                device.substr(0, kNameCharacters), "\" here; there is ", known);
+}
+
+Result<std::string> NodeControl::gpu_of(const SessionEntry& session,
+                                        const std::string& named) const {
+  const WorkerRef& worker = parts_.workers[session.worker];
+  if (worker.gpus.empty()) {
+    if (named.empty() || named == worker.device) return std::string();
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "session ", session.id, " is on ",
+                 worker.device, " and cannot use \"", named.substr(0, kNameCharacters),
+                 "\": attach to that device");
+  }
+  if (named.empty()) return session.gpu.empty() ? worker.gpus.front() : session.gpu;
+  std::string known;
+  for (const std::string& gpu : worker.gpus) {
+    if (gpu == named) return gpu;
+    known += (known.empty() ? "" : ", ") + gpu;
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", named.substr(0, kNameCharacters),
+               "\" here; there is ", known);
+}
+
+Status NodeControl::promise_ticket(SessionEntry& session) {
+  if (session.tickets.size() + session.tickets_promised >= kMaxTickets) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", session.id, " has ",
+                 kMaxTickets,
+                 " buffers or mailboxes whose descriptors it did not fetch: fetch them first");
+  }
+  ++session.tickets_promised;
+  return {};
 }
 
 void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
@@ -92,15 +126,16 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
                         " and the client's is ", request.ring_abi_major(), ".",
                         request.ring_abi_minor(), ": install the same major version of both"));
   }
-  const Result<std::size_t> worker = find_worker(request.device());
-  if (!worker) return answer(worker.error());
+  const Result<Place> place = find_device(request.device());
+  if (!place) return answer(place.error());
   Result<ChargePtr> charge = quotas_.charge(caller.peer.uid, QuotaKind::Sessions);
   if (!charge) return answer(charge.error());
 
   SessionEntry entry;
   entry.peer = caller.peer;
   entry.process_name = request.process_name().substr(0, kNameCharacters);
-  entry.worker = *worker;
+  entry.worker = place->worker;
+  entry.gpu = place->gpu;
   entry.attached_over = caller.connection;
   entry.attached_at = std::chrono::steady_clock::now();
   entry.charge = std::move(charge).value();
@@ -155,7 +190,9 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
         reply.set_session_token(session->token.data(), session->token.size());
         reply.set_fd_ticket(ticket);
         reply.set_daemon_version(kVersionNumber);
-        reply.set_device(parts_.workers[session->worker].device);
+        const WorkerRef& worker = parts_.workers[session->worker];
+        reply.set_device(session->gpu.empty() ? worker.device : session->gpu);
+        reply.set_on_gpus(worker.worker->on_gpus());
         reply.set_default_timeout_ms(parts_.settings->op.default_timeout_ms);
         reply.set_segment_limit_bytes(parts_.settings->op.segment_bytes);
         reply.set_max_in_flight(in_flight);

@@ -33,6 +33,7 @@ struct WorkerRef {
   std::string device;              // "host:0"
   DeviceWorker* worker = nullptr;  // outlives the control plane
   FlightRecorder* recorder = nullptr;
+  std::vector<std::string> gpus = {};  // "GPU-<uuid>", the default first; empty: a host worker
 };
 
 class NodeControl {
@@ -97,7 +98,14 @@ class NodeControl {
 
  private:
   Result<SessionEntry*> authorize(const Caller& caller, const v1::SessionRef& session);
-  Result<std::size_t> find_worker(const std::string& device) const;
+  struct Place {
+    std::size_t worker = 0;
+    std::string gpu;  // when one was named
+  };
+  Result<Place> find_device(const std::string& device) const;
+  // The GPU that a call means: `named`, or the session's. "" on a host worker.
+  Result<std::string> gpu_of(const SessionEntry& session, const std::string& named) const;
+  Status promise_ticket(SessionEntry& session);  // a call under way will store one
   DeviceWorker& worker_of(const SessionEntry& session) const {
     return *parts_.workers[session.worker].worker;
   }
@@ -109,8 +117,15 @@ class NodeControl {
   void leave(std::size_t worker, SessionId session, MemberId member);
   Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
                             ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
+  // GPU workers: the reply with a ticket for the rank's mailbox.
+  void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
+                         const Answer<v1::CreateCommunicatorReply>& answer);
   struct NewBuffer;
   Status charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes);
+  void allocate_on_gpu(SessionEntry& session, const v1::AllocateBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  void register_on_gpu(SessionEntry& session, const v1::RegisterBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
   void add_buffer(const std::shared_ptr<NewBuffer>& buffer,
                   const std::shared_ptr<UniqueFd>& memory);
   void forget_buffer(SessionId id, BufferId buffer);

@@ -26,6 +26,15 @@ Rank first_absent(const std::map<Rank, Rendezvous::Call>& calls) {
   return rank;
 }
 
+const Rendezvous::Call* same_gpu(const std::map<Rank, Rendezvous::Call>& calls,
+                                 const Rendezvous::Call& newcomer) {
+  if (!newcomer.on_gpu) return nullptr;
+  for (const auto& [rank, call] : calls) {
+    if (call.device == newcomer.device) return &call;
+  }
+  return nullptr;
+}
+
 Error refuse_duplicate(const Rendezvous::Call& call, SessionId holder, const char* state) {
   return error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
                " of this communicator ", state, " in session ", holder,
@@ -86,7 +95,16 @@ void Rendezvous::join(Call call) {
     const Call& other = meeting.calls.begin()->second;
     Error why = error(ErrorCode::Unimplemented, Reason::Unsupported, "rank ", other.rank, " is on ",
                       other.device, " and rank ", call.rank, " on ", call.device,
-                      ": one communicator has one device here");
+                      ": a communicator's ranks are all on GPUs or all on the host");
+    meeting.calls.emplace(call.rank, std::move(call));
+    fail(meeting, why);
+    return settle(at);
+  }
+  if (const Call* other = same_gpu(meeting.calls, call); other != nullptr) {
+    Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
+                      call.rank, " of this communicator are both on ", call.device,
+                      ": give every rank a GPU of its own (arcInit or the communicator's device)");
+    why.rank = call.rank;
     meeting.calls.emplace(call.rank, std::move(call));
     fail(meeting, why);
     return settle(at);
@@ -102,7 +120,11 @@ void Rendezvous::build(Meetings::iterator at) {
   meeting.lost.reset();
   meeting.worker = meeting.calls.begin()->second.worker;
   CommunicatorSeed seed{.unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}};
-  for (const auto& [rank, call] : meeting.calls) seed.ranks.push_back({call.session, rank});
+  for (const auto& [rank, call] : meeting.calls) {
+    seed.ranks.push_back({.session = call.session,
+                          .rank = rank,
+                          .device = call.on_gpu ? call.device : std::string()});
+  }
   const UniqueIdBytes unique_id = at->first;
   form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {
     built(unique_id, std::move(members));

@@ -5,7 +5,8 @@
 // Thread: the control loop. Each call is answered exactly once, possibly from inside join(). Rules:
 // (1) ranks of one communicator have one uid: whoever guesses an id of another uid is refused;
 // (2) one rank, one call: a second one is AlreadyExists, while it waits and while its communicator
-// is ready; (3) calls that disagree about the number of ranks fail all of them, naming both values;
+// is ready; (3) calls that disagree about the number of ranks, or name one GPU twice, fail all of
+// them, naming both;
 // (4) a session that ends fails the calls that wait with it, naming its rank.
 #pragma once
 
@@ -43,6 +44,7 @@ class Rendezvous {
     PeerCredentials peer;
     std::size_t worker = 0;
     std::string device;
+    bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
     Clock::time_point called_at, deadline;
     Answer answer;
   };

@@ -35,6 +35,7 @@ struct HeldBuffer {
   std::uint64_t length_bytes = 0;
   std::uint64_t fd_ticket = 0;  // of its memory, for as long as nobody fetched it
   ChargePtr count, bytes;
+  ChargePtr rest;  // GPU memory: what the device rounded up to
 };
 struct HeldMember {
   UniqueIdBytes unique_id{};
@@ -49,6 +50,7 @@ struct SessionEntry {
   PeerCredentials peer;
   std::string process_name;
   std::size_t worker = 0;              // index of its device worker
+  std::string gpu;                     // what it asked for at Attach: "GPU-<uuid>", or ""
   ConnectionNumber attached_over = 0;  // the gRPC connection
   ConnectionNumber bound_to = 0;       // the descriptor connection; 0 until Hello
   EventLoop::TimerKey hello_deadline;

@@ -38,15 +38,17 @@ class WorkerReplies {
                     what, " within ", limit.count(), " ms: see arctl status"));
     });
     return [&loop = loop_, pending](Result<T> result) {
-      loop.post([&loop, pending, result = std::move(result)] {
+      // Shared, since a posted function can be copied, and a result may own descriptors.
+      auto held = std::make_shared<Result<T>>(std::move(result));
+      loop.post([&loop, pending, held] {
         const auto overdue = std::exchange(pending->late, nullptr);
         if (!pending->then) {
-          if (overdue) overdue(result);
+          if (overdue) overdue(std::move(*held));
           return;
         }
         loop.cancel(pending->limit);
         const auto now = std::exchange(pending->then, nullptr);
-        now(result);
+        now(std::move(*held));
       });
     };
   }

@@ -174,7 +174,8 @@ class ControlTest : public ::testing::Test {
     stop();
     std::filesystem::remove_all(settings_.runtime_dir);
   }
-  void start() {
+  // gpus: the worker serves these, and a second one the host, as on a node with GPUs.
+  void start(const std::vector<std::string>& gpus = {}) {
     plane_ = ControlPlane::create({.metrics = metrics_,
                                    .settings = std::make_shared<const Settings>(settings_),
                                    .kept_rings = kept_rings_,
@@ -185,8 +186,14 @@ class ControlTest : public ::testing::Test {
     auto sockets = open_sockets(settings_, {}, warnings);
     ASSERT_TRUE(sockets) << sockets.error().message;
     recorder_ = FlightRecorder::create(64).value();
-    const Status served =
-        plane_->serve({{"host:0", worker_.get(), recorder_.get()}}, std::move(*sockets));
+    std::vector<WorkerRef> workers{{"host:0", worker_.get(), recorder_.get(), {}}};
+    if (!gpus.empty()) {
+      worker_->gpus = true;
+      host_worker_ = std::make_unique<FakeWorker>(plane_->events());
+      workers = {{"gpu", worker_.get(), recorder_.get(), gpus},
+                 {"host:0", host_worker_.get(), recorder_.get(), {}}};
+    }
+    const Status served = plane_->serve(std::move(workers), std::move(*sockets));
     ASSERT_TRUE(served) << served.error().message;
     client_ = v1::NodeControl::NewStub(channel("client.sock"));
     admin_ = v1::NodeAdmin::NewStub(channel("admin.sock"));
@@ -194,6 +201,7 @@ class ControlTest : public ::testing::Test {
   void stop() {
     if (plane_) plane_->stop();
     worker_.reset();
+    host_worker_.reset();
     plane_.reset();
   }
 
@@ -237,9 +245,9 @@ class ControlTest : public ::testing::Test {
     return message;
   }
   // Attached and bound.
-  Session open_session() {
+  Session open_session(const std::string& device = "") {
     Session session;
-    const Outcome outcome = attach(session.attached);
+    const Outcome outcome = attach(session.attached, kRingAbiMajor, device);
     EXPECT_TRUE(outcome.status.ok()) << outcome.status.error_message();
     session.ref.set_session(session.attached.session());
     session.ref.set_session_token(session.attached.session_token());
@@ -250,8 +258,10 @@ class ControlTest : public ::testing::Test {
     return session;
   }
   Outcome join(const Session& session, const std::string& id, int rank, int ranks,
-               v1::CreateCommunicatorReply* reply, std::uint64_t timeout_ms = 3000) {
+               v1::CreateCommunicatorReply* reply, std::uint64_t timeout_ms = 3000,
+               const std::string& device = "") {
     v1::CreateCommunicatorRequest request;
+    request.set_device(device);
     *request.mutable_session() = session.ref;
     request.set_unique_id(id);
     request.set_rank(rank);
@@ -261,8 +271,10 @@ class ControlTest : public ::testing::Test {
     return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request,
                 reply != nullptr ? reply : &ignored);
   }
-  Outcome allocate(const Session& session, std::uint64_t bytes, v1::BufferReply* reply) {
+  Outcome allocate(const Session& session, std::uint64_t bytes, v1::BufferReply* reply,
+                   const std::string& device = "") {
     v1::AllocateBufferRequest request;
+    request.set_device(device);
     *request.mutable_session() = session.ref;
     request.set_bytes(bytes);
     return call(*client_, &v1::NodeControl::Stub::AllocateBuffer, request, reply);
@@ -289,6 +301,7 @@ class ControlTest : public ::testing::Test {
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<ControlPlane> plane_;
   std::unique_ptr<FakeWorker> worker_;
+  std::unique_ptr<FakeWorker> host_worker_;
   std::unique_ptr<v1::NodeControl::Stub> client_;
   std::unique_ptr<v1::NodeAdmin::Stub> admin_;
 };

@@ -2,6 +2,8 @@
 // it was told, and can be made to refuse or to keep silent. Thread: any.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -31,6 +33,9 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> silent{false};          // never answers
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
   std::atomic<std::uint64_t> turns{0};
+  std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
+  std::atomic<bool> refuse_mailbox{false};  // export_mailbox fails
+  static constexpr std::uint64_t kGranule = 2 << 20;
 
   std::vector<Closed> closed() {
     std::lock_guard lock(mutex_);
@@ -98,6 +103,41 @@ class FakeWorker final : public DeviceWorker {
     const BufferId id{next_++, 1};
     buffers_.emplace(id, std::pair{session, std::move(seed)});
     answer(std::move(done), Result<BufferId>(id));
+  }
+  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+                       Done<AllocatedBuffer> done) override {
+    const std::uint64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
+    BufferSeed seed;
+    seed.length_bytes = whole;
+    seed.device = std::move(device);
+    std::lock_guard lock(mutex_);
+    const BufferId id{next_++, 1};
+    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    answer(std::move(done), Result<AllocatedBuffer>(AllocatedBuffer{id, memory(), whole}));
+  }
+  void export_mailbox(SessionId, MemberId, Done<MailboxDescriptors> done) override {
+    if (refuse_mailbox) {
+      return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
+                                                                      Reason::OutOfMemory, "no")));
+    }
+    answer(std::move(done),
+           Result<MailboxDescriptors>(MailboxDescriptors{memory(), memory(), kGranule}));
+  }
+  bool on_gpus() const override { return gpus; }
+  // What the buffers were added with, without their descriptors.
+  std::vector<BufferSeed> buffer_seeds() {
+    std::lock_guard lock(mutex_);
+    std::vector<BufferSeed> seeds;
+    for (const auto& [id, held] : buffers_) {
+      const BufferSeed& seed = held.second;
+      seeds.push_back({.memory = {},
+                       .offset_bytes = seed.offset_bytes,
+                       .length_bytes = seed.length_bytes,
+                       .device = seed.device,
+                       .handle = seed.handle,
+                       .allocation_bytes = seed.allocation_bytes});
+    }
+    return seeds;
   }
   void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
     std::lock_guard lock(mutex_);
@@ -171,11 +211,12 @@ class FakeWorker final : public DeviceWorker {
   std::uint64_t progress() const override { return turns; }
 
  private:
+  static UniqueFd memory() { return UniqueFd(::memfd_create("fake", MFD_CLOEXEC)); }
   template <typename R>
-  void answer(std::function<void(R)> done, const R& result) {
+  void answer(std::function<void(R)> done, R result) {
     if (silent) return;
-    const auto kept = std::make_shared<const R>(result);
-    thread_.post([done = std::move(done), kept] { done(*kept); });
+    const auto kept = std::make_shared<R>(std::move(result));
+    thread_.post([done = std::move(done), kept] { done(std::move(*kept)); });
   }
 
   WorkerEvents events_;

@@ -1,0 +1,147 @@
+// The build with CUDA: the node's GPUs, where it has any, and the CPU.
+#include <cstdlib>
+#include <utility>
+
+#include "daemon/backend.h"
+#include "daemon/mps_server.h"
+#include "transport/device/cuda_device.h"
+#include "transport/device/host_device.h"
+#include "transport/topology/gpus.h"
+
+namespace arcomm {
+namespace {
+
+bool may_use_gpus(const Settings& settings) {
+  switch (settings.device.backend) {
+    case BackendChoice::Auto:
+    case BackendChoice::Cuda:
+      return true;
+    case BackendChoice::Host:
+      return false;
+  }
+  return false;
+}
+
+void note_mps(const std::vector<Gpu>& gpus, MpsChoice choice, Backend& backend) {
+  bool everywhere = true;
+  for (const Gpu& gpu : gpus) everywhere = everywhere && gpu.under_mps;
+  if (everywhere) {
+    const char* folder = std::getenv("CUDA_MPS_PIPE_DIRECTORY");
+    backend.notes.push_back(std::string("MPS serves this daemon; its clients need "
+                                        "CUDA_MPS_PIPE_DIRECTORY=") +
+                            (folder != nullptr ? folder : "/tmp/nvidia-mps, the default"));
+    return;
+  }
+  const std::string what =
+      "MPS does not serve this daemon: every hand-over between a client and it costs about 280 us";
+  switch (choice) {
+    case MpsChoice::Off:
+      backend.notes.push_back(what + " (gpu.mps is \"off\")");
+      return;
+    case MpsChoice::Require:
+    case MpsChoice::Manage:
+      backend.degraded = what;
+      backend.warnings.push_back(
+          what +
+          ". Start nvidia-cuda-mps-control -d before arcommd and its clients, with one "
+          "CUDA_MPS_PIPE_DIRECTORY for all of them, or set gpu.mps to \"manage\"; \"off\" takes "
+          "it as it is");
+      return;
+  }
+}
+
+// "cuda: 2 x NVIDIA H200, NVLink, MPS"
+std::string summary(const std::vector<Gpu>& gpus) {
+  bool nvlink = gpus.size() > 1, mps = true;
+  for (const Gpu& gpu : gpus) {
+    mps = mps && gpu.under_mps;
+    for (const GpuLink& link : gpu.links) nvlink = nvlink && link.atomics;
+  }
+  return "cuda: " + std::to_string(gpus.size()) + " x " + gpus.front().name +
+         (nvlink ? ", NVLink" : "") + (mps ? ", MPS" : ", no MPS");
+}
+
+Result<ServedDevices> open_gpus(const std::vector<Gpu>& gpus) {
+  std::vector<int> all;
+  for (const Gpu& gpu : gpus) all.push_back(gpu.ordinal);
+  ServedDevices served{.name = "gpu", .devices = {}};
+  for (const Gpu& gpu : gpus) {
+    Result<std::unique_ptr<CudaDevice>> device =
+        CudaDevice::create({.ordinal = gpu.ordinal, .peers = all});
+    if (!device) {
+      Error why = std::move(device).error();
+      why.message = describe(gpu) + ": " + why.message;
+      return why;
+    }
+    served.devices.push_back(std::move(device).value());
+  }
+  return served;
+}
+
+// Adds the GPUs' worker, or says why there is none.
+Status add_gpus(const Settings& settings, Backend& backend) {
+  if (settings.gpu.mps == MpsChoice::Manage) {
+    Result<std::unique_ptr<MpsServer>> mps = MpsServer::start(settings.runtime_dir);
+    if (mps) {
+      backend.mps = std::move(mps).value();
+    } else {
+      backend.warnings.push_back("MPS was not started: " + mps.error().message);
+    }
+  }
+  const Result<std::vector<Gpu>> gpus = discover_gpus();
+  if (!gpus) return gpus.error();
+  if (gpus->empty()) {
+    return error(ErrorCode::NotFound, Reason::Unsupported,
+                 "this process sees no GPU: look at nvidia-smi -L, CUDA_VISIBLE_DEVICES and the "
+                 "unit's DeviceAllow");
+  }
+  Result<ServedDevices> opened = open_gpus(*gpus);
+  if (!opened) {
+    // There are some, and nobody can use them.
+    if (settings.device.backend == BackendChoice::Auto)
+      backend.degraded = "the GPUs cannot be used: " + opened.error().message;
+    return std::move(opened).error();
+  }
+  for (const Gpu& gpu : *gpus) backend.notes.push_back(describe(gpu));
+  note_mps(*gpus, settings.gpu.mps, backend);
+  backend.workers.push_back(std::move(opened).value());
+  backend.name = summary(*gpus);
+  return {};
+}
+
+}  // namespace
+
+void prepare_environment(const Settings& settings) {
+  if (!may_use_gpus(settings)) return;
+  // A kernel that is loaded when it is first launched waits for the device to be idle, and a
+  // resident kernel keeps it from ever being that.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  if (settings.gpu.mps == MpsChoice::Manage) MpsServer::name_folders(settings.runtime_dir);
+}
+
+Result<Backend> open_backend(const Settings& settings) {
+  Backend backend;
+  backend.name = "host";
+  if (may_use_gpus(settings)) {
+    if (Status added = add_gpus(settings, backend); !added) {
+      if (settings.device.backend == BackendChoice::Cuda) {
+        Error why = added.error();
+        why.message = "device.backend is \"cuda\" and no GPU can be served: " + why.message;
+        return why;
+      }
+      if (backend.degraded.empty()) {
+        backend.notes.push_back("no GPU is served: " + added.error().message);
+      } else {
+        backend.warnings.push_back(backend.degraded);
+      }
+      backend.mps.reset();
+    }
+  }
+  Result<std::unique_ptr<HostDevice>> host = HostDevice::create(HostDeviceOptions{});
+  if (!host) return std::move(host).error();
+  backend.workers.push_back({.name = "host:0", .devices = {}});
+  backend.workers.back().devices.push_back(std::move(host).value());
+  return backend;
+}
+
+}  // namespace arcomm

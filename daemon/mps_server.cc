@@ -1,0 +1,134 @@
+#include "daemon/mps_server.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+
+#include "daemon/telemetry/log.h"
+#include "proto/unique_fd.h"
+
+extern char** environ;
+
+namespace arcomm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr const char* kProgram = "nvidia-cuda-mps-control";
+constexpr milliseconds kStartLimit{10'000}, kAskLimit{2'000};
+
+std::string log_folder(const std::string& runtime_dir) {
+  return runtime_dir + "/mps/log";
+}
+
+// A file with the words that the program reads as commands.
+Result<UniqueFd> commands(std::string_view words) {
+  UniqueFd file(::memfd_create("mps-commands", MFD_CLOEXEC));
+  if (!file || ::write(file.get(), words.data(), words.size()) < 0 ||
+      ::lseek(file.get(), 0, SEEK_SET) != 0) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot make a memfd: ", std::strerror(errno));
+  }
+  return file;
+}
+
+// Runs it and waits; at the limit it is killed. Its exit status. daemonize: with -d; otherwise it
+// reads `words`.
+Result<int> run(bool daemonize, std::string_view words, milliseconds limit) {
+  Result<UniqueFd> input = commands(words);
+  if (!input) return std::move(input).error();
+  char program[] = "nvidia-cuda-mps-control", flag[] = "-d";
+  char* arguments[] = {program, daemonize ? flag : nullptr, nullptr};
+  posix_spawn_file_actions_t files;
+  ::posix_spawn_file_actions_init(&files);
+  ::posix_spawn_file_actions_adddup2(&files, input->get(), STDIN_FILENO);
+  ::posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawnattr_t attributes;  // our signals are blocked, and a child would inherit that
+  ::posix_spawnattr_init(&attributes);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  pid_t child = 0;
+  const int failed = ::posix_spawnp(&child, kProgram, &files, &attributes, arguments, environ);
+  ::posix_spawn_file_actions_destroy(&files);
+  ::posix_spawnattr_destroy(&attributes);
+  if (failed != 0) {
+    return error(ErrorCode::NotFound, Reason::Unsupported, "cannot run ", kProgram, ": ",
+                 std::strerror(failed), "; install it with the NVIDIA driver, or set gpu.mps");
+  }
+  const auto end = std::chrono::steady_clock::now() + limit;
+  int status = 0;
+  for (;;) {
+    const pid_t ended = ::waitpid(child, &status, WNOHANG);
+    if (ended == child) break;
+    if (ended < 0 && errno != EINTR) {
+      return error(ErrorCode::Internal, Reason::None, "waitpid: ", std::strerror(errno));
+    }
+    if (std::chrono::steady_clock::now() >= end) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, kProgram, " did not end within ",
+                   limit.count(), " ms");
+    }
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+std::string MpsServer::pipe_folder(const std::string& runtime_dir) {
+  return runtime_dir + "/mps/pipe";
+}
+
+void MpsServer::name_folders(const std::string& runtime_dir) {
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", pipe_folder(runtime_dir).c_str(), 1);
+  ::setenv("CUDA_MPS_LOG_DIRECTORY", log_folder(runtime_dir).c_str(), 1);
+}
+
+Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_dir) {
+  for (const std::string& folder :
+       {runtime_dir + "/mps", pipe_folder(runtime_dir), log_folder(runtime_dir)}) {
+    std::error_code failure;
+    std::filesystem::create_directories(folder, failure);
+    if (!failure) {  // clients of other users go through them
+      std::filesystem::permissions(folder, std::filesystem::perms(0755), failure);
+    }
+    if (failure) {
+      return error(ErrorCode::PermissionDenied, Reason::None, "cannot make the folder ", folder,
+                   " for MPS: ", failure.message());
+    }
+  }
+  const Result<int> started = run(true, {}, kStartLimit);
+  if (!started) return started.error();
+  if (*started != 0) {
+    // It refuses where one serves these folders already.
+    const Result<int> answered = run(false, "get_server_list\n", kAskLimit);
+    if (!answered || *answered != 0) {
+      return error(ErrorCode::Unavailable, Reason::Unsupported, kProgram, " -d ended with status ",
+                   *started, ": see ", log_folder(runtime_dir), "/control.log");
+    }
+    log::info("an MPS control daemon serves {} already", pipe_folder(runtime_dir));
+  }
+  return std::unique_ptr<MpsServer>(new MpsServer());
+}
+
+MpsServer::~MpsServer() {
+  const Result<int> told = run(false, "quit\n", kAskLimit);
+  if (!told && told.error().code != ErrorCode::DeadlineExceeded)
+    log::warn("MPS was not told to quit: {}", told.error().message);
+}
+
+}  // namespace arcomm
