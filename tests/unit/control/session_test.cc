@@ -44,7 +44,7 @@ TEST_F(ControlTest, RefusesAnotherMajorRingVersionNamingBoth) {
   const Outcome outcome = attach(reply, kRingAbiMajor + 1);
   EXPECT_EQ(outcome.status.error_code(), StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(outcome.reason, Reason::Version);
-  for (const int major : {kRingAbiMajor, kRingAbiMajor + 1}) {
+  for (const int major : {+kRingAbiMajor, kRingAbiMajor + 1}) {
     EXPECT_NE(outcome.status.error_message().find(std::to_string(major) + ".0"), std::string::npos)
         << outcome.status.error_message();
   }
