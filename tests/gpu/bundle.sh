@@ -1,12 +1,40 @@
 #!/usr/bin/env bash
 # Gathers what a machine with GPUs and without our packages needs, into stage/gpu; there, run.sh does the rest.
-#   tests/gpu/bundle.sh [build folder]
+#   tests/gpu/bundle.sh [build folder]      PARTS="kernels service": what to gather, all of it unless named
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 build=${1:-$top/build/cuda}
 out=$top/stage/gpu
+most_mb=64
+parts=" ${PARTS:-kernels service} "
+rm -rf "$out"
 mkdir -p "$out"
-for program in all_reduce_gpu_test kernel_gpu_bench; do strip -o "$out/$program" "$build/tests/gpu/$program"; done
+
+take() { # take <file> [name]: stripped
+  strip -o "$out/${2:-$(basename "$1")}" "$1"
+}
+
+if [[ $parts == *" kernels "* ]]; then
+  for program in all_reduce_gpu_test resident_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
+fi
+if [[ $parts == *" service "* ]]; then
+  take "$build/daemon/arcommd"
+  take "$build/client/arctl/arctl"
+  mkdir -p "$out/client" "$out/lib"
+  # Beside no other library: it must load into a process that has its own.
+  take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
+  take "$build/tests/gpu/client_rank"
+  cp "$here/torch_rank.py" "$out/"
+  # The shared libraries of arcommd and arctl, less those that every machine has in a newer version.
+  ldd "$out/arcommd" "$build/client/arctl/arctl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libarclient|libcuda)\.so' |
+    while read -r library; do
+      strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
+    done
+fi
 cp "$here/run.sh" "$out/"
-du -sh "$out"
+cp "$here/run_service.sh" "$out/"
+size=$(du -sm "$out" | cut -f1)
+echo "$out: $size MB"
+[ "$size" -le "$most_mb" ] || { echo "more than $most_mb MB: leave parts out with PARTS" >&2; exit 1; }

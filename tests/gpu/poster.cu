@@ -4,7 +4,7 @@
 namespace arcomm::gpu {
 namespace {
 
-constexpr std::uint64_t kLimitNs = 10'000'000'000;
+constexpr std::uint64_t kLimitNs = 2'000'000'000;
 
 __global__ void post_kernel(DeviceMailbox* mailbox, std::uint32_t plan, std::uint32_t times) {
   MailboxLane& lane = mailbox->lanes[0];

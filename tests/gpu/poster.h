@@ -11,7 +11,7 @@
 namespace arcomm::gpu {
 
 // `times` operations of plan `plan` one after the other, on the current GPU. Ends early when the
-// mailbox is closed, or after ten seconds.
+// mailbox is closed, or after two seconds.
 cudaError_t post(DeviceMailbox* mailbox, std::uint32_t plan, std::uint32_t times,
                  cudaStream_t stream);
 // Knocks with a number of the caller's and does not wait.

@@ -49,7 +49,11 @@ class ResidentGrids : public testing::TestWithParam<int> {
   void TearDown() override {
     for (auto& grid : grids_) {
       const Status paused = grid->pause(2s);
-      EXPECT_TRUE(paused) << paused.error().to_string();
+      if (paused) continue;
+      // Whatever else is destroyed now would wait for it, for ever.
+      std::fprintf(stderr, "the resident grid does not leave: %s\n",
+                   paused.error().to_string().c_str());
+      std::_Exit(1);
     }
   }
 
@@ -178,6 +182,35 @@ class ResidentGrids : public testing::TestWithParam<int> {
   Group main_;
   std::mt19937_64 random_{7};
 };
+
+TEST_P(ResidentGrids, LeaveWhenTold) {
+  for (int i = 0; i < 20; ++i) {
+    resume();
+    const auto begin = std::chrono::steady_clock::now();
+    pause();
+    if (HasFatalFailure()) return;
+    const auto took = std::chrono::steady_clock::now() - begin;
+    std::printf("%.0f us ", std::chrono::duration<double, std::micro>(took).count());
+  }
+  std::printf("to pause\n");
+}
+
+TEST_P(ResidentGrids, RunOneOperation) {
+  resume();
+  for (int rank = 0; rank < ranks(); ++rank)
+    set_plan(main_, rank, 1, plan(rank, 16, DType::Float32, ReduceOp::Sum));
+  post_all(main_, 1);
+  ASSERT_TRUE(node_->synchronize(5s));
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const DeviceMailbox seen = read_mailbox(main_, rank);
+    EXPECT_EQ(seen.lanes[0].posted, 1U);
+    EXPECT_EQ(seen.lanes[0].door, to_word(Door{.number = 1, .plan = 1}));
+    EXPECT_EQ(seen.lanes[0].done, to_word(Done{.number = 1}));
+    EXPECT_EQ(seen.closed, 0U) << "code " << int{done_from(seen.closed).code} << " reason "
+                               << int{done_from(seen.closed).reason};
+    EXPECT_EQ(status(main_, rank).done, 1U);
+  }
+}
 
 TEST_P(ResidentGrids, EveryTypeAndOperationIsTheReferenceBitForBit) {
   resume();

@@ -1,26 +1,46 @@
 #!/usr/bin/env bash
 # On a machine with GPUs, from the bundle: checks first, then measurements; a short table last.
-#   run.sh [folder for the results]      RANKS="2 4": how many GPUs the benchmark takes; SKIP_CHECKS=1
+#   run.sh [folder for the results]
+#   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
+#   PARTS="kernels service torch"    what to run
+#   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/results}
+parts=" ${PARTS:-kernels service torch} "
 mkdir -p "$out"
+out=$(cd "$out" && pwd)
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 nccl=$(python3 -c 'import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null || true)
 status=0
-echo "$gpus GPUs; NCCL: ${nccl:-as the loader finds it}"
-if [ -z "${SKIP_CHECKS:-}" ]; then
-  timeout 200 "$here/all_reduce_gpu_test" --gtest_brief=1 >"$out/checks.log" 2>&1 || status=1
-  tail -n 40 "$out/checks.log"
+ranks_here=()
+for ranks in ${RANKS:-2}; do [ "$ranks" -le "$gpus" ] && ranks_here+=("$ranks"); done
+echo "$gpus GPUs; ranks: ${ranks_here[*]:-none}; NCCL: ${nccl:-as the loader finds it}"
+
+check() { # check <limit in seconds> <name> <program> <arguments>: a test program, its log, its last lines
+  local limit=$1 name=$2
+  shift 2
+  [ -e "$1" ] || { echo "$name: not in this bundle"; return 0; }
+  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
+  tail -n 30 "$out/$name.log"
+}
+
+if [[ $parts == *" kernels "* ]]; then
+  if [ -z "${SKIP_CHECKS:-}" ]; then
+    check 200 checks "$here/all_reduce_gpu_test" --gtest_brief=1
+    check 200 resident "$here/resident_gpu_test" --gtest_brief=1
+  fi
+  for ranks in "${ranks_here[@]}"; do
+    timeout -k 5 150 "$here/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
+      tee "$out/kernels-$ranks.txt" || status=1
+  done
 fi
-for ranks in ${RANKS:-2}; do
-  [ "$ranks" -le "$gpus" ] || continue
-  timeout 150 "$here/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
-    tee "$out/kernels-$ranks.txt" || status=1
-done
+if [[ $parts == *" service "* || $parts == *" torch "* ]]; then
+  RANKS="${ranks_here[*]}" PARTS=$parts bash "$here/run_service.sh" "$out" || status=1
+fi
 if [ $status != 0 ]; then
-  echo "FAILED: see above and $out/checks.log"
+  echo "FAILED: see above and the logs in $out"
 elif [ -n "${SKIP_CHECKS:-}" ]; then
   echo "checks skipped; what was timed was verified"
 else
