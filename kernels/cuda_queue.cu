@@ -64,7 +64,14 @@ CudaQueue::~CudaQueue() {
   if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
 }
 
+Status CudaQueue::make_current() const {
+  const cudaError_t made = cudaSetDevice(ordinal_);
+  if (made != cudaSuccess) return cuda_error(made, "making a GPU current");
+  return {};
+}
+
 Status CudaQueue::store(std::uint64_t* address, std::uint64_t value) const {
+  ARC_RETURN_IF_ERROR(make_current());
   const auto write = memory_operations().write64;
   if (write == nullptr) return unsupported();
   return stored(write(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,
@@ -72,6 +79,7 @@ Status CudaQueue::store(std::uint64_t* address, std::uint64_t value) const {
 }
 
 Status CudaQueue::store(std::uint32_t* address, std::uint32_t value) const {
+  ARC_RETURN_IF_ERROR(make_current());
   const auto write = memory_operations().write32;
   if (write == nullptr) return unsupported();
   return stored(write(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,

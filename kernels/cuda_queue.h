@@ -26,6 +26,8 @@ class CudaQueue {
 
   int ordinal() const { return ordinal_; }
   void* stream() const { return stream_; }  // a cudaStream_t
+  // What is put into a stream by hand wants its GPU to be the calling thread's current one.
+  Status make_current() const;
   // Stores `value` at a device address of this GPU, in the queue's order, by the GPU's front end:
   // no SM is needed, so it overtakes kernels that wait.
   Status store(std::uint64_t* address, std::uint64_t value) const;

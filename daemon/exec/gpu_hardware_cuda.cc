@@ -24,7 +24,10 @@ class CudaLauncher final : public GpuLauncher {
   Status store(std::uint64_t* address, std::uint64_t value) override {
     return beside_.store(address, value);
   }
-  Status abort(void* scratch) override { return abort_all_reduce(scratch, beside_.stream()); }
+  Status abort(void* scratch) override {
+    ARC_RETURN_IF_ERROR(beside_.make_current());
+    return abort_all_reduce(scratch, beside_.stream());
+  }
   Status flush(std::chrono::nanoseconds timeout) override { return beside_.drain(timeout); }
   Status health() override {
     if (Result<bool> idle = work_.idle(); !idle) return std::move(idle).error();

@@ -39,6 +39,8 @@ Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& g
 
 GpuPlane::~GpuPlane() {
   shut_down();
+  // What a stuck GPU may still use is the driver's to take back, when the process ends.
+  if (!graves_.empty()) static_cast<void>(new std::vector<Grave>(std::move(graves_)));
 }
 
 void GpuPlane::use_settings(const Settings& settings) {
@@ -102,8 +104,12 @@ GpuPlane::Standstill::~Standstill() {
 }
 
 Status GpuPlane::pause(Gpu& gpu) {
+  if (gpu.broken) {
+    return error(ErrorCode::Internal, Reason::None, gpu.device->name(),
+                 " does not answer: see the daemon's log, and restart arcommd");
+  }
   Status paused = gpu.hardware.grid->pause(kPauseTimeout);
-  if (paused || gpu.broken) return paused;
+  if (paused) return paused;
   gpu.broken = true;
   log::error("{}: its resident kernel does not leave: {}; restart arcommd", gpu.device->name(),
              paused.error().message);

@@ -7,6 +7,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/worker.h"
 #include "daemon/telemetry/log.h"
+#include "daemon/telemetry/metrics.h"
 
 namespace arcomm {
 
@@ -32,7 +33,10 @@ bool Worker::poll_doors() {
 
 void Worker::take_door(GpuMember& member, Door door, std::uint64_t now_ns) {
   Session* session = find(member.session);
-  if (session == nullptr || !session->readable()) return;
+  if (session == nullptr || !session->readable()) {
+    member.active = false;
+    return;
+  }
   if (door.number != member.taken + 1) {
     member.active = false;
     return lose(*session, "the number at a door is not the next one");
@@ -49,7 +53,11 @@ void Worker::take_door(GpuMember& member, Door door, std::uint64_t now_ns) {
 }
 
 void Worker::tend_gpus(std::uint64_t now_ns) {
-  for (const GpuPlane::ResidentFailure& failed : gpus_->tend(now_ns)) {
+  const std::uint64_t done_before = gpus_->resident_done();
+  const std::vector<GpuPlane::ResidentFailure>& failures = gpus_->tend(now_ns);
+  if (gpus_->resident_done() != done_before)
+    parts_.metrics.operations[ErrorCode::Ok].add(gpus_->resident_done() - done_before);
+  for (const GpuPlane::ResidentFailure& failed : failures) {
     Communicator& communicator = *failed.communicator;
     if (!communicator.ready()) continue;
     const ErrorCode code = error_code_from(failed.how.code);
@@ -67,6 +75,13 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
                         .reason = reason};
     parts_.recorder.write(record);
     ++communicator.operations_failed;
+    if (code == ErrorCode::Internal) {
+      communicators_.revoke(
+          communicator,
+          make_failure(code, reason, failed.rank,
+                       "rank %d's GPU does not answer: see the daemon's log", failed.rank));
+      continue;
+    }
     communicators_.revoke(
         communicator,
         reason == Reason::Timeout

@@ -30,10 +30,10 @@ TEST_F(GpuLaunched, SkippedNumberQuarantinesTheSessionAndClosesItsPeers) {
   expect_closed(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0);
   EXPECT_TRUE(
       eventually([&] { return ranks[0]->client->state() == ring::SessionState::Quarantined; }));
-  {
+  EXPECT_TRUE(eventually([&] {
     const std::lock_guard lock(mutex_);
-    EXPECT_EQ(lost_, std::vector{Reason::Quarantined});
-  }
+    return lost_ == std::vector{Reason::Quarantined};
+  }));
   expect_serving(kLarge);
 }
 
