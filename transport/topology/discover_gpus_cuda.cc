@@ -45,13 +45,13 @@ Result<Gpu> look_at(int ordinal, int count) {
 }  // namespace
 
 Result<std::vector<Gpu>> discover_gpus() {
-  if (const Result<const CudaDriver*> driver = cuda_driver(); !driver) return driver.error();
   int count = 0;
   const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted == cudaErrorNoDevice) {
+  if (counted == cudaErrorNoDevice) {  // first: without one the driver offers nothing at all
     cudaGetLastError();
     return std::vector<Gpu>();
   }
+  if (const Result<const CudaDriver*> driver = cuda_driver(); !driver) return driver.error();
   if (counted != cudaSuccess) {
     cudaGetLastError();
     Error why = cuda_error(counted, "counting the GPUs");
