@@ -5,10 +5,11 @@ set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
 build=${1:-$top/build/cuda}
-out=$top/stage/gpu
+stage=$top/stage/gpu
+out=$stage/programs
 most_mb=64
 parts=" ${PARTS:-kernels service} "
-rm -rf "$out"
+rm -rf "$stage"
 mkdir -p "$out"
 
 take() { # take <file> [name]: stripped
@@ -25,7 +26,6 @@ if [[ $parts == *" service "* ]]; then
   # Beside no other library: it must load into a process that has its own.
   take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
   take "$build/tests/gpu/client_rank"
-  cp "$here/torch_rank.py" "$out/"
   # The shared libraries of arcommd and arctl, less those that every machine has in a newer version.
   ldd "$out/arcommd" "$build/client/arctl/arctl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libarclient|libcuda)\.so' |
@@ -33,8 +33,11 @@ if [[ $parts == *" service "* ]]; then
       strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
     done
 fi
-cp "$here/run.sh" "$out/"
-cp "$here/run_service.sh" "$out/"
-size=$(du -sm "$out" | cut -f1)
-echo "$out: $size MB"
+# Every program holds all kernels for several architectures, which pack to a fifth.
+tar -C "$out" -czf "$stage/programs.tar.gz" .
+rm -rf "$out"
+cp "$here/run.sh" "$here/run_service.sh" "$stage/"
+find "$here" -maxdepth 1 -name '*.py' -exec cp {} "$stage/" \;
+size=$(du -sm "$stage" | cut -f1)
+echo "$stage: $size MB"
 [ "$size" -le "$most_mb" ] || { echo "more than $most_mb MB: leave parts out with PARTS" >&2; exit 1; }

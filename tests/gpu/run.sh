@@ -10,6 +10,12 @@ out=${1:-$here/results}
 parts=" ${PARTS:-kernels service torch} "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
+programs=$here/programs
+if [ ! -d "$programs" ] || [ "$here/programs.tar.gz" -nt "$programs" ]; then
+  rm -rf "$programs"
+  mkdir -p "$programs"
+  tar -C "$programs" -xzmf "$here/programs.tar.gz" || exit 1
+fi
 export CUDA_MODULE_LOADING=EAGER NCCL_NVLS_ENABLE=0
 gpus=$(nvidia-smi -L | grep -c '^GPU')
 nccl=$(python3 -c 'import nvidia.nccl, os; print(os.path.join(list(nvidia.nccl.__path__)[0], "lib", "libnccl.so.2"))' 2>/dev/null || true)
@@ -28,11 +34,11 @@ check() { # check <limit in seconds> <name> <program> <arguments>: a test progra
 
 if [[ $parts == *" kernels "* ]]; then
   if [ -z "${SKIP_CHECKS:-}" ]; then
-    check 200 checks "$here/all_reduce_gpu_test" --gtest_brief=1
-    check 200 resident "$here/resident_gpu_test" --gtest_brief=1
+    check 200 checks "$programs/all_reduce_gpu_test" --gtest_brief=1
+    check 200 resident "$programs/resident_gpu_test" --gtest_brief=1
   fi
   for ranks in "${ranks_here[@]}"; do
-    timeout -k 5 150 "$here/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
+    timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
       tee "$out/kernels-$ranks.txt" || status=1
   done
 fi

@@ -3,6 +3,7 @@
 # Called by run.sh:   RANKS="2 4" PARTS="service torch" run_service.sh <folder for the results>
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+programs=$here/programs
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 parts=" ${PARTS:-service torch} "
 read -r -a ranks_here <<<"${RANKS:-2}"
@@ -36,11 +37,11 @@ stop_mps() {
 }
 
 # ---- the daemon ----
-ask() { LD_LIBRARY_PATH=$here/lib:$here/client timeout -k 2 10 "$here/arctl" --runtime-dir "$folder/run" "$@"; }
+ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 10 "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
 
 start_daemon() {
   mkdir -p "$folder/run" "$folder/state"
-  LD_LIBRARY_PATH=$here/lib timeout -k 10 900 "$here/arcommd" --set device.backend=cuda --set runtime_dir="$folder/run" \
+  LD_LIBRARY_PATH=$programs/lib timeout -k 10 900 "$programs/arcommd" --set device.backend=cuda --set runtime_dir="$folder/run" \
     --set state_dir="$folder/state" --set metrics.listen= --set access.group= --set access.admin_group= \
     --set log.level=debug >"$out/arcommd.log" 2>&1 &
   daemon=$!
@@ -68,7 +69,7 @@ alive() { kill -0 "$daemon" 2>/dev/null || { fail "arcommd died: see $out/arcomm
 
 # ---- clients ----
 export ARCOMM_RUNTIME_DIR=$folder/run
-export LD_LIBRARY_PATH=$here/client${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH=$programs/client${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 pids=()
 start_ranks() { # start_ranks <name> <ranks> <program and arguments>
@@ -92,7 +93,7 @@ run_ranks() { start_ranks "$@" && end_ranks "$1" "$2"; }
 # One rank is killed while all of them work: the others hear of it, and the node serves on.
 kill_a_rank() {
   local ranks=$1 rank
-  LIMIT=60 start_ranks killed "$ranks" "$here/client_rank" --loop
+  LIMIT=60 start_ranks killed "$ranks" "$programs/client_rank" --loop
   sleep 5
   pkill -KILL -P "${pids[$((ranks - 1))]}"
   local before=$SECONDS
@@ -105,7 +106,7 @@ kill_a_rank() {
   wait "${pids[$((ranks - 1))]}"
   echo "rank $((ranks - 1)) of $ranks was killed; the others ended after $((SECONDS - before)) s:"
   tail -qn 1 "$out/killed-$ranks-0.log"
-  run_ranks after "$ranks" "$here/client_rank" --verify
+  run_ranks after "$ranks" "$programs/client_rank" --verify
 }
 
 table() { # what a client's stream saw, beside NCCL of kernel_gpu_bench
@@ -134,8 +135,10 @@ ask status
 if [[ $parts == *" service "* ]]; then
   for ranks in "${ranks_here[@]}"; do
     alive || break
-    run_ranks verify "$ranks" "$here/client_rank" --verify
-    run_ranks bench "$ranks" "$here/client_rank" --bench --json "$out/service-$ranks.json"
+    run_ranks verify-arc "$ranks" "$programs/client_rank" --verify
+    run_ranks verify-cuda "$ranks" "$programs/client_rank" --verify --memory cuda --dtype f32
+    # As kernel_gpu_bench does: half precision.
+    run_ranks bench "$ranks" "$programs/client_rank" --bench --dtype f16 --json "$out/service-$ranks.json"
   done
   alive && ask status
   alive && kill_a_rank "${ranks_here[0]}"
