@@ -36,6 +36,7 @@ namespace arcomm::client {
   X(cuMemHostRegister)                 \
   X(cuMemHostUnregister)               \
   X(cuMemHostGetDevicePointer)         \
+  X(cuMemGetAddressRange)              \
   X(cuPointerGetAttributes)            \
   X(cuIpcGetMemHandle)                 \
   X(cuMemRetainAllocationHandle)       \

@@ -138,18 +138,15 @@ Result<GpuRange> CudaGpu::range_of(const void* address) {
   ARC_RETURN_IF_ERROR(scope.entered());
   CUmemorytype type{};
   int is_managed = 0, ordinal = -1;
-  CUdeviceptr base = 0;
-  std::size_t bytes = 0;
   unsigned long long allocation = 0;
-  CUpointer_attribute asked[] = {
-      CU_POINTER_ATTRIBUTE_MEMORY_TYPE,    CU_POINTER_ATTRIBUTE_IS_MANAGED,
-      CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, CU_POINTER_ATTRIBUTE_RANGE_START_ADDR,
-      CU_POINTER_ATTRIBUTE_RANGE_SIZE,     CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* answers[] = {&type, &is_managed, &ordinal, &base, &bytes, &allocation};
-  const CUresult done = api_.cuPointerGetAttributes_(std::size(asked), asked, answers,
-                                                     reinterpret_cast<CUdeviceptr>(address));
+  CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
+                                 CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                 CU_POINTER_ATTRIBUTE_BUFFER_ID};
+  void* answers[] = {&type, &is_managed, &ordinal, &allocation};
+  const auto pointer = reinterpret_cast<CUdeviceptr>(address);
+  CUresult done = api_.cuPointerGetAttributes_(std::size(asked), asked, answers, pointer);
   if (done != CUDA_SUCCESS) return api_.failed(done, "asking CUDA where a pointer points");
-  if (type != CU_MEMORYTYPE_DEVICE || base == 0 || bytes == 0) {
+  if (type != CU_MEMORYTYPE_DEVICE) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, address,
                  " is not a GPU's memory: device pointer expected; attach with device host:0 for "
                  "host memory");
@@ -158,6 +155,16 @@ Result<GpuRange> CudaGpu::range_of(const void* address) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, address,
                  " is managed memory, which no other process can reach: use cudaMalloc or "
                  "arcMemAlloc");
+  }
+  // Not the attributes RANGE_START_ADDR and RANGE_SIZE: of mapped memory they tell the addresses
+  // that were reserved, where this tells what is mapped there.
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  done = api_.cuMemGetAddressRange_(&base, &bytes, pointer);
+  if (done != CUDA_SUCCESS) {
+    Error why = api_.failed(done, "asking CUDA for the allocation around a pointer");
+    why.code = ErrorCode::InvalidArgument;
+    return why;
   }
   return GpuRange{.base = static_cast<std::uintptr_t>(base),
                   .bytes = bytes,
