@@ -71,6 +71,9 @@ class ResidentGrid {
   virtual ResidentStatus status(std::uint32_t slot) const = 0;
 
   // ---- paused only ----
+  // Has it begun an operation of the member on the plan's buffers that has not ended? Whatever the
+  // client says: only then does the grid use them when it runs again after clear_plan().
+  virtual Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const = 0;
   virtual Status remove_member(std::uint32_t slot) = 0;
 };
 

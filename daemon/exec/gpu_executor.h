@@ -17,7 +17,7 @@ CudaAlgorithm choose_algorithm(std::uint64_t bytes, std::uint32_t ranks);
 class GpuExecutor {
  public:
   GpuExecutor(GpuPlane& plane, CommunicatorTable& communicators)
-      : plane_(plane), communicators_(communicators) {}
+      : plane_(plane), communicators_(communicators), buffers_(buffers), gpus_(gpus) {}
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
@@ -49,6 +49,8 @@ class GpuExecutor {
 
   GpuPlane& plane_;
   CommunicatorTable& communicators_;
+  const BufferRegistry& buffers_;
+  const std::vector<Device*>& gpus_;  // the worker's
   std::vector<Run> running_;
 };
 

@@ -16,6 +16,15 @@ namespace {
 // What all ranks have called ends in microseconds; who asks waits so long for it at most.
 constexpr std::uint64_t kMomentNs = 200'000;
 
+ResidentPlan resident_plan(const PersistentPlan& plan) {
+  return {.send = plan.send,
+          .recv = plan.recv,
+          .count = plan.signature.count,
+          .timeout_ns = plan.timeout_ns,
+          .dtype = plan.signature.dtype,
+          .op = plan.signature.op};
+}
+
 }  // namespace
 
 GpuGroup::~GpuGroup() {
@@ -169,45 +178,43 @@ Status GpuPlane::retire(GpuGroup& group, Rank rank) {
   return {};
 }
 
-bool GpuPlane::wait_for_resident(GpuMember& member) {
+void GpuPlane::wait_for_resident(GpuMember& member) {
   const std::uint64_t until = now_ns() + kMomentNs;
   while (true) {
     const ResidentStatus status = grid(member).status(member.slot);
-    if (status.failed.code != 0 || status.done == member.doors.resident_posted()) return true;
+    if (status.failed.code != 0 || status.done == member.doors.resident_posted()) return;
     if (!grid(member).running()) resume(gpus_[member.gpu]);
-    if (now_ns() >= until) return false;
+    if (now_ns() >= until) return;
     ::sched_yield();
   }
 }
 
 Status GpuPlane::set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan) {
   if (member.slot == kNoSlot) return {};  // closed: nothing starts any more
-  return grid(member).set_plan(id.index, member.slot,
-                               {.send = plan.send,
-                                .recv = plan.recv,
-                                .count = plan.signature.count,
-                                .timeout_ns = plan.timeout_ns,
-                                .dtype = plan.signature.dtype,
-                                .op = plan.signature.op});
+  return grid(member).set_plan(id.index, member.slot, resident_plan(plan));
 }
 
-Status GpuPlane::clear_plan(PlanId id, GpuGroup* group, Rank rank, std::size_t gpu) {
+Status GpuPlane::clear_plan(PlanId id, const PersistentPlan& plan, GpuGroup* group, Rank rank) {
   GpuMember* member = group == nullptr ? nullptr : &group->member(rank);
   if (member != nullptr && member->slot != kNoSlot) {
-    if (group->closed) {
-      // Its operation ended when the communicator did: with the grid stopped that is certain.
-      const Standstill standstill(*this);
-      if (!standstill.status()) return standstill.status().error();
-    } else if (!wait_for_resident(*member)) {
+    if (!group->closed) wait_for_resident(*member);
+    const Standstill standstill(*this);
+    if (!standstill.status()) return standstill.status().error();
+    // Of a closed communicator nothing goes on: its places in the grids go with this standstill.
+    Result<bool> begun = false;
+    if (!group->closed) begun = grid(*member).has_begun(member->slot, resident_plan(plan));
+    if (!begun) return std::move(begun).error();
+    if (*begun) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue, "plan ", id,
                    " cannot be destroyed: rank ", rank, " has started ",
                    member->doors.resident_posted(), " operations and ",
                    grid(*member).status(member->slot).done,
                    " have ended; wait for the stream, or abort the communicator, first");
     }
+    return grid(*member).clear_plan(id.index);
   }
   // In any case: whoever gets the member's place must not find its plans there.
-  return gpus_[gpu].hardware.grid->clear_plan(id.index);
+  return gpus_[static_cast<std::size_t>(plan.resident_on)].hardware.grid->clear_plan(id.index);
 }
 
 }  // namespace arcomm

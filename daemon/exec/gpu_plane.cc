@@ -15,7 +15,16 @@ constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together share
 constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
 constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
 constexpr std::uint64_t kShortNapNs = 50'000;
-constexpr std::uint64_t kLongNapNs = 500'000;
+// A nap costs what the machine's timers cost, from 4 us to 35 us in a virtual machine: the longer
+// nothing moves, the longer the next start may wait to be seen.
+struct Nap {
+  std::uint64_t before_ns, nap_ns;  // of stillness
+};
+constexpr Nap kNaps[] = {{kSpinNs, 0},
+                         {kSpinNs + kShortNapsNs, kShortNapNs},
+                         {1'000'000'000, 500'000},
+                         {10'000'000'000, 1'000'000}};
+constexpr std::uint64_t kLongestNapNs = 5'000'000;
 constexpr std::uint64_t kPatienceNs =
     1'000'000'000;  // beyond a plan's timeout, which the grid keeps
 
@@ -218,10 +227,11 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
 }
 
 std::uint64_t GpuPlane::rest_ns(std::uint64_t now_ns) const {
-  if (!graves_.empty()) return kLongNapNs;
-  if (groups_.empty()) return ~std::uint64_t{0};
-  if (now_ns < moved_ns_ + kSpinNs) return 0;
-  return now_ns < moved_ns_ + kSpinNs + kShortNapsNs ? kShortNapNs : kLongNapNs;
+  if (groups_.empty()) return graves_.empty() ? ~std::uint64_t{0} : kGraveNs;
+  for (const Nap& nap : kNaps) {
+    if (now_ns < moved_ns_ + nap.before_ns) return nap.nap_ns;
+  }
+  return kLongestNapNs;
 }
 
 void GpuPlane::shut_down() {

@@ -57,8 +57,9 @@ class GpuPlane {
 
   // ---- plans of the resident lane ----
   Status set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan);
-  // FailedPrecondition while an operation of the member is open. group: null once it is gone.
-  Status clear_plan(PlanId id, GpuGroup* group, Rank rank, std::size_t gpu);
+  // FailedPrecondition while an operation of the plan is open: by the grid's own account, as the
+  // plan's buffers may be let go after it. group: null once it is gone.
+  Status clear_plan(PlanId id, const PersistentPlan& plan, GpuGroup* group, Rank rank);
 
   // ---- the loop's verbs ----
   struct ResidentFailure {
@@ -120,7 +121,8 @@ class GpuPlane {
   Status pause(Gpu& gpu);
   ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
-  bool wait_for_resident(GpuMember& member);
+  // A moment at most.
+  void wait_for_resident(GpuMember& member);
 
   std::vector<Gpu> gpus_;
   std::vector<GpuGroup*> groups_;

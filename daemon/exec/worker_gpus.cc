@@ -206,8 +206,7 @@ Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
   if (plan.resident_on < 0) return {};
   const Member* member = communicators_.find(plan.member);
   GpuGroup* group = member == nullptr ? nullptr : gpus_of(*member->communicator);
-  return gpus_->clear_plan(id, group, member == nullptr ? kNoRank : member->rank,
-                           static_cast<std::size_t>(plan.resident_on));
+  return gpus_->clear_plan(id, plan, group, member == nullptr ? kNoRank : member->rank);
 }
 
 void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const {

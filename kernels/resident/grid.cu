@@ -1,6 +1,7 @@
 // The owner's side of a resident grid: its table, its stream and the words that it writes back.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstring>
@@ -117,6 +118,22 @@ class Grid final : public ResidentGrid {
     ARC_RETURN_IF_ERROR(write_member(slot, MemberEntry{}));
     taken_[slot] = false;
     return {};
+  }
+
+  Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const override {
+    std::array<Pending, kResidentBlocks> blocks;
+    cudaError_t read = cudaSetDevice(ordinal_);
+    if (read == cudaSuccess) {
+      read = cudaMemcpy2DAsync(blocks.data(), sizeof(Pending), &table_->pending[0][slot],
+                               sizeof(Pending) * kResidentMembers, sizeof(Pending), kResidentBlocks,
+                               cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(side_.stream()));
+    }
+    if (read != cudaSuccess) return cuda_error(read, "reading a member's progress");
+    ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
+    return std::any_of(blocks.begin(), blocks.end(), [&plan](const Pending& pending) {
+      return pending.progress == device::Progress::Pushed && pending.plan.send == plan.send &&
+             pending.plan.recv == plan.recv;
+    });
   }
 
   Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {

@@ -139,6 +139,11 @@ class FakeGrid final : public ResidentGrid {
     if (running_) self.look(slot);
     return slots_[slot]->status;
   }
+  Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const override {
+    EXPECT_FALSE(running_);
+    const ResidentPlan* begun = const_cast<FakeGrid&>(*this).open(slot);
+    return begun != nullptr && begun->send == plan.send && begun->recv == plan.recv;
+  }
   Status remove_member(std::uint32_t slot) override {
     EXPECT_FALSE(running_);
     slots_[slot].reset();
@@ -153,7 +158,8 @@ class FakeGrid final : public ResidentGrid {
     Done aborted;
   };
   // The plan of the slot's open operation, if there is one.
-  const ResidentPlan* open(Slot& slot, std::uint32_t index) {
+  const ResidentPlan* open(std::uint32_t index) {
+    const Slot& slot = *slots_[index];
     const Door door = door_from(load_word(slot.member.mailbox->lanes[0].door));
     if (door.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
     const auto plan = plans_.find(door.plan);
@@ -166,7 +172,7 @@ class FakeGrid final : public ResidentGrid {
       slot.status.failed = slot.aborted;
       return;
     }
-    const ResidentPlan* plan = open(slot, index);
+    const ResidentPlan* plan = open(index);
     if (plan == nullptr) return;
     if (slot.since_ns == 0) slot.since_ns = now_ns();
     std::vector<std::pair<FakeGrid*, std::uint32_t>> peers(slot.member.ranks, {nullptr, 0});
@@ -175,7 +181,7 @@ class FakeGrid final : public ResidentGrid {
         if (!grid->slots_[other] || !grid->running_) continue;
         Slot& there = *grid->slots_[other];
         if (there.member.scratch[0] != slot.member.scratch[0]) continue;
-        if (grid->open(there, other) != nullptr) peers[there.member.rank] = {grid, other};
+        if (grid->open(other) != nullptr) peers[there.member.rank] = {grid, other};
       }
     }
     std::vector<const float*> in;
@@ -191,7 +197,7 @@ class FakeGrid final : public ResidentGrid {
         }
         return;
       }
-      const ResidentPlan& theirs = *grid->open(*grid->slots_[other], other);
+      const ResidentPlan& theirs = *grid->open(other);
       in.push_back(static_cast<const float*>(theirs.send));
       out.push_back(static_cast<float*>(theirs.recv));
     }

@@ -104,6 +104,16 @@ TEST_F(GpuResident, PlanStaysWhileItsOperationIsOpen) {
   EXPECT_TRUE(remove_plan(*ranks[0], first).ok());
 }
 
+// The client's count of its starts is only its word, and buffers go after their plan.
+TEST_F(GpuResident, PlanStaysWhileTheGridIsAtItWhateverTheClientSays) {
+  const auto ranks = group(2);
+  const PlanId first = plan(*ranks[0], kSmall);
+  store_word(ranks[0]->box().lanes[0].door, to_word(Door{.number = 1, .plan = first.index}));
+  const Result<void> refused = remove_plan(*ranks[0], first);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
+}
+
 TEST_F(GpuResident, PlanOfARevokedCommunicatorGoesAtOnce) {
   const auto ranks = group(2);
   const PlanId first = plan(*ranks[0], kSmall);
