@@ -7,6 +7,12 @@
  * every call returns an arcResult_t (gRPC's canonical numbers). arcGetLastError() gives this
  * thread's last failure in words, with values and what to do; arcGetLastErrorInfo() the same for
  * programs. Time: no call blocks longer than its timeout plus 100 ms.
+ *
+ * On GPUs (device "gpu" or "GPU-<uuid>" in arcConfig_t) pointers are device pointers, streams are
+ * cudaStream_t, and arcAllReduce and arcPlanStart put the operation on the stream and return, as in
+ * NCCL. They may be captured into a CUDA graph; every replay is a new operation. What goes wrong
+ * once an operation is on its stream is told by arcCommGetAsyncError. The CUDA driver is looked for
+ * when the first such session attaches; nothing links it.
  */
 #ifndef ARCLIENT_H_
 #define ARCLIENT_H_
@@ -99,7 +105,8 @@ typedef struct {
 typedef struct arcComm_s* arcComm_t;
 typedef struct arcPlan_s* arcPlan_t;
 typedef uint64_t arcTicket_t; /* 0 is never a ticket */
-typedef void* arcStream_t;    /* a cudaStream_t on a GPU; must be NULL on the host device */
+typedef void* arcStream_t;    /* a cudaStream_t on a GPU, NULL being the legacy default stream; must
+                                 be NULL on the host device */
 
 /* struct_size is set by ARC_CONFIG_INITIALIZER; fields are only appended. NULL and 0 mean the
  * default. */
@@ -107,7 +114,9 @@ typedef struct {
   size_t struct_size;
   const char* runtime_dir; /* where the daemon's sockets are; default $ARCOMM_RUNTIME_DIR, then
                               /run/arcommd */
-  const char* device;      /* "host:0"; default $ARCOMM_DEVICE, then the daemon's first device */
+  const char* device;  /* "host:0", "gpu", "GPU-<uuid>"; default $ARCOMM_DEVICE, then the daemon's
+                          first device. Which GPU a rank is on says the context that is current
+                          when it calls arcCommInitRank; "GPU-<uuid>" counts where none is. */
   uint64_t timeout_ms; /* default deadline of operations and control calls; default the daemon's */
 } arcConfig_t;
 #define ARC_CONFIG_INITIALIZER \
@@ -140,10 +149,12 @@ ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->stru
 ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
 /* Blocks until all `ranks` ranks have called, or the timeout. Several ranks may live in one
  * process: call from one thread each, or all between arcGroupStart and arcGroupEnd. 1 <= ranks
- * <= 64. */
+ * <= 64. On GPUs the rank is on the GPU that is current in the calling thread; each rank needs one
+ * of its own. */
 ARC_API arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank);
 /* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason
- * RemoteAborted. */
+ * RemoteAborted. On GPUs synchronize the streams first: a start that is still on a stream, or in a
+ * graph that is replayed later, ends without a result. */
 ARC_API arcResult_t arcCommDestroy(arcComm_t comm);
 /* Revokes the communicator on all ranks at once; operations in flight end with arcAborted. Frees
  * comm. */
@@ -154,17 +165,23 @@ ARC_API arcResult_t arcCommRebuild(arcComm_t comm);
 ARC_API arcResult_t arcCommCount(arcComm_t comm, int* ranks);
 ARC_API arcResult_t arcCommUserRank(arcComm_t comm, int* rank);
 ARC_API arcResult_t arcCommGetEpoch(arcComm_t comm, uint64_t* epoch);
-/* *state: arcSuccess while usable, else why not. May ask the daemon, for 50 ms at most. */
+/* *state: arcSuccess while usable, else why not (arcGetLastErrorInfo says which rank). May ask the
+ * daemon and the GPU, for 50 ms each at most. On GPUs ask it after synchronizing a stream, before
+ * the results are used: a stream never hangs, it also runs on when an operation has failed. */
 ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
 
 /* ---- memory ---- */
 /* Memory that the daemon owns and this process shares: collectives on it move without a copy. Page
- * aligned. */
+ * aligned. On GPUs: memory of the GPU that is current in the calling thread, in whole granules of
+ * 2 MiB. */
 ARC_API arcResult_t arcMemAlloc(void** ptr, size_t bytes);
+/* On GPUs this and arcMemDeregister need streams that are synchronized, and graphs that used the
+ * memory are not replayed again: its plans go with it. */
 ARC_API arcResult_t arcMemFree(void* ptr);
 /* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
  * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its
- * own and is copied through it. */
+ * own and is copied through it. On GPUs the whole allocation around ptr is registered (by its CUDA
+ * IPC handle, or as a descriptor where it has one), as the first operation would do. */
 ARC_API arcResult_t arcMemRegister(void* ptr, size_t bytes);
 ARC_API arcResult_t arcMemDeregister(void* ptr);
 
@@ -172,10 +189,17 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
 /* recv[i] = op over all ranks of send[i], i < count; the same bits on every rank. send == recv is
  * in place; otherwise they must not overlap. Pointers aligned to the element; any memory (see
  * above). arcAvg divides by the number of ranks; integers truncate toward zero. On the host it
- * returns when the result is there. */
+ * returns when the result is there.
+ * On GPUs it returns when the operation is on the stream; send and recv are device pointers into
+ * memory of the rank's GPU that another process can be given: cudaMalloc (PyTorch's caching
+ * allocator), or arcMemAlloc; not managed memory, cudaMallocAsync pools or one buffer over several
+ * mapped allocations. The first use of an allocation, and of a combination of buffers and count,
+ * asks the daemon, also during a capture. Starts of one communicator on several streams are put in
+ * order by the caller, with events, the same on every rank. */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
-/* Returns once submitted. Every ticket must be waited for (or tested until done) once. */
+/* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs
+ * there are no tickets: arcUnimplemented. */
 ARC_API arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count,
                                       arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
                                       arcStream_t stream, arcTicket_t* ticket);
@@ -190,14 +214,16 @@ ARC_API arcResult_t arcWait(arcTicket_t ticket, uint64_t timeout_ms);
 ARC_API arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv,
                                            size_t count, arcDataType_t dtype, arcRedOp_t op,
                                            arcComm_t comm);
-ARC_API arcResult_t arcPlanStart(arcPlan_t plan,
-                                 arcStream_t stream); /* one start at a time per plan */
+/* On the host one start at a time per plan. On GPUs as many as the streams order. */
+ARC_API arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream);
+/* On GPUs arcUnimplemented: synchronize the stream. */
 ARC_API arcResult_t arcPlanWait(arcPlan_t plan, uint64_t timeout_ms);
 ARC_API arcResult_t arcPlanDestroy(arcPlan_t plan);
 
 /* ---- groups ---- */
 /* Between the two, calls of this thread are collected; arcGroupEnd submits them all and waits for
- * the blocking ones, so that one thread can drive several ranks. Returns the first failure. */
+ * the blocking ones, so that one thread can drive several ranks. Returns the first failure. On GPUs
+ * an AllReduce waits for no one and goes to its stream at once. */
 ARC_API arcResult_t arcGroupStart(void);
 ARC_API arcResult_t arcGroupEnd(void);
 

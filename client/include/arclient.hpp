@@ -96,7 +96,8 @@ inline arcUniqueId unique_id() {
   return id;
 }
 
-// Memory that the daemon owns and this process shares; zeroed.
+// Memory that the daemon owns and this process shares; zeroed. In a session on GPUs it is a GPU's,
+// and not for the host to touch.
 template <typename T>
 class Buffer {
   static_assert(std::is_trivially_copyable_v<T>, "shared memory holds plain values");

@@ -131,22 +131,30 @@ Error Communicator::state() {
   session.check();
   if (session.lost()) return session.submission().loss();
   const auto now = Deadline::Clock::now();
+  bool was_asked_just_now = false;
   {
     const std::lock_guard lock(mutex_);
-    if (asked_.code != ErrorCode::Ok || now - asked_at_ < kAskEvery) return asked_;
-    asked_at_ = now;
+    if (asked_.code != ErrorCode::Ok) return asked_;
+    was_asked_just_now = now - asked_at_ < kAskEvery;
+    if (!was_asked_just_now) asked_at_ = now;
   }
-  Result<Described> described =
+  // The GPU is asked every time: who has synchronized a stream wants to know about that stream.
+  Error said = member->gpu ? member->gpu->look() : Error{ErrorCode::Ok, Reason::None, "", kNoRank};
+  if (said.code == ErrorCode::Ok && was_asked_just_now) return said;
+  const Result<Described> described =
       session.control().describe(session.key(), member->id, Deadline::after(kAskFor));
-  Error said;
   if (described && described->reason != Reason::None) {
-    said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
-    said.rank = described->culprit;
-  } else if (!described && described.error().code != ErrorCode::DeadlineExceeded) {
-    said = std::move(described).error();
-  } else {
-    // This rank may know it before the daemon does.
-    said = member->gpu ? member->gpu->look() : session.submission().failure_of(*member);
+    if (said.code == ErrorCode::Ok) {
+      said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
+      said.rank = described->culprit;
+    } else {
+      said.message += "; the communicator is " + described->state;
+    }
+  } else if (said.code == ErrorCode::Ok && !described &&
+             described.error().code != ErrorCode::DeadlineExceeded) {
+    said = described.error();
+  } else if (said.code == ErrorCode::Ok) {
+    said = session.submission().failure_of(*member);  // this rank may know before the daemon does
   }
   const std::lock_guard lock(mutex_);
   if (member_ == member) asked_ = said;
