@@ -134,8 +134,8 @@ Status CudaGpu::load_kernel() {
 }
 
 Result<GpuRange> CudaGpu::range_of(const void* address) {
-  const CudaScope scope(api_, context_);
-  ARC_RETURN_IF_ERROR(scope.entered());
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
   CUmemorytype type{};
   int is_managed = 0, ordinal = -1;
   unsigned long long allocation = 0;
@@ -219,8 +219,8 @@ Result<std::unique_ptr<GpuMapping>> CudaGpu::map_host(void* memory, std::size_t 
 Result<bool> CudaGpu::is_capturing(void* stream) {
   // The legacy default stream cannot be captured, and may not even be asked while another one is.
   if (stream == nullptr || stream == CU_STREAM_LEGACY) return false;
-  const CudaScope scope(api_, context_);
-  ARC_RETURN_IF_ERROR(scope.entered());
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
   CUstreamCaptureStatus state{};
   const CUresult done = api_.cuStreamIsCapturing_(static_cast<CUstream>(stream), &state);
   if (done != CUDA_SUCCESS) return api_.failed(done, "asking whether the stream is captured");

@@ -56,8 +56,6 @@ __device__ Wait run(const GpuPost& post, MailboxLane& lane, std::uint32_t number
     record_failure(post, done_from(closed));
     return Wait::Left;
   }
-  PlanNote& note = post.notes->plans[post.plan];
-  note.number = number;
   const std::uint64_t door = to_word(Door{.number = number, .plan = post.plan});
   // Release: what the stream did before is there for who reads the door.
   switch (post.lane) {
@@ -69,7 +67,10 @@ __device__ Wait run(const GpuPost& post, MailboxLane& lane, std::uint32_t number
       store_release(&post.doors->launched, door);
       break;
   }
-  atomicAdd(&note.posted, 1u);  // after the fence above: who counts this start sees its number
+  // While the daemon works: the lane's turns make this the only start of the plan.
+  auto* const note = reinterpret_cast<std::uint64_t*>(&post.notes->plans[post.plan]);
+  const auto posted = static_cast<std::uint32_t>(load_relaxed(note));
+  store_relaxed(note, std::uint64_t{number} << 32 | (posted + 1));
   return wait_for(post, lane, number);
 }
 

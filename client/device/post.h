@@ -13,7 +13,7 @@ namespace arcomm::client {
 
 // Of one plan index: how often it was started, and with which number last. With the host's own
 // count of starts it says whether the plan may still be needed by a start that is under way.
-struct PlanNote {
+struct alignas(8) PlanNote {  // read and written whole
   std::uint32_t posted = 0;
   std::uint32_t number = 0;  // as in Door::number
 };

@@ -13,7 +13,7 @@ Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& cal
   Gpu& gpu = member.gpu->gpu();
   const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.bytes(), deadline);
   if (!send) return send.error();
-  if (call.recv == call.send) return GpuOperands{.send = *send, .recv = *send};
+  if (send->holds(call.recv, call.bytes())) return GpuOperands{.send = *send, .recv = *send};
   const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.bytes(), deadline);
   if (!recv) return recv.error();
   return GpuOperands{.send = *send, .recv = *recv};

@@ -25,10 +25,11 @@ Status check(const Gpu& gpu, const GpuRange& range, const void* address, std::ui
                  range.ordinal, " and the communicator's rank is on GPU ", gpu.ordinal(), " (",
                  gpu.uuid(), "): make the rank's GPU current when it calls arcCommInitRank");
   }
-  const std::uint64_t offset = reinterpret_cast<std::uintptr_t>(address) - range.base;
-  if (offset > range.bytes || bytes > range.bytes - offset) {
+  const GpuBuffer buffer{.range = range};
+  if (!buffer.holds(address, bytes)) {
     return error(ErrorCode::InvalidArgument, Reason::OutOfBounds, address, " + ", bytes,
-                 " bytes leaves its allocation, which ends ", range.bytes - offset,
+                 " bytes leaves its allocation, which ends ",
+                 range.bytes - buffer.offset_of(address),
                  " bytes behind it. Where that is one buffer on several allocations, as PyTorch's "
                  "expandable segments make: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False, "
                  "or take the memory from arcMemAlloc");

@@ -20,10 +20,14 @@ namespace arcomm::client {
 
 struct GpuBuffer {
   GpuRange range;
-  BufferId id;
+  BufferId id{};
 
   std::uint64_t offset_of(const void* address) const {
     return reinterpret_cast<std::uintptr_t>(address) - range.base;
+  }
+  bool holds(const void* address, std::uint64_t bytes) const {
+    const std::uint64_t offset = offset_of(address);  // of an address below the base: beyond it
+    return offset <= range.bytes && bytes <= range.bytes - offset;
   }
 };
 
