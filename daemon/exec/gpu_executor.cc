@@ -7,7 +7,9 @@
 #include <cinttypes>
 
 #include "daemon/exec/clock.h"
+#include "daemon/session/session.h"
 #include "daemon/telemetry/log.h"
+#include "transport/device/device.h"
 
 namespace arcomm {
 namespace {
@@ -98,6 +100,19 @@ void GpuExecutor::start(Communicator& communicator) {
   if (!run.failure.ok()) communicators_.revoke(communicator, run.failure);
 }
 
+// All ranks' memory by the addresses at which the GPU `ordinal` finds it: see Memory::data_on.
+void GpuExecutor::name_memory(const Arrival& arrival, int ordinal, CudaAllReduce& call) const {
+  if (call.count == 0) return;
+  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
+    const Operation& operation = *arrival.operations[rank];
+    const SessionId session = operation.session->id();
+    const Buffer& send = *buffers_.find(session, operation.send_buffer);  // the operation holds it
+    const Buffer& recv = *buffers_.find(session, operation.recv_buffer);
+    call.send[rank] = send.base_on(ordinal) + (operation.send - send.base());
+    call.recv[rank] = recv.base_on(ordinal) + (operation.recv - recv.base());
+  }
+}
+
 void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
   CudaAllReduce call;
@@ -107,17 +122,15 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   call.ranks = static_cast<std::uint32_t>(group.members.size());
   const std::uint64_t now = now_ns();
   call.timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
-  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
-    call.send[rank] = arrival.operations[rank]->send;
-    call.recv[rank] = arrival.operations[rank]->recv;
+  for (std::uint32_t rank = 0; rank < call.ranks; ++rank)
     call.scratch[rank] = group.members[rank].scratch.data();
-  }
   const CudaAlgorithm algorithm = choose_algorithm(arrival.signature.bytes(), call.ranks);
   for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
     GpuMember& member = group.members[rank];
     RankWords& words = plane_.words(member);
     std::uint64_t* done = &member.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].done;
     call.rank = rank;
+    name_memory(arrival, gpus_[member.gpu]->ordinal(), call);
     call.done = done;
     call.done_word = done_word(*arrival.operations[rank]);
     call.host_done = &words.done;

@@ -8,6 +8,7 @@
 
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/gpu_plane.h"
+#include "daemon/memory/buffer_registry.h"
 
 namespace arcomm {
 
@@ -16,7 +17,8 @@ CudaAlgorithm choose_algorithm(std::uint64_t bytes, std::uint32_t ranks);
 
 class GpuExecutor {
  public:
-  GpuExecutor(GpuPlane& plane, CommunicatorTable& communicators)
+  GpuExecutor(GpuPlane& plane, CommunicatorTable& communicators, const BufferRegistry& buffers,
+              const std::vector<Device*>& gpus)
       : plane_(plane), communicators_(communicators), buffers_(buffers), gpus_(gpus) {}
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
@@ -43,6 +45,7 @@ class GpuExecutor {
 
   void start(Communicator& communicator);
   void launch(Run& run, const Arrival& arrival);
+  void name_memory(const Arrival& arrival, int ordinal, CudaAllReduce& call) const;
   // Looks at the ranks whose part is open.
   void look_at(Run& run);
   void give_up_broken(Run& run);
