@@ -45,6 +45,8 @@ fi
 if [[ $parts == *" service "* || $parts == *" torch "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts bash "$here/run_service.sh" "$out" || status=1
 fi
+# One file, for machines that send back few.
+tar -C "$out" -czf "$here/logs.tar.gz" --exclude=logs.tar.gz . && mv "$here/logs.tar.gz" "$out/"
 if [ $status != 0 ]; then
   echo "FAILED: see above and the logs in $out"
 elif [ -n "${SKIP_CHECKS:-}" ]; then

@@ -34,6 +34,7 @@ stop_mps() {
   [ -e "${CUDA_MPS_PIPE_DIRECTORY:-/nowhere}/nvidia-cuda-mps-control.pid" ] || return 0
   echo quit | timeout -k 5 20 nvidia-cuda-mps-control
   cp -r "$CUDA_MPS_LOG_DIRECTORY" "$out/" 2>/dev/null
+  return 0
 }
 
 # ---- the daemon ----
@@ -125,7 +126,8 @@ for size in sorted(ours):
     stream, graph = ours[size].get("stream_us", 0), ours[size].get("graph_us", 0)
     theirs = nccl.get(size, [0, 0])
     ratio = ["%5.2f" % (t / o) if t > 0 and o > 0 else "    -" for t, o in zip(theirs, (stream, graph))]
-    print(f"{size:>12} {stream:>26.2f} {graph:>7.2f} | {theirs[0]:>12.2f} {theirs[1]:>7.2f} | {' '.join(ratio)}")
+    nccl_text = ["%.2f" % t if t > 0 else "-" for t in theirs]
+    print(f"{size:>12} {stream:>26.2f} {graph:>7.2f} | {nccl_text[0]:>12} {nccl_text[1]:>7} | {' '.join(ratio)}")
 PY
 }
 
