@@ -65,6 +65,7 @@ class ResidentGrid {
   // Plan `index` (below kMaxDevicePlans), which only the member at `slot` may start, for starts
   // from now on; the one that was there is not in use.
   virtual Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) = 0;
+  // Pauses a grid that runs, for some 20 us.
   virtual Status clear_plan(std::uint32_t index) = 0;
   // The member's operation ends with `why`, and so does every later one. Seen in microseconds.
   virtual Status abort_member(std::uint32_t slot, Done why) = 0;

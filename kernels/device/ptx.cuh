@@ -36,6 +36,12 @@ __device__ __forceinline__ std::uint32_t load_relaxed(const std::uint32_t* addre
   return value;
 }
 
+__device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* address) {
+  std::uint64_t value;
+  asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");
+  return value;
+}
+
 // Volatile, as these accesses must neither be merged nor kept in L1; the 8-byte halves are each
 // written and read whole, which is all that the flags beside the data need.
 __device__ __forceinline__ void store_line(uint4* address, uint4 line) {

@@ -131,8 +131,8 @@ class Grid final : public ResidentGrid {
     if (read != cudaSuccess) return cuda_error(read, "reading a member's progress");
     ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
     return std::any_of(blocks.begin(), blocks.end(), [&plan](const Pending& pending) {
-      return pending.progress == device::Progress::Pushed && pending.plan.send == plan.send &&
-             pending.plan.recv == plan.recv;
+      return pending.progress == device::Progress::Pushed && pending.entry.plan.send == plan.send &&
+             pending.entry.plan.recv == plan.recv;
     });
   }
 
@@ -142,10 +142,29 @@ class Grid final : public ResidentGrid {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
                    " with ", plan.count, " elements is none for the resident kernel");
     }
-    return write_plan(index, PlanEntry{.plan = plan, .owner = slot + 1});
+    ARC_RETURN_IF_ERROR(clear_plan(index));
+    ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{.plan = plan, .owner = slot + 1}));
+    owners_[index] = static_cast<std::uint8_t>(slot + 1);
+    return {};
   }
 
-  Status clear_plan(std::uint32_t index) override { return write_plan(index, PlanEntry{}); }
+  // Blocks keep a copy of the plan that they ran last: while they have left, it is taken from them.
+  Status clear_plan(std::uint32_t index) override {
+    if (index >= kMaxDevicePlans || owners_[index] == 0) return {};
+    const bool runs = running_;
+    if (runs) ARC_RETURN_IF_ERROR(pause(kWriteLimit));
+    const std::uint32_t slot = owners_[index] - 1U;
+    cudaError_t written = cudaSetDevice(ordinal_);
+    if (written == cudaSuccess) {
+      written = cudaMemset2DAsync(&table_->pending[0][slot].plan,
+                                  sizeof(Pending) * kResidentMembers, 0xff, sizeof(Pending::plan),
+                                  kResidentBlocks, static_cast<cudaStream_t>(side_.stream()));
+    }
+    if (written != cudaSuccess) return cuda_error(written, "forgetting a plan");
+    ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{}));
+    owners_[index] = 0;
+    return runs ? resume() : Status{};
+  }
 
   Status abort_member(std::uint32_t slot, Done why) override {
     static_assert(sizeof(unsigned long long) == sizeof(std::uint64_t));
@@ -198,6 +217,7 @@ class Grid final : public ResidentGrid {
   CudaQueue kernel_, side_;  // side_: past the kernel, which may run for long
   PinnedPage words_, staging_;
   std::array<bool, kResidentMembers> taken_{};
+  std::array<std::uint8_t, kMaxDevicePlans> owners_{};  // slot + 1, by plan
   bool running_ = false;
 };
 

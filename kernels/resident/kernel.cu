@@ -6,11 +6,11 @@
 namespace arcomm::device {
 namespace {
 
-constexpr std::uint64_t kHotNs = 50'000;  // without work for so long, the loop slows down
+constexpr std::uint32_t kHotLooks = 100;  // after so many in vain the loop slows down
 constexpr std::uint32_t kCalmSleepNs = 100;
 
 struct Looked {
-  std::uint32_t begun, over;  // one bit per slot
+  std::uint32_t begun, pushed, over;  // one bit per slot
   std::uint32_t quit;
   std::uint64_t doors[kResidentMembers];
 };
@@ -30,27 +30,20 @@ class ResidentBlock {
       : table_(table), members_(members), pending_(pending), looked_(looked) {}
 
   __device__ void run() {
-    std::uint64_t busy_ns = global_nanoseconds();
-    for (;;) {
+    for (std::uint32_t in_vain = 0;; ++in_vain) {
       look();
       if (looked_->quit != 0) return;
-      bool busy = false;
       for (std::uint32_t over = looked_->over; over != 0; over &= over - 1)
         end(static_cast<std::uint32_t>(__ffs(static_cast<int>(over))) - 1);
-      for (std::uint32_t begun = looked_->begun; begun != 0; begun &= begun - 1) {
+      for (std::uint32_t begun = looked_->begun; begun != 0; begun &= begun - 1)
         begin(static_cast<std::uint32_t>(__ffs(static_cast<int>(begun))) - 1);
-        busy = true;
+      const std::uint32_t open = (looked_->begun | looked_->pushed) & ~looked_->over;
+      for (std::uint32_t left = open; left != 0; left &= left - 1) {
+        const auto slot = static_cast<std::uint32_t>(__ffs(static_cast<int>(left))) - 1;
+        if (pending_[slot].progress == Progress::Pushed) collect(slot);  // the same for all threads
       }
-      for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
-        if (pending_[slot].progress != Progress::Pushed) continue;  // the same for all threads
-        collect(slot);
-        busy = true;
-      }
-      if (threadIdx.x == 0) {
-        const std::uint64_t now = global_nanoseconds();
-        if (busy) busy_ns = now;
-        if (now - busy_ns > kHotNs) __nanosleep(kCalmSleepNs);
-      }
+      if (open != 0) in_vain = 0;
+      if (in_vain > kHotLooks && threadIdx.x == 0) __nanosleep(kCalmSleepNs);
       __syncthreads();
     }
   }
@@ -61,22 +54,24 @@ class ResidentBlock {
     if (threadIdx.x < kResidentMembers) {
       const std::uint32_t slot = threadIdx.x;
       const DeviceMailbox* mailbox = members_[slot].member.mailbox;
+      const Progress progress = pending_[slot].progress;
       bool begun = false, over = false;
-      if (mailbox != nullptr && pending_[slot].progress != Progress::Over) {
+      const std::uint32_t quit = slot == 0 ? load_relaxed(&table_->quit) : 0;
+      if (mailbox != nullptr && progress != Progress::Over) {
+        over = load_relaxed(reinterpret_cast<const std::uint64_t*>(&table_->ended[slot])) != 0;
         const std::uint64_t door = load_acquire(&mailbox->lanes[0].door);
-        const auto* ended = reinterpret_cast<const std::uint64_t*>(&table_->ended[slot]);
-        over = load_acquire(ended) != 0;
         // The first block has part in every operation. Another one may have been late to one that
         // needed no more; if its plan is another by then, it may even wait in it: it goes on.
         begun = !over && door_from(door).number != pending_[slot].number &&
-                (pending_[slot].progress == Progress::Idle || blockIdx.x != 0);
+                (progress == Progress::Idle || blockIdx.x != 0);
         looked_->doors[slot] = door;
       }
-      const std::uint32_t quit = slot == 0 ? load_relaxed(&table_->quit) : 0;
       const unsigned all_begun = __ballot_sync(0xffff'ffffU, begun);
+      const unsigned all_pushed = __ballot_sync(0xffff'ffffU, progress == Progress::Pushed);
       const unsigned all_over = __ballot_sync(0xffff'ffffU, over);
       if (slot == 0) {
         looked_->begun = all_begun;
+        looked_->pushed = all_pushed;
         looked_->over = all_over;
         looked_->quit = quit;
       }
@@ -84,17 +79,38 @@ class ResidentBlock {
     __syncthreads();
   }
 
-  __device__ void begin(std::uint32_t slot) {
+  __device__ __forceinline__ void begin(std::uint32_t slot) {
     Pending& pending = pending_[slot];
     const Door door = door_from(looked_->doors[slot]);
     const MemberEntry& entry = members_[slot];
     const bool in_order = door.number == pending.number + 1;
+    if (door.plan != pending.plan) {  // the same for all threads
+      __syncthreads();
+      // One vector per thread, past the L1: the owner may have written since.
+      constexpr std::uint32_t kVectors = sizeof(PlanEntry) / sizeof(uint4);
+      if (threadIdx.x < kVectors && door.plan < kMaxDevicePlans) {
+        reinterpret_cast<uint4*>(&pending.entry)[threadIdx.x] =
+            __ldcg(reinterpret_cast<const uint4*>(&table_->plans[door.plan]) + threadIdx.x);
+      }
+    }
     __syncthreads();
-    __shared__ bool known;
+    const bool known = door.plan < kMaxDevicePlans && pending.entry.owner == slot + 1;
+    const std::uint64_t bytes = pending.entry.plan.count * size_of(pending.entry.plan.dtype);
+    const auto lines = static_cast<std::uint32_t>((bytes + 7) / 8);
+    const std::uint32_t wanted = (lines + kResidentThreads - 1) / kResidentThreads;
+    const std::uint32_t blocks =
+        wanted < 1 ? 1 : (wanted > kResidentBlocks ? kResidentBlocks : wanted);
+    const bool takes_part = known && blockIdx.x < blocks;
     if (threadIdx.x == 0) {
-      known = door.plan < kMaxDevicePlans && plan_owner(door.plan) == slot + 1;
-      if (known) pending.plan = plan_at(door.plan);
+      pending.plan = known ? door.plan : kNoPlan;
       pending.number = door.number;
+      pending.lines = lines;
+      pending.blocks = blocks;
+      pending.next = 0;
+      pending.agreed = false;
+      pending.dissenter = -1;
+      pending.since_ns = 0;
+      pending.progress = takes_part ? Progress::Pushed : Progress::Idle;
     }
     __syncthreads();
     if (blockIdx.x == 0 && (!known || !in_order)) {
@@ -103,21 +119,6 @@ class ResidentBlock {
       end(slot);
       return;
     }
-    const std::uint64_t bytes = pending.plan.count * size_of(pending.plan.dtype);
-    const auto lines = static_cast<std::uint32_t>((bytes + 7) / 8);
-    const std::uint32_t wanted = (lines + kResidentThreads - 1) / kResidentThreads;
-    const std::uint32_t blocks =
-        wanted < 1 ? 1 : (wanted > kResidentBlocks ? kResidentBlocks : wanted);
-    const bool takes_part = known && blockIdx.x < blocks;
-    if (threadIdx.x == 0) {
-      pending.lines = lines;
-      pending.blocks = blocks;
-      pending.next = 0;
-      pending.agreed = false;
-      pending.since_ns = global_nanoseconds();
-      pending.progress = takes_part ? Progress::Pushed : Progress::Idle;
-    }
-    __syncthreads();
     if (takes_part) ResidentOperation(entry.member, pending).push();
   }
 
@@ -127,13 +128,18 @@ class ResidentBlock {
     std::uint32_t culprit = entry.member.rank;
     const Collected collected = ResidentOperation(entry.member, pending).collect(culprit);
     __syncthreads();
-    if (threadIdx.x != 0) {
-      __syncthreads();
-      return;
-    }
+    if (threadIdx.x == 0) settle(slot, collected, culprit);
+    __syncthreads();
+  }
+
+  // By the block's first thread.
+  __device__ __forceinline__ void settle(std::uint32_t slot, Collected collected,
+                                         std::uint32_t culprit) {
+    Pending& pending = pending_[slot];
     switch (collected) {
       case Collected::Waiting:
-        if (global_nanoseconds() - pending.since_ns > pending.plan.timeout_ns) {
+        if (pending.since_ns == 0) pending.since_ns = global_nanoseconds();
+        if (global_nanoseconds() - pending.since_ns > pending.entry.plan.timeout_ns) {
           fail(slot, ErrorCode::DeadlineExceeded, Reason::Timeout, culprit);
           pending.progress = Progress::Over;
         }
@@ -147,7 +153,6 @@ class ResidentBlock {
         complete(slot);
         break;
     }
-    __syncthreads();
   }
 
   // By the block's first thread, behind a barrier: all that the block wrote is ordered before.
@@ -189,21 +194,6 @@ class ResidentBlock {
       if (blockIdx.x == 0) announce(slot);
     }
     __syncthreads();
-  }
-
-  __device__ __forceinline__ std::uint32_t plan_owner(std::uint32_t plan) const {
-    return load_relaxed(&table_->plans[plan].owner);
-  }
-  __device__ __forceinline__ ResidentPlan plan_at(std::uint32_t plan) const {
-    static_assert(sizeof(ResidentPlan) % sizeof(std::uint64_t) == 0);
-    constexpr std::size_t kWords = sizeof(ResidentPlan) / sizeof(std::uint64_t);
-    std::uint64_t words[kWords];
-    const auto* from = reinterpret_cast<const std::uint64_t*>(&table_->plans[plan].plan);
-#pragma unroll
-    for (std::size_t i = 0; i < kWords; ++i) words[i] = load_acquire(from + i);
-    ResidentPlan copy;
-    memcpy(&copy, words, sizeof(copy));
-    return copy;
   }
 
   ResidentTable* table_;

@@ -19,13 +19,20 @@ namespace arcomm::device {
 // Looks in vain before other members are looked at again: a few microseconds.
 constexpr std::uint32_t kLooks = 8;
 constexpr std::uint32_t kWipedLines = 64;
+constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
 
 enum class Collected : std::uint32_t { Waiting, Done, Failed };
 
 class ResidentOperation {
  public:
   __device__ __forceinline__ ResidentOperation(const ResidentMember& member, Pending& pending)
-      : member_(member), pending_(pending), flag_(flag_of(pending.number)) {}
+      : member_(member),
+        pending_(pending),
+        plan_(pending.entry.plan),
+        number_(pending.number),
+        flag_(flag_of(pending.number)),
+        lines_(pending.lines),
+        stride_(pending.blocks * kResidentThreads) {}
 
   // By all threads of the block.
   __device__ void push() const {
@@ -34,27 +41,33 @@ class ResidentOperation {
       store_line(header(peer, member_.rank), {signature(), flag_, 0, flag_});
     }
     if (blockIdx.x == 0 && threadIdx.x >= kResidentThreads - kWipedLines) wipe();
-    const std::uint32_t size = static_cast<std::uint32_t>(size_of(pending_.plan.dtype));
-    const auto* send = static_cast<const unsigned char*>(pending_.plan.send);
-    const std::uint64_t bytes = pending_.plan.count * size;
+    const std::uint32_t size = static_cast<std::uint32_t>(size_of(plan_.dtype));
+    const auto* send = static_cast<const unsigned char*>(plan_.send);
+    const std::uint64_t bytes = plan_.count * size;
     const bool whole = reinterpret_cast<std::uintptr_t>(send) % 8 == 0;
-    for (std::uint32_t line = first_line(); line < pending_.lines; line += stride()) {
-      const uint2 data = read_line(send, line, bytes, whole, size);
+    for (std::uint32_t next = first_line(); next < lines_; next += kPushed * stride_) {
+      uint2 data[kPushed];
+#pragma unroll
+      for (std::uint32_t u = 0; u < kPushed; ++u) {
+        if (next + u * stride_ < lines_)
+          data[u] = read_line(send, next + u * stride_, bytes, whole, size);
+      }
       for (std::uint32_t hop = 1; hop < member_.ranks; ++hop) {
         const std::uint32_t to = (member_.rank + hop) % member_.ranks;
-        store_line(lines(to, member_.rank) + line, {data.x, flag_, data.y, flag_});
+        uint4* theirs = lines(to, member_.rank);
+#pragma unroll
+        for (std::uint32_t u = 0; u < kPushed; ++u) {
+          const std::uint32_t line = next + u * stride_;
+          if (line < lines_) store_line(theirs + line, {data[u].x, flag_, data[u].y, flag_});
+        }
       }
     }
   }
 
   // By all threads of the block; the same answer for all. `culprit`: Waiting: a rank whose lines
   // are missing; Failed: who asked for something else.
-  __device__ Collected collect(std::uint32_t& culprit) {
-    if (!pending_.agreed) {
-      const Collected agreed = compare_headers(culprit);
-      if (agreed != Collected::Done) return agreed;
-    }
-    return with_kernel(pending_.plan.dtype, pending_.plan.op, [&]<typename Format, ReduceOp kOp>() {
+  __device__ __forceinline__ Collected collect(std::uint32_t& culprit) {
+    return with_kernel(plan_.dtype, plan_.op, [&]<typename Format, ReduceOp kOp>() {
       return combine<Format, kOp>(culprit);
     });
   }
@@ -64,18 +77,16 @@ class ResidentOperation {
     return number == 0 ? 0xffff'ffffU
                        : number;  // never that of a wiped line; the other half has it
   }
-  __device__ __forceinline__ std::uint32_t half() const { return pending_.number & 1U; }
+  __device__ __forceinline__ std::uint32_t half() const {
+    return number_ & 1U;
+  }
   __device__ __forceinline__ std::uint32_t first_line() const {
     return blockIdx.x * kResidentThreads + threadIdx.x;
   }
-  __device__ __forceinline__ std::uint32_t stride() const {
-    return pending_.blocks * kResidentThreads;
-  }
   // What all ranks must agree on, exactly.
   __device__ __forceinline__ std::uint32_t signature() const {
-    return static_cast<std::uint32_t>(pending_.plan.count) << 8 |
-           static_cast<std::uint32_t>(pending_.plan.dtype) << 4 |
-           static_cast<std::uint32_t>(pending_.plan.op);
+    return static_cast<std::uint32_t>(plan_.count) << 8 |
+           static_cast<std::uint32_t>(plan_.dtype) << 4 | static_cast<std::uint32_t>(plan_.op);
   }
   // Where rank `from` leaves this at rank `at`.
   __device__ __forceinline__ uint4* header(std::uint32_t at, std::uint32_t from) const {
@@ -92,8 +103,7 @@ class ResidentOperation {
 
   __device__ __forceinline__ void wipe() const {
     constexpr std::uint32_t kLines = kMaxCudaRanks * kLinesPerRank;
-    const std::uint32_t line =
-        (pending_.number / 2 * kWipedLines + threadIdx.x % kWipedLines) % kLines;
+    const std::uint32_t line = (number_ / 2 * kWipedLines + threadIdx.x % kWipedLines) % kLines;
     store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
   }
 
@@ -122,41 +132,6 @@ class ResidentOperation {
       data |= element << (at * 8);
     }
     return {static_cast<std::uint32_t>(data), static_cast<std::uint32_t>(data >> 32)};
-  }
-
-  __device__ __forceinline__ Collected compare_headers(std::uint32_t& culprit) {
-    const std::uint32_t peer = threadIdx.x;
-    const bool mine = peer < member_.ranks && peer != member_.rank;
-    uint4 seen{signature(), flag_, 0, flag_};
-    for (std::uint32_t look = 0; look < kLooks; ++look) {
-      if (mine) seen = load_line(header(member_.rank, peer));
-      const bool here = seen.y == flag_ && seen.w == flag_;
-      const int missing = first_thread(!here);
-      if (missing < 0) {
-        const int other = first_thread(seen.x != signature());
-        if (other < 0) {
-          if (threadIdx.x == 0) pending_.agreed = true;
-          __syncthreads();
-          return Collected::Done;
-        }
-        culprit = static_cast<std::uint32_t>(other);
-        return Collected::Failed;
-      }
-      culprit = static_cast<std::uint32_t>(missing);
-    }
-    return Collected::Waiting;
-  }
-  // The first of the block's first 32 threads for which it holds, or -1; the same for all.
-  static __device__ __forceinline__ int first_thread(bool holds) {
-    __shared__ int first;
-    if (threadIdx.x < 32) {
-      const unsigned found = __ballot_sync(0xffff'ffffU, holds);
-      if (threadIdx.x == 0) first = __ffs(static_cast<int>(found)) - 1;
-    }
-    __syncthreads();
-    const int answer = first;
-    __syncthreads();
-    return answer;
   }
 
   template <typename Format, ReduceOp kOp>
@@ -196,21 +171,26 @@ class ResidentOperation {
       Stored elements[kCount];
       std::uint32_t words[2];
     };
-    const ResidentPlan& plan = pending_.plan;
-    const auto* send = static_cast<const unsigned char*>(plan.send);
-    auto* recv = static_cast<Stored*>(plan.recv);
-    const std::uint64_t bytes = plan.count * sizeof(Stored);
+    const auto* send = static_cast<const unsigned char*>(plan_.send);
+    auto* recv = static_cast<Stored*>(plan_.recv);
+    const std::uint64_t bytes = plan_.count * sizeof(Stored);
     const bool read_whole = reinterpret_cast<std::uintptr_t>(send) % 8 == 0;
     const bool write_whole = reinterpret_cast<std::uintptr_t>(recv) % 8 == 0;
     std::uint32_t next = pending_.next;
     std::uint32_t looks = 0;
-    while (next < pending_.lines) {
+    bool compared = pending_.agreed;
+    while (next < lines_) {
       uint4 seen[kUnroll][kRanks];
+      uint2 own[kUnroll];
+      uint4 head{signature(), flag_, 0, flag_};
       bool here = true;
+      if (!compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank)
+        head = load_line(header(member_.rank, threadIdx.x));
 #pragma unroll
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride() + first_line();
-        if (line >= pending_.lines) continue;
+        const std::uint32_t line = next + u * stride_ + first_line();
+        if (line >= lines_) continue;
+        own[u] = read_line(send, line, bytes, read_whole, sizeof(Stored));
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
           if (rank < member_.ranks && rank != member_.rank)
@@ -219,8 +199,8 @@ class ResidentOperation {
       }
 #pragma unroll
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride() + first_line();
-        if (line >= pending_.lines) continue;
+        const std::uint32_t line = next + u * stride_ + first_line();
+        if (line >= lines_) continue;
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
           if (rank < member_.ranks && rank != member_.rank &&
@@ -230,25 +210,39 @@ class ResidentOperation {
           }
         }
       }
-      if (__syncthreads_and(here) == 0) {
+      if (head.y != flag_ || head.w != flag_) {
+        here = false;
+        culprit = threadIdx.x;
+      } else if (head.x != signature()) {
+        pending_.dissenter = static_cast<int>(threadIdx.x);
+      }
+      const bool all_here = __syncthreads_and(here) != 0;
+      if (!compared && pending_.dissenter >= 0) {
+        culprit = static_cast<std::uint32_t>(pending_.dissenter);
+        return Collected::Failed;
+      }
+      if (!all_here) {
         if (++looks < kLooks) continue;
-        if (threadIdx.x == 0) pending_.next = next;
+        if (threadIdx.x == 0) {
+          pending_.next = next;
+          pending_.agreed = compared;
+        }
         culprit = static_cast<std::uint32_t>(latest_of(here ? -1 : static_cast<int>(culprit)));
         return Collected::Waiting;
       }
       looks = 0;
+      compared = true;
 #pragma unroll
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride() + first_line();
-        if (line >= pending_.lines) continue;
-        const uint2 own = read_line(send, line, bytes, read_whole, sizeof(Stored));
+        const std::uint32_t line = next + u * stride_ + first_line();
+        if (line >= lines_) continue;
         Eight result;
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
           if (rank >= member_.ranks) continue;
           Line part;
-          part.words[0] = rank == member_.rank ? own.x : seen[u][rank].x;
-          part.words[1] = rank == member_.rank ? own.y : seen[u][rank].z;
+          part.words[0] = rank == member_.rank ? own[u].x : seen[u][rank].x;
+          part.words[1] = rank == member_.rank ? own[u].y : seen[u][rank].z;
           if (rank == 0) {
             result.widen(part.elements);
           } else {
@@ -258,16 +252,16 @@ class ResidentOperation {
         Line out;
         result.template store_to<kOp>(out.elements, member_.ranks);
         const std::uint64_t first = std::uint64_t{line} * kCount;
-        if (write_whole && first + kCount <= plan.count) {
+        if (write_whole && first + kCount <= plan_.count) {
           *reinterpret_cast<uint2*>(recv + first) = {out.words[0], out.words[1]};
         } else {
 #pragma unroll
           for (std::uint32_t i = 0; i < kCount; ++i) {
-            if (first + i < plan.count) recv[first + i] = out.elements[i];
+            if (first + i < plan_.count) recv[first + i] = out.elements[i];
           }
         }
       }
-      next += kUnroll * stride();
+      next += kUnroll * stride_;
     }
     if (threadIdx.x == 0) pending_.next = next;
     return Collected::Done;
@@ -286,7 +280,8 @@ class ResidentOperation {
 
   const ResidentMember& member_;
   Pending& pending_;
-  const std::uint32_t flag_;
+  const ResidentPlan& plan_;
+  const std::uint32_t number_, flag_, lines_, stride_;
 };
 
 }  // namespace arcomm::device

@@ -29,23 +29,28 @@ struct MemberEntry {
   std::uint64_t* host_failed;
 };
 
-struct PlanEntry {
+// Copied by whole vectors.
+struct alignas(16) PlanEntry {
   ResidentPlan plan;
   std::uint32_t owner;  // slot + 1; 0: no plan
 };
 
 enum class Progress : std::uint32_t { Idle = 0, Pushed = 1, Over = 2 };
 
+inline constexpr std::uint32_t kNoPlan = ~std::uint32_t{0};
+
 // How far one block is with a member's operation. In shared memory; kept here between two runs.
 struct Pending {
-  ResidentPlan plan;
-  std::uint64_t since_ns;
-  std::uint32_t number;  // of the last operation that the block has looked at
-  std::uint32_t blocks;  // that share it
-  std::uint32_t lines;
-  std::uint32_t next;  // the first line of a round that is not combined yet
-  Progress progress;
-  bool agreed;  // all ranks' headers were seen and are like ours
+  PlanEntry entry{};  // a copy of plan `plan`; the owner changes one only while it forgets it
+  std::uint32_t plan = kNoPlan;  // kNoPlan: none
+  std::uint64_t since_ns = 0;    // of the first look in vain; 0: none yet
+  std::uint32_t number = 0;      // of the last operation that the block has looked at
+  std::uint32_t blocks = 0;      // that share it
+  std::uint32_t lines = 0;
+  std::uint32_t next = 0;  // the first line of a round that is not combined yet
+  Progress progress = Progress::Idle;
+  bool agreed = false;          // all ranks' headers were seen and are like ours
+  std::int32_t dissenter = -1;  // a rank whose header is not, or -1
 };
 
 struct ResidentTable {

@@ -11,7 +11,7 @@ __global__ void post_kernel(DeviceMailbox* mailbox, std::uint32_t plan, std::uin
   const std::uint64_t begin = device::global_nanoseconds();
   for (std::uint32_t i = 0; i < times; ++i) {
     const std::uint32_t number = atomicAdd(&lane.posted, 1U) + 1;
-    device::store_release(&lane.door, to_word(Door{.number = number, .plan = plan}));
+    device::store_relaxed(&lane.door, to_word(Door{.number = number, .plan = plan}));
     while (done_from(device::load_acquire(&lane.done)).number != number) {
       if (device::load_acquire(&mailbox->closed) != 0) return;
       if (device::global_nanoseconds() - begin > kLimitNs) return;

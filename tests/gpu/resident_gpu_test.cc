@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <random>
 #include <thread>
@@ -44,7 +45,7 @@ class ResidentGrids : public testing::TestWithParam<int> {
         ASSERT_EQ(cudaStreamSynchronize((*stream)->handle()), cudaSuccess);
       }
     }
-    main_ = make_group();
+    main_ = &make_group();
   }
   void TearDown() override {
     for (auto& grid : grids_) {
@@ -71,9 +72,10 @@ class ResidentGrids : public testing::TestWithParam<int> {
     }
   }
 
-  Group make_group() {
+  // Lives until the grids have been paused for good.
+  Group& make_group() {
     pause();
-    Group group;
+    Group& group = groups_.emplace_back();
     for (int rank = 0; rank < ranks(); ++rank) {
       group.mailboxes.push_back(std::move(*(*node_)[rank].device->allocate(kMailboxBytes)));
       group.scratch.push_back(
@@ -157,10 +159,10 @@ class ResidentGrids : public testing::TestWithParam<int> {
            cudaMemcpyHostToDevice);
       copy(rank, (*node_)[rank].send.data() + send_offset, input.data(), bytes,
            cudaMemcpyHostToDevice);
-      set_plan(main_, rank, 5, plan(rank, count, dtype, op, send_offset, recv_offset, in_place));
+      set_plan(*main_, rank, 5, plan(rank, count, dtype, op, send_offset, recv_offset, in_place));
     }
     reference::all_reduce_range(args, 0, count);
-    post_all(main_, 5);
+    post_all(*main_, 5);
     const Status ended = node_->synchronize(20s);
     ASSERT_TRUE(ended) << ended.error().to_string();
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -173,13 +175,14 @@ class ResidentGrids : public testing::TestWithParam<int> {
           << " offsets " << send_offset << " " << recv_offset;
       for (std::uint64_t i = bytes; !in_place && i < bytes + 64; ++i)
         ASSERT_EQ(got[i], std::byte{0xa5}) << "written behind the output";
-      EXPECT_EQ(status(main_, rank).failed.code, 0);
+      EXPECT_EQ(status(*main_, rank).failed.code, 0);
     }
   }
 
   std::unique_ptr<GpuNode> node_;
   std::vector<std::unique_ptr<ResidentGrid>> grids_;
-  Group main_;
+  std::deque<Group> groups_;
+  Group* main_ = nullptr;
   std::mt19937_64 random_{7};
 };
 
@@ -198,17 +201,17 @@ TEST_P(ResidentGrids, LeaveWhenTold) {
 TEST_P(ResidentGrids, RunOneOperation) {
   resume();
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(main_, rank, 1, plan(rank, 16, DType::Float32, ReduceOp::Sum));
-  post_all(main_, 1);
+    set_plan(*main_, rank, 1, plan(rank, 16, DType::Float32, ReduceOp::Sum));
+  post_all(*main_, 1);
   ASSERT_TRUE(node_->synchronize(5s));
   for (int rank = 0; rank < ranks(); ++rank) {
-    const DeviceMailbox seen = read_mailbox(main_, rank);
+    const DeviceMailbox seen = read_mailbox(*main_, rank);
     EXPECT_EQ(seen.lanes[0].posted, 1U);
     EXPECT_EQ(seen.lanes[0].door, to_word(Door{.number = 1, .plan = 1}));
     EXPECT_EQ(seen.lanes[0].done, to_word(Done{.number = 1}));
     EXPECT_EQ(seen.closed, 0U) << "code " << int{done_from(seen.closed).code} << " reason "
                                << int{done_from(seen.closed).reason};
-    EXPECT_EQ(status(main_, rank).done, 1U);
+    EXPECT_EQ(status(*main_, rank).done, 1U);
   }
 }
 
@@ -245,10 +248,10 @@ TEST_P(ResidentGrids, TenThousandOperationsOfChangingSizesInARow) {
   for (std::uint32_t index = 0; index < 64; ++index) {
     const std::uint64_t count = 1 + random_() % (kMaxResidentBytes / 2);
     for (int rank = 0; rank < ranks(); ++rank)
-      set_plan(main_, rank, index, plan(rank, count, DType::Float16, ReduceOp::Max, 0, 0, true));
+      set_plan(*main_, rank, index, plan(rank, count, DType::Float16, ReduceOp::Max, 0, 0, true));
   }
   for (int i = 0; i < 10'000; ++i) {
-    post_all(main_, static_cast<std::uint32_t>(random_() % 64));
+    post_all(*main_, static_cast<std::uint32_t>(random_() % 64));
     if (i % 256 == 255) {
       const Status ended = node_->synchronize(20s);
       ASSERT_TRUE(ended) << ended.error().to_string();
@@ -256,20 +259,20 @@ TEST_P(ResidentGrids, TenThousandOperationsOfChangingSizesInARow) {
   }
   ASSERT_TRUE(node_->synchronize(20s));
   for (int rank = 0; rank < ranks(); ++rank) {
-    EXPECT_EQ(status(main_, rank).done, 10'000U);
-    EXPECT_EQ(status(main_, rank).failed.code, 0);
+    EXPECT_EQ(status(*main_, rank).done, 10'000U);
+    EXPECT_EQ(status(*main_, rank).failed.code, 0);
   }
   check(DType::Float32, ReduceOp::Sum, 50'000, 0, 0, false);
 }
 
 TEST_P(ResidentGrids, LeavesAndComesBackInTheMiddleOfAnOperation) {
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(main_, rank, 1, plan(rank, 40'000, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 1, plan(rank, 40'000, DType::Float32, ReduceOp::Sum));
   resume();
   for (int round = 0; round < 50; ++round) {
     for (int rank = 0; rank < ranks() - 1; ++rank) {
       cudaSetDevice(rank);
-      ASSERT_EQ(post(mailbox(main_, rank), 1, 1, (*node_)[rank].stream->handle()), cudaSuccess);
+      ASSERT_EQ(post(mailbox(*main_, rank), 1, 1, (*node_)[rank].stream->handle()), cudaSuccess);
     }
     const auto begin = std::chrono::steady_clock::now();
     pause();
@@ -277,37 +280,37 @@ TEST_P(ResidentGrids, LeavesAndComesBackInTheMiddleOfAnOperation) {
     resume();
     const int last = ranks() - 1;
     cudaSetDevice(last);
-    ASSERT_EQ(post(mailbox(main_, last), 1, 1, (*node_)[last].stream->handle()), cudaSuccess);
+    ASSERT_EQ(post(mailbox(*main_, last), 1, 1, (*node_)[last].stream->handle()), cudaSuccess);
     ASSERT_TRUE(node_->synchronize(5s));
   }
-  for (int rank = 0; rank < ranks(); ++rank) EXPECT_EQ(status(main_, rank).done, 50U);
+  for (int rank = 0; rank < ranks(); ++rank) EXPECT_EQ(status(*main_, rank).done, 50U);
 }
 
 TEST_P(ResidentGrids, ARankThatDoesNotComeIsNamed) {
   resume();
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
   cudaSetDevice(0);
-  ASSERT_EQ(post(mailbox(main_, 0), 1, 1, (*node_)[0].stream->handle()), cudaSuccess);
+  ASSERT_EQ(post(mailbox(*main_, 0), 1, 1, (*node_)[0].stream->handle()), cudaSuccess);
   const auto begin = std::chrono::steady_clock::now();
   ASSERT_TRUE(node_->synchronize(5s));
   const auto took = std::chrono::steady_clock::now() - begin;
   EXPECT_LT(took, std::chrono::nanoseconds(kTimeoutNs) + 100ms);
-  const ResidentStatus told = status(main_, 0);
+  const ResidentStatus told = status(*main_, 0);
   EXPECT_EQ(told.failed.code, static_cast<unsigned>(ErrorCode::DeadlineExceeded));
   EXPECT_EQ(told.failed.reason, static_cast<unsigned>(Reason::Timeout));
   EXPECT_EQ(told.failed.culprit_rank, 1);
-  EXPECT_EQ(read_mailbox(main_, 0).closed, to_word(told.failed));
+  EXPECT_EQ(read_mailbox(*main_, 0).closed, to_word(told.failed));
 }
 
 TEST_P(ResidentGrids, RanksThatAskForDifferentThingsAreToldSo) {
   resume();
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(main_, rank, 1, plan(rank, rank == 1 ? 30'000 : 1000, DType::Float32, ReduceOp::Sum));
-  post_all(main_, 1);
+    set_plan(*main_, rank, 1, plan(rank, rank == 1 ? 30'000 : 1000, DType::Float32, ReduceOp::Sum));
+  post_all(*main_, 1);
   ASSERT_TRUE(node_->synchronize(5s));
   for (int rank = 0; rank < ranks(); ++rank) {
-    const Done failed = status(main_, rank).failed;
+    const Done failed = status(*main_, rank).failed;
     EXPECT_EQ(failed.reason, static_cast<unsigned>(Reason::Mismatch)) << rank;
     if (rank != 1) {
       EXPECT_EQ(failed.culprit_rank, 1) << rank;
@@ -318,17 +321,17 @@ TEST_P(ResidentGrids, RanksThatAskForDifferentThingsAreToldSo) {
 TEST_P(ResidentGrids, AnAbortEndsAWaitInLessThanAMillisecond) {
   resume();
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
   cudaSetDevice(0);
-  ASSERT_EQ(post(mailbox(main_, 0), 1, 1, (*node_)[0].stream->handle()), cudaSuccess);
+  ASSERT_EQ(post(mailbox(*main_, 0), 1, 1, (*node_)[0].stream->handle()), cudaSuccess);
   std::this_thread::sleep_for(20ms);
   const Done why{.number = 1,
                  .code = static_cast<std::uint8_t>(ErrorCode::Aborted),
                  .reason = static_cast<std::uint8_t>(Reason::RemoteDied),
                  .culprit_rank = 1};
   const auto begin = std::chrono::steady_clock::now();
-  ASSERT_TRUE(grids_[0]->abort_member(main_.slots[0], why));
-  while (status(main_, 0).failed.code == 0 &&
+  ASSERT_TRUE(grids_[0]->abort_member(main_->slots[0], why));
+  while (status(*main_, 0).failed.code == 0 &&
          std::chrono::steady_clock::now() - begin < std::chrono::seconds(1)) {
   }
   const auto took = std::chrono::steady_clock::now() - begin;
@@ -336,21 +339,21 @@ TEST_P(ResidentGrids, AnAbortEndsAWaitInLessThanAMillisecond) {
   std::printf("abort seen after %.0f us\n",
               std::chrono::duration<double, std::micro>(took).count());
   ASSERT_TRUE(node_->synchronize(5s));
-  EXPECT_EQ(to_word(status(main_, 0).failed), to_word(why));
+  EXPECT_EQ(to_word(status(*main_, 0).failed), to_word(why));
 }
 
 TEST_P(ResidentGrids, DoorsThatLieEndTheirOwnMemberAlone) {
-  Group liar = make_group();
+  Group& liar = make_group();
   resume();
   for (int rank = 0; rank < ranks(); ++rank) {
-    set_plan(main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 1, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
     set_plan(liar, rank, 2, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
   }
   cudaSetDevice(0);
   auto* side = (*node_)[0].side->handle();
   ASSERT_EQ(knock(mailbox(liar, 0), {.number = 7, .plan = 2}, side), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(side), cudaSuccess);
-  post_all(main_, 1, 100);
+  post_all(*main_, 1, 100);
   ASSERT_TRUE(node_->synchronize(5s));
   EXPECT_EQ(status(liar, 0).failed.reason, static_cast<unsigned>(Reason::Quarantined));
   // A plan of another member, and one that is none.
@@ -360,16 +363,16 @@ TEST_P(ResidentGrids, DoorsThatLieEndTheirOwnMemberAlone) {
   std::this_thread::sleep_for(10ms);
   EXPECT_EQ(status(liar, 1).failed.reason, static_cast<unsigned>(Reason::UnknownHandle));
   for (int rank = 0; rank < ranks(); ++rank) {
-    EXPECT_EQ(status(main_, rank).done, 100U);
-    EXPECT_EQ(status(main_, rank).failed.code, 0);
+    EXPECT_EQ(status(*main_, rank).done, 100U);
+    EXPECT_EQ(status(*main_, rank).failed.code, 0);
   }
 }
 
 TEST_P(ResidentGrids, TwoCommunicatorsInOppositeOrderDoNotBlockEachOther) {
-  Group other = make_group();
+  Group& other = make_group();
   resume();
   for (int rank = 0; rank < ranks(); ++rank) {
-    set_plan(main_, rank, 1, plan(rank, 20'000, DType::Float32, ReduceOp::Max, 0, 0, true));
+    set_plan(*main_, rank, 1, plan(rank, 20'000, DType::Float32, ReduceOp::Max, 0, 0, true));
     set_plan(other, rank, 2,
              plan(rank, 20'000, DType::Float32, ReduceOp::Max, kBytes / 2, 0, true));
   }
@@ -379,7 +382,7 @@ TEST_P(ResidentGrids, TwoCommunicatorsInOppositeOrderDoNotBlockEachOther) {
       auto* stream = (*node_)[rank].stream->handle();
       auto* side = (*node_)[rank].side->handle();
       const bool main_first = (rank + i) % 2 == 0;
-      const auto post_main = [&] { return post(mailbox(main_, rank), 1, 1, stream); };
+      const auto post_main = [&] { return post(mailbox(*main_, rank), 1, 1, stream); };
       if (main_first) {
         ASSERT_EQ(post_main(), cudaSuccess);
       }
@@ -394,7 +397,7 @@ TEST_P(ResidentGrids, TwoCommunicatorsInOppositeOrderDoNotBlockEachOther) {
   }
   ASSERT_TRUE(node_->synchronize(5s));
   for (int rank = 0; rank < ranks(); ++rank) {
-    EXPECT_EQ(status(main_, rank).done, 2000U) << rank;
+    EXPECT_EQ(status(*main_, rank).done, 2000U) << rank;
     cudaSetDevice(rank);
     cudaStreamSynchronize((*node_)[rank].side->handle());
     EXPECT_EQ(status(other, rank).done, 2000U) << rank;
@@ -406,7 +409,7 @@ TEST_P(ResidentGrids, SaysHowLongAnOperationTakes) {
   resume();
   for (std::uint64_t bytes = 1024; bytes <= kMaxResidentBytes; bytes *= 4) {
     for (int rank = 0; rank < ranks(); ++rank)
-      set_plan(main_, rank, 1, plan(rank, bytes / 2, DType::Float16, ReduceOp::Sum));
+      set_plan(*main_, rank, 1, plan(rank, bytes / 2, DType::Float16, ReduceOp::Sum));
     float best = 1e9F;
     for (int turn = 0; turn < 5; ++turn) {
       cudaEvent_t begin, end;
@@ -414,7 +417,7 @@ TEST_P(ResidentGrids, SaysHowLongAnOperationTakes) {
       cudaEventCreate(&begin);
       cudaEventCreate(&end);
       cudaEventRecord(begin, (*node_)[0].stream->handle());
-      post_all(main_, 1, 2000);
+      post_all(*main_, 1, 2000);
       cudaSetDevice(0);
       cudaEventRecord(end, (*node_)[0].stream->handle());
       ASSERT_TRUE(node_->synchronize(10s));
