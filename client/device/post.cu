@@ -18,39 +18,55 @@ __device__ void record_failure(const GpuPost& post, Done why) {
             static_cast<unsigned long long>(to_word(why)));
 }
 
-// Until the lane's `done` has reached `number`. Whatever ends the communicator ends the wait, and
-// is on record when it does.
+// Whether no answer is to be expected any more; why is on record then.
+__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t begin) {
+  if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
+    record_failure(post, done_from(closed));
+    return true;
+  }
+  if (load_relaxed(&post.mailbox->failed) != 0) return true;
+  if (global_nanoseconds() - begin <= post.timeout_ns + kPostGraceNs) return false;
+  record_failure(post, {.number = number,
+                        .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                        .reason = static_cast<std::uint8_t>(Reason::Timeout)});
+  return true;
+}
+
+// Until the lane's `done` has reached `number`, or the communicator is over.
 __device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint32_t number) {
   const std::uint64_t begin = global_nanoseconds();
-  for (std::uint32_t polls = 0;; ++polls) {
+  for (std::uint32_t polls = 1;; ++polls) {
     const Done done = done_from(load_acquire(&lane.done));
-    const bool arrived = static_cast<std::int32_t>(done.number - number) >= 0;
     if (done.code != 0) {  // of this start, or of one that all later ones fail with
       record_failure(post, done);
       return Wait::Left;
     }
-    if (arrived) return Wait::Arrived;
-    if (polls % kPollsBetweenLooks != kPollsBetweenLooks - 1) continue;
-    if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
-      record_failure(post, done_from(closed));
-      return Wait::Left;
-    }
-    if (load_relaxed(&post.mailbox->failed) != 0) return Wait::Left;
-    if (global_nanoseconds() - begin > post.timeout_ns + kPostGraceNs) {
-      record_failure(post, {.number = number,
-                            .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
-                            .reason = static_cast<std::uint8_t>(Reason::Timeout)});
-      return Wait::Left;
-    }
+    if (static_cast<std::int32_t>(done.number - number) >= 0) return Wait::Arrived;
+    if (polls % kPollsBetweenLooks == 0 && is_over(post, number, begin)) return Wait::Left;
   }
 }
 
-__device__ Wait run(const GpuPost& post, MailboxLane& lane, std::uint32_t number) {
+// Until the starts that were called before this one have taken their numbers.
+__device__ Wait wait_for_turn(const GpuPost& post, const std::uint32_t* in_order) {
+  const std::uint64_t begin = global_nanoseconds();
+  for (std::uint32_t polls = 1;; ++polls) {
+    if (static_cast<std::int32_t>(load_acquire(in_order) - post.called_before) >= 0) {
+      return Wait::Arrived;
+    }
+    if (polls % kPollsBetweenLooks == 0 && is_over(post, 0, begin)) return Wait::Left;
+  }
+}
+
+__device__ Wait run(const GpuPost& post) {
+  MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
+  std::uint32_t* const in_order = &post.notes->in_order[static_cast<std::uint32_t>(post.lane)];
+  const bool is_late = post.turn == Turn::Taken && wait_for_turn(post, in_order) == Wait::Left;
+  const std::uint32_t number = atomicAdd(&lane.posted, 1u) + 1;  // counted even when it is late
   // Both words travel while the counter does.
   const std::uint64_t failed = load_relaxed(&post.mailbox->failed);
   const std::uint64_t closed = load_relaxed(&post.mailbox->closed);
-  // Starts on several streams take turns.
-  if (wait_for(post, lane, number - 1) == Wait::Left) return Wait::Left;
+  // One operation of the lane at a time.
+  if (is_late || wait_for(post, lane, number - 1) == Wait::Left) return Wait::Left;
   if (failed != 0) return Wait::Left;
   if (closed != 0) {
     record_failure(post, done_from(closed));
@@ -71,15 +87,14 @@ __device__ Wait run(const GpuPost& post, MailboxLane& lane, std::uint32_t number
   auto* const note = reinterpret_cast<std::uint64_t*>(&post.notes->plans[post.plan]);
   const auto posted = static_cast<std::uint32_t>(load_relaxed(note));
   store_relaxed(note, std::uint64_t{number} << 32 | (posted + 1));
+  if (post.turn != Turn::AsItComes) atomicAdd(in_order, 1u);
   return wait_for(post, lane, number);
 }
 
 }  // namespace
 
 extern "C" __global__ void arcomm_post(const __grid_constant__ GpuPost post) {
-  MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
-  const std::uint32_t number = atomicAdd(&lane.posted, 1u) + 1;
-  if (run(post, lane, number) == Wait::Left) {
+  if (run(post) == Wait::Left) {
     atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.lane)], 1u);
   }
 }

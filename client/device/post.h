@@ -20,11 +20,17 @@ struct alignas(8) PlanNote {  // read and written whole
 
 struct PostNotes {
   std::uint32_t left_early[kLanes] = {};  // starts that gave up waiting for their `done`
+  std::uint32_t in_order[kLanes] = {};    // starts that were Turn::Counted or Turn::Taken
   PlanNote plans[kMaxDevicePlans];        // by PlanId::index
 };
 
 inline constexpr std::uint64_t kMailboxWithNotesBytes = kMailboxBytes + sizeof(PostNotes);
 static_assert(std::is_standard_layout_v<PostNotes> && sizeof(PlanNote) == 8);
+
+// In which order starts take their numbers. A graph's take them as they come. The others do so in
+// the order of the calls, of which a single stream takes care; on several streams a start waits
+// until as many have taken theirs as were called before it.
+enum class Turn : std::uint32_t { AsItComes = 0, Counted = 1, Taken = 2 };
 
 struct GpuPost {
   DeviceMailbox* mailbox = nullptr;
@@ -33,6 +39,8 @@ struct GpuPost {
   Lane lane = Lane::Resident;
   std::uint32_t plan = 0;        // PlanId::index
   std::uint64_t timeout_ns = 0;  // the operation's; the kernel waits kPostGraceNs longer
+  Turn turn = Turn::AsItComes;
+  std::uint32_t called_before = 0;  // Taken: starts of this lane, other than graphs'
 };
 
 // The daemon knows better why an operation was late: it gets the first word.

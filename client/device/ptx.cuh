@@ -24,6 +24,12 @@ __device__ __forceinline__ std::uint64_t load_acquire(const std::uint64_t* addre
   return value;
 }
 
+__device__ __forceinline__ std::uint32_t load_acquire(const std::uint32_t* address) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+  return value;
+}
+
 __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* address) {
   std::uint64_t value;
   asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(address) : "memory");

@@ -194,8 +194,9 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  * memory of the rank's GPU that another process can be given: cudaMalloc (PyTorch's caching
  * allocator), or arcMemAlloc; not managed memory, cudaMallocAsync pools or one buffer over several
  * mapped allocations. The first use of an allocation, and of a combination of buffers and count,
- * asks the daemon, also during a capture. Starts of one communicator on several streams are put in
- * order by the caller, with events, the same on every rank. */
+ * asks the daemon, also during a capture. On several streams the operations take place in the order
+ * of the calls; what graphs replay on several streams at once, the caller puts in order, the same
+ * way on every rank. */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs

@@ -70,7 +70,8 @@ bool GpuMember::is_idle() {
     std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
     std::uint32_t left_early[kLanes];
   } now;
-  static_assert(offsetof(decltype(now), left_early) == kMailboxBytes);
+  static_assert(offsetof(decltype(now), left_early) ==
+                kMailboxBytes + offsetof(PostNotes, left_early));
   if (!parts_.gpu->read(&now, parts_.mailbox->words(), sizeof(now), kWordsWithin)) return false;
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
     const MailboxLane& words = now.words.lanes[lane];
@@ -221,19 +222,29 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
 Status GpuMember::post(GpuPlan& plan, void* stream) {
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
   if (!capturing) return capturing.error();
+  std::uint32_t& launched_in_lane = launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
+  if (!*capturing) {
+    const bool is_first = std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
+    has_several_streams_ |= !is_first && stream != last_stream_;
+    last_stream_ = stream;
+  }
   ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
                                         .doors = parts_.mailbox->doors(),
                                         .notes = parts_.mailbox->notes(),
                                         .lane = plan.lane,
                                         .plan = plan.id.index,
-                                        .timeout_ns = plan.timeout_ns},
+                                        .timeout_ns = plan.timeout_ns,
+                                        .turn = *capturing             ? Turn::AsItComes
+                                                : has_several_streams_ ? Turn::Taken
+                                                                       : Turn::Counted,
+                                        .called_before = launched_in_lane},
                                        stream));
   if (*capturing) {
     plan.is_captured = true;  // the graph may be replayed at any time from now on
     was_captured_ = true;
   } else {
     ++launched_[plan.id.index];
-    ++launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
+    ++launched_in_lane;
   }
   return {};
 }

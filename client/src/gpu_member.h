@@ -79,6 +79,8 @@ class GpuMember {
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
   std::uint32_t launched_in_lane_[kLanes] = {};
   bool was_captured_ = false;
+  void* last_stream_ = nullptr;  // compared, never used: it may be gone
+  bool has_several_streams_ = false;
   std::atomic<bool> is_over_{false};
   mutable std::mutex over_mutex_;
   std::optional<Error> over_;  // why

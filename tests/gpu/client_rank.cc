@@ -257,6 +257,7 @@ class ClientRank {
       }
       if (options.rank == 0) std::printf("verified %llu bytes\n", ull(bytes));
     }
+    if (!options.graph_only) on_two_streams(patterns[0]);
     std::fflush(stdout);
   }
 
@@ -356,8 +357,13 @@ class ClientRank {
   }
 
   void upload(const Case& each, const Pattern& pattern, cudaStream_t stream) {
+    const std::uint64_t bytes = each.count * size_of(options.dtype);
+    cuda(cudaMemsetAsync(recv_, 0xff, bytes + kSlackBytes / 2, stream), "poisoning");
+    fill(each, pattern, stream);
+  }
+
+  void fill(const Case& each, const Pattern& pattern, cudaStream_t stream) {
     const std::uint64_t element = size_of(options.dtype);
-    cuda(cudaMemsetAsync(recv_, 0xff, each.count * element + kSlackBytes / 2, stream), "poisoning");
     std::byte* const to = from(each);
     for (std::uint64_t first = 0; first < each.count; first += kPeriod) {
       const std::uint64_t length = std::min(kPeriod, each.count - first) * element;
@@ -404,6 +410,21 @@ class ClientRank {
       all_reduce(each, stream_);
       compare(each, pattern, "on a stream");
     }
+  }
+
+  // Neither stream knows of the other: the order of the calls is all that the ranks share.
+  void on_two_streams(const Pattern& pattern) {
+    constexpr std::uint64_t kApartBytes = 16384, kCalls = 48;
+    if (options.sizes.back() < kApartBytes * kCalls) return;
+    std::vector<Case> cases;
+    cuda(cudaMemsetAsync(recv_, 0xff, kApartBytes * kCalls, stream_), "poisoning");
+    for (std::uint64_t i = 0; i < kCalls; ++i) {
+      cases.push_back({.count = 1000 + 40 * i, .offset = i * kApartBytes});
+      fill(cases.back(), pattern, stream_);
+    }
+    settle("uploading");
+    for (std::uint64_t i = 0; i < kCalls; ++i) all_reduce(cases[i], i % 3 == 0 ? other_ : stream_);
+    for (const Case& each : cases) compare(each, pattern, "on two streams");
   }
 
   void by_plan(const Case& each, const Pattern& pattern) {

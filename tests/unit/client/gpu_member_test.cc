@@ -91,6 +91,20 @@ TEST_F(GpuMemberTest, TakesTheLaneOfTheSize) {
   EXPECT_EQ(gpu->starts[1].post.lane, Lane::Launched);
 }
 
+TEST_F(GpuMemberTest, PutsStartsOnSeveralStreamsInTheOrderOfTheCalls) {
+  int first = 0, second = 0;
+  ASSERT_TRUE(all_reduce(1, &first).ok() && all_reduce(1, &first).ok());
+  EXPECT_EQ(gpu->starts[1].post.turn, Turn::Counted) << "its stream has an order already";
+  ASSERT_TRUE(all_reduce(1, &second).ok() && all_reduce(1 << 20, &first).ok());
+  EXPECT_EQ(gpu->starts[2].post.turn, Turn::Taken);
+  EXPECT_EQ(gpu->starts[2].post.called_before, 2u);
+  EXPECT_EQ(gpu->starts[3].post.turn, Turn::Taken);
+  EXPECT_EQ(gpu->starts[3].post.called_before, 0u) << "the other lane counts for itself";
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1, &second).ok());
+  EXPECT_EQ(gpu->starts[4].post.turn, Turn::AsItComes);
+}
+
 TEST_F(GpuMemberTest, GivesUpFinishedPlansWhenTheDaemonHasNoRoom) {
   ASSERT_TRUE(all_reduce(1).ok() && all_reduce(2).ok());
   FakeGpu::run(gpu->starts[0]);  // the second one is still to come
