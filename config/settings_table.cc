@@ -96,14 +96,16 @@ constexpr SettingRow kRows[] = {
     {.section = "gpu",
      .key = "resident",
      .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.resident)},
-     .doc = "Small operations are taken by a kernel that stays on each GPU while there is work, on "
-            "8 to 16 of its multiprocessors; off: each is launched. ARCOMM_NO_RESIDENT=1 in the "
-            "daemon's environment is off too."},
+     .reloadable = true,
+     .doc = "Small operations are taken by a kernel that stays on each GPU while there is work. "
+            "Off: it comes for each burst of them and leaves at once, which costs tens of "
+            "microseconds. ARCOMM_NO_RESIDENT=1 in the daemon's environment is off too."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =
          NumberSetting{.field = ARC_FIELD(std::uint64_t, gpu.lease_ms), .min = 1, .max = 60'000},
      .unit = SettingUnit::Milliseconds,
+     .reloadable = true,
      .doc = "A resident kernel without work leaves after this time; the next operation brings it "
             "back, which costs tens of microseconds."},
     {.section = "rings",
