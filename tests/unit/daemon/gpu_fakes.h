@@ -47,9 +47,18 @@ struct FakeNode {
   std::atomic<int> memories{0};  // allocated and not let go
 };
 
+// Where GPU `ordinal` finds memory of GPU `home`: another address on each, as with CUDA IPC. Only
+// the home's can be read here.
+template <typename T>
+T* as_found(T* address, int home, int ordinal) {
+  constexpr std::intptr_t kFar = std::intptr_t{1} << 36;
+  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(address) + (ordinal - home) * kFar);
+}
+
 class FakeMemory final : public Memory::Backing {
  public:
-  FakeMemory(FakeNode& node, Memory memory) : node_(node), memory_(std::move(memory)) {
+  FakeMemory(FakeNode& node, Memory memory, int home)
+      : node_(node), memory_(std::move(memory)), home_(home) {
     ++node_.memories;
   }
   ~FakeMemory() override {
@@ -57,11 +66,15 @@ class FakeMemory final : public Memory::Backing {
     --node_.memories;
   }
   MemoryRef view() const override { return memory_.view(); }
+  std::byte* data_on(int ordinal) const override {
+    return as_found(memory_.data(), home_, ordinal);
+  }
   Result<UniqueFd> export_fd() const override { return memory_.export_fd(); }
 
  private:
   FakeNode& node_;
   Memory memory_;
+  int home_;
 };
 
 class FakeGpu final : public Device {
@@ -77,7 +90,7 @@ class FakeGpu final : public Device {
     // Scratch is large, and nobody here looks at it.
     Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 1 << 20));
     if (!memory) return memory;
-    return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value()));
+    return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), ordinal_));
   }
   Result<Memory> import(const MemoryHandle& handle, int) override {
     return allocate(handle.length_bytes);
@@ -236,6 +249,12 @@ class FakeLauncher final : public GpuLauncher {
     for (const CudaAllReduce& one : calls) {
       in.push_back(static_cast<const float*>(one.send[one.rank]));
       out.push_back(static_cast<float*>(one.recv[one.rank]));
+      // Rank r is on GPU r in these tests.
+      for (const CudaAllReduce& peer : calls) {
+        const int rank = static_cast<int>(one.rank), other = static_cast<int>(peer.rank);
+        EXPECT_EQ(one.send[other], as_found(peer.send[other], other, rank));
+        EXPECT_EQ(one.recv[other], as_found(peer.recv[other], other, rank));
+      }
     }
     sum_floats(in, out, call.count);
     for (const CudaAllReduce& one : calls) {
