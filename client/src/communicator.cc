@@ -167,8 +167,10 @@ Status Communicator::leave(const Error& why, Deadline deadline) {
   session.submission().remove(*member, why);
   session.check();  // a call may have met the loss before any wait did
   Status left = leave_daemon(*member, deadline);
+  if (!member->gpu) return left;
   // A graph may still be replayed; it must find the communicator ended, not wait for it.
-  if (member->gpu) member->gpu->close(why);
+  member->gpu->close(why);
+  if (left && !session.lost()) left = member->gpu->drop_plans(deadline);
   return left;
 }
 
@@ -235,6 +237,7 @@ Status Communicator::abort() {
                                        deadline.earlier(Deadline::after(milliseconds(500))));
   if (!session.lost()) {
     static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
+    if (member->gpu) static_cast<void>(member->gpu->drop_plans(deadline));
   }
   if (!told && session_failed(told.error())) return {};  // nobody is left to be told
   return told;

@@ -252,7 +252,17 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy();
-  for (GpuPlan* plan : plans_.users_of(buffer)) {
+  return drop(plans_.users_of(buffer), deadline);
+}
+
+Status GpuMember::drop_plans(Deadline deadline) {
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy();
+  return drop(plans_.all(), deadline);
+}
+
+Status GpuMember::drop(const std::vector<GpuPlan*>& plans, Deadline deadline) {
+  for (GpuPlan* plan : plans) {
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
     if (!gone && !is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);

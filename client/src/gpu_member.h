@@ -57,6 +57,9 @@ class GpuMember {
 
   // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
   Status drop_plans_of(BufferId buffer, Deadline deadline);
+  // Once the daemon has let the member go: its plans would hold their buffers until the session
+  // ends.
+  Status drop_plans(Deadline deadline);
 
   // Every start that waits, and every later one, ends with `why`. Once; the first `why` counts.
   void close(const Error& why);
@@ -69,6 +72,7 @@ class GpuMember {
                             std::uint64_t timeout_ms, Deadline deadline);
   Status make_room(Deadline deadline);
   Result<bool> drop_oldest(Deadline deadline);
+  Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
   Status usable() const;
   bool is_idle();

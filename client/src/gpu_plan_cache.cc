@@ -57,6 +57,12 @@ std::vector<GpuPlan*> GpuPlanCache::users_of(BufferId buffer) {
   return found;
 }
 
+std::vector<GpuPlan*> GpuPlanCache::all() {
+  std::vector<GpuPlan*> found;
+  for (GpuPlan& plan : plans_) found.push_back(&plan);
+  return found;
+}
+
 bool has_ended(const PlanNote& note, std::uint32_t launched, std::uint64_t lane_done) {
   if (launched == 0) return true;
   const std::uint32_t done = done_from(lane_done).number;

@@ -44,6 +44,7 @@ class GpuPlanCache {
   // Those that may go, least recently used first, at most `most` of them.
   std::vector<GpuPlan*> oldest(std::size_t most);
   std::vector<GpuPlan*> users_of(BufferId buffer);
+  std::vector<GpuPlan*> all();
 
  private:
   struct Hash {

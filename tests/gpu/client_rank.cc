@@ -302,7 +302,9 @@ class ClientRank {
   }
 
   void leave() {
-    settle("the last operations");
+    // All ranks have verified everything when this has ended; then any of them may be gone first.
+    arc(arcAllReduce(agreed_, agreed_, 1, arcFloat32, arcMax, comm_, stream_), "arcAllReduce");
+    synchronize("the last operation");
     arc(arcCommDestroy(comm_), "arcCommDestroy");
     if (options.is_arc_memory) {
       arc(arcMemFree(send_), "arcMemFree");
@@ -341,8 +343,8 @@ class ClientRank {
 
   static arcDataType_t data_type() { return static_cast<arcDataType_t>(options.dtype); }
 
-  // Waits for both streams, for a limited time, and asks whether all went well.
-  void settle(const char* what) {
+  // Waits for both streams, for a limited time.
+  void synchronize(const char* what) {
     const Clock::time_point deadline = Clock::now() + kPatience;
     for (const cudaStream_t stream : {stream_, other_}) {
       cudaError_t state = cudaErrorNotReady;
@@ -351,6 +353,11 @@ class ClientRank {
       }
       cuda(state, what);
     }
+  }
+
+  // And asks whether all went well.
+  void settle(const char* what) {
+    synchronize(what);
     arcResult_t state = arcSuccess;
     arc(arcCommGetAsyncError(comm_, &state), "arcCommGetAsyncError");
     arc(state, what);

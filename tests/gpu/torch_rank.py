@@ -94,7 +94,9 @@ class Communicator:
             raise RuntimeError(f"a sum did not end well: {self.lib.arcGetLastError(None).decode()}")
 
     def leave(self):
-        self.settle()
+        """When every rank has compared everything: from then on any of them may be gone first."""
+        dist.barrier()
+        torch.cuda.synchronize()
         self.call("arcCommDestroy", self.comm)
         self.call("arcFinalize")
 

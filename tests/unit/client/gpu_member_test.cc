@@ -135,6 +135,16 @@ TEST_F(GpuMemberTest, DropsThePlansOfABufferThatGoes) {
   member->let_go(*held);  // of what is gone: nothing happens
 }
 
+TEST_F(GpuMemberTest, LeavesNoPlanBehindThatWouldHoldItsBuffers) {
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = false;
+  ASSERT_TRUE(all_reduce(2).ok());
+  member->close(error(ErrorCode::Aborted, Reason::Revoked, "the communicator was destroyed"));
+  ASSERT_TRUE(member->drop_plans(deadline()).ok());
+  EXPECT_EQ(destroyed.size(), 2u);
+}
+
 TEST_F(GpuMemberTest, TellsWhatItsKernelsHaveRecorded) {
   EXPECT_EQ(member->look().code, ErrorCode::Ok);
   words->failed = to_word(Done{.number = 3,
