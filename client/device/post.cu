@@ -18,14 +18,17 @@ __device__ void record_failure(const GpuPost& post, Done why) {
             static_cast<unsigned long long>(to_word(why)));
 }
 
-// Whether no answer is to be expected any more; why is on record then.
-__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t begin) {
+// Whether no answer is to be expected any more; why is on record then. begin: of the wait; it
+// starts with the first look, so that a wait that is soon over never asks for the time.
+__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t& begin) {
   if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
     record_failure(post, done_from(closed));
     return true;
   }
   if (load_relaxed(&post.mailbox->failed) != 0) return true;
-  if (global_nanoseconds() - begin <= post.timeout_ns + kPostGraceNs) return false;
+  const std::uint64_t now = global_nanoseconds();
+  if (begin == 0) begin = now;
+  if (now - begin <= post.timeout_ns + kPostGraceNs) return false;
   record_failure(post, {.number = number,
                         .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                         .reason = static_cast<std::uint8_t>(Reason::Timeout)});
@@ -34,7 +37,7 @@ __device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t
 
 // Until the lane's `done` has reached `number`, or the communicator is over.
 __device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint32_t number) {
-  const std::uint64_t begin = global_nanoseconds();
+  std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
     const Done done = done_from(load_acquire(&lane.done));
     if (done.code != 0) {  // of this start, or of one that all later ones fail with
@@ -48,7 +51,7 @@ __device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint
 
 // Until the starts that were called before this one have taken their numbers.
 __device__ Wait wait_for_turn(const GpuPost& post, const std::uint32_t* in_order) {
-  const std::uint64_t begin = global_nanoseconds();
+  std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
     if (static_cast<std::int32_t>(load_acquire(in_order) - post.called_before) >= 0) {
       return Wait::Arrived;
@@ -75,8 +78,8 @@ __device__ Wait run(const GpuPost& post) {
   const std::uint64_t door = to_word(Door{.number = number, .plan = post.plan});
   // Release: what the stream did before is there for who reads the door.
   switch (post.lane) {
-    case Lane::Resident:
-      store_release(&lane.door, door);
+    case Lane::Resident:  // its reader is on this GPU, and only it reads the input
+      store_release_on_gpu(&lane.door, door);
       store_relaxed(&post.doors->resident_posted, number);
       break;
     case Lane::Launched:
