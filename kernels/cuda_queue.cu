@@ -17,6 +17,7 @@ Error cuda_error(cudaError_t failure, const char* what) {
 struct MemoryOperations {
   decltype(&cuStreamWriteValue32) write32 = nullptr;
   decltype(&cuStreamWriteValue64) write64 = nullptr;
+  decltype(&cuStreamWaitValue64) wait64 = nullptr;
 };
 
 const MemoryOperations& memory_operations() {
@@ -33,6 +34,7 @@ const MemoryOperations& memory_operations() {
     };
     look_up("cuStreamWriteValue32", operations.write32);
     look_up("cuStreamWriteValue64", operations.write64);
+    look_up("cuStreamWaitValue64", operations.wait64);
     return operations;
   }();
   return found;
@@ -42,6 +44,13 @@ Status stored(CUresult result) {
   if (result == CUDA_SUCCESS) return {};
   return error(ErrorCode::Internal, Reason::None,
                "storing a word in a GPU's memory by its stream: driver error ",
+               static_cast<int>(result));
+}
+
+Status waits(CUresult result) {
+  if (result == CUDA_SUCCESS) return {};
+  return error(ErrorCode::Internal, Reason::None,
+               "making a stream wait for a word in a GPU's memory: driver error ",
                static_cast<int>(result));
 }
 
@@ -84,6 +93,14 @@ Status CudaQueue::store(std::uint32_t* address, std::uint32_t value) const {
   if (write == nullptr) return unsupported();
   return stored(write(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,
                       CU_STREAM_WRITE_VALUE_DEFAULT));
+}
+
+Status CudaQueue::wait_equal(std::uint64_t* address, std::uint64_t value) const {
+  ARC_RETURN_IF_ERROR(make_current());
+  const auto wait = memory_operations().wait64;
+  if (wait == nullptr) return unsupported();
+  return waits(wait(static_cast<CUstream>(stream_), reinterpret_cast<CUdeviceptr>(address), value,
+                    CU_STREAM_WAIT_VALUE_EQ));
 }
 
 Result<bool> CudaQueue::idle() const {

@@ -32,6 +32,9 @@ class CudaQueue {
   // no SM is needed, so it overtakes kernels that wait.
   Status store(std::uint64_t* address, std::uint64_t value) const;
   Status store(std::uint32_t* address, std::uint32_t value) const;
+  // What comes behind it in the queue waits until the word at a device address of this GPU is
+  // `value`. For ever, if need be: whoever calls this makes sure that it comes to pass.
+  Status wait_equal(std::uint64_t* address, std::uint64_t value) const;
   // Has everything in it run? An error of the device shows here.
   Result<bool> idle() const;
   Status drain(std::chrono::nanoseconds timeout) const;

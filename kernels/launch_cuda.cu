@@ -69,6 +69,10 @@ Status abort_all_reduce(void* scratch, void* stream) {
   return {};
 }
 
+std::uint32_t* cancel_word(void* scratch) {
+  return &static_cast<device::Scratch*>(scratch)->cancelled;
+}
+
 Status load_all_reduce_kernels() {
   cudaError_t loaded = cudaSuccess;
   device::for_each_kernel([&](DType dtype, ReduceOp op) {

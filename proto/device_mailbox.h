@@ -1,9 +1,9 @@
 // The words through which a client's GPU and the daemon hand operations over, without a CPU in
 // between for small ones. Drawn in proto/README.md.
 //
-//   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by both.
-//                  Memory comes in whole granules (2 MiB): all of it is exported, the daemon clears
-//                  and uses the first kMailboxBytes, the rest is the client's own.
+//   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by
+//                  both. Memory comes in whole granules (2 MiB): all of it is exported, the daemon
+//                  clears and uses the first kMailboxBytes, the rest is the client's own.
 //   HostDoors      one per member, in a sealed memfd that the client registers with its GPU; the
 //                  daemon's worker reads it.
 //
@@ -12,11 +12,15 @@
 // operation, and the door says which plan it is. The client's stream then waits for the same number
 // in `done`. Two lanes, each with numbers of its own: Resident operations are taken from the door
 // by a kernel of the daemon that is already there, Launched ones by the daemon's worker, which
-// launches a kernel. A plan's lane depends on its size alone, so all ranks agree.
+// launches a kernel. Where it foresaw the very door, it has launched ahead: the kernel waits in its
+// queue for that word in the mailbox, so the client writes it there, and then in HostDoors. A
+// plan's lane depends on its size alone, so all ranks agree.
 //
-// Trust: the client can write every byte at any time. The daemon reads doors only: a plan's index is
-// bounded and looked up in the daemon's own memory, a number that is not the next one ends the
-// session. What it writes there it never reads back.
+// Trust: the client can write every byte at any time. The daemon reads doors only: a plan's index
+// is bounded and looked up in the daemon's own memory, a number that is not the next one ends the
+// session. A launched door in the mailbox only lets a kernel begin that the daemon had checked; it
+// may also be the daemon that writes it, to be rid of one. What it writes there it never reads
+// back.
 #pragma once
 
 #include <cstddef>
@@ -68,7 +72,7 @@ constexpr Done done_from(std::uint64_t word) {
 }
 
 struct MailboxLane {
-  alignas(128) std::uint64_t door;    // client -> daemon; Launched uses HostDoors instead
+  alignas(128) std::uint64_t door;    // client -> daemon
   alignas(128) std::uint64_t done;    // daemon -> client
   alignas(128) std::uint32_t posted;  // the client's own count of starts
 };
@@ -84,7 +88,7 @@ struct DeviceMailbox {
 };
 
 struct HostDoors {
-  alignas(128) std::uint64_t launched;         // Door
+  alignas(128) std::uint64_t launched;         // Door, written after the mailbox's
   alignas(128) std::uint32_t resident_posted;  // tells a daemon whose resident kernel has left
 };
 

@@ -83,7 +83,10 @@ __device__ Wait run(const GpuPost& post) {
       store_relaxed(&post.doors->resident_posted, number);
       break;
     case Lane::Launched:
-      store_release(&post.doors->launched, door);
+      // Both doors behind one fence; a kernel that was launched ahead waits at the first.
+      __threadfence_system();
+      store_relaxed(&lane.door, door);
+      store_relaxed(&post.doors->launched, door);
       break;
   }
   // While the daemon works: the lane's turns make this the only start of the plan.

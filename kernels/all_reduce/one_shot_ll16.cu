@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
     std::uint32_t words[2];
   };
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = begin_epoch(own);
+  const std::uint32_t epoch = begin_epoch(call);
   const auto* send = static_cast<const Stored*>(call.send[call.rank]);
   auto* recv = static_cast<Stored*>(call.recv[call.rank]);
   const auto lines = static_cast<std::uint32_t>((call.count + kCount - 1) / kCount);

@@ -7,7 +7,8 @@
 // travel through a ring of slots per lane and sender: `sent` counts what a sender has put in,
 // `freed` what the reader has taken out; each lies in the memory of the one who waits for it. Both
 // start with the epoch, so that they need no clearing. A launch ends with all lanes met, hence all
-// slots free.
+// slots free; or cancelled, with parts in slots that nobody reads: what they count for is an epoch
+// that no later launch waits for, and whose counters are below all that it does wait for.
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"
@@ -209,7 +210,7 @@ __global__ void __launch_bounds__(kThreads)
     stream(const __grid_constant__ CudaAllReduce call, const __grid_constant__ StreamShape shape,
            std::uint32_t turns) {
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = begin_epoch(own);
+  const std::uint32_t epoch = begin_epoch(call);
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };

@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(512)
     Stored elements[kCount];
   };
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = begin_epoch(own);
+  const std::uint32_t epoch = begin_epoch(call);
   Patience patience(own, call.timeout_ns);
   const auto arrived = [](Scratch* at, std::uint32_t from) {
     return &at->arrived[blockIdx.x][from];

@@ -10,11 +10,13 @@ namespace arcomm::device {
 
 struct Scratch {
   CudaOutcome outcome;
-  std::uint32_t abort;  // not 0: end every wait
-  std::uint32_t reserved;
+  std::uint32_t abort;      // not 0: end every wait
+  std::uint32_t skipped;    // epoch of the last launch that a rank skipped; written by that rank
+  std::uint32_t cancelled;  // cancel_number of the last launch that was cancelled
   // Of the next operation, less one. Grows when the last block of a launch leaves.
   alignas(128) std::uint32_t epoch;
   std::uint32_t blocks_done;
+  std::uint32_t decided;  // Decision of this launch, if it may be cancelled; 0 between launches
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
@@ -23,6 +25,9 @@ struct Scratch {
   std::uint64_t freed[kMaxCudaBlocks][kMaxCudaRanks];
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
+
+// Of the first block of a launch, for all of them.
+enum class Decision : std::uint32_t { Run = 1, Skip = 2 };
 
 // Flags are 32-bit epochs. Before they could come round to one that an old flag still shows,
 // operations are refused, on every rank at the same one.
@@ -53,6 +58,7 @@ class Patience {
       fail(own_, CudaOutcomeCode::Aborted, waited_for);
       return false;
     }
+    if (load_relaxed(&own_->skipped) == own_->epoch + 1) return false;  // it will never come
     const std::uint64_t now = global_nanoseconds();
     if (since_ == 0) since_ = now;
     if (now - since_ < timeout_ns_) return true;
@@ -67,13 +73,34 @@ class Patience {
   std::uint32_t looks_ = 0;
 };
 
+// Whether this launch was cancelled before its first block came: then no block of it runs, and all
+// ranks are told. So a cancelled operation has touched nobody's output: whoever writes there has
+// the parts of all ranks. And where no rank skips, all run to the end.
+__device__ __forceinline__ bool skips(const CudaAllReduce& call, std::uint32_t epoch) {
+  Scratch* own = scratch_of(call, call.rank);
+  bool skip = false;
+  if (threadIdx.x == 0) {
+    const auto mine = static_cast<std::uint32_t>(
+        load_relaxed(&own->cancelled) == call.cancel_number ? Decision::Skip : Decision::Run);
+    const std::uint32_t first = atomicCAS(&own->decided, 0U, mine);
+    skip = (first == 0 ? mine : first) == static_cast<std::uint32_t>(Decision::Skip);
+  }
+  skip = __syncthreads_or(skip) != 0;
+  if (skip && threadIdx.x < call.ranks)
+    store_release(&scratch_of(call, threadIdx.x)->skipped, epoch);
+  return skip;
+}
+
 // The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
 // Called by all threads, which get one answer: an abort may be raised while they look.
-__device__ __forceinline__ std::uint32_t begin_epoch(Scratch* own) {
+__device__ __forceinline__ std::uint32_t begin_epoch(const CudaAllReduce& call) {
+  Scratch* own = scratch_of(call, call.rank);
   const std::uint32_t epoch =
       own->epoch + 1;  // stable: written when the launch before this one ended
   const bool used_up = epoch >= kLastEpoch;
-  if (__syncthreads_or(used_up || load_relaxed(&own->abort) != 0) == 0) return epoch;
+  const bool aborted = load_relaxed(&own->abort) != 0;
+  if (call.cancel_number != 0 && skips(call, epoch)) return 0;
+  if (__syncthreads_or(used_up || aborted) == 0) return epoch;
   if (threadIdx.x == 0) {
     fail(own, used_up ? CudaOutcomeCode::EpochsUsedUp : CudaOutcomeCode::Aborted, 0);
   }
@@ -89,8 +116,12 @@ __device__ __forceinline__ void end_epoch(const CudaAllReduce& call) {
   __threadfence();
   if (atomicInc(&own->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
   __threadfence();
-  own->epoch += 1;
+  const std::uint32_t epoch = own->epoch + 1;
   const std::uint32_t code = load_relaxed(&own->outcome.code);
+  const bool skipped = load_relaxed(&own->skipped) == epoch;
+  own->epoch = epoch;
+  own->decided = 0;
+  if (code == 0 && skipped) return;  // it did not happen
   if (code == 0) {
     if (call.done != nullptr) store_release(call.done, call.done_word);
     if (call.host_done != nullptr) store_release(call.host_done, call.done_word);
