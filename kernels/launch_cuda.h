@@ -29,6 +29,10 @@ enum class CudaAlgorithm : std::uint8_t {
 
 inline constexpr std::uint64_t kMaxLl16Bytes = 512 * 1024;
 inline constexpr std::uint32_t kMaxCudaBlocks = 128;
+// What the built-in rule gives at most: of an H200's 132 processors the resident grid takes part of
+// ten and clients' waiting kernels part of some. A block that found no room would run after all
+// others: 20 us for 4 MB and more.
+inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
 // twice the data's size; for Stream a ring of slots per block and rank.
@@ -64,8 +68,7 @@ struct CudaAllReduce {
   std::uint64_t done_word = 0;
   std::uint64_t count = 0;  // elements
   std::uint64_t timeout_ns = 0;
-  // Not 0: cancel_all_reduce() may name it, for a launch that was put into its stream ahead of
-  // time.
+  // Not 0: for a launch that is put into its stream ahead of time, to cancel it: see cancel_word().
   std::uint32_t cancel_number = 0;
   int ordinal = -1;  // the rank's GPU; -1: it is current
   std::uint32_t rank = 0;

@@ -92,7 +92,7 @@ constexpr std::uint32_t kThreads = 512;
 std::uint32_t blocks_for(const CudaAllReduce& call) {
   const std::uint64_t lines = (call.count * size_of(call.dtype) + 7) / 8;
   return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>((lines + kThreads - 1) / kThreads, 1, kMaxCudaBlocks));
+      std::clamp<std::uint64_t>((lines + kThreads - 1) / kThreads, 1, kDefaultCudaBlocks));
 }
 
 }  // namespace

@@ -241,7 +241,7 @@ auto kernel_for(std::uint32_t ranks) {
 }  // namespace
 
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t queue) {
-  if (blocks == 0) blocks = kMaxCudaBlocks;
+  if (blocks == 0) blocks = kDefaultCudaBlocks;
   const std::uint64_t shard_bytes =
       (call.count * size_of(call.dtype) + call.ranks - 1) / call.ranks;
   // Several tiles per lane where there is enough for it, so that pushing and reducing overlap.

@@ -120,7 +120,7 @@ auto kernel_for(std::uint32_t ranks) {
 std::uint32_t blocks_for(const CudaAllReduce& call) {
   const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;
   return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(shard_bytes / (kThreads * kVectorBytes), 1, kMaxCudaBlocks));
+      std::clamp<std::uint64_t>(shard_bytes / (kThreads * kVectorBytes), 1, kDefaultCudaBlocks));
 }
 
 }  // namespace

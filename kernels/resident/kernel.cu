@@ -213,7 +213,8 @@ __device__ __forceinline__ void copy_words(T* to, const T* from, std::uint32_t c
   }
 }
 
-__global__ void __launch_bounds__(kResidentThreads) resident(ResidentTable* table) {
+// Half of a processor's registers at most: others work there too.
+__global__ void __launch_bounds__(kResidentThreads, 2) resident(ResidentTable* table) {
   __shared__ alignas(16) unsigned char member_bytes[kResidentMembers * sizeof(MemberEntry)];
   __shared__ alignas(16) unsigned char pending_bytes[kResidentMembers * sizeof(Pending)];
   __shared__ Looked looked;

@@ -138,14 +138,22 @@ class ResidentOperation {
   __device__ __forceinline__ Collected combine(std::uint32_t& culprit) {
     if constexpr (kOp == ReduceOp::Sum &&
                   (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-      if (member_.ranks == 2) return combine_apart<Format, kOp, 2, 4>(culprit);
-      if (member_.ranks <= 4) return combine_apart<Format, kOp, 4, 2>(culprit);
+      const bool one_each = lines_ <= stride_;
+      if (member_.ranks == 2) {
+        return one_each ? combine_lines<Format, kOp, 2, 1>(culprit)
+                        : combine_lines<Format, kOp, 2, 5>(culprit);
+      }
+      if (member_.ranks <= 4) {
+        return one_each ? combine_lines<Format, kOp, 4, 1>(culprit)
+                        : combine_lines<Format, kOp, 4, 2>(culprit);
+      }
     }
     return combine_apart<Format, kOp, kMaxCudaRanks, 1>(culprit);
   }
 
-  // A function of its own for each type, or the registers of all would be those of the greediest.
-  // Words go in and out in registers: local memory would be read anew after each look at a door.
+  // What is rare is a function of its own for each type, and pays for the call by saving registers;
+  // what inference does is not. Words go in and out in registers: local memory would be read anew
+  // after each look at a door.
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
   static __device__ __noinline__ std::uint32_t called_apart(const ResidentMember* member,
                                                             Pending* pending) {
@@ -161,12 +169,14 @@ class ResidentOperation {
     return static_cast<Collected>(ended >> 16);
   }
 
-  // Rounds of kUnroll lines per thread, with all ranks' lines of a round in flight at once.
+  // Rounds of kUnroll lines per thread, with all peers' lines of a round in flight at once. A
+  // thread looks again only for what it misses; the block votes when all have looked enough.
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
   __device__ __forceinline__ Collected combine_lines(std::uint32_t& culprit) {
     using Stored = typename Format::Stored;
     using Eight = Pack<Format, 8>;
     constexpr std::uint32_t kCount = Eight::kCount;
+    constexpr std::uint32_t kPeers = kRanks - 1;
     union Line {
       Stored elements[kCount];
       std::uint32_t words[2];
@@ -177,52 +187,56 @@ class ResidentOperation {
     const bool read_whole = reinterpret_cast<std::uintptr_t>(send) % 8 == 0;
     const bool write_whole = reinterpret_cast<std::uintptr_t>(recv) % 8 == 0;
     std::uint32_t next = pending_.next;
-    std::uint32_t looks = 0;
     bool compared = pending_.agreed;
+    // No function of the arrays below: they are to be registers.
     while (next < lines_) {
-      uint4 seen[kUnroll][kRanks];
+      uint4 seen[kUnroll][kPeers];
       uint2 own[kUnroll];
-      uint4 head{signature(), flag_, 0, flag_};
-      bool here = true;
-      if (!compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank)
-        head = load_line(header(member_.rank, threadIdx.x));
+      const std::uint32_t first_of_round = next + first_line();
 #pragma unroll
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride_ + first_line();
-        if (line >= lines_) continue;
-        own[u] = read_line(send, line, bytes, read_whole, sizeof(Stored));
+        const std::uint32_t line = first_of_round + u * stride_;
+        own[u] = line < lines_ ? read_line(send, line, bytes, read_whole, sizeof(Stored)) : uint2{};
 #pragma unroll
-        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-          if (rank < member_.ranks && rank != member_.rank)
-            seen[u][rank] = load_line(lines(member_.rank, rank) + line);
+        for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
+          seen[u][peer] = {0, flag_, 0, flag_};
+          if (line < lines_ && peer + 1 < member_.ranks)
+            seen[u][peer] = load_line(lines(member_.rank, rank_of(peer)) + line);
         }
       }
+      // The headers travel with the first lines.
+      uint4 head{signature(), flag_, 0, flag_};
+      const bool compares = !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
+      if (compares) head = load_line(header(member_.rank, threadIdx.x));
+      bool here = false;
+#pragma unroll 1
+      for (std::uint32_t look = 0; look < kLooks && !here; ++look) {
+        here = is_here(head);
+        if (!here) {
+          culprit = threadIdx.x;
+          head = load_line(header(member_.rank, threadIdx.x));
+        }
 #pragma unroll
-      for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride_ + first_line();
-        if (line >= lines_) continue;
+        for (std::uint32_t u = 0; u < kUnroll; ++u) {
 #pragma unroll
-        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
-          if (rank < member_.ranks && rank != member_.rank &&
-              (seen[u][rank].y != flag_ || seen[u][rank].w != flag_)) {
-            here = false;
-            culprit = rank;
+          for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
+            if (!is_here(seen[u][peer])) {
+              here = false;
+              culprit = rank_of(peer);
+              seen[u][peer] =
+                  load_line(lines(member_.rank, rank_of(peer)) + first_of_round + u * stride_);
+            }
           }
         }
       }
-      if (head.y != flag_ || head.w != flag_) {
-        here = false;
-        culprit = threadIdx.x;
-      } else if (head.x != signature()) {
+      if (compares && is_here(head) && head.x != signature())
         pending_.dissenter = static_cast<int>(threadIdx.x);
-      }
       const bool all_here = __syncthreads_and(here) != 0;
       if (!compared && pending_.dissenter >= 0) {
         culprit = static_cast<std::uint32_t>(pending_.dissenter);
         return Collected::Failed;
       }
       if (!all_here) {
-        if (++looks < kLooks) continue;
         if (threadIdx.x == 0) {
           pending_.next = next;
           pending_.agreed = compared;
@@ -230,19 +244,24 @@ class ResidentOperation {
         culprit = static_cast<std::uint32_t>(latest_of(here ? -1 : static_cast<int>(culprit)));
         return Collected::Waiting;
       }
-      looks = 0;
       compared = true;
 #pragma unroll
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
-        const std::uint32_t line = next + u * stride_ + first_line();
+        const std::uint32_t line = first_of_round + u * stride_;
         if (line >= lines_) continue;
         Eight result;
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
           if (rank >= member_.ranks) continue;
-          Line part;
-          part.words[0] = rank == member_.rank ? own[u].x : seen[u][rank].x;
-          part.words[1] = rank == member_.rank ? own[u].y : seen[u][rank].z;
+          Line part{.words = {own[u].x, own[u].y}};
+          if (rank > 0 && rank > member_.rank) {
+            part.words[0] = seen[u][rank == 0 ? 0 : rank - 1].x;
+            part.words[1] = seen[u][rank == 0 ? 0 : rank - 1].z;
+          }
+          if (rank < kPeers && rank < member_.rank) {
+            part.words[0] = seen[u][rank < kPeers ? rank : 0].x;
+            part.words[1] = seen[u][rank < kPeers ? rank : 0].z;
+          }
           if (rank == 0) {
             result.widen(part.elements);
           } else {
@@ -265,6 +284,13 @@ class ResidentOperation {
     }
     if (threadIdx.x == 0) pending_.next = next;
     return Collected::Done;
+  }
+  // Peer p is rank p, or p + 1 from our own on.
+  __device__ __forceinline__ std::uint32_t rank_of(std::uint32_t peer) const {
+    return peer + (peer >= member_.rank ? 1 : 0);
+  }
+  __device__ __forceinline__ bool is_here(const uint4& line) const {
+    return line.y == flag_ && line.w == flag_;
   }
   // The largest of the threads' values.
   static __device__ __forceinline__ int latest_of(int value) {
