@@ -63,7 +63,7 @@ struct Communicator {
   std::uint64_t operations_done = 0;  // of all ranks together, as one
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
-  bool queued = false;  // on the table's ready list
+  bool queued = false;                               // on the table's ready list
   std::unique_ptr<CommunicatorExtension> extension;  // last: may look at the rest as it goes
 };
 
