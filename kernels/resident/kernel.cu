@@ -145,7 +145,7 @@ class ResidentBlock {
         }
         break;
       case Collected::Failed:
-        fail(slot, ErrorCode::InvalidArgument, Reason::Mismatch, culprit);
+        fail(slot, ErrorCode::FailedPrecondition, Reason::Mismatch, culprit);
         pending.progress = Progress::Over;
         break;
       case Collected::Done:
