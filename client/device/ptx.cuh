@@ -7,15 +7,6 @@
 
 namespace arcomm::client::device {
 
-__device__ __forceinline__ void store_release(std::uint64_t* address, std::uint64_t value) {
-  asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
-}
-
-// For readers on this GPU, of whatever process; its fence need not wait for the rest of the system.
-__device__ __forceinline__ void store_release_on_gpu(std::uint64_t* address, std::uint64_t value) {
-  asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(value) : "memory");
-}
-
 __device__ __forceinline__ void store_relaxed(std::uint32_t* address, std::uint32_t value) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
 }
