@@ -49,6 +49,7 @@ struct Settings {
     MpsChoice mps = MpsChoice::Require;
     bool resident = true;         // a kernel that stays takes small operations
     std::uint64_t lease_ms = 20;  // without work it leaves after this
+    bool armed = true;            // larger operations are launched before they are called
     friend bool operator==(const Gpu&, const Gpu&) = default;
   } gpu;
   struct Rings {

@@ -108,6 +108,14 @@ constexpr SettingRow kRows[] = {
      .reloadable = true,
      .doc = "A resident kernel without work leaves after this time; the next operation brings it "
             "back, which costs tens of microseconds."},
+    {.section = "gpu",
+     .key = "armed",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.armed)},
+     .reloadable = true,
+     .doc = "Operations too large for the resident kernel are launched ahead of time where a "
+            "communicator repeats itself: the kernel of the next one already waits for its call, "
+            "on no processor, for gpu.lease_ms at most. Off: each is launched when all ranks have "
+            "called it, which costs about 5 us a rank."},
     {.section = "rings",
      .key = "slots",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),

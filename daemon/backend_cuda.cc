@@ -116,6 +116,8 @@ void prepare_environment(const Settings& settings) {
   // A kernel that is loaded when it is first launched waits for the device to be idle, and a
   // resident kernel keeps it from ever being that.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  // A stream that waits for a client must not hold up others that share its channel: one for each.
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 1);
   if (settings.gpu.mps == MpsChoice::Manage) MpsServer::name_folders(settings.runtime_dir);
 }
 

@@ -17,6 +17,9 @@ namespace {
 constexpr std::uint64_t kDrainNs = 5'000'000'000;
 // What was stopped ends in microseconds: a GPU that takes longer is asked whether it still works.
 constexpr std::uint64_t kStopNs = 100'000'000;
+// What was called at all host doors begins at once, unless the other door was not written, or the
+// daemon wrote over it when it opened it itself.
+constexpr std::uint64_t kOpenAgainNs = 1'000'000;
 
 constexpr std::uint64_t bit(std::uint32_t rank) {
   return std::uint64_t{1} << rank;
@@ -36,8 +39,15 @@ constexpr std::array kBands = {
     Band{kMaxCudaRanks, 16ull << 20, CudaAlgorithm::Stream},
 };
 
-std::uint64_t done_word(const Operation& operation) {
-  return to_word(Done{.number = static_cast<std::uint32_t>(operation.ticket)});
+// The door that all ranks came through; number 0 where the numbers differ.
+Gate gate_of(const Arrival& arrival, std::size_t ranks) {
+  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Operation& operation = *arrival.operations[rank];
+    gate.plans[rank] = operation.plan;
+    if (static_cast<std::uint32_t>(operation.ticket) != gate.number) gate.number = 0;
+  }
+  return gate;
 }
 
 Failure failure_of(const CudaOutcome& outcome, Rank rank, const Arrival& arrival) {
@@ -93,60 +103,144 @@ void GpuExecutor::start(Communicator& communicator) {
     record.launched_ns = launched_ns;
   }
   Run run{.communicator = &communicator, .failure = {}};
-  launch(run, arrival);
+  run.waits = !begin(run, arrival);
+  if (run.waits) return running_.push_back(run);
   if (run.open == 0) return communicators_.completed(communicator, run.failure);
   running_.push_back(run);
   // What was launched waits for a rank that was not: revoking stops it.
-  if (!run.failure.ok()) communicators_.revoke(communicator, run.failure);
+  if (!run.failure.ok()) return communicators_.revoke(communicator, run.failure);
+  arm_next(communicator, arrival);
 }
 
-// All ranks' memory by the addresses at which the GPU `ordinal` finds it: see Memory::data_on.
-void GpuExecutor::name_memory(const Arrival& arrival, int ordinal, CudaAllReduce& call) const {
-  if (call.count == 0) return;
-  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
-    const Operation& operation = *arrival.operations[rank];
-    const SessionId session = operation.session->id();
-    const Buffer& send = *buffers_.find(session, operation.send_buffer);  // the operation holds it
-    const Buffer& recv = *buffers_.find(session, operation.recv_buffer);
-    call.send[rank] = send.base_on(ordinal) + (operation.send - send.base());
-    call.recv[rank] = recv.base_on(ordinal) + (operation.recv - recv.base());
+bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
+  GpuGroup& group = *gpus_of(*run.communicator);
+  Ahead& ahead = group.ahead;
+  if (ahead.state != Ahead::State::None) {
+    const bool foreseen = ahead.gate == gate_of(arrival, group.members.size());
+    if ((ahead.state != Ahead::State::Waiting || !foreseen) && !plane_.disarm(group, 0))
+      return false;
+    const bool ran = ahead.state == Ahead::State::Ran;
+    if (foreseen && ahead.state != Ahead::State::None) {
+      if (!ran) ++plane_.foresight.hits;
+      run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
+      run.since_ns = now_ns();
+      run.open_again_ns = run.since_ns + kOpenAgainNs;
+      group.running = ahead.gate;
+    } else if (ran) {
+      run.failure =
+          make_failure(ErrorCode::Aborted, Reason::Corrupt, kNoRank,
+                       "seq %" PRIu64 ": the ranks' two doors name different plans", arrival.seq);
+    }
+    ahead.state = Ahead::State::None;
+    if (foreseen && run.open != 0) return true;
+    if (ran) return true;
   }
+  launch(run, arrival);
+  return true;
+}
+
+// All ranks' memory by the addresses at which the rank's GPU finds it: see Memory::data_on.
+CudaAllReduce GpuExecutor::call_of(GpuGroup& group, Rank rank, const Signature& signature,
+                                   const Parts& parts, std::uint32_t number,
+                                   std::uint64_t timeout_ns) {
+  GpuMember& own = group.member(rank);
+  const int ordinal = gpus_[own.gpu]->ordinal();
+  RankWords& words = plane_.words(own);
+  CudaAllReduce call;
+  call.done = &own.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].done;
+  call.done_word = to_word(Done{.number = number});
+  call.host_done = &words.done;
+  call.host_outcome = &words.outcome;
+  call.count = signature.count;
+  call.timeout_ns = timeout_ns;
+  call.rank = static_cast<std::uint32_t>(rank);
+  call.ranks = static_cast<std::uint32_t>(group.members.size());
+  call.dtype = signature.dtype;
+  call.op = signature.op;
+  for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
+    call.scratch[peer] = group.members[peer].scratch.data();
+    if (call.count == 0) continue;
+    const Part& part = parts[peer];
+    // Operations and plans hold their buffers.
+    const Buffer& send = *buffers_.find(part.session, part.send_buffer);
+    const Buffer& recv = *buffers_.find(part.session, part.recv_buffer);
+    call.send[peer] = send.base_on(ordinal) + (part.send - send.base());
+    call.recv[peer] = recv.base_on(ordinal) + (part.recv - recv.base());
+  }
+  return call;
 }
 
 void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  CudaAllReduce call;
-  call.count = arrival.signature.count;
-  call.dtype = arrival.signature.dtype;
-  call.op = arrival.signature.op;
-  call.ranks = static_cast<std::uint32_t>(group.members.size());
+  const auto ranks = static_cast<std::uint32_t>(group.members.size());
+  Parts parts;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const Operation& operation = *arrival.operations[rank];
+    parts[rank] = {operation.session->id(), operation.send_buffer, operation.recv_buffer,
+                   operation.send, operation.recv};
+  }
   const std::uint64_t now = now_ns();
-  call.timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
-  for (std::uint32_t rank = 0; rank < call.ranks; ++rank)
-    call.scratch[rank] = group.members[rank].scratch.data();
-  const CudaAlgorithm algorithm = choose_algorithm(arrival.signature.bytes(), call.ranks);
-  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
-    GpuMember& member = group.members[rank];
-    RankWords& words = plane_.words(member);
-    std::uint64_t* done = &member.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].done;
-    call.rank = rank;
-    name_memory(arrival, gpus_[member.gpu]->ordinal(), call);
-    call.done = done;
-    call.done_word = done_word(*arrival.operations[rank]);
-    call.host_done = &words.done;
-    call.host_outcome = &words.outcome;
+  const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
+  const CudaAlgorithm algorithm = choose_algorithm(arrival.signature.bytes(), ranks);
+  for (GpuMember& member : group.members) {
+    const auto number = static_cast<std::uint32_t>(
+        arrival.operations[static_cast<std::size_t>(member.rank)]->ticket);
+    const CudaAllReduce call =
+        call_of(group, member.rank, arrival.signature, parts, number, timeout_ns);
     // Nothing to reduce is nothing to launch.
-    const Status launched = call.count == 0 ? plane_.launcher(member).store(done, call.done_word)
-                                            : plane_.launcher(member).launch(algorithm, call);
+    const Status launched = call.count == 0
+                                ? plane_.launcher(member).store(call.done, call.done_word)
+                                : plane_.launcher(member).launch(member.queue, algorithm, call);
     if (!launched) {
       run.failure = Failure::from(launched.error());
-      run.failure.culprit = static_cast<Rank>(rank);
+      run.failure.culprit = member.rank;
       log::error("an operation of {} bytes could not be launched for rank {}: {}",
-                 arrival.signature.bytes(), rank, launched.error().message);
+                 arrival.signature.bytes(), member.rank, launched.error().message);
       return;
     }
-    if (call.count != 0) run.open |= bit(rank);
+    if (call.count != 0) run.open |= bit(static_cast<std::uint32_t>(member.rank));
   }
+}
+
+void GpuExecutor::arm_next(Communicator& communicator, const Arrival& arrival) {
+  GpuGroup& group = *gpus_of(communicator);
+  const Gate called = gate_of(arrival, group.members.size());
+  const PlanTuple* next = group.prediction.observe(called.plans);
+  if (group.rest_launches != 0) {
+    --group.rest_launches;
+    return;
+  }
+  // With a next one on the board already there is nothing to win.
+  if (next == nullptr || called.number == 0 || communicator.board.size() != 1 ||
+      !communicator.ended.ok() || !plane_.may_arm(group))
+    return;
+  Parts parts;
+  Signature signature;
+  std::uint64_t timeout_ns = ~std::uint64_t{0};
+  for (const GpuMember& member : group.members) {
+    const auto rank = static_cast<std::size_t>(member.rank);
+    const PersistentPlan* plan = plans_.find((*next)[rank]);
+    if (plan == nullptr || plan->owner != member.session || plan->member != member.id ||
+        plan->signature.count == 0 || (rank != 0 && plan->signature != signature))
+      return;
+    signature = plan->signature;
+    timeout_ns = std::min(timeout_ns, plan->timeout_ns);
+    parts[rank] = {plan->owner, plan->send_buffer, plan->recv_buffer, plan->send, plan->recv};
+  }
+  const Gate gate{.number = called.number + 1, .plans = *next};
+  if (gate.number == 0) return;
+  std::array<CudaAllReduce, kMaxCudaRanks> calls;
+  for (const GpuMember& member : group.members) {
+    calls[static_cast<std::size_t>(member.rank)] =
+        call_of(group, member.rank, signature, parts, gate.number, timeout_ns);
+  }
+  const auto ranks = static_cast<std::uint32_t>(group.members.size());
+  const Status armed = plane_.arm(group, gate, choose_algorithm(signature.bytes(), ranks),
+                                  std::span(calls).first(ranks));
+  if (armed) return;
+  log::error("an operation of {} bytes could not be launched ahead: {}", signature.bytes(),
+             armed.error().message);
+  communicators_.revoke(communicator, Failure::from(armed.error()));
 }
 
 void GpuExecutor::look_at(Run& run) {
@@ -156,8 +250,9 @@ void GpuExecutor::look_at(Run& run) {
     if ((run.open & bit(rank)) == 0) continue;
     RankWords& words = plane_.words(group.members[rank]);
     // Both acquire what the kernel wrote before: pairs with its release at system scope.
-    const std::uint64_t done = __atomic_load_n(&words.done, __ATOMIC_ACQUIRE);
-    if (done == done_word(*arrival.operations[rank])) {
+    // The next one may have ended already, where that was launched ahead.
+    const Done done = done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE));
+    if (reached(done.number, static_cast<std::uint32_t>(arrival.operations[rank]->ticket))) {
       run.open &= ~bit(rank);
       continue;
     }
@@ -176,16 +271,22 @@ void GpuExecutor::look_at(Run& run) {
 bool GpuExecutor::reap() {
   bool found = false;
   for (std::size_t i = 0; i < running_.size();) {
+    if (running_[i].waits && !go_on(i)) {
+      ++i;
+      continue;
+    }
     Run& run = running_[i];
     look_at(run);
     if (run.stopped_ns != 0) give_up_broken(run);
     if (run.open == 0) {
       const Run ended = run;
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      gpus_of(*ended.communicator)->running = {};
       communicators_.completed(*ended.communicator, ended.failure);
       found = true;
       continue;
     }
+    open_again(run);
     // The others' parts may wait for the one that failed.
     if (!run.failure.ok() && run.stopped_ns == 0) {
       Communicator& communicator = *run.communicator;
@@ -197,6 +298,30 @@ bool GpuExecutor::reap() {
     ++i;
   }
   return found;
+}
+
+bool GpuExecutor::go_on(std::size_t index) {
+  Run& run = running_[index];
+  Communicator& communicator = *run.communicator;
+  const Arrival& arrival = *communicator.board.head();
+  if (!arrival.failure.ok()) {  // revoked meanwhile: nothing of it was launched
+    run.failure = arrival.failure;
+    run.waits = false;
+    return true;
+  }
+  if (!begin(run, arrival)) return false;
+  run.waits = false;
+  if (run.failure.ok() && run.open != 0) arm_next(communicator, arrival);
+  return true;
+}
+
+void GpuExecutor::open_again(Run& run) {
+  if (run.open_again_ns == 0) return;
+  const std::uint64_t now = now_ns();
+  if (now < run.open_again_ns) return;
+  GpuGroup& group = *gpus_of(*run.communicator);
+  plane_.open(group, group.running);
+  run.open_again_ns = now + 2 * (kOpenAgainNs + now - run.since_ns);
 }
 
 void GpuExecutor::give_up_broken(Run& run) {

@@ -1,14 +1,18 @@
 // Launches matched operations on their GPUs and takes back what has ended: executor.h's verbs for a
-// GPU worker. One launch per rank, each on its own GPU's queue, all in one order, so that no kernel
-// waits for one that is queued behind it. Thread: the worker's. Never blocks, except in drain().
+// GPU worker. One launch per rank, each on its own GPU, all in one order, so that no kernel waits
+// for one that is queued behind it. Where a communicator repeats itself, its next operation is
+// launched while this one runs, and waits in the queues for its call. Thread: the worker's. Never
+// blocks, except in drain().
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/memory/buffer_registry.h"
+#include "daemon/session/persistent_plan.h"
 
 namespace arcomm {
 
@@ -18,8 +22,12 @@ CudaAlgorithm choose_algorithm(std::uint64_t bytes, std::uint32_t ranks);
 class GpuExecutor {
  public:
   GpuExecutor(GpuPlane& plane, CommunicatorTable& communicators, const BufferRegistry& buffers,
-              const std::vector<Device*>& gpus)
-      : plane_(plane), communicators_(communicators), buffers_(buffers), gpus_(gpus) {}
+              const PlanTable& plans, const std::vector<Device*>& gpus)
+      : plane_(plane),
+        communicators_(communicators),
+        buffers_(buffers),
+        plans_(plans),
+        gpus_(gpus) {}
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
@@ -40,12 +48,32 @@ class GpuExecutor {
     Communicator* communicator = nullptr;
     std::uint64_t open = 0;  // bit r: rank r's part was launched and has not ended
     std::uint64_t stopped_ns = 0;
-    Failure failure;  // the first
+    std::uint64_t since_ns = 0;
+    std::uint64_t open_again_ns = 0;  // where it was launched ahead: doubts whether that began
+    bool waits = false;  // to be launched, until what was launched ahead in its place has left
+    Failure failure;     // the first
   };
+  // One rank's memory in an operation, called or foreseen.
+  struct Part {
+    SessionId session;
+    BufferId send_buffer, recv_buffer;
+    const std::byte* send = nullptr;
+    std::byte* recv = nullptr;
+  };
+  using Parts = std::array<Part, kMaxCudaRanks>;
 
   void start(Communicator& communicator);
+  // Launches it, or finds that it was launched ahead. False: something else was, and has not left.
+  bool begin(Run& run, const Arrival& arrival);
   void launch(Run& run, const Arrival& arrival);
-  void name_memory(const Arrival& arrival, int ordinal, CudaAllReduce& call) const;
+  // What runs on is left out of account: it is about what comes after `arrival`.
+  void arm_next(Communicator& communicator, const Arrival& arrival);
+  // Rank's share of the operation, by the addresses at which its GPU finds everybody's memory.
+  CudaAllReduce call_of(GpuGroup& group, Rank rank, const Signature& signature, const Parts& parts,
+                        std::uint32_t number, std::uint64_t timeout_ns);
+  // A run that waits: whether it has begun, or ended before that.
+  bool go_on(std::size_t index);
+  void open_again(Run& run);
   // Looks at the ranks whose part is open.
   void look_at(Run& run);
   void give_up_broken(Run& run);
@@ -53,6 +81,7 @@ class GpuExecutor {
   GpuPlane& plane_;
   CommunicatorTable& communicators_;
   const BufferRegistry& buffers_;
+  const PlanTable& plans_;
   const std::vector<Device*>& gpus_;  // the worker's
   std::vector<Run> running_;
 };

@@ -13,8 +13,7 @@
 namespace arcomm {
 namespace {
 
-// What all ranks have called ends in microseconds; who asks waits so long for it at most.
-constexpr std::uint64_t kMomentNs = 200'000;
+constexpr std::uint64_t kForgetNs = 100'000'000;
 
 ResidentPlan resident_plan(const PersistentPlan& plan) {
   return {.send = plan.send,
@@ -83,6 +82,10 @@ Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
   member.words = gpu.free_words.back();
   gpu.free_words.pop_back();
   words(member) = RankWords{};
+  if (!gpu.free_queues.empty()) {
+    member.queue = gpu.free_queues.back();
+    gpu.free_queues.pop_back();
+  }
   return {};
 }
 
@@ -114,12 +117,19 @@ void GpuPlane::adopt(Communicator& communicator, const std::vector<MemberId>& me
 }
 
 void GpuPlane::forget(GpuGroup& group) {
+  if (!disarm(group, kForgetNs)) {
+    log::error(
+        "what was launched ahead for a communicator that is gone has not left: its memory "
+        "is kept until it has");
+  }
   std::erase(groups_, &group);
   for (GpuMember& member : group.members) {
     Grave grave;
     grave.gpu = member.gpu;
     grave.slot = member.slot;
     grave.words = member.words;
+    grave.queue = member.queue;
+    grave.gate_word = group.ahead.gate.word(member.rank);
     grave.memory[0] = std::move(member.mailbox);
     grave.memory[1] = std::move(member.scratch);
     grave.memory[2] = std::move(member.resident_scratch);
@@ -148,6 +158,8 @@ void GpuPlane::close(GpuGroup& group, Done why) {
     log::error("{}: rank {} cannot be told that its communicator is over: {}",
                gpus_[member.gpu].device->name(), member.rank, told.error().message);
   };
+  if (group.running.number != 0) open(group, group.running);
+  disarm(group, 0);
   for (GpuMember& member : group.members) {
     // What runs ends first, on all ranks: what is told afterwards may take its time.
     if (member.slot != kNoSlot) tell(member, grid(member).abort_member(member.slot, why));
@@ -166,6 +178,7 @@ void GpuPlane::end_after_leave(GpuGroup& group, Rank rank, Done why) {
 Status GpuPlane::retire(GpuGroup& group, Rank rank) {
   GpuMember& member = group.member(rank);
   member.active = false;
+  disarm(group, kMomentNs);
   if (member.slot == kNoSlot) return {};
   if (!group.closed) wait_for_resident(member);
   const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),

@@ -10,6 +10,7 @@
 
 #include "daemon/comm/communicator.h"
 #include "daemon/exec/doors_page.h"
+#include "daemon/exec/prediction.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
 #include "transport/device/memory.h"
@@ -18,6 +19,8 @@ namespace arcomm {
 
 class GpuPlane;
 
+// What all ranks have called ends in microseconds; who asks waits so long for it at most.
+inline constexpr std::uint64_t kMomentNs = 200'000;
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
 struct GpuMember {
@@ -28,6 +31,7 @@ struct GpuMember {
   Memory mailbox, scratch, resident_scratch;
   DoorsPage doors;
   std::uint32_t words = kNoSlot;  // index into its launcher's words
+  std::uint32_t queue = 0;        // of its launcher; not 0: its own
   std::uint32_t slot = kNoSlot;   // in its GPU's resident grid; none where there is no such lane
   bool active = true;             // may start operations: its rank has not left
   std::uint32_t taken = 0;        // number of the last launched operation
@@ -38,6 +42,34 @@ struct GpuMember {
   std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
+};
+
+// What opens each rank's queue: the door with this number and that rank's plan.
+struct Gate {
+  std::uint32_t number = 0;  // 0: none
+  PlanTuple plans{};
+
+  std::uint64_t word(Rank rank) const {
+    return to_word(Door{.number = number, .plan = plans[static_cast<std::size_t>(rank)].index});
+  }
+  friend bool operator==(const Gate&, const Gate&) = default;
+};
+
+// An operation that was launched before it was called.
+struct Ahead {
+  enum class State : std::uint8_t {
+    None,
+    Waiting,  // for its doors
+    Leaving,  // it was cancelled, and its kernels are still to be seen to end
+    Ran       // it was cancelled too late: all ranks had called it, and their parts have ended well
+  };
+  State state = State::None;
+  Gate gate;
+  std::uint32_t cancel_number = 0;
+  std::uint64_t since_ns = 0;
+  std::uint64_t begun_ns = 0;   // some ranks were seen to have called it
+  std::uint64_t opened_ns = 0;  // by the daemon
+  bool behind = false;          // what was opened last was the gate of what runs before it
 };
 
 class GpuGroup final : public CommunicatorExtension {
@@ -53,6 +85,13 @@ class GpuGroup final : public CommunicatorExtension {
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;
   std::uint32_t ends_after = 0;  // resident operations
+
+  // The launched lane ahead of its calls.
+  Prediction prediction;
+  Ahead ahead;
+  Gate running;                     // of what runs, where that was launched ahead
+  std::uint32_t armed_ever = 0;     // numbers the launches ahead, for cancelling
+  std::uint32_t rest_launches = 0;  // so many operations without looking ahead
 
  private:
   GpuPlane& plane_;

@@ -28,12 +28,24 @@ class GpuLauncher {
  public:
   virtual ~GpuLauncher() = default;
 
-  // In order, one after the other. The words and addresses of `call` stay valid until it has ended.
-  virtual Status launch(CudaAlgorithm algorithm, const CudaAllReduce& call) = 0;
+  // Queues beside each other; in each, everything happens in order. Number 0 is for all; 1 and up
+  // to own_queues() are for one rank each, and only there may something wait for a client. 0 where
+  // this GPU cannot keep such a wait apart from the rest.
+  virtual std::uint32_t own_queues() const = 0;
+  // The words and addresses of `call` stay valid until it has ended.
+  virtual Status launch(std::uint32_t queue, CudaAlgorithm algorithm,
+                        const CudaAllReduce& call) = 0;
+  // What comes behind it in the queue waits until the word is `value`: for ever, if need be, and
+  // whoever allocates or lets go of memory meanwhile waits too.
+  virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;
+  // Has all of it ended?
+  virtual Result<bool> idle(std::uint32_t queue) = 0;
   // Beside what was launched, which may be waiting: a word in the memory of this GPU, and the end
   // of whatever waits on the rank whose scratch this is.
   virtual Status store(std::uint64_t* address, std::uint64_t value) = 0;
   virtual Status abort(void* scratch) = 0;
+  // See cancel_word().
+  virtual Status cancel(void* scratch, std::uint32_t number) = 0;
   // Waits until what went beside has happened.
   virtual Status flush(std::chrono::nanoseconds timeout) = 0;
   // An error that the GPU does not recover from, if it has one.

@@ -1,7 +1,10 @@
 // The build with CUDA: kernels and queues of one GPU.
+#include <chrono>
 #include <utility>
+#include <vector>
 
 #include "daemon/exec/gpu_hardware.h"
+#include "daemon/telemetry/log.h"
 #include "kernels/cuda_queue.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"
@@ -10,17 +13,28 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kRankWords = 1024;
+constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
+
+constexpr std::uint32_t kOwnQueues = 8;  // far fewer than channels, also with the grid's streams
 
 class CudaLauncher final : public GpuLauncher {
  public:
-  CudaLauncher(CudaQueue work, CudaQueue beside, PinnedPage page)
-      : page_(std::move(page)), work_(std::move(work)), beside_(std::move(beside)) {}
+  // queues: the shared one first.
+  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, PinnedPage page)
+      : page_(std::move(page)), queues_(std::move(queues)), beside_(std::move(beside)) {}
 
-  Status launch(CudaAlgorithm algorithm, const CudaAllReduce& call) override {
-    CudaAllReduce here = call;
-    here.ordinal = work_.ordinal();
-    return launch_all_reduce(algorithm, here, CudaShape{}, work_.stream());
+  std::uint32_t own_queues() const override {
+    return static_cast<std::uint32_t>(queues_.size()) - 1;
   }
+  Status launch(std::uint32_t queue, CudaAlgorithm algorithm, const CudaAllReduce& call) override {
+    CudaAllReduce here = call;
+    here.ordinal = queues_[queue].ordinal();
+    return launch_all_reduce(algorithm, here, CudaShape{}, queues_[queue].stream());
+  }
+  Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
+    return queues_[queue].wait_equal(address, value);
+  }
+  Result<bool> idle(std::uint32_t queue) override { return queues_[queue].idle(); }
   Status store(std::uint64_t* address, std::uint64_t value) override {
     return beside_.store(address, value);
   }
@@ -28,9 +42,12 @@ class CudaLauncher final : public GpuLauncher {
     ARC_RETURN_IF_ERROR(beside_.make_current());
     return abort_all_reduce(scratch, beside_.stream());
   }
+  Status cancel(void* scratch, std::uint32_t number) override {
+    return beside_.store(cancel_word(scratch), number);
+  }
   Status flush(std::chrono::nanoseconds timeout) override { return beside_.drain(timeout); }
   Status health() override {
-    if (Result<bool> idle = work_.idle(); !idle) return std::move(idle).error();
+    if (Result<bool> idle = queues_[0].idle(); !idle) return std::move(idle).error();
     return {};
   }
   std::span<RankWords> words() override {
@@ -39,25 +56,68 @@ class CudaLauncher final : public GpuLauncher {
 
  private:
   PinnedPage page_;  // first: kernels in the queues write there
-  CudaQueue work_, beside_;
+  std::vector<CudaQueue> queues_;
+  CudaQueue beside_;
 };
+
+// Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
+// the GPU's channels where there are too few, and what waits in a channel holds up all in it. The
+// words lie in pinned memory, so that the waits can be ended without a stream.
+Status try_own_queues(const std::vector<CudaQueue>& queues, const CudaQueue& beside,
+                      PinnedPage& page) {
+  auto* words = static_cast<std::uint64_t*>(page.host());
+  Status held;
+  for (std::size_t queue = 1; queue < queues.size() && held; ++queue)
+    held = queues[queue].wait_equal(&words[0], 1);
+  for (const CudaQueue* queue : {&queues[0], &beside}) {
+    if (held) held = queue->store(&words[8], 1);
+    if (held) held = queue->drain(kTrialTimeout);
+  }
+  __atomic_store_n(&words[0], 1, __ATOMIC_RELEASE);
+  for (const CudaQueue& queue : queues) {
+    const Status ended = queue.drain(kTrialTimeout);
+    if (held) held = ended;
+  }
+  if (const Status ended = beside.drain(kTrialTimeout); held) held = ended;
+  words[0] = words[8] = 0;
+  return held;
+}
+
+// The shared queue, and those of single ranks where the GPU can have them.
+Result<std::vector<CudaQueue>> open_queues(const Device& device, const CudaQueue& beside,
+                                           PinnedPage& page) {
+  std::vector<CudaQueue> queues;
+  for (std::uint32_t queue = 0; queue <= kOwnQueues; ++queue) {
+    Result<CudaQueue> made = CudaQueue::create(device.ordinal());
+    if (!made) return std::move(made).error();
+    queues.push_back(std::move(made).value());
+  }
+  const Status apart = try_own_queues(queues, beside, page);
+  if (apart) return queues;
+  log::warn(
+      "{}: nothing is launched ahead of time here, as a queue that waits would hold up "
+      "others: {}",
+      device.name(), apart.error().message);
+  queues.erase(queues.begin() + 1, queues.end());
+  return queues;
+}
 
 }  // namespace
 
 Result<GpuHardware> open_gpu(Device& device) {
   const int ordinal = device.ordinal();
-  Result<CudaQueue> work = CudaQueue::create(ordinal);  // makes the GPU current
-  if (!work) return std::move(work).error();
-  Result<CudaQueue> beside = CudaQueue::create(ordinal);
+  Result<CudaQueue> beside = CudaQueue::create(ordinal);  // makes the GPU current
   if (!beside) return std::move(beside).error();
   Result<PinnedPage> page = PinnedPage::create(kRankWords * sizeof(RankWords));
   if (!page) return std::move(page).error();
+  Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
+  if (!queues) return std::move(queues).error();
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
   if (!grid) return std::move(grid).error();
   return GpuHardware{
       std::move(grid).value(),
-      std::make_unique<CudaLauncher>(std::move(work).value(), std::move(beside).value(),
+      std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(page).value()),
       resident_scratch_bytes()};
 }

@@ -1,5 +1,7 @@
 #include "daemon/exec/gpu_plane.h"
 
+#include <sched.h>
+
 #include <algorithm>
 
 #include "daemon/exec/clock.h"
@@ -11,6 +13,7 @@ namespace {
 
 constexpr auto kPauseTimeout = std::chrono::seconds(1);
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
+constexpr std::uint64_t kDisarmNs = 1'000'000'000;   // microseconds where nothing is wrong
 constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together shares one standstill
 constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
 constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
@@ -37,10 +40,15 @@ Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& g
   for (Device* device : gpus) {
     Result<GpuHardware> hardware = open ? open(*device) : open_gpu(*device);
     if (!hardware) return std::move(hardware).error();
-    Gpu gpu{.device = device, .hardware = std::move(hardware).value(), .free_words = {}};
+    Gpu gpu{.device = device,
+            .hardware = std::move(hardware).value(),
+            .free_words = {},
+            .free_queues = {}};
     const std::size_t words = gpu.hardware.launcher->words().size();
     for (std::size_t i = words; i > 0; --i)
       gpu.free_words.push_back(static_cast<std::uint32_t>(i - 1));
+    for (std::uint32_t queue = gpu.hardware.launcher->own_queues(); queue > 0; --queue)
+      gpu.free_queues.push_back(queue);
     plane->gpus_.push_back(std::move(gpu));
   }
   return plane;
@@ -55,6 +63,7 @@ GpuPlane::~GpuPlane() {
 void GpuPlane::use_settings(const Settings& settings) {
   // Without residence each burst of operations brings the grid and takes it away again.
   lease_ns_ = settings.gpu.resident ? settings.gpu.lease_ms * 1'000'000 : 0;
+  ahead_lease_ns_ = settings.gpu.armed ? settings.gpu.lease_ms * 1'000'000 : 0;
 }
 
 Result<std::size_t> GpuPlane::find_gpu(const std::string& name) const {
@@ -95,6 +104,22 @@ void GpuPlane::bury(Memory memory) {
 }
 
 GpuPlane::Standstill::Standstill(GpuPlane& plane) : plane_(plane) {
+  for (GpuGroup* group : plane_.groups_) {
+    if (group->running.number != 0) plane_.open(*group, group->running);
+  }
+  const std::uint64_t until = now_ns() + kDisarmNs;
+  bool quiet = true;
+  for (GpuGroup* group : plane_.groups_) quiet = quiet && plane_.disarm(*group, kDisarmNs);
+  while (quiet && !plane_.graves_are_quiet()) {
+    quiet = now_ns() < until;
+    ::sched_yield();
+  }
+  if (!quiet) {
+    status_ = error(ErrorCode::Unavailable, Reason::None,
+                    "a GPU has not come to what was launched on it within ", kDisarmNs / 1'000'000,
+                    " ms: other work keeps it busy; try again");
+    return;
+  }
   for (std::size_t i = 0; i < plane_.gpus_.size(); ++i) {
     Gpu& gpu = plane_.gpus_[i];
     if (!gpu.hardware.grid->running()) continue;
@@ -146,6 +171,20 @@ void GpuPlane::drop_slot(GpuMember& member) {
   member.slot = kNoSlot;
 }
 
+bool GpuPlane::graves_are_quiet() {
+  for (const Grave& grave : graves_) {
+    if (grave.queue == 0) continue;
+    GpuLauncher& launcher = *gpus_[grave.gpu].hardware.launcher;
+    const Result<bool> idle = launcher.idle(grave.queue);
+    if (!idle || *idle) continue;
+    auto* mailbox = reinterpret_cast<DeviceMailbox*>(grave.memory[0].data());
+    static_cast<void>(
+        launcher.store(&mailbox->lanes[static_cast<int>(Lane::Launched)].door, grave.gate_word));
+    return false;
+  }
+  return true;
+}
+
 void GpuPlane::empty_graves() {
   // A departed session's memory may go only when nothing that could use it is left.
   for (GpuGroup* group : groups_) {
@@ -167,6 +206,7 @@ void GpuPlane::empty_graves() {
       static_cast<void>(gpus_[grave.gpu].hardware.grid->remove_member(grave.slot));
     }
     if (grave.words != kNoSlot) gpus_[grave.gpu].free_words.push_back(grave.words);
+    if (grave.queue != 0) gpus_[grave.gpu].free_queues.push_back(grave.queue);
   }
   graves_.clear();
   first_grave_ns_ = 0;
@@ -208,6 +248,7 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
   failures_.clear();
   for (Gpu& gpu : gpus_) gpu.wanted = false;
   for (GpuGroup* group : groups_) {
+    look_ahead(*group, now_ns);
     const bool even = look_at(*group, now_ns);
     if (!group->ending || group->closed || !even) continue;
     const ArrivalBoard& board = group->communicator->board;
@@ -217,6 +258,8 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
     if (gpu.broken) continue;
     const bool running = gpu.hardware.grid->running();
     if (gpu.wanted && !running) {
+      // It needs room, which kernels that wait for their ranks would not leave it.
+      for (GpuGroup* group : groups_) disarm(*group, kMomentNs);
       resume(gpu);
     } else if (running && !gpu.wanted && now_ns >= gpu.changed_ns + lease_ns_) {
       static_cast<void>(pause(gpu));

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,6 +56,29 @@ class GpuPlane {
   // What was aborted so far has left the grids, and what is buried is let go.
   void stop_once() { const Standstill standstill(*this); }
 
+  // ---- launching ahead, gpu_ahead.cc ----
+  // While anything waits for a client in a GPU's queue, nothing may be allocated, mapped or let go
+  // there: every Standstill disarms all groups first.
+  bool may_arm(const GpuGroup& group) const;
+  // One call per rank, complete but for cancel_number. After an error some ranks' parts may be
+  // there and others' not: only the end of the communicator is left.
+  Status arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+             std::span<CudaAllReduce> calls);
+  // What waits there shall not happen. Returns whether it has left, or had happened (state None or
+  // Ran); otherwise it is Leaving, and tend() sees to it.
+  bool disarm(GpuGroup& group, std::uint64_t patience_ns);
+  // From now on nothing is launched ahead, until use_settings() says otherwise.
+  void stop_arming();
+  // Lets what was launched behind this gate begin, whatever the clients wrote.
+  void open(GpuGroup& group, const Gate& gate);
+  // A rank that waits for the others holds processors of its GPU: not for long where somebody else
+  // has work there.
+  void clear_the_way(std::uint64_t now_ns);
+  struct Foresight {
+    std::uint64_t hits = 0, misses = 0;
+  };
+  Foresight foresight;  // whoever counts them takes them away
+
   // ---- plans of the resident lane ----
   Status set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan);
   // FailedPrecondition while an operation of the plan is open: by the grid's own account, as the
@@ -88,15 +112,18 @@ class GpuPlane {
     bool wanted = false;           // one is open
     bool broken = false;           // its grid did not leave, or does not start
     std::vector<std::uint32_t> free_words;
+    std::vector<std::uint32_t> free_queues;  // its launcher's own ones
   };
   // What is left of a member: its slot goes before its memory.
   struct Grave {
     std::size_t gpu = 0;
-    std::uint32_t slot = kNoSlot, words = kNoSlot;
+    std::uint32_t slot = kNoSlot, words = kNoSlot, queue = 0;
     Memory memory[3];
     DoorsPage doors;
+    std::uint64_t gate_word = 0;  // of what was ahead in its own queue
   };
-  // While it lives no grid runs; those that did run again after it. Empties the graves.
+  // While it lives no grid runs and nothing waits for a client; the grids that did run again after
+  // it. Empties the graves.
   class Standstill {
    public:
     explicit Standstill(GpuPlane& plane);
@@ -116,11 +143,15 @@ class GpuPlane {
   Status join_grids(GpuGroup& group);
   void dispose(GpuGroup& group);
   void empty_graves();  // no grid runs
+  // Has everything left the queues of those that are gone?
+  bool graves_are_quiet();
   void drop_slot(GpuMember& member);
   void resume(Gpu& gpu);
   Status pause(Gpu& gpu);
   ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
+  bool has_left(const GpuGroup& group);
+  void look_ahead(GpuGroup& group, std::uint64_t now_ns);
   // A moment at most.
   void wait_for_resident(GpuMember& member);
 
@@ -130,6 +161,7 @@ class GpuPlane {
   std::uint64_t first_grave_ns_ = 0;
   std::vector<ResidentFailure> failures_;
   std::uint64_t lease_ns_ = 0;
+  std::uint64_t ahead_lease_ns_ = 0;  // 0: nothing is launched ahead
   std::uint64_t moved_ns_ = 0;
   std::uint64_t resident_done_ = 0;
 };

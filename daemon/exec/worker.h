@@ -132,7 +132,8 @@ class Worker {
 
   // ---- GPU workers, worker_gpus.cc ----
   bool poll_doors();
-  void take_door(GpuMember& member, Door door, std::uint64_t now_ns);
+  void catch_up();  // with doors, before a message that ends something
+  void take_door(GpuGroup& group, GpuMember& member, Door door, std::uint64_t now_ns);
   void tend_gpus(std::uint64_t now_ns);
   // An operation through a door failed: whoever waits in the communicator's mailboxes hears of it.
   void end_by_door(MemberId member, const Failure& failure);

@@ -22,7 +22,7 @@ bool Worker::poll_doors() {
       const Door door = member.doors.launched();
       if (door.number == member.taken) continue;
       if (now == 0) now = now_ns();
-      take_door(member, door, now);
+      take_door(*group, member, door, now);
       found = true;
     }
   }
@@ -31,12 +31,29 @@ bool Worker::poll_doors() {
   return found;
 }
 
-void Worker::take_door(GpuMember& member, Door door, std::uint64_t now_ns) {
+void Worker::catch_up() {
+  if (gpus_ == nullptr) return;
+  // What was launched ahead may have ended before its call was seen here, and be followed by one
+  // more.
+  for (int turn = 0; turn < 3 && poll_doors(); ++turn) {
+    execute();
+    reap();
+    settle();
+  }
+}
+
+void Worker::take_door(GpuGroup& group, GpuMember& member, Door door, std::uint64_t now_ns) {
   Session* session = find(member.session);
   if (session == nullptr || !session->readable()) {
     member.active = false;
     return;
   }
+  // What was launched ahead ends without the worker: the next call may have come to the door before
+  // that one was seen there.
+  const Gate& gate = group.ahead.gate;
+  if (door.number == member.taken + 2 && group.ahead.state != Ahead::State::None &&
+      gate.number == member.taken + 1)
+    door = door_from(gate.word(member.rank));
   if (door.number != member.taken + 1) {
     member.active = false;
     return lose(*session, "the number at a door is not the next one");
@@ -53,6 +70,10 @@ void Worker::take_door(GpuMember& member, Door door, std::uint64_t now_ns) {
 }
 
 void Worker::tend_gpus(std::uint64_t now_ns) {
+  gpus_->clear_the_way(now_ns);
+  const GpuPlane::Foresight seen = std::exchange(gpus_->foresight, {});
+  if (seen.hits != 0) parts_.metrics.armed_hits.add(seen.hits);
+  if (seen.misses != 0) parts_.metrics.armed_misses.add(seen.misses);
   const std::uint64_t done_before = gpus_->resident_done();
   const std::vector<GpuPlane::ResidentFailure>& failures = gpus_->tend(now_ns);
   if (gpus_->resident_done() != done_before)
@@ -203,9 +224,11 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
 }
 
 Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
-  if (plan.resident_on < 0) return {};
   const Member* member = communicators_.find(plan.member);
   GpuGroup* group = member == nullptr ? nullptr : gpus_of(*member->communicator);
+  if (group != nullptr && group->ahead.gate.plans[static_cast<std::size_t>(member->rank)] == id)
+    gpus_->disarm(*group, kMomentNs);
+  if (plan.resident_on < 0) return {};
   return gpus_->clear_plan(id, plan, group, member == nullptr ? kNoRank : member->rank);
 }
 

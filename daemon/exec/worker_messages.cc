@@ -57,6 +57,7 @@ Status Worker::open_session(SessionSeed seed, std::uint64_t now_ns) {
 }
 
 void Worker::close_session(SessionId id, Reason reason, const std::string& why, Done<void> done) {
+  catch_up();
   const auto found = sessions_.find(id);
   if (found == sessions_.end()) return done(need(id).error());
   std::unique_ptr<Session> session = std::move(found->second);
@@ -85,6 +86,7 @@ Result<BufferId> Worker::add_buffer(SessionId id, BufferSeed seed) {
 }
 
 Status Worker::remove_buffer(SessionId id, BufferId buffer) {
+  catch_up();
   Result<Session*> session = need(id);
   if (!session) return std::move(session).error();
   const Buffer* held = buffers_.find(id, buffer);
@@ -139,6 +141,7 @@ Result<PlanId> Worker::add_plan(SessionId id, const PlanSeed& seed) {
 }
 
 Status Worker::remove_plan(SessionId id, PlanId plan) {
+  catch_up();
   Result<Session*> session = need(id);
   if (!session) return std::move(session).error();
   const PersistentPlan* held = plans_.find(plan);
@@ -196,6 +199,7 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
 
 void Worker::abort_communicator(SessionId id, MemberId member_id, const std::string& why,
                                 Done<void> done) {
+  catch_up();
   Result<Session*> session = need(id);
   if (!session) return done(std::move(session).error());
   if (join_parting(id, member_id, done)) return;
@@ -219,6 +223,7 @@ void Worker::abort_communicator(SessionId id, MemberId member_id, const std::str
 }
 
 void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> done) {
+  catch_up();
   Result<Session*> session = need(id);
   if (!session) return done(std::move(session).error());
   if (join_parting(id, member_id, done)) return;
@@ -242,6 +247,8 @@ void Worker::use_settings(std::shared_ptr<const Settings> settings) {
 }
 
 void Worker::drain(std::uint64_t deadline_ns, Done<void> done) {
+  catch_up();
+  if (gpus_ != nullptr) gpus_->stop_arming();
   admission_.limits.draining = true;
   for (Session* session : polled_) {
     if (session->readable())

@@ -36,6 +36,7 @@ struct Operation {
   MemberId member;
   Rank rank = kNoRank;
   Signature signature;
+  PlanId plan;  // invalid where it is no start of one
   // Started through a door: its client waits in a stream, and hears of it in its mailbox.
   bool by_door = false;
   const std::byte* send = nullptr;

@@ -191,6 +191,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   operation->member = request.member;
   operation->rank = member->rank;
   operation->signature = signature;
+  operation->plan = request.kind == ring::RequestKind::StartPlan ? request.plan : PlanId{};
   operation->by_door = asked.by_door;
   operation->send = send_address;
   operation->recv = recv_address;

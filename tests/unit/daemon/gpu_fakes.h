@@ -11,7 +11,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -40,11 +42,81 @@ inline void sum_floats(const std::vector<const float*>& in, const std::vector<fl
 
 class FakeGrid;
 
+// One rank's part of an operation, in the queue of a launcher.
+struct FakeLaunch {
+  const void* launcher = nullptr;
+  std::uint32_t queue = 0;
+  const std::uint64_t* gate = nullptr;  // null: it waits for nobody
+  std::uint64_t gate_word = 0;
+  CudaAllReduce call;
+  bool begun = false, skips = false;
+};
+
 struct FakeNode {
   std::vector<FakeGrid*> grids;
-  std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
+  std::vector<FakeLaunch> launches;                // in the order of launching; the worker's
+  std::map<const void*, std::uint32_t> cancelled;  // by scratch
+  std::set<const void*> aborted;                   // scratch
+  std::atomic<bool> hold_launches{false};          // kernels wait for a rank that never comes
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<int> memories{0};  // allocated and not let go
+  std::atomic<int> gated{0};     // launches that wait for a client
+  std::atomic<int> sums{0};      // operations that ran
+
+  // What GPUs would do by themselves.
+  void advance() {
+    while (begin_some() || finish_some()) {
+    }
+    gated = static_cast<int>(std::count_if(launches.begin(), launches.end(), [](const auto& one) {
+      return !one.begun && one.gate != nullptr;
+    }));
+  }
+
+ private:
+  bool begin_some() {
+    bool any = false;
+    std::set<std::pair<const void*, std::uint32_t>> queues;
+    for (std::size_t i = 0; i < launches.size();) {
+      FakeLaunch& one = launches[i++];
+      const bool first = queues.emplace(one.launcher, one.queue).second;
+      if (!first || one.begun) continue;
+      if (one.gate != nullptr && load_word(*one.gate) != one.gate_word) continue;
+      any = one.begun = true;
+      const void* scratch = one.call.scratch[one.call.rank];
+      one.skips = one.call.cancel_number != 0 && cancelled[scratch] == one.call.cancel_number;
+      if (!one.skips && aborted.contains(scratch)) {
+        one.call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
+        launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(--i));
+      }
+    }
+    return any;
+  }
+  static bool together(const FakeLaunch& one, const FakeLaunch& other) {
+    return one.call.scratch[0] == other.call.scratch[0] &&
+           one.call.cancel_number == other.call.cancel_number;
+  }
+  bool finish_some() {
+    for (const FakeLaunch& one : launches) {
+      if (!one.begun) continue;
+      std::vector<CudaAllReduce> calls;
+      std::uint32_t begun = 0;
+      bool skipped = false;
+      for (const FakeLaunch& other : launches) {
+        if (!together(one, other)) continue;
+        skipped |= other.skips;
+        begun += other.begun ? 1 : 0;
+        if (other.begun) calls.push_back(other.call);
+      }
+      if (begun != one.call.ranks) continue;
+      if (!skipped && hold_launches) continue;
+      if (!skipped) run(calls);
+      const FakeLaunch ended = one;
+      std::erase_if(launches, [&](const auto& other) { return together(ended, other); });
+      return true;
+    }
+    return false;
+  }
+  void run(const std::vector<CudaAllReduce>& calls);
 };
 
 // Where GPU `ordinal` finds memory of GPU `home`: another address on each, as with CUDA IPC. Only
@@ -63,6 +135,10 @@ class FakeMemory final : public Memory::Backing {
   }
   ~FakeMemory() override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
+    EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
+    // Freshly mapped scratch may lie where it lay.
+    node_.cancelled.erase(memory_.data());
+    node_.aborted.erase(memory_.data());
     --node_.memories;
   }
   MemoryRef view() const override { return memory_.view(); }
@@ -87,6 +163,7 @@ class FakeGpu final : public Device {
   std::string name() const override { return "GPU-" + std::to_string(ordinal_); }
   Result<Memory> allocate(std::uint64_t bytes) override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
+    EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
     // Scratch is large, and nobody here looks at it.
     Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 1 << 20));
     if (!memory) return memory;
@@ -229,60 +306,83 @@ class FakeGrid final : public ResidentGrid {
   std::map<std::uint32_t, std::pair<std::uint32_t, ResidentPlan>> plans_;
 };
 
-// The ranks' launches of one operation run when the last of them has come.
+inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
+  std::vector<const float*> in;
+  std::vector<float*> out;
+  for (const CudaAllReduce& one : calls) {
+    in.push_back(static_cast<const float*>(one.send[one.rank]));
+    out.push_back(static_cast<float*>(one.recv[one.rank]));
+    // Rank r is on GPU r in these tests.
+    for (const CudaAllReduce& peer : calls) {
+      const int rank = static_cast<int>(one.rank), other = static_cast<int>(peer.rank);
+      EXPECT_EQ(one.send[other], as_found(peer.send[other], other, rank));
+      EXPECT_EQ(one.recv[other], as_found(peer.recv[other], other, rank));
+    }
+  }
+  sum_floats(in, out, calls[0].count);
+  ++sums;
+  for (const CudaAllReduce& one : calls) {
+    store_word(*one.done, one.done_word);
+    store_word(*one.host_done, one.done_word);
+  }
+}
+
+// The ranks' launches of one operation run when the last of them has begun. GPUs get on whenever a
+// launcher is looked at.
 class FakeLauncher final : public GpuLauncher {
  public:
-  FakeLauncher(FakeNode& node, std::shared_ptr<std::vector<CudaAllReduce>> waiting)
-      : node_(node), waiting_(std::move(waiting)), words_(16) {}
+  explicit FakeLauncher(FakeNode& node) : node_(node), gates_(own_queues() + 1), words_(16) {}
 
-  Status launch(CudaAlgorithm, const CudaAllReduce& call) override {
-    waiting_->push_back(call);
-    if (node_.hold_launches) return {};
-    std::vector<CudaAllReduce> calls;
-    for (const CudaAllReduce& one : *waiting_) {
-      if (one.scratch[0] == call.scratch[0]) calls.push_back(one);
-    }
-    if (calls.size() != call.ranks) return {};
-    std::erase_if(*waiting_, [&](const auto& one) { return one.scratch[0] == call.scratch[0]; });
-    std::vector<const float*> in;
-    std::vector<float*> out;
-    for (const CudaAllReduce& one : calls) {
-      in.push_back(static_cast<const float*>(one.send[one.rank]));
-      out.push_back(static_cast<float*>(one.recv[one.rank]));
-      // Rank r is on GPU r in these tests.
-      for (const CudaAllReduce& peer : calls) {
-        const int rank = static_cast<int>(one.rank), other = static_cast<int>(peer.rank);
-        EXPECT_EQ(one.send[other], as_found(peer.send[other], other, rank));
-        EXPECT_EQ(one.recv[other], as_found(peer.recv[other], other, rank));
-      }
-    }
-    sum_floats(in, out, call.count);
-    for (const CudaAllReduce& one : calls) {
-      store_word(*one.done, one.done_word);
-      store_word(*one.host_done, one.done_word);
-    }
+  std::uint32_t own_queues() const override { return 4; }
+  Status launch(std::uint32_t queue, CudaAlgorithm, const CudaAllReduce& call) override {
+    FakeLaunch one{.launcher = this, .queue = queue, .call = call};
+    std::tie(one.gate, one.gate_word) = std::exchange(gates_[queue], {});
+    node_.launches.push_back(one);
+    node_.advance();
     return {};
+  }
+  Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
+    EXPECT_NE(queue, 0u) << "others' work is queued there";
+    gates_[queue] = {address, value};
+    return {};
+  }
+  Result<bool> idle(std::uint32_t queue) override {
+    node_.advance();
+    return std::none_of(node_.launches.begin(), node_.launches.end(), [&](const auto& one) {
+      return one.launcher == this && one.queue == queue;
+    });
   }
   Status store(std::uint64_t* address, std::uint64_t value) override {
     store_word(*address, value);
+    node_.advance();
     return {};
   }
   Status abort(void* scratch) override {
     ++node_.aborts;
-    std::erase_if(*waiting_, [&](const CudaAllReduce& call) {
-      if (call.scratch[call.rank] != scratch) return false;
-      call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
+    node_.aborted.insert(scratch);
+    std::erase_if(node_.launches, [&](const FakeLaunch& one) {
+      if (!one.begun || one.call.scratch[one.call.rank] != scratch) return false;
+      one.call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
       return true;
     });
+    node_.advance();
+    return {};
+  }
+  Status cancel(void* scratch, std::uint32_t number) override {
+    node_.advance();  // whatever was called before has begun
+    node_.cancelled[scratch] = number;
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return {}; }
   Status health() override { return {}; }
-  std::span<RankWords> words() override { return words_; }
+  std::span<RankWords> words() override {
+    node_.advance();
+    return words_;
+  }
 
  private:
   FakeNode& node_;
-  std::shared_ptr<std::vector<CudaAllReduce>> waiting_;
+  std::vector<std::pair<const std::uint64_t*, std::uint64_t>> gates_;  // by queue
   std::vector<RankWords> words_;
 };
 

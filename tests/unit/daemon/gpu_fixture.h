@@ -55,7 +55,10 @@ struct GpuRank {
   void open_door(std::uint32_t number, PlanId plan, Lane lane) {
     const std::uint64_t door = to_word(Door{.number = number, .plan = plan.index});
     auto& words = *doors.as<HostDoors>();
-    if (lane == Lane::Launched) return store_word(words.launched, door);
+    if (lane == Lane::Launched) {
+      store_word(box().lanes[1].door, door);
+      return store_word(words.launched, door);
+    }
     store_word(box().lanes[0].door, door);
     __atomic_store_n(&words.resident_posted, number, __ATOMIC_RELEASE);
   }
@@ -99,7 +102,6 @@ class GpuWorkerTest : public ::testing::Test {
     settings_ = std::make_shared<Settings>(std::move(settings));
     recorder_ = FlightRecorder::create(1024).value();
     metrics_ = std::make_unique<Metrics>();
-    waiting_ = std::make_shared<std::vector<CudaAllReduce>>();
     std::vector<Device*> gpus;
     for (int i = 0; i < 3; ++i) {
       gpus_.push_back(std::make_unique<FakeGpu>(node_, i));
@@ -119,8 +121,7 @@ class GpuWorkerTest : public ::testing::Test {
                                          .communicator_revoked = {}},
                               .open_gpu = [this](Device&) -> Result<GpuHardware> {
                                 return GpuHardware{std::make_unique<FakeGrid>(node_),
-                                                   std::make_unique<FakeLauncher>(node_, waiting_),
-                                                   4096};
+                                                   std::make_unique<FakeLauncher>(node_), 4096};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     thread_ = std::thread([this] { worker_->run(); });
@@ -237,7 +238,6 @@ class GpuWorkerTest : public ::testing::Test {
   std::shared_ptr<Settings> settings_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Metrics> metrics_;
-  std::shared_ptr<std::vector<CudaAllReduce>> waiting_;
   std::vector<std::unique_ptr<FakeGpu>> gpus_;
   std::unique_ptr<DeviceWorker> worker_;
   std::thread thread_;
