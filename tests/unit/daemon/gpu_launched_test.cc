@@ -159,8 +159,8 @@ TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {
 
 TEST(ChooseAlgorithm, FollowsTheTableOfTheReadme) {
   EXPECT_EQ(choose_algorithm(1 << 20, 1), CudaAlgorithm::Alone);
-  EXPECT_EQ(choose_algorithm(512 << 10, 2), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(choose_algorithm(64 << 20, 2), CudaAlgorithm::Stream);
+  EXPECT_EQ(choose_algorithm(512 << 10, 2), CudaAlgorithm::OneShotLl16);
+  EXPECT_EQ(choose_algorithm(64 << 20, 2), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(choose_algorithm(1 << 20, 4), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(choose_algorithm(16 << 20, 4), CudaAlgorithm::Stream);
   EXPECT_EQ(choose_algorithm(64 << 20, 8), CudaAlgorithm::Stream);
