@@ -204,7 +204,10 @@ TEST_F(GpuArmed, CallsMayComeFasterThanTheWorkerLooks) {
   for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
   run(ranks, same);
   EXPECT_EQ(node_.sums, sums + 2);
-  EXPECT_TRUE(lost_.empty());
+  {
+    const std::lock_guard lock(mutex_);
+    EXPECT_TRUE(lost_.empty());
+  }
   EXPECT_TRUE(eventually([&] { return inspect().operations_done == 10; }));
 }
 
