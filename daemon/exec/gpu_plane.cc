@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kPauseTimeout = std::chrono::seconds(1);
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
-constexpr std::uint64_t kDisarmNs = 1'000'000'000;   // microseconds where nothing is wrong
+constexpr std::uint64_t kDisarmNs = 100'000'000;     // microseconds where nothing is wrong
 constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together shares one standstill
 constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
 constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
@@ -109,7 +109,10 @@ GpuPlane::Standstill::Standstill(GpuPlane& plane) : plane_(plane) {
   }
   const std::uint64_t until = now_ns() + kDisarmNs;
   bool quiet = true;
-  for (GpuGroup* group : plane_.groups_) quiet = quiet && plane_.disarm(*group, kDisarmNs);
+  for (GpuGroup* group : plane_.groups_) {
+    const std::uint64_t now = now_ns();
+    quiet = plane_.disarm(*group, now < until ? until - now : 0) && quiet;
+  }
   while (quiet && !plane_.graves_are_quiet()) {
     quiet = now_ns() < until;
     ::sched_yield();

@@ -86,6 +86,53 @@ TEST_F(GpuArmed, WhatIsCalledInsteadRunsAndNothingElse) {
   EXPECT_TRUE(eventually([&] { return misses() == 3; })) << misses();
 }
 
+TEST_F(GpuArmed, WhatIsCalledInsteadWaitsUntilTheCancelledOneHasLeft) {
+  const auto ranks = group(2);
+  const auto same = plans(ranks), other = plans(ranks, kOther);
+  arm(ranks, same);
+  const int sums = node_.sums;
+  node_.queues_stay_busy = true;
+  for (std::size_t i = 0; i < 2; ++i) call(*ranks[i], other[i], 4);
+  ASSERT_TRUE(eventually([&] { return misses() == 1; }));
+  std::this_thread::sleep_for(milliseconds(5));
+  EXPECT_EQ(node_.sums, sums);
+  node_.queues_stay_busy = false;
+  expect_sum(ranks, 8, kOther);
+  run(ranks, same);
+}
+
+TEST_F(GpuArmed, RevocationWhileTheCancelledOneLeavesIsTold) {
+  const auto ranks = group(2);
+  const auto same = plans(ranks), other = plans(ranks, kOther);
+  arm(ranks, same);
+  node_.queues_stay_busy = true;
+  for (std::size_t i = 0; i < 2; ++i) call(*ranks[i], other[i], 4);
+  ASSERT_TRUE(eventually([&] { return misses() == 1; }));
+  Result<void> closed = await<void>([&](auto done) {
+    worker_->abort_communicator(ranks[0]->client->id(), ranks[0]->member, "enough", done);
+  });
+  EXPECT_TRUE(closed.ok());
+  expect_closed(*ranks[1], ErrorCode::Aborted, Reason::RemoteAborted, 0);
+  EXPECT_TRUE(eventually([&] { return inspect().operations_pending == 0; }));
+  node_.queues_stay_busy = false;
+  expect_serving(kLarge, 5);
+}
+
+TEST_F(GpuArmed, AnyOrderOfPlansGivesTheRightSums) {
+  const auto ranks = group(3);
+  const auto one = plans(ranks), other = plans(ranks, kOther);
+  std::uint32_t random = 1;
+  for (int i = 0; i < 400; ++i) {
+    random = random * 1'664'525 + 1'013'904'223;
+    const bool first = (random >> 28) < 13;
+    ASSERT_NO_FATAL_FAILURE(run(ranks, first ? one : other, first ? kLarge : kOther));
+    if (i % 40 == 0) rank(0, 4096);
+  }
+  EXPECT_EQ(node_.sums, 400);
+  EXPECT_GT(hits(), 0u);
+  EXPECT_GT(misses(), 0u);
+}
+
 TEST_F(GpuArmed, OneRankThatCallsSomethingElseIsAMismatch) {
   const auto ranks = group(2);
   const auto same = plans(ranks), other = plans(ranks, kOther);

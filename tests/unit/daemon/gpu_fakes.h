@@ -58,6 +58,7 @@ struct FakeNode {
   std::map<const void*, std::uint32_t> cancelled;  // by scratch
   std::set<const void*> aborted;                   // scratch
   std::atomic<bool> hold_launches{false};          // kernels wait for a rank that never comes
+  std::atomic<bool> queues_stay_busy{false};       // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<int> memories{0};  // allocated and not let go
   std::atomic<int> gated{0};     // launches that wait for a client
@@ -348,6 +349,7 @@ class FakeLauncher final : public GpuLauncher {
   }
   Result<bool> idle(std::uint32_t queue) override {
     node_.advance();
+    if (node_.queues_stay_busy) return false;
     return std::none_of(node_.launches.begin(), node_.launches.end(), [&](const auto& one) {
       return one.launcher == this && one.queue == queue;
     });
