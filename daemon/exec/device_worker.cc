@@ -224,6 +224,10 @@ void ThreadedWorker::run() {
     worked |= worker_->execute();
     worked |= worker_->reap();
     worked |= worker_->settle();
+    if (worker_->lost()) {
+      log::error("a GPU is lost: ending, so that the service manager starts a new daemon");
+      break;
+    }
 
     const std::uint64_t before = now;
     now = now_ns();

@@ -339,7 +339,7 @@ void GpuExecutor::give_up_broken(Run& run) {
     run.open &= ~bit(rank);
     run.failure = Failure::from(health.error());
     run.failure.culprit = static_cast<Rank>(rank);
-    log::error("rank {}'s GPU has failed: {}; restart arcommd", rank, health.error().message);
+    log::error("rank {}'s GPU has failed: {}", rank, health.error().message);
   }
 }
 

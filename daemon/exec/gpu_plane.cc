@@ -28,6 +28,7 @@ constexpr Nap kNaps[] = {{kSpinNs, 0},
                          {1'000'000'000, 500'000},
                          {10'000'000'000, 1'000'000}};
 constexpr std::uint64_t kLongestNapNs = 5'000'000;
+constexpr std::uint64_t kHealthNs = 50'000'000;
 constexpr std::uint64_t kPatienceNs =
     1'000'000'000;  // beyond a plan's timeout, which the grid keeps
 
@@ -57,7 +58,8 @@ Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& g
 GpuPlane::~GpuPlane() {
   shut_down();
   // What a stuck GPU may still use is the driver's to take back, when the process ends.
-  if (!graves_.empty()) static_cast<void>(new std::vector<Grave>(std::move(graves_)));
+  static auto* const kept = new std::vector<std::vector<Grave>>();
+  if (!graves_.empty()) kept->push_back(std::move(graves_));
 }
 
 void GpuPlane::use_settings(const Settings& settings) {
@@ -143,12 +145,12 @@ GpuPlane::Standstill::~Standstill() {
 Status GpuPlane::pause(Gpu& gpu) {
   if (gpu.broken) {
     return error(ErrorCode::Internal, Reason::None, gpu.device->name(),
-                 " does not answer: see the daemon's log, and restart arcommd");
+                 " does not answer: see the daemon's log");
   }
   Status paused = gpu.hardware.grid->pause(kPauseTimeout);
   if (paused) return paused;
   gpu.broken = true;
-  log::error("{}: its resident kernel does not leave: {}; restart arcommd", gpu.device->name(),
+  log::error("{}: its resident kernel does not leave: {}", gpu.device->name(),
              paused.error().message);
   return paused;
 }
@@ -158,7 +160,7 @@ void GpuPlane::resume(Gpu& gpu) {
   const Status resumed = gpu.hardware.grid->resume();
   if (resumed) return;
   gpu.broken = true;
-  log::error("{}: its resident kernel does not start: {}; restart arcommd", gpu.device->name(),
+  log::error("{}: its resident kernel does not start: {}", gpu.device->name(),
              resumed.error().message);
 }
 
@@ -215,6 +217,23 @@ void GpuPlane::empty_graves() {
   first_grave_ns_ = 0;
 }
 
+bool GpuPlane::lost() const {
+  return std::any_of(gpus_.begin(), gpus_.end(), [](const Gpu& gpu) { return gpu.broken; });
+}
+
+// An error sticks to the process: whichever call meets it first.
+void GpuPlane::look_at_health(std::uint64_t now_ns) {
+  if (now_ns < asked_health_ns_ + kHealthNs) return;
+  asked_health_ns_ = now_ns;
+  for (Gpu& gpu : gpus_) {
+    if (gpu.broken) continue;
+    const Status health = gpu.hardware.launcher->health();
+    if (health) continue;
+    gpu.broken = true;
+    log::error("{} has failed: {}", gpu.device->name(), health.error().message);
+  }
+}
+
 bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
   bool even = true;  // no resident operation that others have ended is open
   for (GpuMember& member : group.members) {
@@ -250,6 +269,7 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
 const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_ns) {
   failures_.clear();
   for (Gpu& gpu : gpus_) gpu.wanted = false;
+  if (!groups_.empty()) look_at_health(now_ns);
   for (GpuGroup* group : groups_) {
     look_ahead(*group, now_ns);
     const bool even = look_at(*group, now_ns);

@@ -94,6 +94,9 @@ class GpuPlane {
   // Leases; what failed on the resident lane since the last call; what may be let go.
   const std::vector<ResidentFailure>& tend(std::uint64_t now_ns);
   void moved(std::uint64_t now_ns) { moved_ns_ = now_ns; }
+  // A GPU is in error, or does not answer: nothing it is asked for will be done, and only a new
+  // process can use it again.
+  bool lost() const;
   // How long the worker may sleep, as no GPU can ring it.
   std::uint64_t rest_ns(std::uint64_t now_ns) const;
 
@@ -148,6 +151,7 @@ class GpuPlane {
   void drop_slot(GpuMember& member);
   void resume(Gpu& gpu);
   Status pause(Gpu& gpu);
+  void look_at_health(std::uint64_t now_ns);
   ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
   bool has_left(const GpuGroup& group);
@@ -161,6 +165,7 @@ class GpuPlane {
   std::uint64_t first_grave_ns_ = 0;
   std::vector<ResidentFailure> failures_;
   std::uint64_t lease_ns_ = 0;
+  std::uint64_t asked_health_ns_ = 0;
   std::uint64_t ahead_lease_ns_ = 0;  // 0: nothing is launched ahead
   std::uint64_t moved_ns_ = 0;
   std::uint64_t resident_done_ = 0;

@@ -251,4 +251,8 @@ void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot
   }
 }
 
+bool Worker::lost() const {
+  return gpus_ != nullptr && gpus_->lost();
+}
+
 }  // namespace arcomm

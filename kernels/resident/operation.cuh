@@ -212,6 +212,7 @@ class ResidentOperation {
 #pragma unroll 1
       for (std::uint32_t look = 0; look < kLooks && !here; ++look) {
         here = is_here(head);
+        culprit = ~0U;
         if (!here) {
           culprit = threadIdx.x;
           head = load_line(header(member_.rank, threadIdx.x));
@@ -222,7 +223,7 @@ class ResidentOperation {
           for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
             if (!is_here(seen[u][peer])) {
               here = false;
-              culprit = rank_of(peer);
+              culprit = min(culprit, rank_of(peer));
               seen[u][peer] =
                   load_line(lines(member_.rank, rank_of(peer)) + first_of_round + u * stride_);
             }
@@ -241,7 +242,7 @@ class ResidentOperation {
           pending_.next = next;
           pending_.agreed = compared;
         }
-        culprit = static_cast<std::uint32_t>(latest_of(here ? -1 : static_cast<int>(culprit)));
+        culprit = first_of(here ? ~0U : culprit);
         return Collected::Waiting;
       }
       compared = true;
@@ -292,14 +293,14 @@ class ResidentOperation {
   __device__ __forceinline__ bool is_here(const uint4& line) const {
     return line.y == flag_ && line.w == flag_;
   }
-  // The largest of the threads' values.
-  static __device__ __forceinline__ int latest_of(int value) {
-    __shared__ int latest;
-    if (threadIdx.x == 0) latest = -1;
+  // The smallest of the threads' values.
+  static __device__ __forceinline__ std::uint32_t first_of(std::uint32_t value) {
+    __shared__ std::uint32_t first;
+    if (threadIdx.x == 0) first = ~0U;
     __syncthreads();
-    if (value >= 0) atomicMax(&latest, value);
+    atomicMin(&first, value);
     __syncthreads();
-    const int answer = latest;
+    const std::uint32_t answer = first;
     __syncthreads();
     return answer;
   }

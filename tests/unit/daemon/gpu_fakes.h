@@ -60,9 +60,10 @@ struct FakeNode {
   std::atomic<bool> hold_launches{false};          // kernels wait for a rank that never comes
   std::atomic<bool> queues_stay_busy{false};       // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
-  std::atomic<int> memories{0};  // allocated and not let go
-  std::atomic<int> gated{0};     // launches that wait for a client
-  std::atomic<int> sums{0};      // operations that ran
+  std::atomic<bool> sick{false};  // every GPU is in error
+  std::atomic<int> memories{0};   // allocated and not let go
+  std::atomic<int> gated{0};      // launches that wait for a client
+  std::atomic<int> sums{0};       // operations that ran
 
   // What GPUs would do by themselves.
   void advance() {
@@ -376,7 +377,10 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return {}; }
-  Status health() override { return {}; }
+  Status health() override {
+    if (!node_.sick) return {};
+    return error(ErrorCode::Internal, Reason::None, "an illegal memory access was encountered");
+  }
   std::span<RankWords> words() override {
     node_.advance();
     return words_;

@@ -124,7 +124,11 @@ class GpuWorkerTest : public ::testing::Test {
                                                    std::make_unique<FakeLauncher>(node_), 4096};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
-    thread_ = std::thread([this] { worker_->run(); });
+    ended_ = false;
+    thread_ = std::thread([this] {
+      worker_->run();
+      ended_ = true;
+    });
   }
   void finish() {
     if (worker_ == nullptr) return;
@@ -240,6 +244,7 @@ class GpuWorkerTest : public ::testing::Test {
   std::unique_ptr<Metrics> metrics_;
   std::vector<std::unique_ptr<FakeGpu>> gpus_;
   std::unique_ptr<DeviceWorker> worker_;
+  std::atomic<bool> ended_{false};  // run() has returned
   std::thread thread_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::unique_ptr<GpuRank>> ranks_;

@@ -148,6 +148,15 @@ TEST_F(GpuLaunched, StopOfTheDaemonClosesEveryMailbox) {
     expect_closed(*rank, ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank);
 }
 
+TEST_F(GpuLaunched, GpuInErrorIsToldToAllAndEndsTheWorker) {
+  const auto ranks = group(2);
+  ranks[0]->start(plan(*ranks[0], kLarge), Lane::Launched);
+  ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 1; }));
+  node_.sick = true;
+  ASSERT_TRUE(eventually([&] { return ended_.load(); })) << "nothing would start a new daemon";
+  for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::Internal, Reason::None, 0);
+}
+
 TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {
   GpuRank& one = rank(0, 4096);
   ASSERT_EQ(node_.memories, 1);
