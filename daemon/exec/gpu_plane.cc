@@ -11,7 +11,9 @@
 namespace arcomm {
 namespace {
 
-constexpr auto kPauseTimeout = std::chrono::seconds(1);
+// A grid that was launched while another's kernel fills the GPU leaves only after that one has
+// ended.
+constexpr auto kPauseTimeout = std::chrono::seconds(3);
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
 constexpr std::uint64_t kDisarmNs = 100'000'000;     // microseconds where nothing is wrong
 constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together shares one standstill
@@ -170,6 +172,8 @@ void GpuPlane::drop_slot(GpuMember& member) {
   resident_done_ += static_cast<std::uint32_t>(done - member.done);
   member.done = done;
   if (const Status removed = grid(member).remove_member(member.slot); !removed) {
+    // The grid would look at memory that is let go: rather no grid at all.
+    gpus_[member.gpu].broken = true;
     log::error("{}: a rank's place in its resident kernel is not given back: {}",
                gpus_[member.gpu].device->name(), removed.error().message);
   }
@@ -208,7 +212,13 @@ void GpuPlane::empty_graves() {
   }
   for (const Grave& grave : graves_) {
     if (grave.slot != kNoSlot) {
-      static_cast<void>(gpus_[grave.gpu].hardware.grid->remove_member(grave.slot));
+      Gpu& gpu = gpus_[grave.gpu];
+      if (const Status removed = gpu.hardware.grid->remove_member(grave.slot); !removed) {
+        gpu.broken = true;
+        log::error("{}: a rank's place in its resident kernel is not given back: {}",
+                   gpu.device->name(), removed.error().message);
+        return;
+      }
     }
     if (grave.words != kNoSlot) gpus_[grave.gpu].free_words.push_back(grave.words);
     if (grave.queue != 0) gpus_[grave.gpu].free_queues.push_back(grave.queue);
@@ -288,7 +298,11 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
       static_cast<void>(pause(gpu));
     }
   }
-  if (!graves_.empty() && now_ns >= first_grave_ns_ + kGraveNs) const Standstill standstill(*this);
+  if (!graves_.empty() && now_ns >= first_grave_ns_ + kGraveNs) {
+    const Standstill standstill(*this);
+    // Each try holds up all tenants: not again at once.
+    if (!standstill.status()) first_grave_ns_ = now_ns + kPatienceNs;
+  }
   return failures_;
 }
 

@@ -53,8 +53,14 @@ class GpuPlane {
   // have called get a moment to end.
   Status retire(GpuGroup& group, Rank rank);
 
-  // What was aborted so far has left the grids, and what is buried is let go.
-  void stop_once() { const Standstill standstill(*this); }
+  // Acts while nothing runs on the GPUs: what was aborted so far has left them. What is buried is
+  // let go afterwards. Unavailable, and nothing done, where they do not come to rest.
+  template <typename Act>
+  Status at_rest(Act act) {
+    const Standstill standstill(*this);
+    if (standstill.status()) act();
+    return standstill.status();
+  }
 
   // ---- launching ahead, gpu_ahead.cc ----
   // While anything waits for a client in a GPU's queue, nothing may be allocated, mapped or let go

@@ -295,12 +295,20 @@ bool Worker::join_parting(SessionId session, MemberId member, const Done<void>& 
 }
 
 void Worker::release(Session& session) {
-  if (gpus_ != nullptr) gpus_->stop_once();  // what it had on the resident lane has been aborted
+  if (gpus_ != nullptr) {
+    // One rest for all plans. Where it does not come: no later member can start them, and their
+    // memory waits for one.
+    const Status rested = gpus_->at_rest([&] {
+      for (const PlanId id : session.plans) {
+        const PersistentPlan* held = plans_.find(id);
+        if (held == nullptr) continue;
+        if (Status unbound = unbind_from_gpu(id, *held); !unbound)
+          log::error("session {}: {}", fmt::streamed(session.id()), unbound.error().to_string());
+      }
+    });
+    if (!rested) log::warn("session {}: {}", fmt::streamed(session.id()), rested.error().message);
+  }
   for (const PlanId id : session.plans) {
-    if (const PersistentPlan* held = plans_.find(id)) {
-      if (Status unbound = unbind_from_gpu(id, *held); !unbound)
-        log::error("session {}: {}", fmt::streamed(session.id()), unbound.error().to_string());
-    }
     const std::unique_ptr<PersistentPlan> plan = plans_.erase(id);
     if (plan == nullptr || !plan->send_buffer.valid()) continue;
     buffers_.drop(plan->send_buffer);

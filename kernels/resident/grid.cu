@@ -108,8 +108,10 @@ class Grid final : public ResidentGrid {
     const auto* host = static_cast<MemberWords*>(words_.device()) + slot;
     const MemberEntry entry{.member = member,
                             .host_done = const_cast<std::uint64_t*>(&host->done),
-                            .host_failed = const_cast<std::uint64_t*>(&host->failed)};
+                            .host_failed = const_cast<std::uint64_t*>(&host->failed),
+                            .owner = ++last_owner_};
     ARC_RETURN_IF_ERROR(write_member(slot, entry));
+    members_[slot] = entry.owner;
     taken_[slot] = true;
     return slot;
   }
@@ -121,16 +123,9 @@ class Grid final : public ResidentGrid {
   }
 
   Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const override {
-    std::array<Pending, kResidentBlocks> blocks;
-    cudaError_t read = cudaSetDevice(ordinal_);
-    if (read == cudaSuccess) {
-      read = cudaMemcpy2DAsync(blocks.data(), sizeof(Pending), &table_->pending[0][slot],
-                               sizeof(Pending) * kResidentMembers, sizeof(Pending), kResidentBlocks,
-                               cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(side_.stream()));
-    }
-    if (read != cudaSuccess) return cuda_error(read, "reading a member's progress");
-    ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
-    return std::any_of(blocks.begin(), blocks.end(), [&plan](const Pending& pending) {
+    const Result<Blocks> blocks = read_blocks(slot);
+    if (!blocks) return blocks.error();
+    return std::any_of(blocks->begin(), blocks->end(), [&plan](const Pending& pending) {
       return pending.progress == device::Progress::Pushed && pending.entry.plan.send == plan.send &&
              pending.entry.plan.recv == plan.recv;
     });
@@ -143,7 +138,10 @@ class Grid final : public ResidentGrid {
                    " with ", plan.count, " elements is none for the resident kernel");
     }
     ARC_RETURN_IF_ERROR(clear_plan(index));
-    ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{.plan = plan, .owner = slot + 1}));
+    // A block that looks meanwhile finds no plan, or all of it.
+    ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{.plan = plan, .owner = 0}));
+    ARC_RETURN_IF_ERROR(side_.store(&table_->plans[index].owner, members_[slot]));
+    ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
     owners_[index] = static_cast<std::uint8_t>(slot + 1);
     return {};
   }
@@ -161,6 +159,7 @@ class Grid final : public ResidentGrid {
                                   kResidentBlocks, static_cast<cudaStream_t>(side_.stream()));
     }
     if (written != cudaSuccess) return cuda_error(written, "forgetting a plan");
+    ARC_RETURN_IF_ERROR(catch_up(slot));
     ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{}));
     owners_[index] = 0;
     return runs ? resume() : Status{};
@@ -178,7 +177,39 @@ class Grid final : public ResidentGrid {
   }
 
  private:
+  using Blocks = std::array<Pending, kResidentBlocks>;
+
   MemberWords* words() const { return static_cast<MemberWords*>(words_.host()); }
+
+  // What the blocks have of a member; while they have left.
+  Result<Blocks> read_blocks(std::uint32_t slot) const {
+    Blocks blocks;
+    cudaError_t read = cudaSetDevice(ordinal_);
+    if (read == cudaSuccess) {
+      read = cudaMemcpy2DAsync(blocks.data(), sizeof(Pending), &table_->pending[0][slot],
+                               sizeof(Pending) * kResidentMembers, sizeof(Pending), kResidentBlocks,
+                               cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(side_.stream()));
+    }
+    if (read != cudaSuccess) return cuda_error(read, "reading a member's progress");
+    ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
+    return blocks;
+  }
+
+  // A block that came too late to operations which needed no more of them shall not look at their
+  // door when its plan is another. The first block has part in each: what it has ended is over.
+  Status catch_up(std::uint32_t slot) {
+    const Result<Blocks> blocks = read_blocks(slot);
+    if (!blocks) return blocks.error();
+    const Pending& first = blocks->front();
+    const bool open = first.progress == device::Progress::Pushed;
+    const std::uint32_t ended = open ? first.number - 1 : first.number;
+    for (std::uint32_t block = 1; block < kResidentBlocks; ++block) {
+      const std::uint32_t number = (*blocks)[block].number;
+      if (number == first.number || number == ended) continue;
+      ARC_RETURN_IF_ERROR(side_.store(&table_->pending[block][slot].number, ended));
+    }
+    return side_.drain(kWriteLimit);
+  }
 
   // Only a grid that does not run takes notice: it keeps its members in shared memory.
   Status write_member(std::uint32_t slot, const MemberEntry& entry) {
@@ -217,6 +248,8 @@ class Grid final : public ResidentGrid {
   CudaQueue kernel_, side_;  // side_: past the kernel, which may run for long
   PinnedPage words_, staging_;
   std::array<bool, kResidentMembers> taken_{};
+  std::array<std::uint64_t, kResidentMembers> members_{};  // their owner words
+  std::uint64_t last_owner_ = 0;
   std::array<std::uint8_t, kMaxDevicePlans> owners_{};  // slot + 1, by plan
   bool running_ = false;
 };

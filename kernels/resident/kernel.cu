@@ -85,16 +85,22 @@ class ResidentBlock {
     const MemberEntry& entry = members_[slot];
     const bool in_order = door.number == pending.number + 1;
     if (door.plan != pending.plan) {  // the same for all threads
+      __shared__ std::uint64_t owner;
+      if (threadIdx.x == 0) {
+        owner = door.plan < kMaxDevicePlans ? load_acquire(&table_->plans[door.plan].owner) : 0;
+      }
       __syncthreads();
       // One vector per thread, past the L1: the owner may have written since.
       constexpr std::uint32_t kVectors = sizeof(PlanEntry) / sizeof(uint4);
-      if (threadIdx.x < kVectors && door.plan < kMaxDevicePlans) {
+      if (owner != entry.owner) {
+        if (threadIdx.x == 0) pending.entry.owner = 0;
+      } else if (threadIdx.x < kVectors) {
         reinterpret_cast<uint4*>(&pending.entry)[threadIdx.x] =
             __ldcg(reinterpret_cast<const uint4*>(&table_->plans[door.plan]) + threadIdx.x);
       }
     }
     __syncthreads();
-    const bool known = door.plan < kMaxDevicePlans && pending.entry.owner == slot + 1;
+    const bool known = pending.entry.owner == entry.owner;
     const std::uint64_t bytes = pending.entry.plan.count * size_of(pending.entry.plan.dtype);
     const auto lines = static_cast<std::uint32_t>((bytes + 7) / 8);
     const std::uint32_t wanted = (lines + kResidentThreads - 1) / kResidentThreads;

@@ -27,12 +27,13 @@ struct MemberEntry {
   ResidentMember member;  // mailbox null: a free slot
   std::uint64_t* host_done;
   std::uint64_t* host_failed;
+  std::uint64_t owner;  // of its plans; never that of the slot's earlier members
 };
 
 // Copied by whole vectors.
 struct alignas(16) PlanEntry {
   ResidentPlan plan;
-  std::uint32_t owner;  // slot + 1; 0: no plan
+  std::uint64_t owner;  // the member's; 0: no plan. Written last, read first
 };
 
 enum class Progress : std::uint32_t { Idle = 0, Pushed = 1, Over = 2 };

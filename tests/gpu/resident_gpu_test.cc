@@ -368,6 +368,24 @@ TEST_P(ResidentGrids, DoorsThatLieEndTheirOwnMemberAlone) {
   }
 }
 
+// Its session may live on and keep it; the slot's next member must not start it.
+TEST_P(ResidentGrids, APlanOfASlotsFormerMemberIsNoPlan) {
+  Group& former = make_group();
+  for (int rank = 0; rank < ranks(); ++rank)
+    set_plan(former, rank, 9, plan(rank, 1000, DType::Float32, ReduceOp::Sum));
+  for (int rank = 0; rank < ranks(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    ASSERT_TRUE(grids_[at]->remove_member(former.slots[at]));
+  }
+  Group& next = make_group();
+  ASSERT_EQ(next.slots, former.slots);
+  resume();
+  post_all(next, 9);
+  ASSERT_TRUE(node_->synchronize(5s));
+  for (int rank = 0; rank < ranks(); ++rank)
+    EXPECT_EQ(status(next, rank).failed.reason, static_cast<unsigned>(Reason::UnknownHandle));
+}
+
 TEST_P(ResidentGrids, TwoCommunicatorsInOppositeOrderDoNotBlockEachOther) {
   Group& other = make_group();
   resume();
