@@ -56,7 +56,7 @@ class Worker {
   std::uint64_t rest_ns(std::uint64_t now_ns) const {
     return gpus_ ? gpus_->rest_ns(now_ns) : ~std::uint64_t{0};
   }
-  bool lost() const;  // its device: only a new process can use it again
+  bool lost() const;                         // its device: only a new process can use it again
   bool crowded() const { return crowded_; }  // more spinners than cores
 
   // ---- control's messages ----
