@@ -1,8 +1,15 @@
 // Rings whose indices or slots their client breaks, or never reads: its own session pays.
+#include <atomic>
+
 #include "tests/unit/daemon/worker_faults.h"
 
 namespace arcomm::test {
 namespace {
+
+// The worker polls it.
+void stamp_first_slot(Client& client, std::uint64_t stamp) {
+  std::atomic_ref(client.request_view().slots[0].stamp).store(stamp, std::memory_order_release);
+}
 
 TEST_F(WorkerFaults, ARequestWithoutItsMagicQuarantinesTheSession) {
   auto ranks = group(2);
@@ -27,7 +34,7 @@ TEST_F(WorkerFaults, PositionsThatJumpQuarantineTheSession) {
     auto ranks = group(2);
     ranks[1]->call(4);
     wait_for_pending(1);
-    ranks[0]->request_view().slots[0].stamp = stamp;
+    stamp_first_slot(*ranks[0], stamp);
     ranks[0]->ring_bell();
     expect_end(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0, "rank 0");
   }
@@ -50,9 +57,7 @@ TEST_F(WorkerFaults, ASlotThatDoesNotCarryItsPositionQuarantinesTheSession) {
   auto ranks = group(2);
   ranks[1]->call(4);
   wait_for_pending(1);
-  ring::WorkRequest& slot = ranks[0]->request_view().slots[0];
-  slot = ranks[0]->request(4);
-  slot.stamp = 99;
+  stamp_first_slot(*ranks[0], 99);
   ranks[0]->ring_bell();
   expect_end(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0, "rank 0");
   expect_serving();
