@@ -17,21 +17,6 @@ Error cuda_error(cudaError_t failure, const char* what) {
 
 }  // namespace
 
-Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
-  const std::uint32_t fewest = algorithm == CudaAlgorithm::Alone ? 1 : 2;
-  const std::uint32_t most = algorithm == CudaAlgorithm::Alone ? 1 : kMaxCudaRanks;
-  if (call.ranks < fewest || call.ranks > most || call.rank >= call.ranks) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
-                 call.ranks, ": this GPU kernel takes ", fewest, " to ", most, " ranks");
-  }
-  const std::uint64_t bytes = call.count * size_of(call.dtype);
-  if (algorithm == CudaAlgorithm::OneShotLl16 && bytes > kMaxLl16Bytes) {
-    return error(ErrorCode::OutOfRange, Reason::BadValue, "one_shot_ll16 takes up to ",
-                 kMaxLl16Bytes, " bytes, not ", bytes);
-  }
-  return {};
-}
-
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream) {
   ARC_RETURN_IF_ERROR(can_launch(algorithm, call));

@@ -12,6 +12,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
 
 #include "kernels/args.h"
 #include "proto/status.h"
@@ -20,6 +23,7 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxCudaRanks = 8;
 
+// Written to tuning files by name, never by number.
 enum class CudaAlgorithm : std::uint8_t {
   OneShotLl16,    // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
   TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
@@ -44,6 +48,22 @@ inline constexpr std::uint32_t kStreamSlots = 4;
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
 }
+
+// What there is to choose from: values that need no CUDA to be read (cuda_algorithms.cc).
+struct CudaAlgorithmEntry {
+  CudaAlgorithm algorithm;
+  std::string_view name;  // as in tuning files
+  std::uint32_t min_ranks, max_ranks;
+  std::uint64_t max_bytes;  // per rank; 0: any number
+  bool needs_whole_lines;   // only between GPUs that passed the test of ll128_self_test.h
+};
+// One entry per CudaAlgorithm, in the enum's order.
+std::span<const CudaAlgorithmEntry> cuda_algorithms();
+const CudaAlgorithmEntry& entry_of(CudaAlgorithm algorithm);
+std::string_view name_of(CudaAlgorithm algorithm);
+std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
+// The same for a shape known from a table; the error says why not.
+Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 

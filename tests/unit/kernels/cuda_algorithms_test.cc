@@ -1,0 +1,38 @@
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "kernels/launch_cuda.h"
+
+namespace arcomm {
+namespace {
+
+TEST(CudaAlgorithms, AreFoundByTheirNamesAndByNothingElse) {
+  std::set<std::string_view> names;
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    EXPECT_TRUE(names.insert(entry.name).second) << entry.name << " stands there twice";
+    EXPECT_EQ(cuda_algorithm_named(entry.name), entry.algorithm);
+    EXPECT_EQ(name_of(entry.algorithm), entry.name);
+    EXPECT_EQ(entry_of(entry.algorithm).algorithm, entry.algorithm);
+  }
+  EXPECT_EQ(cuda_algorithm_named("stream"), CudaAlgorithm::Stream);
+  for (const char* name : {"", "Stream", "stream ", "tiled"})
+    EXPECT_FALSE(cuda_algorithm_named(name)) << name;
+}
+
+TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
+  EXPECT_TRUE(can_launch(CudaAlgorithm::OneShotLl16, kMaxLl16Bytes, 2));
+  const Status large = can_launch(CudaAlgorithm::OneShotLl16, kMaxLl16Bytes + 1, 2);
+  ASSERT_FALSE(large);
+  EXPECT_EQ(large.error().code, ErrorCode::OutOfRange);
+  EXPECT_NE(large.error().to_string().find("one_shot_ll16"), std::string::npos);
+  EXPECT_TRUE(can_launch(CudaAlgorithm::Alone, 1 << 30, 1));
+  EXPECT_FALSE(can_launch(CudaAlgorithm::Alone, 4, 2));
+  for (const std::uint32_t ranks : {0U, 1U, kMaxCudaRanks + 1})
+    EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, 4, ranks)) << ranks;
+  EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, CudaAllReduce{.rank = 2, .ranks = 2}));
+}
+
+}  // namespace
+}  // namespace arcomm
