@@ -23,11 +23,6 @@ Error busy(const void* address) {
       " is used by an operation in flight or by a plan: wait for it, or destroy the plan, first");
 }
 
-Error other_thread_busy() {
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-               "another thread was still telling the daemon about this memory");
-}
-
 // A buffer that did not reach the caller must not count against the quota for the session's life.
 // The deadline that it was asked for under may be what made it fail.
 void give_back(Session& session, BufferId buffer) {
@@ -73,7 +68,7 @@ Result<BufferId> Buffer::id_in(Session& session, Deadline deadline) {
     return BufferId::from_bits(id_.load(std::memory_order_relaxed));
   }
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("telling the daemon about this memory");
   if (serial_.load(std::memory_order_relaxed) == session.serial()) {
     return BufferId::from_bits(id_.load(std::memory_order_relaxed));
   }
@@ -88,7 +83,7 @@ Result<BufferId> Buffer::id_in(Session& session, Deadline deadline) {
 
 Status Buffer::release(Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("telling the daemon about this memory");
   const std::shared_ptr<Session> session =
       Session::by_serial(serial_.load(std::memory_order_relaxed));
   if (!session || session->lost())

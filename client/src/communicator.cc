@@ -26,12 +26,6 @@ bool session_failed(const Error& why) {
          (why.code == ErrorCode::NotFound && why.reason == Reason::UnknownHandle);
 }
 
-// The daemon, or this session of it, or the member is no more.
-bool is_gone(const Error& why) {
-  return why.code == ErrorCode::NotFound || why.code == ErrorCode::Unauthenticated ||
-         why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning;
-}
-
 }  // namespace
 
 CommunicatorTable& communicators() {

@@ -6,6 +6,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <string_view>
+
+#include "proto/status.h"
 
 namespace arcomm::client {
 
@@ -38,5 +41,11 @@ class DeadlineMutex {
   std::condition_variable released_;
   bool held_ = false;
 };
+
+// What a call gets that waited for such a lock until its deadline. doing: "telling the daemon about
+// this memory".
+inline Error other_thread_busy(std::string_view doing) {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "another thread was still ", doing);
+}
 
 }  // namespace arcomm::client

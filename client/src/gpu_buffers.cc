@@ -6,11 +6,6 @@
 namespace arcomm::client {
 namespace {
 
-Error other_thread_busy() {
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-               "another thread was still telling the daemon about GPU memory");
-}
-
 bool is_same(const GpuRange& a, const GpuRange& b) {
   return a.base == b.base && a.bytes == b.bytes && a.allocation == b.allocation;
 }
@@ -45,7 +40,7 @@ Result<GpuBuffer> GpuBuffers::find(Gpu& gpu, const void* address, std::uint64_t 
   if (!range) return range.error();
   ARC_RETURN_IF_ERROR(check(gpu, *range, address, bytes));
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   const auto found = buffers_.find(range->base);
   if (found != buffers_.end() && is_same(found->second.range, *range)) return found->second;
   ARC_RETURN_IF_ERROR(forget_freed(gpu, *range, deadline));
@@ -58,7 +53,7 @@ Result<GpuBuffer> GpuBuffers::find(Gpu& gpu, const void* address, std::uint64_t 
 
 Status GpuBuffers::add_known(const GpuBuffer& buffer, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   if (const auto freed = buffers_.find(buffer.range.base); freed != buffers_.end()) {
     ARC_RETURN_IF_ERROR(daemon_.remove(freed->second.id, deadline));
   }
@@ -84,7 +79,7 @@ Status GpuBuffers::forget_freed(Gpu& gpu, const GpuRange& taken, Deadline deadli
 
 Status GpuBuffers::forget(const void* address, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   const auto where = reinterpret_cast<std::uintptr_t>(address);
   auto entry = buffers_.upper_bound(where);
   if (entry == buffers_.begin() ||

@@ -12,11 +12,6 @@ namespace {
 constexpr std::size_t kMostPlans = 4096;
 constexpr std::size_t kDroppedAtOnce = 64;
 
-Error other_thread_busy() {
-  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-               "another thread was still preparing an operation of this communicator");
-}
-
 GpuPlanKey key_of(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv) {
   return {.send = reinterpret_cast<std::uintptr_t>(call.send),
           .recv = reinterpret_cast<std::uintptr_t>(call.recv),
@@ -27,10 +22,9 @@ GpuPlanKey key_of(const AllReduceCall& call, const GpuBuffer& send, const GpuBuf
           .recv_buffer = recv.id};
 }
 
-// The plan, or what it hung on, ended before.
-bool is_gone(const Error& why) {
-  return why.code == ErrorCode::NotFound || why.reason == Reason::DaemonLost ||
-         why.reason == Reason::Revoked;
+// A plan ends with its epoch, too.
+bool plan_is_gone(const Error& why) {
+  return is_gone(why) || why.reason == Reason::Revoked;
 }
 
 // Mailboxes that a start may still touch, until the process ends.
@@ -124,7 +118,7 @@ Status GpuMember::all_reduce(const AllReduceCall& call, const GpuBuffer& send,
                              Deadline deadline) {
   ARC_RETURN_IF_ERROR(usable());
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
   const Result<GpuPlan*> plan = plan_for(call, send, recv, timeout_ms, deadline);
   if (!plan) return plan.error();
   return post(**plan, stream);
@@ -135,7 +129,7 @@ Result<GpuPlanKey> GpuMember::hold(const AllReduceCall& call, const GpuBuffer& s
                                    Deadline deadline) {
   ARC_RETURN_IF_ERROR(usable());
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
   const Result<GpuPlan*> plan = plan_for(call, send, recv, timeout_ms, deadline);
   if (!plan) return plan.error();
   ++(*plan)->holders;
@@ -150,7 +144,7 @@ void GpuMember::let_go(const GpuPlanKey& key) {
 Status GpuMember::start(const GpuPlanKey& key, void* stream, Deadline deadline) {
   ARC_RETURN_IF_ERROR(usable());
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
   if (GpuPlan* plan = plans_.find(key)) return post(*plan, stream);
   return error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
                "the plan's memory was freed or deregistered: create the plan again");
@@ -212,7 +206,7 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
     const std::uint32_t index = plan->id.index;
     if (!has_ended(notes->plans[index], launched_[index], done)) continue;
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
-    if (!gone && !is_gone(gone.error())) return gone.error();
+    if (!gone && !plan_is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);
     any = true;
   }
@@ -251,20 +245,20 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
   return drop(plans_.users_of(buffer), deadline);
 }
 
 Status GpuMember::drop_plans(Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy();
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
   return drop(plans_.all(), deadline);
 }
 
 Status GpuMember::drop(const std::vector<GpuPlan*>& plans, Deadline deadline) {
   for (GpuPlan* plan : plans) {
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
-    if (!gone && !is_gone(gone.error())) return gone.error();
+    if (!gone && !plan_is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);
   }
   return {};

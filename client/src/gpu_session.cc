@@ -13,11 +13,6 @@ namespace {
 // deadline that it was asked for under may be what made it fail.
 constexpr std::chrono::milliseconds kGiveBackFor{20};
 
-bool is_gone(const Error& why) {
-  return why.code == ErrorCode::NotFound || why.code == ErrorCode::Unauthenticated ||
-         why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdChannel& descriptors,

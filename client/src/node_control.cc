@@ -57,6 +57,11 @@ Result<SharedBuffer> buffer_call(ControlChannel& channel, std::string_view metho
 
 }  // namespace
 
+bool is_gone(const Error& why) {
+  return why.code == ErrorCode::NotFound || why.code == ErrorCode::Unauthenticated ||
+         why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning;
+}
+
 Result<Attached> NodeControl::attach(std::string_view device, std::string_view process_name,
                                      Deadline deadline) {
   WireWriter request;

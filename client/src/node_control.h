@@ -77,6 +77,10 @@ struct Described {
   std::uint64_t epoch = 0;
 };
 
+// Of a call that was to let something go: the daemon, or this session of it, or the thing itself is
+// no more, and so nothing is left to let go.
+bool is_gone(const Error& why);
+
 class NodeControl {
  public:
   explicit NodeControl(std::string socket_path) : channel_(std::move(socket_path)) {}

@@ -32,6 +32,8 @@ struct Arrival {
   std::uint64_t matched_ns = 0;
   std::uint64_t deadline_ns = 0;  // the earliest of its ranks
   Failure failure;                // Failed, or Running and to be stopped
+
+  bool has_seen(Rank rank) const { return (seen >> rank & 1) != 0; }
 };
 
 using ArrivalPool = Pool<Arrival>;

@@ -5,10 +5,6 @@
 namespace arcomm {
 namespace {
 
-bool has_seen(const Arrival& arrival, Rank rank) {
-  return (arrival.seen >> rank & 1) != 0;
-}
-
 std::uint64_t ms(std::uint64_t from_ns, std::uint64_t to_ns) {
   return to_ns > from_ns ? (to_ns - from_ns) / 1'000'000 : 0;
 }
@@ -24,14 +20,14 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
   std::string text;
   int missing = 0;
   for (const Seat& seat : communicator.seats) {
-    if (has_seen(*oldest, seat.rank)) continue;
+    if (oldest->has_seen(seat.rank)) continue;
     if (missing++ != 0) text += ", ";
     text += "rank " + std::to_string(seat.rank) + " (pid " + std::to_string(seat.pid) +
             ", next seq " + std::to_string(seat.next_seq) + ")";
   }
   int waiting = 0;
   const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    const bool waits = has_seen(*oldest, seat.rank);
+    const bool waits = oldest->has_seen(seat.rank);
     waiting += waits ? 1 : 0;
     return waits;
   });
@@ -52,7 +48,7 @@ Failure describe_timeout(const Communicator& communicator, const Arrival& arriva
   Rank first = kNoRank;
   int missing = 0;
   const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    if (has_seen(arrival, seat.rank)) return false;
+    if (arrival.has_seen(seat.rank)) return false;
     if (missing++ == 0) first = seat.rank;
     return true;
   });

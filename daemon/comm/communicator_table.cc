@@ -10,10 +10,6 @@ namespace {
 constexpr std::uint64_t kSweepEveryNs = 500'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
-bool has_seen(const Arrival& arrival, Rank rank) {
-  return (arrival.seen >> rank & 1) != 0;
-}
-
 bool is_committed(const Arrival& arrival) {
   return arrival.state == Arrival::State::Matched || arrival.state == Arrival::State::Running;
 }
@@ -281,7 +277,7 @@ void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
 Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
                                                const Arrival& arrival) const {
   for (const Seat& missing : communicator.seats) {
-    if (has_seen(arrival, missing.rank)) continue;
+    if (arrival.has_seen(missing.rank)) continue;
     for (const auto& other : communicators_) {
       if (other.get() == &communicator || !other->ready()) continue;
       for (const Seat& there : other->seats) {
@@ -291,10 +287,10 @@ Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
         // It waits there. Does it wait for somebody who waits here?
         const bool crossed =
             std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
-              return !has_seen(*waits, absent.rank) &&
+              return !waits->has_seen(absent.rank) &&
                      std::any_of(communicator.seats.begin(), communicator.seats.end(),
                                  [&](const Seat& here) {
-                                   return has_seen(arrival, here.rank) &&
+                                   return arrival.has_seen(here.rank) &&
                                           here.session == absent.session;
                                  });
             });

@@ -16,11 +16,6 @@ Error unknown_member(std::uint64_t bits, SessionId session) {
                MemberId::from_bits(bits), " is not one of session ", session);
 }
 
-Result<v1::Empty> empty_or(const Status& status) {
-  if (!status) return status.error();
-  return v1::Empty{};
-}
-
 }  // namespace
 
 void NodeControl::create_communicator(const Caller& caller,

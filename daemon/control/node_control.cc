@@ -29,11 +29,6 @@ Error no_descriptor() {
                "; raise LimitNOFILE= of the service");
 }
 
-Result<v1::Empty> empty_or(const Status& status) {
-  if (!status) return status.error();
-  return v1::Empty{};
-}
-
 }  // namespace
 
 NodeControl::NodeControl(Parts parts)

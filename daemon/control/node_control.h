@@ -29,6 +29,12 @@ namespace arcomm {
 class Metrics;
 namespace v1 = arcommd::v1;
 
+// The answer of a call that returns nothing.
+inline Result<v1::Empty> empty_or(const Status& status) {
+  if (!status) return status.error();
+  return v1::Empty{};
+}
+
 struct WorkerRef {
   std::string device;              // "host:0"
   DeviceWorker* worker = nullptr;  // outlives the control plane

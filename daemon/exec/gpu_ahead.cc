@@ -15,7 +15,7 @@ namespace {
 // one finds room, of three perhaps none.
 constexpr int kMostArmed = 2;
 // A client may have written its door over the word that was to open the queue.
-constexpr std::uint64_t kOpenAgainNs = 50'000;
+constexpr std::uint64_t kOpenQueueAgainNs = 50'000;
 constexpr std::uint64_t kGiveWayNs = 200'000;
 constexpr std::uint32_t kRestLaunches = 64;
 
@@ -111,7 +111,7 @@ bool GpuPlane::disarm(GpuGroup& group, std::uint64_t patience_ns) {
   }
   while (!has_left(group)) {
     now = now_ns();
-    if (now >= ahead.opened_ns + kOpenAgainNs) {
+    if (now >= ahead.opened_ns + kOpenQueueAgainNs) {
       // What runs before it may have been called at one door only, and all gates are one word.
       ahead.behind = !ahead.behind && group.running.number != 0;
       open(group, ahead.behind ? group.running : ahead.gate);

@@ -6,7 +6,6 @@
 namespace arcomm {
 namespace {
 
-constexpr double kNsPerSecond = 1e9;
 constexpr double kUsPerSecond = 1e6;
 
 }  // namespace

@@ -15,6 +15,8 @@
 
 namespace arcomm {
 
+// As fine as a double is told: 2^53 ns are 104 days of busy time.
+inline constexpr double kNsPerSecond = 1e9;
 inline constexpr std::size_t kMetricCells = 8;
 inline constexpr std::size_t kErrorCodes = 17;
 inline constexpr std::size_t kReasons = 23;

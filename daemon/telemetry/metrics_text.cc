@@ -18,9 +18,6 @@ using prometheus::ClientMetric;
 using prometheus::MetricFamily;
 using prometheus::MetricType;
 
-// As fine as a double is told: 2^53 ns are 104 days of busy time.
-constexpr double kNsPerSecond = 1e9;
-
 ErrorCode nth(std::size_t index, ErrorCode) {
   return error_code_from(static_cast<unsigned>(index));
 }

@@ -12,6 +12,7 @@
 #include "client/examples/tensor_parallel_lm/matrix.h"
 #include "client/examples/tensor_parallel_lm/options.h"
 #include "client/examples/tensor_parallel_lm/train.h"
+#include "tests/unit/examples/dense_weights.h"
 
 namespace lm {
 namespace {
@@ -27,13 +28,6 @@ std::vector<float> random_floats(std::size_t count, std::uint64_t seed) {
   std::vector<float> values(count);
   for (float& value : values) value = normal(random);
   return values;
-}
-
-// random_weights leaves half of the model at zero, which would leave half of the gradient untested.
-Weights dense_weights(const Config& config) {
-  Weights weights{config, random_floats(parameter_count(config), 7)};
-  for (float& value : weights.values) value *= 0.3F;
-  return weights;
 }
 
 std::vector<std::uint8_t> some_text(std::size_t bytes) {

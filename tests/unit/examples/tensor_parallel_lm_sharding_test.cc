@@ -4,24 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
-#include <random>
 #include <thread>
 
 #include "client/examples/tensor_parallel_lm/generate.h"
 #include "client/examples/tensor_parallel_lm/gradient.h"
+#include "tests/unit/examples/dense_weights.h"
 
 namespace lm {
 namespace {
 
 const Config kSmall{.layers = 2, .width = 32, .heads = 4, .hidden = 60, .context = 16};
-
-Weights dense_weights(const Config& config) {
-  std::mt19937_64 random(7);
-  std::normal_distribution<float> normal(0.0F, 0.3F);
-  Weights weights{config, std::vector<float>(parameter_count(config))};
-  for (float& value : weights.values) value = normal(random);
-  return weights;
-}
 
 // What arcAllReduce promises, between threads: everybody's partial, added in rank order.
 class Meeting {
