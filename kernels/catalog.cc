@@ -37,13 +37,13 @@ constexpr std::array kCatalog{
         .description = "tiled, results written around the caches: for what exceeds them"},
 };
 
-constexpr bool in_order() {
+constexpr bool catalog_in_order() {
   for (std::size_t i = 0; i < kCatalog.size(); ++i) {
     if (static_cast<std::size_t>(kCatalog[i].algorithm) != i) return false;
   }
   return true;
 }
-static_assert(in_order(), "entry_of() indexes by the enum");
+static_assert(catalog_in_order(), "entry_of() indexes by the enum");
 
 }  // namespace
 
