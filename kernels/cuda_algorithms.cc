@@ -10,6 +10,7 @@ constexpr std::array kAlgorithms = {
                        false},
     CudaAlgorithmEntry{CudaAlgorithm::TwoShotDirect, "two_shot_direct", 2, kMaxCudaRanks, 0, false},
     CudaAlgorithmEntry{CudaAlgorithm::Stream, "stream", 2, kMaxCudaRanks, 0, false},
+    CudaAlgorithmEntry{CudaAlgorithm::Flash, "flash", 2, kMaxCudaRanks, 0, false},
     CudaAlgorithmEntry{CudaAlgorithm::Alone, "alone", 1, 1, 0, false},
 };
 

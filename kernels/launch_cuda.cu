@@ -38,6 +38,9 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     case CudaAlgorithm::Stream:
       launched = device::launch_stream(call, shape.blocks, queue);
       break;
+    case CudaAlgorithm::Flash:
+      launched = device::launch_flash(call, shape.blocks, queue);
+      break;
     case CudaAlgorithm::Alone:
       launched = device::launch_alone(call, shape.blocks, queue);
       break;
@@ -64,6 +67,7 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_stream(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });
   if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");

@@ -28,6 +28,7 @@ enum class CudaAlgorithm : std::uint8_t {
   OneShotLl16,    // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
   TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
   Stream,         // the same through rings of slots, so that only stores cross the links
+  Flash,          // pulls everybody's input through shared memory, three copies ahead
   Alone           // one rank: its input is its output
 };
 
@@ -74,7 +75,7 @@ struct alignas(8) CudaOutcome {
 };
 
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
-// TwoShotDirect, and recv of Stream. Pointers are aligned to the element.
+// TwoShotDirect and Flash, and recv of Stream. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};

@@ -15,6 +15,8 @@ cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t bloc
 cudaError_t load_two_shot_direct(DType dtype, ReduceOp op);
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_stream(DType dtype, ReduceOp op);
+cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
+cudaError_t load_flash(DType dtype, ReduceOp op);
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
 

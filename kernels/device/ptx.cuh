@@ -59,6 +59,26 @@ __device__ __forceinline__ uint4 load_line(const uint4* address) {
   return line;
 }
 
+// 16 bytes into shared memory, past L1 and the registers; both aligned to that. They are there for
+// the thread that asked once wait_for_copies() has let it pass its group.
+__device__ __forceinline__ void copy_async(uint4* shared, const uint4* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
+                   static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(global)
+               : "memory");
+}
+
+// What the thread asked for since the last call is one group.
+__device__ __forceinline__ void commit_copies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+// Until all groups but the latest kPending are there.
+template <int kPending>
+__device__ __forceinline__ void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
 __device__ __forceinline__ std::uint64_t global_nanoseconds() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

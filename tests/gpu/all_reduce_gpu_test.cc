@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr std::uint64_t kGuard = 256;
 constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect,
-                                         CudaAlgorithm::Stream};
+                                         CudaAlgorithm::Stream, CudaAlgorithm::Flash};
 
 // Random bits, and among them what rounds, overflows or is no number.
 void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937_64& random) {
@@ -97,9 +97,9 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
       ASSERT_EQ(cudaMemcpy(output.data(), from, bytes, cudaMemcpyDeviceToHost), cudaSuccess);
       ASSERT_EQ(std::memcmp(output.data(), expected[static_cast<std::size_t>(rank)].data(), bytes),
                 0)
-          << "rank " << rank << " of " << ranks << ", algorithm " << static_cast<int>(algorithm)
-          << ", " << dtype << " " << op << ", " << count << " elements, offsets " << send_offset
-          << " and " << recv_offset << (in_place ? ", in place" : "") << ": first wrong byte "
+          << "rank " << rank << " of " << ranks << ", " << name_of(algorithm) << ", " << dtype
+          << " " << op << ", " << count << " elements, offsets " << send_offset << " and "
+          << recv_offset << (in_place ? ", in place" : "") << ": first wrong byte "
           << std::mismatch(output.begin(), output.begin() + static_cast<std::ptrdiff_t>(bytes),
                            expected[static_cast<std::size_t>(rank)].begin())
                      .first -
@@ -157,8 +157,10 @@ TEST_P(AllReduceOnGpus, GivesTheSameBitsWhateverTheNumberOfBlocks) {
     ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::TwoShotDirect, DType::BFloat16, ReduceOp::Sum,
                                   1'000'003, 0, 0, true, {blocks}));
     for (const bool in_place : {false, true}) {
-      ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::Stream, DType::Float16, ReduceOp::Sum, 3'000'017,
-                                    0, 0, in_place, {blocks}));
+      for (const CudaAlgorithm algorithm : {CudaAlgorithm::Stream, CudaAlgorithm::Flash}) {
+        ASSERT_NO_FATAL_FAILURE(
+            check(algorithm, DType::Float16, ReduceOp::Sum, 3'000'017, 0, 0, in_place, {blocks}));
+      }
     }
   }
   expect_done();

@@ -16,7 +16,8 @@ using namespace std::chrono_literals;
 constexpr std::uint64_t kCount = 100'000;
 constexpr std::int32_t kPoison = -77;
 constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect,
-                                         CudaAlgorithm::Stream};
+                                         CudaAlgorithm::Stream, CudaAlgorithm::Flash};
+constexpr int kKinds = std::size(kAlgorithms);
 
 class ArmedOnGpus : public testing::Test {
  protected:
@@ -111,9 +112,9 @@ class ArmedOnGpus : public testing::Test {
 
 TEST_F(ArmedOnGpus, BeginsWhenItsGateOpens) {
   for (int turn = 0; turn < 100; ++turn) {
-    const CudaAlgorithm algorithm = kAlgorithms[turn % 3];
+    const CudaAlgorithm algorithm = kAlgorithms[turn % kKinds];
     ASSERT_NO_FATAL_FAILURE(arm(algorithm, ++number_));
-    if (turn < 3) {
+    if (turn < kKinds) {
       std::this_thread::sleep_for(5ms);
       const Result<bool> idle = ranks_[0].queue.idle();
       ASSERT_TRUE(idle && !*idle) << "it did not wait";
@@ -132,10 +133,10 @@ TEST_F(ArmedOnGpus, BeginsWhenItsGateOpens) {
 
 TEST_F(ArmedOnGpus, CancelledWhileSomeRanksWaitTouchesNoOutput) {
   for (int turn = 0; turn < 30; ++turn) {
-    const CudaAlgorithm algorithm = kAlgorithms[turn % 3];
+    const CudaAlgorithm algorithm = kAlgorithms[turn % kKinds];
     const std::uint64_t before = done(0);
     ASSERT_NO_FATAL_FAILURE(arm(algorithm, ++number_));
-    const int begun = turn % node_->ranks();  // so many ranks have called
+    const int begun = turn / kKinds % node_->ranks();  // so many ranks have called
     for (int rank = 0; rank < begun; ++rank) open(rank, number_);
     std::this_thread::sleep_for(2ms);
     for (int rank = 0; rank < node_->ranks(); ++rank) {
@@ -160,9 +161,9 @@ TEST_F(ArmedOnGpus, CancelledAsItBeginsHappensOnAllRanksOrOnNone) {
   int happened = 0;
   constexpr int kTurns = 300;
   for (int turn = 0; turn < kTurns; ++turn) {
-    ASSERT_NO_FATAL_FAILURE(arm(kAlgorithms[turn % 3], ++number_));
+    ASSERT_NO_FATAL_FAILURE(arm(kAlgorithms[turn % kKinds], ++number_));
     for (int rank = 0; rank < node_->ranks(); ++rank) {
-      const bool sure = turn % 4 == 0 && rank == 0;
+      const bool sure = turn / kKinds % 4 == 0 && rank == 0;
       if (sure) cancel(rank, number_);
       open(rank, number_);
       if (!sure) cancel(rank, number_);

@@ -24,7 +24,8 @@ struct Contender {
 };
 constexpr Contender kContenders[] = {{CudaAlgorithm::OneShotLl16, "ll16"},
                                      {CudaAlgorithm::TwoShotDirect, "two_shot"},
-                                     {CudaAlgorithm::Stream, "stream"}};
+                                     {CudaAlgorithm::Stream, "stream"},
+                                     {CudaAlgorithm::Flash, "flash"}};
 
 struct Options {
   int ranks = 2;

@@ -1,0 +1,182 @@
+// Pulls what it needs from all ranks at once: copies of 16 bytes go from every rank's input into
+// shared memory, past the registers, three stages ahead of the thread that combines them in rank
+// order. So a thread waits for a link once and not for each vector, and since it reads only what it
+// asked for itself, no barrier stands between the stages. Block b of all ranks meet before (all
+// inputs are there) and after (all were read, all outputs are written).
+//
+// Out of place, between two ranks or while the operation is small, each rank reads everything and
+// writes its own output: nothing is stored over a link. In place that would overwrite what others
+// still read; and between more ranks it reads ranks / 2 times what two_shot_direct moves. Then rank
+// r alone touches shard r, in everybody's input and output, as there.
+#include <algorithm>
+
+#include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/all_reduce/flash_shape.h"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/element.cuh"
+#include "kernels/device/scratch.cuh"
+
+namespace arcomm::device {
+namespace {
+
+struct FlashShape {
+  ElementRange elements;    // that this rank reads
+  bool everywhere = false;  // they go to everybody's output, not only to this rank's
+  bool vectors = false;     // all pointers lie on 16 bytes
+};
+
+static_assert(flash_shared_bytes(2) <= 48 * 1024 && flash_shared_bytes(4) <= 48 * 1024 &&
+              flash_shared_bytes(8) <= 48 * 1024);
+
+// kRanks: known at compile time, or 0.
+template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
+__global__ void __launch_bounds__(512)
+    flash(const __grid_constant__ CudaAllReduce call, const __grid_constant__ FlashShape shape) {
+  using Stored = typename Format::Stored;
+  using Sixteen = Pack<Format, static_cast<int>(kFlashVectorBytes)>;
+  constexpr std::uint32_t kCount = Sixteen::kCount;
+  union Vector {
+    uint4 whole;
+    Stored elements[kCount];
+  };
+  extern __shared__ uint4 stages[];
+  const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
+  const std::uint32_t epoch = begin_epoch(call);
+  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
+  const auto arrived = [](Scratch* at, std::uint32_t from) {
+    return &at->arrived[blockIdx.x][from];
+  };
+  const auto finished = [](Scratch* at, std::uint32_t from) {
+    return &at->finished[blockIdx.x][from];
+  };
+  if (epoch == 0 || !meet(call, arrived, epoch, patience)) return end_epoch(call);
+
+  const FlashLane lane = flash_lane(shape.elements, call.dtype, gridDim.x, blockIdx.x);
+  const std::uint64_t thread = std::uint64_t{lane.block} * blockDim.x + threadIdx.x;
+  const std::uint64_t stride = std::uint64_t{lane.blocks} * blockDim.x;
+  const std::uint64_t vectors = shape.vectors ? lane.elements.size() / kCount : 0;
+  const auto at = [&](const void* base, std::uint64_t i) {
+    return reinterpret_cast<const uint4*>(static_cast<const Stored*>(base) + lane.elements.first) +
+           i;
+  };
+  const auto slot = [&](std::uint32_t stage, std::uint32_t rank) {
+    return stages + (stage * ranks + rank) * blockDim.x + threadIdx.x;
+  };
+  // Every call is a group of its own, be it empty, so that groups can be counted.
+  const auto ask = [&](std::uint64_t i, std::uint32_t stage) {
+    if (i < vectors) {
+#pragma unroll
+      for (std::uint32_t hop = 1; hop <= ranks; ++hop) {  // spread over the links, own input last
+        const std::uint32_t rank = (call.rank + hop) % ranks;
+        copy_async(slot(stage, rank), at(call.send[rank], i));
+      }
+    }
+    commit_copies();
+  };
+
+  std::uint64_t next = thread;
+#pragma unroll
+  for (std::uint32_t stage = 0; stage + 1 < kFlashStages; ++stage, next += stride) ask(next, stage);
+  std::uint32_t stage = 0;
+  for (std::uint64_t i = thread; i < vectors; i += stride, next += stride) {
+    // Into the stage that was read a turn ago.
+    ask(next, stage == 0 ? kFlashStages - 1 : stage - 1);
+    wait_for_copies<kFlashStages - 1>();
+    Sixteen result;
+#pragma unroll
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      Vector part;
+      part.whole = *slot(stage, rank);
+      if (rank == 0) {
+        result.widen(part.elements);
+      } else {
+        result.template combine_next<kOp>(part.elements);
+      }
+    }
+    Vector out;
+    result.template store_to<kOp>(out.elements, ranks);
+    if (shape.everywhere) {
+#pragma unroll
+      for (std::uint32_t hop = 1; hop <= ranks; ++hop) {
+        *const_cast<uint4*>(at(call.recv[(call.rank + hop) % ranks], i)) = out.whole;
+      }
+    } else {
+      *const_cast<uint4*>(at(call.recv[call.rank], i)) = out.whole;
+    }
+    stage = stage + 1 == kFlashStages ? 0 : stage + 1;
+  }
+
+  // What is left after whole vectors, or all of it where pointers lie differently.
+  for (std::uint64_t i = lane.elements.first + vectors * kCount + thread; i < lane.elements.last;
+       i += stride) {
+    Pack<Format, static_cast<int>(sizeof(Stored))> result;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Stored element[1] = {static_cast<const Stored*>(call.send[rank])[i]};
+      if (rank == 0) {
+        result.widen(element);
+      } else {
+        result.template combine_next<kOp>(element);
+      }
+    }
+    Stored out[1];
+    result.template store_to<kOp>(out, ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      if (shape.everywhere || rank == call.rank) static_cast<Stored*>(call.recv[rank])[i] = out[0];
+    }
+  }
+  meet(call, finished, epoch, patience);
+  end_epoch(call);
+}
+
+template <typename Format, ReduceOp kOp>
+auto kernel_for(std::uint32_t ranks) {
+  if constexpr (kOp == ReduceOp::Sum &&
+                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+    if (ranks == 2) return &flash<Format, kOp, 2>;
+    if (ranks == 4) return &flash<Format, kOp, 4>;
+    if (ranks == 8) return &flash<Format, kOp, 8>;
+  }
+  return &flash<Format, kOp, 0>;
+}
+
+bool any_in_place(const CudaAllReduce& call) {
+  for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
+    if (call.send[rank] == call.recv[rank]) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream) {
+  const std::uint64_t bytes = call.count * size_of(call.dtype);
+  const bool whole = flash_reads_whole(bytes, call.ranks, any_in_place(call));
+  const ElementRange elements =
+      shard_range(call.count, call.dtype, whole ? 1 : call.ranks, whole ? 0 : call.rank);
+  const FlashShape shape{
+      .elements = elements, .everywhere = !whole, .vectors = lie_on(call, kFlashVectorBytes)};
+  const std::uint32_t threads = flash_threads(call.ranks);
+  if (blocks == 0) {  // not from `shape`: shards differ, and all ranks must come to one number
+    const std::uint64_t each = whole ? bytes : bytes / call.ranks;
+    blocks = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(each / (threads * kFlashVectorBytes), 1, kDefaultCudaBlocks));
+  }
+  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
+    kernel_for<Format, kOp>(
+        call.ranks)<<<blocks, threads, flash_shared_bytes(call.ranks), stream>>>(call, shape);
+    return cudaGetLastError();
+  });
+}
+
+cudaError_t load_flash(DType dtype, ReduceOp op) {
+  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
+    cudaFuncAttributes attributes;
+    for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+      const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel_for<Format, kOp>(ranks));
+      if (loaded != cudaSuccess) return loaded;
+    }
+    return cudaSuccess;
+  });
+}
+
+}  // namespace arcomm::device
