@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "daemon/plan/crossovers.h"
+
 namespace arcomm {
 namespace {
 
@@ -13,14 +15,22 @@ auto order_of(const TuningPoint& point) {
   return std::tuple(point.ranks, point.type_class, point.bytes, point.algorithm, point.tile_bytes);
 }
 
-// The larger of two sizes' ratio: 100 is as far from 10 as from 1000. Compared without division by
-// cross products.
+// Compared without division, by cross products.
 bool is_nearer(std::uint64_t wanted, std::uint64_t below, std::uint64_t above) {
   // wanted / below <= above / wanted  <=>  wanted^2 <= below * above
   return static_cast<__uint128_t>(wanted) * wanted <= static_cast<__uint128_t>(below) * above;
 }
 
 }  // namespace
+
+std::uint64_t half_way(std::uint64_t below, std::uint64_t above) {
+  std::uint64_t low = below, high = above;
+  while (low + 1 < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (is_nearer(middle, below, above) ? low : high) = middle;
+  }
+  return high;
+}
 
 TypeClass class_of(DType dtype) {
   return dtype == DType::Float16 || dtype == DType::BFloat16 ? TypeClass::Half : TypeClass::Plain;
@@ -43,37 +53,10 @@ TuningTable default_tuning() {
 void TuningTable::settle() {
   std::sort(points.begin(), points.end(),
             [](const TuningPoint& a, const TuningPoint& b) { return order_of(a) < order_of(b); });
-  crossovers.clear();
-  std::uint64_t size_before = 0;
-  for (std::size_t i = 0; i < points.size();) {
-    const TuningPoint* best = &points[i];
-    std::size_t end = i;
-    for (; end < points.size() && group_of(points[end]) == group_of(points[i]) &&
-           points[end].bytes == points[i].bytes;
-         ++end) {
-      if (points[end].microseconds < best->microseconds) best = &points[end];
-    }
-    const bool first = crossovers.empty() || crossovers.back().ranks != best->ranks ||
-                       crossovers.back().type_class != best->type_class;
-    const bool same = !first && crossovers.back().algorithm == best->algorithm &&
-                      crossovers.back().tile_bytes == best->tile_bytes;
-    if (!same) {
-      // Half way, by ratio, between the last size that chose otherwise and this one.
-      std::uint64_t from = 0;
-      if (!first) {
-        std::uint64_t low = size_before, high = best->bytes;
-        while (low + 1 < high) {
-          const std::uint64_t middle = low + (high - low) / 2;
-          (is_nearer(middle, size_before, best->bytes) ? low : high) = middle;
-        }
-        from = high;
-      }
-      crossovers.push_back(
-          {best->ranks, best->type_class, from, best->algorithm, best->tile_bytes});
-    }
-    size_before = best->bytes;
-    i = end;
-  }
+  crossovers = crossovers_of<Crossover>(
+      points, group_of, [](const TuningPoint& best, std::uint64_t from_bytes) {
+        return Crossover{best.ranks, best.type_class, from_bytes, best.algorithm, best.tile_bytes};
+      });
 }
 
 const TuningTable::Crossover* TuningTable::find(std::uint32_t ranks, std::uint64_t bytes,

@@ -1,6 +1,7 @@
 // What was measured on this machine, and the choice that follows: for a number of ranks, a message
-// size and a class of types, which algorithm is fastest. A value: immutable once shared, so any
-// thread may read it. Units: bytes of one rank's message, microseconds of one AllReduce.
+// size and a class of types, which algorithm is fastest on the host; and beside it the GPUs' table,
+// kept in the same file. A value: immutable once shared, so any thread may read it. Units: bytes of
+// one rank's message, microseconds of one AllReduce.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/plan/gpu_tuning_table.h"
 #include "kernels/catalog.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -53,8 +55,10 @@ struct TuningTable {
 
   std::vector<Crossover> crossovers;  // made by settle(); sorted by ranks, class, from_bytes
 
+  GpuTuningTable gpu = default_gpu_tuning();
+
   friend bool operator==(const TuningTable& a, const TuningTable& b) {
-    return a.points == b.points;
+    return a.points == b.points && a.gpu == b.gpu;
   }
 };
 

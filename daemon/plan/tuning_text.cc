@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <optional>
 #include <sstream>
 
@@ -45,69 +46,116 @@ class Reader {
   Result<TuningTable> read(const toml::table& root) {
     TuningTable table;
     table.source = std::string(name_);
-    for (const auto& [key, node] : root) {
-      const std::string_view text = key.str();
-      if (text != "format" && text != "machine" && text != "point") {
-        return wrong(node, "unknown key '", text, "': format, machine and [[point]] are allowed");
-      }
-    }
+    ARC_RETURN_IF_ERROR(check_keys(root, "the file", {"format", "machine", "point", "gpu"}));
     const std::optional<std::int64_t> format = root["format"].value<std::int64_t>();
     if (format != kFormat) {
       return wrong(root, "format must be ", kFormat,
                    ": the file is of another version; run `arctl tune` anew");
     }
     table.machine = root["machine"].value_or(std::string());
-    const toml::node_view<const toml::node> points = root["point"];
-    if (points && !points.is_array())
-      return wrong(*points.node(), "point must be a list: [[point]]");
-    if (const toml::array* list = points.as_array()) {
-      if (list->size() > kMaxPoints) return wrong(*list, "more than ", kMaxPoints, " points");
-      for (const toml::node& node : *list) {
-        Result<TuningPoint> point = read_point(node);
-        if (!point) return std::move(point).error();
-        table.points.push_back(*point);
-      }
-    }
+    ARC_RETURN_IF_ERROR(read_points(root, "[[point]]", table.points));
     table.settle();
+    const toml::node* gpu = root.get("gpu");
+    if (gpu == nullptr) return table;
+    if (!gpu->is_table()) return wrong(*gpu, "gpu must be a table: [[gpu.point]]");
+    ARC_RETURN_IF_ERROR(read_gpu(*gpu->as_table(), table.gpu));
     return table;
   }
 
  private:
-  Result<TuningPoint> read_point(const toml::node& node) {
-    const toml::table* entry = node.as_table();
-    if (entry == nullptr) return wrong(node, "a point must be a table: [[point]]");
-    TuningPoint point;
-    for (const auto& [key, value] : *entry) {
-      const std::string_view text = key.str();
-      const bool known = text == "ranks" || text == "bytes" || text == "class" ||
-                         text == "algorithm" || text == "tile_bytes" || text == "microseconds";
-      if (!known) return wrong(value, "unknown key '", text, "' in a point");
+  Status read_gpu(const toml::table& gpu, GpuTuningTable& table) {
+    ARC_RETURN_IF_ERROR(check_keys(gpu, "gpu", {"machine", "point"}));
+    ARC_RETURN_IF_ERROR(read_points(gpu, "[[gpu.point]]", table.points));
+    if (table.points.empty()) return {};
+    table.source = std::string(name_);
+    table.machine = gpu["machine"].value_or(std::string());
+    table.settle();
+    return {};
+  }
+
+  template <typename Point>
+  Status read_points(const toml::table& parent, std::string_view spelling,
+                     std::vector<Point>& points) {
+    const toml::node* node = parent.get("point");
+    if (node == nullptr) return {};
+    if (!node->is_array()) return wrong(*node, "point must be a list: ", spelling);
+    const toml::array& list = *node->as_array();
+    if (list.size() > kMaxPoints) return wrong(list, "more than ", kMaxPoints, " points");
+    for (const toml::node& entry : list) {
+      if (!entry.is_table()) return wrong(entry, "a point must be a table: ", spelling);
+      Point point;
+      ARC_RETURN_IF_ERROR(read(*entry.as_table(), point));
+      points.push_back(point);
     }
-    const toml::table& fields = *entry;
-    const std::int64_t ranks = fields["ranks"].value<std::int64_t>().value_or(0);
-    if (ranks < 1 || ranks > kMaxRanks) return wrong(node, "ranks must be 1 to ", kMaxRanks);
-    const std::int64_t bytes = fields["bytes"].value<std::int64_t>().value_or(-1);
-    if (bytes < 0) return wrong(node, "bytes must be a whole number, 0 or more");
+    return {};
+  }
+
+  Status read(const toml::table& fields, TuningPoint& point) {
+    ARC_RETURN_IF_ERROR(check_keys(
+        fields, "a point", {"ranks", "bytes", "class", "algorithm", "tile_bytes", "microseconds"}));
+    ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxRanks, point));
     const std::int64_t tile = fields["tile_bytes"].value<std::int64_t>().value_or(0);
     if (tile < 0 || tile > kMaxTileBytes)
-      return wrong(node, "tile_bytes must be 0 to ", kMaxTileBytes);
+      return wrong(fields, "tile_bytes must be 0 to ", kMaxTileBytes);
     const std::string algorithm = fields["algorithm"].value_or(std::string());
     const std::optional<Algorithm> named = algorithm_named(algorithm);
-    if (!named)
-      return wrong(node, "algorithm '", algorithm, "' is unknown; there are ", known_algorithms());
+    if (!named) {
+      return wrong(fields, "algorithm '", algorithm, "' is unknown; there are ",
+                   known_algorithms());
+    }
     const std::string type_class = fields["class"].value_or(std::string("plain"));
     const std::optional<TypeClass> of_class = class_named(type_class);
-    if (!of_class) return wrong(node, "class '", type_class, "' is unknown; there are plain, half");
-    const double microseconds = fields["microseconds"].value<double>().value_or(-1);
-    if (!std::isfinite(microseconds) || microseconds <= 0)
-      return wrong(node, "microseconds must be above 0");
-    point.ranks = static_cast<std::uint32_t>(ranks);
-    point.bytes = static_cast<std::uint64_t>(bytes);
+    if (!of_class) {
+      return wrong(fields, "class '", type_class, "' is unknown; there are plain, half");
+    }
     point.type_class = *of_class;
     point.algorithm = *named;
     point.tile_bytes = static_cast<std::uint32_t>(tile);
+    return {};
+  }
+
+  Status read(const toml::table& fields, GpuTuningPoint& point) {
+    ARC_RETURN_IF_ERROR(
+        check_keys(fields, "a point", {"ranks", "bytes", "algorithm", "microseconds"}));
+    ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxCudaRanks, point));
+    const std::string algorithm = fields["algorithm"].value_or(std::string());
+    const std::optional<CudaAlgorithm> named = cuda_algorithm_named(algorithm);
+    if (!named) {
+      return wrong(fields, "algorithm '", algorithm, "' is unknown; there are ",
+                   known_cuda_algorithms());
+    }
+    point.algorithm = *named;
+    return {};
+  }
+
+  // What every point has.
+  template <typename Point>
+  Status read_measurement(const toml::table& fields, std::int64_t max_ranks, Point& point) {
+    const std::int64_t ranks = fields["ranks"].value<std::int64_t>().value_or(0);
+    if (ranks < 1 || ranks > max_ranks) return wrong(fields, "ranks must be 1 to ", max_ranks);
+    const std::int64_t bytes = fields["bytes"].value<std::int64_t>().value_or(-1);
+    if (bytes < 0) return wrong(fields, "bytes must be a whole number, 0 or more");
+    const double microseconds = fields["microseconds"].value<double>().value_or(-1);
+    if (!std::isfinite(microseconds) || microseconds <= 0)
+      return wrong(fields, "microseconds must be above 0");
+    point.ranks = static_cast<std::uint32_t>(ranks);
+    point.bytes = static_cast<std::uint64_t>(bytes);
     point.microseconds = microseconds;
-    return point;
+    return {};
+  }
+
+  Status check_keys(const toml::table& table, std::string_view where,
+                    std::initializer_list<std::string_view> allowed) {
+    for (const auto& [key, node] : table) {
+      if (std::find(allowed.begin(), allowed.end(), key.str()) != allowed.end()) continue;
+      std::string names;
+      for (const std::string_view name : allowed) {
+        if (!names.empty()) names += ", ";
+        names += name;
+      }
+      return wrong(node, "unknown key '", key.str(), "' in ", where, ": ", names, " are allowed");
+    }
+    return {};
   }
 
   template <typename... Parts>
@@ -126,6 +174,11 @@ std::string quoted(std::string_view text) {
     out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + '"';
+}
+
+std::string microseconds_line(double microseconds) {
+  const bool whole = std::floor(microseconds) == microseconds;  // TOML tells 3 from 3.0
+  return fmt::format("microseconds = {:.17g}{}\n", microseconds, whole ? ".0" : "");
 }
 
 Error cannot(const char* what, const std::string& path) {
@@ -171,10 +224,15 @@ std::string print_tuning(const TuningTable& table) {
         fmt::format("\n[[point]]\nranks = {}\nbytes = {}\nclass = \"{}\"\nalgorithm = \"{}\"\n",
                     point.ranks, point.bytes, text_of(point.type_class), name_of(point.algorithm));
     if (point.tile_bytes != 0) text += fmt::format("tile_bytes = {}\n", point.tile_bytes);
-    text += fmt::format("microseconds = {:.17g}\n", point.microseconds);
-    if (text.back() == '\n' && std::floor(point.microseconds) == point.microseconds) {
-      text.insert(text.size() - 1, ".0");  // TOML tells 3 from 3.0
-    }
+    text += microseconds_line(point.microseconds);
+  }
+  if (table.gpu.points.empty()) return text;
+  text += fmt::format("\n# Between GPUs: kernels that are launched.\n[gpu]\nmachine = {}\n",
+                      quoted(table.gpu.machine));
+  for (const GpuTuningPoint& point : table.gpu.points) {
+    text += fmt::format("\n[[gpu.point]]\nranks = {}\nbytes = {}\nalgorithm = \"{}\"\n",
+                        point.ranks, point.bytes, name_of(point.algorithm));
+    text += microseconds_line(point.microseconds);
   }
   return text;
 }

@@ -19,6 +19,8 @@
 
 namespace arcomm {
 
+inline constexpr std::uint8_t kNoAlgorithm = 255;  // nothing ran
+
 struct FlightRecord {
   std::uint64_t number = 0;  // 1, 2, 3, ... in the order of first write; 0: not written yet
   std::uint64_t unique_id_prefix =
@@ -37,8 +39,8 @@ struct FlightRecord {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
-  std::uint8_t algorithm = 0;           // index into the kernel catalog
-  ErrorCode code = ErrorCode::Unknown;  // Unknown with done_ns 0: still open
+  std::uint8_t algorithm = kNoAlgorithm;  // as daemon/plan/recorded_algorithm.h numbers them
+  ErrorCode code = ErrorCode::Unknown;    // Unknown with done_ns 0: still open
   Reason reason = Reason::None;
 };
 

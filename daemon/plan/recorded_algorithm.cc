@@ -1,0 +1,13 @@
+#include "daemon/plan/recorded_algorithm.h"
+
+namespace arcomm {
+
+std::string_view name_of_recorded(std::uint8_t algorithm) {
+  if (algorithm == kResidentKernel) return kResidentName;
+  if (algorithm < catalog().size()) return name_of(static_cast<Algorithm>(algorithm));
+  if (algorithm < kFirstCudaAlgorithm) return {};
+  const std::size_t index = algorithm - kFirstCudaAlgorithm;
+  return index < cuda_algorithms().size() ? cuda_algorithms()[index].name : std::string_view();
+}
+
+}  // namespace arcomm

@@ -1,0 +1,28 @@
+// How the flight recorder numbers what ran an operation: one byte for host and GPUs, and a name for
+// `arctl trace`. The numbers hold within one version: what another one left may read otherwise.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "daemon/telemetry/flight_recorder.h"
+#include "kernels/catalog.h"
+#include "kernels/launch_cuda.h"
+
+namespace arcomm {
+
+inline constexpr std::uint8_t kFirstCudaAlgorithm = 128;
+inline constexpr std::uint8_t kResidentKernel = kNoAlgorithm - 1;
+inline constexpr std::string_view kResidentName = "resident";
+
+constexpr std::uint8_t recorded(Algorithm algorithm) {
+  return static_cast<std::uint8_t>(algorithm);
+}
+constexpr std::uint8_t recorded(CudaAlgorithm algorithm) {
+  return static_cast<std::uint8_t>(kFirstCudaAlgorithm + static_cast<std::uint8_t>(algorithm));
+}
+
+// "" where nothing ran.
+std::string_view name_of_recorded(std::uint8_t algorithm);
+
+}  // namespace arcomm

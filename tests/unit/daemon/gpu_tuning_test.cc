@@ -1,0 +1,133 @@
+// The GPUs' part of a tuning table: what it chooses, and how it is written and read.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "daemon/plan/recorded_algorithm.h"
+#include "daemon/plan/tuning_table.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+CudaAlgorithm built_in(std::uint32_t ranks, std::uint64_t bytes) {
+  return choose(default_gpu_tuning(), std::nullopt, ranks, bytes);
+}
+
+GpuTuningTable sample() {
+  GpuTuningTable table;
+  table.machine = "4 x \"GPU\"";
+  table.points = {
+      {4, 1 * kMiB, CudaAlgorithm::Stream, 40.0},
+      {4, 1 * kMiB, CudaAlgorithm::TwoShotDirect, 30.5},
+      {4, 16 * kMiB, CudaAlgorithm::Stream, 90.0},
+      {4, 16 * kMiB, CudaAlgorithm::TwoShotDirect, 110.0},
+      {2, 1024, CudaAlgorithm::OneShotLl16, 3.0},
+  };
+  table.settle();
+  return table;
+}
+
+TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
+  EXPECT_EQ(built_in(1, kMiB), CudaAlgorithm::Alone);
+  EXPECT_EQ(built_in(2, 512 << 10), CudaAlgorithm::OneShotLl16);
+  EXPECT_EQ(built_in(2, (512 << 10) + 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 64 * kMiB), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(4, 16 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(4, 16 * kMiB), CudaAlgorithm::Stream);
+  EXPECT_EQ(built_in(8, 64 * kMiB), CudaAlgorithm::Stream);
+}
+
+TEST(GpuTuning, CrossesOverHalfWayByRatio) {
+  const GpuTuningTable table = sample();
+  EXPECT_EQ(table.find(4, 1)->algorithm, CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(table.find(4, 4 * kMiB)->algorithm, CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(table.find(4, 4 * kMiB + 1)->algorithm, CudaAlgorithm::Stream);
+  EXPECT_EQ(table.find(4, 1 << 30)->algorithm, CudaAlgorithm::Stream);
+}
+
+TEST(GpuTuning, ThreeRanksAreMoreLikeFourThanLikeTwo) {
+  const GpuTuningTable table = sample();
+  EXPECT_EQ(table.find(2, kMiB)->ranks, 2u);
+  EXPECT_EQ(table.find(3, kMiB)->ranks, 4u);
+  EXPECT_EQ(table.find(8, kMiB)->ranks, 4u);
+  EXPECT_EQ(GpuTuningTable{}.find(2, kMiB), nullptr);
+}
+
+TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
+  GpuTuningTable stubborn;  // edited by somebody who wants one_shot_ll16 everywhere
+  stubborn.points = {{2, 1024, CudaAlgorithm::OneShotLl16, 1.0},
+                     {2, 1024, CudaAlgorithm::Alone, 2}};
+  stubborn.settle();
+  for (const GpuTuningTable& table : {GpuTuningTable{}, default_gpu_tuning(), sample(), stubborn}) {
+    for (std::uint32_t ranks = 1; ranks <= kMaxCudaRanks; ++ranks) {
+      for (std::uint64_t bytes = 1; bytes <= 1ull << 34; bytes *= 4) {
+        EXPECT_TRUE(can_launch(choose(table, std::nullopt, ranks, bytes), bytes, ranks));
+        for (const CudaAlgorithmEntry& forced : cuda_algorithms()) {
+          const CudaAlgorithm chosen = choose(table, forced.algorithm, ranks, bytes);
+          EXPECT_TRUE(can_launch(chosen, bytes, ranks));
+          if (can_launch(forced.algorithm, bytes, ranks)) {
+            EXPECT_EQ(chosen, forced.algorithm);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(GpuTuning, IsKeptInTheFileOfTheHostsTable) {
+  TuningTable table;
+  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0}};
+  table.settle();
+  table.gpu = sample();
+  const Result<TuningTable> read = parse_tuning(print_tuning(table), "t.toml");
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, table);
+  EXPECT_EQ(read->gpu.machine, table.gpu.machine);
+  EXPECT_EQ(read->gpu.source, "t.toml");
+  const Result<TuningTable> host_only = parse_tuning("format = 1\n[gpu]\n", "t.toml");
+  ASSERT_TRUE(host_only.ok()) << host_only.error().message;
+  EXPECT_EQ(host_only->gpu, default_gpu_tuning());
+}
+
+TEST(GpuTuning, RefusesWhatItDoesNotUnderstandWithFileAndLine) {
+  const auto message = [](const std::string& text) {
+    const Result<TuningTable> read = parse_tuning("format = 1\n" + text, "t.toml");
+    return read ? std::string("accepted") : read.error().message;
+  };
+  const std::string point = "[[gpu.point]]\nranks = 2\nbytes = 8\nmicroseconds = 1.0\n";
+  EXPECT_NE(message(point + "algorithm = \"warp\"\n")
+                .find("t.toml:2: algorithm 'warp' is unknown; there are one_shot_ll16"),
+            std::string::npos)
+      << message(point + "algorithm = \"warp\"\n");
+  EXPECT_NE(message(point + "tile_bytes = 3\n").find("t.toml:6: unknown key 'tile_bytes'"),
+            std::string::npos);
+  EXPECT_NE(message("[[gpu.point]]\nranks = 9\n").find("ranks must be 1 to 8"), std::string::npos);
+  EXPECT_NE(message("gpu = 3\n").find("t.toml:2: gpu must be"), std::string::npos);
+  EXPECT_NE(message("[gpu]\npoint = 3\n").find("t.toml:3: point must be a list"),
+            std::string::npos);
+}
+
+TEST(GpuTuning, UnknownNamesOfKernelsAreRefusedWithThoseThatThereAre) {
+  EXPECT_FALSE(forced_algorithm("auto")->has_value());
+  EXPECT_EQ(forced_algorithm("stream")->value(), CudaAlgorithm::Stream);
+  const auto unknown = forced_algorithm("ring");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_NE(unknown.error().message.find("gpu.algorithm \"ring\" is unknown"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("two_shot_direct"), std::string::npos);
+}
+
+TEST(RecordedAlgorithm, HasANameForEveryKernelOfHostAndGpus) {
+  for (const AlgorithmEntry& entry : catalog())
+    EXPECT_EQ(name_of_recorded(recorded(entry.algorithm)), entry.name);
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms())
+    EXPECT_EQ(name_of_recorded(recorded(entry.algorithm)), entry.name);
+  EXPECT_EQ(name_of_recorded(kResidentKernel), "resident");
+  EXPECT_EQ(name_of_recorded(kNoAlgorithm), "");
+  EXPECT_EQ(name_of_recorded(100), "");
+}
+
+}  // namespace
+}  // namespace arcomm
