@@ -47,9 +47,10 @@ struct Settings {
   } host;
   struct Gpu {
     MpsChoice mps = MpsChoice::Require;
-    bool resident = true;         // a kernel that stays takes small operations
-    std::uint64_t lease_ms = 20;  // without work it leaves after this
-    bool armed = true;            // larger operations are launched before they are called
+    bool resident = true;            // a kernel that stays takes small operations
+    std::uint64_t lease_ms = 20;     // without work it leaves after this
+    bool armed = true;               // larger operations are launched before they are called
+    std::string algorithm = "auto";  // or the name of the kernel for what is launched
     friend bool operator==(const Gpu&, const Gpu&) = default;
   } gpu;
   struct Rings {

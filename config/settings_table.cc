@@ -116,6 +116,13 @@ constexpr SettingRow kRows[] = {
             "communicator repeats itself: the kernel of the next one already waits for its call, "
             "on no processor, for gpu.lease_ms at most. Off: each is launched when all ranks have "
             "called it, which costs about 5 us a rank."},
+    {.section = "gpu",
+     .key = "algorithm",
+     .kind = text(ARC_FIELD(std::string, gpu.algorithm), kKernelName),
+     .reloadable = true,
+     .doc = "The kernel for every operation that is launched and that it can run; others, and all "
+            "with auto, get the tuning table's choice (arctl tune --explain SIZE says which). "
+            "Operations small enough for the resident kernel go there in any case."},
     {.section = "rings",
      .key = "slots",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),

@@ -14,6 +14,7 @@ constexpr std::size_t kMaxPath = 4095;
 constexpr std::size_t kMaxSocketPath = sizeof(sockaddr_un::sun_path) - 1;  // 107
 constexpr std::size_t kMaxSocketFolder = 90;  // leaves room for "/client.sock"
 constexpr std::size_t kMaxGroupName = 32;
+constexpr std::size_t kMaxKernelName = 32;
 
 bool is_printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
@@ -61,6 +62,13 @@ bool is_group_name_or_nothing(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                   c == '_' || c == '-' || c == '.';
+         });
+}
+
+bool is_kernel_name(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxKernelName &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
          });
 }
 

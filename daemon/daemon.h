@@ -33,6 +33,9 @@ namespace arcomm {
 
 sigset_t blocked_signals();  // SIGTERM, SIGINT, SIGHUP, SIGUSR1: they come through a descriptor
 
+// load_settings(), and what it takes the daemon to judge: names of kernels.
+Result<Loaded> load_daemon_settings(const LoadRequest& request);
+
 class Daemon final : public DaemonActions {
  public:
   // Everything serves when it returns, and systemd has been told. `request` is kept for reloads.

@@ -9,6 +9,7 @@
 #include "daemon/exec/tuner.h"
 #include "daemon/plan/device_shape.h"
 #include "daemon/plan/explain.h"
+#include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log.h"
 #include "kernels/catalog.h"
 #include "proto/version.h"
@@ -29,6 +30,14 @@ v1::TunePoint to_wire(const TuneStep& step) {
 }
 
 }  // namespace
+
+Result<Loaded> load_daemon_settings(const LoadRequest& request) {
+  Result<Loaded> loaded = load_settings(request);
+  if (!loaded) return loaded;
+  const auto forced = forced_algorithm(loaded->settings.gpu.algorithm);
+  if (!forced) return forced.error();
+  return loaded;
+}
 
 void Daemon::describe(v1::StatusReply& status) {
   status.set_version(kVersionNumber);
@@ -58,7 +67,7 @@ Result<v1::ReloadReply> Daemon::reload() {
   std::lock_guard one_at_a_time(reload_mutex_);
   if (stopping_) return shutting_down();
   service_.reloading();
-  Result<Loaded> loaded = load_settings(request_);
+  Result<Loaded> loaded = load_daemon_settings(request_);
   if (!loaded) {
     metrics_.config_reloads_failed.add();
     log::error("reload failed, the old settings stay in force: {}", loaded.error().message);
@@ -181,8 +190,7 @@ Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
 }
 
 std::string Daemon::algorithm_name(std::uint8_t algorithm) {
-  return algorithm < catalog().size() ? std::string(name_of(static_cast<Algorithm>(algorithm)))
-                                      : std::string();
+  return std::string(name_of_recorded(algorithm));
 }
 
 }  // namespace arcomm

@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   }
   if (!flags.runtime_dir.empty()) flags.set.push_back("runtime_dir=" + flags.runtime_dir);
   arcomm::LoadRequest request = arcomm::load_request(flags.config, flags.set);
-  arcomm::Result<arcomm::Loaded> loaded = arcomm::load_settings(request);
+  arcomm::Result<arcomm::Loaded> loaded = arcomm::load_daemon_settings(request);
   if (!loaded) {
     std::cerr << "arcommd: " << loaded.error().message << '\n';
     return exit_status_for(loaded.error());

@@ -60,6 +60,7 @@ Status GpuPlane::arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
   if (++group.armed_ever == 0) ++group.armed_ever;  // 0 would be: never
   ahead = {.state = Ahead::State::Waiting,
            .gate = gate,
+           .algorithm = algorithm,
            .cancel_number = group.armed_ever,
            .since_ns = now_ns()};
   for (GpuMember& member : group.members) {

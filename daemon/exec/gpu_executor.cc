@@ -7,6 +7,7 @@
 #include <cinttypes>
 
 #include "daemon/exec/clock.h"
+#include "daemon/plan/recorded_algorithm.h"
 #include "daemon/session/session.h"
 #include "daemon/telemetry/log.h"
 #include "transport/device/device.h"
@@ -25,22 +26,6 @@ constexpr std::uint64_t bit(std::uint32_t rank) {
   return std::uint64_t{1} << rank;
 }
 
-struct Band {
-  std::uint32_t ranks;  // up to
-  std::uint64_t from_bytes;
-  CudaAlgorithm algorithm;
-};
-
-// The last row that fits. Measured on H200 (tests/gpu: kernel_gpu_bench): between two GPUs loads
-// win at every size that is not small, between more the stream's pushes win from 16 MB on.
-constexpr std::array kBands = {
-    Band{1, 0, CudaAlgorithm::Alone},
-    Band{2, 0, CudaAlgorithm::OneShotLl16},
-    Band{2, kMaxLl16Bytes + 1, CudaAlgorithm::TwoShotDirect},
-    Band{kMaxCudaRanks, 0, CudaAlgorithm::TwoShotDirect},
-    Band{kMaxCudaRanks, 16ull << 20, CudaAlgorithm::Stream},
-};
-
 // The door that all ranks came through; number 0 where the numbers differ.
 Gate gate_of(const Arrival& arrival, std::size_t ranks) {
   Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
@@ -50,6 +35,12 @@ Gate gate_of(const Arrival& arrival, std::size_t ranks) {
     if (static_cast<std::uint32_t>(operation.ticket) != gate.number) gate.number = 0;
   }
   return gate;
+}
+
+void record_algorithm(const Arrival& arrival, CudaAlgorithm algorithm) {
+  for (Operation* operation : arrival.operations) {
+    if (operation != nullptr) operation->record.algorithm = recorded(algorithm);
+  }
 }
 
 Failure failure_of(const CudaOutcome& outcome, Rank rank, const Arrival& arrival) {
@@ -75,15 +66,10 @@ Failure failure_of(const CudaOutcome& outcome, Rank rank, const Arrival& arrival
 
 }  // namespace
 
-CudaAlgorithm choose_algorithm(std::uint64_t bytes, std::uint32_t ranks) {
-  CudaAlgorithm chosen = CudaAlgorithm::TwoShotDirect;
-  std::uint32_t fits = 0;
-  for (const Band& band : kBands) {
-    if (ranks > band.ranks || bytes < band.from_bytes || (fits != 0 && band.ranks > fits)) continue;
-    chosen = band.algorithm;
-    fits = band.ranks;
-  }
-  return chosen;
+void GpuExecutor::use_settings(const Settings& settings) {
+  const Result<std::optional<CudaAlgorithm>> forced = forced_algorithm(settings.gpu.algorithm);
+  if (!forced) return log::error("{}", forced.error().message);  // the daemon has looked before
+  forced_ = *forced;
 }
 
 bool GpuExecutor::start_next() {
@@ -127,6 +113,7 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
       run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
       run.since_ns = now_ns();
       run.open_again_ns = run.since_ns + kOpenAgainNs;
+      record_algorithm(arrival, ahead.algorithm);
       group.running = ahead.gate;
     } else if (ran) {
       run.failure =
@@ -183,7 +170,8 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   }
   const std::uint64_t now = now_ns();
   const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
-  const CudaAlgorithm algorithm = choose_algorithm(arrival.signature.bytes(), ranks);
+  const CudaAlgorithm algorithm = choose_for(arrival.signature, ranks);
+  if (arrival.signature.count != 0) record_algorithm(arrival, algorithm);
   for (GpuMember& member : group.members) {
     const auto number = static_cast<std::uint32_t>(
         arrival.operations[static_cast<std::size_t>(member.rank)]->ticket);
@@ -237,8 +225,8 @@ void GpuExecutor::arm_next(Communicator& communicator, const Arrival& arrival) {
         call_of(group, member.rank, signature, parts, gate.number, timeout_ns);
   }
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const Status armed = plane_.arm(group, gate, choose_algorithm(signature.bytes(), ranks),
-                                  std::span(calls).first(ranks));
+  const CudaAlgorithm algorithm = choose_for(signature, ranks);
+  const Status armed = plane_.arm(group, gate, algorithm, std::span(calls).first(ranks));
   if (armed) return;
   log::error("an operation of {} bytes could not be launched ahead: {}", signature.bytes(),
              armed.error().message);

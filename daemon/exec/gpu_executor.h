@@ -7,30 +7,37 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "config/settings.h"
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/memory/buffer_registry.h"
+#include "daemon/plan/tuning_table.h"
 #include "daemon/session/persistent_plan.h"
 
 namespace arcomm {
 
-// Which kernel for so many bytes, larger than the resident lane's; README.md's table of GPUs.
-CudaAlgorithm choose_algorithm(std::uint64_t bytes, std::uint32_t ranks);
-
 class GpuExecutor {
  public:
   GpuExecutor(GpuPlane& plane, CommunicatorTable& communicators, const BufferRegistry& buffers,
-              const PlanTable& plans, const std::vector<Device*>& gpus)
+              const PlanTable& plans, const std::vector<Device*>& gpus,
+              std::shared_ptr<const TuningTable> tuning)
       : plane_(plane),
         communicators_(communicators),
         buffers_(buffers),
         plans_(plans),
-        gpus_(gpus) {}
+        gpus_(gpus),
+        tuning_(std::move(tuning)) {}
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
+  // Both hold for what is launched from now on.
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) { tuning_ = std::move(tuning); }
+  void use_settings(const Settings& settings);
   // Starts one operation that may run. Returns whether there was any.
   bool start_next();
   // Takes back what has ended, which may have freed its communicator. Returns whether there was
@@ -66,6 +73,9 @@ class GpuExecutor {
   // Launches it, or finds that it was launched ahead. False: something else was, and has not left.
   bool begin(Run& run, const Arrival& arrival);
   void launch(Run& run, const Arrival& arrival);
+  CudaAlgorithm choose_for(const Signature& signature, std::uint32_t ranks) const {
+    return choose(tuning_->gpu, forced_, ranks, signature.bytes());
+  }
   // What runs on is left out of account: it is about what comes after `arrival`.
   void arm_next(Communicator& communicator, const Arrival& arrival);
   // Rank's share of the operation, by the addresses at which its GPU finds everybody's memory.
@@ -83,6 +93,8 @@ class GpuExecutor {
   const BufferRegistry& buffers_;
   const PlanTable& plans_;
   const std::vector<Device*>& gpus_;  // the worker's
+  std::shared_ptr<const TuningTable> tuning_;
+  std::optional<CudaAlgorithm> forced_;  // gpu.algorithm
   std::vector<Run> running_;
 };
 

@@ -65,6 +65,7 @@ struct Ahead {
   };
   State state = State::None;
   Gate gate;
+  CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   std::uint32_t cancel_number = 0;
   std::uint64_t since_ns = 0;
   std::uint64_t begun_ns = 0;   // some ranks were seen to have called it

@@ -39,8 +39,10 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
         GpuPlane::create(held.gpus, held.open_gpu, *held.settings);
     if (!plane) return std::move(plane).error();
     worker->gpus_ = std::move(plane).value();
-    worker->gpu_executor_ = std::make_unique<GpuExecutor>(
-        *worker->gpus_, worker->communicators_, worker->buffers_, worker->plans_, held.gpus);
+    worker->gpu_executor_ =
+        std::make_unique<GpuExecutor>(*worker->gpus_, worker->communicators_, worker->buffers_,
+                                      worker->plans_, held.gpus, held.tuning);
+    worker->gpu_executor_->use_settings(*held.settings);
     worker->admission_.limits.doors_only = true;
     return worker;
   }

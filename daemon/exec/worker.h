@@ -81,7 +81,8 @@ class Worker {
   WorkerSnapshot inspect() const;
   void use_settings(std::shared_ptr<const Settings> settings);
   void use_tuning(std::shared_ptr<const TuningTable> tuning) {
-    if (executor_) executor_->use_tuning(std::move(tuning));
+    executor_ ? executor_->use_tuning(std::move(tuning))
+              : gpu_executor_->use_tuning(std::move(tuning));
   }
   void drain(std::uint64_t deadline_ns, Done<void> done);
   // Fails what is open, waits until nothing runs and lets all sessions go.

@@ -6,6 +6,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/worker.h"
+#include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log.h"
 #include "daemon/telemetry/metrics.h"
 
@@ -92,6 +93,7 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
                         .rank = failed.rank,
                         .culprit = culprit,
                         .pid = communicator.seat(failed.rank).pid,
+                        .algorithm = kResidentKernel,
                         .code = code,
                         .reason = reason};
     parts_.recorder.write(record);

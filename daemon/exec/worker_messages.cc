@@ -242,7 +242,10 @@ void Worker::use_settings(std::shared_ptr<const Settings> settings) {
   const bool draining = admission_.limits.draining;
   admission_.limits = AdmissionLimits::from(*settings, draining);
   admission_.limits.doors_only = gpus_ != nullptr;
-  if (gpus_ != nullptr) gpus_->use_settings(*settings);
+  if (gpus_ != nullptr) {
+    gpus_->use_settings(*settings);
+    gpu_executor_->use_settings(*settings);
+  }
   parts_.settings = std::move(settings);
 }
 

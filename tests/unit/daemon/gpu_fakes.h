@@ -48,6 +48,7 @@ struct FakeLaunch {
   std::uint32_t queue = 0;
   const std::uint64_t* gate = nullptr;  // null: it waits for nobody
   std::uint64_t gate_word = 0;
+  CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   CudaAllReduce call;
   bool begun = false, skips = false;
 };
@@ -64,6 +65,17 @@ struct FakeNode {
   std::atomic<int> memories{0};   // allocated and not let go
   std::atomic<int> gated{0};      // launches that wait for a client
   std::atomic<int> sums{0};       // operations that ran
+  std::atomic<unsigned> ran{0};   // bit a: by algorithm a
+
+  // By which operations ran since the last time.
+  std::set<CudaAlgorithm> algorithms() {
+    std::set<CudaAlgorithm> seen;
+    const unsigned bits = ran.exchange(0);
+    for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+      if ((bits >> static_cast<unsigned>(entry.algorithm) & 1) != 0) seen.insert(entry.algorithm);
+    }
+    return seen;
+  }
 
   // What GPUs would do by themselves.
   void advance() {
@@ -111,7 +123,10 @@ struct FakeNode {
       }
       if (begun != one.call.ranks) continue;
       if (!skipped && hold_launches) continue;
-      if (!skipped) run(calls);
+      if (!skipped) {
+        run(calls);
+        ran |= 1u << static_cast<unsigned>(one.algorithm);
+      }
       const FakeLaunch ended = one;
       std::erase_if(launches, [&](const auto& other) { return together(ended, other); });
       return true;
@@ -167,7 +182,7 @@ class FakeGpu final : public Device {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
     // Scratch is large, and nobody here looks at it.
-    Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 1 << 20));
+    Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 4 << 20));
     if (!memory) return memory;
     return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), ordinal_));
   }
@@ -336,8 +351,9 @@ class FakeLauncher final : public GpuLauncher {
   explicit FakeLauncher(FakeNode& node) : node_(node), gates_(own_queues() + 1), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
-  Status launch(std::uint32_t queue, CudaAlgorithm, const CudaAllReduce& call) override {
-    FakeLaunch one{.launcher = this, .queue = queue, .call = call};
+  Status launch(std::uint32_t queue, CudaAlgorithm algorithm, const CudaAllReduce& call) override {
+    ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
+    FakeLaunch one{.launcher = this, .queue = queue, .algorithm = algorithm, .call = call};
     std::tie(one.gate, one.gate_word) = std::exchange(gates_[queue], {});
     node_.launches.push_back(one);
     node_.advance();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -87,8 +88,8 @@ struct GpuRank {
 
 class GpuWorkerTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kSmall = 64;         // elements: resident
-  static constexpr std::uint64_t kLarge = 96 * 1024;  // launched
+  static constexpr std::uint64_t kSmall = 64;          // elements: resident
+  static constexpr std::uint64_t kLarge = 384 * 1024;  // launched
 
   void SetUp() override {
     Settings settings;
@@ -217,6 +218,12 @@ class GpuWorkerTest : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(1));
     }
     return true;
+  }
+  // As the flight recorder numbers them.
+  std::set<std::uint8_t> recorded_algorithms() const {
+    std::set<std::uint8_t> seen;
+    for (const FlightRecord& record : recorder_->snapshot()) seen.insert(record.algorithm);
+    return seen;
   }
   // So many operations on fresh ranks, with the right sums.
   void expect_serving(std::uint64_t count, int rounds = 1) {

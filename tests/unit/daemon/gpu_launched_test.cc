@@ -1,6 +1,8 @@
 // Operations that the worker launches: from a door to the done word, and what everybody hears when
 // that goes wrong.
-#include "daemon/exec/gpu_executor.h"
+#include <set>
+
+#include "daemon/plan/recorded_algorithm.h"
 #include "tests/unit/daemon/gpu_fixture.h"
 
 namespace arcomm::test {
@@ -166,13 +168,38 @@ TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
 }
 
-TEST(ChooseAlgorithm, FollowsTheTableOfTheReadme) {
-  EXPECT_EQ(choose_algorithm(1 << 20, 1), CudaAlgorithm::Alone);
-  EXPECT_EQ(choose_algorithm(512 << 10, 2), CudaAlgorithm::OneShotLl16);
-  EXPECT_EQ(choose_algorithm(64 << 20, 2), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(choose_algorithm(1 << 20, 4), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(choose_algorithm(16 << 20, 4), CudaAlgorithm::Stream);
-  EXPECT_EQ(choose_algorithm(64 << 20, 8), CudaAlgorithm::Stream);
+TEST_F(GpuLaunched, NamedKernelIsLaunchedAndRecordedWhereItTakesTheOperation) {
+  Settings settings;
+  settings.gpu.algorithm = "stream";
+  start(settings);
+  expect_serving(kLarge, 20);  // the most of them ahead of their calls
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
+  EXPECT_EQ(recorded_algorithms(), std::set{recorded(CudaAlgorithm::Stream)});
+  settings.gpu.algorithm = "alone";
+  start(settings);
+  expect_serving(kLarge);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+}
+
+TEST_F(GpuLaunched, TableThatIsSwappedInChoosesFromThenOn) {
+  expect_serving(kLarge, 20);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  auto table = std::make_shared<TuningTable>();
+  table->gpu.points = {{2, 1 << 20, CudaAlgorithm::Stream, 5.0}};
+  table->gpu.settle();
+  worker_->use_tuning(table);
+  expect_serving(kLarge, 20);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
+  EXPECT_EQ(recorded_algorithms(),
+            (std::set{recorded(CudaAlgorithm::TwoShotDirect), recorded(CudaAlgorithm::Stream)}));
+}
+
+TEST_F(GpuLaunched, ReloadChangesTheNamedKernel) {
+  auto settings = std::make_shared<Settings>(*settings_);
+  settings->gpu.algorithm = "stream";
+  worker_->use_settings(settings);
+  expect_serving(kLarge);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
 }
 
 }  // namespace
