@@ -11,6 +11,10 @@ constexpr std::array kAlgorithms = {
     CudaAlgorithmEntry{CudaAlgorithm::TwoShotDirect, "two_shot_direct", 2, kMaxCudaRanks, 0, false},
     CudaAlgorithmEntry{CudaAlgorithm::Stream, "stream", 2, kMaxCudaRanks, 0, false},
     CudaAlgorithmEntry{CudaAlgorithm::Flash, "flash", 2, kMaxCudaRanks, 0, false},
+    CudaAlgorithmEntry{CudaAlgorithm::OneShotLl128, "one_shot_ll128", 2, kMaxCudaRanks,
+                       max_one_shot_ll128_bytes(2), true},
+    CudaAlgorithmEntry{CudaAlgorithm::TwoShotLl128, "two_shot_ll128", 2, kMaxCudaRanks,
+                       kMaxTwoShotLl128Bytes, true},
     CudaAlgorithmEntry{CudaAlgorithm::Alone, "alone", 1, 1, 0, false},
 };
 
@@ -49,11 +53,19 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
     return error(ErrorCode::InvalidArgument, Reason::BadValue, entry.name, " takes ",
                  entry.min_ranks, " to ", entry.max_ranks, " ranks, not ", ranks);
   }
-  if (entry.max_bytes != 0 && bytes > entry.max_bytes) {
-    return error(ErrorCode::OutOfRange, Reason::BadValue, entry.name, " takes up to ",
-                 entry.max_bytes, " bytes, not ", bytes);
+  // An area per rank in room that does not grow with them.
+  const std::uint64_t most =
+      algorithm == CudaAlgorithm::OneShotLl128 ? max_one_shot_ll128_bytes(ranks) : entry.max_bytes;
+  if (most != 0 && bytes > most) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, entry.name, " takes up to ", most,
+                 " bytes between ", ranks, " ranks, not ", bytes);
   }
   return {};
+}
+
+CudaAlgorithm algorithm_without_whole_lines(CudaAlgorithm algorithm, std::uint64_t bytes) {
+  if (!entry_of(algorithm).needs_whole_lines) return algorithm;
+  return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShotDirect;
 }
 
 Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {

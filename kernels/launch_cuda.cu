@@ -41,6 +41,12 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     case CudaAlgorithm::Flash:
       launched = device::launch_flash(call, shape.blocks, queue);
       break;
+    case CudaAlgorithm::OneShotLl128:
+      launched = device::launch_one_shot_ll128(call, shape.blocks, queue);
+      break;
+    case CudaAlgorithm::TwoShotLl128:
+      launched = device::launch_two_shot_ll128(call, shape.blocks, queue);
+      break;
     case CudaAlgorithm::Alone:
       launched = device::launch_alone(call, shape.blocks, queue);
       break;
@@ -68,6 +74,8 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_stream(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_one_shot_ll128(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_two_shot_ll128(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });
   if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");

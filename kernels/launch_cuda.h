@@ -17,6 +17,7 @@
 #include <string_view>
 
 #include "kernels/args.h"
+#include "kernels/ll128_layout.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -29,6 +30,8 @@ enum class CudaAlgorithm : std::uint8_t {
   TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
   Stream,         // the same through rings of slots, so that only stores cross the links
   Flash,          // pulls everybody's input through shared memory, three copies ahead
+  OneShotLl128,   // pushes lines of 120 bytes and their flag; one hop; small operations
+  TwoShotLl128,   // the same to each shard's owner and from there to all; small and middle ones
   Alone           // one rank: its input is its output
 };
 
@@ -40,10 +43,12 @@ inline constexpr std::uint32_t kMaxCudaBlocks = 128;
 inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
-// twice the data's size; for Stream a ring of slots per block and rank.
+// twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
+// Stream a ring of slots per block and rank.
 inline constexpr std::uint64_t kCudaControlBytes = 64 * 1024;
-inline constexpr std::uint64_t kStreamOffset =
+inline constexpr std::uint64_t kLl128Offset =
     kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes;
+inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
 inline constexpr std::uint64_t kStreamTileBytes = 32 * 1024;
 inline constexpr std::uint32_t kStreamSlots = 4;
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
@@ -55,7 +60,7 @@ struct CudaAlgorithmEntry {
   CudaAlgorithm algorithm;
   std::string_view name;  // as in tuning files
   std::uint32_t min_ranks, max_ranks;
-  std::uint64_t max_bytes;  // per rank; 0: any number
+  std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
   bool needs_whole_lines;   // only between GPUs that passed the test of ll128_self_test.h
 };
 // One entry per CudaAlgorithm, in the enum's order.
@@ -65,6 +70,8 @@ std::string_view name_of(CudaAlgorithm algorithm);
 std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
 // The same for a shape known from a table; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
+// What to run instead between GPUs that do not store lines whole; itself where it does not matter.
+CudaAlgorithm algorithm_without_whole_lines(CudaAlgorithm algorithm, std::uint64_t bytes);
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 

@@ -17,6 +17,12 @@ cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaS
 cudaError_t load_stream(DType dtype, ReduceOp op);
 cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_flash(DType dtype, ReduceOp op);
+cudaError_t launch_one_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
+                                  cudaStream_t stream);
+cudaError_t load_one_shot_ll128(DType dtype, ReduceOp op);
+cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
+                                  cudaStream_t stream);
+cudaError_t load_two_shot_ll128(DType dtype, ReduceOp op);
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
 

@@ -19,8 +19,6 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kBytes = 8 << 20;
 constexpr std::uint64_t kGuard = 256;
-constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect,
-                                         CudaAlgorithm::Stream, CudaAlgorithm::Flash};
 
 // Random bits, and among them what rounds, overflows or is no number.
 void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937_64& random) {
@@ -121,7 +119,7 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
 };
 
 TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
-  for (const CudaAlgorithm algorithm : kAlgorithms) {
+  for (const CudaAlgorithm algorithm : node_->algorithms()) {
     for (unsigned d = 0; d < kDTypes; ++d) {
       for (unsigned o = 0; o < kReduceOps; ++o) {
         for (const std::uint64_t count : {0, 1, 2, 3, 7, 64, 65, 1000, 4099, 30011}) {
@@ -136,7 +134,7 @@ TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
 }
 
 TEST_P(AllReduceOnGpus, TakesAnyPointerAlignedToTheElement) {
-  for (const CudaAlgorithm algorithm : kAlgorithms) {
+  for (const CudaAlgorithm algorithm : node_->algorithms()) {
     for (const DType dtype : {DType::Float16, DType::Float32, DType::Int8, DType::Float64}) {
       for (const std::uint64_t send : {0, 1, 3}) {
         for (const std::uint64_t recv : {0, 1, 2}) {
@@ -152,14 +150,12 @@ TEST_P(AllReduceOnGpus, TakesAnyPointerAlignedToTheElement) {
 
 TEST_P(AllReduceOnGpus, GivesTheSameBitsWhateverTheNumberOfBlocks) {
   for (const std::uint32_t blocks : {1U, 2U, 7U, 64U, 128U}) {
-    ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::OneShotLl16, DType::Float16, ReduceOp::Sum,
-                                  100'003, 0, 0, false, {blocks}));
-    ASSERT_NO_FATAL_FAILURE(check(CudaAlgorithm::TwoShotDirect, DType::BFloat16, ReduceOp::Sum,
-                                  1'000'003, 0, 0, true, {blocks}));
-    for (const bool in_place : {false, true}) {
-      for (const CudaAlgorithm algorithm : {CudaAlgorithm::Stream, CudaAlgorithm::Flash}) {
-        ASSERT_NO_FATAL_FAILURE(
-            check(algorithm, DType::Float16, ReduceOp::Sum, 3'000'017, 0, 0, in_place, {blocks}));
+    for (const CudaAlgorithm algorithm : node_->algorithms()) {
+      const std::uint64_t most = entry_of(algorithm).max_bytes;
+      const std::uint64_t count = most == 0 ? 3'000'017 : most <= kMaxLl16Bytes ? 200'003 : 500'003;
+      for (const bool in_place : {false, true}) {
+        ASSERT_NO_FATAL_FAILURE(check(algorithm, in_place ? DType::BFloat16 : DType::Float16,
+                                      ReduceOp::Sum, count, 0, 0, in_place, {blocks}));
       }
     }
   }
@@ -173,6 +169,43 @@ TEST_P(AllReduceOnGpus, RefusesWhatAnAlgorithmCannotTake) {
   EXPECT_EQ(refused.error().code, ErrorCode::OutOfRange);
 }
 
+TEST_P(AllReduceOnGpus, LinesThatArriveTornKeepTheAlgorithmsAwayThatNeedThemWhole) {
+  bool whole = true;
+  for (int writer = 0; writer < node_->ranks(); ++writer) {
+    for (int reader = 0; reader < node_->ranks(); ++reader) {
+      if (writer == reader) continue;
+      const Result<Ll128Verdict> verdict = node_->try_lines(writer, reader);
+      ASSERT_TRUE(verdict) << verdict.error().to_string();
+      EXPECT_GE(verdict->changes, kFewestLl128Changes);
+      whole &= verdict->lines_are_whole();
+      std::printf("GPU %d to GPU %d: %lu lines seen to change, %lu of them torn\n", writer, reader,
+                  verdict->changes, verdict->torn);
+    }
+  }
+  const std::vector<CudaAlgorithm> there = node_->algorithms();
+  EXPECT_EQ(std::count_if(there.begin(), there.end(),
+                          [](CudaAlgorithm one) { return entry_of(one).needs_whole_lines; }),
+            whole ? 2 : 0);
+}
+
+// Both use one region, each with lines elsewhere in it: the largest operations fill it, small ones
+// come between, and what an earlier one left must not be taken for an answer.
+TEST_P(AllReduceOnGpus, AlgorithmsThatShareARegionDoNotDisturbEachOther) {
+  const auto ranks = static_cast<std::uint32_t>(node_->ranks());
+  for (int turn = 0; turn < 24; ++turn) {
+    for (const CudaAlgorithm algorithm : node_->algorithms()) {
+      if (!entry_of(algorithm).needs_whole_lines) continue;
+      const std::uint64_t most = algorithm == CudaAlgorithm::OneShotLl128
+                                     ? max_one_shot_ll128_bytes(ranks)
+                                     : entry_of(algorithm).max_bytes;
+      const std::uint64_t count = turn % 3 == 0 ? most / 2 : random_() % (most / 2);
+      ASSERT_NO_FATAL_FAILURE(
+          check(algorithm, DType::Float16, ReduceOp::Sum, count, 0, 0, turn % 2 == 0));
+    }
+  }
+  expect_done();
+}
+
 // Sizes, shapes and algorithms change from one operation to the next, every operation has its own
 // input, and ranks come late by turns: what breaks kernels whose scratch moves with the size or
 // whose flags are reused too early. Some of each output is kept, in stream order, and looked at in
@@ -182,6 +215,7 @@ TEST_P(AllReduceOnGpus, SurvivesChangingSizesAndLateRanks) {
   constexpr std::uint64_t kCount = 262'144;
   constexpr std::uint64_t kKept = 3;  // bytes of each output: first, middle, last
   const int ranks = node_->ranks();
+  const std::vector<CudaAlgorithm> algorithms = node_->algorithms();
   const auto value = [](int operation, int rank) { return (operation * 7 + rank * 13) & 0x3f; };
   std::vector<Memory> kept;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -190,7 +224,7 @@ TEST_P(AllReduceOnGpus, SurvivesChangingSizesAndLateRanks) {
     kept.push_back(std::move(*memory));
   }
   for (int i = 0; i < kOperations; ++i) {
-    const CudaAlgorithm algorithm = kAlgorithms[random_() % std::size(kAlgorithms)];
+    const CudaAlgorithm algorithm = algorithms[random_() % algorithms.size()];
     const std::uint64_t count = random_() % 8 == 0 ? random_() % 64 : random_() % kCount;
     const CudaShape shape{static_cast<std::uint32_t>(random_() % 3 == 0 ? 0 : 1 + random_() % 40)};
     const int late = static_cast<int>(random_() % static_cast<std::uint64_t>(ranks));
@@ -242,7 +276,7 @@ TEST_P(AllReduceOnGpus, AReplayedGraphIsANewOperationEachTime) {
   constexpr std::uint64_t kCount = 10'007;
   constexpr int kReplays = 500;
   const int ranks = node_->ranks();
-  for (const CudaAlgorithm algorithm : kAlgorithms) {
+  for (const CudaAlgorithm algorithm : node_->algorithms()) {
     std::vector<cudaGraphExec_t> graphs(static_cast<std::size_t>(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
       cudaSetDevice(rank);
@@ -296,7 +330,7 @@ TEST_P(AllReduceOnGpus, AReplayedGraphIsANewOperationEachTime) {
 
 TEST_P(AllReduceOnGpus, ARankThatNeverComesEndsTheOthersAtTheirDeadlineAndIsNamed) {
   node_->timeout_ns = 50'000'000;
-  for (const CudaAlgorithm algorithm : kAlgorithms) {
+  for (const CudaAlgorithm algorithm : node_->algorithms()) {
     const int missing = node_->ranks() - 1;
     const auto started = std::chrono::steady_clock::now();
     for (int rank = 0; rank < missing; ++rank) {
@@ -316,7 +350,7 @@ TEST_P(AllReduceOnGpus, ARankThatNeverComesEndsTheOthersAtTheirDeadlineAndIsName
 }
 
 TEST_P(AllReduceOnGpus, AnAbortEndsAWaitWithinAMillisecond) {
-  for (const CudaAlgorithm algorithm : kAlgorithms) {
+  for (const CudaAlgorithm algorithm : node_->algorithms()) {
     cudaSetDevice(0);
     ASSERT_TRUE(launch_all_reduce(algorithm, node_->call(0, 1000, DType::Float32, ReduceOp::Sum),
                                   {}, (*node_)[0].stream->handle()));

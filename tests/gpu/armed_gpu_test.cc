@@ -15,9 +15,6 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kCount = 100'000;
 constexpr std::int32_t kPoison = -77;
-constexpr CudaAlgorithm kAlgorithms[] = {CudaAlgorithm::OneShotLl16, CudaAlgorithm::TwoShotDirect,
-                                         CudaAlgorithm::Stream, CudaAlgorithm::Flash};
-constexpr int kKinds = std::size(kAlgorithms);
 
 class ArmedOnGpus : public testing::Test {
  protected:
@@ -32,6 +29,8 @@ class ArmedOnGpus : public testing::Test {
     auto node = GpuNode::open(std::min(count_cuda_devices(), 4), 4 * kCount);
     ASSERT_TRUE(node) << node.error().to_string();
     node_ = std::make_unique<GpuNode>(std::move(*node));
+    algorithms_ = node_->algorithms();
+    kinds_ = static_cast<int>(algorithms_.size());
     for (int rank = 0; rank < node_->ranks(); ++rank) {
       Rank one;
       for (CudaQueue* queue : {&one.queue, &one.side}) {
@@ -107,14 +106,16 @@ class ArmedOnGpus : public testing::Test {
 
   std::unique_ptr<GpuNode> node_;
   std::vector<Rank> ranks_;
+  std::vector<CudaAlgorithm> algorithms_;
+  int kinds_ = 0;
   std::uint32_t number_ = 0;
 };
 
 TEST_F(ArmedOnGpus, BeginsWhenItsGateOpens) {
   for (int turn = 0; turn < 100; ++turn) {
-    const CudaAlgorithm algorithm = kAlgorithms[turn % kKinds];
+    const CudaAlgorithm algorithm = algorithms_[static_cast<std::size_t>(turn % kinds_)];
     ASSERT_NO_FATAL_FAILURE(arm(algorithm, ++number_));
-    if (turn < kKinds) {
+    if (turn < kinds_) {
       std::this_thread::sleep_for(5ms);
       const Result<bool> idle = ranks_[0].queue.idle();
       ASSERT_TRUE(idle && !*idle) << "it did not wait";
@@ -133,10 +134,10 @@ TEST_F(ArmedOnGpus, BeginsWhenItsGateOpens) {
 
 TEST_F(ArmedOnGpus, CancelledWhileSomeRanksWaitTouchesNoOutput) {
   for (int turn = 0; turn < 30; ++turn) {
-    const CudaAlgorithm algorithm = kAlgorithms[turn % kKinds];
+    const CudaAlgorithm algorithm = algorithms_[static_cast<std::size_t>(turn % kinds_)];
     const std::uint64_t before = done(0);
     ASSERT_NO_FATAL_FAILURE(arm(algorithm, ++number_));
-    const int begun = turn / kKinds % node_->ranks();  // so many ranks have called
+    const int begun = turn / kinds_ % node_->ranks();  // so many ranks have called
     for (int rank = 0; rank < begun; ++rank) open(rank, number_);
     std::this_thread::sleep_for(2ms);
     for (int rank = 0; rank < node_->ranks(); ++rank) {
@@ -161,9 +162,9 @@ TEST_F(ArmedOnGpus, CancelledAsItBeginsHappensOnAllRanksOrOnNone) {
   int happened = 0;
   constexpr int kTurns = 300;
   for (int turn = 0; turn < kTurns; ++turn) {
-    ASSERT_NO_FATAL_FAILURE(arm(kAlgorithms[turn % kKinds], ++number_));
+    ASSERT_NO_FATAL_FAILURE(arm(algorithms_[static_cast<std::size_t>(turn % kinds_)], ++number_));
     for (int rank = 0; rank < node_->ranks(); ++rank) {
-      const bool sure = turn / kKinds % 4 == 0 && rank == 0;
+      const bool sure = turn / kinds_ % 4 == 0 && rank == 0;
       if (sure) cancel(rank, number_);
       open(rank, number_);
       if (!sure) cancel(rank, number_);

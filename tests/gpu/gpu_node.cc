@@ -35,7 +35,31 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
     node.ranks_.push_back(std::move(one));
   }
+  for (int writer = 0; writer < ranks; ++writer) {
+    for (int reader = 0; reader < ranks; ++reader) {
+      if (writer == reader) continue;
+      const auto verdict = node.try_lines(writer, reader);
+      if (!verdict) return verdict.error();
+      node.lines_are_whole_ &= verdict->lines_are_whole();
+    }
+  }
   return node;
+}
+
+std::vector<CudaAlgorithm> GpuNode::algorithms() const {
+  std::vector<CudaAlgorithm> algorithms;
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    if (entry.max_ranks > 1 && (lines_are_whole_ || !entry.needs_whole_lines))
+      algorithms.push_back(entry.algorithm);
+  }
+  return algorithms;
+}
+
+Result<Ll128Verdict> GpuNode::try_lines(int writer, int reader) {
+  auto memory = (*this)[reader].device->allocate(kLl128TestBytes);
+  if (!memory) return std::move(memory).error();
+  return test_ll128_lines((*this)[writer].device->ordinal(), (*this)[reader].device->ordinal(),
+                          memory->data(), std::chrono::seconds(5));
 }
 
 CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp op,

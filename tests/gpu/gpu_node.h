@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/launch_cuda.h"
+#include "kernels/ll128_self_test.h"
 #include "transport/device/cuda_device.h"
 #include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_stream.h"
@@ -31,6 +32,11 @@ class GpuNode {
   int ranks() const { return static_cast<int>(ranks_.size()); }
   GpuRank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
+  // All that two and more ranks have, less those that need whole lines where open() saw torn ones.
+  std::vector<CudaAlgorithm> algorithms() const;
+  // Of the ranks' GPUs, in memory of its own.
+  Result<Ll128Verdict> try_lines(int writer, int reader);
+
   // What rank `rank` launches; offsets are bytes into its send and recv memory.
   CudaAllReduce call(int rank, std::uint64_t count, DType dtype, ReduceOp op,
                      std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
@@ -49,6 +55,7 @@ class GpuNode {
 
  private:
   std::vector<GpuRank> ranks_;
+  bool lines_are_whole_ = true;
 };
 
 }  // namespace arcomm::gpu

@@ -22,10 +22,10 @@ struct Contender {
   CudaAlgorithm algorithm;
   const char* name;
 };
-constexpr Contender kContenders[] = {{CudaAlgorithm::OneShotLl16, "ll16"},
-                                     {CudaAlgorithm::TwoShotDirect, "two_shot"},
-                                     {CudaAlgorithm::Stream, "stream"},
-                                     {CudaAlgorithm::Flash, "flash"}};
+constexpr Contender kContenders[] = {
+    {CudaAlgorithm::OneShotLl16, "ll16"},   {CudaAlgorithm::TwoShotDirect, "two_shot"},
+    {CudaAlgorithm::Stream, "stream"},      {CudaAlgorithm::Flash, "flash"},
+    {CudaAlgorithm::OneShotLl128, "ll128"}, {CudaAlgorithm::TwoShotLl128, "ll128_x2"}};
 
 struct Options {
   int ranks = 2;
@@ -213,10 +213,12 @@ class Bench {
                     times.graph);
       json += text;
     };
+    const std::vector<CudaAlgorithm> algorithms = node_.algorithms();
     Times ours;
     for (const Contender& one : kContenders) {
       Times times;
-      if (can_launch(one.algorithm, node_.call(0, count, DType::Float16, ReduceOp::Sum))) {
+      if (std::ranges::count(algorithms, one.algorithm) != 0 &&
+          can_launch(one.algorithm, bytes, static_cast<std::uint32_t>(node_.ranks()))) {
         times = measure(
             one.name, bytes,
             [&] {

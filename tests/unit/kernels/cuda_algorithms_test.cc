@@ -34,5 +34,27 @@ TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
   EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, CudaAllReduce{.rank = 2, .ranks = 2}));
 }
 
+TEST(CudaAlgorithms, WithoutWholeLinesRunSomethingThatTakesTheSameOperation) {
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {
+      const CudaAlgorithm instead = algorithm_without_whole_lines(entry.algorithm, bytes);
+      EXPECT_FALSE(entry_of(instead).needs_whole_lines);
+      if (entry.needs_whole_lines) {
+        EXPECT_TRUE(can_launch(instead, bytes, kMaxCudaRanks));
+      } else {
+        EXPECT_EQ(instead, entry.algorithm);
+      }
+    }
+  }
+}
+
+TEST(CudaAlgorithms, MoreRanksLeaveEachLessRoomForLines) {
+  EXPECT_TRUE(can_launch(CudaAlgorithm::OneShotLl128, 4 << 20, 2));
+  EXPECT_FALSE(can_launch(CudaAlgorithm::OneShotLl128, (4 << 20) + 1, 2));
+  EXPECT_FALSE(can_launch(CudaAlgorithm::OneShotLl128, (1 << 20) + 1, 8));
+  EXPECT_TRUE(can_launch(CudaAlgorithm::TwoShotLl128, kMaxTwoShotLl128Bytes, 8));
+  EXPECT_FALSE(can_launch(CudaAlgorithm::TwoShotLl128, kMaxTwoShotLl128Bytes + 1, 2));
+}
+
 }  // namespace
 }  // namespace arcomm

@@ -1,0 +1,241 @@
+// LL128 on the device: a warp's packet of eight lines, stored, waited for, and as vectors of
+// elements. All 32 lanes of a warp call these together. See ll128_layout.h.
+//
+// Beyond what PTX promises this needs that 128 bytes which a warp stores with one instruction reach
+// another GPU's memory at once, and are read so: ll128_self_test.h says whether they do.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/device/element.cuh"
+#include "kernels/device/scratch.cuh"
+#include "kernels/ll128_layout.h"
+#include "kernels/partition.h"
+
+namespace arcomm::device {
+
+constexpr std::uint32_t kWarp = 0xffff'ffffU;
+constexpr std::uint32_t kLl128Threads = 512;
+
+// A warp takes every so-many-th packet, neighbours on different processors. Packet p is block
+// p % gridDim.x's on every rank.
+__device__ __forceinline__ std::uint32_t first_packet() {
+  return threadIdx.x / kLl128Lanes * gridDim.x + blockIdx.x;
+}
+__device__ __forceinline__ std::uint32_t packet_stride() {
+  return kLl128Threads / kLl128Lanes * gridDim.x;
+}
+// `times`: how many warps work on each packet at once. Spread over the processors before their
+// warps are used up: latency is what counts here.
+inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
+  constexpr std::uint64_t kWarpsPerBlock = 4;
+  const std::uint64_t wanted = (packets * times + kWarpsPerBlock - 1) / kWarpsPerBlock;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
+}
+// Lines are the same whatever the peers' alignment is.
+inline bool own_lie_on_16(const CudaAllReduce& call) {
+  return reinterpret_cast<std::uintptr_t>(call.send[call.rank]) % 16 == 0 &&
+         reinterpret_cast<std::uintptr_t>(call.recv[call.rank]) % 16 == 0;
+}
+
+// What one lane has of a packet. Where the lane holds the flag, `second` is empty.
+struct LaneData {
+  uint4 first, second;
+};
+
+__device__ __forceinline__ std::uint32_t lane_of_thread() {
+  return threadIdx.x % kLl128Lanes;
+}
+
+// `packet` counts from the start of the region, as in ll128_layout.h.
+__device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t packet) {
+  return reinterpret_cast<uint4*>(static_cast<unsigned char*>(scratch) + kLl128Offset +
+                                  packet * kLl128PacketBytes);
+}
+
+__device__ __forceinline__ void store_packet(uint4* packet, const LaneData& data,
+                                             std::uint32_t epoch) {
+  const std::uint32_t lane = lane_of_thread();
+  LaneData lines = data;
+  if (ll128_has_flag(lane)) {
+    lines.second = {data.first.z, data.first.w, epoch, epoch};
+    lines.first = {data.first.x, data.first.y, epoch, epoch};
+  }
+  __syncwarp();  // each line with one instruction
+  store_line(packet + lane, lines.first);
+  store_line(packet + kLl128Lanes + lane, lines.second);
+}
+
+struct Lines {
+  uint4 first, second;
+
+  __device__ __forceinline__ void load(const uint4* packet) {
+    const std::uint32_t lane = lane_of_thread();
+    __syncwarp();
+    first = load_line(packet + lane);
+    second = load_line(packet + kLl128Lanes + lane);
+  }
+  __device__ __forceinline__ bool are_of(std::uint32_t epoch) const {
+    return !ll128_has_flag(lane_of_thread()) ||
+           (first.z == epoch && first.w == epoch && second.z == epoch && second.w == epoch);
+  }
+  __device__ __forceinline__ LaneData data() const {
+    if (!ll128_has_flag(lane_of_thread())) return {first, second};
+    return {{first.x, first.y, second.x, second.y}, {}};
+  }
+};
+
+// Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
+__device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
+                                               std::uint32_t from, std::uint32_t epoch,
+                                               Patience& patience) {
+  for (;;) {
+    lines.load(packet);
+    if (__all_sync(kWarp, lines.are_of(epoch))) return true;
+    const bool gives_up = lane_of_thread() == 0 && !patience.goes_on(from);
+    if (__any_sync(kWarp, gives_up)) return false;
+  }
+}
+
+// Elements of `range` as packets hold them.
+template <typename Format>
+class PacketElements {
+ public:
+  using Stored = typename Format::Stored;
+  using Sixteen = Pack<Format, 16>;
+  static constexpr std::uint32_t kCount = Sixteen::kCount;
+  union Vector {
+    uint4 whole;
+    Stored elements[kCount];
+  };
+
+  // `vectors`: the buffers that it is used on lie on 16 bytes, and the range starts on 16 of them.
+  __device__ __forceinline__ PacketElements(ElementRange range, bool vectors)
+      : range_(range), vectors_(vectors) {}
+
+  __device__ __forceinline__ LaneData read(const void* send, std::uint64_t packet) const {
+    const std::uint32_t lane = lane_of_thread();
+    const auto* from = static_cast<const Stored*>(send);
+    LaneData data{read_vector(from, element(packet, ll128_first_vector(lane))), {}};
+    if (!ll128_has_flag(lane))
+      data.second = read_vector(from, element(packet, ll128_second_vector(lane)));
+    return data;
+  }
+  __device__ __forceinline__ void write(void* recv, std::uint64_t packet,
+                                        const LaneData& data) const {
+    const std::uint32_t lane = lane_of_thread();
+    auto* to = static_cast<Stored*>(recv);
+    write_vector(to, element(packet, ll128_first_vector(lane)), data.first);
+    if (!ll128_has_flag(lane))
+      write_vector(to, element(packet, ll128_second_vector(lane)), data.second);
+  }
+
+ private:
+  __device__ __forceinline__ std::uint64_t element(std::uint64_t packet,
+                                                   std::uint32_t vector) const {
+    return range_.first + (packet * (kLl128PacketData / 16) + vector) * kCount;
+  }
+  __device__ __forceinline__ uint4 read_vector(const Stored* from, std::uint64_t at) const {
+    Vector vector{};
+    if (vectors_ && at + kCount <= range_.last) {
+      vector.whole = *reinterpret_cast<const uint4*>(from + at);
+    } else {
+#pragma unroll
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        if (at + i < range_.last) vector.elements[i] = from[at + i];
+      }
+    }
+    return vector.whole;
+  }
+  __device__ __forceinline__ void write_vector(Stored* to, std::uint64_t at,
+                                               const uint4& whole) const {
+    Vector vector;
+    vector.whole = whole;
+    if (vectors_ && at + kCount <= range_.last) {
+      *reinterpret_cast<uint4*>(to + at) = whole;
+    } else {
+#pragma unroll
+      for (std::uint32_t i = 0; i < kCount; ++i) {
+        if (at + i < range_.last) to[at + i] = vector.elements[i];
+      }
+    }
+  }
+
+  ElementRange range_;
+  bool vectors_;
+};
+
+// A lane's vectors of all ranks, one after the other in rank order.
+template <typename Format, ReduceOp kOp>
+class LaneResult {
+ public:
+  __device__ __forceinline__ void combine_next(const LaneData& data, bool is_first) {
+    combine(first_, data.first, is_first);
+    combine(second_, data.second, is_first);
+  }
+  __device__ __forceinline__ LaneData finish(std::uint32_t ranks) const {
+    Vector first, second;
+    first_.template store_to<kOp>(first.elements, ranks);
+    second_.template store_to<kOp>(second.elements, ranks);
+    return {first.whole, second.whole};
+  }
+
+ private:
+  using Sixteen = Pack<Format, 16>;
+  using Vector = typename PacketElements<Format>::Vector;
+
+  static __device__ __forceinline__ void combine(Sixteen& so_far, const uint4& whole,
+                                                 bool is_first) {
+    Vector next;
+    next.whole = whole;
+    if (is_first) {
+      so_far.widen(next.elements);
+    } else {
+      so_far.template combine_next<kOp>(next.elements);
+    }
+  }
+
+  Sixteen first_, second_;
+};
+
+// This lane's part of one packet, combined over all ranks: `mine`, and what the others leave at
+// place(rank). kBatch of them are looked at together. False: the wait failed.
+template <typename Format, ReduceOp kOp, std::uint32_t kBatch, typename Place>
+__device__ __forceinline__ bool reduce_packet(const CudaAllReduce& call, const LaneData& mine,
+                                              Place place, std::uint32_t epoch, Patience& patience,
+                                              LaneData& out) {
+  constexpr std::uint32_t kNobody = 0xffff'ffffU;
+  LaneResult<Format, kOp> result;
+#pragma unroll 1
+  for (std::uint32_t first = 0; first < call.ranks; first += kBatch) {
+    const auto sends = [&](std::uint32_t rank) { return rank < call.ranks && rank != call.rank; };
+    Lines lines[kBatch];
+    for (;;) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < kBatch; ++i) {
+        if (sends(first + i)) lines[i].load(place(first + i));
+      }
+      std::uint32_t missing = kNobody;
+#pragma unroll
+      for (std::uint32_t i = kBatch; i-- > 0;) {
+        if (sends(first + i) && !lines[i].are_of(epoch)) missing = first + i;
+      }
+      missing = __reduce_min_sync(kWarp, missing);
+      if (missing == kNobody) break;
+      const bool gives_up = lane_of_thread() == 0 && !patience.goes_on(missing);
+      if (__any_sync(kWarp, gives_up)) return false;
+    }
+#pragma unroll
+    for (std::uint32_t i = 0; i < kBatch; ++i) {
+      const std::uint32_t rank = first + i;
+      if (rank >= call.ranks) continue;
+      result.combine_next(rank == call.rank ? mine : lines[i].data(), rank == 0);
+    }
+  }
+  out = result.finish(call.ranks);
+  return true;
+}
+
+}  // namespace arcomm::device
