@@ -28,6 +28,9 @@ struct ResidentMember {
   void* scratch[kMaxCudaRanks] = {};
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
+  // 128 bytes stored by a warp arrive whole between the ranks' GPUs (ll128_self_test.h); all ranks
+  // say the same.
+  bool ll128 = false;
 };
 
 struct ResidentPlan {

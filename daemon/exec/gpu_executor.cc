@@ -72,6 +72,13 @@ void GpuExecutor::use_settings(const Settings& settings) {
   forced_ = *forced;
 }
 
+CudaAlgorithm GpuExecutor::choose_for(const GpuGroup& group, const Signature& signature) const {
+  const auto ranks = static_cast<std::uint32_t>(group.members.size());
+  const std::uint64_t bytes = signature.bytes();
+  const CudaAlgorithm chosen = choose(tuning_->gpu, forced_, ranks, bytes);
+  return group.whole_lines ? chosen : algorithm_without_whole_lines(chosen, bytes);
+}
+
 bool GpuExecutor::start_next() {
   Communicator* communicator = communicators_.next_ready();
   if (communicator == nullptr) return false;
@@ -170,7 +177,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   }
   const std::uint64_t now = now_ns();
   const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
-  const CudaAlgorithm algorithm = choose_for(arrival.signature, ranks);
+  const CudaAlgorithm algorithm = choose_for(group, arrival.signature);
   if (arrival.signature.count != 0) record_algorithm(arrival, algorithm);
   for (GpuMember& member : group.members) {
     const auto number = static_cast<std::uint32_t>(
@@ -225,7 +232,7 @@ void GpuExecutor::arm_next(Communicator& communicator, const Arrival& arrival) {
         call_of(group, member.rank, signature, parts, gate.number, timeout_ns);
   }
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const CudaAlgorithm algorithm = choose_for(signature, ranks);
+  const CudaAlgorithm algorithm = choose_for(group, signature);
   const Status armed = plane_.arm(group, gate, algorithm, std::span(calls).first(ranks));
   if (armed) return;
   log::error("an operation of {} bytes could not be launched ahead: {}", signature.bytes(),

@@ -73,9 +73,7 @@ class GpuExecutor {
   // Launches it, or finds that it was launched ahead. False: something else was, and has not left.
   bool begin(Run& run, const Arrival& arrival);
   void launch(Run& run, const Arrival& arrival);
-  CudaAlgorithm choose_for(const Signature& signature, std::uint32_t ranks) const {
-    return choose(tuning_->gpu, forced_, ranks, signature.bytes());
-  }
+  CudaAlgorithm choose_for(const GpuGroup& group, const Signature& signature) const;
   // What runs on is left out of account: it is about what comes after `arrival`.
   void arm_next(Communicator& communicator, const Arrival& arrival);
   // Rank's share of the operation, by the addresses at which its GPU finds everybody's memory.

@@ -55,6 +55,7 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
     }
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
+  group->whole_lines = lines_are_whole(*group);
   if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
   return group;
 }
@@ -92,6 +93,7 @@ Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
 Status GpuPlane::join_grids(GpuGroup& group) {
   ResidentMember joining;
   joining.ranks = static_cast<std::uint32_t>(group.members.size());
+  joining.ll128 = group.whole_lines;
   for (const GpuMember& member : group.members)
     joining.scratch[member.rank] = member.resident_scratch.data();
   for (GpuMember& member : group.members) {

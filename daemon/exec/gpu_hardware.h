@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernels/launch_cuda.h"
+#include "kernels/ll128_self_test.h"
 #include "kernels/resident.h"
 #include "proto/status.h"
 
@@ -48,6 +49,10 @@ class GpuLauncher {
   virtual Status cancel(void* scratch, std::uint32_t number) = 0;
   // Waits until what went beside has happened.
   virtual Status flush(std::chrono::nanoseconds timeout) = 0;
+  // Whether 128 bytes that a warp of this GPU stores arrive whole at the one of that ordinal: the
+  // error says why not, or why nobody knows. `memory`: kLl128TestBytes of that GPU. Blocks, for
+  // several times the timeout at worst; only while nothing runs or waits on either.
+  virtual Status try_whole_lines(int reader, void* memory, std::chrono::nanoseconds timeout) = 0;
   // An error that the GPU does not recover from, if it has one.
   virtual Status health() = 0;
   // One for each rank that is served here at a time.

@@ -46,6 +46,14 @@ class CudaLauncher final : public GpuLauncher {
     return beside_.store(cancel_word(scratch), number);
   }
   Status flush(std::chrono::nanoseconds timeout) override { return beside_.drain(timeout); }
+  Status try_whole_lines(int reader, void* memory, std::chrono::nanoseconds timeout) override {
+    const Result<Ll128Verdict> verdict =
+        test_ll128_lines(queues_[0].ordinal(), reader, memory, timeout);
+    if (!verdict) return verdict.error();
+    if (verdict->lines_are_whole()) return {};
+    return error(ErrorCode::Unavailable, Reason::Unsupported, verdict->torn, " of ",
+                 verdict->changes, " were torn; ", kFewestLl128Changes, " whole ones are needed");
+  }
   Status health() override {
     if (Result<bool> idle = queues_[0].idle(); !idle) return std::move(idle).error();
     return {};

@@ -148,6 +148,9 @@ class GpuPlane {
   };
 
   GpuPlane() = default;
+  void try_lines();
+  Status try_lines(const Gpu& writer, const Gpu& reader, Memory& memory);
+  bool lines_are_whole(const GpuGroup& group) const;
   Status fill(GpuMember& member, std::uint32_t ranks);
   Status join_grids(GpuGroup& group);
   void dispose(GpuGroup& group);
@@ -166,6 +169,7 @@ class GpuPlane {
   void wait_for_resident(GpuMember& member);
 
   std::vector<Gpu> gpus_;
+  std::vector<bool> whole_lines_;  // by writer and reader, as they were at the start
   std::vector<GpuGroup*> groups_;
   std::vector<Grave> graves_;
   std::uint64_t first_grave_ns_ = 0;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,6 +63,9 @@ struct FakeNode {
   std::atomic<bool> queues_stay_busy{false};       // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<bool> sick{false};  // every GPU is in error
+  // Ordinals of writer and reader between which stores of 128 bytes are torn.
+  std::set<std::pair<int, int>> torn;
+  std::vector<ResidentMember> joined;  // grids, in this order; the worker's
   std::atomic<int> memories{0};   // allocated and not let go
   std::atomic<int> gated{0};      // launches that wait for a client
   std::atomic<int> sums{0};       // operations that ran
@@ -224,6 +228,7 @@ class FakeGrid final : public ResidentGrid {
     for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
       if (slots_[slot]) continue;
       slots_[slot].emplace().member = member;
+      node_.joined.push_back(member);
       return slot;
     }
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");
@@ -348,7 +353,8 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
 // launcher is looked at.
 class FakeLauncher final : public GpuLauncher {
  public:
-  explicit FakeLauncher(FakeNode& node) : node_(node), gates_(own_queues() + 1), words_(16) {}
+  FakeLauncher(FakeNode& node, int ordinal)
+      : node_(node), ordinal_(ordinal), gates_(own_queues() + 1), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
   Status launch(std::uint32_t queue, CudaAlgorithm algorithm, const CudaAllReduce& call) override {
@@ -393,6 +399,12 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return {}; }
+  Status try_whole_lines(int reader, void* memory, std::chrono::nanoseconds) override {
+    EXPECT_EQ(node_.running_grids, 0) << "lines were tried while a grid ran";
+    std::memset(memory, 0xff, kLl128TestBytes);
+    if (!node_.torn.contains({ordinal_, reader})) return {};
+    return error(ErrorCode::Unavailable, Reason::Unsupported, "7 of 20000 were torn");
+  }
   Status health() override {
     if (!node_.sick) return {};
     return error(ErrorCode::Internal, Reason::None, "an illegal memory access was encountered");
@@ -404,6 +416,7 @@ class FakeLauncher final : public GpuLauncher {
 
  private:
   FakeNode& node_;
+  int ordinal_;
   std::vector<std::pair<const std::uint64_t*, std::uint64_t>> gates_;  // by queue
   std::vector<RankWords> words_;
 };

@@ -120,9 +120,10 @@ class GpuWorkerTest : public ::testing::Test {
                                                lost_.push_back(reason);
                                              },
                                          .communicator_revoked = {}},
-                              .open_gpu = [this](Device&) -> Result<GpuHardware> {
-                                return GpuHardware{std::make_unique<FakeGrid>(node_),
-                                                   std::make_unique<FakeLauncher>(node_), 4096};
+                              .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
+                                return GpuHardware{
+                                    std::make_unique<FakeGrid>(node_),
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
@@ -158,12 +159,13 @@ class GpuWorkerTest : public ::testing::Test {
     made.memory = Mapped(std::move(buffer->memory), 2 * half_bytes);
     return made;
   }
-  void form(const std::vector<GpuRank*>& ranks) {
+  // Rank i on GPU i, where nothing else is said.
+  void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
     CommunicatorSeed seed;
     seed.unique_id.fill(std::byte{++names_});
     for (std::size_t i = 0; i < ranks.size(); ++i)
       seed.ranks.push_back(
-          {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(i)});
+          {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i])});
     const auto formed =
         await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();

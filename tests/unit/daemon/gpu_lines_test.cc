@@ -1,0 +1,79 @@
+// Pairs of GPUs between which stores of 128 bytes do not arrive whole: who is told, and what runs
+// instead.
+#include <set>
+#include <string>
+
+#include "tests/unit/daemon/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+class GpuLines : public GpuWorkerTest {
+ protected:
+  // What the resident grids were told about a communicator of ranks on these GPUs.
+  std::set<bool> told(const std::vector<int>& gpus) {
+    std::vector<GpuRank*> ranks;
+    for (const int gpu : gpus) ranks.push_back(&rank(gpu, 4096));
+    const std::size_t before = node_.joined.size();
+    form(ranks, gpus);
+    EXPECT_EQ(node_.joined.size(), before + gpus.size());
+    std::set<bool> said;
+    for (std::size_t i = before; i < node_.joined.size(); ++i) said.insert(node_.joined[i].ll128);
+    return said;
+  }
+  void start_with(const std::string& algorithm) {
+    Settings settings;
+    settings.gpu.algorithm = algorithm;
+    start(settings);
+  }
+};
+
+TEST_F(GpuLines, AreUsedWhereAllPairsStoreThemWhole) {
+  EXPECT_EQ(told({0, 1, 2}), std::set{true});
+  EXPECT_EQ(told({2, 0}), std::set{true});
+}
+
+TEST_F(GpuLines, AreNotUsedByCommunicatorsOverATornPair) {
+  for (const auto& torn : {std::pair{0, 1}, std::pair{1, 0}}) {
+    node_.torn = {torn};
+    start({});
+    EXPECT_EQ(told({0, 1}), std::set{false});
+    EXPECT_EQ(told({0, 1, 2}), std::set{false});
+    EXPECT_EQ(told({1, 2}), std::set{true});
+    EXPECT_EQ(told({0, 2}), std::set{true});
+  }
+}
+
+TEST_F(GpuLines, NamedKernelThatNeedsThemIsReplacedWhereTheyAreTorn) {
+  for (const CudaAlgorithm needs : {CudaAlgorithm::OneShotLl128, CudaAlgorithm::TwoShotLl128}) {
+    node_.torn = {};
+    start_with(std::string(name_of(needs)));
+    expect_serving(kLarge, 20);  // the most of them ahead of their calls
+    EXPECT_EQ(node_.algorithms(), std::set{needs});
+    node_.torn = {{1, 0}};
+    start_with(std::string(name_of(needs)));
+    expect_serving(kLarge, 20);
+    EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  }
+}
+
+TEST_F(GpuLines, KernelOfTheTableThatNeedsThemIsReplacedWhereTheyAreTorn) {
+  node_.torn = {{0, 1}};
+  start({});
+  auto table = std::make_shared<TuningTable>();
+  table->gpu.points = {{2, 1 << 20, CudaAlgorithm::TwoShotLl128, 5.0}};
+  table->gpu.settle();
+  worker_->use_tuning(table);
+  expect_serving(kLarge, 20);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+}
+
+TEST_F(GpuLines, OtherKernelsRunWhereTheyAreTorn) {
+  node_.torn = {{0, 1}, {1, 0}};
+  start_with("stream");
+  expect_serving(kLarge);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
+}
+
+}  // namespace
+}  // namespace arcomm::test
