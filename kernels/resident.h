@@ -36,7 +36,7 @@ struct ResidentMember {
 struct ResidentPlan {
   const void* send = nullptr;
   void* recv = nullptr;
-  std::uint64_t count = 0;       // elements; at most kMaxResidentBytes of them
+  std::uint64_t count = 0;       // elements; what lane_of() takes
   std::uint64_t timeout_ns = 0;  // from the door being seen
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
