@@ -130,6 +130,20 @@ class ThreadedWorker final : public DeviceWorker {
         [this, session, member] { return worker_->export_mailbox(session, member); });
   }
   bool on_gpus() const override { return worker_->on_gpus(); }
+  void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
+                       Done<std::uint64_t> done) override {
+    ask(std::move(done),
+        [this, ranks, room_bytes] { return worker_->begin_measuring(ranks, room_bytes); });
+  }
+  void measure(GpuMeasurement what, Done<double> done) override {
+    ask(std::move(done), [this, what] { return worker_->measure(what); });
+  }
+  void end_measuring(Done<void> done) override {
+    ask(std::move(done), [this]() -> Status {
+      worker_->end_measuring();
+      return {};
+    });
+  }
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = worker_->inspect();

@@ -32,6 +32,7 @@ namespace arcomm {
 class Device;
 class FlightRecorder;
 class Metrics;
+enum class CudaAlgorithm : std::uint8_t;
 struct GpuHardware;
 struct TuningTable;
 
@@ -91,6 +92,12 @@ struct AllocatedBuffer {
 struct MailboxDescriptors {
   UniqueFd mailbox, doors;
   std::uint64_t mailbox_bytes = 0;
+};
+
+// GPU workers: what one measurement of `arctl tune` asks.
+struct GpuMeasurement {
+  CudaAlgorithm algorithm;
+  std::uint64_t bytes = 0;  // of one rank
 };
 
 struct PlanSeed {
@@ -203,6 +210,23 @@ class DeviceWorker {
     done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no mailboxes"));
   }
   virtual bool on_gpus() const { return false; }
+
+  // GPU workers; Unimplemented on others. Measures kernels between the worker's first `ranks` GPUs,
+  // on memory of its own, which it keeps until end_measuring(). All of them are refused with
+  // FailedPrecondition while a communicator exists, and the memory goes then: clients come first,
+  // but for the one measurement that runs when they come. done of begin: the largest operation that
+  // there is memory for, at most room_bytes; of measure: microseconds. After any other error of
+  // measure() than OutOfRange it takes another begin.
+  virtual void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
+                               Done<std::uint64_t> done) {
+    static_cast<void>(ranks), static_cast<void>(room_bytes);
+    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such kernels"));
+  }
+  virtual void measure(GpuMeasurement what, Done<double> done) {
+    static_cast<void>(what);
+    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such kernels"));
+  }
+  virtual void end_measuring(Done<void> done) { done({}); }
 
   virtual void inspect(Done<WorkerSnapshot> done) = 0;
   virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;

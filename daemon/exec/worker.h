@@ -15,6 +15,7 @@
 #include "daemon/exec/completion.h"
 #include "daemon/exec/device_worker.h"
 #include "daemon/exec/executor.h"
+#include "daemon/exec/gpu_bench.h"
 #include "daemon/exec/gpu_executor.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/memory/buffer_registry.h"
@@ -78,6 +79,9 @@ class Worker {
   Result<CommunicatorSnapshot> describe(SessionId session, MemberId member) const;
   Result<MailboxDescriptors> export_mailbox(SessionId session, MemberId member) const;
   bool on_gpus() const { return gpus_ != nullptr; }
+  Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
+  Result<double> measure(GpuMeasurement what);
+  void end_measuring() { bench_.reset(); }
   WorkerSnapshot inspect() const;
   void use_settings(std::shared_ptr<const Settings> settings);
   void use_tuning(std::shared_ptr<const TuningTable> tuning) {
@@ -146,6 +150,7 @@ class Worker {
                         const CheckedRange& recv) const;
   Status bind_to_gpu(PlanId id, PersistentPlan& plan);
   Status unbind_from_gpu(PlanId id, const PersistentPlan& plan);
+  Status may_measure();
   void add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const;
 
   void on_revoked(Communicator& communicator);
@@ -153,7 +158,8 @@ class Worker {
   CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
 
   DeviceWorker::Parts parts_;
-  std::unique_ptr<GpuPlane> gpus_;  // null: a host worker. Before what it lets go
+  std::unique_ptr<GpuPlane> gpus_;   // null: a host worker. Before what it lets go
+  std::unique_ptr<GpuBench> bench_;  // while somebody measures
   BufferRegistry buffers_;
   Pool<Operation> operations_{512};
   PlanTable plans_;

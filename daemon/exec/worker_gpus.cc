@@ -253,6 +253,36 @@ void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot
   }
 }
 
+Status Worker::may_measure() {
+  if (gpus_ == nullptr) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "this worker serves no GPU");
+  }
+  if (admission_.limits.draining)
+    return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon stops");
+  if (gpus_->groups().empty()) return {};
+  bench_.reset();
+  return error(ErrorCode::FailedPrecondition, Reason::None, gpus_->groups().size(),
+               " communicators are on the GPUs, and measuring would hold them up: tune when none "
+               "is (arctl comms lists them)");
+}
+
+Result<std::uint64_t> Worker::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
+  bench_.reset();
+  ARC_RETURN_IF_ERROR(may_measure());
+  Result<std::unique_ptr<GpuBench>> bench =
+      GpuBench::create(*gpus_, parts_.gpus, ranks, room_bytes);
+  if (!bench) return std::move(bench).error();
+  bench_ = std::move(bench).value();
+  return bench_->room_bytes();
+}
+
+Result<double> Worker::measure(GpuMeasurement what) {
+  ARC_RETURN_IF_ERROR(may_measure());
+  if (bench_ == nullptr)
+    return error(ErrorCode::FailedPrecondition, Reason::Bug, "nobody has begun to measure");
+  return bench_->measure(what.algorithm, what.bytes);
+}
+
 bool Worker::lost() const {
   return gpus_ != nullptr && gpus_->lost();
 }

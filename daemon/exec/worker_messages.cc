@@ -273,6 +273,7 @@ void Worker::shut_down() {
   reap();
   for (auto& [id, session] : sessions_) release(*session);
   sessions_.clear();
+  bench_.reset();
   if (gpus_ != nullptr) gpus_->shut_down();
 }
 

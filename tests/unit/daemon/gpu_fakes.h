@@ -60,16 +60,18 @@ struct FakeNode {
   std::map<const void*, std::uint32_t> cancelled;  // by scratch
   std::set<const void*> aborted;                   // scratch
   std::atomic<bool> hold_launches{false};          // kernels wait for a rank that never comes
-  std::atomic<bool> queues_stay_busy{false};       // what has ended has not been seen to end
+  std::atomic<int> hangs{-1};                      // the same of one algorithm
+  std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
+  std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<bool> sick{false};  // every GPU is in error
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;
   std::vector<ResidentMember> joined;  // grids, in this order; the worker's
-  std::atomic<int> memories{0};   // allocated and not let go
-  std::atomic<int> gated{0};      // launches that wait for a client
-  std::atomic<int> sums{0};       // operations that ran
-  std::atomic<unsigned> ran{0};   // bit a: by algorithm a
+  std::atomic<int> memories{0};        // allocated and not let go
+  std::atomic<int> gated{0};           // launches that wait for a client
+  std::atomic<int> sums{0};            // operations that ran
+  std::atomic<unsigned> ran{0};        // bit a: by algorithm a
 
   // By which operations ran since the last time.
   std::set<CudaAlgorithm> algorithms() {
@@ -126,13 +128,14 @@ struct FakeNode {
         if (other.begun) calls.push_back(other.call);
       }
       if (begun != one.call.ranks) continue;
-      if (!skipped && hold_launches) continue;
+      if (!skipped && (hold_launches || hangs == static_cast<int>(one.algorithm))) continue;
       if (!skipped) {
         run(calls);
         ran |= 1u << static_cast<unsigned>(one.algorithm);
       }
       const FakeLaunch ended = one;
-      std::erase_if(launches, [&](const auto& other) { return together(ended, other); });
+      std::erase_if(launches,
+                    [&](const auto& other) { return other.begun && together(ended, other); });
       return true;
     }
     return false;
@@ -185,6 +188,8 @@ class FakeGpu final : public Device {
   Result<Memory> allocate(std::uint64_t bytes) override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
+    if (bytes > node_.most_bytes)
+      return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no ", bytes, " bytes");
     // Scratch is large, and nobody here looks at it.
     Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 4 << 20));
     if (!memory) return memory;
@@ -341,7 +346,8 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
       EXPECT_EQ(one.recv[other], as_found(peer.recv[other], other, rank));
     }
   }
-  sum_floats(in, out, calls[0].count);
+  // Bytes of another type are floats here too: nobody looks at those sums.
+  sum_floats(in, out, calls[0].count * size_of(calls[0].dtype) / sizeof(float));
   ++sums;
   for (const CudaAllReduce& one : calls) {
     store_word(*one.done, one.done_word);

@@ -1,0 +1,240 @@
+#include "daemon/exec/gpu_bench.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/telemetry/log.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+namespace {
+
+constexpr DType kType = DType::BFloat16;
+constexpr std::uint64_t kLeastRoomBytes = 1024;
+constexpr std::uint64_t kRoundNs = 5'000'000;
+constexpr int kRounds = 5;
+constexpr std::uint32_t kWarmUps = 3;
+// Launches that wait in a queue: far fewer than a queue takes.
+constexpr std::uint32_t kFewestTimes = 2, kMostTimes = 64;
+// A kernel gives up by itself before the host gives it up.
+constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
+constexpr std::uint64_t kWaitNs = 2'000'000'000;
+constexpr std::uint64_t kStopNs = 1'000'000'000;
+
+constexpr int kLane = static_cast<int>(Lane::Launched);
+
+}  // namespace
+
+Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
+                                                   const std::vector<Device*>& gpus,
+                                                   std::uint32_t ranks, std::uint64_t room_bytes) {
+  if (ranks < 2 || ranks > gpus.size()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot measure ", ranks,
+                 " ranks on ", gpus.size(), " GPUs: 2 to ", gpus.size(), " can be");
+  }
+  std::unique_ptr<GpuBench> bench(new GpuBench(plane, gpus));
+  CommunicatorSeed seed;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    seed.ranks.push_back(
+        {.session = {}, .rank = static_cast<Rank>(rank), .device = gpus[rank]->name()});
+  }
+  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed);
+  if (!group) return std::move(group).error();
+  bench->group_ = std::move(group).value();
+  Status taken;
+  for (std::uint64_t bytes = std::max(room_bytes, kLeastRoomBytes); bytes >= kLeastRoomBytes;
+       bytes /= 4) {
+    taken = bench->take_buffers(bytes);
+    if (taken) {
+      bench->room_bytes_ = bytes;
+      return bench;
+    }
+    bench->return_buffers();
+  }
+  return taken.error();
+}
+
+GpuBench::~GpuBench() {
+  if (stuck_) {
+    // What a stuck GPU may still use is the driver's to take back, when the process ends.
+    static auto* const kept = new std::vector<std::pair<std::vector<Part>, GpuGroup*>>();
+    kept->emplace_back(std::move(parts_), group_.release());
+    return;
+  }
+  group_.reset();
+  return_buffers();
+}
+
+Status GpuBench::take_buffers(std::uint64_t bytes) {
+  for (const GpuMember& member : group_->members) {
+    Result<Memory> send = plane_.allocate(member.gpu, bytes);
+    if (!send) return std::move(send).error();
+    Part& part = parts_.emplace_back();
+    part.send = std::move(send).value();
+    Result<Memory> recv = plane_.allocate(member.gpu, bytes);
+    if (!recv) return std::move(recv).error();
+    part.recv = std::move(recv).value();
+  }
+  return {};
+}
+
+void GpuBench::return_buffers() {
+  for (Part& part : std::exchange(parts_, {})) {
+    if (part.send) plane_.bury(std::move(part.send));
+    if (part.recv) plane_.bury(std::move(part.recv));
+  }
+  static_cast<void>(plane_.at_rest([] {}));  // buried is given back now, or a little later
+}
+
+CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) const {
+  const int ordinal = gpus_[member.gpu]->ordinal();
+  RankWords& words = plane_.words(member);
+  CudaAllReduce call;
+  call.done = &member.device_mailbox()->lanes[kLane].done;
+  call.host_done = &words.done;
+  call.host_outcome = &words.outcome;
+  call.count = bytes / size_of(kType);
+  call.timeout_ns = kKernelTimeoutNs;
+  call.rank = static_cast<std::uint32_t>(member.rank);
+  call.ranks = static_cast<std::uint32_t>(group_->members.size());
+  call.dtype = kType;
+  for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
+    call.scratch[peer] = group_->members[peer].scratch.data();
+    call.send[peer] = parts_[peer].send.data_on(ordinal);
+    call.recv[peer] = parts_[peer].recv.data_on(ordinal);
+  }
+  return call;
+}
+
+Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
+  ARC_RETURN_IF_ERROR(
+      can_launch(algorithm, bytes, static_cast<std::uint32_t>(group_->members.size())));
+  if (entry_of(algorithm).needs_whole_lines && !group_->whole_lines) {
+    return error(ErrorCode::InvalidArgument, Reason::Unsupported, name_of(algorithm),
+                 " is not launched between these GPUs: 128-byte stores are torn there");
+  }
+  if (failed_) {
+    return error(ErrorCode::Aborted, Reason::Revoked,
+                 "a kernel has failed here: measure in a set of ranks made anew");
+  }
+  if (entry_of(algorithm).needs_whole_lines && !group_->whole_lines) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(algorithm),
+                 ": stores of 128 bytes do not arrive whole between these GPUs");
+  }
+  if (bytes > room_bytes_ || bytes < size_of(kType)) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", bytes,
+                 " bytes: there is memory for ", room_bytes_);
+  }
+  Result<std::uint64_t> took = run(algorithm, bytes, kWarmUps);
+  if (took) took = run(algorithm, bytes, kFewestTimes);
+  if (!took) return std::move(took).error();
+  const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
+  const auto times = static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(kRoundNs / one_ns, kFewestTimes, kMostTimes));
+  std::array<std::uint64_t, kRounds> rounds{};
+  for (std::uint64_t& round : rounds) {
+    took = run(algorithm, bytes, times);
+    if (!took) return std::move(took).error();
+    round = *took;
+  }
+  std::sort(rounds.begin(), rounds.end());
+  return std::max(static_cast<double>(rounds[kRounds / 2]) / times / 1000.0, 0.001);
+}
+
+Result<std::uint64_t> GpuBench::run(CudaAlgorithm algorithm, std::uint64_t bytes,
+                                    std::uint32_t times) {
+  group_->ahead.gate = {.number = number_ + 1, .plans = {}};
+  const Status launched = launch(algorithm, bytes, times);
+  Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
+  Status ended = launched;
+  if (ended && !begun) ended = begun.error();
+  if (ended) ended = wait();
+  if (ended) return now_ns() - *begun;
+  stop();
+  Error why = ended.error();
+  why.message = std::string(name_of(algorithm)) + " of " + std::to_string(bytes) +
+                " bytes between " + std::to_string(group_->members.size()) +
+                " GPUs: " + why.message;
+  return why;
+}
+
+Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times) {
+  for (const GpuMember& member : group_->members) {
+    if (member.queue == 0) continue;  // cannot wait there: it starts at once
+    std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+    ARC_RETURN_IF_ERROR(
+        plane_.launcher(member).wait_for(member.queue, door, group_->ahead.gate.word(member.rank)));
+  }
+  std::vector<CudaAllReduce> calls;
+  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, bytes));
+  for (std::uint32_t time = 0; time < times; ++time) {
+    ++number_;
+    for (const GpuMember& member : group_->members) {
+      CudaAllReduce& call = calls[static_cast<std::size_t>(member.rank)];
+      call.done_word = to_word(Done{.number = number_});
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch(member.queue, algorithm, call));
+    }
+  }
+  return {};
+}
+
+Result<std::uint64_t> GpuBench::open() {
+  std::uint64_t begun = 0;
+  Status opened;
+  for (const GpuMember& member : group_->members) {
+    begun = now_ns();
+    std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+    Status stored = plane_.launcher(member).store(door, group_->ahead.gate.word(member.rank));
+    if (opened) opened = std::move(stored);
+  }
+  if (!opened) return opened.error();
+  return begun;
+}
+
+Status GpuBench::wait() {
+  const std::uint64_t until = now_ns() + kWaitNs;
+  for (const GpuMember& member : group_->members) {
+    while (true) {
+      // Both acquire what the kernel wrote before: pairs with its release at system scope.
+      const RankWords& words = plane_.words(member);
+      if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_)) break;
+      const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
+      if (code != 0) {
+        return error(ErrorCode::Internal, Reason::None, "rank ", member.rank,
+                     " ended with outcome ", code, ", having waited for rank ",
+                     __atomic_load_n(&words.outcome.culprit, __ATOMIC_RELAXED));
+      }
+      if (now_ns() < until) continue;
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).health());
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", member.rank,
+                   " has not ended within ", kWaitNs / 1'000'000, " ms");
+    }
+  }
+  return {};
+}
+
+void GpuBench::stop() {
+  failed_ = true;
+  for (const GpuMember& member : group_->members)
+    static_cast<void>(plane_.launcher(member).abort(member.scratch.data()));
+  const std::uint64_t until = now_ns() + kStopNs;
+  for (const GpuMember& member : group_->members) {
+    while (true) {
+      const Result<bool> idle = plane_.launcher(member).idle(member.queue);
+      if (!idle || *idle) break;  // a queue in error holds nothing any more
+      if (now_ns() >= until) {
+        stuck_ = true;
+        log::error("{}: a kernel that was measured does not end; its memory is kept",
+                   gpus_[member.gpu]->name());
+        return;
+      }
+      ::sched_yield();
+    }
+  }
+}
+
+}  // namespace arcomm
