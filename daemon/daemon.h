@@ -73,6 +73,15 @@ class Daemon final : public DaemonActions {
   void open_metrics();
   // The one whose algorithms have a tuning table.
   Device& host_device() const;
+  // 0 in the request: the tuners' own defaults.
+  Result<TuningTable> measure_host(const v1::TuneRequest& request,
+                                   const std::function<void(v1::TuneReply)>& send,
+                                   const std::function<bool()>& cancelled);
+  Result<GpuTuningTable> measure_gpus(const v1::TuneRequest& request,
+                                      const std::function<void(v1::TuneReply)>& send,
+                                      const std::function<bool()>& cancelled);
+  // What a request's `device` means here.
+  Result<bool> asks_for_gpus(const std::string& device) const;
   void use_tuning(const std::shared_ptr<const TuningTable>& table);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);

@@ -6,6 +6,7 @@
 
 #include "config/settings_table.h"
 #include "daemon/daemon.h"
+#include "daemon/exec/gpu_tuner.h"
 #include "daemon/exec/tuner.h"
 #include "daemon/plan/device_shape.h"
 #include "daemon/plan/explain.h"
@@ -18,15 +19,20 @@ namespace arcomm {
 namespace {
 
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
+constexpr std::uint64_t kLongestTuneMs = 3'600'000;
 
-v1::TunePoint to_wire(const TuneStep& step) {
-  v1::TunePoint point;
+// Of either tuner.
+template <typename Step>
+v1::TuneReply to_wire(const Step& step) {
+  v1::TuneReply reply;
+  reply.set_progress(step.progress);
+  v1::TunePoint& point = *reply.mutable_point();
   point.set_bytes(step.point.bytes);
   point.set_ranks(static_cast<std::int32_t>(step.point.ranks));
   point.set_algorithm(std::string(name_of(step.point.algorithm)));
   point.set_microseconds(step.point.microseconds);
   point.set_chosen(step.chosen);
-  return point;
+  return reply;
 }
 
 }  // namespace
@@ -124,68 +130,122 @@ void Daemon::use_tuning(const std::shared_ptr<const TuningTable>& table) {
   for (const Served& one : served_) one.worker->use_tuning(table);
 }
 
-Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1::TuneReply)>& send,
-                    const std::function<bool()>& cancelled) {
+Result<TuningTable> Daemon::measure_host(const v1::TuneRequest& request,
+                                         const std::function<void(v1::TuneReply)>& send,
+                                         const std::function<bool()>& cancelled) {
   TuneOptions options;
-  if (request.max_bytes() != 0) options.max_bytes = request.max_bytes();
-  if (request.budget_ms() != 0) {
-    constexpr std::uint64_t kLongestMs = 3'600'000;
-    options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestMs));
-  }
-  Result<TuningTable> measured = arcomm::tune(host_device(), options, [&](const TuneStep& step) {
-    v1::TuneReply reply;
-    reply.set_progress(step.progress);
-    *reply.mutable_point() = to_wire(step);
-    send(std::move(reply));
+  options.max_bytes = request.max_bytes();
+  options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestTuneMs));
+  return arcomm::tune(host_device(), options, [&](const TuneStep& step) {
+    send(to_wire(step));
     return !cancelled();
   });
-  if (!measured) return measured.error();
+}
+
+Result<GpuTuningTable> Daemon::measure_gpus(const v1::TuneRequest& request,
+                                            const std::function<void(v1::TuneReply)>& send,
+                                            const std::function<bool()>& cancelled) {
+  const Served& first = served_.front();
+  if (!first.devices.on_gpus()) {
+    return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
+                 "this daemon serves no GPU: arctl status and its log say why");
+  }
+  GpuTuneOptions options;
+  options.max_bytes = request.max_bytes();
+  options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestTuneMs));
+  Result<GpuTuningTable> measured =
+      tune_gpus(*first.worker, static_cast<std::uint32_t>(first.devices.devices.size()), options,
+                [&](const GpuTuneStep& step) {
+                  send(to_wire(step));
+                  return !cancelled();
+                });
+  if (measured) measured->machine = backend_->name;
+  return measured;
+}
+
+Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1::TuneReply)>& send,
+                    const std::function<bool()>& cancelled) {
+  const Result<bool> on_gpus = asks_for_gpus(request.device());
+  if (!on_gpus) return on_gpus.error();
+  TuningTable table;
+  std::string path;
+  {
+    std::lock_guard lock(mutex_);
+    table = *tuning_;  // what is not measured now stays
+    path = tuning_path(loaded_.settings);
+  }
+  if (*on_gpus) {
+    Result<GpuTuningTable> measured = measure_gpus(request, send, cancelled);
+    if (!measured) return measured.error();
+    table.gpu = std::move(measured).value();
+    table.gpu.source = path;
+  } else {
+    Result<TuningTable> measured = measure_host(request, send, cancelled);
+    if (!measured) return measured.error();
+    measured->gpu = std::move(table.gpu);
+    table = std::move(measured).value();
+  }
+  table.source = path;
   if (cancelled())
     return error(ErrorCode::Cancelled, Reason::None, "the tune was stopped; the old table stays");
   v1::TuneReply last;
   last.set_progress(1);
   last.set_finished(true);
+  last.set_table(print_tuning(table));
   if (!request.dry_run()) {
-    std::string path;
-    {
-      std::lock_guard lock(mutex_);
-      path = tuning_path(loaded_.settings);
-    }
     // Saved first: what is in force is then also what a restart finds.
-    ARC_RETURN_IF_ERROR(save_tuning(*measured, path));
-    measured->source = path;
+    ARC_RETURN_IF_ERROR(save_tuning(table, path));
     last.set_saved_as(path);
-    use_tuning(std::make_shared<const TuningTable>(*measured));
-    log::info("tuned: {} points, saved as {}", measured->points.size(), path);
+    use_tuning(std::make_shared<const TuningTable>(table));
+    log::info("tuned {}: {} points, saved as {}", *on_gpus ? "the GPUs" : "the host",
+              *on_gpus ? table.gpu.points.size() : table.points.size(), path);
   }
-  last.set_table(print_tuning(*measured));
   send(std::move(last));
   return {};
 }
 
+Result<bool> Daemon::asks_for_gpus(const std::string& device) const {
+  if (device == "host") return false;
+  if (device == "gpu") return true;
+  if (device.empty()) return served_.front().devices.on_gpus();
+  return error(ErrorCode::InvalidArgument, Reason::BadValue, "device \"", device,
+               "\" is unknown here: ask for host or gpu");
+}
+
 Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
+  const Result<bool> on_gpus = asks_for_gpus(request.device());
+  if (!on_gpus) return on_gpus.error();
+  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxCudaRanks) : kMaxRanks;
   const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
-  if (ranks < 1 || ranks > kMaxRanks || request.dtype() >= kDTypes) {
+  if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
-                 " ranks of dtype number ", request.dtype(), ": 1 to ", kMaxRanks,
+                 " ranks of dtype number ", request.dtype(), ": 1 to ", most,
                  " ranks, dtypes below ", kDTypes);
   }
   std::shared_ptr<const TuningTable> table;
-  DeviceShape shape;
+  Settings settings;
   {
     std::lock_guard lock(mutex_);
     table = tuning_;
-    shape = host_shape(loaded_.settings.host.streams);
+    settings = loaded_.settings;
   }
-  const Explanation why = arcomm::explain(*table, shape, static_cast<std::uint32_t>(ranks),
-                                          request.bytes(), static_cast<DType>(request.dtype()));
+  Explanation why;
+  if (*on_gpus) {
+    const auto forced = forced_algorithm(settings.gpu.algorithm);
+    if (!forced) return forced.error();
+    why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes());
+  } else {
+    why = arcomm::explain(*table, host_shape(settings.host.streams),
+                          static_cast<std::uint32_t>(ranks), request.bytes(),
+                          static_cast<DType>(request.dtype()));
+  }
   v1::ExplainReply reply;
   reply.set_text(why.text);
-  reply.set_chosen(std::string(name_of(why.chosen)));
-  reply.set_runner_up(std::string(name_of(why.runner_up)));
+  reply.set_chosen(std::string(why.chosen));
+  reply.set_runner_up(std::string(why.runner_up));
   reply.set_chosen_microseconds(why.chosen_microseconds);
   reply.set_runner_up_microseconds(why.runner_up_microseconds);
-  reply.set_table(table->source);
+  reply.set_table(*on_gpus ? table->gpu.source : table->source);
   return reply;
 }
 

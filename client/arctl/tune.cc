@@ -17,6 +17,7 @@ struct TuneOptions {
   std::string explain;  // a size, or "": measure
   int ranks = 0;
   std::string dtype = "float32";
+  std::string device;  // "": the daemon's first
   std::string max_bytes;
   double budget_s = 0;
   bool dry_run = false;
@@ -84,6 +85,7 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   }
   request.set_budget_ms(static_cast<std::uint64_t>(options.budget_s * 1000));
   request.set_dry_run(options.dry_run);
+  request.set_device(options.device);
   Result<Admin> admin = invocation.connect();
   if (!admin) return report(admin.error());
   std::vector<v1::TunePoint> points;
@@ -125,6 +127,7 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
     request.set_bytes(*bytes);
     request.set_ranks(options.ranks);
     request.set_dtype(static_cast<std::uint32_t>(*dtype));
+    request.set_device(options.device);
     Result<v1::ExplainReply> reply = admin.explain(request);
     if (!reply) return std::move(reply).error();
     if (!invocation.json) return Frame{explain_text(*reply)};
@@ -147,7 +150,11 @@ void add_tune(CLI::App& app, Invocation& invocation) {
   verb->add_option("--ranks", options->ranks, "With --explain: of how many ranks")
       ->check(CLI::Range(1, 64));
   verb->add_option("--dtype", options->dtype, "With --explain: of which type");
-  verb->add_option("--max-size", options->max_bytes, "Measure up to this size; 64M by default")
+  verb->add_option("--device", options->device,
+                   "Of what: gpu or host; GPUs by default, where the daemon serves any")
+      ->check(CLI::IsMember({"gpu", "host"}));
+  verb->add_option("--max-size", options->max_bytes,
+                   "Measure up to this size; by default 64M, or 1G on GPUs")
       ->type_name("SIZE");
   verb->add_option("--budget", options->budget_s, "Seconds to spend measuring")
       ->check(CLI::Range(0.0, 3600.0));

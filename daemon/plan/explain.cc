@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "daemon/plan/recorded_algorithm.h"
+#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {
@@ -18,6 +23,82 @@ std::string choice_text(Algorithm algorithm, std::uint32_t tile_bytes) {
   if (tile_bytes != 0) text += " in tiles of " + size_text(tile_bytes);
   return text;
 }
+std::string choice_text(const TuningPoint& point) {
+  return choice_text(point.algorithm, point.tile_bytes);
+}
+std::string choice_text(const GpuTuningPoint& point) {
+  return std::string(name_of(point.algorithm));
+}
+
+std::string ranks_text(std::uint32_t asked, std::uint32_t measured) {
+  if (asked == measured) return {};
+  return fmt::format("  {} ranks were not measured; {} were, and stand for them\n", asked,
+                     measured);
+}
+
+// Of the measured size that decided, the nearest by ratio: all its points, fastest first. `group`:
+// the points that count; not empty.
+template <typename Point>
+std::vector<const Point*> rivals_of(std::vector<const Point*> group, std::uint64_t bytes) {
+  const auto distance = [bytes](const Point* point) {
+    const double wanted = static_cast<double>(std::max<std::uint64_t>(bytes, 1));
+    const double measured = static_cast<double>(std::max<std::uint64_t>(point->bytes, 1));
+    return std::max(wanted / measured, measured / wanted);
+  };
+  const Point* nearest =
+      *std::min_element(group.begin(), group.end(),
+                        [&](const Point* a, const Point* b) { return distance(a) < distance(b); });
+  std::erase_if(group, [&](const Point* point) { return point->bytes != nearest->bytes; });
+  std::stable_sort(group.begin(), group.end(), [](const Point* a, const Point* b) {
+    return a->microseconds < b->microseconds;
+  });
+  return group;
+}
+
+template <typename Point>
+void list(const std::vector<const Point*>& rivals, Explanation& answer) {
+  for (const Point* point : rivals) {
+    answer.text += fmt::format("  {:>12.2f} us  {}\n", point->microseconds, choice_text(*point));
+    const std::string_view name = name_of(point->algorithm);
+    if (name == answer.chosen && answer.chosen_microseconds == 0)
+      answer.chosen_microseconds = point->microseconds;
+    if (name != answer.chosen && answer.runner_up_microseconds == 0) {
+      answer.runner_up = name;
+      answer.runner_up_microseconds = point->microseconds;
+    }
+  }
+}
+
+// What is launched for so many bytes, whoever takes them first.
+Explanation explain_launch(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
+                           std::uint32_t ranks, std::uint64_t bytes) {
+  Explanation answer;
+  answer.chosen = answer.runner_up = name_of(choose(table, forced, ranks, bytes));
+  if (ranks <= 1) {
+    answer.text = "  one rank alone: its input is its output\n";
+    return answer;
+  }
+  if (forced) {
+    answer.text += fmt::format("  gpu.algorithm is \"{}\"{}\n", name_of(*forced),
+                               answer.chosen == name_of(*forced) ? "" : ", which does not take it");
+  }
+  const GpuTuningTable::Crossover* crossover = table.find(ranks, bytes);
+  if (crossover == nullptr || table.points.empty()) {
+    answer.text +=
+        fmt::format("  table: {}; run `arctl tune` to measure this node\n", table.source);
+    return answer;
+  }
+  answer.text += ranks_text(ranks, crossover->ranks);
+  std::vector<const GpuTuningPoint*> group;
+  for (const GpuTuningPoint& point : table.points) {
+    if (point.ranks == crossover->ranks) group.push_back(&point);
+  }
+  const auto rivals = rivals_of(std::move(group), bytes);
+  answer.text += fmt::format("  measured between {} GPUs at {}, table: {}\n", crossover->ranks,
+                             size_text(rivals.front()->bytes), table.source);
+  list(rivals, answer);
+  return answer;
+}
 
 }  // namespace
 
@@ -25,8 +106,7 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
                     std::uint64_t bytes, DType dtype) {
   const Choice choice = choose(bytes, dtype, ranks, shape, table);
   Explanation answer;
-  answer.chosen = choice.algorithm;
-  answer.runner_up = choice.algorithm;
+  answer.chosen = answer.runner_up = name_of(choice.algorithm);
   answer.text = fmt::format("{} x {} {}: {}\n", ranks, size_text(bytes), text_of(dtype),
                             choice_text(choice.algorithm, choice.tile_bytes));
   const TuningTable::Crossover* crossover = table.find(ranks, bytes, dtype);
@@ -34,49 +114,41 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
     answer.text += "  nothing was measured here: this is the built-in rule; run `arctl tune`\n";
     return answer;
   }
-  if (crossover->ranks != ranks) {
-    answer.text += fmt::format("  {} ranks were not measured; {} were, and stand for them\n", ranks,
-                               crossover->ranks);
-  }
-  // The measured size that decided: the nearest by ratio.
-  const TuningPoint* nearest = nullptr;
-  const auto distance = [bytes](const TuningPoint& point) {
-    const double wanted = static_cast<double>(std::max<std::uint64_t>(bytes, 1));
-    const double measured = static_cast<double>(std::max<std::uint64_t>(point.bytes, 1));
-    return std::max(wanted / measured, measured / wanted);
-  };
+  answer.text += ranks_text(ranks, crossover->ranks);
+  std::vector<const TuningPoint*> group;
   for (const TuningPoint& point : table.points) {
-    if (point.ranks != crossover->ranks || point.type_class != crossover->type_class) continue;
-    if (nearest == nullptr || distance(point) < distance(*nearest)) nearest = &point;
+    if (point.ranks == crossover->ranks && point.type_class == crossover->type_class)
+      group.push_back(&point);
   }
-  std::vector<const TuningPoint*> rivals;
-  for (const TuningPoint& point : table.points) {
-    if (point.ranks == nearest->ranks && point.type_class == nearest->type_class &&
-        point.bytes == nearest->bytes) {
-      rivals.push_back(&point);
-    }
-  }
-  std::sort(rivals.begin(), rivals.end(), [](const TuningPoint* a, const TuningPoint* b) {
-    return a->microseconds < b->microseconds;
-  });
-  answer.text += fmt::format("  measured with {} ranks at {} ({}), table: {}\n", nearest->ranks,
-                             size_text(nearest->bytes), text_of(nearest->type_class), table.source);
-  for (const TuningPoint* point : rivals) {
-    answer.text += fmt::format("  {:>12.2f} us  {}\n", point->microseconds,
-                               choice_text(point->algorithm, point->tile_bytes));
-    if (point->algorithm == answer.chosen && answer.chosen_microseconds == 0) {
-      answer.chosen_microseconds = point->microseconds;
-    }
-    if (point->algorithm != answer.chosen && answer.runner_up_microseconds == 0) {
-      answer.runner_up = point->algorithm;
-      answer.runner_up_microseconds = point->microseconds;
-    }
-  }
+  const auto rivals = rivals_of(std::move(group), bytes);
+  answer.text +=
+      fmt::format("  measured with {} ranks at {} ({}), table: {}\n", crossover->ranks,
+                  size_text(rivals.front()->bytes), text_of(crossover->type_class), table.source);
+  list(rivals, answer);
   if (crossover->algorithm != choice.algorithm) {
     answer.text += fmt::format(
         "  {} would be chosen, but this size is cut into tiles so that other tenants are served\n",
         name_of(crossover->algorithm));
   }
+  return answer;
+}
+
+Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
+                    std::uint32_t ranks, std::uint64_t bytes) {
+  Explanation answer = explain_launch(table, forced, ranks, bytes);
+  std::string why;
+  if (lane_of(bytes, ranks) == Lane::Resident) {
+    why = fmt::format(
+        "  the kernel that stays on each GPU takes it, and nothing is launched; launched, it would "
+        "be {}\n",
+        answer.chosen);
+    answer.runner_up = answer.chosen;
+    answer.runner_up_microseconds = answer.chosen_microseconds;
+    answer.chosen = kResidentName;
+    answer.chosen_microseconds = 0;
+  }
+  answer.text = fmt::format("{} x {} between GPUs: {}\n", ranks, size_text(bytes), answer.chosen) +
+                why + answer.text;
   return answer;
 }
 

@@ -1,8 +1,10 @@
-// Why the planner would choose what it chooses: for `arctl tune --explain SIZE`.
+// Why an algorithm is chosen, and what came second: for `arctl tune --explain SIZE`.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "daemon/plan/planner.h"
 #include "daemon/plan/tuning_table.h"
@@ -12,13 +14,18 @@ namespace arcomm {
 
 struct Explanation {
   std::string text;  // a few lines for people
-  Algorithm chosen = Algorithm::Direct;
-  Algorithm runner_up = Algorithm::Direct;  // equal to `chosen` where there is no other
-  double chosen_microseconds = 0;           // 0 where never measured
-  double runner_up_microseconds = 0;
+  std::string_view chosen;
+  std::string_view runner_up;         // the same as `chosen` where there is no other
+  double chosen_microseconds = 0;     // 0 where never measured
+  double runner_up_microseconds = 0;  // likewise
 };
 
+// What the planner chooses on the host.
 Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uint32_t ranks,
                     std::uint64_t bytes, DType dtype);
+// What happens between GPUs, where small operations are not launched at all: those are "resident",
+// with what would be launched as the runner-up. forced: gpu.algorithm.
+Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
+                    std::uint32_t ranks, std::uint64_t bytes);
 
 }  // namespace arcomm

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "daemon/plan/explain.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning_table.h"
 
@@ -117,6 +118,44 @@ TEST(GpuTuning, UnknownNamesOfKernelsAreRefusedWithThoseThatThereAre) {
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.error().message.find("gpu.algorithm \"ring\" is unknown"), std::string::npos);
   EXPECT_NE(unknown.error().message.find("two_shot_direct"), std::string::npos);
+}
+
+TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
+  const Explanation answer = explain(sample(), std::nullopt, 4, 8 * kMiB);
+  EXPECT_EQ(answer.chosen, "stream");
+  EXPECT_EQ(answer.runner_up, "two_shot_direct");
+  EXPECT_EQ(answer.chosen_microseconds, 90.0);
+  EXPECT_EQ(answer.runner_up_microseconds, 110.0);
+  EXPECT_NE(answer.text.find("measured between 4 GPUs at 16 MiB"), std::string::npos)
+      << answer.text;
+}
+
+TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
+  const Explanation answer = explain(sample(), std::nullopt, 2, 2048);
+  EXPECT_EQ(answer.chosen, "resident");
+  EXPECT_EQ(answer.chosen_microseconds, 0);
+  EXPECT_EQ(answer.runner_up, "one_shot_ll16");
+  EXPECT_EQ(answer.runner_up_microseconds, 3.0);
+  EXPECT_NE(answer.text.find("2 x 2 KiB between GPUs: resident"), std::string::npos) << answer.text;
+}
+
+TEST(GpuExplain, SaysWhoForcedTheChoiceAndWhenThatCouldNotBe) {
+  const Explanation forced = explain(sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB);
+  EXPECT_EQ(forced.chosen, "two_shot_direct");
+  EXPECT_EQ(forced.runner_up, "stream");
+  EXPECT_NE(forced.text.find("gpu.algorithm is \"two_shot_direct\"\n"), std::string::npos);
+  const Explanation too_large = explain(sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB);
+  EXPECT_EQ(too_large.chosen, "stream");
+  EXPECT_NE(too_large.text.find("does not take it"), std::string::npos) << too_large.text;
+}
+
+TEST(GpuExplain, SaysThatTheTableIsBuiltIn) {
+  const Explanation answer = explain(default_gpu_tuning(), std::nullopt, 4, 16 * kMiB);
+  EXPECT_EQ(answer.chosen, "stream");
+  EXPECT_EQ(answer.runner_up, "stream");
+  EXPECT_EQ(answer.chosen_microseconds, 0);
+  EXPECT_NE(answer.text.find("built in"), std::string::npos) << answer.text;
+  EXPECT_EQ(explain(default_gpu_tuning(), std::nullopt, 1, kMiB).chosen, "alone");
 }
 
 TEST(RecordedAlgorithm, HasANameForEveryKernelOfHostAndGpus) {
