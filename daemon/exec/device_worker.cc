@@ -249,9 +249,9 @@ void ThreadedWorker::run() {
     if (worked) {
       last_work = now;
       resting_ = false;
-      // Tiles keep this core busy for long: let a client that shares it take its result or make its
-      // next request.
-      if (worker_->crowded() && worker_->computing()) ::sched_yield();
+      // Tiles and floods keep this core busy for long: let a client that shares it take its result
+      // or make its next request.
+      if (worker_->crowded() && (worker_->computing() || worker_->flooded())) ::sched_yield();
     } else if (worker_->computing()) {
       // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
       // the core.

@@ -37,7 +37,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // ---- the loop's verbs; each says whether it found work ----
-  bool poll_sessions();  // at most kSweepRequests of each session, in turn
+  bool poll_sessions();  // at most kMostAtOnce of each session, in turn
   bool settle();         // answers what has ended
   bool execute();        // starts what may run, and one tile of each large operation
   bool reap();           // what the device has finished; sessions that can go
@@ -59,6 +59,7 @@ class Worker {
   }
   bool lost() const;                         // its device: only a new process can use it again
   bool crowded() const { return crowded_; }  // more spinners than cores
+  bool flooded() const { return flooded_; }  // somebody had much to do in this turn
 
   // ---- control's messages ----
   Status open_session(SessionSeed seed, std::uint64_t now_ns);
@@ -97,8 +98,9 @@ class Worker {
   void set_busy(double fraction) { busy_fraction_ = fraction; }
 
  private:
-  static constexpr int kSweepRequests = 32;
-  static constexpr int kSweepStarts = 32;
+  static constexpr int kMostAtOnce = 32;  // requests of one session, and starts, in one turn
+  static constexpr int kMany = 8;         // of them; and few:
+  static constexpr int kFew = 2;
 
   struct Leaving {
     std::unique_ptr<Session> session;
@@ -122,6 +124,9 @@ class Worker {
   Result<Session*> need(SessionId id) const;
   Result<Member*> need_member(SessionId session, MemberId member) const;
   bool poll(Session& session);
+  // May the turn go on after so many? Not once somebody calls whom it would keep waiting.
+  bool goes_on(int done);
+  bool somebody_calls() const;
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
   void accept(Session& session, Operation& operation);
   // The other ranks hear why this one's request was refused.
@@ -174,6 +179,8 @@ class Worker {
   std::vector<Leaving> leaving_;
   std::vector<Parting> parting_;
   std::vector<Draining> draining_;
+  int look_every_ = kFew;                   // requests or starts, for who else calls
+  bool hurried_ = false, flooded_ = false;  // in this turn
   bool crowded_ = false;
   unsigned cores_ = 1;
   double busy_fraction_ = 0;

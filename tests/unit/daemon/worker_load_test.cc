@@ -1,6 +1,7 @@
 // Plans, every type, fairness, draining, and thousands of cycles.
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -193,6 +194,37 @@ TEST_F(WorkerLoad, ASmallOperationDoesNotWaitForAHugeOneOfAnotherTenant) {
   std::printf("%d small operations during the huge one, slowest %.0f us inside the worker\n",
               done_meanwhile, static_cast<double>(slowest_ns) / 1000);
   EXPECT_GE(done_meanwhile, 10);
+}
+
+// Which of the two the worker looks at first changes from turn to turn, so there are many rounds.
+TEST_F(WorkerLoad, AFewRequestsOfOneTenantAreReadBeforeTheManyOfAnother) {
+  Client& flood = *group(1).front();
+  Client& calm = client();
+  calm.memory(8192);
+  calm.recv_offset = 4096;
+  form({&calm}, 2);
+  constexpr int kRounds = 20, kMany = 40;
+  for (int round = 0; round < kRounds; ++round) {
+    inspect();  // has looked at both rings, and found nothing
+    std::promise<void> held, go;
+    worker_->inspect([&](const Result<WorkerSnapshot>&) {
+      held.set_value();
+      go.get_future().wait_for(kPatience);
+    });
+    ASSERT_EQ(held.get_future().wait_for(kPatience), std::future_status::ready);
+    for (int i = 0; i < kMany; ++i) flood.call(64);
+    calm.call(64);
+    go.set_value();
+    expect_ok(calm);
+    for (int i = 0; i < kMany; ++i) expect_ok(flood);
+    inspect();
+    const std::vector<FlightRecord> records = recorder_->snapshot(kMany + 1);
+    ASSERT_EQ(records.size(), std::size_t{kMany + 1});
+    const auto place = std::find_if(records.begin(), records.end(),
+                                    [](const FlightRecord& record) { return record.pid == 801; });
+    ASSERT_NE(place, records.end());
+    EXPECT_LE(place - records.begin(), 2) << "round " << round;
+  }
 }
 
 TEST_F(WorkerLoad, DrainingEndsWhatWasBegunAndRefusesWhatIsNew) {
