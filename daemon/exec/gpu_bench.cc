@@ -17,13 +17,13 @@ constexpr DType kType = DType::BFloat16;
 constexpr std::uint64_t kLeastRoomBytes = 1024;
 constexpr std::uint64_t kRoundNs = 5'000'000;
 constexpr int kRounds = 5;
-constexpr std::uint32_t kWarmUps = 3;
+constexpr std::uint32_t kFirstTimes = 3;
 // Launches that wait in a queue: far fewer than a queue takes.
 constexpr std::uint32_t kFewestTimes = 2, kMostTimes = 64;
 // A kernel gives up by itself before the host gives it up.
 constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
-constexpr std::uint64_t kStopNs = 1'000'000'000;
+constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
 
 constexpr int kLane = static_cast<int>(Lane::Launched);
 
@@ -129,7 +129,7 @@ Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", bytes,
                  " bytes: there is memory for ", room_bytes_);
   }
-  Result<std::uint64_t> took = run(algorithm, bytes, kWarmUps);
+  Result<std::uint64_t> took = run(algorithm, bytes, kFirstTimes);
   if (took) took = run(algorithm, bytes, kFewestTimes);
   if (!took) return std::move(took).error();
   const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
@@ -221,7 +221,7 @@ void GpuBench::stop() {
   failed_ = true;
   for (const GpuMember& member : group_->members)
     static_cast<void>(plane_.launcher(member).abort(member.scratch.data()));
-  const std::uint64_t until = now_ns() + kStopNs;
+  const std::uint64_t until = now_ns() + kGiveUpNs;
   for (const GpuMember& member : group_->members) {
     while (true) {
       const Result<bool> idle = plane_.launcher(member).idle(member.queue);

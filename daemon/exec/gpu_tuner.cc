@@ -14,7 +14,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kFirstBytes = 1024;
+constexpr std::uint64_t kLeastBytes = 1024;
 constexpr std::uint64_t kLastBytes = 1ull << 36;  // of any ladder
 constexpr std::uint64_t kStep = 4;
 constexpr auto kAnswerLimit = std::chrono::seconds(15);  // longer than any kernel may hang
@@ -47,11 +47,11 @@ class Tuner {
       : worker_(worker), sets_(sets_of(gpus)), progress_(progress) {
     const GpuTuneOptions defaults;
     max_bytes_ = std::clamp(options.max_bytes == 0 ? defaults.max_bytes : options.max_bytes,
-                            kFirstBytes, kLastBytes);
+                            kLeastBytes, kLastBytes);
     const auto budget = options.budget.count() <= 0 ? defaults.budget : options.budget;
     budget_ns_ = static_cast<std::uint64_t>(std::chrono::nanoseconds(budget).count());
     begin_ns_ = now_ns();
-    for (std::uint64_t bytes = kFirstBytes; bytes <= max_bytes_; bytes *= kStep) ++sizes_;
+    for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) ++sizes_;
   }
   ~Tuner() {
     static_cast<void>(ask<void>([&](auto done) { worker_.end_measuring(std::move(done)); }));
@@ -82,7 +82,7 @@ class Tuner {
     std::set<CudaAlgorithm> broken;
     Result<std::uint64_t> room = begin(ranks);
     if (!room) return std::move(room).error();
-    for (std::uint64_t bytes = kFirstBytes; bytes <= max_bytes_; bytes *= kStep) {
+    for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) {
       ++steps_;
       if (stopped_ || over() || bytes > *room) continue;
       double best = 0;
