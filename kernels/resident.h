@@ -28,15 +28,12 @@ struct ResidentMember {
   void* scratch[kMaxCudaRanks] = {};
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
-  // 128 bytes stored by a warp arrive whole between the ranks' GPUs (ll128_self_test.h); all ranks
-  // say the same.
-  bool ll128 = false;
 };
 
 struct ResidentPlan {
   const void* send = nullptr;
   void* recv = nullptr;
-  std::uint64_t count = 0;       // elements; what lane_of() takes
+  std::uint64_t count = 0;       // elements; at most kMaxResidentBytes of them
   std::uint64_t timeout_ns = 0;  // from the door being seen
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;

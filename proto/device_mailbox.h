@@ -31,19 +31,15 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
 inline constexpr std::uint64_t kMailboxBytes = 4096;
-// Larger plans are Launched.
-constexpr std::uint64_t max_resident_bytes(std::uint32_t ranks) {
-  if (ranks < 2) return 0;
-  // Among more than two, every rank's data must be read: the resident grid is too small for as
-  // much.
-  return ranks == 2 ? 1024 * 1024 : 128 * 1024;
-}
+inline constexpr std::uint64_t kMaxResidentBytes = 256 * 1024;  // larger plans are Launched
 
 enum class Lane : std::uint32_t { Resident = 0, Launched = 1 };
 inline constexpr std::uint32_t kLanes = 2;
 
+// Among more than two, every rank's data must be read: the resident grid is too small for as much.
 constexpr Lane lane_of(std::uint64_t bytes, std::uint32_t ranks) {
-  return ranks > 1 && bytes <= max_resident_bytes(ranks) ? Lane::Resident : Lane::Launched;
+  const std::uint64_t most = ranks > 2 ? kMaxResidentBytes / 2 : kMaxResidentBytes;
+  return ranks > 1 && bytes <= most ? Lane::Resident : Lane::Launched;
 }
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per lane, modulo 2^32; 0 before the first.

@@ -93,7 +93,6 @@ Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
 Status GpuPlane::join_grids(GpuGroup& group) {
   ResidentMember joining;
   joining.ranks = static_cast<std::uint32_t>(group.members.size());
-  joining.ll128 = group.whole_lines;
   for (const GpuMember& member : group.members)
     joining.scratch[member.rank] = member.resident_scratch.data();
   for (GpuMember& member : group.members) {

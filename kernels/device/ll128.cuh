@@ -55,8 +55,11 @@ __device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t pack
                                   packet * kLl128PacketBytes);
 }
 
-__device__ __forceinline__ void store_packet(uint4* packet, const LaneData& data,
-                                             std::uint32_t epoch) {
+// A function of its own, since a barrier alone does not make one instruction of the stores behind
+// it: inlined, the compiler may make copies of them, one for the lanes that have less to read,
+// among them those with flags, which then arrive before the data (seen on H200).
+inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data,
+                                                 std::uint32_t epoch) {
   const std::uint32_t lane = lane_of_thread();
   LaneData lines = data;
   if (ll128_has_flag(lane)) {

@@ -12,13 +12,14 @@
 
 namespace arcomm {
 
+using device::kResidentBlocks;
 using device::MemberEntry;
 using device::Pending;
 using device::PlanEntry;
 using device::ResidentTable;
 
 std::uint64_t resident_scratch_bytes() {
-  return kResidentScratchBytes;
+  return device::kScratchBytes;
 }
 
 namespace {
@@ -111,7 +112,6 @@ class Grid final : public ResidentGrid {
                             .owner = ++last_owner_};
     ARC_RETURN_IF_ERROR(write_member(slot, entry));
     members_[slot] = entry.owner;
-    most_bytes_[slot] = resident_capacity(member.ranks, member.ll128);
     taken_[slot] = true;
     return slot;
   }
@@ -133,7 +133,7 @@ class Grid final : public ResidentGrid {
 
   Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
     if (index >= kMaxDevicePlans || slot >= kResidentMembers ||
-        plan.count * size_of(plan.dtype) > most_bytes_[slot]) {
+        plan.count * size_of(plan.dtype) > kMaxResidentBytes) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
                    " with ", plan.count, " elements is none for the resident kernel");
     }
@@ -249,7 +249,6 @@ class Grid final : public ResidentGrid {
   PinnedPage words_, staging_;
   std::array<bool, kResidentMembers> taken_{};
   std::array<std::uint64_t, kResidentMembers> members_{};  // their owner words
-  std::array<std::uint64_t, kResidentMembers> most_bytes_{};
   std::uint64_t last_owner_ = 0;
   std::array<std::uint8_t, kMaxDevicePlans> owners_{};  // slot + 1, by plan
   bool running_ = false;

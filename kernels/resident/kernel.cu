@@ -1,8 +1,7 @@
 // The resident kernel's loop: look at the doors, push what is new, collect what has arrived, leave
 // when told. Blocks do not wait for each other: block b of one rank waits only for block b of the
 // others.
-#include "kernels/resident/lines.cuh"
-#include "kernels/resident/packets.cuh"
+#include "kernels/resident/operation.cuh"
 
 namespace arcomm::device {
 namespace {
@@ -103,14 +102,16 @@ class ResidentBlock {
     __syncthreads();
     const bool known = pending.entry.owner == entry.owner;
     const std::uint64_t bytes = pending.entry.plan.count * size_of(pending.entry.plan.dtype);
-    const ResidentShare share = resident_share(bytes, entry.member.ll128);
-    const bool takes_part = known && blockIdx.x < share.blocks;
+    const auto lines = static_cast<std::uint32_t>((bytes + 7) / 8);
+    const std::uint32_t wanted = (lines + kResidentThreads - 1) / kResidentThreads;
+    const std::uint32_t blocks =
+        wanted < 1 ? 1 : (wanted > kResidentBlocks ? kResidentBlocks : wanted);
+    const bool takes_part = known && blockIdx.x < blocks;
     if (threadIdx.x == 0) {
       pending.plan = known ? door.plan : kNoPlan;
       pending.number = door.number;
-      pending.packets = share.packets;
-      pending.units = share.units;
-      pending.blocks = share.blocks;
+      pending.lines = lines;
+      pending.blocks = blocks;
       pending.next = 0;
       pending.agreed = false;
       pending.dissenter = -1;
@@ -124,26 +125,14 @@ class ResidentBlock {
       end(slot);
       return;
     }
-    if (!takes_part) return;
-    if (share.packets) {
-      ResidentPackets(entry.member, pending).push();
-    } else {
-      ResidentLines(entry.member, pending).push();
-    }
+    if (takes_part) ResidentOperation(entry.member, pending).push();
   }
 
   __device__ void collect(std::uint32_t slot) {
     Pending& pending = pending_[slot];
     const MemberEntry& entry = members_[slot];
     std::uint32_t culprit = entry.member.rank;
-    Collected collected;
-    if (pending.packets) {
-      const std::uint32_t ended = ResidentPackets::collect(&entry.member, &pending);
-      culprit = culprit_from(ended);
-      collected = collected_from(ended);
-    } else {
-      collected = ResidentLines(entry.member, pending).collect(culprit);
-    }
+    const Collected collected = ResidentOperation(entry.member, pending).collect(culprit);
     __syncthreads();
     if (threadIdx.x == 0) settle(slot, collected, culprit);
     __syncthreads();

@@ -1,11 +1,10 @@
 // One block's part in one small AllReduce: push, which never waits, and collect, which looks once
-// or a few times. This is what the ways of lines.cuh (LL16) and packets.cuh (LL128) have in common:
-// where things lie, and a header beside the data by which the ranks compare what they were asked
-// for.
+// or a few times. Lines of 8 bytes and their flag in both halves of a 16-byte store, as in
+// one_shot_ll16.cu, with a header beside them by which the ranks compare what they were asked for.
 //
-// Flags are the operation's number, which comes round after 2^32 operations; so that no stale flag
+// Flags are the operation's number, which comes round after 2^32 operations; so that no stale line
 // can then be taken for a new one, now and then an operation wipes a piece of the half that is not
-// in use.
+// in use: no peer writes there before it has seen what we push afterwards.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +18,55 @@ namespace arcomm::device {
 
 // Looks in vain before other members are looked at again: a few microseconds.
 constexpr std::uint32_t kLooks = 8;
-// Of as many operations two wipe, one for each half: 16 bytes per thread, and so all of it in far
+// Of as many operations two wipe, one for each half, a line per thread: all of it is wiped in far
 // fewer operations than there are numbers.
 constexpr std::uint32_t kWipeEvery = 128;
+constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
 
 enum class Collected : std::uint32_t { Waiting, Done, Failed };
 
-// How far a block came, and the rank it waits for (Waiting) or that asked for something else
-// (Failed), as one word: what goes through memory would be read anew after each look at a door.
-constexpr std::uint32_t to_word(Collected collected, std::uint32_t culprit) {
-  return static_cast<std::uint32_t>(collected) << 16 | (culprit & 0xffffU);
-}
-constexpr Collected collected_from(std::uint32_t word) {
-  return static_cast<Collected>(word >> 16);
-}
-constexpr std::uint32_t culprit_from(std::uint32_t word) {
-  return word & 0xffffU;
-}
-
 class ResidentOperation {
- protected:
+ public:
   __device__ __forceinline__ ResidentOperation(const ResidentMember& member, Pending& pending)
       : member_(member),
         pending_(pending),
         plan_(pending.entry.plan),
         number_(pending.number),
-        // Never that of what was wiped; the other half has the number that it shares.
-        flag_(pending.number == 0 ? 0xffff'ffffU : pending.number),
-        units_(pending.units) {}
+        flag_(flag_of(pending.number)),
+        lines_(pending.lines),
+        stride_(pending.blocks * kResidentThreads) {}
 
+  // By all threads of the block.
+  __device__ __forceinline__ void push() const {
+    if (blockIdx.x == 0 && number_ % kWipeEvery < 2) wipe();
+    const std::uint32_t peer = threadIdx.x;
+    if (peer < member_.ranks && peer != member_.rank)
+      store_line(header(peer, member_.rank), {signature(), flag_, 0, flag_});
+    if (is_regular()) {
+      const auto* send = static_cast<const uint2*>(plan_.send);
+      push_lines<kPushed>([&](std::uint32_t line) { return __ldcg(send + line); });
+    } else {
+      push_apart(&member_, &pending_);
+    }
+  }
+
+  // By all threads of the block; the same answer for all. `culprit`: Waiting: a rank whose lines
+  // are missing; Failed: who asked for something else.
+  __device__ __forceinline__ Collected collect(std::uint32_t& culprit) {
+    return with_kernel(plan_.dtype, plan_.op, [&]<typename Format, ReduceOp kOp>() {
+      return combine<Format, kOp>(culprit);
+    });
+  }
+
+ private:
+  static __device__ __forceinline__ std::uint32_t flag_of(std::uint32_t number) {
+    return number == 0 ? 0xffff'ffffU
+                       : number;  // never that of a wiped line; the other half has it
+  }
+  __device__ __forceinline__ std::uint32_t half() const { return number_ & 1U; }
+  __device__ __forceinline__ std::uint32_t first_line() const {
+    return blockIdx.x * kResidentThreads + threadIdx.x;
+  }
   // What all ranks must agree on, exactly.
   __device__ __forceinline__ std::uint32_t signature() const {
     return static_cast<std::uint32_t>(plan_.count) << 8 |
@@ -58,79 +77,247 @@ class ResidentOperation {
     return static_cast<uint4*>(member_.scratch[at]) +
            (half() * kMaxCudaRanks + from) * kResidentBlocks + blockIdx.x;
   }
-  __device__ __forceinline__ unsigned char* slot(std::uint32_t at, std::uint32_t from) const {
-    const int doublings = 32 - __clz(static_cast<int>(member_.ranks - 1));
-    return half_at(at, half()) + from * (kResidentHalfBytes >> doublings);
+  __device__ __forceinline__ uint4* lines(std::uint32_t at, std::uint32_t from) const {
+    return area(at, half()) + from * kLinesPerRank;
   }
-
-  // By all threads of the block, before the data.
-  __device__ __forceinline__ void push_header() const {
-    // No peer writes into the other half before it has seen what this block pushes now.
-    if (blockIdx.x == 0 && number_ % kWipeEvery < 2) wipe();
-    const std::uint32_t peer = threadIdx.x;
-    if (peer < member_.ranks && peer != member_.rank)
-      store_line(header(peer, member_.rank), {signature(), flag_, 0, flag_});
-  }
-  // What this thread looks at beside its data; where it is not `compares`, what it would like to
-  // see.
-  __device__ __forceinline__ bool compares(bool compared) const {
-    return !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
-  }
-  __device__ __forceinline__ uint4 look_at_header(bool compares) const {
-    return compares ? load_line(header(member_.rank, threadIdx.x))
-                    : uint4{signature(), flag_, 0, flag_};
-  }
-  __device__ __forceinline__ bool is_here(const uint4& line) const {
-    return line.y == flag_ && line.w == flag_;
-  }
-
-  // By all threads of the block: have all of them seen all of a round? Waiting: the round begins
-  // anew when the block looks again. Done: go on with it.
-  __device__ __forceinline__ Collected vote(bool here, bool compares, const uint4& head,
-                                            bool compared, std::uint32_t next,
-                                            std::uint32_t& culprit) const {
-    if (compares && is_here(head) && head.x != signature())
-      pending_.dissenter = static_cast<int>(threadIdx.x);
-    const bool all_here = __syncthreads_and(here) != 0;
-    if (!compared && pending_.dissenter >= 0) {
-      culprit = static_cast<std::uint32_t>(pending_.dissenter);
-      return Collected::Failed;
-    }
-    if (all_here) return Collected::Done;
-    if (threadIdx.x == 0) {
-      pending_.next = next;
-      pending_.agreed = compared;
-    }
-    culprit = first_of(here ? ~0U : culprit);
-    return Collected::Waiting;
-  }
-
-  // Peer p is rank p, or p + 1 from our own on.
-  __device__ __forceinline__ std::uint32_t rank_of(std::uint32_t peer) const {
-    return peer + (peer >= member_.rank ? 1 : 0);
-  }
-
-  const ResidentMember& member_;
-  Pending& pending_;
-  const ResidentPlan& plan_;
-  const std::uint32_t number_, flag_, units_;
-
- private:
-  __device__ __forceinline__ std::uint32_t half() const { return number_ & 1U; }
-  __device__ __forceinline__ unsigned char* half_at(std::uint32_t at, std::uint32_t half) const {
-    return static_cast<unsigned char*>(member_.scratch[at]) + kResidentHeaderBytes +
-           half * kResidentHalfBytes;
+  __device__ __forceinline__ uint4* area(std::uint32_t at, std::uint32_t half) const {
+    auto* base = static_cast<unsigned char*>(member_.scratch[at]) + kHeaderBytes;
+    return reinterpret_cast<uint4*>(base) + half * kMaxCudaRanks * kLinesPerRank;
   }
 
   __device__ __forceinline__ void wipe() const {
-    constexpr std::uint32_t kLines = kResidentHalfBytes / sizeof(uint4);
-    const std::uint32_t line = number_ / kWipeEvery * kResidentThreads + threadIdx.x;
-    auto* half_not_in_use = reinterpret_cast<uint4*>(half_at(member_.rank, half() ^ 1U));
-    store_line(half_not_in_use + line % kLines, {0, 0, 0, 0});
+    constexpr std::uint32_t kLines = kMaxCudaRanks * kLinesPerRank;
+    const std::uint32_t line = (number_ / kWipeEvery * kResidentThreads + threadIdx.x) % kLines;
+    store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
     __threadfence();
     __syncthreads();
   }
 
+  // Both buffers can be read and written in whole lines, to the end. Each rank for itself: what
+  // goes between ranks is the same.
+  __device__ __forceinline__ bool is_regular() const {
+    const auto low = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(plan_.send) |
+                                                reinterpret_cast<std::uintptr_t>(plan_.recv));
+    return (low | static_cast<std::uint32_t>(size_of(plan_.dtype) * plan_.count)) % 8 == 0;
+  }
+
+  // read(line): its 8 bytes. No branch between the loads of several lines: they would wait for each
+  // other.
+  template <std::uint32_t kAtOnce, typename Read>
+  __device__ __forceinline__ void push_lines(Read read) const {
+    for (std::uint32_t next = first_line(); next < lines_; next += kAtOnce * stride_) {
+      uint2 data[kAtOnce];
+#pragma unroll
+      for (std::uint32_t u = 0; u < kAtOnce; ++u) {
+        if (next + u * stride_ < lines_) data[u] = read(next + u * stride_);
+      }
+      for (std::uint32_t hop = 1; hop < member_.ranks; ++hop) {
+        const std::uint32_t to = (member_.rank + hop) % member_.ranks;
+        uint4* theirs = lines(to, member_.rank);
+#pragma unroll
+        for (std::uint32_t u = 0; u < kAtOnce; ++u) {
+          const std::uint32_t line = next + u * stride_;
+          if (line < lines_) store_line(theirs + line, {data[u].x, flag_, data[u].y, flag_});
+        }
+      }
+    }
+  }
+  static __device__ __noinline__ void push_apart(const ResidentMember* member, Pending* pending) {
+    const ResidentOperation operation(*member, *pending);
+    const ResidentPlan& plan = operation.plan_;
+    const std::uint32_t size = static_cast<std::uint32_t>(size_of(plan.dtype));
+    operation.push_lines<1>([&](std::uint32_t line) {
+      return read_line(static_cast<const unsigned char*>(plan.send), line, plan.count * size, size);
+    });
+  }
+
+  // Past the L1, which knows nothing of what the client's kernels wrote meanwhile.
+  static __device__ __forceinline__ uint2 read_line(const unsigned char* send, std::uint32_t line,
+                                                    std::uint64_t bytes, std::uint32_t size) {
+    const std::uint64_t first = std::uint64_t{line} * 8;
+    std::uint64_t data = 0;
+    for (std::uint32_t at = 0; at < 8 && first + at < bytes; at += size) {
+      std::uint64_t element = 0;
+      switch (size) {
+        case 1:
+          element = __ldcg(send + first + at);
+          break;
+        case 2:
+          element = __ldcg(reinterpret_cast<const unsigned short*>(send + first + at));
+          break;
+        case 4:
+          element = __ldcg(reinterpret_cast<const unsigned int*>(send + first + at));
+          break;
+        default:
+          element = __ldcg(reinterpret_cast<const unsigned long long*>(send + first + at));
+      }
+      data |= element << (at * 8);
+    }
+    return {static_cast<std::uint32_t>(data), static_cast<std::uint32_t>(data >> 32)};
+  }
+
+  template <typename Format, ReduceOp kOp>
+  __device__ __forceinline__ Collected combine(std::uint32_t& culprit) {
+    if constexpr (kOp == ReduceOp::Sum &&
+                  (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+      const bool one_each = lines_ <= stride_, regular = is_regular();
+      if (regular && member_.ranks == 2) {
+        return one_each ? combine_lines<Format, kOp, 2, 1, true>(culprit)
+                        : combine_lines<Format, kOp, 2, 5, true>(culprit);
+      }
+      if (regular && member_.ranks <= 4) {
+        return one_each ? combine_lines<Format, kOp, 4, 1, true>(culprit)
+                        : combine_lines<Format, kOp, 4, 2, true>(culprit);
+      }
+    }
+    return combine_apart<Format, kOp, kMaxCudaRanks, 1>(culprit);
+  }
+
+  // What is rare is a function of its own for each type, and pays for the call by saving registers;
+  // what inference does is not. Words go in and out in registers: local memory would be read anew
+  // after each look at a door.
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
+  static __device__ __noinline__ std::uint32_t called_apart(const ResidentMember* member,
+                                                            Pending* pending) {
+    std::uint32_t culprit = member->rank;
+    const Collected collected = ResidentOperation(*member, *pending)
+                                    .combine_lines<Format, kOp, kRanks, kUnroll, false>(culprit);
+    return static_cast<std::uint32_t>(collected) << 16 | culprit;
+  }
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
+  __device__ __forceinline__ Collected combine_apart(std::uint32_t& culprit) {
+    const std::uint32_t ended = called_apart<Format, kOp, kRanks, kUnroll>(&member_, &pending_);
+    culprit = ended & 0xffffU;
+    return static_cast<Collected>(ended >> 16);
+  }
+
+  // Rounds of kUnroll lines per thread, with all peers' lines of a round in flight at once. A
+  // thread looks again only for what it misses; the block votes when all have looked enough.
+  template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll,
+            bool kRegular>
+  __device__ __forceinline__ Collected combine_lines(std::uint32_t& culprit) {
+    using Stored = typename Format::Stored;
+    using Eight = Pack<Format, 8>;
+    constexpr std::uint32_t kCount = Eight::kCount;
+    constexpr std::uint32_t kPeers = kRanks - 1;
+    union Line {
+      Stored elements[kCount];
+      std::uint32_t words[2];
+    };
+    const auto* send = static_cast<const unsigned char*>(plan_.send);
+    auto* recv = static_cast<Stored*>(plan_.recv);
+    const std::uint64_t bytes = plan_.count * sizeof(Stored);
+    std::uint32_t next = pending_.next;
+    bool compared = pending_.agreed;
+    // No function of the arrays below: they are to be registers.
+    while (next < lines_) {
+      uint4 seen[kUnroll][kPeers];
+      uint2 own[kUnroll];
+      const std::uint32_t first_of_round = next + first_line();
+#pragma unroll
+      for (std::uint32_t u = 0; u < kUnroll; ++u) {
+        const std::uint32_t line = first_of_round + u * stride_;
+        own[u] = {};
+        if (line < lines_) {
+          own[u] = kRegular ? __ldcg(reinterpret_cast<const uint2*>(send) + line)
+                            : read_line(send, line, bytes, sizeof(Stored));
+        }
+#pragma unroll
+        for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
+          seen[u][peer] = {0, flag_, 0, flag_};
+          if (line < lines_ && peer + 1 < member_.ranks)
+            seen[u][peer] = load_line(lines(member_.rank, rank_of(peer)) + line);
+        }
+      }
+      // The headers travel with the first lines.
+      uint4 head{signature(), flag_, 0, flag_};
+      const bool compares = !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
+      if (compares) head = load_line(header(member_.rank, threadIdx.x));
+      bool here = false;
+#pragma unroll 1
+      for (std::uint32_t look = 0; look < kLooks && !here; ++look) {
+        here = is_here(head);
+        culprit = ~0U;
+        if (!here) {
+          culprit = threadIdx.x;
+          head = load_line(header(member_.rank, threadIdx.x));
+        }
+#pragma unroll
+        for (std::uint32_t u = 0; u < kUnroll; ++u) {
+#pragma unroll
+          for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
+            if (!is_here(seen[u][peer])) {
+              here = false;
+              culprit = min(culprit, rank_of(peer));
+              seen[u][peer] =
+                  load_line(lines(member_.rank, rank_of(peer)) + first_of_round + u * stride_);
+            }
+          }
+        }
+      }
+      if (compares && is_here(head) && head.x != signature())
+        pending_.dissenter = static_cast<int>(threadIdx.x);
+      const bool all_here = __syncthreads_and(here) != 0;
+      if (!compared && pending_.dissenter >= 0) {
+        culprit = static_cast<std::uint32_t>(pending_.dissenter);
+        return Collected::Failed;
+      }
+      if (!all_here) {
+        if (threadIdx.x == 0) {
+          pending_.next = next;
+          pending_.agreed = compared;
+        }
+        culprit = first_of(here ? ~0U : culprit);
+        return Collected::Waiting;
+      }
+      compared = true;
+#pragma unroll
+      for (std::uint32_t u = 0; u < kUnroll; ++u) {
+        const std::uint32_t line = first_of_round + u * stride_;
+        if (line >= lines_) continue;
+        Eight result;
+#pragma unroll
+        for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+          if (rank >= member_.ranks) continue;
+          Line part{.words = {own[u].x, own[u].y}};
+          if (rank > 0 && rank > member_.rank) {
+            part.words[0] = seen[u][rank == 0 ? 0 : rank - 1].x;
+            part.words[1] = seen[u][rank == 0 ? 0 : rank - 1].z;
+          }
+          if (rank < kPeers && rank < member_.rank) {
+            part.words[0] = seen[u][rank < kPeers ? rank : 0].x;
+            part.words[1] = seen[u][rank < kPeers ? rank : 0].z;
+          }
+          if (rank == 0) {
+            result.widen(part.elements);
+          } else {
+            result.template combine_next<kOp>(part.elements);
+          }
+        }
+        Line out;
+        result.template store_to<kOp>(out.elements, member_.ranks);
+        const std::uint64_t first = std::uint64_t{line} * kCount;
+        if constexpr (kRegular) {
+          *reinterpret_cast<uint2*>(recv + first) = {out.words[0], out.words[1]};
+        } else {
+#pragma unroll
+          for (std::uint32_t i = 0; i < kCount; ++i) {
+            if (first + i < plan_.count) recv[first + i] = out.elements[i];
+          }
+        }
+      }
+      next += kUnroll * stride_;
+    }
+    if (threadIdx.x == 0) pending_.next = next;
+    return Collected::Done;
+  }
+  // Peer p is rank p, or p + 1 from our own on.
+  __device__ __forceinline__ std::uint32_t rank_of(std::uint32_t peer) const {
+    return peer + (peer >= member_.rank ? 1 : 0);
+  }
+  __device__ __forceinline__ bool is_here(const uint4& line) const {
+    return line.y == flag_ && line.w == flag_;
+  }
   // The smallest of the threads' values.
   static __device__ __forceinline__ std::uint32_t first_of(std::uint32_t value) {
     __shared__ std::uint32_t first;
@@ -142,12 +329,11 @@ class ResidentOperation {
     __syncthreads();
     return answer;
   }
-};
 
-// Sums of the types that inference uses, between 2 or 4, are inlined; what is rare is a function of
-// its own for each type, and pays for the call by saving registers.
-template <typename Format, ReduceOp kOp>
-inline constexpr bool kIsFrequent = kOp == ReduceOp::Sum && (sizeof(typename Format::Stored) == 2 ||
-                                                             std::is_same_v<Format, Plain<float>>);
+  const ResidentMember& member_;
+  Pending& pending_;
+  const ResidentPlan& plan_;
+  const std::uint32_t number_, flag_, lines_, stride_;
+};
 
 }  // namespace arcomm::device

@@ -7,11 +7,21 @@
 #include <cstdint>
 
 #include "kernels/resident.h"
-#include "kernels/resident/layout.h"
 
 namespace arcomm::device {
 
-static_assert(kMostResidentRanks == kMaxCudaRanks);
+// Ten blocks of 256 threads are 0.95% of the thread slots of an H200; spread over ten of its
+// processors they push fast enough for kMaxResidentBytes.
+inline constexpr std::uint32_t kResidentBlocks = 10;
+inline constexpr std::uint32_t kResidentThreads = 256;
+
+// Scratch of a member: [half][rank][block] headers, then [half][rank] lines of 16 bytes for every 8
+// of data. Halves alternate by operation, as in one_shot_ll16.cu.
+inline constexpr std::uint64_t kHeaderBytes = 4096;
+inline constexpr std::uint64_t kLinesPerRank = kMaxResidentBytes / 8;
+inline constexpr std::uint64_t kScratchBytes =
+    kHeaderBytes + 2 * kMaxCudaRanks * kLinesPerRank * sizeof(uint4);
+static_assert(2 * kMaxCudaRanks * kResidentBlocks * sizeof(uint4) <= kHeaderBytes);
 
 struct MemberEntry {
   ResidentMember member;  // mailbox null: a free slot
@@ -37,10 +47,9 @@ struct Pending {
   std::uint64_t since_ns = 0;    // of the first look in vain; 0: none yet
   std::uint32_t number = 0;      // of the last operation that the block has looked at
   std::uint32_t blocks = 0;      // that share it
-  std::uint32_t units = 0;       // lines, or packets
-  std::uint32_t next = 0;        // the first unit of a round that is not combined yet
+  std::uint32_t lines = 0;
+  std::uint32_t next = 0;  // the first line of a round that is not combined yet
   Progress progress = Progress::Idle;
-  bool packets = false;         // LL128; else lines of LL16
   bool agreed = false;          // all ranks' headers were seen and are like ours
   std::int32_t dissenter = -1;  // a rank whose header is not, or -1
 };

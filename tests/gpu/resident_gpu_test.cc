@@ -29,16 +29,10 @@ struct Group {
   std::vector<std::uint32_t> slots;
 };
 
-// How many GPUs, and what may be relied upon between them.
-struct Way {
-  int ranks;
-  bool ll128;
-};
-
-class ResidentGrids : public testing::TestWithParam<Way> {
+class ResidentGrids : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    auto node = GpuNode::open(GetParam().ranks, kBytes);
+    auto node = GpuNode::open(GetParam(), kBytes);
     ASSERT_TRUE(node) << node.error().to_string();
     node_ = std::make_unique<GpuNode>(std::move(*node));
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -65,9 +59,6 @@ class ResidentGrids : public testing::TestWithParam<Way> {
   }
 
   int ranks() const { return node_->ranks(); }
-  std::uint64_t most_bytes() const {
-    return max_resident_bytes(static_cast<std::uint32_t>(ranks()));
-  }
   void resume() {
     for (auto& grid : grids_) {
       const Status resumed = grid->resume();
@@ -93,8 +84,7 @@ class ResidentGrids : public testing::TestWithParam<Way> {
     for (int rank = 0; rank < ranks(); ++rank) {
       ResidentMember member{.mailbox = mailbox(group, rank),
                             .rank = static_cast<std::uint32_t>(rank),
-                            .ranks = static_cast<std::uint32_t>(ranks()),
-                            .ll128 = GetParam().ll128};
+                            .ranks = static_cast<std::uint32_t>(ranks())};
       for (int r = 0; r < ranks(); ++r)
         member.scratch[r] = group.scratch[static_cast<std::size_t>(r)].data();
       auto slot = grids_[static_cast<std::size_t>(rank)]->add_member(member);
@@ -232,8 +222,8 @@ TEST_P(ResidentGrids, EveryTypeAndOperationIsTheReferenceBitForBit) {
       const auto type = static_cast<DType>(dtype);
       const std::uint64_t size = size_of(type);
       check(type, static_cast<ReduceOp>(op), 1 + random_() % 3000, 0, 0, false);
-      check(type, static_cast<ReduceOp>(op), 1 + random_() % (most_bytes() / size), size, 3 * size,
-            op % 2 == 0);
+      check(type, static_cast<ReduceOp>(op), 1 + random_() % (kMaxResidentBytes / size), size,
+            3 * size, op % 2 == 0);
       if (HasFatalFailure()) return;
     }
   }
@@ -244,7 +234,7 @@ TEST_P(ResidentGrids, CountsAndAlignmentsAtTheEdges) {
   for (const std::uint64_t count :
        {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{1023},
         std::uint64_t{1024}, std::uint64_t{1025}, std::uint64_t{10240}, std::uint64_t{10241},
-        most_bytes() / 2 - 1, most_bytes() / 2}) {
+        kMaxResidentBytes / 2 - 1, kMaxResidentBytes / 2}) {
     for (const std::uint64_t offset : {0, 2, 6}) {
       check(DType::BFloat16, ReduceOp::Sum, count, offset, 8 - offset, offset == 2);
       if (HasFatalFailure()) return;
@@ -252,11 +242,20 @@ TEST_P(ResidentGrids, CountsAndAlignmentsAtTheEdges) {
   }
 }
 
+TEST_P(ResidentGrids, ManyOperationsOfAnySizeAndAlignment) {
+  resume();
+  for (int i = 0; i < 300; ++i) {
+    const std::uint64_t count = 1 + random_() % (kMaxResidentBytes / 2);
+    check(DType::Float16, ReduceOp::Sum, count, random_() % 16 * 2, random_() % 16 * 2, i % 3 == 0);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(ResidentGrids, TenThousandOperationsOfChangingSizesInARow) {
   resume();
   std::vector<std::uint64_t> counts;
   for (std::uint32_t index = 0; index < 64; ++index) {
-    const std::uint64_t count = 1 + random_() % (most_bytes() / 2);
+    const std::uint64_t count = 1 + random_() % (kMaxResidentBytes / 2);
     for (int rank = 0; rank < ranks(); ++rank)
       set_plan(*main_, rank, index, plan(rank, count, DType::Float16, ReduceOp::Max, 0, 0, true));
   }
@@ -435,7 +434,7 @@ TEST_P(ResidentGrids, TwoCommunicatorsInOppositeOrderDoNotBlockEachOther) {
 // Figures, not a verdict: an operation as a stream sees it that does nothing else.
 TEST_P(ResidentGrids, SaysHowLongAnOperationTakes) {
   resume();
-  for (std::uint64_t bytes = 1024; bytes <= most_bytes(); bytes *= 4) {
+  for (std::uint64_t bytes = 1024; bytes <= kMaxResidentBytes; bytes *= 4) {
     for (int rank = 0; rank < ranks(); ++rank)
       set_plan(*main_, rank, 1, plan(rank, bytes / 2, DType::Float16, ReduceOp::Sum));
     float best = 1e9F;
@@ -455,17 +454,13 @@ TEST_P(ResidentGrids, SaysHowLongAnOperationTakes) {
       cudaEventDestroy(begin);
       cudaEventDestroy(end);
     }
-    std::printf("%d ranks, %s, %llu bytes: %.2f us\n", ranks(), GetParam().ll128 ? "LL128" : "LL16",
-                static_cast<unsigned long long>(bytes), static_cast<double>(best));
+    std::printf("%d ranks, %llu bytes: %.2f us\n", ranks(), static_cast<unsigned long long>(bytes),
+                static_cast<double>(best));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, ResidentGrids,
-                         testing::Values(Way{2, false}, Way{2, true}, Way{4, false}, Way{4, true}),
-                         [](const auto& one) {
-                           return std::to_string(one.param.ranks) + "Gpus" +
-                                  (one.param.ll128 ? "Ll128" : "Ll16");
-                         });
+INSTANTIATE_TEST_SUITE_P(Ranks, ResidentGrids, testing::Values(2, 4),
+                         [](const auto& one) { return std::to_string(one.param) + "Gpus"; });
 
 }  // namespace
 }  // namespace arcomm::gpu

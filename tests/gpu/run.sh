@@ -2,12 +2,12 @@
 # On a machine with GPUs, from the bundle: checks first, then measurements; a short table last.
 #   run.sh [folder for the results]
 #   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
-#   PARTS="kernels service torch"    what to run
+#   PARTS="kernels service torch tune"    what to run
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/results}
-parts=" ${PARTS:-kernels service torch} "
+parts=" ${PARTS:-kernels service torch tune} "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 programs=$here/programs
@@ -42,7 +42,7 @@ if [[ $parts == *" kernels "* ]]; then
       tee "$out/kernels-$ranks.txt" || status=1
   done
 fi
-if [[ $parts == *" service "* || $parts == *" torch "* ]]; then
+if [[ $parts == *" service "* || $parts == *" torch "* || $parts == *" tune "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts bash "$here/run_service.sh" "$out" || status=1
 fi
 # One file, for machines that send back few.

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The daemon on GPUs, end to end, from the bundle: MPS, arcommd, client processes, PyTorch; then the table.
-# Called by run.sh:   RANKS="2 4" PARTS="service torch" run_service.sh <folder for the results>
+# Called by run.sh:   RANKS="2 4" PARTS="service torch tune" run_service.sh <folder for the results>
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
 out=$(mkdir -p "$1" && cd "$1" && pwd)
-parts=" ${PARTS:-service torch} "
+parts=" ${PARTS:-service torch tune} "
 read -r -a ranks_here <<<"${RANKS:-2}"
 folder=$(mktemp -d /tmp/arcommd-gpu-XXXXXX)
 chmod 755 "$folder"
@@ -38,7 +38,7 @@ stop_mps() {
 }
 
 # ---- the daemon ----
-ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 10 "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
+ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 "${LIMIT:-10}" "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
 
 start_daemon() {
   mkdir -p "$folder/run" "$folder/state"
@@ -147,6 +147,15 @@ if [[ $parts == *" service "* ]]; then
 fi
 if [[ $parts == *" torch "* ]] && alive; then
   for ranks in "${ranks_here[@]}"; do run_ranks torch "$ranks" python3 "$here/torch_rank.py"; done
+fi
+# Last: what was timed above chose by the built-in table.
+if [[ $parts == *" tune "* ]] && alive; then
+  if LIMIT=150 ask tune >"$out/tune.txt" 2>&1; then tail -n 20 "$out/tune.txt"; else
+    fail "arctl tune: status $?"
+    tail -n 8 "$out/tune.txt"
+  fi
+  for size in 64K 256K 4M 64M; do ask tune --explain "$size" | tee -a "$out/explain.txt" || fail "arctl tune --explain $size"; done
+  alive && run_ranks tuned "${ranks_here[0]}" "$programs/client_rank" --verify
 fi
 alive && ask status | tail -n 12
 stop_daemon

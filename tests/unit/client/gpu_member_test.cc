@@ -86,8 +86,7 @@ TEST_F(GpuMemberTest, AsksTheDaemonOnceForWhatIsRepeated) {
 }
 
 TEST_F(GpuMemberTest, TakesTheLaneOfTheSize) {
-  constexpr std::uint64_t kMost = max_resident_bytes(2) / 4;
-  ASSERT_TRUE(all_reduce(kMost).ok() && all_reduce(kMost + 1).ok());
+  ASSERT_TRUE(all_reduce(kMaxResidentBytes / 4).ok() && all_reduce(kMaxResidentBytes / 4 + 1).ok());
   EXPECT_EQ(gpu->starts[0].post.lane, Lane::Resident);
   EXPECT_EQ(gpu->starts[1].post.lane, Lane::Launched);
 }

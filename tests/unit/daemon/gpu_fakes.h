@@ -55,6 +55,8 @@ struct FakeLaunch {
 };
 
 struct FakeNode {
+  // Of the ranks of every communicator that works at the time.
+  std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;
   std::vector<FakeLaunch> launches;                // in the order of launching; the worker's
   std::map<const void*, std::uint32_t> cancelled;  // by scratch
@@ -67,11 +69,10 @@ struct FakeNode {
   std::atomic<bool> sick{false};  // every GPU is in error
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;
-  std::vector<ResidentMember> joined;  // grids, in this order; the worker's
-  std::atomic<int> memories{0};        // allocated and not let go
-  std::atomic<int> gated{0};           // launches that wait for a client
-  std::atomic<int> sums{0};            // operations that ran
-  std::atomic<unsigned> ran{0};        // bit a: by algorithm a
+  std::atomic<int> memories{0};  // allocated and not let go
+  std::atomic<int> gated{0};     // launches that wait for a client
+  std::atomic<int> sums{0};      // operations that ran
+  std::atomic<unsigned> ran{0};  // bit a: by algorithm a
 
   // By which operations ran since the last time.
   std::set<CudaAlgorithm> algorithms() {
@@ -130,8 +131,8 @@ struct FakeNode {
       if (begun != one.call.ranks) continue;
       if (!skipped && (hold_launches || hangs == static_cast<int>(one.algorithm))) continue;
       if (!skipped) {
+        ran |= 1u << static_cast<unsigned>(one.algorithm);  // before a client hears of it
         run(calls);
-        ran |= 1u << static_cast<unsigned>(one.algorithm);
       }
       const FakeLaunch ended = one;
       std::erase_if(launches,
@@ -233,7 +234,6 @@ class FakeGrid final : public ResidentGrid {
     for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
       if (slots_[slot]) continue;
       slots_[slot].emplace().member = member;
-      node_.joined.push_back(member);
       return slot;
     }
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");
@@ -339,11 +339,10 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
   for (const CudaAllReduce& one : calls) {
     in.push_back(static_cast<const float*>(one.send[one.rank]));
     out.push_back(static_cast<float*>(one.recv[one.rank]));
-    // Rank r is on GPU r in these tests.
     for (const CudaAllReduce& peer : calls) {
-      const int rank = static_cast<int>(one.rank), other = static_cast<int>(peer.rank);
-      EXPECT_EQ(one.send[other], as_found(peer.send[other], other, rank));
-      EXPECT_EQ(one.recv[other], as_found(peer.recv[other], other, rank));
+      const int here = gpus[one.rank], home = gpus[peer.rank];
+      EXPECT_EQ(one.send[peer.rank], as_found(peer.send[peer.rank], home, here));
+      EXPECT_EQ(one.recv[peer.rank], as_found(peer.recv[peer.rank], home, here));
     }
   }
   // Bytes of another type are floats here too: nobody looks at those sums.

@@ -163,6 +163,7 @@ class GpuWorkerTest : public ::testing::Test {
   void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
     CommunicatorSeed seed;
     seed.unique_id.fill(std::byte{++names_});
+    node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
       seed.ranks.push_back(
           {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i])});

@@ -178,12 +178,12 @@ TEST_F(GpuLaunched, NamedKernelIsLaunchedAndRecordedWhereItTakesTheOperation) {
   settings.gpu.algorithm = "alone";
   start(settings);
   expect_serving(kLarge);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::OneShotLl128});
 }
 
 TEST_F(GpuLaunched, TableThatIsSwappedInChoosesFromThenOn) {
   expect_serving(kLarge, 20);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::OneShotLl128});
   auto table = std::make_shared<TuningTable>();
   table->gpu.points = {{2, 1 << 20, CudaAlgorithm::Stream, 5.0}};
   table->gpu.settle();
@@ -191,7 +191,7 @@ TEST_F(GpuLaunched, TableThatIsSwappedInChoosesFromThenOn) {
   expect_serving(kLarge, 20);
   EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
   EXPECT_EQ(recorded_algorithms(),
-            (std::set{recorded(CudaAlgorithm::TwoShotDirect), recorded(CudaAlgorithm::Stream)}));
+            (std::set{recorded(CudaAlgorithm::OneShotLl128), recorded(CudaAlgorithm::Stream)}));
 }
 
 TEST_F(GpuLaunched, ReloadChangesTheNamedKernel) {

@@ -10,16 +10,15 @@ namespace {
 
 class GpuLines : public GpuWorkerTest {
  protected:
-  // What the resident grids were told about a communicator of ranks on these GPUs.
-  std::set<bool> told(const std::vector<int>& gpus) {
+  // What one operation of a communicator on these GPUs ran as.
+  std::set<CudaAlgorithm> ran_on(const std::vector<int>& gpus) {
     std::vector<GpuRank*> ranks;
-    for (const int gpu : gpus) ranks.push_back(&rank(gpu, 4096));
-    const std::size_t before = node_.joined.size();
+    for (const int gpu : gpus) ranks.push_back(&rank(gpu, kLarge * sizeof(float)));
     form(ranks, gpus);
-    EXPECT_EQ(node_.joined.size(), before + gpus.size());
-    std::set<bool> said;
-    for (std::size_t i = before; i < node_.joined.size(); ++i) said.insert(node_.joined[i].ll128);
-    return said;
+    node_.algorithms();
+    for (GpuRank* one : ranks) one->start(plan(*one, kLarge), Lane::Launched);
+    for (GpuRank* one : ranks) EXPECT_TRUE(one->wait(Lane::Launched));
+    return node_.algorithms();
   }
   void start_with(const std::string& algorithm) {
     Settings settings;
@@ -29,18 +28,19 @@ class GpuLines : public GpuWorkerTest {
 };
 
 TEST_F(GpuLines, AreUsedWhereAllPairsStoreThemWhole) {
-  EXPECT_EQ(told({0, 1, 2}), std::set{true});
-  EXPECT_EQ(told({2, 0}), std::set{true});
+  start_with("two_shot_ll128");
+  EXPECT_EQ(ran_on({0, 1, 2}), std::set{CudaAlgorithm::TwoShotLl128});
+  EXPECT_EQ(ran_on({2, 0}), std::set{CudaAlgorithm::TwoShotLl128});
 }
 
 TEST_F(GpuLines, AreNotUsedByCommunicatorsOverATornPair) {
   for (const auto& torn : {std::pair{0, 1}, std::pair{1, 0}}) {
     node_.torn = {torn};
-    start({});
-    EXPECT_EQ(told({0, 1}), std::set{false});
-    EXPECT_EQ(told({0, 1, 2}), std::set{false});
-    EXPECT_EQ(told({1, 2}), std::set{true});
-    EXPECT_EQ(told({0, 2}), std::set{true});
+    start_with("two_shot_ll128");
+    EXPECT_EQ(ran_on({0, 1}), std::set{CudaAlgorithm::TwoShotDirect});
+    EXPECT_EQ(ran_on({0, 1, 2}), std::set{CudaAlgorithm::TwoShotDirect});
+    EXPECT_EQ(ran_on({1, 2}), std::set{CudaAlgorithm::TwoShotLl128});
+    EXPECT_EQ(ran_on({0, 2}), std::set{CudaAlgorithm::TwoShotLl128});
   }
 }
 

@@ -32,8 +32,10 @@ GpuTuningTable sample() {
 
 TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(1, kMiB), CudaAlgorithm::Alone);
-  EXPECT_EQ(built_in(2, 512 << 10), CudaAlgorithm::OneShotLl16);
-  EXPECT_EQ(built_in(2, (512 << 10) + 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, (128 << 10) - 1), CudaAlgorithm::OneShotLl16);
+  EXPECT_EQ(built_in(2, 128 << 10), CudaAlgorithm::OneShotLl128);
+  EXPECT_EQ(built_in(2, 4 * kMiB), CudaAlgorithm::OneShotLl128);
+  EXPECT_EQ(built_in(2, 4 * kMiB + 1), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 64 * kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(4, 16 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
