@@ -16,8 +16,8 @@ auto order_of(const GpuTuningPoint& point) {
 
 }  // namespace
 
-// Measured with tests/gpu's kernel_gpu_bench: between two GPUs LL128 wins up to 4 MB and then loads,
-// between more the stream's pushes win from 16 MB on.
+// Measured with tests/gpu's kernel_gpu_bench: between two GPUs LL128 wins up to 4 MB and then
+// loads, between more the stream's pushes win from 16 MB on.
 GpuTuningTable default_gpu_tuning() {
   GpuTuningTable table;
   table.crossovers = {
