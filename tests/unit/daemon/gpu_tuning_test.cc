@@ -16,7 +16,7 @@ CudaAlgorithm built_in(std::uint32_t ranks, std::uint64_t bytes) {
   return choose(default_gpu_tuning(), std::nullopt, ranks, bytes);
 }
 
-GpuTuningTable sample() {
+GpuTuningTable gpu_sample() {
   GpuTuningTable table;
   table.machine = "4 x \"GPU\"";
   table.points = {
@@ -44,7 +44,7 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
 }
 
 TEST(GpuTuning, CrossesOverHalfWayByRatio) {
-  const GpuTuningTable table = sample();
+  const GpuTuningTable table = gpu_sample();
   EXPECT_EQ(table.find(4, 1)->algorithm, CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(table.find(4, 4 * kMiB)->algorithm, CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(table.find(4, 4 * kMiB + 1)->algorithm, CudaAlgorithm::Stream);
@@ -52,7 +52,7 @@ TEST(GpuTuning, CrossesOverHalfWayByRatio) {
 }
 
 TEST(GpuTuning, ThreeRanksAreMoreLikeFourThanLikeTwo) {
-  const GpuTuningTable table = sample();
+  const GpuTuningTable table = gpu_sample();
   EXPECT_EQ(table.find(2, kMiB)->ranks, 2u);
   EXPECT_EQ(table.find(3, kMiB)->ranks, 4u);
   EXPECT_EQ(table.find(8, kMiB)->ranks, 4u);
@@ -64,7 +64,8 @@ TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
   stubborn.points = {{2, 1024, CudaAlgorithm::OneShotLl16, 1.0},
                      {2, 1024, CudaAlgorithm::Alone, 2}};
   stubborn.settle();
-  for (const GpuTuningTable& table : {GpuTuningTable{}, default_gpu_tuning(), sample(), stubborn}) {
+  for (const GpuTuningTable& table :
+       {GpuTuningTable{}, default_gpu_tuning(), gpu_sample(), stubborn}) {
     for (std::uint32_t ranks = 1; ranks <= kMaxCudaRanks; ++ranks) {
       for (std::uint64_t bytes = 1; bytes <= 1ull << 34; bytes *= 4) {
         EXPECT_TRUE(can_launch(choose(table, std::nullopt, ranks, bytes), bytes, ranks));
@@ -84,7 +85,7 @@ TEST(GpuTuning, IsKeptInTheFileOfTheHostsTable) {
   TuningTable table;
   table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0}};
   table.settle();
-  table.gpu = sample();
+  table.gpu = gpu_sample();
   const Result<TuningTable> read = parse_tuning(print_tuning(table), "t.toml");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, table);
@@ -123,7 +124,7 @@ TEST(GpuTuning, UnknownNamesOfKernelsAreRefusedWithThoseThatThereAre) {
 }
 
 TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
-  const Explanation answer = explain(sample(), std::nullopt, 4, 8 * kMiB);
+  const Explanation answer = explain(gpu_sample(), std::nullopt, 4, 8 * kMiB);
   EXPECT_EQ(answer.chosen, "stream");
   EXPECT_EQ(answer.runner_up, "two_shot_direct");
   EXPECT_EQ(answer.chosen_microseconds, 90.0);
@@ -133,7 +134,7 @@ TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
 }
 
 TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
-  const Explanation answer = explain(sample(), std::nullopt, 2, 2048);
+  const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048);
   EXPECT_EQ(answer.chosen, "resident");
   EXPECT_EQ(answer.chosen_microseconds, 0);
   EXPECT_EQ(answer.runner_up, "one_shot_ll16");
@@ -142,11 +143,11 @@ TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
 }
 
 TEST(GpuExplain, SaysWhoForcedTheChoiceAndWhenThatCouldNotBe) {
-  const Explanation forced = explain(sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB);
+  const Explanation forced = explain(gpu_sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB);
   EXPECT_EQ(forced.chosen, "two_shot_direct");
   EXPECT_EQ(forced.runner_up, "stream");
   EXPECT_NE(forced.text.find("gpu.algorithm is \"two_shot_direct\"\n"), std::string::npos);
-  const Explanation too_large = explain(sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB);
+  const Explanation too_large = explain(gpu_sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB);
   EXPECT_EQ(too_large.chosen, "stream");
   EXPECT_NE(too_large.text.find("does not take it"), std::string::npos) << too_large.text;
 }

@@ -10,16 +10,16 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::SizeIs;
 
-constexpr std::size_t kBytes = 32 << 20;  // several of these take the worker a while
+constexpr std::size_t kLongBytes = 32 << 20;  // several of these take the worker a while
 constexpr int kCalls = 4;
 
 class WorkerLeave : public WorkerTest {
  protected:
   // Two ranks with kCalls large operations each: the first runs, the others are next in turn.
   std::vector<Client*> busy() {
-    auto ranks = group(2, kBytes);
+    auto ranks = group(2, kLongBytes);
     for (int i = 0; i < kCalls; ++i) {
-      for (Client* rank : ranks) rank->call(kBytes / 4);
+      for (Client* rank : ranks) rank->call(kLongBytes / 4);
     }
     while (submitted() < 2 * kCalls) std::this_thread::yield();
     return ranks;
