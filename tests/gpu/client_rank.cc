@@ -14,20 +14,17 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "client/include/arclient.h"
-#include "kernels/host/element.h"
-#include "kernels/host/reference.h"
+#include "tests/gpu/client_options.h"
+#include "tests/gpu/client_pattern.h"
 
 namespace arcomm::gpu {
 namespace {
@@ -35,123 +32,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::uint64_t kPeriod = 1048573;  // elements; prime, so that no tile sees it repeat
 constexpr int kPatterns = 3;
 constexpr int kWarmUps = 20;
 constexpr int kBatches = 15;
 constexpr std::uint64_t kSlackBytes = 4096;
 constexpr milliseconds kPatience{40'000};
-
-struct Options {
-  int rank = -1, ranks = 0, gpu = -1;
-  std::string id_file, runtime_dir, json;
-  std::vector<std::uint64_t> sizes;
-  DType dtype = DType::BFloat16;
-  bool is_arc_memory = true, verify = false, bench = false, graph_only = false, loop = false;
-  std::uint64_t timeout_ms = 10'000;
-};
-
-Options options;
-
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "rank %d: %s\n", options.rank, what.c_str());
-  std::exit(1);
-}
-
-void cuda(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) die(std::string(what) + ": " + cudaGetErrorString(result));
-}
-
-void arc(arcResult_t result, const char* what) {
-  if (result != arcSuccess) die(std::string(what) + ": " + arcGetLastError(nullptr));
-}
-
-std::uint64_t bytes_from(std::string_view text) {
-  char* end = nullptr;
-  const std::string number(text);
-  const std::uint64_t value = std::strtoull(number.c_str(), &end, 10);
-  switch (*end) {
-    case 'k':
-      return value << 10;
-    case 'm':
-      return value << 20;
-    case 'g':
-      return value << 30;
-    case '\0':
-      return value;
-    default:
-      die("a size is " + number + "; write 1024, 64k, 16m or 1g");
-  }
-}
-
-std::vector<std::uint64_t> sizes_from(const std::string& list) {
-  std::vector<std::uint64_t> sizes;
-  for (std::size_t begin = 0; begin < list.size();) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    sizes.push_back(bytes_from(std::string_view(list).substr(begin, end - begin)) / 4 * 4);
-    begin = end + 1;
-  }
-  return sizes;
-}
-
-void parse(int argc, char** argv) {
-  std::string sizes = "1k,4k,16k,64k,256k,1m,4m,16m,64m,256m,1g";
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    const auto value = [&]() -> std::string {
-      if (i + 1 >= argc) die(std::string(name) + " needs a value");
-      return argv[++i];
-    };
-    if (name == "--rank") {
-      options.rank = std::atoi(value().c_str());
-    } else if (name == "--ranks") {
-      options.ranks = std::atoi(value().c_str());
-    } else if (name == "--gpu") {
-      options.gpu = std::atoi(value().c_str());
-    } else if (name == "--id-file") {
-      options.id_file = value();
-    } else if (name == "--runtime-dir") {
-      options.runtime_dir = value();
-    } else if (name == "--sizes") {
-      sizes = value();
-    } else if (name == "--timeout-ms") {
-      options.timeout_ms = std::strtoull(value().c_str(), nullptr, 10);
-    } else if (name == "--verify") {
-      options.verify = true;
-    } else if (name == "--loop") {
-      options.loop = true;
-    } else if (name == "--json") {
-      options.json = value();
-    } else if (name == "--bench") {
-      options.bench = true;
-    } else if (name == "--graph") {
-      options.graph_only = true;
-    } else if (name == "--memory") {
-      const std::string memory = value();
-      if (memory != "arc" && memory != "cuda") die("--memory is arc or cuda");
-      options.is_arc_memory = memory == "arc";
-    } else if (name == "--dtype") {
-      const std::string dtype = value();
-      if (dtype == "f16") {
-        options.dtype = DType::Float16;
-      } else if (dtype == "bf16") {
-        options.dtype = DType::BFloat16;
-      } else if (dtype == "f32") {
-        options.dtype = DType::Float32;
-      } else {
-        die("--dtype is f16, bf16 or f32");
-      }
-    } else {
-      die("unknown option " + std::string(name));
-    }
-  }
-  if (options.rank < 0 || options.ranks <= options.rank || options.id_file.empty()) {
-    die("--rank R --ranks N --id-file PATH are needed");
-  }
-  if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.bench && !options.loop) options.verify = true;
-  options.sizes = sizes_from(sizes);
-}
 
 // By a file, which rank 0 puts in place whole.
 arcUniqueId exchange_id() {
@@ -173,58 +58,6 @@ arcUniqueId exchange_id() {
     if (Clock::now() >= deadline) die("rank 0 wrote no id to " + options.id_file);
     std::this_thread::sleep_for(milliseconds(20));
   }
-}
-
-// What the ranks send, repeated over and over, and what must come out: one period of each.
-struct Pattern {
-  std::vector<std::byte> mine, expected;
-};
-
-float value_of(std::uint64_t seed, std::uint64_t index) {
-  std::uint64_t mixed = seed * 0x9e3779b97f4a7c15 + index + 1;
-  mixed ^= mixed >> 31;
-  mixed *= 0xbf58476d1ce4e5b9;
-  mixed ^= mixed >> 29;
-  mixed *= 0x94d049bb133111eb;
-  return (static_cast<float>(mixed >> 40) - 8388608.0F) / 2097152.0F;  // -4 to 4
-}
-
-std::vector<std::byte> inputs_of(int rank, int pattern) {
-  const std::size_t element = size_of(options.dtype);
-  std::vector<std::byte> values(kPeriod * element);
-  const std::uint64_t seed =
-      static_cast<std::uint64_t>(rank) * 1000 + static_cast<std::uint64_t>(pattern);
-  for (std::uint64_t i = 0; i < kPeriod; ++i) {
-    const float value = value_of(seed, i);
-    std::byte* const place = values.data() + i * element;
-    if (options.dtype == DType::Float32) {
-      std::memcpy(place, &value, sizeof(value));
-    } else {
-      const std::uint16_t half =
-          options.dtype == DType::Float16 ? float16_from_float(value) : bfloat16_from_float(value);
-      std::memcpy(place, &half, sizeof(half));
-    }
-  }
-  return values;
-}
-
-Pattern make_pattern(int number) {
-  std::vector<std::vector<std::byte>> sent, received;
-  AllReduceArgs args;
-  for (int rank = 0; rank < options.ranks; ++rank) {
-    sent.push_back(inputs_of(rank, number));
-    received.emplace_back(sent.back().size());
-  }
-  for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-    args.send[rank] = sent[rank].data();
-    args.recv[rank] = received[rank].data();
-  }
-  args.count = kPeriod;
-  args.ranks = static_cast<std::uint32_t>(options.ranks);
-  args.dtype = options.dtype;
-  reference::all_reduce_range(args, 0, kPeriod);
-  const auto mine = static_cast<std::size_t>(options.rank);
-  return {std::move(sent[mine]), std::move(received[mine])};
 }
 
 class ClientRank {
