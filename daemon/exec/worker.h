@@ -59,7 +59,7 @@ class Worker {
   }
   bool lost() const;                         // its device: only a new process can use it again
   bool crowded() const { return crowded_; }  // more spinners than cores
-  bool flooded() const { return flooded_; }  // somebody had much to do in this turn
+  bool flooded() const { return flooded_; }  // this turn left somebody's requests for the next
 
   // ---- control's messages ----
   Status open_session(SessionSeed seed, std::uint64_t now_ns);
@@ -99,8 +99,7 @@ class Worker {
 
  private:
   static constexpr int kMostAtOnce = 32;  // requests of one session, and starts, in one turn
-  static constexpr int kMany = 8;         // of them; and few:
-  static constexpr int kFew = 2;
+  static constexpr int kFew = 2;          // of them
 
   struct Leaving {
     std::unique_ptr<Session> session;
