@@ -334,7 +334,8 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
 const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_ns) {
   failures_.clear();
   for (Gpu& gpu : gpus_) gpu.wanted = false;
-  if (!groups_.empty()) look_at_health(now_ns);
+  // Nothing else asks while kernels are measured or tried: but what they break is not let go of.
+  if (!groups_.empty() || !graves_.empty()) look_at_health(now_ns);
   for (GpuGroup* group : groups_) {
     look_ahead(*group, now_ns);
     const bool even = look_at(*group, now_ns);

@@ -64,6 +64,10 @@ class Tuner {
       if (stopped_ || over()) break;
       ARC_RETURN_IF_ERROR(measure_set(ranks));
     }
+    if (table_.points.empty()) {
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "nothing was measured",
+                   stopped_ ? "" : ": allow more time, or see the log for kernels left out");
+    }
     table_.source = "measured";
     table_.settle();
     return std::move(table_);

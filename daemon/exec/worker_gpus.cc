@@ -167,6 +167,7 @@ Result<AllocatedBuffer> Worker::allocate_buffer(SessionId id, const std::string&
   }
   Result<std::size_t> gpu = gpus_->find_gpu(device);
   if (!gpu) return std::move(gpu).error();
+  bench_.reset();  // clients come first
   Result<Memory> memory = gpus_->allocate(*gpu, bytes);
   if (!memory) return std::move(memory).error();
   Result<UniqueFd> descriptor = memory->export_fd();
@@ -279,7 +280,8 @@ Result<std::uint64_t> Worker::begin_measuring(std::uint32_t ranks, std::uint64_t
 Result<double> Worker::measure(GpuMeasurement what) {
   ARC_RETURN_IF_ERROR(may_measure());
   if (bench_ == nullptr)
-    return error(ErrorCode::FailedPrecondition, Reason::Bug, "nobody has begun to measure");
+    return error(ErrorCode::FailedPrecondition, Reason::None,
+                 "nobody has begun to measure, or a client came and took the memory: tune again");
   return bench_->measure(what.algorithm, what.bytes);
 }
 

@@ -184,6 +184,7 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
   }
   std::unique_ptr<GpuGroup> group;
   if (gpus_ != nullptr) {
+    bench_.reset();  // clients come first
     Result<std::unique_ptr<GpuGroup>> made = gpus_->make_group(seed);
     if (!made) return std::move(made).error();
     group = std::move(made).value();

@@ -157,6 +157,7 @@ TEST_F(GpuLaunched, GpuInErrorIsToldToAllAndEndsTheWorker) {
   node_.sick = true;
   ASSERT_TRUE(eventually([&] { return ended_.load(); })) << "nothing would start a new daemon";
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::Internal, Reason::None, 0);
+  node_.sick = false;  // what it keeps of a sick one only the process's end lets go
 }
 
 TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {

@@ -128,6 +128,24 @@ TEST_F(GpuMeasure, MeasuringWithoutABeginningIsRefused) {
   EXPECT_FALSE(tune(1).ok());
 }
 
+TEST_F(GpuMeasure, GpuThatFailsMeanwhileEndsTheWorker) {
+  ASSERT_TRUE(begin(2, 1024).ok());
+  node_.sick = true;
+  EXPECT_TRUE(await<void>([&](auto done) { worker_->end_measuring(done); }).ok());
+  EXPECT_TRUE(eventually([&] { return ended_.load(); })) << "nothing would start a new daemon";
+  node_.sick = false;  // what it keeps of a sick one only the process's end lets go
+}
+
+TEST_F(GpuMeasure, MemoryThatAClientAsksForEndsIt) {
+  ASSERT_TRUE(begin(2, 1024).ok());
+  rank(0, 4096);
+  const Result<double> took = await<double>([&](auto done) {
+    worker_->measure({CudaAlgorithm::Stream, 1024}, done);
+  });
+  ASSERT_FALSE(took.ok());
+  EXPECT_EQ(took.error().code, ErrorCode::FailedPrecondition);
+}
+
 TEST_F(GpuMeasure, ShutdownMeanwhileLetsTheMemoryGo) {
   ASSERT_TRUE(begin(2, 1024).ok());
   finish();  // expects it
