@@ -40,12 +40,13 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
   if (!standstill.status()) return standstill.status().error();
   auto group = std::make_unique<GpuGroup>(*this);
   group->members.resize(ranks);
+  // First of all: a group that is given up half made is forgotten rank by rank.
+  for (std::size_t i = 0; i < ranks; ++i) group->members[i].rank = static_cast<Rank>(i);
   for (std::size_t i = 0; i < ranks; ++i) {
     GpuMember& member = group->members[i];
     Result<std::size_t> gpu = find_gpu(seed.ranks[i].device);
     if (!gpu) return std::move(gpu).error();
     member.gpu = *gpu;
-    member.rank = static_cast<Rank>(i);
     member.session = seed.ranks[i].session;
     for (std::size_t other = 0; other < i; ++other) {
       if (group->members[other].gpu != member.gpu) continue;
