@@ -49,7 +49,7 @@ TEST_F(GpuResident, RankThatNeverComesIsNamedToAll) {
   for (std::size_t i : {0u, 2u})
     ranks[i]->start(plan(*ranks[i], kSmall, milliseconds(100)), Lane::Resident);
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
-  EXPECT_EQ(recorded_algorithms(), std::set{kResidentKernel});
+  EXPECT_TRUE(eventually([&] { return recorded_algorithms() == std::set{kResidentKernel}; }));
   const WorkerSnapshot shot = inspect();
   ASSERT_EQ(shot.communicators.size(), 1u);
   EXPECT_NE(shot.communicators[0].state.find("revoked"), std::string::npos);
