@@ -156,6 +156,8 @@ Result<GpuRange> CudaGpu::range_of(const void* address) {
                  " is managed memory, which no other process can reach: use cudaMalloc or "
                  "arcMemAlloc");
   }
+  // CUDA does not tell its range in another GPU's context.
+  if (ordinal != this->ordinal()) return GpuRange{.base = pointer, .bytes = 0, .ordinal = ordinal};
   // Not the attributes RANGE_START_ADDR and RANGE_SIZE: of mapped memory they tell the addresses
   // that were reserved, where this tells what is mapped there.
   CUdeviceptr base = 0;

@@ -53,7 +53,7 @@ class Gpu {
   virtual const std::string& uuid() const = 0;  // "GPU-..."
   virtual int ordinal() const = 0;              // CUDA's number of it, in this process
 
-  // InvalidArgument for memory that is not a GPU's.
+  // InvalidArgument for memory that is not a GPU's. Of another GPU's only the ordinal is told.
   virtual Result<GpuRange> range_of(const void* address) = 0;
   virtual Result<GpuExport> export_memory(const GpuRange& range) = 0;
   // The descriptor stays the caller's.

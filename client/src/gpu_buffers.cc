@@ -66,8 +66,13 @@ Status GpuBuffers::add_known(const GpuBuffer& buffer, Deadline deadline) {
 Status GpuBuffers::forget_freed(Gpu& gpu, const GpuRange& taken, Deadline deadline) {
   for (auto entry = buffers_.begin(); entry != buffers_.end();) {
     const GpuBuffer& buffer = entry->second;
-    const Result<GpuRange> now = gpu.range_of(reinterpret_cast<const void*>(buffer.range.base));
-    if (!overlap(buffer.range, taken) && now && is_same(*now, buffer.range)) {
+    // What lies on another GPU is looked through when there is a new one of that.
+    const bool is_elsewhere = buffer.range.ordinal != gpu.ordinal();
+    const auto is_there = [&] {
+      const Result<GpuRange> now = gpu.range_of(reinterpret_cast<const void*>(buffer.range.base));
+      return now && is_same(*now, buffer.range);
+    };
+    if (!overlap(buffer.range, taken) && (is_elsewhere || is_there())) {
       ++entry;
       continue;
     }

@@ -45,12 +45,13 @@ class FakeGpu final : public Gpu {
   }
 
   const std::string& uuid() const override { return uuid_; }
-  int ordinal() const override { return 0; }
+  int ordinal() const override { return number; }
   Result<GpuRange> range_of(const void* address) override {
     const auto where = reinterpret_cast<std::uintptr_t>(address);
     auto found = allocations.upper_bound(where);
     if (found != allocations.begin() && where - (--found)->first < found->second.bytes) {
-      return found->second;
+      if (found->second.ordinal == number) return found->second;
+      return GpuRange{.base = where, .bytes = 0, .ordinal = found->second.ordinal};
     }
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
   }
@@ -88,6 +89,7 @@ class FakeGpu final : public Gpu {
   }
 
   std::map<std::uintptr_t, GpuRange> allocations;
+  int number = 0;  // its ordinal
   std::vector<Start> starts;
   bool capturing = false;
   bool stuck = false;

@@ -69,6 +69,24 @@ TEST_F(GpuBuffersTest, GivesBackFreedMemoryWhenOtherMemoryIsRegistered) {
   EXPECT_EQ(removed, std::vector{freed->id});
 }
 
+TEST_F(GpuBuffersTest, KeepsWhatLiesOnAnotherGpuOfTheProcess) {
+  FakeGpu other;
+  other.number = 1;
+  constexpr std::uintptr_t kThere = kBase + 8 * kMegabyte;
+  for (FakeGpu* one : {&gpu, &other}) {
+    one->place(kThere, kMegabyte, 2, 1);
+    one->place(kBase + 16 * kMegabyte, kMegabyte, 3);
+  }
+  other.place(kBase, kMegabyte, 1);
+  const Deadline deadline = Deadline::after(std::chrono::seconds(1));
+  const Result<GpuBuffer> here = find(kBase, 64);
+  const Result<GpuBuffer> there = buffers.find(other, at(kThere), 64, deadline);
+  ASSERT_TRUE(here.ok() && there.ok());
+  ASSERT_TRUE(find(kBase + 16 * kMegabyte, 64).ok());
+  EXPECT_TRUE(removed.empty());
+  EXPECT_EQ(buffers.find(other, at(kThere), 64, deadline)->id, there->id);
+}
+
 TEST_F(GpuBuffersTest, RefusesARangeThatLeavesItsAllocation) {
   gpu.place(kBase + kMegabyte, kMegabyte, 2);  // a neighbour does not help
   const Result<GpuBuffer> found = find(kBase + kMegabyte - 4, 8);
