@@ -26,6 +26,7 @@ if [[ $parts == *" service "* ]]; then
   # Beside no other library: it must load into a process that has its own.
   take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
   take "$build/tests/gpu/client_rank"
+  take "$build/tests/gpu/two_gpus_one_process"
   # The shared libraries of arcommd and arctl, less those that every machine has in a newer version.
   ldd "$out/arcommd" "$build/client/arctl/arctl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
     grep -vE '/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libarclient|libcuda)\.so' |

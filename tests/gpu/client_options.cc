@@ -39,9 +39,11 @@ std::vector<std::uint64_t> sizes_from(const std::string& list) {
 }  // namespace
 
 Options options;
+std::uint64_t current_replay = 0;
 
 void die(const std::string& what) {
-  std::fprintf(stderr, "rank %d: %s\n", options.rank, what.c_str());
+  const std::string at = current_replay == 0 ? "" : ", at replay " + std::to_string(current_replay);
+  std::fprintf(stderr, "rank %d%s: %s\n", options.rank, at.c_str(), what.c_str());
   std::exit(1);
 }
 
@@ -79,8 +81,16 @@ void parse(int argc, char** argv) {
       options.verify = true;
     } else if (name == "--loop") {
       options.loop = true;
+    } else if (name == "--soak") {
+      options.soak_seconds = std::strtoull(value().c_str(), nullptr, 10);
+    } else if (name == "--replays") {
+      options.replays = std::strtoull(value().c_str(), nullptr, 10);
+    } else if (name == "--seed") {
+      options.seed = std::strtoull(value().c_str(), nullptr, 10);
     } else if (name == "--json") {
       options.json = value();
+    } else if (name == "--light-gbs") {
+      options.light_gbs = std::strtod(value().c_str(), nullptr);
     } else if (name == "--bench") {
       options.bench = true;
     } else if (name == "--graph") {
@@ -108,7 +118,7 @@ void parse(int argc, char** argv) {
     die("--rank R --ranks N --id-file PATH are needed");
   }
   if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.bench && !options.loop) options.verify = true;
+  if (!options.bench && !options.loop && !options.soak()) options.verify = true;
   options.sizes = sizes_from(sizes);
 }
 

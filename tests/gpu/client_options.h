@@ -20,9 +20,15 @@ struct Options {
   DType dtype = DType::BFloat16;
   bool is_arc_memory = true, verify = false, bench = false, graph_only = false, loop = false;
   std::uint64_t timeout_ms = 10'000;
+  double light_gbs = 0;                                   // 0: not known
+  std::uint64_t soak_seconds = 0, replays = 0, seed = 1;  // 0: no limit of that kind
+
+  bool soak() const { return soak_seconds != 0 || replays != 0; }
 };
 
 extern Options options;
+// Of a soak; 0 before the first. die() names it.
+extern std::uint64_t current_replay;
 
 // From the command line. A sentence on stderr and exit code 1 where it makes no sense.
 void parse(int argc, char** argv);

@@ -1,14 +1,18 @@
-// How long the GPU kernels take, beside NCCL in the same process and run: operations back to back
-// on a plain stream and in a graph, the slowest rank, median of rounds. What the timed operations
-// left is verified.
+// How long the GPU kernels take, beside NCCL in the same process and run, as it comes and with
+// symmetric windows: operations back to back on a plain stream and in a graph, the slowest rank,
+// median of rounds; and how fast two GPUs copy to each other. What the timed operations left is
+// verified, above 64 MB in windows of it.
 //   kernel_gpu_bench [--ranks N] [--nccl PATH] [--json FILE] [--blocks N] [--from BYTES]
+//     [--only peers]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <optional>
 #include <string>
 
+#include "tests/gpu/copy_rate.h"
+#include "tests/gpu/gpu_clock.h"
 #include "tests/gpu/gpu_node.h"
 #include "tests/gpu/nccl_peer.h"
 
@@ -16,7 +20,8 @@ namespace arcomm::gpu {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 1ULL << 30;
-constexpr int kRounds = 7;
+constexpr std::uint64_t kPeriod = 13 << 16;  // elements, after which inputs and results repeat
+constexpr std::uint64_t kWholeBytes = 64 << 20, kWindows = 16, kWindowBytes = 1 << 20;
 
 struct Contender {
   CudaAlgorithm algorithm;
@@ -32,107 +37,37 @@ struct Options {
   std::string nccl, json;
   std::uint32_t blocks = 0;  // 0: the kernels' own rule
   std::uint64_t from_bytes = 1024;
-};
-
-// Enqueues one operation on every rank's stream.
-using Enqueue = std::function<bool()>;
-
-double slowest_us(const std::vector<std::pair<cudaEvent_t, cudaEvent_t>>& events, int operations) {
-  float most = 0;
-  for (const auto& [start, end] : events) {
-    float ms = 0;
-    cudaEventElapsedTime(&ms, start, end);
-    most = std::max(most, ms);
-  }
-  return static_cast<double>(most) * 1e3 / operations;
-}
-
-class Clock {
- public:
-  explicit Clock(GpuNode& node) : node_(node) {
-    for (int rank = 0; rank < node.ranks(); ++rank) {
-      cudaSetDevice(rank);
-      cudaEvent_t start = nullptr, end = nullptr;
-      cudaEventCreate(&start);
-      cudaEventCreate(&end);
-      events_.emplace_back(start, end);
-    }
-  }
-
-  // Microseconds per operation: median over rounds of the slowest rank. Negative: it failed.
-  double time(const Enqueue& enqueue, int operations, int launches) {
-    std::vector<double> rounds;
-    for (int round = 0; round <= kRounds; ++round) {
-      if (!enqueue()) return -1;  // ranks start together
-      record(true);
-      for (int i = 0; i < launches; ++i) {
-        if (!enqueue()) return -1;
-      }
-      record(false);
-      if (!node_.synchronize()) return -1;
-      if (round > 0) rounds.push_back(slowest_us(events_, operations * launches));
-    }
-    std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
-    return rounds[kRounds / 2];
-  }
-
-  // The same, with `operations` of them captured into a graph per rank.
-  double time_graph(const Enqueue& enqueue, int operations, int launches) {
-    std::vector<cudaGraphExec_t> graphs(events_.size());
-    for (int rank = 0; rank < node_.ranks(); ++rank) {
-      cudaSetDevice(rank);
-      cudaStreamBeginCapture(node_[rank].stream->handle(), cudaStreamCaptureModeRelaxed);
-    }
-    bool captured = true;
-    for (int i = 0; i < operations; ++i) captured &= enqueue();
-    for (int rank = 0; rank < node_.ranks(); ++rank) {
-      cudaSetDevice(rank);
-      cudaGraph_t graph = nullptr;
-      captured &= cudaStreamEndCapture(node_[rank].stream->handle(), &graph) == cudaSuccess;
-      captured = captured && cudaGraphInstantiate(&graphs[static_cast<std::size_t>(rank)], graph,
-                                                  0) == cudaSuccess;
-      if (graph != nullptr) cudaGraphDestroy(graph);
-    }
-    if (!captured) return -1;
-    const auto replay = [&] {
-      bool launched = true;
-      for (int rank = 0; rank < node_.ranks(); ++rank) {
-        cudaSetDevice(rank);
-        launched &= cudaGraphLaunch(graphs[static_cast<std::size_t>(rank)],
-                                    node_[rank].stream->handle()) == cudaSuccess;
-      }
-      return launched;
-    };
-    const double us = time(replay, operations, launches);
-    for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
-    return us;
-  }
-
- private:
-  void record(bool start) {
-    for (int rank = 0; rank < node_.ranks(); ++rank) {
-      cudaSetDevice(rank);
-      const auto& [first, last] = events_[static_cast<std::size_t>(rank)];
-      cudaEventRecord(start ? first : last, node_[rank].stream->handle());
-    }
-  }
-
-  GpuNode& node_;
-  std::vector<std::pair<cudaEvent_t, cudaEvent_t>> events_;
+  bool only_peers = false;
 };
 
 class Bench {
  public:
-  Bench(GpuNode node, NcclPeer nccl, const Options& options)
-      : node_(std::move(node)), nccl_(std::move(nccl)), options_(options), clock_(node_) {}
+  Bench(GpuNode node, NcclPeer nccl, std::optional<NcclPeer> symmetric, const Options& options)
+      : node_(std::move(node)),
+        nccl_(std::move(nccl)),
+        symmetric_(std::move(symmetric)),
+        options_(options),
+        clock_(node_) {
+    for (int rank = 0; rank < node_.ranks(); ++rank) {
+      ours_.send.push_back(node_[rank].send.data());
+      ours_.recv.push_back(node_[rank].recv.data());
+      streams_.push_back(node_[rank].stream->handle());
+    }
+  }
 
   bool run() {
-    fill();
-    std::printf("%d GPUs, float16 sum out of place, us (bus GB/s); NCCL %s\n", node_.ranks(),
-                nccl_.version().c_str());
+    if (node_.ranks() > 1) light_gbs_ = peer_copy_gbs(0, 1);
+    open_windows();
+    fill(ours_);
+    if (windows_) fill(*windows_);
+    std::printf("%d GPUs, float16 sum out of place, us (bus GB/s); NCCL %s; copies both ways at ",
+                node_.ranks(), nccl_.version().c_str());
+    std::printf(light_gbs_ ? "%.0f GB/s each\n" : "an unknown rate\n", light_gbs_.value_or(0));
     std::printf("%10s", "bytes");
-    for (const Contender& one : kContenders) std::printf(" | %9s  in graph", one.name);
-    std::printf(" |      NCCL  in graph | NCCL / ours: stream, graph\n");
+    if (!options_.only_peers) {
+      for (const Contender& one : kContenders) std::printf(" | %9s  in graph", one.name);
+    }
+    std::printf(" |      NCCL  in graph | symmetric  in graph | best NCCL / ours: stream, graph\n");
     bool right = true;
     for (std::uint64_t bytes = options_.from_bytes; bytes <= kMostBytes; bytes *= 4)
       right &= row(bytes);
@@ -141,17 +76,35 @@ class Bench {
   }
 
  private:
+  using Buffers = NcclPeer::Windows;  // by rank
+
+  // On a communicator of their own: the other's timings are those of one that has none.
+  void open_windows() {
+    if (!symmetric_) return;
+    auto windows = symmetric_->symmetric_windows(kMostBytes);
+    if (windows) {
+      windows_ = std::move(*windows);
+    } else {
+      std::printf("without symmetric windows: %s\n", windows.error().message.c_str());
+    }
+  }
+
   // Small integers, exact in float16 for up to 8 ranks: rank r holds (i % 13) + r.
-  void fill() {
-    std::vector<std::uint16_t> pattern(kMostBytes / 2);
-    for (int rank = 0; rank < node_.ranks(); ++rank) {
+  void fill(const Buffers& buffers) {
+    std::vector<std::uint16_t> pattern(kPeriod);
+    const int ranks = node_.ranks();
+    for (int rank = 0; rank < ranks; ++rank) {
       cudaSetDevice(rank);
       for (std::size_t i = 0; i < pattern.size(); ++i)
         pattern[i] = half_of(static_cast<int>(i % 13) + rank);
-      cudaMemcpy(node_[rank].send.data(), pattern.data(), kMostBytes, cudaMemcpyHostToDevice);
+      auto* const to = static_cast<std::byte*>(buffers.send[static_cast<std::size_t>(rank)]);
+      std::uint64_t done = kPeriod * 2;
+      cudaMemcpy(to, pattern.data(), done, cudaMemcpyHostToDevice);
+      for (; done < kMostBytes; done *= 2)
+        cudaMemcpy(to + done, to, std::min(done, kMostBytes - done), cudaMemcpyDeviceToDevice);
+      cudaDeviceSynchronize();
     }
-    expected_.resize(kMostBytes / 2);
-    const int ranks = node_.ranks();
+    expected_.resize(kPeriod);
     for (std::size_t i = 0; i < expected_.size(); ++i) {
       expected_[i] = half_of(ranks * static_cast<int>(i % 13) + ranks * (ranks - 1) / 2);
     }
@@ -163,23 +116,42 @@ class Bench {
                                       ((value << (10 - exponent)) & 0x3ff));
   }
 
-  void poison(std::uint64_t bytes) {
+  void poison(const Buffers& buffers, std::uint64_t bytes) {
     for (int rank = 0; rank < node_.ranks(); ++rank) {
       cudaSetDevice(rank);
-      cudaMemset(node_[rank].recv.data(), 0xa5, bytes);
+      cudaMemset(buffers.recv[static_cast<std::size_t>(rank)], 0xa5, bytes);
       cudaDeviceSynchronize();
     }
   }
-  bool verify(const char* what, std::uint64_t bytes) {
-    std::vector<std::uint16_t> got(bytes / 2);
+  bool verify(const char* what, const Buffers& buffers, std::uint64_t bytes) {
+    // A result in one piece, or its beginning, its end and what lies evenly between.
+    const std::uint64_t pieces = bytes <= kWholeBytes ? 1 : kWindows;
+    const std::uint64_t length = pieces == 1 ? bytes : kWindowBytes;
+    got_.resize(kWholeBytes / 2);
     for (int rank = 0; rank < node_.ranks(); ++rank) {
       cudaSetDevice(rank);
-      cudaMemcpy(got.data(), node_[rank].recv.data(), bytes, cudaMemcpyDeviceToHost);
-      if (std::memcmp(got.data(), expected_.data(), bytes) != 0 || node_.outcome(rank).code != 0) {
-        std::printf("WRONG: %s, %lu bytes, rank %d (outcome %u)\n", what, bytes, rank,
-                    node_.outcome(rank).code);
-        return false;
+      const auto* const from =
+          static_cast<const std::byte*>(buffers.recv[static_cast<std::size_t>(rank)]);
+      bool right = node_.outcome(rank).code == 0;
+      for (std::uint64_t piece = 0; piece < pieces && right; ++piece) {
+        const std::uint64_t at = pieces == 1 ? 0 : (bytes - length) / (pieces - 1) * piece / 2 * 2;
+        const std::uint64_t first = piece + 1 == pieces ? bytes - length : at;
+        right =
+            cudaMemcpy(got_.data(), from + first, length, cudaMemcpyDeviceToHost) == cudaSuccess &&
+            is_expected(first / 2, length / 2);
       }
+      if (right) continue;
+      std::printf("WRONG: %s, %lu bytes, rank %d (outcome %u)\n", what, bytes, rank,
+                  node_.outcome(rank).code);
+      return false;
+    }
+    return true;
+  }
+  bool is_expected(std::uint64_t first, std::uint64_t count) const {
+    for (std::uint64_t done = 0, length = 0; done < count; done += length) {
+      const std::uint64_t place = (first + done) % kPeriod;
+      length = std::min(count - done, kPeriod - place);
+      if (std::memcmp(&got_[done], &expected_[place], length * 2) != 0) return false;
     }
     return true;
   }
@@ -187,17 +159,28 @@ class Bench {
   struct Times {
     double stream = -1, graph = -1;
   };
-  Times measure(const char* what, std::uint64_t bytes, const Enqueue& enqueue, bool& right) {
+  Times measure(const char* what, const Buffers& buffers, std::uint64_t bytes,
+                const Enqueue& enqueue, bool& right) {
     const int operations = bytes <= (1 << 20) ? 20 : bytes <= (16 << 20) ? 5 : 1;
     const int launches = bytes <= (1 << 20) ? 10 : bytes <= (64 << 20) ? 4 : 2;
     Times times;
-    poison(bytes);
+    poison(buffers, bytes);
     times.stream = clock_.time(enqueue, 1, operations * launches);
-    right &= verify(what, bytes);
-    poison(bytes);
+    right &= verify(what, buffers, bytes);
+    poison(buffers, bytes);
     times.graph = clock_.time_graph(enqueue, operations, launches);
-    right &= verify(what, bytes);
+    right &= verify(what, buffers, bytes);
     return times;
+  }
+
+  Times measure_nccl(const char* what, NcclPeer& peer, const Buffers& buffers, std::uint64_t bytes,
+                     bool& right) {
+    return measure(
+        what, buffers, bytes,
+        [&] {
+          return peer.all_reduce(buffers.send, buffers.recv, bytes / 2, DType::Float16, streams_);
+        },
+        right);
   }
 
   bool row(std::uint64_t bytes) {
@@ -205,22 +188,26 @@ class Bench {
     bool right = true;
     const auto best = [](double a, double b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); };
     std::string line, json;
+    const auto number = [](double us, const char* form, const char* none) {
+      char text[32];
+      std::snprintf(text, sizeof(text), form, us);
+      return std::string(us < 0 ? none : text);
+    };
     const auto tell = [&](const char* name, Times times) {
-      char text[64];
-      std::snprintf(text, sizeof(text), " | %9.2f %9.2f", times.stream, times.graph);
-      line += times.stream < 0 ? " |         -         -" : text;
-      std::snprintf(text, sizeof(text), ", \"%s_us\": [%.3f, %.3f]", name, times.stream,
-                    times.graph);
-      json += text;
+      line += " | " + number(times.stream, "%9.2f", "        -") + " " +
+              number(times.graph, "%9.2f", "        -");
+      json += std::string(", \"") + name + "_us\": [" + number(times.stream, "%.3f", "null") +
+              ", " + number(times.graph, "%.3f", "null") + "]";
     };
     const std::vector<CudaAlgorithm> algorithms = node_.algorithms();
     Times ours;
     for (const Contender& one : kContenders) {
+      if (options_.only_peers) break;
       Times times;
       if (std::ranges::count(algorithms, one.algorithm) != 0 &&
           can_launch(one.algorithm, bytes, static_cast<std::uint32_t>(node_.ranks()))) {
         times = measure(
-            one.name, bytes,
+            one.name, ours_, bytes,
             [&] {
               return node_
                   .launch(one.algorithm, count, DType::Float16, ReduceOp::Sum, {options_.blocks})
@@ -231,24 +218,26 @@ class Bench {
       ours = {best(ours.stream, times.stream), best(ours.graph, times.graph)};
       tell(one.name, times);
     }
-    std::vector<const void*> send;
-    std::vector<void*> recv;
-    std::vector<cudaStream_t> streams;
-    for (int rank = 0; rank < node_.ranks(); ++rank) {
-      send.push_back(node_[rank].send.data());
-      recv.push_back(node_[rank].recv.data());
-      streams.push_back(node_[rank].stream->handle());
-    }
-    const Times theirs = measure(
-        "NCCL", bytes, [&] { return nccl_.all_reduce(send, recv, count, DType::Float16, streams); },
-        right);
+    Times theirs = measure_nccl("NCCL", nccl_, ours_, bytes, right);
     tell("nccl", theirs);
+    Times symmetric;
+    if (windows_)
+      symmetric = measure_nccl("NCCL in symmetric windows", *symmetric_, *windows_, bytes, right);
+    tell("nccl_symmetric", symmetric);
+    theirs = {best(theirs.stream, symmetric.stream), best(theirs.graph, symmetric.graph)};
+    const auto ratio = [&](double peer, double mine) {
+      return number(peer < 0 || mine < 0 ? -1 : peer / mine, "%5.2f", "    -");
+    };
     const double moved = 2.0 * (node_.ranks() - 1) / node_.ranks() * static_cast<double>(bytes);
-    std::printf("%10lu%s | %5.2f %5.2f  (%.0f GB/s)\n", bytes, line.c_str(),
-                theirs.stream / ours.stream, theirs.graph / ours.graph, moved / ours.graph * 1e-3);
+    std::printf("%10lu%s | %s %s", bytes, line.c_str(), ratio(theirs.stream, ours.stream).c_str(),
+                ratio(theirs.graph, ours.graph).c_str());
+    std::printf(ours.graph < 0 ? "\n" : "  (%.0f GB/s)\n", moved / ours.graph * 1e-3);
     std::fflush(stdout);
     json_ += (json_.empty() ? "" : ",\n") + std::string("  {\"ranks\": ") +
-             std::to_string(node_.ranks()) + ", \"bytes\": " + std::to_string(bytes) + json + "}";
+             std::to_string(node_.ranks()) + ", \"bytes\": " + std::to_string(bytes) +
+             ", \"dtype\": \"float16\", \"checked\": \"" +
+             (bytes <= kWholeBytes ? "all" : "sampled") +
+             "\", \"light_gbs\": " + number(light_gbs_.value_or(-1), "%.1f", "null") + json + "}";
     return right;
   }
   void save() const {
@@ -260,9 +249,14 @@ class Bench {
 
   GpuNode node_;
   NcclPeer nccl_;
+  std::optional<NcclPeer> symmetric_;
   const Options options_;
-  Clock clock_;
-  std::vector<std::uint16_t> expected_;
+  GpuClock clock_;
+  Buffers ours_;
+  std::optional<Buffers> windows_;
+  std::vector<cudaStream_t> streams_;
+  std::optional<double> light_gbs_;
+  std::vector<std::uint16_t> expected_, got_;
   std::string json_;
 };
 
@@ -274,13 +268,17 @@ int run(int argc, char** argv) {
     if (flag == "--nccl") options.nccl = argv[i + 1];
     if (flag == "--json") options.json = argv[i + 1];
     if (flag == "--blocks") options.blocks = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
+    if (flag == "--only") options.only_peers = std::string(argv[i + 1]) == "peers";
     if (flag == "--from") options.from_bytes = static_cast<std::uint64_t>(std::atoll(argv[i + 1]));
   }
   auto node = GpuNode::open(options.ranks, kMostBytes);
   if (!node) return std::fprintf(stderr, "%s\n", node.error().to_string().c_str()), 1;
   auto nccl = NcclPeer::open(options.nccl, options.ranks);
   if (!nccl) return std::fprintf(stderr, "%s\n", nccl.error().to_string().c_str()), 1;
-  return Bench(std::move(*node), std::move(*nccl), options).run() ? 0 : 1;
+  auto second = NcclPeer::open(options.nccl, options.ranks);
+  std::optional<NcclPeer> symmetric;
+  if (second) symmetric = std::move(*second);
+  return Bench(std::move(*node), std::move(*nccl), std::move(symmetric), options).run() ? 0 : 1;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <numeric>
 
 namespace arcomm::gpu {
@@ -34,6 +35,7 @@ int nccl_type(DType dtype) {
   return 7;
 }
 constexpr int kNcclSum = 0;
+constexpr int kNcclWinCollSymmetric = 1;  // NCCL_WIN_COLL_SYMMETRIC
 
 template <typename Function>
 bool find(void* library, const char* name, Function& function) {
@@ -58,6 +60,8 @@ Result<NcclPeer> NcclPeer::open(const std::string& path, int ranks) {
     return error(ErrorCode::NotFound, Reason::Unsupported,
                  "this libnccl lacks a function: ", ::dlerror());
   }
+  find(library, "ncclMemAlloc", peer.nccl_.mem_alloc);
+  find(library, "ncclCommWindowRegister", peer.nccl_.window_register);
   std::vector<int> devices(static_cast<std::size_t>(ranks));
   std::iota(devices.begin(), devices.end(), 0);
   peer.comms_.resize(devices.size());
@@ -68,7 +72,43 @@ Result<NcclPeer> NcclPeer::open(const std::string& path, int ranks) {
   return peer;
 }
 
-bool NcclPeer::all_reduce(const std::vector<const void*>& send, const std::vector<void*>& recv,
+Result<NcclPeer::Windows> NcclPeer::symmetric_windows(std::uint64_t bytes) {
+  if (nccl_.mem_alloc == nullptr || nccl_.window_register == nullptr) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "NCCL ", version(),
+                 " knows no symmetric windows");
+  }
+  Windows windows;
+  for (std::vector<void*>* memory : {&windows.send, &windows.recv}) {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank) {
+      void* place = nullptr;
+      cudaSetDevice(static_cast<int>(rank));
+      if (const int failed = nccl_.mem_alloc(&place, bytes); failed != 0) {
+        return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "ncclMemAlloc answered ",
+                     failed);
+      }
+      memory->push_back(place);
+    }
+    // All ranks in one group: each waits for the others' memory.
+    std::vector<void*> handles(comms_.size());
+    int failed = nccl_.group_start();
+    for (std::size_t rank = 0; rank < comms_.size() && failed == 0; ++rank) {
+      failed = nccl_.window_register(comms_[rank], (*memory)[rank], bytes, &handles[rank],
+                                     kNcclWinCollSymmetric);
+    }
+    if (const int ended = nccl_.group_end(); failed == 0) failed = ended;
+    if (failed != 0) {
+      return error(ErrorCode::Internal, Reason::None, "ncclCommWindowRegister answered ", failed);
+    }
+    // Success without a window is how NCCL says that the machine cannot do it.
+    if (std::ranges::count(handles, nullptr) != 0) {
+      return error(ErrorCode::Unimplemented, Reason::Unsupported, "NCCL ", version(),
+                   " gave no symmetric window here");
+    }
+  }
+  return windows;
+}
+
+bool NcclPeer::all_reduce(const std::vector<void*>& send, const std::vector<void*>& recv,
                           std::uint64_t count, DType dtype,
                           const std::vector<cudaStream_t>& streams) {
   bool done = nccl_.group_start() == 0;

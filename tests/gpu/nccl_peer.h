@@ -18,8 +18,16 @@ class NcclPeer {
   // path: of libnccl.so.2; empty: as the loader finds it.
   static Result<NcclPeer> open(const std::string& path, int ranks);
 
+  // Memory by rank, of NCCL's own allocator and in symmetric windows of this communicator: NCCL's
+  // kernels for such memory read and write the peers' in place. For the life of the process. An
+  // error says why this libnccl or this machine has none.
+  struct Windows {
+    std::vector<void*> send, recv;
+  };
+  Result<Windows> symmetric_windows(std::uint64_t bytes);
+
   // One AllReduce, sum, on every rank's stream. False: NCCL refused it.
-  bool all_reduce(const std::vector<const void*>& send, const std::vector<void*>& recv,
+  bool all_reduce(const std::vector<void*>& send, const std::vector<void*>& recv,
                   std::uint64_t count, DType dtype, const std::vector<cudaStream_t>& streams);
   std::string version() const;
 
@@ -31,6 +39,10 @@ class NcclPeer {
     int (*group_start)() = nullptr;
     int (*group_end)() = nullptr;
     int (*get_version)(int* version) = nullptr;
+    // Null in a libnccl that is older than they are.
+    int (*mem_alloc)(void** memory, std::size_t bytes) = nullptr;
+    int (*window_register)(void* comm, void* memory, std::size_t bytes, void** window,
+                           int flags) = nullptr;
   };
 
   Functions nccl_;

@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# The daemon on GPUs, end to end, from the bundle: MPS, arcommd, client processes, PyTorch; then the table.
-# Called by run.sh:   RANKS="2 4" PARTS="service torch tune" run_service.sh <folder for the results>
+# The daemon on GPUs, end to end, from the bundle: MPS, arcommd, client processes, PyTorch; then the peers, without MPS
+# and daemon; then the table and the drawing.
+# Called by run.sh:   RANKS="2 4" PARTS="service torch tune peers" LIBNCCL=path run_service.sh <folder for the results>
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
 out=$(mkdir -p "$1" && cd "$1" && pwd)
-parts=" ${PARTS:-service torch tune} "
+parts=" ${PARTS:-service torch tune peers} "
+# What is timed, of ours and of peers: a minute at most for each number of ranks.
+sizes=1k,16k,64k,256k,1m,4m,16m,64m,256m,1g
 read -r -a ranks_here <<<"${RANKS:-2}"
 folder=$(mktemp -d /tmp/arcommd-gpu-XXXXXX)
 chmod 755 "$folder"
@@ -31,10 +34,11 @@ start_mps() {
   timeout -k 5 20 nvidia-cuda-mps-control -d || fail "MPS did not start"
 }
 stop_mps() {
-  [ -e "${CUDA_MPS_PIPE_DIRECTORY:-/nowhere}/nvidia-cuda-mps-control.pid" ] || return 0
-  echo quit | timeout -k 5 20 nvidia-cuda-mps-control
-  cp -r "$CUDA_MPS_LOG_DIRECTORY" "$out/" 2>/dev/null
-  return 0
+  if [ -e "${CUDA_MPS_PIPE_DIRECTORY:-/nowhere}/nvidia-cuda-mps-control.pid" ]; then
+    echo quit | timeout -k 5 20 nvidia-cuda-mps-control
+    cp -r "$CUDA_MPS_LOG_DIRECTORY" "$out/" 2>/dev/null
+  fi
+  unset CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY
 }
 
 # ---- the daemon ----
@@ -110,25 +114,33 @@ kill_a_rank() {
   run_ranks after "$ranks" "$programs/client_rank" --verify
 }
 
-table() { # what a client's stream saw, beside NCCL of kernel_gpu_bench
-  python3 - "$out" "$1" <<'PY'
-import json, os, sys
-out, ranks = sys.argv[1], sys.argv[2]
-def load(path):
-    try:
-        with open(os.path.join(out, path)) as file: return json.load(file)
-    except (OSError, ValueError): return []
-ours = {row["bytes"]: row for row in load(f"service-{ranks}.json")}
-nccl = {row["bytes"]: row.get("nccl_us", [0, 0]) for row in load(f"kernels-{ranks}.json")}
-if not ours: sys.exit(f"no figures of {ranks} ranks")
-print(f"{ranks} GPUs, us per sum     arcommd stream   graph |  NCCL stream   graph | times as fast")
-for size in sorted(ours):
-    stream, graph = ours[size].get("stream_us", 0), ours[size].get("graph_us", 0)
-    theirs = nccl.get(size, [0, 0])
-    ratio = ["%5.2f" % (t / o) if t > 0 and o > 0 else "    -" for t, o in zip(theirs, (stream, graph))]
-    nccl_text = ["%.2f" % t if t > 0 else "-" for t in theirs]
-    print(f"{size:>12} {stream:>26.2f} {graph:>7.2f} | {nccl_text[0]:>12} {nccl_text[1]:>7} | {' '.join(ratio)}")
-PY
+# What a copy between two GPUs reached, for a client that sees only its own.
+light_of() {
+  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0].get("light_gbs") or 0)' "$out/kernels-$1.json" 2>/dev/null || echo 0
+}
+
+# Ours, half precision as kernel_gpu_bench; every batch is verified.
+bench() {
+  local before=$SECONDS
+  run_ranks bench "$1" "$programs/client_rank" --bench --dtype f16 --sizes "$sizes" --light-gbs "$(light_of "$1")" \
+    --json "$out/service-$1.json"
+  echo "benchmark of $1 ranks: $((SECONDS - before)) s"
+}
+
+# NCCL, unless this run has timed it beside our kernels; PyTorch's symmetric memory, if there is one.
+peers() {
+  local before=$SECONDS
+  if [[ $parts != *" kernels "* ]]; then
+    if [ -e "$programs/kernel_gpu_bench" ]; then
+      timeout -k 5 100 "$programs/kernel_gpu_bench" --only peers --ranks "$1" --nccl "${LIBNCCL:-}" --json "$out/kernels-$1.json" \
+        >"$out/peers-$1.txt" 2>&1 || { fail "NCCL between $1 ranks: status $?"; tail -n 8 "$out/peers-$1.txt"; }
+    else
+      echo "kernel_gpu_bench, which times NCCL, is not in this bundle"
+    fi
+  fi
+  LIMIT=120 run_ranks torch-peer "$1" python3 "$here/torch_peer.py" --sizes "$sizes" --json "$out/torch-peer-$1.json"
+  tail -n 1 "$out/torch-peer-$1-0.log"
+  echo "peers of $1 ranks: $((SECONDS - before)) s"
 }
 
 start_mps
@@ -139,14 +151,28 @@ if [[ $parts == *" service "* ]]; then
     alive || break
     run_ranks verify-arc "$ranks" "$programs/client_rank" --verify
     run_ranks verify-cuda "$ranks" "$programs/client_rank" --verify --memory cuda --dtype f32
-    # As kernel_gpu_bench does: half precision.
-    run_ranks bench "$ranks" "$programs/client_rank" --bench --dtype f16 --json "$out/service-$ranks.json"
+    bench "$ranks"
   done
   alive && ask status
   alive && kill_a_rank "${ranks_here[0]}"
 fi
 if [[ $parts == *" torch "* ]] && alive; then
   for ranks in "${ranks_here[@]}"; do run_ranks torch "$ranks" python3 "$here/torch_rank.py"; done
+fi
+# Not among the parts that run unasked: a minute for each number of ranks. Streams that wait for their ranks must not
+# share a channel with the other communicator's.
+if [[ $parts == *" soak "* ]]; then
+  soak_seconds=${SOAK_SECONDS:-60}
+  for ranks in "${ranks_here[@]}"; do
+    alive || break
+    CUDA_DEVICE_MAX_CONNECTIONS=32 LIMIT=$((soak_seconds + 90)) run_ranks soak "$ranks" "$programs/client_rank" \
+      --soak "$soak_seconds" --replays "${REPLAYS:-100000}" --seed "${SEED:-1}"
+    tail -qn 1 "$out/soak-$ranks-0.log"
+    alive || break
+    timeout -k 5 120 "$programs/two_gpus_one_process" --ranks "$ranks" >"$out/one-process-$ranks.log" 2>&1 ||
+      fail "two_gpus_one_process, $ranks ranks: status $?"
+    tail -n 4 "$out/one-process-$ranks.log"
+  done
 fi
 # Last: what was timed above chose by the built-in table.
 if [[ $parts == *" tune "* ]] && alive; then
@@ -159,7 +185,14 @@ if [[ $parts == *" tune "* ]] && alive; then
 fi
 alive && ask status | tail -n 12
 stop_daemon
+stop_mps
+if [[ $parts == *" peers "* ]]; then
+  for ranks in "${ranks_here[@]}"; do peers "$ranks"; done
+fi
 if [[ $parts == *" service "* ]]; then
-  for ranks in "${ranks_here[@]}"; do table "$ranks" | tee "$out/service-$ranks.txt"; done
+  for ranks in "${ranks_here[@]}"; do
+    python3 "$here/run_figures.py" "$out" "$ranks" | tee "$out/service-$ranks.txt" || fail "no figures of $ranks ranks"
+  done
+  python3 "$here/plot.py" "$out" || fail "no drawing"
 fi
 exit $status

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The figures of one run, by number of ranks: what a client's stream saw, beside the peers of the same run.
+
+  run_figures.py FOLDER RANKS      prints the table
+
+In FOLDER, each of which may be missing: service-N.json (client_rank), kernels-N.json (kernel_gpu_bench: NCCL),
+torch-peer-N.json (torch_peer.py). plot.py draws the same figures.
+"""
+import json
+import os
+import re
+import sys
+
+WAYS = ("stream", "graph")
+
+
+def load(folder, name):
+    """By size; nothing where there is no such file."""
+    try:
+        with open(os.path.join(folder, name)) as file:
+            return {row["bytes"]: row for row in json.load(file)}
+    except (OSError, ValueError):
+        return {}
+
+
+def ranks_in(folder):
+    """For which numbers of ranks there are figures of a client."""
+    found = (re.fullmatch(r"service-(\d+)\.json", name) for name in os.listdir(folder))
+    return sorted(int(match.group(1)) for match in found if match)
+
+
+class Size:
+    """What was measured of one size: times in microseconds, per way ("stream", "graph"). Absent is not measured."""
+
+    def __init__(self, ours, nccl, torch):
+        self.bytes, self.ranks = ours["bytes"], ours["ranks"]
+        self.checked = ours.get("checked", "?")
+        self.light_gbs = ours.get("light_gbs") or nccl.get("light_gbs")
+        self.ours = {way: ours[way] for way in WAYS if ours.get(way)}
+        self.peers = {way: {} for way in WAYS}
+        for key, name in (("nccl_us", "NCCL"), ("nccl_symmetric_us", "NCCL symmetric")):
+            for way, us in zip(WAYS, nccl.get(key) or ()):
+                if us is not None and us > 0:
+                    self.peers[way][name] = us
+        for key, name in (("one_shot", "PyTorch one-shot"), ("two_shot", "PyTorch two-shot")):
+            if torch.get(key):
+                self.peers["graph"][name] = torch[key]["p50_us"]
+
+    def best_peer(self, way):
+        """Its name and its time, or None."""
+        return min(self.peers[way].items(), key=lambda one: one[1], default=None)
+
+    def times_as_fast(self, way):
+        """As the best peer; above one is faster."""
+        best = self.best_peer(way)
+        return best[1] / self.ours[way]["p50_us"] if best and way in self.ours else None
+
+    def bus_gbs(self, us):
+        """As nccl-tests counts it."""
+        return self.bytes / us * 1e-3 * 2 * (self.ranks - 1) / self.ranks
+
+
+def figures_of(folder, ranks):
+    nccl, torch = load(folder, f"kernels-{ranks}.json"), load(folder, f"torch-peer-{ranks}.json")
+    return [Size(row, nccl.get(size, {}), torch.get(size, {}))
+            for size, row in sorted(load(folder, f"service-{ranks}.json").items())]
+
+
+def text_of_bytes(size):
+    for unit, bits in (("G", 30), ("M", 20), ("K", 10)):
+        if size >= 1 << bits and size % (1 << bits) == 0:
+            return f"{size >> bits}{unit}"
+    return str(size)
+
+
+def table(figures):
+    def cell(value, width, form="{:.2f}"):
+        return ("-" if value is None else form.format(value)).rjust(width)
+
+    peers = [("NCCL", "stream"), ("NCCL", "graph"), ("NCCL symmetric", "stream"), ("NCCL symmetric", "graph"),
+             ("PyTorch one-shot", "graph"), ("PyTorch two-shot", "graph")]
+    yield (f"{figures[0].ranks} GPUs, us    |       arcommd, stream |        arcommd, graph       of |     NCCL          "
+           f"|  NCCL symmetric   |   PyTorch, graph  | best / ours")
+    yield ("   bytes checked |     p50     p99  bus |     p50     p99  bus light |  stream    graph  |  stream    graph  "
+           "|  1-shot   2-shot  | stream graph")
+    for size in figures:
+        line = f"{text_of_bytes(size.bytes):>8} {size.checked:>7}"
+        for way in WAYS:
+            ours = size.ours.get(way, {})
+            line += " |" + "".join(cell(ours.get(key), width, form) for key, width, form in
+                                   (("p50_us", 8, "{:.2f}"), ("p99_us", 8, "{:.2f}"), ("busbw_gbs", 5, "{:.0f}")))
+        line += cell(size.ours.get("graph", {}).get("of_light_pct"), 5, "{:.0f}") + "%"
+        for i, (name, way) in enumerate(peers):
+            line += (" |" if i % 2 == 0 else " ") + cell(size.peers[way].get(name), 8)
+            line += "  " if i % 2 == 1 else ""
+        yield line + "| " + " ".join(cell(size.times_as_fast(way), 6) for way in WAYS)
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    figures = figures_of(sys.argv[1], int(sys.argv[2]))
+    if not figures:
+        sys.exit(f"no figures of {sys.argv[2]} ranks in {sys.argv[1]}")
+    for line in table(figures):
+        print(line)
+
+
+if __name__ == "__main__":
+    main()
