@@ -113,8 +113,8 @@ constexpr SettingRow kRows[] = {
      .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.armed)},
      .reloadable = true,
      .doc = "Operations too large for the resident kernel are launched ahead of time where a "
-            "communicator repeats itself: the kernel of the next one already waits for its call, "
-            "on no processor, for gpu.lease_ms at most. Off: each is launched when all ranks have "
+            "communicator repeats itself: the next two already wait for their calls, behind gates "
+            "of one warp each, for gpu.lease_ms at most. Off: each is launched when all ranks have "
             "called it, which costs about 5 us a rank."},
     {.section = "gpu",
      .key = "algorithm",

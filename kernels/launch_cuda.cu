@@ -4,10 +4,22 @@
 
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 #include "kernels/launch_cuda.h"
 
 namespace arcomm {
+namespace device {
+namespace {
+
+// No elements: no rank needs another, so no epoch is used up without having met.
+__global__ void nothing(const __grid_constant__ CudaAllReduce call) {
+  report(call, true);
+}
+
+}  // namespace
+}  // namespace device
+
 namespace {
 
 Error cuda_error(cudaError_t failure, const char* what) {
@@ -24,10 +36,14 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     return error(ErrorCode::InvalidArgument, Reason::BadValue, shape.blocks, " blocks: at most ",
                  kMaxCudaBlocks);
   }
-  if (call.count == 0) return {};  // on every rank alike: no epoch is used up without having met
   auto* queue = static_cast<cudaStream_t>(stream);
   cudaError_t launched = call.ordinal < 0 ? cudaSuccess : cudaSetDevice(call.ordinal);
   if (launched != cudaSuccess) return cuda_error(launched, "choosing the GPU of an AllReduce");
+  if (call.count == 0) {
+    launched = device::launch(device::nothing, call, {}, queue);
+    if (launched != cudaSuccess) return cuda_error(launched, "launching the end of nothing");
+    return {};
+  }
   switch (algorithm) {
     case CudaAlgorithm::OneShotLl16:
       launched = device::launch_one_shot_ll16(call, shape.blocks, queue);
@@ -63,12 +79,8 @@ Status abort_all_reduce(void* scratch, void* stream) {
   return {};
 }
 
-std::uint32_t* cancel_word(void* scratch) {
-  return &static_cast<device::Scratch*>(scratch)->cancelled;
-}
-
 Status load_all_reduce_kernels() {
-  cudaError_t loaded = cudaSuccess;
+  cudaError_t loaded = device::load(device::nothing);
   device::for_each_kernel([&](DType dtype, ReduceOp op) {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);

@@ -87,22 +87,22 @@ struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};
   void* scratch[kMaxCudaRanks] = {};
-  // Who is told, where not null, when this rank's part has ended: `done_word` goes to both places
-  // when it went well (released: whoever acquires it may read recv), the CudaOutcome to
-  // `host_outcome` when not. host_*: device pointers of pinned host memory.
+  // Who is told, where not null, when this rank's part has ended: `done_word`, the Done of a
+  // mailbox (proto/device_mailbox.h), goes to both places when it went well (released: whoever
+  // acquires it may read recv), the CudaOutcome to `host_outcome` when not. host_*: device pointers
+  // of pinned host memory.
   std::uint64_t* done = nullptr;
   std::uint64_t* host_done = nullptr;
   CudaOutcome* host_outcome = nullptr;
   std::uint64_t done_word = 0;
   std::uint64_t count = 0;  // elements
   std::uint64_t timeout_ns = 0;
-  // Not 0: for a launch that is put into its stream ahead of time, to cancel it: see cancel_word().
-  std::uint32_t cancel_number = 0;
   int ordinal = -1;  // the rank's GPU; -1: it is current
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 1 .. kMaxCudaRanks; alone, only `Alone`
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  bool gated = false;  // put into its stream behind a gate: gated_launch.h sets it
 };
 
 // How many thread blocks an operation gets, the same on every rank; 0: the built-in rule.
@@ -116,12 +116,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
                          void* stream);
 // Ends what waits on the rank whose scratch this is, through a stream that nothing blocks.
 Status abort_all_reduce(void* scratch, void* stream);
-// Where the number of a launch is to be stored that shall not happen any more, in device memory.
-// Between ranks it is all or nothing: where one finds its number there when it begins, it does
-// nothing and the others give up without having touched anybody's output; no done word, no outcome.
-// Otherwise all run as if nothing had been said. Before the next launch on this scratch all ranks'
-// launches must have ended (a slow reader of one_shot_ll16's halves is not waited for).
-std::uint32_t* cancel_word(void* scratch);
 // Loads every kernel into the current device: a kernel that is loaded at its first launch would
 // wait for the ones that run, and they for it.
 Status load_all_reduce_kernels();

@@ -14,8 +14,10 @@ namespace {
 // Communicators that may have something ahead on one GPU: of two that are called in opposite orders
 // one finds room, of three perhaps none.
 constexpr int kMostArmed = 2;
-// A client may have written its door over the word that was to open the queue.
-constexpr std::uint64_t kOpenQueueAgainNs = 50'000;
+// A client may write its door over the word that was to open its gate.
+constexpr std::uint64_t kOpenGateAgainNs = 50'000;
+// A gate gives up by itself so long after the daemon should have taken it back.
+constexpr std::uint64_t kLateNs = 1'000'000'000;
 constexpr std::uint64_t kGiveWayNs = 200'000;
 constexpr std::uint32_t kRestLaunches = 64;
 
@@ -31,19 +33,22 @@ bool is_busy(const GpuGroup& group) {
   return board.size() > board.failed();
 }
 
-// Has any rank called it, but not all?
+// Has any rank called the first of those ahead, but not all?
 bool is_begun(const GpuGroup& group) {
-  const auto called = std::count_if(
-      group.members.begin(), group.members.end(),
-      [&](const GpuMember& member) { return reached(member.taken, group.ahead.gate.number); });
+  const std::uint32_t number = group.ahead.launched.front().gate.number;
+  const auto called =
+      std::count_if(group.members.begin(), group.members.end(),
+                    [&](const GpuMember& member) { return reached(member.taken, number); });
   return called != 0 && static_cast<std::size_t>(called) != group.members.size();
 }
 
 }  // namespace
 
 bool GpuPlane::may_arm(const GpuGroup& group) const {
+  const Ahead& ahead = group.ahead;
   if (ahead_lease_ns_ == 0 || group.closed || group.ending || group.members.size() < 2 ||
-      group.ahead.state != Ahead::State::None)
+      ahead.state == Ahead::State::Leaving || ahead.state == Ahead::State::Ran ||
+      ahead.launched.size() == Ahead::kMost)
     return false;
   for (const GpuMember& member : group.members) {
     if (member.queue == 0 || !member.active) return false;
@@ -54,23 +59,70 @@ bool GpuPlane::may_arm(const GpuGroup& group) const {
          }) < kMostArmed;
 }
 
+void GpuPlane::begin_arming(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
+  ++group.gates;  // as the gates count themselves
+  if (group.ahead.launched.empty()) group.ahead.begun_ns = 0;
+  group.ahead.state = Ahead::State::Waiting;
+  group.ahead.launched.push_back({gate, algorithm, now_ns()});
+}
+
+CudaGate GpuPlane::gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const {
+  return {.door = &member.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].door,
+          .plan = plan.index,
+          .turn = group.gates % 2,
+          .lifetime_ns = ahead_lease_ns_ + kLateNs};
+}
+
 Status GpuPlane::arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
-                     std::span<CudaAllReduce> calls) {
-  Ahead& ahead = group.ahead;
-  if (++group.armed_ever == 0) ++group.armed_ever;  // 0 would be: never
-  ahead = {.state = Ahead::State::Waiting,
-           .gate = gate,
-           .algorithm = algorithm,
-           .cancel_number = group.armed_ever,
-           .since_ns = now_ns()};
+                     std::span<const CudaAllReduce> calls) {
+  begin_arming(group, gate, algorithm);
   for (GpuMember& member : group.members) {
-    CudaAllReduce& call = calls[static_cast<std::size_t>(member.rank)];
-    call.cancel_number = ahead.cancel_number;
-    std::uint64_t* door = &member.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].door;
-    ARC_RETURN_IF_ERROR(launcher(member).wait_for(member.queue, door, gate.word(member.rank)));
-    ARC_RETURN_IF_ERROR(launcher(member).launch(member.queue, algorithm, call));
+    const auto rank = static_cast<std::size_t>(member.rank);
+    ARC_RETURN_IF_ERROR(launcher(member).launch_behind(
+        member.queue, gate_of(group, member, gate.plans[rank]), algorithm, calls[rank]));
   }
   return {};
+}
+
+Status GpuPlane::arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+                     const PreparedParts& prepared) {
+  begin_arming(group, gate, algorithm);
+  for (const std::unique_ptr<PreparedLaunch>& part : prepared)
+    ARC_RETURN_IF_ERROR(part->launch(group.gates % 2));
+  return {};
+}
+
+Result<PreparedParts> GpuPlane::prepare(GpuGroup& group, const PlanTuple& plans,
+                                        CudaAlgorithm algorithm,
+                                        std::span<const CudaAllReduce> calls) {
+  bury_dropped(group);
+  PreparedParts parts;
+  Status made;
+  const Status rested = at_rest([&] {
+    for (const GpuMember& member : group.members) {
+      const auto rank = static_cast<std::size_t>(member.rank);
+      Result<std::unique_ptr<PreparedLaunch>> part = launcher(member).prepare(
+          member.queue, gate_of(group, member, plans[rank]), algorithm, calls[rank]);
+      if (!part) {
+        made = std::move(part).error();
+        return;
+      }
+      parts.push_back(std::move(part).value());
+    }
+  });
+  ARC_RETURN_IF_ERROR(rested);
+  ARC_RETURN_IF_ERROR(made);
+  return parts;
+}
+
+void GpuPlane::bury_dropped(GpuGroup& group) {
+  Grave grave;
+  grave.prepared = group.prepared.dropped();
+  if (grave.prepared.empty()) return;
+  for (const GpuMember& member : group.members)
+    grave.prepared_for.emplace_back(member.gpu, member.queue);
+  graves_.push_back(std::move(grave));
+  if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
 }
 
 void GpuPlane::open(GpuGroup& group, const Gate& gate) {
@@ -78,7 +130,7 @@ void GpuPlane::open(GpuGroup& group, const Gate& gate) {
     std::uint64_t* door = &member.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].door;
     const Status opened = launcher(member).store(door, gate.word(member.rank));
     if (opened) continue;
-    log::error("{}: rank {}'s queue cannot be opened: {}", gpus_[member.gpu].device->name(),
+    log::error("{}: rank {}'s gate cannot be opened: {}", gpus_[member.gpu].device->name(),
                member.rank, opened.error().message);
   }
 }
@@ -98,34 +150,34 @@ bool GpuPlane::disarm(GpuGroup& group, std::uint64_t patience_ns) {
   const std::uint64_t until = now + patience_ns;
   if (ahead.state == Ahead::State::Waiting) {
     ahead.state = Ahead::State::Leaving;
-    ++foresight.misses;
-    // Before the gates, in each rank's order: what begins by them finds it.
+    foresight.misses += ahead.launched.size();
     for (GpuMember& member : group.members) {
-      const Status told = launcher(member).cancel(member.scratch.data(), ahead.cancel_number);
+      const Status told = launcher(member).cancel(member.scratch.data(), group.gates);
       if (!told) {
         log::error("{}: rank {}'s launch cannot be cancelled: {}", gpus_[member.gpu].device->name(),
                    member.rank, told.error().message);
       }
     }
-    open(group, ahead.gate);
     ahead.opened_ns = now;
   }
   while (!has_left(group)) {
     now = now_ns();
-    if (now >= ahead.opened_ns + kOpenQueueAgainNs) {
-      // What runs before it may have been called at one door only, and all gates are one word.
-      ahead.behind = !ahead.behind && group.running.number != 0;
-      open(group, ahead.behind ? group.running : ahead.gate);
+    // What runs before them may have been called at the host's doors only.
+    if (group.running.number != 0 && now >= ahead.opened_ns + kOpenGateAgainNs) {
+      open(group, group.running);
       ahead.opened_ns = now;
     }
     if (now >= until) return false;
     ::sched_yield();
   }
-  const bool ran = std::all_of(group.members.begin(), group.members.end(), [&](GpuMember& member) {
-    const Done done = done_from(__atomic_load_n(&words(member).done, __ATOMIC_ACQUIRE));
-    return reached(done.number, ahead.gate.number);
-  });
-  ahead.state = ran ? Ahead::State::Ran : Ahead::State::None;
+  const auto did_not_run = [&](const Foreseen& foreseen) {
+    return !std::all_of(group.members.begin(), group.members.end(), [&](GpuMember& member) {
+      const Done done = done_from(__atomic_load_n(&words(member).done, __ATOMIC_ACQUIRE));
+      return reached(done.number, foreseen.gate.number);
+    });
+  };
+  std::erase_if(ahead.launched, did_not_run);
+  ahead.state = ahead.launched.empty() ? Ahead::State::None : Ahead::State::Ran;
   return true;
 }
 
@@ -140,8 +192,8 @@ void GpuPlane::look_ahead(GpuGroup& group, std::uint64_t now_ns) {
     case Ahead::State::Ran:
       return;
     case Ahead::State::Waiting:
-      if (ahead_lease_ns_ != 0 && is_busy(group)) group.ahead.since_ns = now_ns;
-      if (now_ns < group.ahead.since_ns + ahead_lease_ns_) return;
+      // Busy or not: its gates do not wait for ever.
+      if (now_ns < group.ahead.launched.front().since_ns + ahead_lease_ns_) return;
       break;
     case Ahead::State::Leaving:
       break;

@@ -143,7 +143,7 @@ Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
 
 Result<std::uint64_t> GpuBench::run(CudaAlgorithm algorithm, std::uint64_t bytes,
                                     std::uint32_t times) {
-  group_->ahead.gate = {.number = number_ + 1, .plans = {}};
+  gate_ = {.number = number_ + 1, .plans = {}};
   const std::uint64_t launching_ns = now_ns();
   const Status launched = launch(algorithm, bytes, times);
   Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
@@ -167,7 +167,7 @@ Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint3
     if (member.queue == 0) continue;  // cannot wait there: it starts at once
     std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
     ARC_RETURN_IF_ERROR(
-        plane_.launcher(member).wait_for(member.queue, door, group_->ahead.gate.word(member.rank)));
+        plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
   }
   std::vector<CudaAllReduce> calls;
   for (const GpuMember& member : group_->members) calls.push_back(call_of(member, bytes));
@@ -176,7 +176,7 @@ Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint3
     for (const GpuMember& member : group_->members) {
       CudaAllReduce& call = calls[static_cast<std::size_t>(member.rank)];
       call.done_word = to_word(Done{.number = number_});
-      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch(member.queue, algorithm, call));
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch(member.queue, 0, algorithm, call));
     }
   }
   return {};
@@ -188,7 +188,7 @@ Result<std::uint64_t> GpuBench::open() {
   for (const GpuMember& member : group_->members) {
     begun = now_ns();
     std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
-    Status stored = plane_.launcher(member).store(door, group_->ahead.gate.word(member.rank));
+    Status stored = plane_.launcher(member).store(door, gate_.word(member.rank));
     if (opened) opened = std::move(stored);
   }
   if (!opened) return opened.error();

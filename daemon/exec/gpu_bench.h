@@ -50,6 +50,7 @@ class GpuBench {
   std::unique_ptr<GpuGroup> group_;
   std::vector<Part> parts_;  // by rank
   std::uint64_t room_bytes_ = 0;
+  Gate gate_;                 // of the operations that are timed together
   std::uint32_t number_ = 0;  // of the last operation that was launched
   bool failed_ = false;
   bool stuck_ = false;  // its memory is still in use

@@ -26,17 +26,6 @@ constexpr std::uint64_t bit(std::uint32_t rank) {
   return std::uint64_t{1} << rank;
 }
 
-// The door that all ranks came through; number 0 where the numbers differ.
-Gate gate_of(const Arrival& arrival, std::size_t ranks) {
-  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Operation& operation = *arrival.operations[rank];
-    gate.plans[rank] = operation.plan;
-    if (static_cast<std::uint32_t>(operation.ticket) != gate.number) gate.number = 0;
-  }
-  return gate;
-}
-
 void record_algorithm(const Arrival& arrival, CudaAlgorithm algorithm) {
   for (Operation* operation : arrival.operations) {
     if (operation != nullptr) operation->record.algorithm = recorded(algorithm);
@@ -65,6 +54,16 @@ Failure failure_of(const CudaOutcome& outcome, Rank rank, const Arrival& arrival
 }
 
 }  // namespace
+
+Gate GpuExecutor::gate_of(const Arrival& arrival, std::size_t ranks) {
+  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    const Operation& operation = *arrival.operations[rank];
+    gate.plans[rank] = operation.plan;
+    if (static_cast<std::uint32_t>(operation.ticket) != gate.number) gate.number = 0;
+  }
+  return gate;
+}
 
 void GpuExecutor::use_settings(const Settings& settings) {
   const Result<std::optional<CudaAlgorithm>> forced = forced_algorithm(settings.gpu.algorithm);
@@ -110,28 +109,30 @@ void GpuExecutor::start(Communicator& communicator) {
 bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
   Ahead& ahead = group.ahead;
-  if (ahead.state != Ahead::State::None) {
-    const bool foreseen = ahead.gate == gate_of(arrival, group.members.size());
-    if ((ahead.state != Ahead::State::Waiting || !foreseen) && !plane_.disarm(group, 0))
-      return false;
-    const bool ran = ahead.state == Ahead::State::Ran;
-    if (foreseen && ahead.state != Ahead::State::None) {
-      if (!ran) ++plane_.foresight.hits;
-      run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
-      run.since_ns = now_ns();
-      run.open_again_ns = run.since_ns + kOpenAgainNs;
-      record_algorithm(arrival, ahead.algorithm);
-      group.running = ahead.gate;
-    } else if (ran) {
-      run.failure =
-          make_failure(ErrorCode::Aborted, Reason::Corrupt, kNoRank,
-                       "seq %" PRIu64 ": the ranks' two doors name different plans", arrival.seq);
-    }
-    ahead.state = Ahead::State::None;
-    if (foreseen && run.open != 0) return true;
-    if (ran) return true;
+  const Gate called = gate_of(arrival, group.members.size());
+  const auto is_first = [&] {
+    return !ahead.launched.empty() && ahead.launched.front().gate == called;
+  };
+  if ((ahead.state != Ahead::State::Waiting || !is_first()) && !plane_.disarm(group, 0))
+    return false;
+  if (ahead.state == Ahead::State::None) {
+    launch(run, arrival);
+    return true;
   }
-  launch(run, arrival);
+  if (!is_first()) {
+    ahead.clear();
+    run.failure =
+        make_failure(ErrorCode::Aborted, Reason::Corrupt, kNoRank,
+                     "seq %" PRIu64 ": the ranks' two doors name different plans", arrival.seq);
+    return true;
+  }
+  if (ahead.state == Ahead::State::Waiting) ++plane_.foresight.hits;
+  run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
+  run.since_ns = now_ns();
+  run.open_again_ns = run.since_ns + kOpenAgainNs;
+  record_algorithm(arrival, ahead.launched.front().algorithm);
+  group.running = called;
+  ahead.pop();
   return true;
 }
 
@@ -184,10 +185,8 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
         arrival.operations[static_cast<std::size_t>(member.rank)]->ticket);
     const CudaAllReduce call =
         call_of(group, member.rank, arrival.signature, parts, number, timeout_ns);
-    // Nothing to reduce is nothing to launch.
-    const Status launched = call.count == 0
-                                ? plane_.launcher(member).store(call.done, call.done_word)
-                                : plane_.launcher(member).launch(member.queue, algorithm, call);
+    const Status launched =
+        plane_.launcher(member).launch(member.queue, group.next_turn(), algorithm, call);
     if (!launched) {
       run.failure = Failure::from(launched.error());
       run.failure.culprit = member.rank;
@@ -195,49 +194,8 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
                  arrival.signature.bytes(), member.rank, launched.error().message);
       return;
     }
-    if (call.count != 0) run.open |= bit(static_cast<std::uint32_t>(member.rank));
+    run.open |= bit(static_cast<std::uint32_t>(member.rank));
   }
-}
-
-void GpuExecutor::arm_next(Communicator& communicator, const Arrival& arrival) {
-  GpuGroup& group = *gpus_of(communicator);
-  const Gate called = gate_of(arrival, group.members.size());
-  const PlanTuple* next = group.prediction.observe(called.plans);
-  if (group.rest_launches != 0) {
-    --group.rest_launches;
-    return;
-  }
-  // With a next one on the board already there is nothing to win.
-  if (next == nullptr || called.number == 0 || communicator.board.size() != 1 ||
-      !communicator.ended.ok() || !plane_.may_arm(group))
-    return;
-  Parts parts;
-  Signature signature;
-  std::uint64_t timeout_ns = ~std::uint64_t{0};
-  for (const GpuMember& member : group.members) {
-    const auto rank = static_cast<std::size_t>(member.rank);
-    const PersistentPlan* plan = plans_.find((*next)[rank]);
-    if (plan == nullptr || plan->owner != member.session || plan->member != member.id ||
-        plan->signature.count == 0 || (rank != 0 && plan->signature != signature))
-      return;
-    signature = plan->signature;
-    timeout_ns = std::min(timeout_ns, plan->timeout_ns);
-    parts[rank] = {plan->owner, plan->send_buffer, plan->recv_buffer, plan->send, plan->recv};
-  }
-  const Gate gate{.number = called.number + 1, .plans = *next};
-  if (gate.number == 0) return;
-  std::array<CudaAllReduce, kMaxCudaRanks> calls;
-  for (const GpuMember& member : group.members) {
-    calls[static_cast<std::size_t>(member.rank)] =
-        call_of(group, member.rank, signature, parts, gate.number, timeout_ns);
-  }
-  const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const CudaAlgorithm algorithm = choose_for(group, signature);
-  const Status armed = plane_.arm(group, gate, algorithm, std::span(calls).first(ranks));
-  if (armed) return;
-  log::error("an operation of {} bytes could not be launched ahead: {}", signature.bytes(),
-             armed.error().message);
-  communicators_.revoke(communicator, Failure::from(armed.error()));
 }
 
 void GpuExecutor::look_at(Run& run) {
@@ -317,8 +275,30 @@ void GpuExecutor::open_again(Run& run) {
   const std::uint64_t now = now_ns();
   if (now < run.open_again_ns) return;
   GpuGroup& group = *gpus_of(*run.communicator);
+  if (run.stopped_ns == 0 && plane_.has_left(group)) {
+    look_at(run);  // now what was told is all that will be
+    if (run.open == bit(static_cast<std::uint32_t>(group.members.size())) - 1)
+      return launch_again(run);
+  }
+  if (run.doubted) plane_.disarm(group, 0);  // all or nothing: what runs goes on
   plane_.open(group, group.running);
+  run.doubted = true;
   run.open_again_ns = now + 2 * (kOpenAgainNs + now - run.since_ns);
+}
+
+void GpuExecutor::launch_again(Run& run) {
+  GpuGroup& group = *gpus_of(*run.communicator);
+  const Arrival& arrival = *run.communicator->board.head();
+  run.open = 0;
+  run.open_again_ns = 0;
+  group.running = {};
+  group.ahead.clear();  // its kernels have left too, and cannot have run before this one
+  if (!arrival.failure.ok()) {
+    run.failure = arrival.failure;
+    return;
+  }
+  log::warn("a gate gave up before its call came, and the operation is launched again");
+  launch(run, arrival);
 }
 
 void GpuExecutor::give_up_broken(Run& run) {
@@ -336,6 +316,15 @@ void GpuExecutor::give_up_broken(Run& run) {
     run.failure.culprit = static_cast<Rank>(rank);
     log::error("rank {}'s GPU has failed: {}", rank, health.error().message);
   }
+  if (run.open == 0 || !plane_.has_left(group)) return;
+  // A rank whose part did not happen tells nothing.
+  look_at(run);
+  run.open = 0;
+  const Arrival& arrival = *run.communicator->board.head();
+  if (!run.failure.ok()) return;
+  run.failure = !arrival.failure.ok() ? arrival.failure
+                                      : make_failure(ErrorCode::Aborted, Reason::Revoked, kNoRank,
+                                                     "seq %" PRIu64 " was stopped", arrival.seq);
 }
 
 void GpuExecutor::stop(const Communicator& communicator) {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -57,6 +58,7 @@ class GpuExecutor {
     std::uint64_t stopped_ns = 0;
     std::uint64_t since_ns = 0;
     std::uint64_t open_again_ns = 0;  // where it was launched ahead: doubts whether that began
+    bool doubted = false;             // once already
     bool waits = false;  // to be launched, until what was launched ahead in its place has left
     Failure failure;     // the first
   };
@@ -74,17 +76,27 @@ class GpuExecutor {
   bool begin(Run& run, const Arrival& arrival);
   void launch(Run& run, const Arrival& arrival);
   CudaAlgorithm choose_for(const GpuGroup& group, const Signature& signature) const;
-  // What runs on is left out of account: it is about what comes after `arrival`.
-  void arm_next(Communicator& communicator, const Arrival& arrival);
+  // The door that all ranks came through; number 0 where the numbers differ.
+  static Gate gate_of(const Arrival& arrival, std::size_t ranks);
   // Rank's share of the operation, by the addresses at which its GPU finds everybody's memory.
   CudaAllReduce call_of(GpuGroup& group, Rank rank, const Signature& signature, const Parts& parts,
                         std::uint32_t number, std::uint64_t timeout_ns);
   // A run that waits: whether it has begun, or ended before that.
   bool go_on(std::size_t index);
   void open_again(Run& run);
+  // None of its gates opened, and none will.
+  void launch_again(Run& run);
   // Looks at the ranks whose part is open.
   void look_at(Run& run);
   void give_up_broken(Run& run);
+
+  // ---- gpu_executor_ahead.cc ----
+  // What runs on is left out of account: it is about what comes after `arrival`.
+  void arm_next(Communicator& communicator, const Arrival& arrival);
+  bool arm(Communicator& communicator, const Gate& gate);
+  // Null where it could not be done: then it is launched without.
+  PreparedParts* prepare(GpuGroup& group, const PlanTuple& plans, CudaAlgorithm algorithm,
+                         std::span<const CudaAllReduce> calls);
 
   GpuPlane& plane_;
   CommunicatorTable& communicators_;

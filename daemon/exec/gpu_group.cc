@@ -125,13 +125,14 @@ void GpuPlane::forget(GpuGroup& group) {
         "is kept until it has");
   }
   std::erase(groups_, &group);
+  group.prepared.drop_all();
+  bury_dropped(group);
   for (GpuMember& member : group.members) {
     Grave grave;
     grave.gpu = member.gpu;
     grave.slot = member.slot;
     grave.words = member.words;
     grave.queue = member.queue;
-    grave.gate_word = group.ahead.gate.word(member.rank);
     grave.memory[0] = std::move(member.mailbox);
     grave.memory[1] = std::move(member.scratch);
     grave.memory[2] = std::move(member.resident_scratch);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 
+#include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/ll128_self_test.h"
 #include "kernels/resident.h"
@@ -25,6 +26,13 @@ struct alignas(64) RankWords {
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
 };
 
+// What PreparedAllReduce is, for both turns of one queue.
+class PreparedLaunch {
+ public:
+  virtual ~PreparedLaunch() = default;
+  virtual Status launch(std::uint32_t turn) = 0;
+};
+
 class GpuLauncher {
  public:
   virtual ~GpuLauncher() = default;
@@ -33,10 +41,20 @@ class GpuLauncher {
   // to own_queues() are for one rank each, and only there may something wait for a client. 0 where
   // this GPU cannot keep such a wait apart from the rest.
   virtual std::uint32_t own_queues() const = 0;
-  // The words and addresses of `call` stay valid until it has ended.
-  virtual Status launch(std::uint32_t queue, CudaAlgorithm algorithm,
+  // In order with what is launched there in the same turn: see launch_behind(). The words and
+  // addresses of `call` stay valid until it has ended.
+  virtual Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
                         const CudaAllReduce& call) = 0;
-  // What comes behind it in the queue waits until the word is `value`: for ever, if need be, and
+  // See gated_launch.h. The two turns run beside each other: a gate keeps order with the gates
+  // before it, and with other launches of its own turn only. Whoever
+  // allocates or lets go of memory while a gate waits may wait too.
+  virtual Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
+                               const CudaAllReduce& call) = 0;
+  // For both turns, whichever is in `gate`.
+  virtual Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
+                                                          CudaAlgorithm algorithm,
+                                                          const CudaAllReduce& call) = 0;
+  // What comes behind it in turn 0 waits until the word is `value`: for ever, if need be, and
   // whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;
   // Has all of it ended?

@@ -1,4 +1,5 @@
 // The build with CUDA: kernels and queues of one GPU.
+#include <array>
 #include <chrono>
 #include <utility>
 #include <vector>
@@ -17,24 +18,64 @@ constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
 constexpr std::uint32_t kOwnQueues = 8;  // far fewer than channels, also with the grid's streams
 
+constexpr std::uint32_t kTurns = 2;
+
+class CudaPreparedLaunch final : public PreparedLaunch {
+ public:
+  struct Part {
+    PreparedAllReduce prepared;
+    void* stream = nullptr;
+  };
+  explicit CudaPreparedLaunch(std::array<Part, kTurns> parts) : parts_(std::move(parts)) {}
+  Status launch(std::uint32_t turn) override {
+    return parts_[turn].prepared.launch(parts_[turn].stream);
+  }
+
+ private:
+  std::array<Part, kTurns> parts_;
+};
+
 class CudaLauncher final : public GpuLauncher {
  public:
-  // queues: the shared one first.
+  // queues: the shared one first, then those of each rank, one for each turn.
   CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, PinnedPage page)
       : page_(std::move(page)), queues_(std::move(queues)), beside_(std::move(beside)) {}
 
   std::uint32_t own_queues() const override {
-    return static_cast<std::uint32_t>(queues_.size()) - 1;
+    return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
   }
-  Status launch(std::uint32_t queue, CudaAlgorithm algorithm, const CudaAllReduce& call) override {
-    CudaAllReduce here = call;
-    here.ordinal = queues_[queue].ordinal();
-    return launch_all_reduce(algorithm, here, CudaShape{}, queues_[queue].stream());
+  Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+                const CudaAllReduce& call) override {
+    return launch_all_reduce(algorithm, here(call), CudaShape{}, of(queue, turn).stream());
+  }
+  Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
+                       const CudaAllReduce& call) override {
+    return launch_all_reduce_behind(gate, algorithm, here(call), CudaShape{},
+                                    of(queue, gate.turn).stream());
+  }
+  Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
+                                                  CudaAlgorithm algorithm,
+                                                  const CudaAllReduce& call) override {
+    std::array<CudaPreparedLaunch::Part, kTurns> parts;
+    for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+      CudaGate own = gate;
+      own.turn = turn;
+      parts[turn].stream = of(queue, turn).stream();
+      Result<PreparedAllReduce> prepared =
+          PreparedAllReduce::create(own, algorithm, here(call), CudaShape{}, parts[turn].stream);
+      if (!prepared) return std::move(prepared).error();
+      parts[turn].prepared = std::move(prepared).value();
+    }
+    return std::unique_ptr<PreparedLaunch>(std::make_unique<CudaPreparedLaunch>(std::move(parts)));
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
-    return queues_[queue].wait_equal(address, value);
+    return of(queue).wait_equal(address, value);
   }
-  Result<bool> idle(std::uint32_t queue) override { return queues_[queue].idle(); }
+  Result<bool> idle(std::uint32_t queue) override {
+    Result<bool> first = of(queue).idle();
+    if (queue == 0 || !first || !*first) return first;
+    return of(queue, 1).idle();
+  }
   Status store(std::uint64_t* address, std::uint64_t value) override {
     return beside_.store(address, value);
   }
@@ -63,6 +104,16 @@ class CudaLauncher final : public GpuLauncher {
   }
 
  private:
+  CudaAllReduce here(const CudaAllReduce& call) const {
+    CudaAllReduce on_this_gpu = call;
+    on_this_gpu.ordinal = beside_.ordinal();
+    return on_this_gpu;
+  }
+  // The shared one takes no turns.
+  const CudaQueue& of(std::uint32_t queue, std::uint32_t turn = 0) const {
+    return queues_[queue == 0 ? 0 : 1 + (queue - 1) * kTurns + turn];
+  }
+
   PinnedPage page_;  // first: kernels in the queues write there
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
@@ -95,7 +146,7 @@ Status try_own_queues(const std::vector<CudaQueue>& queues, const CudaQueue& bes
 Result<std::vector<CudaQueue>> open_queues(const Device& device, const CudaQueue& beside,
                                            PinnedPage& page) {
   std::vector<CudaQueue> queues;
-  for (std::uint32_t queue = 0; queue <= kOwnQueues; ++queue) {
+  for (std::uint32_t queue = 0; queue <= kOwnQueues * kTurns; ++queue) {
     Result<CudaQueue> made = CudaQueue::create(device.ordinal());
     if (!made) return std::move(made).error();
     queues.push_back(std::move(made).value());
@@ -121,6 +172,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
+  ARC_RETURN_IF_ERROR(load_gate_kernel());
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
   if (!grid) return std::move(grid).error();
   return GpuHardware{

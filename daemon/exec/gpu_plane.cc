@@ -122,7 +122,13 @@ GpuPlane::~GpuPlane() {
 void GpuPlane::use_settings(const Settings& settings) {
   // Without residence each burst of operations brings the grid and takes it away again.
   lease_ns_ = settings.gpu.resident ? settings.gpu.lease_ms * 1'000'000 : 0;
-  ahead_lease_ns_ = settings.gpu.armed ? settings.gpu.lease_ms * 1'000'000 : 0;
+  const std::uint64_t before_ns =
+      std::exchange(ahead_lease_ns_, settings.gpu.armed ? settings.gpu.lease_ms * 1'000'000 : 0);
+  if (ahead_lease_ns_ == before_ns) return;
+  for (GpuGroup* group : groups_) {  // what is prepared has the old lifetime
+    group->prepared.drop_all();
+    bury_dropped(*group);
+  }
 }
 
 Result<std::size_t> GpuPlane::find_gpu(const std::string& name) const {
@@ -236,17 +242,17 @@ void GpuPlane::drop_slot(GpuMember& member) {
 }
 
 bool GpuPlane::graves_are_quiet() {
-  for (const Grave& grave : graves_) {
-    if (grave.queue == 0) continue;
-    GpuLauncher& launcher = *gpus_[grave.gpu].hardware.launcher;
-    const Result<bool> idle = launcher.idle(grave.queue);
-    if (!idle || *idle) continue;
-    auto* mailbox = reinterpret_cast<DeviceMailbox*>(grave.memory[0].data());
-    static_cast<void>(
-        launcher.store(&mailbox->lanes[static_cast<int>(Lane::Launched)].door, grave.gate_word));
-    return false;
-  }
-  return true;
+  // A queue that answers with an error holds nothing up any more.
+  const auto is_quiet = [this](std::size_t gpu, std::uint32_t queue) {
+    if (queue == 0) return true;
+    const Result<bool> idle = gpus_[gpu].hardware.launcher->idle(queue);
+    return !idle || *idle;
+  };
+  return std::all_of(graves_.begin(), graves_.end(), [&](const Grave& grave) {
+    return is_quiet(grave.gpu, grave.queue) &&
+           std::all_of(grave.prepared_for.begin(), grave.prepared_for.end(),
+                       [&](const auto& place) { return is_quiet(place.first, place.second); });
+  });
 }
 
 void GpuPlane::empty_graves() {

@@ -53,7 +53,8 @@ class GpuPlane {
   // have called get a moment to end.
   Status retire(GpuGroup& group, Rank rank);
 
-  // Acts while nothing runs on the GPUs: what was aborted so far has left them. What is buried is
+  // Acts while no grid runs and nothing waits for a client: what was aborted so far has left, what
+  // all ranks have called may still run. What is buried is
   // let go afterwards. Unavailable, and nothing done, where they do not come to rest.
   template <typename Act>
   Status at_rest(Act act) {
@@ -66,17 +67,25 @@ class GpuPlane {
   // While anything waits for a client in a GPU's queue, nothing may be allocated, mapped or let go
   // there: every Standstill disarms all groups first.
   bool may_arm(const GpuGroup& group) const;
-  // One call per rank, complete but for cancel_number. After an error some ranks' parts may be
-  // there and others' not: only the end of the communicator is left.
+  // One call per rank. After an error some ranks' parts may be there and others' not: only the end
+  // of the communicator is left.
   Status arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
-             std::span<CudaAllReduce> calls);
-  // What waits there shall not happen. Returns whether it has left, or had happened (state None or
+             std::span<const CudaAllReduce> calls);
+  Status arm(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+             const PreparedParts& prepared);
+  // For the second arm(); some 100 us per rank, with all GPUs at rest.
+  Result<PreparedParts> prepare(GpuGroup& group, const PlanTuple& plans, CudaAlgorithm algorithm,
+                                std::span<const CudaAllReduce> calls);
+  // What waits there shall not happen. Returns whether all has left, or had happened (state None or
   // Ran); otherwise it is Leaving, and tend() sees to it.
   bool disarm(GpuGroup& group, std::uint64_t patience_ns);
   // From now on nothing is launched ahead, until use_settings() says otherwise.
   void stop_arming();
-  // Lets what was launched behind this gate begin, whatever the clients wrote.
+  // Lets what was launched behind this gate begin, whatever the clients wrote. All ranks must have
+  // called it.
   void open(GpuGroup& group, const Gate& gate);
+  // Has everything left the members' queues?
+  bool has_left(const GpuGroup& group);
   // A rank that waits for the others holds processors of its GPU: not for long where somebody else
   // has work there.
   void clear_the_way(std::uint64_t now_ns);
@@ -129,7 +138,8 @@ class GpuPlane {
     std::uint32_t slot = kNoSlot, words = kNoSlot, queue = 0;
     Memory memory[3];
     DoorsPage doors;
-    std::uint64_t gate_word = 0;  // of what was ahead in its own queue
+    std::vector<PreparedParts> prepared;                              // may be running in
+    std::vector<std::pair<std::size_t, std::uint32_t>> prepared_for;  // these GPUs' queues
   };
   // While it lives no grid runs and nothing waits for a client; the grids that did run again after
   // it. Empties the graves.
@@ -163,7 +173,9 @@ class GpuPlane {
   void look_at_health(std::uint64_t now_ns);
   ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
-  bool has_left(const GpuGroup& group);
+  void begin_arming(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm);
+  CudaGate gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const;
+  void bury_dropped(GpuGroup& group);
   void look_ahead(GpuGroup& group, std::uint64_t now_ns);
   // A moment at most.
   void wait_for_resident(GpuMember& member);

@@ -1,7 +1,5 @@
 #include "daemon/exec/prediction.h"
 
-#include <algorithm>
-
 namespace arcomm {
 namespace {
 
@@ -10,16 +8,18 @@ constexpr std::uint32_t kSure = 2;  // a wrong guess costs more than a right one
 }  // namespace
 
 std::size_t Prediction::place_of(const PlanTuple& plans) {
-  const auto found = std::find_if(entries_.begin(), entries_.end(),
-                                  [&](const Entry& entry) { return entry.plans == plans; });
-  if (found != entries_.end()) return static_cast<std::size_t>(found - entries_.begin());
-  if (entries_.size() < kEntries) {
+  const auto found = places_.find(plans);
+  if (found != places_.end()) return found->second;
+  std::size_t place = entries_.size();
+  if (place < kEntries) {
     entries_.push_back({.plans = plans});
-    return entries_.size() - 1;
+  } else {
+    place = oldest_;
+    oldest_ = (oldest_ + 1) % kEntries;
+    places_.erase(entries_[place].plans);
+    entries_[place] = {.plans = plans};
   }
-  const std::size_t place = oldest_;
-  oldest_ = (oldest_ + 1) % kEntries;
-  entries_[place] = {.plans = plans};
+  places_.emplace(plans, place);
   return place;
 }
 
@@ -30,7 +30,13 @@ const PlanTuple* Prediction::observe(const PlanTuple& called) {
     before.next = called;
   }
   last_ = place_of(called);
-  const Entry& entry = entries_[last_];
+  return after(called);
+}
+
+const PlanTuple* Prediction::after(const PlanTuple& called) const {
+  const auto found = places_.find(called);
+  if (found == places_.end()) return nullptr;
+  const Entry& entry = entries_[found->second];
   return entry.times >= kSure ? &entry.next : nullptr;
 }
 

@@ -1,10 +1,11 @@
 // What a communicator calls next, judged by what it called before: models repeat themselves. A pure
-// table, bounded; allocates nothing after its construction. Thread: the owner's.
+// table, bounded; allocates only for what it has not seen. Thread: the owner's.
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "kernels/launch_cuda.h"
@@ -15,15 +16,24 @@ namespace arcomm {
 // One operation: each rank's plan; invalid ids beyond the last rank.
 using PlanTuple = std::array<PlanId, kMaxCudaRanks>;
 
+struct PlanTupleHash {
+  std::size_t operator()(const PlanTuple& plans) const noexcept {
+    std::uint64_t hash = 0;
+    for (const PlanId& plan : plans) hash = (hash ^ plan.bits()) * 0x9e37'79b9'7f4a'7c15;
+    return static_cast<std::size_t>(hash ^ hash >> 32);
+  }
+};
+
 class Prediction {
  public:
-  static constexpr std::size_t kEntries = 64;
+  // A model of 80 layers calls 160 times per step, with plans of its own for each batch size.
+  static constexpr std::size_t kEntries = 1024;
 
-  Prediction() { entries_.reserve(kEntries); }
-
-  // `called` has been called. What follows it, if the same has followed it the last two times; null
-  // where that is not known. Valid until the next call.
+  // `called` has been called; returns what follows it, as after().
   const PlanTuple* observe(const PlanTuple& called);
+  // What follows it, if the same has followed it the last two times; null where that is not known.
+  // Valid until the next observe().
+  const PlanTuple* after(const PlanTuple& called) const;
 
  private:
   struct Entry {
@@ -34,6 +44,7 @@ class Prediction {
   std::size_t place_of(const PlanTuple& plans);
 
   std::vector<Entry> entries_;
+  std::unordered_map<PlanTuple, std::size_t, PlanTupleHash> places_;  // index into entries_
   std::size_t last_ = kEntries;  // index of what was called last; none at first
   std::size_t oldest_ = 0;       // is overwritten next, once the table is full
 };

@@ -36,7 +36,7 @@ void Worker::catch_up() {
   if (gpus_ == nullptr) return;
   // What was launched ahead may have ended before its call was seen here, and be followed by one
   // more.
-  for (int turn = 0; turn < 3 && poll_doors(); ++turn) {
+  for (std::size_t turn = 0; turn < 2 + Ahead::kMost && poll_doors(); ++turn) {
     execute();
     reap();
     settle();
@@ -49,12 +49,14 @@ void Worker::take_door(GpuGroup& group, GpuMember& member, Door door, std::uint6
     member.active = false;
     return;
   }
-  // What was launched ahead ends without the worker: the next call may have come to the door before
+  // What was launched ahead ends without the worker: later calls may have come to the door before
   // that one was seen there.
-  const Gate& gate = group.ahead.gate;
-  if (door.number == member.taken + 2 && group.ahead.state != Ahead::State::None &&
-      gate.number == member.taken + 1)
-    door = door_from(gate.word(member.rank));
+  if (door.number - member.taken - 2 < Ahead::kMost) {
+    for (const Foreseen& foreseen : group.ahead.launched) {
+      if (foreseen.gate.number == member.taken + 1)
+        door = door_from(foreseen.gate.word(member.rank));
+    }
+  }
   if (door.number != member.taken + 1) {
     member.active = false;
     return lose(*session, "the number at a door is not the next one");
@@ -229,7 +231,11 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
 Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
   const Member* member = communicators_.find(plan.member);
   GpuGroup* group = member == nullptr ? nullptr : gpus_of(*member->communicator);
-  if (group != nullptr && group->ahead.gate.plans[static_cast<std::size_t>(member->rank)] == id)
+  const auto is_of_plan = [&](const Foreseen& foreseen) {
+    return foreseen.gate.plans[static_cast<std::size_t>(member->rank)] == id;
+  };
+  if (group != nullptr &&
+      std::any_of(group->ahead.launched.begin(), group->ahead.launched.end(), is_of_plan))
     gpus_->disarm(*group, kMomentNs);
   if (plan.resident_on < 0) return {};
   return gpus_->clear_plan(id, plan, group, member == nullptr ? kNoRank : member->rank);

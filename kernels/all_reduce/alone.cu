@@ -5,6 +5,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 
 namespace arcomm::device {
@@ -40,16 +41,12 @@ cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaSt
         std::clamp<std::uint64_t>(call.count / (kThreads * 4), 1, kMaxCudaBlocks));
   }
   return with_format(call.dtype, [&]<typename Format>() {
-    alone<Format><<<blocks, kThreads, 0, stream>>>(call);
-    return cudaGetLastError();
+    return launch(alone<Format>, call, {blocks, kThreads}, stream);
   });
 }
 
 cudaError_t load_alone(DType dtype) {
-  return with_format(dtype, [&]<typename Format>() {
-    cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, alone<Format>);
-  });
+  return with_format(dtype, [&]<typename Format>() { return load(alone<Format>); });
 }
 
 }  // namespace arcomm::device

@@ -14,6 +14,7 @@
 #include "kernels/all_reduce/flash_shape.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 
 namespace arcomm::device {
@@ -162,20 +163,14 @@ cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaSt
         std::clamp<std::uint64_t>(each / (threads * kFlashVectorBytes), 1, kDefaultCudaBlocks));
   }
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(
-        call.ranks)<<<blocks, threads, flash_shared_bytes(call.ranks), stream>>>(call, shape);
-    return cudaGetLastError();
+    return launch(kernel_for<Format, kOp>(call.ranks), call,
+                  {blocks, threads, flash_shared_bytes(call.ranks)}, stream, shape);
   });
 }
 
 cudaError_t load_flash(DType dtype, ReduceOp op) {
   return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    cudaFuncAttributes attributes;
-    for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-      const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel_for<Format, kOp>(ranks));
-      if (loaded != cudaSuccess) return loaded;
-    }
-    return cudaSuccess;
+    return load_for_all_ranks(kernel_for<Format, kOp>);
   });
 }
 

@@ -11,6 +11,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/ll128.cuh"
 #include "kernels/device/scratch.cuh"
 
@@ -66,20 +67,14 @@ cudaError_t launch_one_shot_ll128(const CudaAllReduce& call, std::uint32_t block
                                   cudaStream_t stream) {
   if (blocks == 0) blocks = ll128_blocks(ll128_packets(call.count * size_of(call.dtype)), 1);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(call.ranks)<<<blocks, kLl128Threads, 0, stream>>>(call,
-                                                                              own_lie_on_16(call));
-    return cudaGetLastError();
+    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
+                  own_lie_on_16(call));
   });
 }
 
 cudaError_t load_one_shot_ll128(DType dtype, ReduceOp op) {
   return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    cudaFuncAttributes attributes;
-    for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-      const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel_for<Format, kOp>(ranks));
-      if (loaded != cudaSuccess) return loaded;
-    }
-    return cudaSuccess;
+    return load_for_all_ranks(kernel_for<Format, kOp>);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 
 namespace arcomm::device {
@@ -101,16 +102,13 @@ cudaError_t launch_one_shot_ll16(const CudaAllReduce& call, std::uint32_t blocks
                                  cudaStream_t stream) {
   if (blocks == 0) blocks = blocks_for(call);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    one_shot_ll16<Format, kOp><<<blocks, kThreads, 0, stream>>>(call);
-    return cudaGetLastError();
+    return launch(one_shot_ll16<Format, kOp>, call, {blocks, kThreads}, stream);
   });
 }
 
 cudaError_t load_one_shot_ll16(DType dtype, ReduceOp op) {
-  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    cudaFuncAttributes attributes;
-    return cudaFuncGetAttributes(&attributes, one_shot_ll16<Format, kOp>);
-  });
+  return with_kernel(
+      dtype, op, [&]<typename Format, ReduceOp kOp>() { return load(one_shot_ll16<Format, kOp>); });
 }
 
 }  // namespace arcomm::device

@@ -14,6 +14,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 #include "kernels/partition.h"
 
@@ -255,19 +256,14 @@ cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaS
   blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tiles, 1, blocks));
   const auto turns = static_cast<std::uint32_t>((tiles + blocks - 1) / blocks);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(call.ranks)<<<blocks, kThreads, 0, queue>>>(call, shape, turns);
-    return cudaGetLastError();
+    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, queue, shape,
+                  turns);
   });
 }
 
 cudaError_t load_stream(DType dtype, ReduceOp op) {
   return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    cudaFuncAttributes attributes;
-    for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-      const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel_for<Format, kOp>(ranks));
-      if (loaded != cudaSuccess) return loaded;
-    }
-    return cudaSuccess;
+    return load_for_all_ranks(kernel_for<Format, kOp>);
   });
 }
 

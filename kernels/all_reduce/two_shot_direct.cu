@@ -7,6 +7,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 #include "kernels/partition.h"
 
@@ -130,20 +131,14 @@ cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t bloc
   if (blocks == 0) blocks = blocks_for(call);
   const ElementRange shard = shard_range(call.count, call.dtype, call.ranks, call.rank);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(call.ranks)<<<blocks, kThreads, 0, stream>>>(
-        call, shard, lie_on(call, kVectorBytes));
-    return cudaGetLastError();
+    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, stream, shard,
+                  lie_on(call, kVectorBytes));
   });
 }
 
 cudaError_t load_two_shot_direct(DType dtype, ReduceOp op) {
   return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    cudaFuncAttributes attributes;
-    for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-      const cudaError_t loaded = cudaFuncGetAttributes(&attributes, kernel_for<Format, kOp>(ranks));
-      if (loaded != cudaSuccess) return loaded;
-    }
-    return cudaSuccess;
+    return load_for_all_ranks(kernel_for<Format, kOp>);
   });
 }
 

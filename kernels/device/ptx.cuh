@@ -42,6 +42,14 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
   return value;
 }
 
+// What is launched behind this grid without waiting for its end may begin, once every block of it
+// has said so or has ended.
+__device__ __forceinline__ void let_next_launch_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
 // Volatile, as these accesses must neither be merged nor kept in L1; the 8-byte halves are each
 // written and read whole, which is all that the flags beside the data need.
 __device__ __forceinline__ void store_line(uint4* address, uint4 line) {

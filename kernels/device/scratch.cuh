@@ -4,19 +4,30 @@
 #include <cstdint>
 
 #include "kernels/device/ptx.cuh"
+#include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
+#include "proto/device_mailbox.h"
 
 namespace arcomm::device {
+
+// What the gates go by. Read and written whole.
+struct alignas(8) Progress {
+  std::uint32_t number;  // of the last operation that ended well, as its done word says
+  std::uint32_t gated;   // launches behind gates that have ended
+};
 
 struct Scratch {
   CudaOutcome outcome;
   std::uint32_t abort;      // not 0: end every wait
-  std::uint32_t skipped;    // epoch of the last launch that a rank skipped; written by that rank
-  std::uint32_t cancelled;  // cancel_number of the last launch that was cancelled
+  std::uint32_t cancelled;  // number of the last gate that is not to open any more
+  // Epochs of launches that a rank skips, each in the place of its remainder; written by its gate.
+  // Ranks that are behind look for theirs when others have skipped the next one already.
+  std::uint32_t skipped[kMostGatesAhead];
   // Of the next operation, less one. Grows when the last block of a launch leaves.
   alignas(128) std::uint32_t epoch;
   std::uint32_t blocks_done;
-  std::uint32_t decided;  // Decision of this launch, if it may be cancelled; 0 between launches
+  std::uint32_t gates[2];  // that have begun, by turn
+  Progress progress;
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
@@ -26,15 +37,22 @@ struct Scratch {
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 
-// Of the first block of a launch, for all of them.
-enum class Decision : std::uint32_t { Run = 1, Skip = 2 };
-
 // Flags are 32-bit epochs. Before they could come round to one that an old flag still shows,
 // operations are refused, on every rank at the same one.
 constexpr std::uint32_t kLastEpoch = 0xffff'fff0U;
 
 __device__ __forceinline__ Scratch* scratch_of(const CudaAllReduce& call, std::uint32_t rank) {
   return static_cast<Scratch*>(call.scratch[rank]);
+}
+
+__device__ __forceinline__ Progress progress_of(const Scratch* own) {
+  const std::uint64_t word = load_relaxed(reinterpret_cast<const std::uint64_t*>(&own->progress));
+  return {.number = static_cast<std::uint32_t>(word),
+          .gated = static_cast<std::uint32_t>(word >> 32)};
+}
+
+__device__ __forceinline__ std::uint32_t* skipped_at(Scratch* at, std::uint32_t epoch) {
+  return &at->skipped[epoch % kMostGatesAhead];
 }
 
 __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::uint32_t culprit) {
@@ -58,7 +76,8 @@ class Patience {
       fail(own_, CudaOutcomeCode::Aborted, waited_for);
       return false;
     }
-    if (load_relaxed(&own_->skipped) == own_->epoch + 1) return false;  // it will never come
+    const std::uint32_t epoch = load_relaxed(&own_->epoch) + 1;
+    if (load_relaxed(skipped_at(own_, epoch)) == epoch) return false;  // it will never come
     const std::uint64_t now = global_nanoseconds();
     if (since_ == 0) since_ = now;
     if (now - since_ < timeout_ns_) return true;
@@ -73,38 +92,51 @@ class Patience {
   std::uint32_t looks_ = 0;
 };
 
-// Whether this launch was cancelled before its first block came: then no block of it runs, and all
-// ranks are told. So a cancelled operation has touched nobody's output: whoever writes there has
-// the parts of all ranks. And where no rank skips, all run to the end.
-__device__ __forceinline__ bool skips(const CudaAllReduce& call, std::uint32_t epoch) {
-  Scratch* own = scratch_of(call, call.rank);
-  bool skip = false;
-  if (threadIdx.x == 0) {
-    const auto mine = static_cast<std::uint32_t>(
-        load_relaxed(&own->cancelled) == call.cancel_number ? Decision::Skip : Decision::Run);
-    const std::uint32_t first = atomicCAS(&own->decided, 0U, mine);
-    skip = (first == 0 ? mine : first) == static_cast<std::uint32_t>(Decision::Skip);
-  }
-  skip = __syncthreads_or(skip) != 0;
-  if (skip && threadIdx.x < call.ranks)
-    store_release(&scratch_of(call, threadIdx.x)->skipped, epoch);
-  return skip;
-}
-
 // The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
 // Called by all threads, which get one answer: an abort may be raised while they look.
+//
+// A gated launch may begin before the processor's L1 has been emptied of what the launch before it
+// left there: so nothing is read here but past L1. What acquires empties it, on the GPUs that there
+// are, for all that follows; the programming model promises that only to who reads what another has
+// released. A rank whose gate was shut for good runs no block; others that find this out have not
+// touched anybody's output, as whoever writes there has the parts of all ranks.
 __device__ __forceinline__ std::uint32_t begin_epoch(const CudaAllReduce& call) {
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch =
-      own->epoch + 1;  // stable: written when the launch before this one ended
+  // Stable: written when the launch before this one ended.
+  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
   const bool used_up = epoch >= kLastEpoch;
   const bool aborted = load_relaxed(&own->abort) != 0;
-  if (call.cancel_number != 0 && skips(call, epoch)) return 0;
-  if (__syncthreads_or(used_up || aborted) == 0) return epoch;
-  if (threadIdx.x == 0) {
+  const bool skips =
+      call.gated && threadIdx.x == 0 && load_acquire(skipped_at(own, epoch)) == epoch;
+  if (__syncthreads_or(used_up || aborted || skips) == 0) return epoch;
+  // A launch that did not happen reports nothing, also when it is aborted: its owner sees that it
+  // has ended.
+  if (threadIdx.x == 0 && !skips)
     fail(own, used_up ? CudaOutcomeCode::EpochsUsedUp : CudaOutcomeCode::Aborted, 0);
-  }
   return 0;
+}
+
+// Says how this rank's part has ended. One thread, after all else that the launch does.
+__device__ __forceinline__ void report(const CudaAllReduce& call, bool happened) {
+  Scratch* own = scratch_of(call, call.rank);
+  const std::uint32_t code = load_relaxed(&own->outcome.code);
+  Progress progress = progress_of(own);
+  const std::uint64_t done_word =
+      call.gated ? to_word(Done{.number = progress.number + 1}) : call.done_word;
+  const bool well = happened && code == 0;
+  if (call.gated) ++progress.gated;
+  if (well && done_word != 0) progress.number = done_from(done_word).number;
+  const std::uint64_t word = std::uint64_t{progress.gated} << 32 | progress.number;
+  auto* place = reinterpret_cast<std::uint64_t*>(&own->progress);
+  if (!well) {
+    store_release(place, word);
+    if (code == 0 || call.host_outcome == nullptr) return;
+    return store_release(reinterpret_cast<std::uint64_t*>(call.host_outcome),
+                         std::uint64_t{own->outcome.culprit} << 32 | code);
+  }
+  store_relaxed(place, word);  // before `done`, and so before the next call
+  if (call.done != nullptr) store_release(call.done, done_word);
+  if (call.host_done != nullptr) store_release(call.host_done, done_word);
 }
 
 // Called by all threads of a block when it has nothing more to do. The last block speaks for all,
@@ -116,19 +148,10 @@ __device__ __forceinline__ void end_epoch(const CudaAllReduce& call) {
   __threadfence();
   if (atomicInc(&own->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
   __threadfence();
-  const std::uint32_t epoch = own->epoch + 1;
-  const std::uint32_t code = load_relaxed(&own->outcome.code);
-  const bool skipped = load_relaxed(&own->skipped) == epoch;
+  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
+  const bool skipped = load_relaxed(skipped_at(own, epoch)) == epoch;
   own->epoch = epoch;
-  own->decided = 0;
-  if (code == 0 && skipped) return;  // it did not happen
-  if (code == 0) {
-    if (call.done != nullptr) store_release(call.done, call.done_word);
-    if (call.host_done != nullptr) store_release(call.host_done, call.done_word);
-  } else if (call.host_outcome != nullptr) {
-    store_release(reinterpret_cast<std::uint64_t*>(call.host_outcome),
-                  std::uint64_t{own->outcome.culprit} << 32 | code);
-  }
+  report(call, !skipped);
 }
 
 // Block b of every rank meets block b of the others: what each had written before, on any GPU, is

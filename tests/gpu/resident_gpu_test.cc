@@ -271,12 +271,12 @@ TEST_P(ResidentGrids, TenThousandOperationsOfChangingSizesInARow) {
     EXPECT_EQ(status(*main_, rank).done, 10'000U);
     EXPECT_EQ(status(*main_, rank).failed.code, 0);
   }
-  check(DType::Float32, ReduceOp::Sum, 50'000, 0, 0, false);
+  check(DType::Float32, ReduceOp::Sum, kMaxResidentBytes / 4, 0, 0, false);
 }
 
 TEST_P(ResidentGrids, LeavesAndComesBackInTheMiddleOfAnOperation) {
   for (int rank = 0; rank < ranks(); ++rank)
-    set_plan(*main_, rank, 1, plan(rank, 40'000, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 1, plan(rank, kMaxResidentBytes / 4, DType::Float32, ReduceOp::Sum));
   resume();
   for (int round = 0; round < 50; ++round) {
     for (int rank = 0; rank < ranks() - 1; ++rank) {

@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,27 +47,37 @@ class FakeGrid;
 // One rank's part of an operation, in the queue of a launcher.
 struct FakeLaunch {
   const void* launcher = nullptr;
-  std::uint32_t queue = 0;
-  const std::uint64_t* gate = nullptr;  // null: it waits for nobody
-  std::uint64_t gate_word = 0;
+  std::uint32_t queue = 0, turn = 0;
+  const std::uint64_t* word = nullptr;  // null: it waits for nobody
+  std::uint64_t value = 0;              // that it waits for
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   CudaAllReduce call;
+  std::optional<CudaGate> gate = std::nullopt;
+  std::uint32_t gate_number = 0;  // from when it is the first of its queue
   bool begun = false, skips = false;
+
+  bool waits() const { return !begun && (gate || word != nullptr); }
 };
 
 struct FakeNode {
   // Of the ranks of every communicator that works at the time.
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;
-  std::vector<FakeLaunch> launches;                // in the order of launching; the worker's
-  std::map<const void*, std::uint32_t> cancelled;  // by scratch
-  std::set<const void*> aborted;                   // scratch
-  std::atomic<bool> hold_launches{false};          // kernels wait for a rank that never comes
-  std::atomic<int> hangs{-1};                      // the same of one algorithm
+  std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
+  // By scratch: as in the control page of a real one.
+  std::map<const void*, std::uint32_t> cancelled, numbers, gates_done;
+  std::map<std::pair<const void*, std::uint32_t>, std::uint32_t> gates;  // and turn
+  std::set<const void*> aborted;                                         // scratch
+  std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
+  std::atomic<int> hangs{-1};              // the same of one algorithm
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
-  std::atomic<bool> sick{false};  // every GPU is in error
+  std::atomic<bool> sick{false};        // every GPU is in error
+  std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
+  std::atomic<int> prepared{0};         // launches, not let go
+  std::atomic<int> prepared_used{0};
+  std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;
   std::atomic<int> memories{0};  // allocated and not let go
@@ -88,23 +99,22 @@ struct FakeNode {
   void advance() {
     while (begin_some() || finish_some()) {
     }
-    gated = static_cast<int>(std::count_if(launches.begin(), launches.end(), [](const auto& one) {
-      return !one.begun && one.gate != nullptr;
-    }));
+    gated = static_cast<int>(std::count_if(launches.begin(), launches.end(),
+                                           [](const auto& one) { return one.waits(); }));
   }
 
  private:
   bool begin_some() {
     bool any = false;
-    std::set<std::pair<const void*, std::uint32_t>> queues;
+    std::set<std::tuple<const void*, std::uint32_t, std::uint32_t>> queues;
     for (std::size_t i = 0; i < launches.size();) {
       FakeLaunch& one = launches[i++];
-      const bool first = queues.emplace(one.launcher, one.queue).second;
+      const bool first = queues.emplace(one.launcher, one.queue, one.turn).second;
       if (!first || one.begun) continue;
-      if (one.gate != nullptr && load_word(*one.gate) != one.gate_word) continue;
-      any = one.begun = true;
+      if (one.word != nullptr && load_word(*one.word) != one.value) continue;
       const void* scratch = one.call.scratch[one.call.rank];
-      one.skips = one.call.cancel_number != 0 && cancelled[scratch] == one.call.cancel_number;
+      if (one.gate && !passes(one, scratch)) continue;
+      any = one.begun = true;
       if (!one.skips && aborted.contains(scratch)) {
         one.call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
         launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(--i));
@@ -113,8 +123,21 @@ struct FakeNode {
     return any;
   }
   static bool together(const FakeLaunch& one, const FakeLaunch& other) {
-    return one.call.scratch[0] == other.call.scratch[0] &&
-           one.call.cancel_number == other.call.cancel_number;
+    return one.call.scratch[0] == other.call.scratch[0] && one.gate_number == other.gate_number;
+  }
+  bool passes(FakeLaunch& one, const void* scratch) {
+    const std::uint32_t turn = one.gate->turn;
+    if (one.gate_number == 0) one.gate_number = 2 * gates[{scratch, turn}]++ + (turn == 0 ? 2 : 1);
+    if (aborted.contains(scratch)) return true;
+    if (gates_done[scratch] != one.gate_number - 1) return false;
+    one.call.done_word = to_word(Done{.number = numbers[scratch] + 1});
+    one.skips = cancelled[scratch] - one.gate_number < kMostGatesAhead;
+    if (!one.skips && gates_giving_up > 0) {
+      --gates_giving_up;
+      one.skips = true;
+    }
+    const Door open{.number = done_from(one.call.done_word).number, .plan = one.gate->plan};
+    return one.skips || load_word(*one.gate->door) == to_word(open);
   }
   bool finish_some() {
     for (const FakeLaunch& one : launches) {
@@ -133,6 +156,10 @@ struct FakeNode {
       if (!skipped) {
         ran |= 1u << static_cast<unsigned>(one.algorithm);  // before a client hears of it
         run(calls);
+      }
+      for (const FakeLaunch& other : launches) {
+        if (other.begun && other.gate && together(one, other))
+          ++gates_done[other.call.scratch[other.call.rank]];
       }
       const FakeLaunch ended = one;
       std::erase_if(launches,
@@ -163,6 +190,9 @@ class FakeMemory final : public Memory::Backing {
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
     // Freshly mapped scratch may lie where it lay.
     node_.cancelled.erase(memory_.data());
+    node_.numbers.erase(memory_.data());
+    node_.gates_done.erase(memory_.data());
+    for (const std::uint32_t turn : {0u, 1u}) node_.gates.erase({memory_.data(), turn});
     node_.aborted.erase(memory_.data());
     --node_.memories;
   }
@@ -340,6 +370,7 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
     in.push_back(static_cast<const float*>(one.send[one.rank]));
     out.push_back(static_cast<float*>(one.recv[one.rank]));
     for (const CudaAllReduce& peer : calls) {
+      if (one.count == 0) continue;  // no buffers
       const int here = gpus[one.rank], home = gpus[peer.rank];
       EXPECT_EQ(one.send[peer.rank], as_found(peer.send[peer.rank], home, here));
       EXPECT_EQ(one.recv[peer.rank], as_found(peer.recv[peer.rank], home, here));
@@ -349,6 +380,7 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
   sum_floats(in, out, calls[0].count * size_of(calls[0].dtype) / sizeof(float));
   ++sums;
   for (const CudaAllReduce& one : calls) {
+    numbers[one.scratch[one.rank]] = done_from(one.done_word).number;
     store_word(*one.done, one.done_word);
     store_word(*one.host_done, one.done_word);
   }
@@ -359,20 +391,41 @@ inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
 class FakeLauncher final : public GpuLauncher {
  public:
   FakeLauncher(FakeNode& node, int ordinal)
-      : node_(node), ordinal_(ordinal), gates_(own_queues() + 1), words_(16) {}
+      : node_(node), ordinal_(ordinal), waits_(own_queues() + 1), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
-  Status launch(std::uint32_t queue, CudaAlgorithm algorithm, const CudaAllReduce& call) override {
+  Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+                const CudaAllReduce& call) override {
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
-    FakeLaunch one{.launcher = this, .queue = queue, .algorithm = algorithm, .call = call};
-    std::tie(one.gate, one.gate_word) = std::exchange(gates_[queue], {});
+    FakeLaunch one{.launcher = this,
+                   .queue = queue,
+                   .turn = queue == 0 ? 0 : turn,
+                   .algorithm = algorithm,
+                   .call = call};
+    std::tie(one.word, one.value) = std::exchange(waits_[queue], {});
     node_.launches.push_back(one);
     node_.advance();
     return {};
   }
+  Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
+                       const CudaAllReduce& call) override {
+    ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
+    EXPECT_NE(queue, 0u) << "others' work is queued there";
+    node_.launches.push_back({.launcher = this,
+                              .queue = queue,
+                              .turn = gate.turn,
+                              .algorithm = algorithm,
+                              .call = call,
+                              .gate = gate});
+    node_.advance();
+    return {};
+  }
+  Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
+                                                  CudaAlgorithm algorithm,
+                                                  const CudaAllReduce& call) override;
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     EXPECT_NE(queue, 0u) << "others' work is queued there";
-    gates_[queue] = {address, value};
+    waits_[queue] = {address, value};
     return {};
   }
   Result<bool> idle(std::uint32_t queue) override {
@@ -422,8 +475,45 @@ class FakeLauncher final : public GpuLauncher {
  private:
   FakeNode& node_;
   int ordinal_;
-  std::vector<std::pair<const std::uint64_t*, std::uint64_t>> gates_;  // by queue
+  std::vector<std::pair<const std::uint64_t*, std::uint64_t>> waits_;  // by queue
   std::vector<RankWords> words_;
 };
+
+class FakePreparedLaunch final : public PreparedLaunch {
+ public:
+  FakePreparedLaunch(FakeNode& node, std::function<Status(std::uint32_t)> launch)
+      : node_(node), launch_(std::move(launch)) {
+    EXPECT_EQ(node_.running_grids, 0) << "a launch was prepared while a grid ran";
+    EXPECT_EQ(node_.gated, 0) << "a launch was prepared while another waited for a client";
+    ++node_.prepared;
+  }
+  ~FakePreparedLaunch() override {
+    EXPECT_EQ(node_.running_grids, 0) << "a launch was let go while a grid ran";
+    EXPECT_EQ(node_.gated, 0) << "a launch was let go while another waited for a client";
+    --node_.prepared;
+  }
+  Status launch(std::uint32_t turn) override {
+    ++node_.prepared_used;
+    return launch_(turn);
+  }
+
+ private:
+  FakeNode& node_;
+  std::function<Status(std::uint32_t)> launch_;
+};
+
+inline Result<std::unique_ptr<PreparedLaunch>> FakeLauncher::prepare(std::uint32_t queue,
+                                                                     const CudaGate& gate,
+                                                                     CudaAlgorithm algorithm,
+                                                                     const CudaAllReduce& call) {
+  if (node_.preparing_fails)
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no memory for it");
+  return std::unique_ptr<PreparedLaunch>(
+      std::make_unique<FakePreparedLaunch>(node_, [=, this](std::uint32_t turn) {
+        CudaGate own = gate;
+        own.turn = turn;
+        return launch_behind(queue, own, algorithm, call);
+      }));
+}
 
 }  // namespace arcomm::test

@@ -1,0 +1,134 @@
+#include <cuda_runtime_api.h>
+
+#include "kernels/device/launching.cuh"
+#include "kernels/device/scratch.cuh"
+#include "kernels/gated_launch.h"
+
+namespace arcomm {
+namespace device {
+namespace {
+
+constexpr std::uint32_t kLooksBetweenClocks = 64;
+
+// One thread decides for its rank, before any block of the operation begins. Opening writes
+// nothing, so that nothing has to arrive before the operation may begin. Everything is read past
+// L1: nobody empties it while this waits.
+__global__ void gate(const __grid_constant__ CudaAllReduce call,
+                     const __grid_constant__ CudaGate gate) {
+  if (threadIdx.x == 0) {
+    Scratch* own = scratch_of(call, call.rank);
+    // Even turns begin with number 2, odd ones with number 1.
+    const std::uint32_t before = load_relaxed(&own->gates[gate.turn]);
+    const std::uint32_t number = 2 * before + (gate.turn == 0 ? 2 : 1);
+    own->gates[gate.turn] = before + 1;
+    std::uint64_t since = 0;
+    bool is_too_old = false, skips = false;
+    for (std::uint32_t looks = 1;; ++looks) {
+      const Progress progress = progress_of(own);
+      const bool cancelled = load_relaxed(&own->cancelled) - number < kMostGatesAhead;
+      const bool aborted = load_relaxed(&own->abort) != 0;  // what begins then tells so itself
+      const std::uint64_t door = load_acquire(gate.door);
+      // Two launches at a time would count their blocks together.
+      if (progress.gated == number - 1) {  // it is its turn
+        skips = !aborted && (cancelled || is_too_old);
+        const Door open{.number = progress.number + 1, .plan = gate.plan};
+        if (skips || aborted || door == to_word(open)) break;
+      } else if (aborted && is_too_old) {
+        break;  // what should have come before it was never launched
+      }
+      if (looks % kLooksBetweenClocks != 0) continue;
+      const std::uint64_t now = global_nanoseconds();
+      if (since == 0) since = now;
+      is_too_old = now - since >= gate.lifetime_ns;
+    }
+    if (skips) {
+      load_acquire(reinterpret_cast<const std::uint64_t*>(&own->progress));  // behind it: the epoch
+      const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
+      for (std::uint32_t rank = 0; rank < call.ranks; ++rank)
+        store_release(skipped_at(scratch_of(call, rank), epoch), epoch);
+      __threadfence_system();
+    }
+  }
+  __syncwarp();
+  let_next_launch_begin();
+}
+
+}  // namespace
+}  // namespace device
+
+namespace {
+
+constexpr std::uint32_t kGateThreads = 32;
+
+Error cuda_error(cudaError_t failure, const char* what) {
+  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
+               cudaGetErrorString(failure), ")");
+}
+
+}  // namespace
+
+std::uint32_t* cancel_word(void* scratch) {
+  return &static_cast<device::Scratch*>(scratch)->cancelled;
+}
+
+Status launch_all_reduce_behind(const CudaGate& gate, CudaAlgorithm algorithm,
+                                const CudaAllReduce& call, CudaShape shape, void* stream) {
+  ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
+  if (call.count == 0 || call.ranks < 2) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, call.count, " elements of ",
+                 call.ranks, " ranks do not wait for their call");
+  }
+  cudaError_t launched = call.ordinal < 0 ? cudaSuccess : cudaSetDevice(call.ordinal);
+  if (launched == cudaSuccess) {
+    launched = device::launch(device::gate, call, {1, kGateThreads},
+                              static_cast<cudaStream_t>(stream), gate);
+  }
+  if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce's gate");
+  CudaAllReduce gated = call;
+  gated.gated = true;
+  return launch_all_reduce(algorithm, gated, shape, stream);
+}
+
+Status load_gate_kernel() {
+  const cudaError_t loaded = device::load(device::gate);
+  if (loaded != cudaSuccess) return cuda_error(loaded, "loading the gate's kernel");
+  return {};
+}
+
+Result<PreparedAllReduce> PreparedAllReduce::create(const CudaGate& gate, CudaAlgorithm algorithm,
+                                                    const CudaAllReduce& call, CudaShape shape,
+                                                    void* stream) {
+  auto* queue = static_cast<cudaStream_t>(stream);
+  cudaError_t made = call.ordinal < 0 ? cudaSuccess : cudaSetDevice(call.ordinal);
+  int ordinal = -1;
+  if (made == cudaSuccess) made = cudaGetDevice(&ordinal);
+  if (made == cudaSuccess) made = cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal);
+  if (made != cudaSuccess) return cuda_error(made, "recording a launch");
+  const Status recorded = launch_all_reduce_behind(gate, algorithm, call, shape, stream);
+  cudaGraph_t graph = nullptr;
+  made = cudaStreamEndCapture(queue, &graph);
+  cudaGraphExec_t exec = nullptr;
+  if (recorded && made == cudaSuccess) made = cudaGraphInstantiate(&exec, graph, 0);
+  if (graph != nullptr) cudaGraphDestroy(graph);
+  if (!recorded) return recorded.error();
+  PreparedAllReduce prepared(ordinal, exec);
+  if (made == cudaSuccess) made = cudaGraphUpload(exec, queue);
+  if (made != cudaSuccess) return cuda_error(made, "preparing a launch");
+  return Result<PreparedAllReduce>(std::move(prepared));
+}
+
+PreparedAllReduce::~PreparedAllReduce() {
+  if (graph_ != nullptr) cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph_));
+}
+
+Status PreparedAllReduce::launch(void* stream) const {
+  cudaError_t launched = cudaSetDevice(ordinal_);
+  if (launched == cudaSuccess) {
+    launched =
+        cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), static_cast<cudaStream_t>(stream));
+  }
+  if (launched != cudaSuccess) return cuda_error(launched, "launching a prepared AllReduce");
+  return {};
+}
+
+}  // namespace arcomm
