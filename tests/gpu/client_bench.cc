@@ -12,8 +12,8 @@
 namespace arcomm::gpu {
 namespace {
 
-constexpr int kPatterns = 4;  // each of them as many inputs as it has elements to begin with
-constexpr int kChain = 10;    // operations in a graph
+constexpr int kBenchPatterns = 4;  // each of them as many inputs as it has elements to begin with
+constexpr int kChain = 10;         // operations in a graph
 constexpr int kWarmUps = 20;
 // Larger results are looked at in windows, one in each part of the result: reading all of it back
 // would take longer than everything else.
@@ -31,7 +31,7 @@ double percentile(const std::vector<double>& sorted, double part) {
 
 ClientBench::ClientBench(ClientComm& comm, std::optional<double> light_gbs)
     : comm_(comm), light_gbs_(light_gbs) {
-  for (int i = 0; i < kPatterns; ++i) patterns_.push_back(make_pattern(i));
+  for (int i = 0; i < kBenchPatterns; ++i) patterns_.push_back(make_pattern(i));
   cuda(cudaMallocHost(reinterpret_cast<void**>(&host_), kWholeBytes + kSlackBytes),
        "pinned memory");
 }
@@ -86,7 +86,7 @@ ClientBench::Times ClientBench::time(std::uint64_t bytes, const char* how,
   comm_.settle("warming up");
   std::vector<double> batches;
   for (int batch = 0; batch < number; ++batch) {
-    const Pattern& pattern = patterns_[random_() % kPatterns];
+    const Pattern& pattern = patterns_[random_() % kBenchPatterns];
     const std::uint64_t shift = random_() % kPeriod;
     cuda(cudaMemsetAsync(comm_.recv(), kPoison, bytes + kSlackBytes / 2, comm_.stream()),
          "poisoning");

@@ -10,7 +10,7 @@ namespace arcomm::gpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::chrono::milliseconds kPatience{40'000};
+constexpr std::chrono::milliseconds kCommPatience{40'000};
 
 }  // namespace
 
@@ -55,7 +55,7 @@ cudaGraphExec_t ClientComm::captured(const std::function<void()>& work) {
 }
 
 void ClientComm::synchronize(const char* what) {
-  const Clock::time_point deadline = Clock::now() + kPatience;
+  const Clock::time_point deadline = Clock::now() + kCommPatience;
   for (const cudaStream_t stream : {stream_, other_}) {
     cudaError_t state = cudaErrorNotReady;
     while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {

@@ -12,7 +12,7 @@ namespace arcomm::gpu {
 namespace {
 
 constexpr std::size_t kBytes = 256 << 20;
-constexpr int kRounds = 5, kCopies = 8;
+constexpr int kCopyRounds = 5, kCopies = 8;
 
 // From one GPU to the other, on a stream of the one that sends.
 class Direction {
@@ -66,7 +66,7 @@ std::optional<double> peer_copy_gbs(int one, int other) {
   std::array<Direction, 2> ways;
   if (!ways[0].open(one, other) || !ways[1].open(other, one)) return std::nullopt;
   double best = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < kCopyRounds; ++round) {
     if (!ways[0].start() || !ways[1].start()) return std::nullopt;
     float slowest = 0;
     for (Direction& way : ways) {

@@ -17,7 +17,7 @@ constexpr std::uint64_t kSteps = 5;
 constexpr std::uint64_t kFewestBytes = 8;
 constexpr std::uint64_t kGuardBytes = 32;
 constexpr std::uint64_t kRegionBytes = 256;
-constexpr int kPoison = 0xff;
+constexpr int kChainPoison = 0xff;
 
 std::uint64_t up_to(std::uint64_t value, std::uint64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -42,7 +42,7 @@ SoakChain::SoakChain(const Parts& parts) : parts_(parts) {
     cuda(cudaMalloc(&memory, bytes_), "cudaMalloc");
   }
   memory_ = static_cast<std::byte*>(memory);
-  cuda(cudaMemset(memory_, kPoison, bytes_), "poisoning");
+  cuda(cudaMemset(memory_, kChainPoison, bytes_), "poisoning");
   for (std::uint32_t pattern = 0; pattern < kPatterns; ++pattern)
     images_.push_back(images_of(pattern));
   // The legacy stream's work; ours wait for none of it.
@@ -111,7 +111,8 @@ void SoakChain::place() {
 }
 
 SoakChain::Images SoakChain::images_of(std::uint32_t pattern) const {
-  Bytes inputs(input_bytes_, std::byte{kPoison}), expected(result_bytes(), std::byte{kPoison});
+  Bytes inputs(input_bytes_, std::byte{kChainPoison}),
+      expected(result_bytes(), std::byte{kChainPoison});
   Bytes before;
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
@@ -148,7 +149,7 @@ void SoakChain::instantiate() {
 }
 
 void SoakChain::poison(cudaStream_t stream) {
-  cuda(cudaMemsetAsync(memory_ + results_at_, kPoison, result_bytes(), stream), "poisoning");
+  cuda(cudaMemsetAsync(memory_ + results_at_, kChainPoison, result_bytes(), stream), "poisoning");
 }
 
 void SoakChain::fill(std::uint32_t pattern, cudaStream_t stream) {
