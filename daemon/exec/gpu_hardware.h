@@ -46,8 +46,8 @@ class GpuLauncher {
   virtual Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
                         const CudaAllReduce& call) = 0;
   // See gated_launch.h. The two turns run beside each other: a gate keeps order with the gates
-  // before it, and with other launches of its own turn only. Whoever
-  // allocates or lets go of memory while a gate waits may wait too.
+  // before it, and with other launches of its own turn only. Whoever allocates or lets go of memory
+  // while a gate waits may wait too.
   virtual Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                                const CudaAllReduce& call) = 0;
   // For both turns, whichever is in `gate`.

@@ -16,9 +16,9 @@ namespace {
 constexpr std::uint64_t kRankWords = 1024;
 constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
-constexpr std::uint32_t kOwnQueues = 8;  // far fewer than channels, also with the grid's streams
-
 constexpr std::uint32_t kTurns = 2;
+// Fewer streams than there are channels (32), also with the grid's.
+constexpr std::uint32_t kOwnQueues = 8;
 
 class CudaPreparedLaunch final : public PreparedLaunch {
  public:

@@ -54,8 +54,8 @@ class GpuPlane {
   Status retire(GpuGroup& group, Rank rank);
 
   // Acts while no grid runs and nothing waits for a client: what was aborted so far has left, what
-  // all ranks have called may still run. What is buried is
-  // let go afterwards. Unavailable, and nothing done, where they do not come to rest.
+  // all ranks have called may still run. What is buried is let go afterwards. Unavailable, and
+  // nothing done, where they do not come to rest.
   template <typename Act>
   Status at_rest(Act act) {
     const Standstill standstill(*this);

@@ -1,61 +1,9 @@
 // Operations that are launched before they are called: what repeats itself is served so, and
 // whatever goes otherwise leaves nothing behind in the queues.
-#include "tests/unit/daemon/gpu_fixture.h"
+#include "tests/unit/daemon/gpu_armed_fixture.h"
 
 namespace arcomm::test {
 namespace {
-
-class GpuArmed : public GpuWorkerTest {
- protected:
-  static constexpr std::uint64_t kOther = kLarge - 8;
-
-  void SetUp() override { serve(10'000); }
-  void serve(std::uint64_t lease_ms, bool armed = true) {
-    Settings settings;
-    settings.gpu.lease_ms = lease_ms;
-    settings.gpu.armed = armed;
-    start(settings);
-  }
-  std::vector<PlanId> plans(const std::vector<GpuRank*>& ranks, std::uint64_t count = kLarge) {
-    std::vector<PlanId> made;
-    for (GpuRank* rank : ranks) made.push_back(plan(*rank, count));
-    return made;
-  }
-  void call(GpuRank& rank, PlanId plan, float value) {
-    rank.send()[0] = rank.send()[kOther - 1] = rank.send()[kLarge - 1] = value;
-    rank.recv()[0] = rank.recv()[kOther - 1] = rank.recv()[kLarge - 1] = -1;
-    rank.start(plan, Lane::Launched);
-  }
-  void expect_sum(const std::vector<GpuRank*>& ranks, float sum, std::uint64_t count = kLarge) {
-    for (const GpuRank* rank : ranks) {
-      ASSERT_TRUE(rank->wait(Lane::Launched));
-      EXPECT_EQ(rank->recv()[0], sum);
-      EXPECT_EQ(rank->recv()[count - 1], sum);
-      if (count == kLarge) continue;
-      EXPECT_EQ(rank->recv()[kLarge - 1], -1) << "another plan ran";
-    }
-  }
-  void run(const std::vector<GpuRank*>& ranks, const std::vector<PlanId>& plans,
-           std::uint64_t count = kLarge) {
-    const auto value = static_cast<float>(++turns_);
-    for (std::size_t i = 0; i < ranks.size(); ++i) call(*ranks[i], plans[i], value);
-    expect_sum(ranks, value * static_cast<float>(ranks.size()), count);
-  }
-  // Until the next ones wait in the queues.
-  void arm(const std::vector<GpuRank*>& ranks, const std::vector<PlanId>& plans) {
-    for (int i = 0; i < 3; ++i) run(ranks, plans);
-    const int count = static_cast<int>(ranks.size());
-    ASSERT_TRUE(eventually([&] { return node_.gated >= count; }));
-    inspect();  // the worker has done all that it does about the last call
-    ASSERT_EQ(node_.gated % count, 0);
-    ahead_ = static_cast<std::uint64_t>(node_.gated / count);
-  }
-  std::uint64_t hits() const { return metrics_->armed_hits.value(); }
-  std::uint64_t misses() const { return metrics_->armed_misses.value(); }
-
-  int turns_ = 0;
-  std::uint64_t ahead_ = 0;  // operations, after arm() of the only communicator
-};
 
 TEST_F(GpuArmed, WhatRepeatsItselfIsLaunchedBeforeItIsCalled) {
   const auto ranks = group(2);
@@ -359,103 +307,6 @@ TEST_F(GpuArmed, DaemonThatStopsLeavesNothingInTheQueues) {
   for (GpuRank* rank : ranks)
     expect_closed(*rank, ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank);
   EXPECT_TRUE(eventually([&] { return node_.gated == 0; }));
-}
-
-TEST_F(GpuArmed, WhatIsCalledAgainAndAgainIsPreparedOnce) {
-  const auto ranks = group(2);
-  const auto same = plans(ranks);
-  for (int i = 0; i < 20; ++i) run(ranks, same);
-  EXPECT_EQ(node_.prepared, 2);
-  EXPECT_GE(node_.prepared_used, 20);  // by two ranks each time, but for the first few
-  EXPECT_EQ(node_.sums, 20);
-  const int used = node_.prepared_used;
-  run(ranks, same);
-  EXPECT_TRUE(eventually([&] { return node_.prepared_used > used; }));
-}
-
-TEST_F(GpuArmed, WhatWasPreparedIsNotUsedForAnotherPlanInItsPlace) {
-  const auto ranks = group(2);
-  const auto same = plans(ranks);
-  for (int i = 0; i < 10; ++i) run(ranks, same);
-  ASSERT_TRUE(remove_plan(*ranks[0], same[0]).ok());
-  const PlanId fresh = plan(*ranks[0], kLarge);
-  for (int i = 0; i < 10; ++i) run(ranks, {fresh, same[1]});
-  EXPECT_EQ(node_.sums, 20);
-}
-
-TEST_F(GpuArmed, WhatCannotBePreparedIsLaunchedAheadAllTheSame) {
-  node_.preparing_fails = true;
-  const auto ranks = group(2);
-  const auto same = plans(ranks);
-  for (int i = 0; i < 20; ++i) run(ranks, same);
-  EXPECT_TRUE(eventually([&] { return hits() >= 10; })) << hits();
-  EXPECT_EQ(node_.prepared, 0);
-}
-
-TEST_F(GpuArmed, WhatWasPreparedGoesWithTheCommunicator) {
-  const auto ranks = group(2);
-  const auto same = plans(ranks);
-  for (int i = 0; i < 10; ++i) run(ranks, same);
-  ASSERT_EQ(node_.prepared, 2);
-  for (GpuRank* rank : ranks) {
-    const Result<void> left = await<void>(
-        [&](auto done) { worker_->leave_communicator(rank->client->id(), rank->member, done); });
-    EXPECT_TRUE(left.ok());
-  }
-  EXPECT_TRUE(eventually([&] { return node_.prepared == 0; })) << node_.prepared;
-}
-
-TEST_F(GpuArmed, WhatIsCalledAfterItsGateGaveUpIsLaunchedAgain) {
-  const auto ranks = group(2);
-  const auto same = plans(ranks);
-  arm(ranks, same);
-  const int sums = node_.sums;
-  node_.gates_giving_up = static_cast<int>(2 * ahead_);  // the worker is not told
-  for (std::size_t i = 0; i < 2; ++i) call(*ranks[i], same[i], 6);
-  expect_sum(ranks, 12);
-  EXPECT_EQ(node_.gates_giving_up, 0);
-  EXPECT_EQ(node_.sums, sums + 1);
-  for (int i = 0; i < 4; ++i) run(ranks, same);
-}
-
-TEST_F(GpuArmed, GatesThatGaveUpInACycleHoldUpNobodyForLong) {
-  const auto ranks = group(2);
-  const std::vector<std::uint64_t> counts{kLarge, kOther, kLarge - 16};
-  std::vector<std::vector<PlanId>> cycle;
-  for (const std::uint64_t count : counts) cycle.push_back(plans(ranks, count));
-  const auto go_round = [&] {
-    for (std::size_t i = 0; i < cycle.size(); ++i) {
-      for (std::size_t rank = 0; rank < 2; ++rank) {
-        ranks[rank]->send()[0] = 3;
-        ranks[rank]->recv()[0] = -1;
-        ranks[rank]->start(cycle[i][rank], Lane::Launched);
-      }
-      for (GpuRank* rank : ranks) {
-        ASSERT_TRUE(rank->wait(Lane::Launched));
-        EXPECT_EQ(rank->recv()[0], 6);
-      }
-    }
-  };
-  for (int i = 0; i < 12; ++i) go_round();
-  ASSERT_TRUE(eventually([&] { return node_.gated == 4; })) << node_.gated;
-  const int sums = node_.sums;
-  node_.gates_giving_up = 4;  // those that wait; the worker is not told
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < 4; ++i) go_round();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_EQ(node_.sums, sums + 12);
-}
-
-TEST_F(GpuArmed, NothingToReduceInBetweenIsCounted) {
-  const auto ranks = group(2);
-  const auto same = plans(ranks), empty = plans(ranks, 0);
-  for (int i = 0; i < 5; ++i) {
-    run(ranks, same);
-    for (std::size_t rank = 0; rank < 2; ++rank) ranks[rank]->start(empty[rank], Lane::Launched);
-    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
-    run(ranks, same);
-  }
-  EXPECT_GT(hits(), 0u);
 }
 
 TEST_F(GpuArmed, SettingForbidsIt) {
