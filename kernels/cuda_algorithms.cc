@@ -5,17 +5,44 @@
 namespace arcomm {
 namespace {
 
+constexpr CudaAlgorithmEntry plain(CudaAlgorithm algorithm, std::string_view name,
+                                   std::uint64_t max_bytes) {
+  return {.algorithm = algorithm,
+          .name = name,
+          .min_ranks = 2,
+          .max_ranks = kMaxCudaRanks,
+          .max_bytes = max_bytes};
+}
+constexpr CudaAlgorithmEntry with_whole_lines(CudaAlgorithmEntry entry) {
+  entry.needs_whole_lines = true;
+  return entry;
+}
+constexpr CudaAlgorithmEntry with_bulk_copies(CudaAlgorithmEntry entry) {
+  entry.needs_bulk_copies = true;
+  return entry;
+}
+constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensible_from) {
+  entry.is_joint = true;
+  entry.sensible_from = sensible_from;
+  return entry;
+}
+
 constexpr std::array kAlgorithms = {
-    CudaAlgorithmEntry{CudaAlgorithm::OneShotLl16, "one_shot_ll16", 2, kMaxCudaRanks, kMaxLl16Bytes,
-                       false},
-    CudaAlgorithmEntry{CudaAlgorithm::TwoShotDirect, "two_shot_direct", 2, kMaxCudaRanks, 0, false},
-    CudaAlgorithmEntry{CudaAlgorithm::Stream, "stream", 2, kMaxCudaRanks, 0, false},
-    CudaAlgorithmEntry{CudaAlgorithm::Flash, "flash", 2, kMaxCudaRanks, 0, false},
-    CudaAlgorithmEntry{CudaAlgorithm::OneShotLl128, "one_shot_ll128", 2, kMaxCudaRanks,
-                       max_one_shot_ll128_bytes(2), true},
-    CudaAlgorithmEntry{CudaAlgorithm::TwoShotLl128, "two_shot_ll128", 2, kMaxCudaRanks,
-                       kMaxTwoShotLl128Bytes, true},
-    CudaAlgorithmEntry{CudaAlgorithm::Alone, "alone", 1, 1, 0, false},
+    plain(CudaAlgorithm::OneShotLl16, "one_shot_ll16", kMaxLl16Bytes),
+    plain(CudaAlgorithm::TwoShotDirect, "two_shot_direct", 0),
+    plain(CudaAlgorithm::Stream, "stream", 0),
+    plain(CudaAlgorithm::Flash, "flash", 0),
+    with_whole_lines(
+        plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
+    with_whole_lines(plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
+    with_bulk_copies(plain(CudaAlgorithm::TiledPush, "tiled_push", 0)),
+    // Beyond so much its chunks would not all find room in the streams at once.
+    joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", std::uint64_t{4} << 30), 16 << 20),
+    CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
+                       .name = "alone",
+                       .min_ranks = 1,
+                       .max_ranks = 1,
+                       .max_bytes = 0},
 };
 
 constexpr bool in_order() {
@@ -63,8 +90,15 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
   return {};
 }
 
-CudaAlgorithm algorithm_without_whole_lines(CudaAlgorithm algorithm, std::uint64_t bytes) {
-  if (!entry_of(algorithm).needs_whole_lines) return algorithm;
+bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities) {
+  const CudaAlgorithmEntry& entry = entry_of(algorithm);
+  return (abilities.whole_lines || !entry.needs_whole_lines) &&
+         (abilities.bulk_copies || !entry.needs_bulk_copies);
+}
+
+CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
+                              std::uint64_t bytes) {
+  if (can_run(algorithm, abilities)) return algorithm;
   return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShotDirect;
 }
 

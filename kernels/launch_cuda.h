@@ -32,6 +32,8 @@ enum class CudaAlgorithm : std::uint8_t {
   Flash,          // pulls everybody's input through shared memory, three copies ahead
   OneShotLl128,   // pushes lines of 120 bytes and their flag; one hop; small operations
   TwoShotLl128,   // the same to each shard's owner and from there to all; small and middle ones
+  TiledPush,      // pushes tiles by bulk copies and combines behind them; one hop; middle and large
+  CopyEngine,     // the copy engines carry it all, in chunks; the largest. See copy_engine.h
   Alone           // one rank: its input is its output
 };
 
@@ -44,15 +46,32 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
 // twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
-// Stream a ring of slots per block and rank.
+// Stream a ring of slots per block and rank; for TiledPush two halves of such rings; for CopyEngine
+// slots for chunks.
 inline constexpr std::uint64_t kCudaControlBytes = 64 * 1024;
 inline constexpr std::uint64_t kLl128Offset =
     kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes;
 inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
 inline constexpr std::uint64_t kStreamTileBytes = 32 * 1024;
 inline constexpr std::uint32_t kStreamSlots = 4;
-constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
+constexpr std::uint64_t push_offset(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
+}
+inline constexpr std::uint32_t kMaxPushBlocks = 64;
+inline constexpr std::uint32_t kMaxPushTileBytes = 16 * 1024;
+inline constexpr std::uint64_t kPushLaneBytes = 128 * 1024;  // of slots, per block and sender
+constexpr std::uint64_t copy_offset(std::uint32_t ranks) {
+  return push_offset(ranks) +
+         2 * std::uint64_t{kMaxPushBlocks} * (ranks == 0 ? 0 : ranks - 1) * kPushLaneBytes;
+}
+inline constexpr std::uint64_t kCopyBytes = 64 * 1024 * 1024;
+inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
+inline constexpr std::uint64_t kMinCopyChunk = 1024 * 1024;
+constexpr std::uint64_t copy_slot_bytes(std::uint32_t ranks) {
+  return kCopyBytes / (std::uint64_t{kCopySlots} * (ranks - 1)) / kMinCopyChunk * kMinCopyChunk;
+}
+constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
+  return copy_offset(ranks) + (ranks > 1 ? kCopyBytes : 0);
 }
 
 // What there is to choose from: values that need no CUDA to be read (cuda_algorithms.cc).
@@ -61,7 +80,14 @@ struct CudaAlgorithmEntry {
   std::string_view name;  // as in tuning files
   std::uint32_t min_ranks, max_ranks;
   std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
-  bool needs_whole_lines;   // only between GPUs that passed the test of ll128_self_test.h
+  bool needs_whole_lines = false;   // only between GPUs that passed the test of ll128_self_test.h
+  bool needs_bulk_copies = false;   // only on Hopper and later
+  bool is_joint = false;            // not by launch_all_reduce(): see copy_engine.h
+  std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
+};
+// What the GPUs of a communicator can do.
+struct CudaAbilities {
+  bool whole_lines = false, bulk_copies = false;
 };
 // One entry per CudaAlgorithm, in the enum's order.
 std::span<const CudaAlgorithmEntry> cuda_algorithms();
@@ -70,8 +96,11 @@ std::string_view name_of(CudaAlgorithm algorithm);
 std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
 // The same for a shape known from a table; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
-// What to run instead between GPUs that do not store lines whole; itself where it does not matter.
-CudaAlgorithm algorithm_without_whole_lines(CudaAlgorithm algorithm, std::uint64_t bytes);
+bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
+// What to run instead between GPUs that cannot run it; itself where they can.
+CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
+                              std::uint64_t bytes);
+bool has_bulk_copies(int ordinal);  // whether that GPU is a Hopper or later; launch_cuda.cu
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 

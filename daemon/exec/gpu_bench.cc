@@ -20,6 +20,8 @@ constexpr int kRounds = 5;
 constexpr std::uint32_t kFirstTimes = 3;
 // Launches that wait in a queue: far fewer than a queue takes.
 constexpr std::uint32_t kFewestTimes = 2, kMostTimes = 64;
+// Each is dozens of entries.
+constexpr std::uint32_t kMostJointTimes = 8;
 // A kernel gives up by itself before the host gives it up.
 constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
@@ -117,9 +119,11 @@ Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
     return error(ErrorCode::Aborted, Reason::Revoked,
                  "a kernel has failed here: measure in a set of ranks made anew");
   }
-  if (entry_of(algorithm).needs_whole_lines && !group_->whole_lines) {
-    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(algorithm),
-                 ": stores of 128 bytes do not arrive whole between these GPUs");
+  if (!can_run(algorithm, group_->abilities)) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(algorithm), ": ",
+                 entry_of(algorithm).needs_whole_lines
+                     ? "stores of 128 bytes do not arrive whole between these GPUs"
+                     : "not all of these GPUs are of the Hopper generation or later");
   }
   if (bytes > room_bytes_ || bytes < size_of(kType)) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", bytes,
@@ -130,7 +134,8 @@ Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
   if (!took) return std::move(took).error();
   const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
   const auto times = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(kRoundNs / one_ns, kFewestTimes, kMostTimes));
+      std::clamp<std::uint64_t>(kRoundNs / one_ns, kFewestTimes,
+                                entry_of(algorithm).is_joint ? kMostJointTimes : kMostTimes));
   std::array<std::uint64_t, kRounds> rounds{};
   for (std::uint64_t& round : rounds) {
     took = run(algorithm, bytes, times);
@@ -173,11 +178,9 @@ Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint3
   for (const GpuMember& member : group_->members) calls.push_back(call_of(member, bytes));
   for (std::uint32_t time = 0; time < times; ++time) {
     ++number_;
-    for (const GpuMember& member : group_->members) {
-      CudaAllReduce& call = calls[static_cast<std::size_t>(member.rank)];
-      call.done_word = to_word(Done{.number = number_});
-      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch(member.queue, 0, algorithm, call));
-    }
+    for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
+    std::uint64_t launched = 0;
+    ARC_RETURN_IF_ERROR(plane_.launch(*group_, 0, algorithm, calls, launched));
   }
   return {};
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cinttypes>
 
 #include "daemon/exec/clock.h"
@@ -75,7 +76,7 @@ CudaAlgorithm GpuExecutor::choose_for(const GpuGroup& group, const Signature& si
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
   const std::uint64_t bytes = signature.bytes();
   const CudaAlgorithm chosen = choose(tuning_->gpu, forced_, ranks, bytes);
-  return group.whole_lines ? chosen : algorithm_without_whole_lines(chosen, bytes);
+  return algorithm_among(group.abilities, chosen, bytes);
 }
 
 bool GpuExecutor::start_next() {
@@ -180,22 +181,20 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
   const CudaAlgorithm algorithm = choose_for(group, arrival.signature);
   if (arrival.signature.count != 0) record_algorithm(arrival, algorithm);
-  for (GpuMember& member : group.members) {
-    const auto number = static_cast<std::uint32_t>(
-        arrival.operations[static_cast<std::size_t>(member.rank)]->ticket);
-    const CudaAllReduce call =
-        call_of(group, member.rank, arrival.signature, parts, number, timeout_ns);
-    const Status launched =
-        plane_.launcher(member).launch(member.queue, group.next_turn(), algorithm, call);
-    if (!launched) {
-      run.failure = Failure::from(launched.error());
-      run.failure.culprit = member.rank;
-      log::error("an operation of {} bytes could not be launched for rank {}: {}",
-                 arrival.signature.bytes(), member.rank, launched.error().message);
-      return;
-    }
-    run.open |= bit(static_cast<std::uint32_t>(member.rank));
+  std::array<CudaAllReduce, kMaxCudaRanks> calls;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const auto number = static_cast<std::uint32_t>(arrival.operations[rank]->ticket);
+    calls[rank] =
+        call_of(group, static_cast<Rank>(rank), arrival.signature, parts, number, timeout_ns);
   }
+  const Status launched =
+      plane_.launch(group, group.next_turn(), algorithm, std::span(calls).first(ranks), run.open);
+  if (launched) return;
+  run.failure = Failure::from(launched.error());
+  run.failure.culprit = static_cast<Rank>(std::countr_one(run.open));  // the first that was not
+  if (run.failure.culprit >= static_cast<Rank>(ranks)) run.failure.culprit = kNoRank;
+  log::error("an operation of {} bytes could not be launched: {}", arrival.signature.bytes(),
+             launched.error().message);
 }
 
 void GpuExecutor::look_at(Run& run) {

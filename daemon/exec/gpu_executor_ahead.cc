@@ -42,6 +42,7 @@ bool GpuExecutor::arm(Communicator& communicator, const Gate& gate) {
     parts[rank] = {plan->owner, plan->send_buffer, plan->recv_buffer, plan->send, plan->recv};
   }
   const CudaAlgorithm algorithm = choose_for(group, signature);
+  if (entry_of(algorithm).is_joint) return false;  // only what has been called
   PreparedParts* prepared = group.prepared.find(gate.plans, algorithm);
   Status armed;
   if (prepared == nullptr) {

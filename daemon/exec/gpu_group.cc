@@ -56,7 +56,7 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
     }
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
-  group->whole_lines = lines_are_whole(*group);
+  group->abilities = abilities_of(*group);
   if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
   return group;
 }

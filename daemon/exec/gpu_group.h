@@ -103,7 +103,7 @@ class GpuGroup final : public CommunicatorExtension {
 
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
-  bool whole_lines = false;              // 128 bytes stored by a warp arrive whole between them
+  CudaAbilities abilities;               // of their GPUs, together
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;

@@ -33,6 +33,15 @@ class PreparedLaunch {
   virtual Status launch(std::uint32_t turn) = 0;
 };
 
+class GpuLauncher;
+
+// One rank's part of an operation that is launched for all ranks at once.
+struct JointPart {
+  GpuLauncher* launcher = nullptr;  // of the rank's GPU
+  std::uint32_t queue = 0;
+  const CudaAllReduce* call = nullptr;
+};
+
 class GpuLauncher {
  public:
   virtual ~GpuLauncher() = default;
@@ -45,6 +54,11 @@ class GpuLauncher {
   // addresses of `call` stay valid until it has ended.
   virtual Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
                         const CudaAllReduce& call) = 0;
+  // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::is_joint): in each
+  // rank's own queue as launch() would. Any of their launchers does it for all of them. After an
+  // error some of it may have been begun, and nobody is told of its end.
+  virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
+                                 CudaAlgorithm algorithm) = 0;
   // See gated_launch.h. The two turns run beside each other: a gate keeps order with the gates
   // before it, and with other launches of its own turn only. Whoever allocates or lets go of memory
   // while a gate waits may wait too.
@@ -81,6 +95,7 @@ struct GpuHardware {
   std::unique_ptr<ResidentGrid> grid;
   std::unique_ptr<GpuLauncher> launcher;
   std::uint64_t resident_scratch_bytes = 0;
+  bool bulk_copies = false;  // CudaAbilities: of this GPU
 };
 
 using OpenGpu = std::function<Result<GpuHardware>(Device&)>;

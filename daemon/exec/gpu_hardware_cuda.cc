@@ -6,6 +6,7 @@
 
 #include "daemon/exec/gpu_hardware.h"
 #include "daemon/telemetry/log.h"
+#include "kernels/copy_engine.h"
 #include "kernels/cuda_queue.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"
@@ -17,7 +18,7 @@ constexpr std::uint64_t kRankWords = 1024;
 constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
 constexpr std::uint32_t kTurns = 2;
-// Fewer streams than there are channels (32), also with the grid's.
+// Fewer streams than there are channels (32), also with the grid's and the copy engines'.
 constexpr std::uint32_t kOwnQueues = 8;
 
 class CudaPreparedLaunch final : public PreparedLaunch {
@@ -38,8 +39,11 @@ class CudaPreparedLaunch final : public PreparedLaunch {
 class CudaLauncher final : public GpuLauncher {
  public:
   // queues: the shared one first, then those of each rank, one for each turn.
-  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, PinnedPage page)
-      : page_(std::move(page)), queues_(std::move(queues)), beside_(std::move(beside)) {}
+  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, CopyLanes lanes, PinnedPage page)
+      : page_(std::move(page)),
+        queues_(std::move(queues)),
+        beside_(std::move(beside)),
+        lanes_(std::move(lanes)) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
@@ -47,6 +51,21 @@ class CudaLauncher final : public GpuLauncher {
   Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
                 const CudaAllReduce& call) override {
     return launch_all_reduce(algorithm, here(call), CudaShape{}, of(queue, turn).stream());
+  }
+  Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
+                         CudaAlgorithm algorithm) override {
+    if (algorithm != CudaAlgorithm::CopyEngine) {
+      return error(ErrorCode::Internal, Reason::Bug, name_of(algorithm),
+                   " is not launched for all ranks at once");
+    }
+    std::vector<CopyEnginePart> all;
+    for (const JointPart& part : parts) {
+      auto& launcher = static_cast<CudaLauncher&>(*part.launcher);  // one build has one kind
+      all.push_back({.call = launcher.here(*part.call),
+                     .stream = launcher.of(part.queue, turn).stream(),
+                     .lanes = &launcher.lanes_});
+    }
+    return launch_by_copy_engines(all);
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
@@ -117,6 +136,7 @@ class CudaLauncher final : public GpuLauncher {
   PinnedPage page_;  // first: kernels in the queues write there
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
+  CopyLanes lanes_;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -171,6 +191,8 @@ Result<GpuHardware> open_gpu(Device& device) {
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
+  Result<CopyLanes> lanes = CopyLanes::create(ordinal);
+  if (!lanes) return std::move(lanes).error();
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
@@ -178,8 +200,8 @@ Result<GpuHardware> open_gpu(Device& device) {
   return GpuHardware{
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
-                                     std::move(page).value()),
-      resident_scratch_bytes()};
+                                     std::move(lanes).value(), std::move(page).value()),
+      resident_scratch_bytes(), has_bulk_copies(ordinal)};
 }
 
 }  // namespace arcomm

@@ -103,13 +103,40 @@ Status GpuPlane::try_lines(const Gpu& writer, const Gpu& reader, Memory& memory)
   return tried;
 }
 
-bool GpuPlane::lines_are_whole(const GpuGroup& group) const {
+CudaAbilities GpuPlane::abilities_of(const GpuGroup& group) const {
+  CudaAbilities abilities{.whole_lines = true, .bulk_copies = true};
   for (const GpuMember& writer : group.members) {
-    for (const GpuMember& reader : group.members) {
-      if (!whole_lines_[writer.gpu * gpus_.size() + reader.gpu]) return false;
-    }
+    abilities.bulk_copies &= gpus_[writer.gpu].hardware.bulk_copies;
+    for (const GpuMember& reader : group.members)
+      abilities.whole_lines &= whole_lines_[writer.gpu * gpus_.size() + reader.gpu];
   }
-  return true;
+  return abilities;
+}
+
+Status GpuPlane::launch(GpuGroup& group, std::uint32_t turn, CudaAlgorithm algorithm,
+                        std::span<const CudaAllReduce> calls, std::uint64_t& launched) {
+  launched = 0;
+  if (entry_of(algorithm).is_joint && calls[0].count != 0) {
+    std::array<JointPart, kMaxCudaRanks> parts;
+    for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+      const GpuMember& member = group.members[rank];
+      parts[rank] = {&launcher(member), member.queue, &calls[rank]};
+      launched |= std::uint64_t{1} << rank;
+    }
+    return launcher(group.members[0])
+        .launch_together(std::span(parts).first(calls.size()), turn, algorithm);
+  }
+  for (std::size_t rank = 0; rank < calls.size(); ++rank) {
+    const GpuMember& member = group.members[rank];
+    Status done = launcher(member).launch(member.queue, turn, algorithm, calls[rank]);
+    if (!done) {
+      Error why = done.error();
+      why.message = "rank " + std::to_string(rank) + ": " + why.message;
+      return why;
+    }
+    launched |= std::uint64_t{1} << rank;
+  }
+  return {};
 }
 
 GpuPlane::~GpuPlane() {

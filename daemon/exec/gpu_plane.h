@@ -63,6 +63,11 @@ class GpuPlane {
     return standstill.status();
   }
 
+  // All ranks' parts, now; `calls` by rank. `launched`: bit r where rank r's part has begun or may
+  // have, after an error too.
+  Status launch(GpuGroup& group, std::uint32_t turn, CudaAlgorithm algorithm,
+                std::span<const CudaAllReduce> calls, std::uint64_t& launched);
+
   // ---- launching ahead, gpu_ahead.cc ----
   // While anything waits for a client in a GPU's queue, nothing may be allocated, mapped or let go
   // there: every Standstill disarms all groups first.
@@ -160,7 +165,7 @@ class GpuPlane {
   GpuPlane() = default;
   void try_lines();
   Status try_lines(const Gpu& writer, const Gpu& reader, Memory& memory);
-  bool lines_are_whole(const GpuGroup& group) const;
+  CudaAbilities abilities_of(const GpuGroup& group) const;
   Status fill(GpuMember& member, std::uint32_t ranks);
   Status join_grids(GpuGroup& group);
   void dispose(GpuGroup& group);

@@ -91,7 +91,7 @@ class Tuner {
       if (stopped_ || over() || bytes > *room) continue;
       double best = 0;
       for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-        if (stopped_ || broken.contains(entry.algorithm) ||
+        if (stopped_ || broken.contains(entry.algorithm) || bytes < entry.sensible_from ||
             !can_launch(entry.algorithm, bytes, ranks))
           continue;
         const Result<double> took = ask<double>([&](auto done) {

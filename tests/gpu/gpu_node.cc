@@ -33,6 +33,10 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
     }
     const CurrentCudaDevice current(rank);
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
+    auto lanes = CopyLanes::create(rank);
+    if (!lanes) return std::move(lanes).error();
+    one.lanes = std::move(*lanes);
+    node.abilities_.bulk_copies &= has_bulk_copies(rank);
     node.ranks_.push_back(std::move(one));
   }
   for (int writer = 0; writer < ranks; ++writer) {
@@ -40,7 +44,7 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
       if (writer == reader) continue;
       const auto verdict = node.try_lines(writer, reader);
       if (!verdict) return verdict.error();
-      node.lines_are_whole_ &= verdict->lines_are_whole();
+      node.abilities_.whole_lines &= verdict->lines_are_whole();
     }
   }
   return node;
@@ -49,7 +53,7 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
 std::vector<CudaAlgorithm> GpuNode::algorithms() const {
   std::vector<CudaAlgorithm> algorithms;
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-    if (entry.max_ranks > 1 && (lines_are_whole_ || !entry.needs_whole_lines))
+    if (entry.max_ranks > 1 && !entry.is_joint && can_run(entry.algorithm, abilities_))
       algorithms.push_back(entry.algorithm);
   }
   return algorithms;
@@ -82,6 +86,15 @@ CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp
 Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
                        CudaShape shape, std::uint64_t send_offset, std::uint64_t recv_offset,
                        bool in_place) {
+  if (entry_of(algorithm).is_joint) {
+    std::vector<CopyEnginePart> parts;
+    for (int rank = 0; rank < ranks(); ++rank) {
+      CudaAllReduce own = call(rank, count, dtype, op, send_offset, recv_offset, in_place);
+      own.ordinal = rank;
+      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].lanes});
+    }
+    return launch_by_copy_engines(parts, most_chunk_bytes);
+  }
   for (int rank = 0; rank < ranks(); ++rank) {
     cudaSetDevice(rank);
     ARC_RETURN_IF_ERROR(launch_all_reduce(

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "kernels/copy_engine.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/ll128_self_test.h"
 #include "transport/device/cuda_device.h"
@@ -22,6 +23,7 @@ struct GpuRank {
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
+  CopyLanes lanes;
 };
 
 class GpuNode {
@@ -32,7 +34,8 @@ class GpuNode {
   int ranks() const { return static_cast<int>(ranks_.size()); }
   GpuRank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  // All that two and more ranks have, less those that need whole lines where open() saw torn ones.
+  // All that each rank launches by itself, less those that these GPUs cannot run: for lines, where
+  // open() saw torn ones.
   std::vector<CudaAlgorithm> algorithms() const;
   // Of the ranks' GPUs, in memory of its own.
   Result<Ll128Verdict> try_lines(int writer, int reader);
@@ -52,10 +55,11 @@ class GpuNode {
   void clear_scratch();
 
   std::uint64_t timeout_ns = 5'000'000'000;
+  std::uint64_t most_chunk_bytes = 0;  // of what is launched for all ranks at once
 
  private:
   std::vector<GpuRank> ranks_;
-  bool lines_are_whole_ = true;
+  CudaAbilities abilities_{.whole_lines = true, .bulk_copies = true};
 };
 
 }  // namespace arcomm::gpu

@@ -3,7 +3,7 @@
 // median of rounds; and how fast two GPUs copy to each other. What the timed operations left is
 // verified, above 64 MB in windows of it.
 //   kernel_gpu_bench [--ranks N] [--nccl PATH] [--json FILE] [--blocks N] [--from BYTES]
-//     [--only peers]
+//     [--only NAME]: `peers`, or one of our columns
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -30,14 +30,17 @@ struct Contender {
 constexpr Contender kContenders[] = {
     {CudaAlgorithm::OneShotLl16, "ll16"},   {CudaAlgorithm::TwoShotDirect, "two_shot"},
     {CudaAlgorithm::Stream, "stream"},      {CudaAlgorithm::Flash, "flash"},
-    {CudaAlgorithm::OneShotLl128, "ll128"}, {CudaAlgorithm::TwoShotLl128, "ll128_x2"}};
+    {CudaAlgorithm::OneShotLl128, "ll128"}, {CudaAlgorithm::TwoShotLl128, "ll128_x2"},
+    {CudaAlgorithm::TiledPush, "push"},     {CudaAlgorithm::CopyEngine, "copies"}};
 
 struct Options {
   int ranks = 2;
   std::string nccl, json;
   std::uint32_t blocks = 0;  // 0: the kernels' own rule
   std::uint64_t from_bytes = 1024;
-  bool only_peers = false;
+  std::string only;  // empty: everything
+
+  bool takes(const char* name) const { return only.empty() || only == name; }
 };
 
 class Bench {
@@ -64,8 +67,8 @@ class Bench {
                 node_.ranks(), nccl_.version().c_str());
     std::printf(light_gbs_ ? "%.0f GB/s each\n" : "an unknown rate\n", light_gbs_.value_or(0));
     std::printf("%10s", "bytes");
-    if (!options_.only_peers) {
-      for (const Contender& one : kContenders) std::printf(" | %9s  in graph", one.name);
+    for (const Contender& one : kContenders) {
+      if (options_.takes(one.name)) std::printf(" | %9s  in graph", one.name);
     }
     std::printf(" |      NCCL  in graph | symmetric  in graph | best NCCL / ours: stream, graph\n");
     bool right = true;
@@ -160,13 +163,14 @@ class Bench {
     double stream = -1, graph = -1;
   };
   Times measure(const char* what, const Buffers& buffers, std::uint64_t bytes,
-                const Enqueue& enqueue, bool& right) {
+                const Enqueue& enqueue, bool& right, bool in_graph = true) {
     const int operations = bytes <= (1 << 20) ? 20 : bytes <= (16 << 20) ? 5 : 1;
     const int launches = bytes <= (1 << 20) ? 10 : bytes <= (64 << 20) ? 4 : 2;
     Times times;
     poison(buffers, bytes);
     times.stream = clock_.time(enqueue, 1, operations * launches);
     right &= verify(what, buffers, bytes);
+    if (!in_graph) return times;
     poison(buffers, bytes);
     times.graph = clock_.time_graph(enqueue, operations, launches);
     right &= verify(what, buffers, bytes);
@@ -202,9 +206,11 @@ class Bench {
     const std::vector<CudaAlgorithm> algorithms = node_.algorithms();
     Times ours;
     for (const Contender& one : kContenders) {
-      if (options_.only_peers) break;
+      if (!options_.takes(one.name)) continue;
       Times times;
-      if (std::ranges::count(algorithms, one.algorithm) != 0 &&
+      const bool joint = entry_of(one.algorithm).is_joint;
+      if ((joint || std::ranges::count(algorithms, one.algorithm) != 0) &&
+          bytes >= entry_of(one.algorithm).sensible_from &&
           can_launch(one.algorithm, bytes, static_cast<std::uint32_t>(node_.ranks()))) {
         times = measure(
             one.name, ours_, bytes,
@@ -213,15 +219,15 @@ class Bench {
                   .launch(one.algorithm, count, DType::Float16, ReduceOp::Sum, {options_.blocks})
                   .ok();
             },
-            right);
+            right, !joint);
       }
       ours = {best(ours.stream, times.stream), best(ours.graph, times.graph)};
       tell(one.name, times);
     }
-    Times theirs = measure_nccl("NCCL", nccl_, ours_, bytes, right);
+    Times theirs, symmetric;
+    if (options_.takes("peers")) theirs = measure_nccl("NCCL", nccl_, ours_, bytes, right);
     tell("nccl", theirs);
-    Times symmetric;
-    if (windows_)
+    if (windows_ && options_.takes("peers"))
       symmetric = measure_nccl("NCCL in symmetric windows", *symmetric_, *windows_, bytes, right);
     tell("nccl_symmetric", symmetric);
     theirs = {best(theirs.stream, symmetric.stream), best(theirs.graph, symmetric.graph)};
@@ -268,7 +274,7 @@ int run(int argc, char** argv) {
     if (flag == "--nccl") options.nccl = argv[i + 1];
     if (flag == "--json") options.json = argv[i + 1];
     if (flag == "--blocks") options.blocks = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
-    if (flag == "--only") options.only_peers = std::string(argv[i + 1]) == "peers";
+    if (flag == "--only") options.only = argv[i + 1];
     if (flag == "--from") options.from_bytes = static_cast<std::uint64_t>(std::atoll(argv[i + 1]));
   }
   auto node = GpuNode::open(options.ranks, kMostBytes);

@@ -2,13 +2,13 @@
 # On a machine with GPUs, from the bundle: checks first, then measurements; a short table last.
 #   run.sh [folder for the results]
 #   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
-#   PARTS="kernels service torch tune peers"    what to run
+#   PARTS="kernels service torch tune named peers"    what to run
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/results}
-parts=" ${PARTS:-kernels service torch tune peers} "
+parts=" ${PARTS:-kernels service torch tune named peers} "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 rm -f "$out"/{kernels,service,torch-peer}-*.json  # one table, one run: nothing of an earlier one beside it
@@ -44,7 +44,7 @@ if [[ $parts == *" kernels "* ]]; then
       tee "$out/kernels-$ranks.txt" || status=1
   done
 fi
-if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" peers "* ]]; then
+if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl bash "$here/run_service.sh" "$out" || status=1
 fi
 # One file, for machines that send back few.

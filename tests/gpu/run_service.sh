@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # The daemon on GPUs, end to end, from the bundle: MPS, arcommd, client processes, PyTorch; then the peers, without MPS
 # and daemon; then the table and the drawing.
-# Called by run.sh:   RANKS="2 4" PARTS="service torch tune peers" LIBNCCL=path run_service.sh <folder for the results>
+# Called by run.sh:   RANKS="2 4" PARTS="service torch tune named peers" LIBNCCL=path run_service.sh <folder for the results>
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
 out=$(mkdir -p "$1" && cd "$1" && pwd)
-parts=" ${PARTS:-service torch tune peers} "
+parts=" ${PARTS:-service torch tune named peers} "
 # What is timed, of ours and of peers: a minute at most for each number of ranks.
 sizes=1k,16k,64k,256k,1m,4m,16m,64m,256m,1g
 read -r -a ranks_here <<<"${RANKS:-2}"
@@ -44,11 +44,11 @@ stop_mps() {
 # ---- the daemon ----
 ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 "${LIMIT:-10}" "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
 
-start_daemon() {
+start_daemon() { # start_daemon <more arguments>
   mkdir -p "$folder/run" "$folder/state"
   LD_LIBRARY_PATH=$programs/lib timeout -k 10 900 "$programs/arcommd" --set device.backend=cuda --set runtime_dir="$folder/run" \
     --set state_dir="$folder/state" --set metrics.listen= --set access.group= --set access.admin_group= \
-    --set log.level=debug >"$out/arcommd.log" 2>&1 &
+    --set log.level=debug "$@" >>"$out/arcommd.log" 2>&1 &
   daemon=$!
   for _ in $(seq 600); do
     ask status >"$out/status.txt" 2>&1 && return 0
@@ -185,6 +185,18 @@ if [[ $parts == *" tune "* ]] && alive; then
 fi
 alive && ask status | tail -n 12
 stop_daemon
+# What the table does not choose on this machine serves too, all sizes.
+if [[ $parts == *" named "* ]]; then
+  for algorithm in ${ALGORITHMS:-stream flash tiled_push copy_engine}; do
+    start_daemon --set gpu.algorithm="$algorithm" || break
+    for ranks in "${ranks_here[@]}"; do
+      run_ranks "verify-$algorithm" "$ranks" "$programs/client_rank" --verify
+      run_ranks "verify-cuda-$algorithm" "$ranks" "$programs/client_rank" --verify --memory cuda --dtype bf16
+    done
+    alive && echo "$algorithm serves every size"
+    stop_daemon
+  done
+fi
 stop_mps
 if [[ $parts == *" peers "* ]]; then
   for ranks in "${ranks_here[@]}"; do peers "$ranks"; done

@@ -72,6 +72,9 @@ struct FakeNode {
   std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
   std::atomic<int> prepared{0};         // launches, not let go
   std::atomic<int> prepared_used{0};
+  std::atomic<int> joint{0};  // operations launched for all ranks at once
+  std::atomic<bool> joint_fails{false};
+  bool bulk_copies = true;
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;

@@ -91,6 +91,11 @@ class FakeLauncher final : public GpuLauncher {
   std::uint32_t own_queues() const override { return 4; }
   Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
                 const CudaAllReduce& call) override {
+    EXPECT_FALSE(entry_of(algorithm).is_joint && call.count != 0);
+    return put(queue, turn, algorithm, call);
+  }
+  Status put(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+             const CudaAllReduce& call) {
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     FakeLaunch one{.launcher = this,
                    .queue = queue,
@@ -102,8 +107,21 @@ class FakeLauncher final : public GpuLauncher {
     node_.advance();
     return {};
   }
+  Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
+                         CudaAlgorithm algorithm) override {
+    EXPECT_TRUE(entry_of(algorithm).is_joint);
+    if (node_.joint_fails)
+      return error(ErrorCode::Internal, Reason::None, "the copy engines are on strike");
+    ++node_.joint;
+    for (const JointPart& part : parts) {
+      auto& launcher = static_cast<FakeLauncher&>(*part.launcher);
+      ARC_RETURN_IF_ERROR(launcher.put(part.queue, turn, algorithm, *part.call));
+    }
+    return {};
+  }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
+    EXPECT_FALSE(entry_of(algorithm).is_joint);
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     EXPECT_NE(queue, 0u) << "others' work is queued there";
     node_.launches.push_back({.launcher = this,

@@ -123,7 +123,8 @@ class GpuWorkerTest : public ::testing::Test {
                               .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096};
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096,
+                                    node_.bulk_copies};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;

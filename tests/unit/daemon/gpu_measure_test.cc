@@ -36,7 +36,7 @@ TEST_F(GpuMeasure, EveryKernelIsMeasuredOnEverySetAndNoMemoryIsKept) {
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
     for (const std::uint32_t ranks : {2u, 3u}) {
       for (std::uint64_t bytes = 1024; bytes <= kMostBytes; bytes *= 4) {
-        if (!can_launch(entry.algorithm, bytes, ranks)) continue;
+        if (bytes < entry.sensible_from || !can_launch(entry.algorithm, bytes, ranks)) continue;
         wanted.emplace(ranks, bytes, entry.algorithm);
         kernels.insert(entry.algorithm);
       }
@@ -112,6 +112,14 @@ TEST_F(GpuMeasure, SizesThatDoNotFitAreNotMeasured) {
   });
   ASSERT_FALSE(too_large.ok());
   EXPECT_EQ(too_large.error().code, ErrorCode::OutOfRange);
+  // Many of one that is launched for all ranks at once, which is many entries, are not.
+  const int joint = node_.joint;
+  const Result<double> took = await<double>([&](auto done) {
+    worker_->measure({CudaAlgorithm::CopyEngine, 1024}, done);
+  });
+  EXPECT_TRUE(took.ok());
+  EXPECT_GT(node_.joint, joint);
+  EXPECT_LE(node_.joint, joint + 3 + 2 + 5 * 8);
   node_.most_bytes = 1024;  // not even the scratch
   EXPECT_FALSE(begin(2, 1024).ok());
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));

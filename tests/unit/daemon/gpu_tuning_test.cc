@@ -37,6 +37,7 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(2, 4 * kMiB), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(2, 4 * kMiB + 1), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 64 * kMiB), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 128 * kMiB), CudaAlgorithm::CopyEngine);
   EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(4, 16 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(4, 16 * kMiB), CudaAlgorithm::Stream);

@@ -34,17 +34,35 @@ TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
   EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, CudaAllReduce{.rank = 2, .ranks = 2}));
 }
 
-TEST(CudaAlgorithms, WithoutWholeLinesRunSomethingThatTakesTheSameOperation) {
+TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-    for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {
-      const CudaAlgorithm instead = algorithm_without_whole_lines(entry.algorithm, bytes);
-      EXPECT_FALSE(entry_of(instead).needs_whole_lines);
-      if (entry.needs_whole_lines) {
-        EXPECT_TRUE(can_launch(instead, bytes, kMaxCudaRanks));
-      } else {
-        EXPECT_EQ(instead, entry.algorithm);
+    for (const CudaAbilities abilities :
+         {CudaAbilities{false, false}, {true, false}, {false, true}, {true, true}}) {
+      const bool runs = (abilities.whole_lines || !entry.needs_whole_lines) &&
+                        (abilities.bulk_copies || !entry.needs_bulk_copies);
+      EXPECT_EQ(can_run(entry.algorithm, abilities), runs);
+      for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {
+        const CudaAlgorithm instead = algorithm_among(abilities, entry.algorithm, bytes);
+        if (runs) {
+          EXPECT_EQ(instead, entry.algorithm);
+        } else {
+          EXPECT_TRUE(can_run(instead, {}));
+          EXPECT_TRUE(can_launch(instead, bytes, kMaxCudaRanks));
+        }
       }
     }
+  }
+}
+
+// Regions of the scratch lie behind each other, each large enough for what is put there.
+TEST(CudaAlgorithms, RegionsOfTheScratchDoNotOverlap) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+    EXPECT_GE(push_offset(ranks), kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
+                                                      ranks * kStreamTileBytes);
+    EXPECT_GT(copy_offset(ranks), push_offset(ranks));
+    EXPECT_GE(copy_slot_bytes(ranks), kMinCopyChunk);
+    EXPECT_LE(copy_offset(ranks) + kCopySlots * (ranks - 1) * copy_slot_bytes(ranks),
+              cuda_scratch_bytes(ranks));
   }
 }
 

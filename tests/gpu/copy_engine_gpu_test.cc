@@ -1,0 +1,119 @@
+// AllReduce by the copy engines: bit for bit, with chunks of all sizes, and between other kernels.
+#include "kernels/copy_engine.h"
+#include "tests/gpu/all_reduce_fixture.h"
+
+namespace arcomm::gpu {
+namespace {
+
+class CopyEnginesOnGpus : public AllReduceOnGpus {
+ protected:
+  void check_chunks(DType dtype, ReduceOp op, std::uint64_t count, std::uint64_t send_offset,
+                    std::uint64_t recv_offset, bool in_place, std::uint64_t most_chunk_bytes) {
+    node_->most_chunk_bytes = most_chunk_bytes;
+    check(CudaAlgorithm::CopyEngine, dtype, op, count, send_offset, recv_offset, in_place);
+  }
+};
+
+TEST_P(CopyEnginesOnGpus, EqualTheReferenceForEveryTypeOperationAndOddCount) {
+  for (unsigned d = 0; d < kDTypes; ++d) {
+    for (unsigned o = 0; o < kReduceOps; ++o) {
+      for (const std::uint64_t count : {0, 1, 3, 65, 1000, 30011}) {
+        ASSERT_NO_FATAL_FAILURE(check_chunks(static_cast<DType>(d), static_cast<ReduceOp>(o), count,
+                                             0, 0, count % 2 == 0, 4096));
+      }
+    }
+  }
+  expect_done();
+}
+
+TEST_P(CopyEnginesOnGpus, TakeAnyPointerAlignedToTheElement) {
+  for (const DType dtype : {DType::Int8, DType::BFloat16, DType::Float32}) {
+    for (const std::uint64_t send : {0, 1, 3}) {
+      for (const std::uint64_t recv : {0, 1, 2}) {
+        const std::uint64_t size = size_of(dtype);
+        ASSERT_NO_FATAL_FAILURE(
+            check_chunks(dtype, ReduceOp::Sum, 50'003, send * size, recv * size, false, 8192));
+      }
+    }
+  }
+  expect_done();
+}
+
+// Slots are used again and again, at all distances between the first and the last chunk.
+TEST_P(CopyEnginesOnGpus, GiveTheSameBitsWhateverTheSizeOfAChunk) {
+  for (const std::uint64_t chunk : {64ULL, 65'536ULL, 1ULL << 20, 0ULL}) {
+    for (const bool in_place : {false, true}) {
+      const std::uint64_t count = chunk == 64 ? 20'011 : 3'000'017;
+      ASSERT_NO_FATAL_FAILURE(
+          check_chunks(DType::Float16, ReduceOp::Sum, count, 0, 0, in_place, chunk));
+    }
+  }
+  expect_done();
+}
+
+TEST_P(CopyEnginesOnGpus, FollowAndPrecedeKernelsInTheRanksStreams) {
+  const std::vector<CudaAlgorithm> others = node_->algorithms();
+  for (int turn = 0; turn < 60; ++turn) {
+    const bool copies = turn % 2 == 0;
+    const CudaAlgorithm algorithm =
+        copies ? CudaAlgorithm::CopyEngine : others[random_() % others.size()];
+    node_->most_chunk_bytes = 1 + random_() % 100'000;
+    ASSERT_NO_FATAL_FAILURE(
+        check(algorithm, DType::BFloat16, ReduceOp::Sum, random_() % 200'000, 0, 0, turn % 3 == 0));
+  }
+  expect_done();
+}
+
+// Operations behind each other, nobody waiting between: an operation must not write into memory
+// that the one before it still reads.
+TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
+  constexpr std::uint64_t kCount = 1 << 20;
+  constexpr int kOperations = 40;
+  const int ranks = node_->ranks();
+  node_->most_chunk_bytes = 64 * 1024;
+  std::vector<std::int32_t> values(kCount, 1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    cudaMemcpy((*node_)[rank].send.data(), values.data(), kCount * 4, cudaMemcpyHostToDevice);
+  }
+  // In place: each result is the next one's input, modulo 2^32.
+  std::uint32_t expected = 1;
+  for (int i = 0; i < kOperations; ++i) {
+    expected *= static_cast<std::uint32_t>(ranks);
+    ASSERT_TRUE(node_->launch(CudaAlgorithm::CopyEngine, kCount, DType::Int32, ReduceOp::Max, {}, 0,
+                              0, true));
+    ASSERT_TRUE(node_->launch(CudaAlgorithm::CopyEngine, kCount, DType::Int32, ReduceOp::Sum, {}, 0,
+                              0, true));
+  }
+  ASSERT_TRUE(node_->synchronize());
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    cudaMemcpy(values.data(), (*node_)[rank].send.data(), kCount * 4, cudaMemcpyDeviceToHost);
+    ASSERT_TRUE(
+        std::all_of(values.begin(), values.end(),
+                    [&](std::int32_t x) { return static_cast<std::uint32_t>(x) == expected; }))
+        << "rank " << rank;
+  }
+  expect_done();
+}
+
+TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
+  const Status alone =
+      launch_all_reduce(CudaAlgorithm::CopyEngine, node_->call(0, 8, DType::Int32, ReduceOp::Sum),
+                        {}, (*node_)[0].stream->handle());
+  ASSERT_FALSE(alone);
+  EXPECT_EQ(alone.error().code, ErrorCode::InvalidArgument);
+  CopyLanes lanes;
+  const CopyEnginePart one{.call = node_->call(0, 8, DType::Int32, ReduceOp::Sum),
+                           .stream = (*node_)[0].stream->handle(),
+                           .lanes = &lanes};
+  const Status some = launch_by_copy_engines(std::span(&one, 1));
+  ASSERT_FALSE(some);
+  EXPECT_EQ(some.error().code, ErrorCode::InvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, CopyEnginesOnGpus, testing::ValuesIn(rank_counts()),
+                         [](const auto& one) { return std::to_string(one.param); });
+
+}  // namespace
+}  // namespace arcomm::gpu
