@@ -42,7 +42,7 @@ class CopyLanes {
   void* next_event();
 
  private:
-  static constexpr std::uint32_t kEach = 2;  // few, as streams share the GPU's 32 channels
+  static constexpr std::uint32_t kEach = 3;  // few, as streams share the GPU's 32 channels
   static constexpr std::size_t kEvents = 256;
 
   void swap(CopyLanes& other) {

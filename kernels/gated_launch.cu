@@ -27,7 +27,7 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
       const Progress progress = progress_of(own);
       const bool cancelled = load_relaxed(&own->cancelled) - number < kMostGatesAhead;
       const bool aborted = load_relaxed(&own->abort) != 0;  // what begins then tells so itself
-      const std::uint64_t door = load_acquire(gate.door);
+      const std::uint64_t door = load_relaxed(gate.door);   // what begins then acquires
       // Two launches at a time would count their blocks together.
       if (progress.gated == number - 1) {  // it is its turn
         skips = !aborted && (cancelled || is_too_old);

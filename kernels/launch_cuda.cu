@@ -14,7 +14,8 @@ namespace {
 
 // No elements: no rank needs another, so no epoch is used up without having met.
 __global__ void nothing(const __grid_constant__ CudaAllReduce call) {
-  report(call, true);
+  Scratch* own = scratch_of(call, call.rank);
+  report(call, load_relaxed(&own->epoch), false, load_relaxed(&own->outcome.code));
 }
 
 }  // namespace

@@ -33,22 +33,27 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
     std::uint32_t words[2];
   };
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = begin_epoch(call);
   const auto* send = static_cast<const Stored*>(call.send[call.rank]);
   auto* recv = static_cast<Stored*>(call.recv[call.rank]);
   const auto lines = static_cast<std::uint32_t>((call.count + kCount - 1) / kCount);
   const std::uint32_t stride = gridDim.x * blockDim.x;
-  Patience patience(own, call.timeout_ns);
-  bool failed = epoch == 0;
-
-  for (std::uint32_t line = blockIdx.x * blockDim.x + threadIdx.x; line < lines && !failed;
-       line += stride) {
+  std::uint32_t line = blockIdx.x * blockDim.x + threadIdx.x;
+  const auto read = [&] {
     const std::uint64_t first = std::uint64_t{line} * kCount;
     Line mine{};
 #pragma unroll
     for (std::uint32_t i = 0; i < kCount; ++i) {
-      if (first + i < call.count) mine.elements[i] = send[first + i];
+      if (first + i < call.count) mine.elements[i] = load_past_l1(send + first + i);
     }
+    return mine;
+  };
+  Line mine = read();  // while the epoch is on its way
+  const std::uint32_t epoch = begin_epoch(call);
+  Patience patience(own, call.timeout_ns);
+  bool failed = epoch == 0;
+
+  for (; line < lines && !failed; line += stride, mine = read()) {
+    const std::uint64_t first = std::uint64_t{line} * kCount;
     for (std::uint32_t hop = 1; hop < call.ranks; ++hop) {  // each rank starts with another peer
       const std::uint32_t peer = (call.rank + hop) % call.ranks;
       store_line(ll16_area(call, peer, call.rank, epoch) + line,

@@ -14,6 +14,8 @@
 namespace arcomm::device {
 namespace {
 
+constexpr int kUnroll = 4;  // vectors that a thread asks for at once
+
 // kRanks: known at compile time, or 0.
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
 __global__ void __launch_bounds__(512)
@@ -22,7 +24,6 @@ __global__ void __launch_bounds__(512)
   using Stored = typename Format::Stored;
   using Sixteen = Pack<Format, 16>;
   constexpr int kCount = Sixteen::kCount;
-  constexpr int kUnroll = 4;
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
   union Vector {
     uint4 whole;
@@ -47,15 +48,18 @@ __global__ void __launch_bounds__(512)
     const auto at = [&](const void* base, std::uint64_t i) {
       return reinterpret_cast<const uint4*>(static_cast<const Stored*>(base) + shard.first) + i;
     };
-    const auto reduce = [&]<int kVectors>(std::uint64_t i) {
-      Sixteen results[kVectors];
+    const auto reduce = [&]<bool kAll>(std::uint64_t i) {
+      Sixteen results[kUnroll];
 #pragma unroll
       for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        Vector loaded[kVectors];
+        Vector loaded[kUnroll];
 #pragma unroll
-        for (int v = 0; v < kVectors; ++v) loaded[v].whole = *at(call.send[rank], i + v * stride);
+        for (int v = 0; v < kUnroll; ++v) {
+          if (kAll || i + v * stride < count)
+            loaded[v].whole = *at(call.send[rank], i + v * stride);
+        }
 #pragma unroll
-        for (int v = 0; v < kVectors; ++v) {
+        for (int v = 0; v < kUnroll; ++v) {
           if (rank == 0) {
             results[v].widen(loaded[v].elements);
           } else {
@@ -63,22 +67,24 @@ __global__ void __launch_bounds__(512)
           }
         }
       }
-      Vector out[kVectors];
+      Vector out[kUnroll];
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) results[v].template store_to<kOp>(out[v].elements, ranks);
+      for (int v = 0; v < kUnroll; ++v) results[v].template store_to<kOp>(out[v].elements, ranks);
 #pragma unroll
       for (std::uint32_t hop = 0; hop < ranks; ++hop) {
         const std::uint32_t rank = (call.rank + 1 + hop) % ranks;  // spread over the links
 #pragma unroll
-        for (int v = 0; v < kVectors; ++v) {
-          *const_cast<uint4*>(at(call.recv[rank], i + v * stride)) = out[v].whole;
+        for (int v = 0; v < kUnroll; ++v) {
+          if (kAll || i + v * stride < count)
+            *const_cast<uint4*>(at(call.recv[rank], i + v * stride)) = out[v].whole;
         }
       }
     };
     std::uint64_t i = thread;
     for (; i + (kUnroll - 1) * stride < count; i += kUnroll * stride)
-      reduce.template operator()<kUnroll>(i);
-    for (; i < count; i += stride) reduce.template operator()<1>(i);
+      reduce.template operator()<true>(i);
+    // All that is left at once: each wait for a link takes more than a microsecond.
+    if (i < count) reduce.template operator()<false>(i);
     done += count * kCount;
   }
   // What is left after whole vectors, or all of it where pointers lie differently.
@@ -117,11 +123,17 @@ auto kernel_for(std::uint32_t ranks) {
   return &two_shot_direct<Format, kOp, 0>;
 }
 
-// Four vectors per thread; no more blocks than fill the links.
+// A vector per thread while there are blocks to be had; then so many that no thread has a last turn
+// with less to do than it asks for at once, while turns are few.
 std::uint32_t blocks_for(const CudaAllReduce& call) {
+  constexpr std::uint64_t kFewestFull = 64, kFewTurns = 4, kTurn = kThreads * kUnroll;
   const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;
-  return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(shard_bytes / (kThreads * kVectorBytes), 1, kDefaultCudaBlocks));
+  const std::uint64_t vectors = shard_bytes / kVectorBytes;
+  const std::uint64_t turns = tile_count(vectors, kDefaultCudaBlocks * kTurn);
+  std::uint64_t blocks = vectors / kThreads;
+  if (blocks > kFewestFull && turns <= kFewTurns)
+    blocks = std::max(tile_count(vectors, turns * kTurn), kFewestFull);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks, 1, kDefaultCudaBlocks));
 }
 
 }  // namespace

@@ -30,19 +30,10 @@ __global__ void __launch_bounds__(kLl128Threads)
     two_shot_ll128(const __grid_constant__ CudaAllReduce call,
                    const __grid_constant__ Shards shards) {
   using Elements = PacketElements<Format>;
-  const std::uint32_t epoch = begin_epoch(call);
-  if (epoch == 0) return end_epoch(call);
-  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
   const void* send = call.send[call.rank];
   void* recv = call.recv[call.rank];
   const auto has = [&](std::uint32_t owner, std::uint64_t packet) {
     return packet * (kLl128PacketData / sizeof(typename Format::Stored)) < shards.of[owner].size();
-  };
-  const auto part = [&](std::uint32_t owner, std::uint32_t from, std::uint64_t packet) {
-    return ll128_packet(call.scratch[owner], two_shot_part_area(epoch, call.ranks, from) + packet);
-  };
-  const auto result_at = [&](std::uint32_t at, std::uint32_t owner, std::uint64_t packet) {
-    return ll128_packet(call.scratch[at], two_shot_result_area(epoch, call.ranks, owner) + packet);
   };
   // All that happens to packet p of any shard is up to block p % gridDim.x of every rank: a block
   // that found no room yet keeps only its like waiting. Its warps deal out one by one what goes to
@@ -56,11 +47,27 @@ __global__ void __launch_bounds__(kLl128Threads)
   const auto owner_of = [&](std::uint32_t i) { return (call.rank + 1 + i % peers) % call.ranks; };
   const auto packet_of = [&](std::uint32_t i) { return blockIdx.x + i / peers * gridDim.x; };
 
+  const auto read = [&](std::uint32_t i) {
+    const std::uint32_t owner = owner_of(i), packet = packet_of(i);
+    if (i >= of_others || !has(owner, packet)) return LaneData{};
+    return Elements(shards.of[owner], shards.vectors).read(send, packet);
+  };
+  LaneData next = read(first_of_others);  // while the epoch is on its way
+  const std::uint32_t epoch = begin_epoch(call);
+  if (epoch == 0) return end_epoch(call);
+  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
+  const auto part = [&](std::uint32_t owner, std::uint32_t from, std::uint64_t packet) {
+    return ll128_packet(call.scratch[owner], two_shot_part_area(epoch, call.ranks, from) + packet);
+  };
+  const auto result_at = [&](std::uint32_t at, std::uint32_t owner, std::uint64_t packet) {
+    return ll128_packet(call.scratch[at], two_shot_result_area(epoch, call.ranks, owner) + packet);
+  };
+
   for (std::uint32_t i = first_of_others; i < of_others; i += kWarps) {
     const std::uint32_t owner = owner_of(i), packet = packet_of(i);
-    if (!has(owner, packet)) continue;
-    const LaneData mine = Elements(shards.of[owner], shards.vectors).read(send, packet);
-    store_packet(part(owner, call.rank, packet), mine, epoch);
+    const LaneData mine = next;
+    next = read(i + kWarps);
+    if (has(owner, packet)) store_packet(part(owner, call.rank, packet), mine, epoch);
   }
 
   const Elements own(shards.of[call.rank], shards.vectors);

@@ -120,6 +120,7 @@ class PacketElements {
   __device__ __forceinline__ PacketElements(ElementRange range, bool vectors)
       : range_(range), vectors_(vectors) {}
 
+  // Past L1, so also before begin_epoch().
   __device__ __forceinline__ LaneData read(const void* send, std::uint64_t packet) const {
     const std::uint32_t lane = lane_of_thread();
     const auto* from = static_cast<const Stored*>(send);
@@ -145,11 +146,11 @@ class PacketElements {
   __device__ __forceinline__ uint4 read_vector(const Stored* from, std::uint64_t at) const {
     Vector vector{};
     if (vectors_ && at + kCount <= range_.last) {
-      vector.whole = *reinterpret_cast<const uint4*>(from + at);
+      vector.whole = load_past_l1(reinterpret_cast<const uint4*>(from + at));
     } else {
 #pragma unroll
       for (std::uint32_t i = 0; i < kCount; ++i) {
-        if (at + i < range_.last) vector.elements[i] = from[at + i];
+        if (at + i < range_.last) vector.elements[i] = load_past_l1(from + at + i);
       }
     }
     return vector.whole;

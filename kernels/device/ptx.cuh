@@ -42,6 +42,13 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
   return value;
 }
 
+// What this thread knows to have been written, by itself or others, is there for all of this GPU
+// before what it stores behind the fence. Lighter than __threadfence(), which also puts fences of
+// all threads into one order.
+__device__ __forceinline__ void fence_on_gpu() {
+  asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
 // What is launched behind this grid without waiting for its end may begin, once every block of it
 // has said so or has ended.
 __device__ __forceinline__ void let_next_launch_begin() {
@@ -65,6 +72,38 @@ __device__ __forceinline__ uint4 load_line(const uint4* address) {
                : "l"(address)
                : "memory");
   return line;
+}
+
+// For what others may have written since this processor's L1 was emptied, and are known to have.
+template <typename T>
+__device__ __forceinline__ T load_past_l1(const T* address) {
+  static_assert(sizeof(T) <= 16);
+  T value;
+  if constexpr (sizeof(T) == 1) {
+    std::uint32_t word;
+    asm volatile("ld.global.cg.u8 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+    value = static_cast<T>(word);
+  } else if constexpr (sizeof(T) == 2) {
+    std::uint16_t word;
+    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(word) : "l"(address) : "memory");
+    value = static_cast<T>(word);
+  } else if constexpr (sizeof(T) == 4) {
+    std::uint32_t word;
+    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(word) : "l"(address) : "memory");
+    __builtin_memcpy(&value, &word, sizeof(T));
+  } else if constexpr (sizeof(T) == 8) {
+    std::uint64_t word;
+    asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(word) : "l"(address) : "memory");
+    __builtin_memcpy(&value, &word, sizeof(T));
+  } else {
+    uint4 words;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "l"(address)
+                 : "memory");
+    __builtin_memcpy(&value, &words, sizeof(T));
+  }
+  return value;
 }
 
 // 16 bytes into shared memory, past L1 and the registers; both aligned to that. They are there for

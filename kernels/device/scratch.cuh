@@ -106,52 +106,57 @@ __device__ __forceinline__ std::uint32_t begin_epoch(const CudaAllReduce& call) 
   const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
   const bool used_up = epoch >= kLastEpoch;
   const bool aborted = load_relaxed(&own->abort) != 0;
-  const bool skips =
-      call.gated && threadIdx.x == 0 && load_acquire(skipped_at(own, epoch)) == epoch;
+  // All places while the epoch is on its way, which says which of them counts.
+  const bool looks = call.gated && threadIdx.x < kMostGatesAhead;
+  const bool skips = looks && load_acquire(&own->skipped[threadIdx.x]) == epoch;
   if (__syncthreads_or(used_up || aborted || skips) == 0) return epoch;
   // A launch that did not happen reports nothing, also when it is aborted: its owner sees that it
   // has ended.
-  if (threadIdx.x == 0 && !skips)
+  const bool skipped = __syncthreads_or(skips) != 0;
+  if (threadIdx.x == 0 && !skipped)
     fail(own, used_up ? CudaOutcomeCode::EpochsUsedUp : CudaOutcomeCode::Aborted, 0);
   return 0;
 }
 
-// Says how this rank's part has ended. One thread, after all else that the launch does.
-__device__ __forceinline__ void report(const CudaAllReduce& call, bool happened) {
+// Says how this rank's part, of this epoch, has ended: last of all that the launch does, by one
+// thread, with a fence between it and all that was written.
+__device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t epoch, bool skipped,
+                                       std::uint32_t code) {
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t code = load_relaxed(&own->outcome.code);
   Progress progress = progress_of(own);
   const std::uint64_t done_word =
       call.gated ? to_word(Done{.number = progress.number + 1}) : call.done_word;
-  const bool well = happened && code == 0;
+  const bool well = !skipped && code == 0;
+  // First, as the client's stream waits for it, and it is on this GPU: the caller's fence is
+  // enough. Its next call may come before the rest has arrived: a gate looks at the progress first.
+  if (well && call.done != nullptr) store_relaxed(call.done, done_word);
   if (call.gated) ++progress.gated;
   if (well && done_word != 0) progress.number = done_from(done_word).number;
-  const std::uint64_t word = std::uint64_t{progress.gated} << 32 | progress.number;
-  auto* place = reinterpret_cast<std::uint64_t*>(&own->progress);
-  if (!well) {
-    store_release(place, word);
-    if (code == 0 || call.host_outcome == nullptr) return;
-    return store_release(reinterpret_cast<std::uint64_t*>(call.host_outcome),
-                         std::uint64_t{own->outcome.culprit} << 32 | code);
+  own->epoch = epoch;
+  fence_on_gpu();
+  store_relaxed(reinterpret_cast<std::uint64_t*>(&own->progress),
+                std::uint64_t{progress.gated} << 32 | progress.number);
+  if (well && call.host_done != nullptr) store_release(call.host_done, done_word);
+  if (code != 0 && call.host_outcome != nullptr) {
+    store_release(reinterpret_cast<std::uint64_t*>(call.host_outcome),
+                  std::uint64_t{own->outcome.culprit} << 32 | code);
   }
-  store_relaxed(place, word);  // before `done`, and so before the next call
-  if (call.done != nullptr) store_release(call.done, done_word);
-  if (call.host_done != nullptr) store_release(call.host_done, done_word);
 }
 
 // Called by all threads of a block when it has nothing more to do. The last block speaks for all,
 // so what each wrote is ordered before what it says.
 __device__ __forceinline__ void end_epoch(const CudaAllReduce& call) {
   Scratch* own = scratch_of(call, call.rank);
+  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;  // before the rest: see begin_epoch()
   __syncthreads();
   if (threadIdx.x != 0) return;
-  __threadfence();
+  fence_on_gpu();
   if (atomicInc(&own->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
-  __threadfence();
-  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
-  const bool skipped = load_relaxed(skipped_at(own, epoch)) == epoch;
-  own->epoch = epoch;
-  report(call, !skipped);
+  fence_on_gpu();
+  // Looked up together: each takes as long as half a hop to another GPU.
+  const std::uint32_t skipped = load_relaxed(skipped_at(own, epoch));
+  const std::uint32_t code = load_relaxed(&own->outcome.code);
+  report(call, epoch, skipped == epoch, code);
 }
 
 // Block b of every rank meets block b of the others: what each had written before, on any GPU, is

@@ -166,11 +166,11 @@ class ResidentBlock {
     const Pending& pending = pending_[slot];
     const MemberEntry& entry = members_[slot];
     // Who reads the results runs on this GPU: they need only be in its L2.
-    __threadfence();
+    fence_on_gpu();
     if (pending.blocks > 1) {
       std::uint32_t* blocks_done = &table_->blocks_done[slot];
       if (atomicInc(blocks_done, pending.blocks - 1) != pending.blocks - 1) return;
-      __threadfence();
+      fence_on_gpu();
     }
     store_relaxed(&entry.member.mailbox->lanes[0].done, to_word(Done{.number = pending.number}));
     store_relaxed(entry.host_done, std::uint64_t{pending.number});

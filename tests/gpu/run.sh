@@ -36,7 +36,7 @@ check() { # check <limit in seconds> <name> <program> <arguments>: a test progra
 
 if [[ $parts == *" kernels "* ]]; then
   if [ -z "${SKIP_CHECKS:-}" ]; then
-    check 200 checks "$programs/all_reduce_gpu_test" --gtest_brief=1
+    check 300 checks "$programs/all_reduce_gpu_test" --gtest_brief=1
     check 200 resident "$programs/resident_gpu_test" --gtest_brief=1
   fi
   for ranks in "${ranks_here[@]}"; do
