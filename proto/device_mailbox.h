@@ -31,15 +31,18 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
 inline constexpr std::uint64_t kMailboxBytes = 4096;
-inline constexpr std::uint64_t kMaxResidentBytes = 128 * 1024;  // larger plans are Launched
+inline constexpr std::uint64_t kMaxResidentBytes = 128 * 1024;       // larger plans are Launched
+inline constexpr std::uint64_t kMaxResidentBytesOfMany = 32 * 1024;  // of more than two ranks
 
 enum class Lane : std::uint32_t { Resident = 0, Launched = 1 };
 inline constexpr std::uint32_t kLanes = 2;
 
-// The resident grid has few processors: of 256 KB between two GPUs it makes 10 us, and what was
-// launched ahead on many 9.
+// The resident grid has few processors: of 256 KB between two GPUs it makes 10 us, of 64 KB between
+// four 8.7, and what was launched ahead on many 9 and 8.
 constexpr Lane lane_of(std::uint64_t bytes, std::uint32_t ranks) {
-  return ranks > 1 && bytes <= kMaxResidentBytes ? Lane::Resident : Lane::Launched;
+  if (ranks < 2) return Lane::Launched;
+  return bytes <= (ranks == 2 ? kMaxResidentBytes : kMaxResidentBytesOfMany) ? Lane::Resident
+                                                                             : Lane::Launched;
 }
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per lane, modulo 2^32; 0 before the first.

@@ -16,17 +16,19 @@ auto order_of(const GpuTuningPoint& point) {
 
 }  // namespace
 
-// Measured with tests/gpu's kernel_gpu_bench: between two GPUs LL128 wins up to 4 MB, then
-// loads, and copy engines from 128 MB on; between more the stream's pushes win from 16 MB on.
+// Measured with tests/gpu's kernel_gpu_bench, between two and four GPUs.
 GpuTuningTable default_gpu_tuning() {
   GpuTuningTable table;
   table.crossovers = {
       {2, 0, CudaAlgorithm::OneShotLl16},
       {2, 128 * 1024, CudaAlgorithm::OneShotLl128},
-      {2, (4ull << 20) + 1, CudaAlgorithm::TwoShotDirect},
+      {2, 3ull << 20, CudaAlgorithm::TwoShotDirect},
       {2, 128ull << 20, CudaAlgorithm::CopyEngine},
-      {kMaxCudaRanks, 0, CudaAlgorithm::TwoShotDirect},
-      {kMaxCudaRanks, 16ull << 20, CudaAlgorithm::Stream},
+      {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
+      {kMaxCudaRanks, 64 * 1024, CudaAlgorithm::OneShotLl128},
+      {kMaxCudaRanks, 512 * 1024, CudaAlgorithm::TwoShotLl128},
+      {kMaxCudaRanks, (4ull << 20) + 1, CudaAlgorithm::Flash},
+      {kMaxCudaRanks, 8ull << 20, CudaAlgorithm::Stream},
   };
   return table;
 }

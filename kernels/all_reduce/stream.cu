@@ -78,7 +78,10 @@ class StreamLane {
       copy(slot(peer, call_.rank, turn), send + range.first,
            static_cast<std::uint32_t>(range.last - range.first));
     }
-    tell_all(&Scratch::sent, epoch_ | (turn + 1));
+    __syncthreads();
+    const std::uint32_t peer = threadIdx.x;
+    if (peer < ranks() && peer != call_.rank)
+      store_release(&scratch_of(call_, peer)->sent[blockIdx.x][call_.rank], epoch_ | (turn + 1));
     return true;
   }
 
@@ -110,7 +113,11 @@ class StreamLane {
       for (std::uint32_t rank = 0; rank < ranks(); ++rank)
         static_cast<Stored*>(call_.recv[rank])[range.first + i] = out[0];
     }
-    tell_all(&Scratch::freed, epoch_ | (turn + 1));
+    // Relaxed: what was read out of the slots has arrived, or its sums could not have been stored.
+    __syncthreads();
+    const std::uint32_t peer = threadIdx.x;
+    if (peer < ranks() && peer != call_.rank)
+      store_relaxed(&scratch_of(call_, peer)->freed[blockIdx.x][call_.rank], epoch_ | (turn + 1));
     return true;
   }
 
@@ -177,16 +184,6 @@ class StreamLane {
     for (; i < vectors; i += kThreads)
       reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
     for (i = vectors * kCount + threadIdx.x; i < count; i += kThreads) to[i] = from[i];
-  }
-
-  // After everything that the block did before; a release for each peer, as the block's other
-  // stores are ordered before it by the barrier.
-  __device__ __forceinline__ void tell_all(Counters Scratch::*counters, std::uint64_t value) {
-    __syncthreads();
-    const std::uint32_t peer = threadIdx.x;
-    if (peer < ranks() && peer != call_.rank) {
-      store_release(&(scratch_of(call_, peer)->*counters)[blockIdx.x][call_.rank], value);
-    }
   }
 
   __device__ __forceinline__ bool all_reached(Counters Scratch::*counters, std::uint64_t value) {

@@ -110,7 +110,7 @@ class PushLane {
 
   // One thread.
   __device__ __forceinline__ void push() {
-    Patience patience(own_, call_.timeout_ns);
+    Patience patience(own_, call_.timeout_ns + kForResultsNs);
     const std::uint32_t slots = push_slots(shape_.bytes);
     bool goes_on = true;
     for (std::uint32_t first = 0, last = 0; first < tiles_ && goes_on; first = last) {

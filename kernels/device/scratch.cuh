@@ -62,6 +62,10 @@ __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::ui
   store_release(&own->abort, 1);
 }
 
+// A rank that waits for what another makes of everybody's parts has this much more patience than
+// the one who waits for a part: who is named shall be the rank that did not come.
+constexpr std::uint64_t kForResultsNs = 5'000'000;
+
 // One thread's account of its waits in one launch: together they end at the operation's timeout.
 class Patience {
  public:

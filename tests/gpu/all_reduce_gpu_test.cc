@@ -239,7 +239,7 @@ TEST_P(AllReduceOnGpus, ARankThatNeverComesEndsTheOthersAtTheirDeadlineAndIsName
     ASSERT_TRUE(node_->synchronize(5s));
     EXPECT_LT(std::chrono::steady_clock::now() - started, 150ms);
     EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Timeout));
-    EXPECT_EQ(node_->outcome(0).culprit, static_cast<std::uint32_t>(missing));
+    EXPECT_EQ(node_->outcome(0).culprit, static_cast<std::uint32_t>(missing)) << name_of(algorithm);
     node_->clear_scratch();
     ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
     node_->clear_scratch();

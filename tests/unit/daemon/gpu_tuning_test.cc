@@ -34,13 +34,15 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(1, kMiB), CudaAlgorithm::Alone);
   EXPECT_EQ(built_in(2, (128 << 10) - 1), CudaAlgorithm::OneShotLl16);
   EXPECT_EQ(built_in(2, 128 << 10), CudaAlgorithm::OneShotLl128);
-  EXPECT_EQ(built_in(2, 4 * kMiB), CudaAlgorithm::OneShotLl128);
-  EXPECT_EQ(built_in(2, 4 * kMiB + 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 3 * kMiB - 1), CudaAlgorithm::OneShotLl128);
+  EXPECT_EQ(built_in(2, 3 * kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 64 * kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 128 * kMiB), CudaAlgorithm::CopyEngine);
-  EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(built_in(4, 16 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(built_in(4, 16 * kMiB), CudaAlgorithm::Stream);
+  EXPECT_EQ(built_in(3, 256 << 10), CudaAlgorithm::OneShotLl128);
+  EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotLl128);
+  EXPECT_EQ(built_in(4, 4 * kMiB), CudaAlgorithm::TwoShotLl128);
+  EXPECT_EQ(built_in(4, 4 * kMiB + 1), CudaAlgorithm::Flash);
+  EXPECT_EQ(built_in(4, 8 * kMiB), CudaAlgorithm::Stream);
   EXPECT_EQ(built_in(8, 64 * kMiB), CudaAlgorithm::Stream);
 }
 
