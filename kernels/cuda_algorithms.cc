@@ -36,8 +36,7 @@ constexpr std::array kAlgorithms = {
         plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
     with_whole_lines(plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
     with_bulk_copies(plain(CudaAlgorithm::TiledPush, "tiled_push", 0)),
-    // Beyond so much its chunks would not all find room in the streams at once.
-    joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", std::uint64_t{4} << 30), 16 << 20),
+    joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20),
     CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
                        .name = "alone",
                        .min_ranks = 1,
@@ -81,8 +80,9 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
                  entry.min_ranks, " to ", entry.max_ranks, " ranks, not ", ranks);
   }
   // An area per rank in room that does not grow with them.
-  const std::uint64_t most =
-      algorithm == CudaAlgorithm::OneShotLl128 ? max_one_shot_ll128_bytes(ranks) : entry.max_bytes;
+  std::uint64_t most = entry.max_bytes;
+  if (algorithm == CudaAlgorithm::OneShotLl128) most = max_one_shot_ll128_bytes(ranks);
+  if (algorithm == CudaAlgorithm::CopyEngine) most = max_copy_engine_bytes(ranks);
   if (most != 0 && bytes > most) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, entry.name, " takes up to ", most,
                  " bytes between ", ranks, " ranks, not ", bytes);

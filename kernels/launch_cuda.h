@@ -6,9 +6,9 @@
 // on all the ranks' GPUs, and then touched by these kernels alone. Its regions never move with the
 // size of an operation. Epochs live in it, on the device, so that a launch replayed from a graph is
 // a new operation. Operations of one communicator must be ordered on each rank (one stream, or
-// events). Waiting: a launch waits for the operation's timeout at most, or until
-// abort_all_reduce(); what happened is in the rank's CudaOutcome. After an outcome that is not Done
-// the communicator must get new scratch. Any thread; nothing here allocates or waits.
+// events). Waiting: a launch waits for the operation's timeout at most (and kForResultsNs), or
+// until abort_all_reduce(); what happened is in the rank's CudaOutcome. After an outcome that is
+// not Done the communicator must get new scratch. Any thread; nothing here allocates or waits.
 #pragma once
 
 #include <cstdint>
@@ -70,6 +70,11 @@ inline constexpr std::uint64_t kMinCopyChunk = 1024 * 1024;
 constexpr std::uint64_t copy_slot_bytes(std::uint32_t ranks) {
   return kCopyBytes / (std::uint64_t{kCopySlots} * (ranks - 1)) / kMinCopyChunk * kMinCopyChunk;
 }
+// So few chunks that a stream has room for all that an operation puts into it: the worker that
+// launches would wait for the GPU.
+constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
+  return ranks < 2 ? 0 : 64 * ranks * copy_slot_bytes(ranks);
+}
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return copy_offset(ranks) + (ranks > 1 ? kCopyBytes : 0);
 }
@@ -111,7 +116,7 @@ struct alignas(8) CudaOutcome {
 };
 
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
-// TwoShotDirect and Flash, and recv of Stream. Pointers are aligned to the element.
+// TwoShotDirect and Flash, and recv of Stream and CopyEngine. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};

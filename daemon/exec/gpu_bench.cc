@@ -152,8 +152,7 @@ Result<std::uint64_t> GpuBench::run(CudaAlgorithm algorithm, std::uint64_t bytes
   const std::uint64_t launching_ns = now_ns();
   const Status launched = launch(algorithm, bytes, times);
   Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
-  const bool waits = std::all_of(group_->members.begin(), group_->members.end(),
-                                 [](const GpuMember& member) { return member.queue != 0; });
+  const bool waits = can_wait(algorithm);
   if (begun && !waits) begun = launching_ns;  // it started at once
   Status ended = launched;
   if (ended && !begun) ended = begun.error();
@@ -167,9 +166,17 @@ Result<std::uint64_t> GpuBench::run(CudaAlgorithm algorithm, std::uint64_t bytes
   return why;
 }
 
+// What is many entries of a queue could fill it, and wait there for the door that this very thread
+// opens when all has been launched.
+bool GpuBench::can_wait(CudaAlgorithm algorithm) const {
+  return !entry_of(algorithm).is_joint &&
+         std::all_of(group_->members.begin(), group_->members.end(),
+                     [](const GpuMember& member) { return member.queue != 0; });
+}
+
 Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times) {
   for (const GpuMember& member : group_->members) {
-    if (member.queue == 0) continue;  // cannot wait there: it starts at once
+    if (!can_wait(algorithm)) break;  // it starts at once
     std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
     ARC_RETURN_IF_ERROR(
         plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));

@@ -36,6 +36,8 @@ class GpuBench {
   Status take_buffers(std::uint64_t bytes);
   void return_buffers();
   CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
+  // Whether its launches can be held back until all have been made.
+  bool can_wait(CudaAlgorithm algorithm) const;
   // So many operations at once; how long they took together.
   Result<std::uint64_t> run(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times);
   Status launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times);

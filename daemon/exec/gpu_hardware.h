@@ -56,7 +56,7 @@ class GpuLauncher {
                         const CudaAllReduce& call) = 0;
   // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::is_joint): in each
   // rank's own queue as launch() would. Any of their launchers does it for all of them. After an
-  // error some of it may have been begun, and nobody is told of its end.
+  // error some of it may have been begun, and not all ranks are told of an end.
   virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
                                  CudaAlgorithm algorithm) = 0;
   // See gated_launch.h. The two turns run beside each other: a gate keeps order with the gates

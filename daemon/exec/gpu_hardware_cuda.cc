@@ -65,7 +65,12 @@ class CudaLauncher final : public GpuLauncher {
                      .stream = launcher.of(part.queue, turn).stream(),
                      .lanes = &launcher.lanes_});
     }
-    return launch_by_copy_engines(all);
+    Status launched = launch_by_copy_engines(all);
+    if (!launched) {
+      for (const JointPart& part : parts)
+        static_cast<CudaLauncher&>(*part.launcher).lanes_may_run_on_ = true;
+    }
+    return launched;
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
@@ -91,6 +96,12 @@ class CudaLauncher final : public GpuLauncher {
     return of(queue).wait_equal(address, value);
   }
   Result<bool> idle(std::uint32_t queue) override {
+    // Else a queue is behind all that its operations have in the lanes.
+    if (lanes_may_run_on_) {
+      Result<bool> lanes = lanes_.idle();
+      if (!lanes || !*lanes) return lanes;
+      lanes_may_run_on_ = false;
+    }
     Result<bool> first = of(queue).idle();
     if (queue == 0 || !first || !*first) return first;
     return of(queue, 1).idle();
@@ -137,6 +148,7 @@ class CudaLauncher final : public GpuLauncher {
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
   CopyLanes lanes_;
+  bool lanes_may_run_on_ = false;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share

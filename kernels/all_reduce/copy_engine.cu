@@ -109,8 +109,11 @@ cudaError_t launch_combine(const CudaAllReduce& call, const Chunk& chunk, cudaSt
   const auto blocks = static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(vectors / (kThreads * kUnroll), 1, kBlocks));
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    kernel_for<Format, kOp>(call.ranks)<<<blocks, kThreads, 0, stream>>>(chunk);
-    return cudaGetLastError();
+    cudaLaunchConfig_t config{};  // its own result: cudaGetLastError() may be anybody's
+    config.gridDim = dim3(blocks);
+    config.blockDim = dim3(kThreads);
+    config.stream = stream;
+    return cudaLaunchKernelEx(&config, kernel_for<Format, kOp>(call.ranks), chunk);
   });
 }
 
@@ -118,8 +121,8 @@ bool lies_on_vectors(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
-// Puts one operation into the streams. The first error stays, and nothing follows it but what
-// brings the streams together again.
+// Puts one operation into the streams. The first error stays, and no chunk of another rank follows
+// it, only what brings the streams together again.
 class CopyEngineOperation {
  public:
   CopyEngineOperation(std::span<const CopyEnginePart> parts, std::uint64_t most_chunk_bytes)
@@ -191,6 +194,7 @@ class CopyEngineOperation {
   }
 
   void scatter(std::uint32_t rank, std::uint64_t chunk) {
+    if (error_ != cudaSuccess) return;
     go_to(rank);
     for (std::uint32_t hop = 1; hop < ranks_; ++hop) {
       const std::uint32_t owner = (rank + hop) % ranks_;
@@ -209,7 +213,7 @@ class CopyEngineOperation {
     const CopyEnginePart& part = parts_[rank];
     const CudaAllReduce& call = part.call;
     const ElementRange range = chunk_of(rank, chunk);
-    if (range.empty()) return;
+    if (range.empty() || error_ != cudaSuccess) return;
     go_to(rank);
     for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
       if (peer != rank) wait(part.stream, sent_[peer][rank]);
@@ -304,6 +308,15 @@ CopyLanes::~CopyLanes() {
   for (void* stream : streams_) {
     if (stream != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
   }
+}
+
+Result<bool> CopyLanes::idle() const {
+  for (void* stream : streams_) {
+    const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream));
+    if (state == cudaErrorNotReady) return false;
+    if (state != cudaSuccess) return cuda_error(state, "a stream of the copy engines");
+  }
+  return true;
 }
 
 void* CopyLanes::next_event() {

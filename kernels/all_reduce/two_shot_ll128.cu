@@ -85,13 +85,12 @@ __global__ void __launch_bounds__(kLl128Threads)
     own.write(recv, packet, out);
   }
 
-  Patience for_results(scratch_of(call, call.rank), call.timeout_ns + kForResultsNs);
+  patience.grow(kForResultsNs);
   for (std::uint32_t i = first_of_others; received && i < of_others; i += kWarps) {
     const std::uint32_t owner = owner_of(i), packet = packet_of(i);
     if (!has(owner, packet)) continue;
     Lines lines;
-    received =
-        receive_packet(lines, result_at(call.rank, owner, packet), owner, epoch, for_results);
+    received = receive_packet(lines, result_at(call.rank, owner, packet), owner, epoch, patience);
     if (!received) break;
     Elements(shards.of[owner], shards.vectors).write(recv, packet, lines.data());
   }

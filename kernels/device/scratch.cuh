@@ -72,6 +72,8 @@ class Patience {
   __device__ __forceinline__ Patience(Scratch* own, std::uint64_t timeout_ns)
       : own_(own), timeout_ns_(timeout_ns) {}
 
+  __device__ __forceinline__ void grow(std::uint64_t more_ns) { timeout_ns_ += more_ns; }
+
   // Called after a look in vain; false: give up. The clock is read only now and then: it costs as
   // much as a look. It starts with the first wait that is not over at once.
   __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {

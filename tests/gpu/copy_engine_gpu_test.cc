@@ -64,35 +64,36 @@ TEST_P(CopyEnginesOnGpus, FollowAndPrecedeKernelsInTheRanksStreams) {
   expect_done();
 }
 
-// Operations behind each other, nobody waiting between: an operation must not write into memory
-// that the one before it still reads.
+// Operations behind each other, nobody waiting between: none may write into memory that the one
+// before it still reads. In place, so each result is the next one's input; few enough for ranks^n
+// to stay below 2^64, where an element that was left out even once shows.
 TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   constexpr std::uint64_t kCount = 1 << 20;
-  constexpr int kOperations = 40;
+  constexpr int kSums = 20;
   const int ranks = node_->ranks();
   node_->most_chunk_bytes = 64 * 1024;
-  std::vector<std::int32_t> values(kCount, 1);
+  std::vector<std::int64_t> values(kCount);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
   for (int rank = 0; rank < ranks; ++rank) {
     cudaSetDevice(rank);
-    cudaMemcpy((*node_)[rank].send.data(), values.data(), kCount * 4, cudaMemcpyHostToDevice);
+    cudaMemcpy((*node_)[rank].send.data(), values.data(), kCount * 8, cudaMemcpyHostToDevice);
   }
-  // In place: each result is the next one's input, modulo 2^32.
-  std::uint32_t expected = 1;
-  for (int i = 0; i < kOperations; ++i) {
-    expected *= static_cast<std::uint32_t>(ranks);
-    ASSERT_TRUE(node_->launch(CudaAlgorithm::CopyEngine, kCount, DType::Int32, ReduceOp::Max, {}, 0,
-                              0, true));
-    ASSERT_TRUE(node_->launch(CudaAlgorithm::CopyEngine, kCount, DType::Int32, ReduceOp::Sum, {}, 0,
-                              0, true));
+  constexpr CudaAlgorithm kTurns[] = {CudaAlgorithm::CopyEngine, CudaAlgorithm::CopyEngine,
+                                      CudaAlgorithm::TwoShotDirect, CudaAlgorithm::CopyEngine,
+                                      CudaAlgorithm::Stream};
+  std::int64_t factor = 1;
+  for (int i = 0; i < kSums && factor < (std::int64_t{1} << 57); ++i) {
+    factor *= ranks;
+    ASSERT_TRUE(node_->launch(kTurns[i % 5], kCount, DType::Int64, ReduceOp::Sum, {}, 0, 0, true));
   }
   ASSERT_TRUE(node_->synchronize());
   for (int rank = 0; rank < ranks; ++rank) {
     cudaSetDevice(rank);
-    cudaMemcpy(values.data(), (*node_)[rank].send.data(), kCount * 4, cudaMemcpyDeviceToHost);
-    ASSERT_TRUE(
-        std::all_of(values.begin(), values.end(),
-                    [&](std::int32_t x) { return static_cast<std::uint32_t>(x) == expected; }))
-        << "rank " << rank;
+    cudaMemcpy(values.data(), (*node_)[rank].send.data(), kCount * 8, cudaMemcpyDeviceToHost);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<std::int64_t>(i % 5 + 1) * factor)
+          << "rank " << rank << ", element " << i;
+    }
   }
   expect_done();
 }

@@ -57,9 +57,9 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
 // Regions of the scratch lie behind each other, each large enough for what is put there.
 TEST(CudaAlgorithms, RegionsOfTheScratchDoNotOverlap) {
   for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-    EXPECT_GE(push_offset(ranks), kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
-                                                      ranks * kStreamTileBytes);
     EXPECT_GT(copy_offset(ranks), push_offset(ranks));
+    EXPECT_TRUE(can_launch(CudaAlgorithm::CopyEngine, max_copy_engine_bytes(ranks), ranks));
+    EXPECT_FALSE(can_launch(CudaAlgorithm::CopyEngine, max_copy_engine_bytes(ranks) + 1, ranks));
     EXPECT_GE(copy_slot_bytes(ranks), kMinCopyChunk);
     EXPECT_LE(copy_offset(ranks) + kCopySlots * (ranks - 1) * copy_slot_bytes(ranks),
               cuda_scratch_bytes(ranks));

@@ -18,8 +18,7 @@ TEST(PushShape, TilesAreWholeCacheLinesAndFitIntoSlotsAndSharedMemory) {
         ASSERT_GE(tile, kMinPushTile);
         ASSERT_EQ(kPushLaneBytes % tile, 0U);
         ASSERT_LE(push_shared_bytes(tile, ranks), kMaxPushSharedBytes);
-        // A tile that a peer has freed its slot for was combined: more slots than stages, or the
-        // steps of two ranks wait for each other.
+        // Fewer slots than stages would leave stages empty.
         ASSERT_GE(push_slots(tile), kPushPeerStages);
       }
     }

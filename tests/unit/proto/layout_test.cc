@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proto/device_mailbox.h"
 #include "proto/fd_message.h"
 
 namespace arcomm::ring {
@@ -62,6 +63,16 @@ TEST(Layout, AFreshRequestCarriesItsMagicAndNothingElse) {
   EXPECT_EQ(request.magic, kRequestMagic);
   EXPECT_EQ(request.member, 0u);
   EXPECT_EQ(request.stamp, 0u);
+}
+
+TEST(Layout, SmallPlansAreResidentAndMoreRanksLeaveThemLessRoom) {
+  EXPECT_EQ(lane_of(1, 1), Lane::Launched);
+  EXPECT_EQ(lane_of(kMaxResidentBytes, 2), Lane::Resident);
+  EXPECT_EQ(lane_of(kMaxResidentBytes + 1, 2), Lane::Launched);
+  for (const std::uint32_t ranks : {3U, 8U}) {
+    EXPECT_EQ(lane_of(kMaxResidentBytesOfMany, ranks), Lane::Resident);
+    EXPECT_EQ(lane_of(kMaxResidentBytesOfMany + 1, ranks), Lane::Launched);
+  }
 }
 
 }  // namespace
