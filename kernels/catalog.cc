@@ -77,8 +77,9 @@ bool can_run(const Choice& choice, std::uint64_t bytes_per_rank, std::uint32_t r
 Choice default_choice(std::uint64_t bytes_per_rank, std::uint32_t ranks, std::uint32_t streams,
                       std::uint64_t cache_bytes) {
   const std::uint64_t touched = bytes_per_rank * 2 * std::max(ranks, 1U);
-  // Waking a sleeping stream costs about as much as one core needs for these bytes.
-  if (touched <= kMiB) return {};
+  // A stream that helps has to be woken, and to wait for a core that the ranks use: that costs
+  // about as much as one core needs for these bytes.
+  if (touched <= 2 * kMiB) return {};
   const bool beyond_cache = cache_bytes != 0 && touched > cache_bytes;
   return {.algorithm = beyond_cache ? Algorithm::TiledStreaming : Algorithm::Tiled,
           .tile_bytes = 64 * kKiB,

@@ -11,10 +11,10 @@ namespace arcomm {
 // from 1000.
 std::uint64_t half_way(std::uint64_t below, std::uint64_t above);
 
-// `points` are sorted by group and then by bytes. make(point, from_bytes) is a Crossover, which has
-// a from_bytes and else says what is chosen.
-template <typename Crossover, typename Point, typename GroupOf, typename Make>
-std::vector<Crossover> crossovers_of(const std::vector<Point>& points, GroupOf group_of,
+// `points` are sorted by group and then by bytes; the one with the smallest cost(point) is chosen.
+// make(point, from_bytes) is a Crossover, which has a from_bytes and else says what is chosen.
+template <typename Crossover, typename Point, typename GroupOf, typename Cost, typename Make>
+std::vector<Crossover> crossovers_of(const std::vector<Point>& points, GroupOf group_of, Cost cost,
                                      Make make) {
   std::vector<Crossover> crossovers;
   const Point* below = nullptr;  // the best of the size before
@@ -24,7 +24,7 @@ std::vector<Crossover> crossovers_of(const std::vector<Point>& points, GroupOf g
     for (; end < points.size() && group_of(points[end]) == group_of(points[i]) &&
            points[end].bytes == points[i].bytes;
          ++end) {
-      if (points[end].microseconds < best->microseconds) best = &points[end];
+      if (cost(points[end]) < cost(*best)) best = &points[end];
     }
     i = end;
     const bool first = below == nullptr || group_of(*below) != group_of(*best);

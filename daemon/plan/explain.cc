@@ -125,6 +125,12 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
       fmt::format("  measured with {} ranks at {} ({}), table: {}\n", crossover->ranks,
                   size_text(rivals.front()->bytes), text_of(crossover->type_class), table.source);
   list(rivals, answer);
+  if (std::any_of(rivals.begin(), rivals.end(),
+                  [](const auto* point) { return entry_of(point->algorithm).is_tiled; })) {
+    answer.text += fmt::format(
+        "  what is split over threads counts {:.0f} us more: in service they wait for cores\n",
+        kHelpUs);
+  }
   if (crossover->algorithm != choice.algorithm) {
     answer.text += fmt::format(
         "  {} would be chosen, but this size is cut into tiles so that other tenants are served\n",

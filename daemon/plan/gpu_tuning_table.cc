@@ -39,6 +39,7 @@ void GpuTuningTable::settle() {
   });
   crossovers = crossovers_of<Crossover>(
       points, [](const GpuTuningPoint& point) { return point.ranks; },
+      [](const GpuTuningPoint& point) { return point.microseconds; },
       [](const GpuTuningPoint& best, std::uint64_t from_bytes) {
         return Crossover{best.ranks, from_bytes, best.algorithm};
       });

@@ -54,7 +54,11 @@ void TuningTable::settle() {
   std::sort(points.begin(), points.end(),
             [](const TuningPoint& a, const TuningPoint& b) { return order_of(a) < order_of(b); });
   crossovers = crossovers_of<Crossover>(
-      points, group_of, [](const TuningPoint& best, std::uint64_t from_bytes) {
+      points, group_of,
+      [](const TuningPoint& point) {
+        return point.microseconds + (entry_of(point.algorithm).is_tiled ? kHelpUs : 0);
+      },
+      [](const TuningPoint& best, std::uint64_t from_bytes) {
         return Crossover{best.ranks, best.type_class, from_bytes, best.algorithm, best.tile_bytes};
       });
 }

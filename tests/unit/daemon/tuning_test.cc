@@ -19,8 +19,8 @@ TuningTable sample() {
   table.points = {
       {2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0},
       {2, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 3.0},
-      {2, 65536, TypeClass::Plain, Algorithm::Direct, 0, 20.0},
-      {2, 65536, TypeClass::Plain, Algorithm::Tiled, 65536, 12.5},
+      {2, 65536, TypeClass::Plain, Algorithm::Direct, 0, 200.0},
+      {2, 65536, TypeClass::Plain, Algorithm::Tiled, 65536, 125.0},
       {8, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 2.0},
       {8, 1024, TypeClass::Plain, Algorithm::Direct, 0, 4.25},
   };
@@ -37,6 +37,17 @@ TEST(TuningTable, CrossesOverHalfWayByRatio) {
             Algorithm::Direct);  // 8 x 1024, 65536 / 8
   EXPECT_EQ(table.find(2, 8193, DType::Float32)->algorithm, Algorithm::Tiled);
   EXPECT_EQ(table.find(2, 1ull << 40, DType::Float32)->algorithm, Algorithm::Tiled);
+}
+
+TEST(TuningTable, ThreadsThatHelpHaveToSaveMoreThanTheyMayWaitForACore) {
+  TuningTable table;
+  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 60.0},
+                  {2, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 60.0 - kHelpUs + 0.5},
+                  {2, 65536, TypeClass::Plain, Algorithm::Direct, 0, 60.0},
+                  {2, 65536, TypeClass::Plain, Algorithm::Tiled, 65536, 60.0 - kHelpUs - 0.5}};
+  table.settle();
+  EXPECT_EQ(table.find(2, 1024, DType::Float32)->algorithm, Algorithm::Direct);
+  EXPECT_EQ(table.find(2, 65536, DType::Float32)->algorithm, Algorithm::Tiled);
 }
 
 TEST(TuningTable, AnswersForTheNearestRanksAndOnlyForItsClass) {
@@ -132,9 +143,10 @@ TEST(Explain, SaysWhatWasMeasuredAndWhoCameSecond) {
   const Explanation answer = explain(sample(), kShape, 2, 65536, DType::Float32);
   EXPECT_EQ(answer.chosen, "tiled");
   EXPECT_EQ(answer.runner_up, "direct");
-  EXPECT_EQ(answer.chosen_microseconds, 12.5);
-  EXPECT_EQ(answer.runner_up_microseconds, 20.0);
+  EXPECT_EQ(answer.chosen_microseconds, 125.0);
+  EXPECT_EQ(answer.runner_up_microseconds, 200.0);
   EXPECT_NE(answer.text.find("64 KiB"), std::string::npos) << answer.text;
+  EXPECT_NE(answer.text.find("counts 40 us more"), std::string::npos) << answer.text;
 }
 
 TEST(Explain, SaysThatNothingWasMeasured) {
