@@ -175,11 +175,12 @@ bool GpuBench::can_wait(CudaAlgorithm algorithm) const {
 }
 
 Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times) {
-  for (const GpuMember& member : group_->members) {
-    if (!can_wait(algorithm)) break;  // it starts at once
-    std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
-    ARC_RETURN_IF_ERROR(
-        plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
+  if (can_wait(algorithm)) {  // else it starts at once
+    for (const GpuMember& member : group_->members) {
+      std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+      ARC_RETURN_IF_ERROR(
+          plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
+    }
   }
   std::vector<CudaAllReduce> calls;
   for (const GpuMember& member : group_->members) calls.push_back(call_of(member, bytes));

@@ -68,15 +68,15 @@ TEST_P(CopyEnginesOnGpus, FollowAndPrecedeKernelsInTheRanksStreams) {
 // before it still reads. In place, so each result is the next one's input; few enough for ranks^n
 // to stay below 2^64, where an element that was left out even once shows.
 TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
-  constexpr std::uint64_t kCount = 1 << 20;
+  constexpr std::uint64_t kElements = 1 << 20;
   constexpr int kSums = 20;
   const int ranks = node_->ranks();
   node_->most_chunk_bytes = 64 * 1024;
-  std::vector<std::int64_t> values(kCount);
+  std::vector<std::int64_t> values(kElements);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
   for (int rank = 0; rank < ranks; ++rank) {
     cudaSetDevice(rank);
-    cudaMemcpy((*node_)[rank].send.data(), values.data(), kCount * 8, cudaMemcpyHostToDevice);
+    cudaMemcpy((*node_)[rank].send.data(), values.data(), kElements * 8, cudaMemcpyHostToDevice);
   }
   constexpr CudaAlgorithm kTurns[] = {CudaAlgorithm::CopyEngine, CudaAlgorithm::CopyEngine,
                                       CudaAlgorithm::TwoShotDirect, CudaAlgorithm::CopyEngine,
@@ -84,12 +84,12 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   std::int64_t factor = 1;
   for (int i = 0; i < kSums && factor < (std::int64_t{1} << 57); ++i) {
     factor *= ranks;
-    ASSERT_TRUE(node_->launch(kTurns[i % 5], kCount, DType::Int64, ReduceOp::Sum, {}, 0, 0, true));
+    ASSERT_TRUE(node_->launch(kTurns[i % 5], kElements, DType::Int64, ReduceOp::Sum, {}, 0, 0, true));
   }
   ASSERT_TRUE(node_->synchronize());
   for (int rank = 0; rank < ranks; ++rank) {
     cudaSetDevice(rank);
-    cudaMemcpy(values.data(), (*node_)[rank].send.data(), kCount * 8, cudaMemcpyDeviceToHost);
+    cudaMemcpy(values.data(), (*node_)[rank].send.data(), kElements * 8, cudaMemcpyDeviceToHost);
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(values[i], static_cast<std::int64_t>(i % 5 + 1) * factor)
           << "rank " << rank << ", element " << i;

@@ -133,6 +133,11 @@ class GpuWorkerTest : public ::testing::Test {
       ended_ = true;
     });
   }
+  void start_with(const std::string& algorithm) {
+    Settings settings;
+    settings.gpu.algorithm = algorithm;
+    start(settings);
+  }
   void finish() {
     if (worker_ == nullptr) return;
     worker_->stop();

@@ -4,14 +4,7 @@
 namespace arcomm::test {
 namespace {
 
-class GpuJoint : public GpuWorkerTest {
- protected:
-  void start_with(const std::string& algorithm) {
-    Settings settings;
-    settings.gpu.algorithm = algorithm;
-    start(settings);
-  }
-};
+using GpuJoint = GpuWorkerTest;
 
 TEST_F(GpuJoint, CopyEnginesServeWhatWasCalledAndNothingIsLaunchedAhead) {
   start_with("copy_engine");

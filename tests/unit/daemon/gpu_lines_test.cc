@@ -20,11 +20,6 @@ class GpuLines : public GpuWorkerTest {
     for (GpuRank* one : ranks) EXPECT_TRUE(one->wait(Lane::Launched));
     return node_.algorithms();
   }
-  void start_with(const std::string& algorithm) {
-    Settings settings;
-    settings.gpu.algorithm = algorithm;
-    start(settings);
-  }
 };
 
 TEST_F(GpuLines, AreUsedWhereAllPairsStoreThemWhole) {
