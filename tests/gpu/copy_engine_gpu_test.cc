@@ -84,7 +84,8 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   std::int64_t factor = 1;
   for (int i = 0; i < kSums && factor < (std::int64_t{1} << 57); ++i) {
     factor *= ranks;
-    ASSERT_TRUE(node_->launch(kTurns[i % 5], kElements, DType::Int64, ReduceOp::Sum, {}, 0, 0, true));
+    ASSERT_TRUE(
+        node_->launch(kTurns[i % 5], kElements, DType::Int64, ReduceOp::Sum, {}, 0, 0, true));
   }
   ASSERT_TRUE(node_->synchronize());
   for (int rank = 0; rank < ranks; ++rank) {
