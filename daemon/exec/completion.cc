@@ -69,7 +69,10 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
 bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
                             const Admitted& refused, std::uint64_t now_ns) {
   note_refusal(session, slot, refused, now_ns);
-  return session.complete(completion_of(refused.ticket, refused.seq, refused.failure, 0));
+  const bool told =
+      session.complete(completion_of(refused.ticket, refused.seq, refused.failure, 0));
+  if (told) session.wake();
+  return told;
 }
 
 void CompletionSink::refuse_door(Session& session, const Admitted& refused, std::uint64_t now_ns) {

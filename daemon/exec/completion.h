@@ -24,8 +24,8 @@ class CompletionSink {
                  Metrics& metrics)
       : buffers_(buffers), operations_(operations), recorder_(recorder), metrics_(metrics) {}
 
-  // Ends the operation with its outcome and gives it back. False when its session broke the
-  // completion ring.
+  // Ends the operation with its outcome and gives it back; its client is to be woken by the caller.
+  // False when its session broke the completion ring.
   bool finish(Operation& operation, std::uint64_t now_ns);
   // Counts, records and answers a request that never became an operation.
   bool refuse(Session& session, const ring::WorkRequest& slot, const Admitted& refused,

@@ -23,6 +23,7 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
+constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another process and back
 constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
 constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
@@ -249,9 +250,12 @@ void ThreadedWorker::run() {
     if (worked) {
       last_work = now;
       resting_ = false;
-      // Tiles and floods keep this core busy for long: let a client that shares it take its result
-      // or make its next request.
-      if (worker_->crowded() && (worker_->computing() || worker_->flooded())) ::sched_yield();
+      // Tiles and floods keep this core busy for long, and where all is answered only clients can
+      // go on: let one that shares this core take its result or make its next request.
+      if (worker_->crowded() &&
+          (worker_->computing() || worker_->flooded() || worker_->pending() == 0)) {
+        ::sched_yield();
+      }
     } else if (worker_->computing()) {
       // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
       // the core.
@@ -260,9 +264,11 @@ void ThreadedWorker::run() {
       rest(now);
       now = now_ns();
       window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
-    } else if (worker_->crowded()) {
+    } else if (worker_->crowded() && (worker_->pending() == 0 || now - last_work >= kLingerNs)) {
       // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
-      // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us).
+      // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
+      // ranks of an operation have just called are the others worth a short wait: those that share
+      // this core have had their turn, so that they run on another.
       ::sched_yield();
     } else {
       relax();

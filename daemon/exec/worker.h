@@ -126,6 +126,7 @@ class Worker {
   // May the turn go on after so many? Not once somebody calls whom it would keep waiting.
   bool goes_on(int done);
   bool somebody_calls() const;
+  void wake_clients();
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
   void accept(Session& session, Operation& operation);
   // The other ranks hear why this one's request was refused.
@@ -175,6 +176,7 @@ class Worker {
   std::vector<Session*> polled_;  // the same, in the order of polling
   std::size_t first_polled_ = 0;
   std::vector<std::pair<Session*, const char*>> lost_;
+  std::vector<Session*> to_wake_;  // those that settle() has told something
   std::vector<Leaving> leaving_;
   std::vector<Parting> parting_;
   std::vector<Draining> draining_;

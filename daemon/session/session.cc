@@ -24,9 +24,7 @@ Session::Room Session::room() {
 }
 
 bool Session::complete(const ring::Completion& completion) {
-  if (completions_.push(completion) != ring::Push::Done) return false;
-  completions_bell_.ring();
-  return true;
+  return completions_.push(completion) == ring::Push::Done;
 }
 
 void Session::set_state(ring::SessionState state, Reason reason) {

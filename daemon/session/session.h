@@ -46,10 +46,16 @@ class Session {
   Room room();
   ring::Pop pop(ring::WorkRequest& slot) { return requests_.pop(slot); }
   ring::Pop peek() { return requests_.peek(); }
+  void fetch_ahead() { requests_.fetch_ahead(); }
 
   // ---- completions ----
-  // False when the client broke the ring. Never waits: room() kept a slot free.
+  // False when the client broke the ring. Never waits: room() kept a slot free. Afterwards the
+  // client is to be woken, where it sleeps.
   bool complete(const ring::Completion& completion);
+  void wake() { completions_bell_.ring(); }
+  // Behind ring::order_published(), for many sessions at once.
+  void wake_in_order() { completions_bell_.ring_in_order(); }
+  bool to_be_woken = false;  // it is on the worker's list
 
   // ---- sleeping ----
   ring::EventDoorbell& requests_bell() { return requests_bell_; }

@@ -16,13 +16,17 @@ void arm_flag(std::atomic<std::uint32_t>& flag) {
   std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with take_flag's fence
 }
 
+// Behind order_published().
 bool take_flag(std::atomic<std::uint32_t>& flag) {
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with arm_flag's fence
   return flag.load(std::memory_order_relaxed) != 0 &&
          flag.exchange(0, std::memory_order_relaxed) != 0;
 }
 
 }  // namespace
+
+void order_published() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with arm_flag's fence
+}
 
 void FutexDoorbell::arm() {
   arm_flag(*flag_);
@@ -37,6 +41,11 @@ void FutexDoorbell::sleep(std::chrono::nanoseconds timeout) {
 }
 
 bool FutexDoorbell::ring() {
+  order_published();
+  return ring_in_order();
+}
+
+bool FutexDoorbell::ring_in_order() {
   if (!take_flag(*flag_)) return false;
   futex_wake_one(*flag_, FutexScope::SharedMemory);
   return true;
@@ -64,6 +73,7 @@ void EventDoorbell::disarm() {
 }
 
 bool EventDoorbell::ring() {
+  order_published();
   if (!take_flag(*flag_)) return false;
   const std::uint64_t one = 1;
   // EAGAIN means that the counter is full: a wake-up is pending anyway.

@@ -17,6 +17,9 @@
 
 namespace arcomm::ring {
 
+// The producer's fence of the protocol above.
+void order_published();
+
 // The flag is the futex: for a consumer with one ring to watch (a client waiting for completions).
 // At most one of its threads sleeps at a time: ring() wakes one, so that a client with a crowd of
 // sleepers delays nobody else's.
@@ -30,6 +33,9 @@ class FutexDoorbell {
   void sleep(std::chrono::nanoseconds timeout);
   // Called by the producer after publishing. Returns whether a system call was needed.
   bool ring();
+  // The same for a producer that has published to many rings and then called order_published() once
+  // for all of them: the fence waits for its stores to reach the other cores.
+  bool ring_in_order();
   // Wakes every sleeper, armed or not: for state changes that are not in the ring.
   void ring_all();
 

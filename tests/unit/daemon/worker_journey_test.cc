@@ -46,5 +46,23 @@ TEST_F(WorkerTest, WakesUpForARequestAfterItWentToSleep) {
   EXPECT_GT(metrics_->worker_sleeps.value(), 0u);
 }
 
+TEST_F(WorkerTest, WakesEveryClientThatSleepsOnItsAnswer) {
+  auto ranks = group(3);
+  for (Client* rank : ranks) {
+    ring::FutexDoorbell(rank->control().completions.consumer_sleeps).arm();
+    rank->call(4);
+  }
+  for (Client* rank : ranks) {
+    std::atomic<std::uint32_t>& sleeps = rank->control().completions.consumer_sleeps;
+    const auto began = std::chrono::steady_clock::now();
+    ring::FutexDoorbell(sleeps).sleep(std::chrono::seconds(20));
+    EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(10));
+    EXPECT_EQ(sleeps.load(), 0u);  // taken by the worker's ring
+    const auto completion = rank->next();
+    ASSERT_TRUE(completion.has_value());
+    EXPECT_EQ(code_of(*completion), ErrorCode::Ok);
+  }
+}
+
 }  // namespace
 }  // namespace arcomm::test

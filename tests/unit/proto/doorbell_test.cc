@@ -130,6 +130,23 @@ TEST(FutexDoorbell, NeverLosesAWakeUp) {
       [&flag] { FutexDoorbell(flag).ring(); });
 }
 
+TEST(FutexDoorbell, NeverLosesAWakeUpBehindAFenceForManyRings) {
+  std::atomic<std::uint32_t> flag{0}, nobody{0};
+  hand_over(
+      flag,
+      [&flag] {
+        FutexDoorbell bell(flag);
+        const auto before = steady_clock::now();
+        bell.sleep(std::chrono::seconds(2));
+        return steady_clock::now() - before < std::chrono::seconds(2);
+      },
+      [&flag, &nobody] {
+        order_published();
+        EXPECT_FALSE(FutexDoorbell(nobody).ring_in_order());
+        FutexDoorbell(flag).ring_in_order();
+      });
+}
+
 TEST(EventDoorbell, NeverLosesAWakeUp) {
   Result<UniqueFd> event = EventDoorbell::create();
   ASSERT_TRUE(event.ok());

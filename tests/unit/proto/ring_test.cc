@@ -49,6 +49,20 @@ TEST(Ring, HandsOverInOrderAndThenIsEmpty) {
   EXPECT_EQ(consumer.pop(out), Pop::Empty);
 }
 
+TEST(Ring, FetchingAheadTakesNothing) {
+  TestRing ring(8);
+  Producer<WorkRequest> producer(ring.view());
+  Consumer<WorkRequest> consumer(ring.view());
+  consumer.fetch_ahead();
+  EXPECT_EQ(consumer.peek(), Pop::Empty);
+  EXPECT_EQ(producer.push(numbered(7)), Push::Done);
+  consumer.fetch_ahead();
+  EXPECT_EQ(consumer.position(), 0u);
+  WorkRequest out;
+  ASSERT_EQ(consumer.pop(out), Pop::Done);
+  EXPECT_EQ(out.ticket, 7u);
+}
+
 TEST(Ring, IsFullAtItsSlotsAndGoesOnWhenOneIsRead) {
   TestRing ring(8);
   Producer<WorkRequest> producer(ring.view());
