@@ -4,6 +4,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
+#include <optional>
 
 #include "client/arctl/bench_case.h"
 #include "client/arctl/rank_team.h"
@@ -18,8 +19,8 @@ namespace {
 struct BenchOptions {
   std::string from = "1K", to = "64M";
   double factor = 4;
-  std::uint32_t iterations = 0;  // 0: by size
-  std::uint32_t warmup = 5;
+  std::uint32_t iterations = 0;         // 0: by size
+  std::optional<std::uint32_t> warmup;  // by size
   std::uint32_t rounds = 5;
   std::string dtype = "float32", op = "sum";
   int ranks = 2;
@@ -88,7 +89,7 @@ BenchCase case_of(const Plan& plan, const BenchOptions& options, std::uint64_t b
   what.persistent = options.persistent;
   what.timing = plan.timing;
   what.iterations = options.iterations != 0 ? options.iterations : default_iterations(bytes);
-  what.warmup = std::min(options.warmup, what.iterations);
+  what.warmup = options.warmup.value_or(default_warmup(bytes));
   what.rounds = options.rounds;
   if (plan.timing == Timing::Each) {
     what.rounds = std::max(1u, std::min(what.rounds, kMaxSamples / what.iterations));
@@ -220,8 +221,8 @@ void add_bench(CLI::App& app, Invocation& invocation) {
                    "Operations per round; 0: 2 to 1000, by size")
       ->capture_default_str()
       ->check(CLI::Range(0u, kMaxSamples));
-  verb->add_option("-w,--warmup", options->warmup, "Operations before the clock starts")
-      ->capture_default_str();
+  verb->add_option("-w,--warmup", options->warmup,
+                   "Operations before the clock starts; by default 5 to 4096, by size");
   verb->add_option("--rounds", options->rounds, "Rounds per size; the median is reported")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));

@@ -29,6 +29,12 @@ std::uint32_t default_iterations(std::uint64_t bytes) {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(fitting, 2, 1000));
 }
 
+std::uint32_t default_warmup(std::uint64_t bytes) {
+  constexpr std::uint64_t kBytes = 4ull << 20;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(kBytes / std::max<std::uint64_t>(bytes, 1), 5, 4096));
+}
+
 std::optional<DType> parse_dtype(std::string_view text) {
   static constexpr std::array<std::pair<std::string_view, DType>, 9> kShort = {{
       {"half", DType::Float16},

@@ -49,6 +49,10 @@ Bandwidth bandwidth(std::uint64_t bytes, double us, int ranks);
 // Enough repetitions for a steady figure, few enough to wait for: 2 for the largest sizes, 1000 for
 // the smallest.
 std::uint32_t default_iterations(std::uint64_t bytes);
+// Repetitions before the clock starts: 4096 for the smallest sizes, which last as long as a
+// scheduler may take to spread processes that woke on one core (30 ms were seen on 2 cores), 5 for
+// the largest.
+std::uint32_t default_warmup(std::uint64_t bytes);
 
 // "float32" or "float", "half", "double", "bf16", ... as nccl-tests spells them.
 std::optional<DType> parse_dtype(std::string_view text);

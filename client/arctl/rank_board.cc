@@ -1,6 +1,7 @@
 #include "client/arctl/rank_board.h"
 
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <ctime>
@@ -18,6 +20,8 @@ namespace arcomm::arctl {
 namespace {
 
 constexpr std::uint32_t kBoardMagic = 0x44424152;  // "RABD"
+
+constexpr std::chrono::milliseconds kAwake{1};  // ranks of small operations meet sooner
 
 std::size_t board_bytes() {
   return sizeof(BoardPage) + sizeof(double) * kMaxSamples * kMaxRanks;
@@ -101,6 +105,13 @@ Status RankBoard::meet(Deadline deadline) const {
     board.turn.store(turn + 1, std::memory_order_release);  // pairs with wait_change's acquire
     wake(board.turn);
     return {};
+  }
+  // Whoever sleeps here starts the next round wherever the scheduler wakes him, often all on one
+  // core.
+  const Deadline awake_until = std::min(deadline, std::chrono::steady_clock::now() + kAwake);
+  while (board.turn.load(std::memory_order_acquire) == turn &&
+         std::chrono::steady_clock::now() < awake_until) {
+    ::sched_yield();
   }
   return wait_change(board.turn, turn, deadline);
 }

@@ -43,6 +43,8 @@ void add_half_in_place(std::uint16_t* out, const std::uint16_t* in, std::size_t 
   add_bfloat16(out, out, in, count);
 }
 
+constexpr double kWarmUpUs = 100'000;
+
 struct Run {
   const PeerOptions& options;
   const RankBoard& board;
@@ -79,12 +81,14 @@ void measure(const Run& run, const char* algorithm, std::uint64_t bytes, double&
   const std::uint32_t iterations = arctl::default_iterations(bytes);
   const std::uint64_t count = bytes / size_of(run.options.dtype);
   const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks);
-  for (std::uint32_t i = 0; i < std::min(run.options.warmup, iterations); ++i) once();
   // An algorithm that is far behind at this size is left out: only the fastest counts, and Gloo's
   // ring takes minutes.
   const double pilot = std::min(pilot_us(run, once), pilot_us(run, once));
   if (pilot > 4 * best_pilot) return;
   best_pilot = std::min(best_pilot, pilot);
+  // As many as the others do, or a tenth of a second: its processes sleep between messages anyway.
+  const auto within = static_cast<std::uint32_t>(std::clamp(kWarmUpUs / pilot, 5.0, 1e6));
+  for (std::uint32_t i = 0; i < std::min(arctl::default_warmup(bytes), within); ++i) once();
   // In-place algorithms run on zeros while they are timed, or the sums would grow without bound.
   std::memset(run.recv, 0, bytes);
   for (std::uint32_t round = 0; round < run.options.rounds; ++round) {

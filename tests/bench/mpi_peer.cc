@@ -44,7 +44,7 @@ int run(int argc, char** argv) {
     const auto once = [&] {
       MPI_Allreduce(send.data(), recv.data(), count, type, add, MPI_COMM_WORLD);
     };
-    for (std::uint32_t i = 0; i < std::min(options.warmup, iterations); ++i) once();
+    for (std::uint32_t i = 0; i < arctl::default_warmup(bytes); ++i) once();
     std::fill_n(recv.begin(), bytes, std::byte{0xa5});
     std::vector<double> samples;
     for (std::uint32_t round = 0; round < options.rounds; ++round) {

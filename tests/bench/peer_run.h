@@ -21,7 +21,6 @@ struct PeerOptions {
   DType dtype = DType::Float32;
   int ranks = 2;
   std::uint32_t rounds = 3;
-  std::uint32_t warmup = 5;
 };
 
 // --sizes 1K,64K,1M --dtype bfloat16 --ranks 4 --rounds 3. Exits with 2 and a line on stderr when

@@ -26,6 +26,9 @@ TEST(BenchCase, RepeatsSmallOnesMore) {
   EXPECT_EQ(default_iterations(0), 1000u);
   EXPECT_EQ(default_iterations(1 << 20), 64u);
   EXPECT_EQ(default_iterations(1ull << 30), 2u);
+  EXPECT_EQ(default_warmup(0), 4096u);
+  EXPECT_EQ(default_warmup(64 << 10), 64u);
+  EXPECT_EQ(default_warmup(1ull << 30), 5u);
 }
 
 TEST(BenchCase, KnowsTypesByBothSpellings) {
