@@ -88,8 +88,7 @@ void Rendezvous::join(Call call) {
                       meeting.ranks, " and rank ", call.rank, " says ", call.ranks);
     why.rank = call.rank;
     meeting.calls.emplace(call.rank, std::move(call));
-    fail(meeting, why);
-    return settle(at);
+    return fail(at, why);
   }
   if (!meeting.calls.empty() && meeting.calls.begin()->second.worker != call.worker) {
     const Call& other = meeting.calls.begin()->second;
@@ -97,8 +96,7 @@ void Rendezvous::join(Call call) {
                       other.device, " and rank ", call.rank, " on ", call.device,
                       ": a communicator's ranks are all on GPUs or all on the host");
     meeting.calls.emplace(call.rank, std::move(call));
-    fail(meeting, why);
-    return settle(at);
+    return fail(at, why);
   }
   if (const Call* other = same_gpu(meeting.calls, call); other != nullptr) {
     Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
@@ -106,8 +104,7 @@ void Rendezvous::join(Call call) {
                       ": give every rank a GPU of its own (arcInit or the communicator's device)");
     why.rank = call.rank;
     meeting.calls.emplace(call.rank, std::move(call));
-    fail(meeting, why);
-    return settle(at);
+    return fail(at, why);
   }
   meeting.segment_limit_bytes = call.segment_limit_bytes;
   meeting.calls.emplace(call.rank, std::move(call));
@@ -148,8 +145,7 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
   }
   if (!members || meeting.lost) {
     meeting.state = State::Collecting;
-    fail(meeting, meeting.lost ? meeting.lost->second : members.error());
-    return settle(at);
+    return fail(at, meeting.lost ? meeting.lost->second : members.error());
   }
   meeting.state = State::Ready;
   ++ready_;
@@ -168,8 +164,10 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
   }
 }
 
-void Rendezvous::fail(Meeting& meeting, const Error& why) {
-  const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
+// Settled before anybody is told: an answer may come back here.
+void Rendezvous::fail(Meetings::iterator at, Error why) {
+  const std::map<Rank, Call> calls = std::exchange(at->second.calls, {});
+  settle(at);
   for (const auto& [rank, call] : calls) call.answer(why);
 }
 
@@ -227,10 +225,10 @@ std::optional<Rendezvous::Clock::time_point> Rendezvous::next_deadline() const {
 
 void Rendezvous::sweep(Clock::time_point now) {
   std::vector<std::pair<Answer, Error>> late;
-  for (auto next = meetings_.begin(); next != meetings_.end();) {
-    const auto at = next++;  // settle may erase it
-    Meeting& meeting = at->second;
+  std::vector<UniqueIdBytes> changed;
+  for (auto& [unique_id, meeting] : meetings_) {
     if (meeting.state != State::Collecting) continue;
+    const std::size_t calls = meeting.calls.size();
     const std::string missing = absent(meeting.calls, meeting.ranks);
     const Rank culprit = first_absent(meeting.calls);
     for (auto call = meeting.calls.begin(); call != meeting.calls.end();) {
@@ -246,7 +244,11 @@ void Rendezvous::sweep(Clock::time_point now) {
       late.emplace_back(std::move(call->second.answer), std::move(why));
       call = meeting.calls.erase(call);
     }
-    settle(at);
+    if (meeting.calls.size() != calls) changed.push_back(unique_id);
+  }
+  for (const UniqueIdBytes& unique_id : changed) {
+    const auto at = meetings_.find(unique_id);
+    if (at != meetings_.end()) settle(at);
   }
   for (auto& [answer, why] : late) answer(std::move(why));
 }
@@ -254,7 +256,9 @@ void Rendezvous::sweep(Clock::time_point now) {
 void Rendezvous::fail_all(const Error& why) {
   Meetings meetings = std::exchange(meetings_, {});
   ready_ = 0;
-  for (auto& [unique_id, meeting] : meetings) fail(meeting, why);
+  for (const auto& [unique_id, meeting] : meetings) {
+    for (const auto& [rank, call] : meeting.calls) call.answer(why);
+  }
 }
 
 void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
@@ -267,32 +271,39 @@ void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
 }
 
 void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
-  for (auto next = meetings_.begin(); next != meetings_.end();) {
-    const auto at = next++;
-    Meeting& meeting = at->second;
-    if (meeting.state == State::Ready) {
-      for (const Live& member : meeting.members) {
-        if (member.session != session) continue;
-        meeting.state = State::Collecting;
-        --ready_;
-        settle(at);
-        break;
-      }
-      continue;
+  std::vector<UniqueIdBytes> held;
+  for (const auto& [unique_id, meeting] : meetings_) {
+    const bool lives = std::any_of(meeting.members.begin(), meeting.members.end(),
+                                   [&](const Live& member) { return member.session == session; });
+    const bool calls =
+        std::any_of(meeting.calls.begin(), meeting.calls.end(),
+                    [&](const auto& call) { return call.second.session == session; });
+    if (lives || calls) held.push_back(unique_id);
+  }
+  // By name: what is settled may make another forgotten, and an answer may come back here.
+  for (const UniqueIdBytes& unique_id : held) {
+    const auto at = meetings_.find(unique_id);
+    if (at != meetings_.end()) session_gone(at, session, pid, reason);
+  }
+}
+
+void Rendezvous::session_gone(Meetings::iterator at, SessionId session, pid_t pid, Reason reason) {
+  Meeting& meeting = at->second;
+  if (meeting.state == State::Ready) {
+    meeting.state = State::Collecting;
+    --ready_;
+    return settle(at);
+  }
+  for (const auto& [rank, call] : meeting.calls) {
+    if (call.session != session) continue;
+    Error why = error(ErrorCode::Aborted, reason, "rank ", rank, " (pid ", pid,
+                      ") ended while the communicator was forming");
+    why.rank = rank;
+    if (meeting.state == State::Building) {
+      meeting.lost = {rank, std::move(why)};  // the worker's answer is on its way
+      return;
     }
-    for (const auto& [rank, call] : meeting.calls) {
-      if (call.session != session) continue;
-      Error why = error(ErrorCode::Aborted, reason, "rank ", rank, " (pid ", pid,
-                        ") ended while the communicator was forming");
-      why.rank = rank;
-      if (meeting.state == State::Building) {
-        meeting.lost = {rank, std::move(why)};  // the worker's answer is on its way
-      } else {
-        fail(meeting, why);
-        settle(at);
-      }
-      break;
-    }
+    return fail(at, std::move(why));
   }
 }
 

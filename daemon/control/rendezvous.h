@@ -113,9 +113,11 @@ class Rendezvous {
 
   void build(Meetings::iterator at);
   void built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members);
-  void fail(Meeting& meeting, const Error& why);
+  void fail(Meetings::iterator at, Error why);  // all its calls
+  void session_gone(Meetings::iterator at, SessionId session, pid_t pid, Reason reason);
   // After the last call left: forget an id that was never built, remember the epoch of one that
-  // was.
+  // was, and forget the oldest of those. No other iterator survives it, nor does any after an
+  // answer.
   void settle(Meetings::iterator at);
   void forget_oldest(uid_t uid);
 

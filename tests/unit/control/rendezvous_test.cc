@@ -165,5 +165,43 @@ TEST_F(RendezvousTest, ForgetsNoMoreThanItMust) {
   EXPECT_EQ(answers.back().value().epoch, 1u) << "memory stays bounded: old ids begin anew";
 }
 
+// The oldest id is forgotten while its neighbour settles: AddressSanitizer sees whoever still looks
+// at it.
+TEST_F(RendezvousTest, ASessionThatEndsMayMakeItsNeighbourForgotten) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  const auto form = [&](int number) {
+    Rendezvous::Call call = call_of(1000, 0, 1, answers);
+    call.unique_id.fill(std::byte{0});
+    call.unique_id[0] = static_cast<std::byte>(number / 256);
+    call.unique_id[1] = static_cast<std::byte>(number % 256);
+    const UniqueIdBytes id = call.unique_id;
+    rendezvous_.join(std::move(call));
+    formed_(std::vector<MemberId>{{1, 1}});
+    return id;
+  };
+  for (int number = 1; number <= 256; ++number) rendezvous_.dissolve(form(number), 1);
+  form(0);  // before the oldest of them
+  EXPECT_EQ(rendezvous_.ready(), 1u);
+  rendezvous_.session_gone(SessionId{0, 1}, 77, Reason::RemoteDied);
+  EXPECT_EQ(rendezvous_.ready(), 0u);
+  form(1);
+  EXPECT_EQ(answers.back().value().epoch, 1u) << "it was forgotten";
+  form(0);
+  EXPECT_EQ(answers.back().value().epoch, 2u) << "it was not";
+}
+
+TEST_F(RendezvousTest, ACallerWhoComesBackFromItsAnswerFindsTheMeetingSettled) {
+  std::vector<Result<Rendezvous::Joined>> answers, again;
+  Rendezvous::Call first = call_of(1000, 0, 2, answers);
+  first.answer = [&](const Result<Rendezvous::Joined>&) {
+    rendezvous_.join(call_of(1000, 0, 1, again));  // the same id anew, with another number of ranks
+  };
+  rendezvous_.join(std::move(first));
+  rendezvous_.session_gone(SessionId{0, 1}, 77, Reason::RemoteDied);
+  formed_(std::vector<MemberId>{{1, 1}});
+  ASSERT_EQ(again.size(), 1u);
+  EXPECT_TRUE(again[0].ok());
+}
+
 }  // namespace
 }  // namespace arcomm::test
