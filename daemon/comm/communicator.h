@@ -64,6 +64,7 @@ struct Communicator {
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
   bool queued = false;                               // on the table's ready list
+  Communicator* next_ready = nullptr;                // there
   std::unique_ptr<CommunicatorExtension> extension;  // last: may look at the rest as it goes
 };
 

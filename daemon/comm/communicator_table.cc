@@ -189,16 +189,15 @@ void CommunicatorTable::consider(Communicator& communicator) {
   const Arrival* head = communicator.board.head();
   if (communicator.queued || head == nullptr || head->state != Arrival::State::Matched) return;
   communicator.queued = true;
-  ready_.push_back(&communicator);
+  communicator.next_ready = nullptr;
+  (first_ready_ == nullptr ? first_ready_ : last_ready_->next_ready) = &communicator;
+  last_ready_ = &communicator;
 }
 
 Communicator* CommunicatorTable::next_ready() {
-  while (ready_first_ < ready_.size()) {
-    Communicator& communicator = *ready_[ready_first_++];
-    if (ready_first_ == ready_.size()) {
-      ready_.clear();
-      ready_first_ = 0;
-    }
+  while (first_ready_ != nullptr) {
+    Communicator& communicator = *first_ready_;
+    first_ready_ = communicator.next_ready;
     communicator.queued = false;
     Arrival* head = communicator.board.head();
     if (head != nullptr && head->state == Arrival::State::Matched) {

@@ -100,8 +100,9 @@ class CommunicatorTable {
   ArrivalPool arrivals_{256};
   std::vector<std::unique_ptr<Communicator>> communicators_;
   IdTable<Member, MemberId> members_;
-  std::vector<Communicator*> ready_;  // a queue: from ready_first_ on
-  std::size_t ready_first_ = 0;
+  // A queue through Communicator::next_ready: it may never run dry.
+  Communicator* first_ready_ = nullptr;
+  Communicator* last_ready_ = nullptr;
   OperationList finished_;
   std::uint64_t last_serial_ = 0;
   std::uint64_t last_sweep_ns_ = 0;

@@ -96,9 +96,11 @@ bool Executor::start(Communicator& communicator) {
 }
 
 bool Executor::work() {
-  bool found = false;
-  for (const Run& run : running_) found |= launcher_->work(*run.job);
-  return found;
+  for (std::size_t tried = 0; tried < running_.size(); ++tried) {
+    worked_last_ = (worked_last_ + 1) % running_.size();
+    if (launcher_->work(*running_[worked_last_].job)) return true;
+  }
+  return false;
 }
 
 bool Executor::reap() {

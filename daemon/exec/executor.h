@@ -32,7 +32,8 @@ class Executor {
   // Starts one operation that may run; one on small data has then ended. Returns whether there was
   // any.
   bool start_next();
-  // One tile of each operation in flight. Returns whether there was any.
+  // One tile, of each operation in flight in turn: who calls meanwhile waits for no more. Returns
+  // whether there was any.
   bool work();
   // Takes back what has ended. Returns whether there was any.
   bool reap();
@@ -58,6 +59,7 @@ class Executor {
   std::shared_ptr<const TuningTable> tuning_;
   DeviceShape shape_;
   std::vector<Run> running_;
+  std::size_t worked_last_ = 0;
   std::vector<Communicator*> backlog_;      // wait for a free job, oldest first
   AllReduceArgs args_;                      // of the operation that is being started
   std::unique_ptr<HostLauncher> launcher_;  // last: its streams leave before the rest goes
