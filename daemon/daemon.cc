@@ -269,8 +269,13 @@ void Daemon::watch_workers() {
 }
 
 void Daemon::dump_recorders() {
+  std::string folder;
+  {
+    std::lock_guard lock(mutex_);
+    folder = loaded_.settings.state_dir;
+  }
   for (const Served& one : served_) {
-    const Result<std::string> path = one.recorder->dump_to(loaded_.settings.state_dir);
+    const Result<std::string> path = one.recorder->dump_to(folder);
     if (path) {
       log::info("flight recorder of {} written to {}", one.devices.name, *path);
     } else {
@@ -281,7 +286,11 @@ void Daemon::dump_recorders() {
 
 // Lets operations in flight end. A second SIGTERM or SIGINT cuts it short.
 void Daemon::drain(int signals) {
-  const auto limit = std::chrono::milliseconds(loaded_.settings.shutdown.drain_timeout_ms);
+  std::chrono::milliseconds limit{};
+  {
+    std::lock_guard lock(mutex_);
+    limit = std::chrono::milliseconds(loaded_.settings.shutdown.drain_timeout_ms);
+  }
   service_.stopping("draining for at most " + std::to_string(limit.count()) + " ms");
   service_.extend_timeout(limit + std::chrono::seconds(5));
   stopping_ = true;
