@@ -136,6 +136,10 @@ Result<TuningTable> Daemon::measure_host(const v1::TuneRequest& request,
   TuneOptions options;
   options.max_bytes = request.max_bytes();
   options.budget = std::chrono::milliseconds(std::min(request.budget_ms(), kLongestTuneMs));
+  {
+    std::lock_guard lock(mutex_);
+    options.threads = loaded_.settings.host.streams;
+  }
   return arcomm::tune(host_device(), options, [&](const TuneStep& step) {
     send(to_wire(step));
     return !cancelled();

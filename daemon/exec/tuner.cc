@@ -33,9 +33,9 @@ struct Question {
 class Bench {
  public:
   static Result<std::unique_ptr<Bench>> create(Device& device, std::uint64_t max_bytes,
-                                               std::uint32_t max_ranks) {
+                                               std::uint32_t max_ranks, std::uint64_t threads) {
     auto bench = std::unique_ptr<Bench>(new Bench());
-    bench->shape = host_shape(0);
+    bench->shape = host_shape(threads);
     Result<std::unique_ptr<HostLauncher>> launcher =
         HostLauncher::create(device, bench->shape.streams);
     if (!launcher) return std::move(launcher).error();
@@ -128,7 +128,8 @@ Result<TuningTable> tune(Device& device, const TuneOptions& options, const TuneP
   for (const std::uint32_t ranks : kRanks) {
     if (std::uint64_t{2} * ranks * max_bytes <= spare) max_ranks = ranks;
   }
-  Result<std::unique_ptr<Bench>> bench = Bench::create(device, max_bytes, max_ranks);
+  Result<std::unique_ptr<Bench>> bench =
+      Bench::create(device, max_bytes, max_ranks, options.threads);
   if (!bench) return std::move(bench).error();
 
   // Small sizes of all ranks first: a short budget leaves out the largest, which the planner's own

@@ -17,7 +17,8 @@ class Device;
 struct TuneOptions {
   std::uint64_t max_bytes = 64ull << 20;  // the ladder ends here; 0: the default
   std::chrono::milliseconds budget{
-      20'000};  // points that no longer fit are left out; 0: the default
+      20'000};                // points that no longer fit are left out; 0: the default
+  std::uint64_t threads = 0;  // that reduce, as the executor is to have them; 0: one per core
 };
 
 // Called after each point; return false to stop, which keeps what was measured so far.

@@ -174,6 +174,14 @@ TEST(Tuner, MeasuresWithinItsBudgetAndMakesAUsableTable) {
   EXPECT_TRUE(parse_tuning(print_tuning(*table), "again").ok());
 }
 
+TEST(Tuner, MeasuresWithTheThreadsThatTheExecutorWillHave) {
+  const auto device = HostDevice::create({}).value();
+  const Result<TuningTable> table =
+      tune(*device, {.max_bytes = 1024, .threads = 3}, [](const TuneStep&) { return false; });
+  ASSERT_TRUE(table.ok());
+  EXPECT_NE(table->machine.find(", 3 threads"), std::string::npos) << table->machine;
+}
+
 TEST(Tuner, StopsWhenItIsToldTo) {
   const auto device = HostDevice::create({}).value();
   const Result<TuningTable> table =
