@@ -135,6 +135,8 @@ std::string render_manual() {
        });
   out << ".SH ENVIRONMENT\n.TP\n.B ARCOMM_CONFIG\nThe file to read, where "
          "\\fB\\-\\-config\\fR names none.\n"
+         ".TP\n.B ARCOMM_NO_RESIDENT\n"
+         "Neither empty nor 0: turns gpu.resident off, whatever file, variable or flag say.\n"
          ".SH SEE ALSO\n.BR arcommd (8),\n.BR arctl (1)\n";
   return out.str();
 }

@@ -75,7 +75,7 @@ struct Settings {
     std::uint64_t sessions = 256;
     std::uint64_t communicators = 1024;
     std::uint64_t registered_bytes = 64ull << 30;
-    std::uint64_t in_flight = 4096;
+    std::uint64_t in_flight = 16'384;  // 64 ranks with full rings
     std::uint64_t buffers = 65'536;
     std::uint64_t plans = 65'536;
     friend bool operator==(const Quota&, const Quota&) = default;

@@ -34,25 +34,27 @@ constexpr SettingRow kRows[] = {
      .key = "runtime_dir",
      .kind = text(ARC_FIELD(std::string, runtime_dir), kSocketFolder),
      .doc = "Folder of the sockets (client.sock, admin.sock, fd.sock) and the lock file. Clients "
-            "look there too: "
-            "they read ARCOMM_RUNTIME_DIR."},
+            "look there too: they read ARCOMM_RUNTIME_DIR. Sockets that systemd passes stay where "
+            "their units put them."},
     {.section = "",
      .key = "state_dir",
      .kind = text(ARC_FIELD(std::string, state_dir), kFolder),
-     .doc = "Folder of what outlives the daemon: the tuning table and flight-recorder dumps."},
+     .doc = "Folder of what outlives the daemon: the tuning table and flight-recorder dumps. The "
+            "shipped unit lets the daemon write below /run/arcommd and /var/lib/arcommd only: for "
+            "another folder, here or in log.file, give it ReadWritePaths= (systemctl edit)."},
     {.section = "access",
      .key = "group",
      .kind = text(ARC_FIELD(std::string, access.group), kGroupName),
      .reloadable = true,
      .doc = "Group whose members may attach. Empty, or a group that does not exist: only root and "
-            "the user that "
-            "the daemon runs as."},
+            "the user that the daemon runs as. Under systemd the socket units set the sockets' "
+            "group too: change both."},
     {.section = "access",
      .key = "admin_group",
      .kind = text(ARC_FIELD(std::string, access.admin_group), kGroupName),
      .reloadable = true,
-     .doc = "Group whose members may use the admin socket (arctl tune, reload, trace). Empty or "
-            "missing: as above."},
+     .doc = "Group whose members may use the admin socket: all of arctl but check and bench, which "
+            "are clients. Empty or missing: as above."},
     {.section = "log",
      .key = "level",
      .kind = ARC_CHOICE(kLogLevels, LogLevel, log.level),
@@ -82,8 +84,8 @@ constexpr SettingRow kRows[] = {
             "machine have it."},
     {.section = "host",
      .key = "streams",
-     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.streams), .max = 1024},
-     .doc = "Threads of the host backend that reduce. 0: one per core."},
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.streams), .max = 64},
+     .doc = "Threads of the host backend that reduce. 0: one per core, 64 at most."},
     {.section = "gpu",
      .key = "mps",
      .kind = ARC_CHOICE(kMpsChoices, MpsChoice, gpu.mps),
@@ -121,8 +123,10 @@ constexpr SettingRow kRows[] = {
      .kind = text(ARC_FIELD(std::string, gpu.algorithm), kKernelName),
      .reloadable = true,
      .doc = "The kernel for every operation that is launched and that it can run; others, and all "
-            "with auto, get the tuning table's choice (arctl tune --explain SIZE says which). "
-            "Operations small enough for the resident kernel go there in any case."},
+            "with auto, get the tuning table's choice (arctl tune --explain SIZE says which): "
+            "one_shot_ll16, one_shot_ll128, two_shot_ll128, two_shot_direct, flash, stream, "
+            "tiled_push or copy_engine. Operations small enough for the resident kernel go there "
+            "in any case."},
     {.section = "rings",
      .key = "slots",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),
@@ -130,9 +134,8 @@ constexpr SettingRow kRows[] = {
                            .max = 65'536,
                            .power_of_two = true},
      .reloadable = true,
-     .doc = "Requests that a session can have under way before it must wait, unless it asks for "
-            "less. Sessions "
-            "that are open keep their rings."},
+     .doc = "Requests that a session can have under way before it must wait, or quota.in_flight "
+            "where that is less. Sessions that are open keep their rings."},
     {.section = "wait",
      .key = "spin_us",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, wait.spin_us), .max = 1'000'000},
@@ -148,7 +151,8 @@ constexpr SettingRow kRows[] = {
              .field = ARC_FIELD(std::uint64_t, op.default_timeout_ms), .min = 1, .max = kDayMs},
      .unit = SettingUnit::Milliseconds,
      .reloadable = true,
-     .doc = "Deadline of an operation whose caller names none."},
+     .doc = "Deadline of an operation, and of a control call, whose caller names none "
+            "(arcConfig_t.timeout_ms)."},
     {.section = "op",
      .key = "max_timeout_ms",
      .kind =
@@ -173,7 +177,9 @@ constexpr SettingRow kRows[] = {
              .field = ARC_FIELD(std::uint64_t, comm.join_timeout_ms), .min = 1, .max = kDayMs},
      .unit = SettingUnit::Milliseconds,
      .reloadable = true,
-     .doc = "How long the first rank of a communicator waits for the last."},
+     .doc = "How long the first rank of a communicator waits for the last, where its request names "
+            "no time. libarclient always names one: arcConfig_t.timeout_ms, or else "
+            "op.default_timeout_ms."},
     {.section = "quota",
      .key = "sessions",
      .kind =
