@@ -3,15 +3,11 @@
 #include <sched.h>
 
 #include "kernels/cuda_queue.h"
+#include "kernels/device/cuda_error.cuh"
 #include "kernels/pinned_page.h"
 
 namespace arcomm {
 namespace {
-
-Error cuda_error(cudaError_t failure, const char* what) {
-  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
-               cudaGetErrorString(failure), ")");
-}
 
 // The driver's functions that the runtime does not offer.
 struct MemoryOperations {
@@ -65,7 +61,7 @@ Result<CudaQueue> CudaQueue::create(int ordinal) {
   cudaError_t made = cudaSetDevice(ordinal);
   cudaStream_t stream = nullptr;
   if (made == cudaSuccess) made = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-  if (made != cudaSuccess) return cuda_error(made, "creating a stream");
+  if (made != cudaSuccess) return device::cuda_error(made, "creating a stream");
   return CudaQueue(ordinal, stream);
 }
 
@@ -75,7 +71,7 @@ CudaQueue::~CudaQueue() {
 
 Status CudaQueue::make_current() const {
   const cudaError_t made = cudaSetDevice(ordinal_);
-  if (made != cudaSuccess) return cuda_error(made, "making a GPU current");
+  if (made != cudaSuccess) return device::cuda_error(made, "making a GPU current");
   return {};
 }
 
@@ -107,7 +103,7 @@ Result<bool> CudaQueue::idle() const {
   const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream_));
   if (state == cudaSuccess) return true;
   if (state == cudaErrorNotReady) return false;
-  return cuda_error(state, "a GPU's queue");
+  return device::cuda_error(state, "a GPU's queue");
 }
 
 Status CudaQueue::drain(std::chrono::nanoseconds timeout) const {
@@ -128,7 +124,7 @@ Status CudaQueue::drain(std::chrono::nanoseconds timeout) const {
 Result<PinnedPage> PinnedPage::create(std::uint64_t bytes) {
   void* base = nullptr;
   const cudaError_t made = cudaHostAlloc(&base, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-  if (made != cudaSuccess) return cuda_error(made, "allocating pinned host memory");
+  if (made != cudaSuccess) return device::cuda_error(made, "allocating pinned host memory");
   __builtin_memset(base, 0, bytes);
   return PinnedPage(base);
 }

@@ -1,5 +1,6 @@
 #include <cuda_runtime_api.h>
 
+#include "kernels/device/cuda_error.cuh"
 #include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
 #include "kernels/gated_launch.h"
@@ -60,11 +61,6 @@ namespace {
 
 constexpr std::uint32_t kGateThreads = 32;
 
-Error cuda_error(cudaError_t failure, const char* what) {
-  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
-               cudaGetErrorString(failure), ")");
-}
-
 }  // namespace
 
 std::uint32_t* cancel_word(void* scratch) {
@@ -83,7 +79,7 @@ Status launch_all_reduce_behind(const CudaGate& gate, CudaAlgorithm algorithm,
     launched = device::launch(device::gate, call, {1, kGateThreads},
                               static_cast<cudaStream_t>(stream), gate);
   }
-  if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce's gate");
+  if (launched != cudaSuccess) return device::cuda_error(launched, "launching an AllReduce's gate");
   CudaAllReduce gated = call;
   gated.gated = true;
   return launch_all_reduce(algorithm, gated, shape, stream);
@@ -91,7 +87,7 @@ Status launch_all_reduce_behind(const CudaGate& gate, CudaAlgorithm algorithm,
 
 Status load_gate_kernel() {
   const cudaError_t loaded = device::load(device::gate);
-  if (loaded != cudaSuccess) return cuda_error(loaded, "loading the gate's kernel");
+  if (loaded != cudaSuccess) return device::cuda_error(loaded, "loading the gate's kernel");
   return {};
 }
 
@@ -103,7 +99,7 @@ Result<PreparedAllReduce> PreparedAllReduce::create(const CudaGate& gate, CudaAl
   int ordinal = -1;
   if (made == cudaSuccess) made = cudaGetDevice(&ordinal);
   if (made == cudaSuccess) made = cudaStreamBeginCapture(queue, cudaStreamCaptureModeThreadLocal);
-  if (made != cudaSuccess) return cuda_error(made, "recording a launch");
+  if (made != cudaSuccess) return device::cuda_error(made, "recording a launch");
   const Status recorded = launch_all_reduce_behind(gate, algorithm, call, shape, stream);
   cudaGraph_t graph = nullptr;
   made = cudaStreamEndCapture(queue, &graph);
@@ -113,7 +109,7 @@ Result<PreparedAllReduce> PreparedAllReduce::create(const CudaGate& gate, CudaAl
   if (!recorded) return recorded.error();
   PreparedAllReduce prepared(ordinal, exec);
   if (made == cudaSuccess) made = cudaGraphUpload(exec, queue);
-  if (made != cudaSuccess) return cuda_error(made, "preparing a launch");
+  if (made != cudaSuccess) return device::cuda_error(made, "preparing a launch");
   return Result<PreparedAllReduce>(std::move(prepared));
 }
 
@@ -127,7 +123,8 @@ Status PreparedAllReduce::launch(void* stream) const {
     launched =
         cudaGraphLaunch(static_cast<cudaGraphExec_t>(graph_), static_cast<cudaStream_t>(stream));
   }
-  if (launched != cudaSuccess) return cuda_error(launched, "launching a prepared AllReduce");
+  if (launched != cudaSuccess)
+    return device::cuda_error(launched, "launching a prepared AllReduce");
   return {};
 }
 

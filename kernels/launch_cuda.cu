@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
@@ -22,15 +23,6 @@ __global__ void nothing(const __grid_constant__ CudaAllReduce call) {
 }  // namespace
 }  // namespace device
 
-namespace {
-
-Error cuda_error(cudaError_t failure, const char* what) {
-  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
-               cudaGetErrorString(failure), ")");
-}
-
-}  // namespace
-
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream) {
   ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
@@ -40,10 +32,12 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
   }
   auto* queue = static_cast<cudaStream_t>(stream);
   cudaError_t launched = call.ordinal < 0 ? cudaSuccess : cudaSetDevice(call.ordinal);
-  if (launched != cudaSuccess) return cuda_error(launched, "choosing the GPU of an AllReduce");
+  if (launched != cudaSuccess)
+    return device::cuda_error(launched, "choosing the GPU of an AllReduce");
   if (call.count == 0) {
     launched = device::launch(device::nothing, call, {}, queue);
-    if (launched != cudaSuccess) return cuda_error(launched, "launching the end of nothing");
+    if (launched != cudaSuccess)
+      return device::cuda_error(launched, "launching the end of nothing");
     return {};
   }
   switch (algorithm) {
@@ -75,7 +69,7 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
       launched = device::launch_alone(call, shape.blocks, queue);
       break;
   }
-  if (launched != cudaSuccess) return cuda_error(launched, "launching an AllReduce kernel");
+  if (launched != cudaSuccess) return device::cuda_error(launched, "launching an AllReduce kernel");
   return {};
 }
 
@@ -90,7 +84,7 @@ Status abort_all_reduce(void* scratch, void* stream) {
   auto* abort = static_cast<std::byte*>(scratch) + offsetof(device::Scratch, abort);
   const cudaError_t set =
       cudaMemsetAsync(abort, 1, sizeof(device::Scratch::abort), static_cast<cudaStream_t>(stream));
-  if (set != cudaSuccess) return cuda_error(set, "raising the abort word");
+  if (set != cudaSuccess) return device::cuda_error(set, "raising the abort word");
   return {};
 }
 
@@ -110,7 +104,7 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_copy_engine(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });
-  if (loaded != cudaSuccess) return cuda_error(loaded, "loading the AllReduce kernels");
+  if (loaded != cudaSuccess) return device::cuda_error(loaded, "loading the AllReduce kernels");
   return {};
 }
 

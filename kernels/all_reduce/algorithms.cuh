@@ -29,11 +29,17 @@ cudaError_t load_copy_engine(DType dtype, ReduceOp op);
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
 
-// Whether all inputs and outputs start on a multiple of `bytes`: then whole vectors can be moved.
+// Whether what starts there can be moved in whole vectors of so many bytes.
+inline bool lies_on(const void* pointer, std::uintptr_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
+}
+// The own input and output; the inputs and outputs of all ranks.
+inline bool own_lie_on(const CudaAllReduce& call, std::uintptr_t bytes) {
+  return lies_on(call.send[call.rank], bytes) && lies_on(call.recv[call.rank], bytes);
+}
 inline bool lie_on(const CudaAllReduce& call, std::uintptr_t bytes) {
   for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
-    if (reinterpret_cast<std::uintptr_t>(call.send[rank]) % bytes != 0) return false;
-    if (reinterpret_cast<std::uintptr_t>(call.recv[rank]) % bytes != 0) return false;
+    if (!lies_on(call.send[rank], bytes) || !lies_on(call.recv[rank], bytes)) return false;
   }
   return true;
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/copy_engine.h"
+#include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
 #include "kernels/device/launching.cuh"
@@ -115,10 +116,6 @@ cudaError_t launch_combine(const CudaAllReduce& call, const Chunk& chunk, cudaSt
     config.stream = stream;
     return cudaLaunchKernelEx(&config, kernel_for<Format, kOp>(call.ranks), chunk);
   });
-}
-
-bool lies_on_vectors(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % kVectorBytes == 0;
 }
 
 // Puts one operation into the streams. The first error stays, and no chunk of another rank follows
@@ -229,7 +226,7 @@ class CopyEngineOperation {
                          .count = range.size(),
                          .rank = rank,
                          .ranks = ranks_,
-                         .vectors = lies_on_vectors(own) && lies_on_vectors(out)},
+                         .vectors = lies_on(own, kVectorBytes) && lies_on(out, kVectorBytes)},
                         stream(part.stream)));
     const cudaEvent_t combined = record(rank, part.stream);
     combined_[rank][chunk % kCopySlots] = combined;
@@ -272,15 +269,6 @@ cudaError_t load_copy_engine(DType dtype, ReduceOp op) {
 
 }  // namespace device
 
-namespace {
-
-Error cuda_error(cudaError_t failure, const char* what) {
-  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
-               cudaGetErrorString(failure), ")");
-}
-
-}  // namespace
-
 Result<CopyLanes> CopyLanes::create(int ordinal) {
   CopyLanes lanes;
   lanes.ordinal_ = ordinal;
@@ -296,7 +284,7 @@ Result<CopyLanes> CopyLanes::create(int ordinal) {
     if (made == cudaSuccess) made = cudaEventCreateWithFlags(&one, cudaEventDisableTiming);
     event = one;
   }
-  if (made != cudaSuccess) return cuda_error(made, "preparing a GPU's copy engines");
+  if (made != cudaSuccess) return device::cuda_error(made, "preparing a GPU's copy engines");
   return Result<CopyLanes>(std::move(lanes));
 }
 
@@ -314,7 +302,7 @@ Result<bool> CopyLanes::idle() const {
   for (void* stream : streams_) {
     const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream));
     if (state == cudaErrorNotReady) return false;
-    if (state != cudaSuccess) return cuda_error(state, "a stream of the copy engines");
+    if (state != cudaSuccess) return device::cuda_error(state, "a stream of the copy engines");
   }
   return true;
 }
@@ -335,7 +323,8 @@ Status launch_by_copy_engines(std::span<const CopyEnginePart> parts,
   }
   if (parts[0].call.count != 0) {
     const cudaError_t begun = device::CopyEngineOperation(parts, most_chunk_bytes).run();
-    if (begun != cudaSuccess) return cuda_error(begun, "launching an AllReduce by copy engines");
+    if (begun != cudaSuccess)
+      return device::cuda_error(begun, "launching an AllReduce by copy engines");
   }
   for (const CopyEnginePart& part : parts) {  // says that it has ended
     CudaAllReduce nothing = part.call;

@@ -95,7 +95,7 @@ cudaError_t launch_one_shot_ll128(const CudaAllReduce& call, std::uint32_t block
   if (blocks == 0) blocks = ll128_blocks(ll128_packets(call.count * size_of(call.dtype)), 1);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
     return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
-                  own_lie_on_16(call));
+                  own_lie_on(call, sizeof(uint4)));
   });
 }
 

@@ -370,10 +370,6 @@ auto kernel_for(std::uint32_t ranks) {
   return &tiled_push<Format, kOp, 0>;
 }
 
-bool lies_on_vectors(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % kVectorBytes == 0;
-}
-
 }  // namespace
 
 cudaError_t launch_tiled_push(const CudaAllReduce& call, std::uint32_t blocks,
@@ -384,8 +380,8 @@ cudaError_t launch_tiled_push(const CudaAllReduce& call, std::uint32_t blocks,
   const std::uint64_t tiles = tile_count(bytes, tile_bytes);
   const TileShape shape{.bytes = tile_bytes,
                         .tiles = static_cast<std::uint32_t>(tiles),
-                        .send_vectors = lies_on_vectors(call.send[call.rank]),
-                        .recv_vectors = lies_on_vectors(call.recv[call.rank])};
+                        .send_vectors = lies_on(call.send[call.rank], kVectorBytes),
+                        .recv_vectors = lies_on(call.recv[call.rank], kVectorBytes)};
   blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(tiles, blocks));
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
     return launch(kernel_for<Format, kOp>(call.ranks), call,

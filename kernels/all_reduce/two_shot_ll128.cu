@@ -115,7 +115,8 @@ cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t block
     shards.of[rank] = shard_range(call.count, call.dtype, call.ranks, rank);
   shards.packets =
       static_cast<std::uint32_t>(ll128_packets(shards.of[0].size() * size_of(call.dtype)));
-  shards.vectors = own_lie_on_16(call);
+  shards.vectors =
+      own_lie_on(call, sizeof(uint4));  // lines are the same whatever the peers' alignment is
   if (blocks == 0) blocks = ll128_blocks(shards.packets, call.ranks - 1);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
     return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,

@@ -34,11 +34,6 @@ inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
   return static_cast<std::uint32_t>(
       std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
 }
-// Lines are the same whatever the peers' alignment is.
-inline bool own_lie_on_16(const CudaAllReduce& call) {
-  return reinterpret_cast<std::uintptr_t>(call.send[call.rank]) % 16 == 0 &&
-         reinterpret_cast<std::uintptr_t>(call.recv[call.rank]) % 16 == 0;
-}
 
 // What one lane has of a packet. Where the lane holds the flag, `second` is empty.
 struct LaneData {

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kernels/cuda_queue.h"
+#include "kernels/device/cuda_error.cuh"
 #include "kernels/pinned_page.h"
 #include "kernels/resident/table.cuh"
 
@@ -25,11 +26,6 @@ std::uint64_t resident_scratch_bytes() {
 namespace {
 
 constexpr std::chrono::milliseconds kWriteLimit{1000};
-
-Error cuda_error(cudaError_t failure, const char* what) {
-  return error(ErrorCode::Internal, Reason::None, what, ": ", cudaGetErrorName(failure), " (",
-               cudaGetErrorString(failure), ")");
-}
 
 // What the grid writes of one member, each on a line of its own.
 struct alignas(128) MemberWords {
@@ -50,11 +46,12 @@ class Grid final : public ResidentGrid {
     if (opened == cudaSuccess) opened = device::load_resident();
     void* table = nullptr;
     if (opened == cudaSuccess) opened = cudaMalloc(&table, sizeof(ResidentTable));
-    if (opened != cudaSuccess) return cuda_error(opened, "preparing the resident kernel");
+    if (opened != cudaSuccess) return device::cuda_error(opened, "preparing the resident kernel");
     grid->table_ = static_cast<ResidentTable*>(table);
     opened = cudaMemset(table, 0, sizeof(ResidentTable));
     if (opened == cudaSuccess) opened = cudaDeviceSynchronize();
-    if (opened != cudaSuccess) return cuda_error(opened, "clearing the resident kernel's table");
+    if (opened != cudaSuccess)
+      return device::cuda_error(opened, "clearing the resident kernel's table");
     for (CudaQueue* queue : {&grid->kernel_, &grid->side_}) {
       Result<CudaQueue> made = CudaQueue::create(ordinal);
       if (!made) return made.error();
@@ -82,7 +79,8 @@ class Grid final : public ResidentGrid {
     cudaError_t launched = cudaSetDevice(ordinal_);
     if (launched == cudaSuccess)
       launched = device::launch_resident(table_, static_cast<cudaStream_t>(kernel_.stream()));
-    if (launched != cudaSuccess) return cuda_error(launched, "launching the resident kernel");
+    if (launched != cudaSuccess)
+      return device::cuda_error(launched, "launching the resident kernel");
     running_ = true;
     return {};
   }
@@ -158,7 +156,7 @@ class Grid final : public ResidentGrid {
                                   sizeof(Pending) * kResidentMembers, 0xff, sizeof(Pending::plan),
                                   kResidentBlocks, static_cast<cudaStream_t>(side_.stream()));
     }
-    if (written != cudaSuccess) return cuda_error(written, "forgetting a plan");
+    if (written != cudaSuccess) return device::cuda_error(written, "forgetting a plan");
     ARC_RETURN_IF_ERROR(catch_up(slot));
     ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{}));
     owners_[index] = 0;
@@ -190,7 +188,7 @@ class Grid final : public ResidentGrid {
                                sizeof(Pending) * kResidentMembers, sizeof(Pending), kResidentBlocks,
                                cudaMemcpyDeviceToHost, static_cast<cudaStream_t>(side_.stream()));
     }
-    if (read != cudaSuccess) return cuda_error(read, "reading a member's progress");
+    if (read != cudaSuccess) return device::cuda_error(read, "reading a member's progress");
     ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
     return blocks;
   }
@@ -227,7 +225,7 @@ class Grid final : public ResidentGrid {
     write(&table_->ended[slot], 0ULL);
     write(&table_->blocks_done[slot], 0U);
     write(&table_->members[slot], entry);
-    if (written != cudaSuccess) return cuda_error(written, "writing a member's entry");
+    if (written != cudaSuccess) return device::cuda_error(written, "writing a member's entry");
     ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
     return runs ? resume() : Status{};
   }
@@ -239,7 +237,7 @@ class Grid final : public ResidentGrid {
       written = cudaMemcpyAsync(&table_->plans[index], staging_.host(), sizeof(entry),
                                 cudaMemcpyHostToDevice, static_cast<cudaStream_t>(side_.stream()));
     }
-    if (written != cudaSuccess) return cuda_error(written, "writing a plan's entry");
+    if (written != cudaSuccess) return device::cuda_error(written, "writing a plan's entry");
     return side_.drain(kWriteLimit);
   }
 
