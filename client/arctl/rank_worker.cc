@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 
@@ -226,6 +227,8 @@ ExitCode run_rank(const RankBoard& board, Rank rank, const std::string& runtime_
   arcConfig_t config = ARC_CONFIG_INITIALIZER;
   config.runtime_dir = runtime_dir.empty() ? nullptr : runtime_dir.c_str();
   config.timeout_ms = board.page().timeout_ms;
+  // Ranks of one node's host: a daemon that serves GPUs would give each of them the first GPU.
+  if (std::getenv("ARCOMM_DEVICE") == nullptr) config.device = "host:0";
   Status ran = check(arcInit(&config));
   if (ran.ok()) {
     ran = run_attached(board, rank);

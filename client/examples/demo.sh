@@ -23,7 +23,8 @@ heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 export ARCOMM_RUNTIME_DIR=$work/run ARCOMM_STATE_DIR=$work/state
 arctl=$build/client/arctl/arctl
 mkdir -p "$ARCOMM_RUNTIME_DIR" "$ARCOMM_STATE_DIR"
-"$build/daemon/arcommd" --set metrics.listen="unix:$work/run/metrics.sock" >"$work/log" 2>&1 &
+# On the host, also where there are GPUs: what is shown is the same everywhere.
+"$build/daemon/arcommd" --set device.backend=host --set metrics.listen="unix:$work/run/metrics.sock" >"$work/log" 2>&1 &
 daemon=$!
 for _ in $(seq 100); do
   "$arctl" status >/dev/null 2>&1 && break
