@@ -228,7 +228,8 @@ ExitCode run_rank(const RankBoard& board, Rank rank, const std::string& runtime_
   config.runtime_dir = runtime_dir.empty() ? nullptr : runtime_dir.c_str();
   config.timeout_ms = board.page().timeout_ms;
   // Ranks of one node's host: a daemon that serves GPUs would give each of them the first GPU.
-  if (std::getenv("ARCOMM_DEVICE") == nullptr) config.device = "host:0";
+  const char* device = std::getenv("ARCOMM_DEVICE");
+  if (device == nullptr || *device == '\0') config.device = "host:0";
   Status ran = check(arcInit(&config));
   if (ran.ok()) {
     ran = run_attached(board, rank);

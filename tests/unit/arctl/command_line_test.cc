@@ -9,6 +9,7 @@
 namespace arcomm::arctl {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -74,14 +75,21 @@ TEST(Completion, OffersEveryVerbAndItsOptions) {
   EXPECT_THAT(bash_completion(line.app), HasSubstr("--explain"));
 }
 
-TEST(ManPage, DescribesEveryVerbAndEveryLongOption) {
+// arctl.1 with plain hyphens.
+std::string man_page() {
   const char* path = std::getenv("ARCTL_MAN_PAGE");
-  ASSERT_NE(path, nullptr) << "the test's environment names the manual page";
+  if (path == nullptr) return "";
   std::stringstream page;
   page << std::ifstream(path).rdbuf();
   std::string text = page.str();
   for (std::size_t at = text.find("\\-"); at != std::string::npos; at = text.find("\\-", at))
     text.replace(at, 2, "-");
+  return text;
+}
+
+TEST(ManPage, DescribesEveryVerbAndEveryLongOption) {
+  const std::string text = man_page();
+  ASSERT_FALSE(text.empty()) << "the test's environment names the manual page";
   CommandLine line;
   const auto verbs = shown_verbs(line.app);
   EXPECT_EQ(verbs.size(), 11u);
@@ -94,6 +102,33 @@ TEST(ManPage, DescribesEveryVerbAndEveryLongOption) {
         EXPECT_THAT(text, HasSubstr("--" + name)) << verb;
     }
   }
+}
+
+TEST(ManPage, SaysTheDefaultsOfBenchAndCheck) {
+  const std::string page = man_page();
+  CommandLine line;
+  std::size_t defaults = 0;
+  for (const std::string verb : {"check", "bench"}) {
+    const std::size_t begin = page.find("\n.BR " + verb + " ");
+    ASSERT_NE(begin, std::string::npos);
+    const std::string described = page.substr(begin, page.find("\n.RE", begin) - begin);
+    for (const CLI::Option* option : line.app.get_subcommand(verb)->get_options()) {
+      const std::string value = option->get_default_str();
+      if (value.empty()) continue;
+      ++defaults;
+      const std::string name = "--" + option->get_lnames().front();
+      // Its first line: the option's names, and behind a quote what it takes.
+      const std::size_t entry = described.find(name + " \"");
+      ASSERT_NE(entry, std::string::npos) << verb << " has no entry for " << name;
+      EXPECT_THAT(
+          described.substr(entry, described.find("\n.TP", entry) - entry),
+          AnyOf(HasSubstr(" " + value + " by default"), HasSubstr("(" + value + ", by default)"),
+                HasSubstr(" " + value + ", by default"), HasSubstr(" " + value + " (by default)"),
+                HasSubstr("By default " + value + ":")))
+          << verb;
+    }
+  }
+  EXPECT_EQ(defaults, 12u);
 }
 
 }  // namespace
