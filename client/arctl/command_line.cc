@@ -35,7 +35,7 @@ void build_command_line(CLI::App& app, Invocation& invocation) {
   app.add_option_function<double>(
          "--timeout", [&invocation](double seconds) { invocation.timeout_s = seconds; },
          "How long the daemon may take to answer; default 10, of an operation in check and bench "
-         "30")
+         "30, of all of tune 600")
       ->type_name("SECONDS")
       ->check(CLI::Range(0.001, 86400.0));
 #define X(verb) add_##verb(app, invocation);

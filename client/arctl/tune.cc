@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <vector>
@@ -92,11 +93,12 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   v1::TuneReply last;
   const bool draw = ::isatty(STDERR_FILENO) == 1;
   const Status tuned =
-      admin->tune(request, invocation.timeout_or(600), [&](const v1::TuneReply& reply) {
-        if (reply.point().bytes() != 0) points.push_back(reply.point());
-        if (draw) draw_progress(reply.progress(), reply.point());
-        last = reply;
-      });
+      admin->tune(request, invocation.timeout_or(std::max(600.0, options.budget_s + 60)),
+                  [&](const v1::TuneReply& reply) {
+                    if (reply.point().bytes() != 0) points.push_back(reply.point());
+                    if (draw) draw_progress(reply.progress(), reply.point());
+                    last = reply;
+                  });
   if (draw) std::fputs("\r\x1b[K", stderr);
   if (!tuned) return report(tuned.error());
   if (!last.finished()) {
