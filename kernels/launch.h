@@ -3,10 +3,10 @@
 //
 // What a result is, for every algorithm, tile size, position and instruction set (kernels/README.md
 // has the reasons):
-//   floats    combined in rank order; float16 and bfloat16 in float32, rounded once, to nearest
-//   even; a NaN result is
-//             the canonical quiet NaN of its type; avg divides by the number of ranks before
-//             rounding
+//   floats    combined in rank order; float16 and bfloat16 in float32,
+//             rounded once, to nearest even;
+//             a NaN result is the canonical quiet NaN of its type;
+//             avg divides by the number of ranks before rounding
 //   min, max  a NaN of any rank gives NaN; among equals (-0 and +0) the lowest rank's bits win
 //   integers  wrap modulo 2^n; avg is the wrapped sum divided by the number of ranks, towards zero
 // So every rank gets the same bits, run after run.

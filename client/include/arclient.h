@@ -6,7 +6,8 @@
  * borrowed for the call, buffers of an asynchronous operation until its ticket is done. Errors:
  * every call returns an arcResult_t (gRPC's canonical numbers). arcGetLastError() gives this
  * thread's last failure in words, with values and what to do; arcGetLastErrorInfo() the same for
- * programs. Time: no call blocks longer than its timeout plus 100 ms.
+ * programs. Time: no call blocks longer than its timeout plus 100 ms, but for what first uses a GPU
+ * (see arcCommInitRank).
  *
  * On GPUs (device "gpu" or "GPU-<uuid>" in arcConfig_t) pointers are device pointers, streams are
  * cudaStream_t, and arcAllReduce and arcPlanStart put the operation on the stream and return, as in
@@ -37,49 +38,50 @@ extern "C" {
 
 typedef enum {
   arcSuccess = 0,
-  arcCancelled = 1,
-  arcUnknown = 2,
-  arcInvalidArgument = 3,
-  arcDeadlineExceeded = 4,
-  arcNotFound = 5,
-  arcAlreadyExists = 6,
-  arcPermissionDenied = 7,
-  arcResourceExhausted = 8,
-  arcFailedPrecondition = 9,
-  arcAborted = 10,
-  arcOutOfRange = 11,
-  arcUnimplemented = 12,
-  arcInternal = 13,
-  arcUnavailable = 14,
-  arcDataLoss = 15,
-  arcUnauthenticated = 16,
-  arcInProgress = 100 /* not an error: arcTest and arcCommGetAsyncError only */
+  arcCancelled = 1,          /* of gRPC; no call ends with it */
+  arcUnknown = 2,            /* a code that this library does not know */
+  arcInvalidArgument = 3,    /* an argument is wrong: correct the call */
+  arcDeadlineExceeded = 4,   /* the timeout passed: see reasons Timeout and Crossed */
+  arcNotFound = 5,           /* no such handle, ticket, memory or device */
+  arcAlreadyExists = 6,      /* the rank is taken, or the memory registered already */
+  arcPermissionDenied = 7,   /* this user may not: see reason Permission */
+  arcResourceExhausted = 8,  /* see reasons Quota and OutOfMemory */
+  arcFailedPrecondition = 9, /* not as things are: the reason and the message say what first */
+  arcAborted = 10,           /* the communicator ended: arcCommRebuild, or arcCommDestroy */
+  arcOutOfRange = 11,        /* larger than there can be, or past an end */
+  arcUnimplemented = 12,     /* not on this device, or not in this build */
+  arcInternal = 13,          /* a GPU, or an answer of the daemon, was not what it must be */
+  arcUnavailable = 14,       /* no daemon serves this process now, or CUDA's driver is missing */
+  arcDataLoss = 15,          /* as arcCancelled */
+  arcUnauthenticated = 16,   /* as arcCancelled */
+  arcInProgress = 100        /* not an error: arcTest only */
 } arcResult_t;
 
+/* What it was, and what to do next. "Rebuild" is arcCommRebuild, on all ranks. */
 typedef enum {
-  arcReasonNone = 0,
-  arcReasonBadValue = 1,
-  arcReasonOutOfBounds = 2,
-  arcReasonUnknownHandle = 3,
-  arcReasonMismatch = 4,
-  arcReasonTimeout = 5,
-  arcReasonRemoteDied = 6,
-  arcReasonRemoteAborted = 7,
-  arcReasonRevoked = 8,
-  arcReasonCrossed = 9,
-  arcReasonQuota = 10,
-  arcReasonShuttingDown = 11,
-  arcReasonDaemonLost = 12,
-  arcReasonNotRunning = 13,
-  arcReasonForked = 14,
-  arcReasonPermission = 15,
-  arcReasonVersion = 16,
-  arcReasonQuarantined = 17,
-  arcReasonOutOfMemory = 18,
-  arcReasonBadConfig = 19,
-  arcReasonCorrupt = 20,
-  arcReasonUnsupported = 21,
-  arcReasonBug = 22
+  arcReasonNone = 0,          /* the code says it all */
+  arcReasonBadValue = 1,      /* a value, or a call out of turn: the message says which */
+  arcReasonOutOfBounds = 2,   /* a range leaves its memory */
+  arcReasonUnknownHandle = 3, /* destroyed or freed before, or never given */
+  arcReasonMismatch = 4,      /* the ranks asked for different things; the message has both */
+  arcReasonTimeout = 5,       /* an operation's: rebuild; a wait's or a join's: again */
+  arcReasonRemoteDied = 6,    /* `rank` is dead: rebuild, its replacement calls arcCommInitRank */
+  arcReasonRemoteAborted = 7, /* `rank` left, or called arcCommAbort: rebuild or destroy */
+  arcReasonRevoked = 8,       /* an earlier operation failed: rebuild; of a plan: create it again */
+  arcReasonCrossed = 9,       /* two communicators, called in opposite order: rebuild both */
+  arcReasonQuota = 10,        /* release some, or have the quota.* of the message raised */
+  arcReasonShuttingDown = 11, /* as DaemonLost */
+  arcReasonDaemonLost = 12,   /* rebuild: that waits for the next daemon, up to the timeout */
+  arcReasonNotRunning = 13,   /* start arcommd, or correct runtime_dir, and call again */
+  arcReasonForked = 14,       /* a child after fork: exec first */
+  arcReasonPermission = 15,   /* the socket's group, or another user's communicator */
+  arcReasonVersion = 16,      /* install client and daemon of one version */
+  arcReasonQuarantined = 17,  /* a process (`rank`) wrote into its rings: mend it, rebuild */
+  arcReasonOutOfMemory = 18,  /* memory or descriptors are used up, here or in the daemon */
+  arcReasonBadConfig = 19,    /* the daemon's own: no call here ends with it */
+  arcReasonCorrupt = 20,      /* shared bytes make no sense: as Quarantined */
+  arcReasonUnsupported = 21,  /* this build or machine cannot do this */
+  arcReasonBug = 22           /* a defect of arcommd: please report it */
 } arcReason_t;
 
 typedef enum {
@@ -116,7 +118,8 @@ typedef struct {
                               /run/arcommd */
   const char* device;  /* "host:0", "gpu", "GPU-<uuid>"; default $ARCOMM_DEVICE, then the daemon's
                           first device. Which GPU a rank is on says the context that is current
-                          when it calls arcCommInitRank; "GPU-<uuid>" counts where none is. */
+                          when it calls arcCommInitRank; where none is, it is on "GPU-<uuid>", or
+                          with "gpu" on the first that the process sees. */
   uint64_t timeout_ms; /* default deadline of operations and control calls; default the daemon's */
 } arcConfig_t;
 #define ARC_CONFIG_INITIALIZER \
@@ -132,8 +135,9 @@ typedef struct {
 } arcErrorInfo_t;
 
 /* ---- library ---- */
-/* Attaches to the daemon. config may be NULL. Calls may nest: the last arcFinalize detaches.
- * Without arcInit the first call that needs the daemon attaches with the defaults. */
+/* Attaches to the daemon. config may be NULL. Calls may nest, with the same config (else
+ * arcFailedPrecondition): the last arcFinalize detaches. Without arcInit the first call that needs
+ * the daemon attaches with the defaults. */
 ARC_API arcResult_t arcInit(const arcConfig_t* config);
 ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */
@@ -149,8 +153,11 @@ ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->stru
 ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
 /* Blocks until all `ranks` ranks have called, or the timeout. Several ranks may live in one
  * process: call from one thread each, or all between arcGroupStart and arcGroupEnd. 1 <= ranks
- * <= 64. On GPUs the rank is on the GPU that is current in the calling thread; each rank needs one
- * of its own. */
+ * <= 64.
+ * On GPUs the rank is on the GPU that is current in the calling thread; each rank needs one of its
+ * own. ranks <= 8 (else arcUnimplemented), and a GPU is in at most 32 communicators of several
+ * ranks at a time, of all users together (else reason Quota). Here and in arcCommRebuild, a GPU
+ * whose context is still being set up may take up to 5 s past the timeout. */
 ARC_API arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank);
 /* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason
  * RemoteAborted. On GPUs synchronize the streams first: a start that is still on a stream, or in a
@@ -172,8 +179,8 @@ ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
 
 /* ---- memory ---- */
 /* Memory that the daemon owns and this process shares: collectives on it move without a copy. Page
- * aligned. On GPUs: memory of the GPU that is current in the calling thread, in whole granules of
- * 2 MiB. */
+ * aligned, zeroed. On GPUs: memory of the GPU that is current in the calling thread, in whole
+ * granules of 2 MiB. */
 ARC_API arcResult_t arcMemAlloc(void** ptr, size_t bytes);
 /* On GPUs this and arcMemDeregister need streams that are synchronized, and graphs that used the
  * memory are not replayed again: its plans go with it. */
@@ -212,19 +219,32 @@ ARC_API arcResult_t arcTest(arcTicket_t ticket);
 ARC_API arcResult_t arcWait(arcTicket_t ticket, uint64_t timeout_ms);
 
 /* ---- persistent plans: MPI_Allreduce_init's shape ---- */
+/* Checks and registers once what is then started many times. Waits for no other rank: a start meets
+ * whatever AllReduce the other ranks call or start. After arcCommRebuild starts fail
+ * (arcFailedPrecondition, reason Revoked): destroy the plan and create it again.
+ * On GPUs the node has 16384 plans for all users together (else reason Quota). Each combination of
+ * buffers and count that arcAllReduce is called with is one too; those not in use make room. */
 ARC_API arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv,
                                            size_t count, arcDataType_t dtype, arcRedOp_t op,
                                            arcComm_t comm);
-/* On the host one start at a time per plan. On GPUs as many as the streams order. */
+/* On the host one start at a time per plan. On GPUs as many as the streams order, with the timeout
+ * that was in force when the plan was created. */
 ARC_API arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream);
 /* On GPUs arcUnimplemented: synchronize the stream. */
 ARC_API arcResult_t arcPlanWait(arcPlan_t plan, uint64_t timeout_ms);
+/* Fails (arcFailedPrecondition) while a start has not been waited for. On GPUs it may be called at
+ * any time: what is on a stream or in a graph stays good. */
 ARC_API arcResult_t arcPlanDestroy(arcPlan_t plan);
 
 /* ---- groups ---- */
-/* Between the two, calls of this thread are collected; arcGroupEnd submits them all and waits for
- * the blocking ones, so that one thread can drive several ranks. Returns the first failure. On GPUs
- * an AllReduce waits for no one and goes to its stream at once. */
+/* Between the two, calls of this thread are collected, so that one thread can drive several ranks.
+ * The outermost arcGroupEnd makes them: first arcCommInitRank (*comm is NULL until then) and
+ * arcCommRebuild, together, on threads that end with it; then arcAllReduce, arcAllReduceAsync and
+ * arcPlanStart, whose timeouts begin with arcGroupEnd, and waits for the blocking ones; then
+ * arcCommDestroy. Returns the first failure, and makes the other calls all the same.
+ * arcPlanWait, and arcWait and arcTest of the group's tickets, fail meanwhile
+ * (arcFailedPrecondition). All other calls are made at once; on GPUs so are arcAllReduce and
+ * arcPlanStart, which wait for no one. */
 ARC_API arcResult_t arcGroupStart(void);
 ARC_API arcResult_t arcGroupEnd(void);
 

@@ -1,10 +1,12 @@
 // libarclient for C++17: owners over the C ABI, header-only. Nothing here adds behaviour; what a
 // call does stands in arclient.h.
 //
-//   arc::Session session;                                  // attaches; detaches at the end
+// clang-format off
+//   arc::Session session;                     // attaches; detaches at the end
 //   arc::Communicator comm(ranks, id, rank);
-//   arc::Buffer<float> gradient(1 << 20);                  // daemon memory: collectives do not
-//   copy comm.all_reduce(gradient.data(), gradient.data(), gradient.size());
+//   arc::Buffer<float> gradient(1 << 20);     // daemon memory: collectives do not copy
+//   comm.all_reduce(gradient.data(), gradient.data(), gradient.size());
+// clang-format on
 //
 // Errors: every failure is thrown as arc::Error. Destructors do not throw.
 // Threads: as in arclient.h; one object is used by one thread at a time, Communicator by any.
@@ -136,6 +138,30 @@ class Buffer {
   std::size_t count_ = 0;
 };
 
+// Memory of the caller's own that the daemon knows: operations inside it need no further set-up.
+// Goes after the operations and plans on it, and before the memory.
+class Registration {
+ public:
+  Registration() = default;
+  Registration(void* memory, std::size_t bytes) {
+    check(arcMemRegister(memory, bytes));
+    memory_ = memory;
+  }
+  Registration(Registration&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+  Registration& operator=(Registration&& other) noexcept {
+    std::swap(memory_, other.memory_);
+    return *this;
+  }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
+  ~Registration() {
+    if (memory_ != nullptr) arcMemDeregister(memory_);
+  }
+
+ private:
+  void* memory_ = nullptr;
+};
+
 // An operation in flight. A ticket that is not waited for is waited for at destruction, because its
 // buffers are in use until then; that error is lost.
 class Ticket {
@@ -204,13 +230,16 @@ class Communicator {
   arcResult_t async_error() const { return value<arcResult_t>(arcCommGetAsyncError); }
 
   template <typename T>
-  void all_reduce(const T* send, T* recv, std::size_t count, arcRedOp_t op = arcSum) {
-    all_reduce(send, recv, count, data_type<T>(), op);
+  void all_reduce(const T* send, T* recv, std::size_t count, arcRedOp_t op = arcSum,
+                  arcStream_t stream = nullptr) {
+    all_reduce(send, recv, count, data_type<T>(), op, stream);
   }
   void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
-                  arcRedOp_t op) {
-    check(arcAllReduce(send, recv, count, dtype, op, comm_, nullptr));
+                  arcRedOp_t op, arcStream_t stream = nullptr) {
+    check(arcAllReduce(send, recv, count, dtype, op, comm_, stream));
   }
+  // On the host only. On GPUs there are no tickets: all_reduce() returns at once, and what needs
+  // the result is ordered behind it on its stream.
   template <typename T>
   Ticket all_reduce_async(const T* send, T* recv, std::size_t count, arcRedOp_t op = arcSum) {
     return all_reduce_async(send, recv, count, data_type<T>(), op);
@@ -254,10 +283,12 @@ class Plan {
     arcPlanDestroy(plan_);
   }
 
-  void start() {
-    check(arcPlanStart(plan_, nullptr));
+  void start(arcStream_t stream = nullptr) {
+    check(arcPlanStart(plan_, stream));
     started_ = true;
   }
+  // On the host only. On GPUs start() returns at once, and what needs the result is ordered behind
+  // it on its stream.
   void wait() {
     started_ = false;
     check(arcPlanWait(plan_, 0));

@@ -1,7 +1,7 @@
 // The bytes a client and the daemon share: one segment per session, drawn in proto/README.md.
 //
-//   page 0   SegmentHeader   geometry and identity, written by the daemon before the segment is
-//   handed out
+//   page 0   SegmentHeader   geometry and identity, written by the daemon
+//                            before the segment is handed out
 //            ControlLines    positions and sleep flags, each on lines of its own
 //   page 1.. requests        `slots` x WorkRequest   client -> daemon
 //   then     completions     `slots` x Completion    daemon -> client
