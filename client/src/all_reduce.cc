@@ -158,15 +158,15 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduc
   return operation;
 }
 
-void start(Operation& operation, Deadline deadline) {
+void start(Operation& operation, Deadline deadline, Teller teller) {
   operation.deadline = deadline;
   const std::shared_ptr<Member> member = operation.member;  // the session outlives the call
   Status submitted = member->session->submission().submit(operation);
   if (!submitted) refuse(operation, std::move(submitted).error());
-  member->session->tell_aborts();
+  if (teller == Teller::Call) member->session->tell_aborts();
 }
 
-Status finish(Operation& operation) {
+Status finish(Operation& operation, Teller teller) {
   const std::shared_ptr<Member> member = operation.member;  // the session outlives the call
   const std::uint64_t ticket = operation.ticket.load(std::memory_order_relaxed);
   Submission& submission = member->session->submission();
@@ -174,7 +174,7 @@ Status finish(Operation& operation) {
                     submission.wait_for(operation, operation.deadline.plus(kGuard));
   tickets().spend(operation, ticket);
   if (!done) submission.abandon(operation);
-  member->session->tell_aborts();
+  if (teller == Teller::Call) member->session->tell_aborts();
   if (done) return outcome_of(operation);
   return error(
       ErrorCode::DeadlineExceeded, Reason::Timeout,
@@ -206,14 +206,12 @@ Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms) {
   Operation& operation = **claim;
   const std::shared_ptr<Member> member = operation.member;
   const Deadline own = operation.deadline.plus(kGuard);
-  const Deadline asked = timeout_ms == 0 ? own
-                                         : Deadline::after(std::chrono::milliseconds(
-                                               std::min<std::uint64_t>(timeout_ms, 1'000'000'000)));
+  const Deadline asked = timeout_ms == 0 ? own : Deadline::after(Deadline::span_of(timeout_ms));
   const bool done = operation.done.load(std::memory_order_acquire) ||
                     member->session->submission().wait_for(operation, own.earlier(asked));
+  if (!done && own.passed()) return finish(claim->spend(ticket));  // which tells, too
   member->session->tell_aborts();
   if (done) return outcome_of(claim->spend(ticket));
-  if (own.passed()) return finish(claim->spend(ticket));
   return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "ticket ", ticket,
                " was not done after ", timeout_ms, " ms; it stays valid");
 }

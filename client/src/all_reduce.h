@@ -11,6 +11,10 @@
 
 namespace arcomm::client {
 
+// Who tells the daemon of a member that gave up: the call that made it give up, before it returns,
+// or that call's group, once for all of its operations.
+enum class Teller : std::uint8_t { Call, Group };
+
 // Everything about a call that can be judged without the daemon.
 Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
                   const void* stream);
@@ -26,9 +30,9 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduc
                            PlanId plan, Deadline deadline);
 // Hands it to the daemon; what its group has been preparing for does not count against `deadline`.
 // A refusal ends the operation with that error.
-void start(Operation& operation, Deadline deadline);
+void start(Operation& operation, Deadline deadline, Teller teller = Teller::Call);
 // Waits for the operation's own end and spends the ticket.
-Status finish(Operation& operation);
+Status finish(Operation& operation, Teller teller = Teller::Call);
 
 // For tickets in the caller's hands.
 Status test_ticket(std::uint64_t ticket, bool* in_progress);

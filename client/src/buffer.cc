@@ -30,6 +30,12 @@ void give_back(Session& session, BufferId buffer) {
   static_cast<void>(session.control().release_buffer(session.key(), buffer, Deadline::after(kFor)));
 }
 
+// The daemon does not hold the buffer any more, or will not in a moment: it refuses calls for
+// shutting down only when it is about to exit.
+bool is_forgotten(const Error& why) {
+  return is_gone(why) || why.reason == Reason::ShuttingDown;
+}
+
 // Ends a buffer that the caller named by its first byte.
 Status drop(void* address, bool allocated, Deadline deadline) {
   const char* expected = allocated ? "arcMemAlloc" : "arcMemRegister";
@@ -90,9 +96,12 @@ Status Buffer::release(Deadline deadline) {
     return {};  // the daemon that knew it is gone, and its list with it
   const BufferId id = BufferId::from_bits(id_.load(std::memory_order_relaxed));
   Status released = session->control().release_buffer(session->key(), id, deadline);
-  if (!released && released.error().code == ErrorCode::FailedPrecondition) return released;
+  if (!released && !is_forgotten(released.error())) {
+    if (released.error().code != ErrorCode::FailedPrecondition)  // it is used, and stays as it was
+      in_doubt_.store(true, std::memory_order_relaxed);
+    return released;
+  }
   serial_.store(0, std::memory_order_release);
-  // Anything else means that the daemon does not have it any more, or is gone.
   return {};
 }
 

@@ -46,7 +46,10 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   Kind kind() const { return parts_.kind; }
-  bool is_shared() const { return parts_.kind != Kind::Announced; }
+  // The daemon may be asked to use it where it is.
+  bool is_shared() const {
+    return parts_.kind != Kind::Announced && !in_doubt_.load(std::memory_order_relaxed);
+  }
   std::byte* base() const { return parts_.base; }
   std::size_t bytes() const { return parts_.bytes; }
   std::uint64_t offset_of(const void* address) const {
@@ -56,7 +59,7 @@ class Buffer {
   // The daemon's name of this buffer in that session; offers the memory when it has none yet.
   Result<BufferId> id_in(Session& session, Deadline deadline);
   void named(const Session& session, BufferId id);
-  // Tells the daemon, if it still knows the buffer.
+  // Tells the daemon, if it still knows the buffer. May be tried again after an error.
   Status release(Deadline deadline);
 
   void begin_use() { users_.fetch_add(1, std::memory_order_relaxed); }
@@ -68,6 +71,9 @@ class Buffer {
   std::atomic<int> users_{0};             // operations in flight and plans
   std::atomic<std::uint64_t> serial_{0};  // of the session that id_ belongs to; written after it
   std::atomic<std::uint64_t> id_{0};
+  // The daemon may or may not have heard of a release that failed, and the caller may not heed that
+  // it did: whatever is at these addresses goes through staging memory from then on.
+  std::atomic<bool> in_doubt_{false};
   DeadlineMutex mutex_;  // one offer at a time
 };
 

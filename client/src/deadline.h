@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
+#include <cstdint>
 
 namespace arcomm::client {
 
@@ -11,11 +12,17 @@ class Deadline {
  public:
   using Clock = std::chrono::steady_clock;
 
+  // What a caller's "forever" becomes: nobody sees its end, and no sum with it wraps into the past.
+  static constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+  // A caller's number of milliseconds, which may be any.
+  static constexpr std::chrono::milliseconds span_of(std::uint64_t milliseconds) {
+    constexpr auto kMost = static_cast<std::uint64_t>(kLongest.count());
+    return std::chrono::milliseconds(std::min(milliseconds, kMost));
+  }
+
   explicit Deadline(Clock::time_point when) : when_(when) {}
-  // Saturates: a caller's "forever" must not wrap into the past.
   static Deadline after(std::chrono::milliseconds span) {
-    constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
-    return Deadline(Clock::now() + std::clamp(span, std::chrono::milliseconds(0), kLongest));
+    return Deadline(Clock::now()).plus(span);
   }
 
   Clock::time_point when() const { return when_; }
@@ -28,7 +35,12 @@ class Deadline {
     const auto ms = std::chrono::ceil<std::chrono::milliseconds>(left()).count();
     return static_cast<int>(std::min<long long>(ms, INT_MAX));
   }
-  Deadline plus(std::chrono::nanoseconds span) const { return Deadline(when_ + span); }
+  // Saturates.
+  Deadline plus(std::chrono::milliseconds span) const {
+    const auto bounded = std::clamp(span, std::chrono::milliseconds(0), kLongest);
+    if (when_ > Clock::time_point::max() - bounded) return Deadline(Clock::time_point::max());
+    return Deadline(when_ + bounded);
+  }
   Deadline earlier(const Deadline& other) const { return Deadline(std::min(when_, other.when_)); }
 
  private:

@@ -1,10 +1,13 @@
 #include "client/src/group.h"
 
+#include <memory>
+#include <set>
 #include <system_error>
 #include <thread>
 #include <utility>
 
 #include "client/src/all_reduce.h"
+#include "client/src/session.h"
 
 namespace arcomm::client {
 namespace {
@@ -50,12 +53,17 @@ Status Group::end() {
   const auto begin = Deadline::Clock::now();
   Status first = run_together(std::exchange(creations_, {}));
   const std::vector<Collected> operations = std::exchange(operations_, {});
+  std::set<std::shared_ptr<Session>> sessions;
   for (const Collected& each : operations) {
-    client::start(*each.operation, Deadline(begin).plus(each.timeout));
+    sessions.insert(each.operation->member->session);  // before a waiting thread may end it
+    client::start(*each.operation, Deadline(begin).plus(each.timeout), Teller::Group);
   }
   for (const Collected& each : operations) {
-    if (each.blocking) keep_first(first, finish(*each.operation));
+    if (each.blocking) keep_first(first, finish(*each.operation, Teller::Group));
   }
+  // Once: to a daemon that is stopped, telling each by itself would add up past all deadlines. Of
+  // several sessions all but one are lost, and have nobody to tell.
+  for (const std::shared_ptr<Session>& session : sessions) session->tell_aborts();
   keep_first(first, run_together(std::exchange(destructions_, {})));
   return first;
 }

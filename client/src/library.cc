@@ -18,6 +18,10 @@ std::string environment_or(const char* name, const char* otherwise) {
   return value != nullptr && *value != '\0' ? value : otherwise;
 }
 
+std::uint64_t bounded(std::uint64_t timeout_ms) {
+  return static_cast<std::uint64_t>(Deadline::span_of(timeout_ms).count());
+}
+
 // Worth another try when a daemon that was there is being restarted.
 bool may_come_back(const Error& why) {
   return why.reason == Reason::NotRunning || why.reason == Reason::DaemonLost ||
@@ -41,6 +45,7 @@ LibraryConfig Library::resolved(LibraryConfig config) const {
     config.runtime_dir = environment_or("ARCOMM_RUNTIME_DIR", kDefaultRuntimeDir);
   }
   if (config.device.empty()) config.device = environment_or("ARCOMM_DEVICE", "");
+  config.timeout_ms = bounded(config.timeout_ms);
   return config;
 }
 
@@ -111,7 +116,7 @@ Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
         was_attached_ = true;
         const std::uint64_t theirs = session_->facts().default_timeout_ms;
         if (config_.timeout_ms == 0 && theirs != 0) {
-          timeout_ms_.store(theirs, std::memory_order_relaxed);
+          timeout_ms_.store(bounded(theirs), std::memory_order_relaxed);
         }
         return attached;
       }

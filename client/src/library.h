@@ -38,11 +38,13 @@ class Library {
   // The live session, attaching if there is none. A process that was attached before waits for the
   // daemon to come back; one that never was hears at once that none is running.
   Result<std::shared_ptr<Session>> session(Deadline deadline);
-  // Of operations and control calls. Takes no lock: another thread may be attaching for seconds.
+  // Of operations and control calls; no longer than Deadline::kLongest, whatever was asked. Takes
+  // no lock: another thread may be attaching for seconds.
   std::uint64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }
   Deadline control_deadline() { return Deadline::after(std::chrono::milliseconds(timeout_ms())); }
 
  private:
+  // The environment or the default where nothing was asked; bounded where too much was.
   LibraryConfig resolved(LibraryConfig config) const;
 
   static constexpr std::uint64_t kTimeoutBeforeAttachMs = 10'000;

@@ -112,9 +112,14 @@ void Session::tell_aborts() {
   std::vector<MemberId> missed;
   for (const MemberId member : members) {
     if (lost()) return;
+    if (deadline.passed()) {
+      missed.push_back(member);
+      continue;
+    }
     const Status told = control_->abort_communicator(
         key(), member, "an operation failed part-way on this rank", deadline);
-    if (!told && told.error().code == ErrorCode::DeadlineExceeded) missed.push_back(member);
+    // Whatever else went wrong, no descriptor left for a socket say, passes.
+    if (!told && !is_gone(told.error())) missed.push_back(member);
   }
   if (!missed.empty()) submission_.return_aborts(missed);
 }

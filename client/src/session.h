@@ -46,8 +46,8 @@ class Session {
   void check();
   // The same, but for most calls nothing: for the path of every operation.
   void check_now_and_then();
-  // Aborts at the daemon the members that gave up by themselves. Blocks for kTellFor at most, and
-  // only when there are any.
+  // Aborts at the daemon the members that gave up by themselves; what it did not hear it is told
+  // the next time. Blocks for kTellFor at most, and only when there are any.
   void tell_aborts();
   // Tells the daemon and fails what is open.
   void detach(Deadline deadline);

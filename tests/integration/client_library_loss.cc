@@ -2,6 +2,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -58,6 +59,38 @@ TEST_F(ClientLibrary, GivesUpOnADaemonThatIsStopped) {
   comm(0).all_reduce(&value, &value, 1);
   other.join();
   EXPECT_EQ(value, 2);
+}
+
+TEST_F(ClientLibrary, EndsAGroupInTimeHoweverManyOfItsRanksAStoppedDaemonLeavesWaiting) {
+  start({}, kShort.count());
+  constexpr int kRanks = 8;
+  form(kRanks);
+  // Nothing here but the call itself is measured: whatever each rank added would show.
+  constexpr milliseconds kLate{150};
+  std::vector<arc::Buffer<float>> values;
+  for (int rank = 0; rank < kRanks; ++rank) values.emplace_back(1000);
+  daemon_->freeze();
+  siginfo_t stopped{};  // SIGSTOP takes a moment, in which it would answer
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(daemon_->pid()), &stopped, WSTOPPED | WNOWAIT), 0);
+  ASSERT_EQ(arcGroupStart(), arcSuccess);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    float* mine = values[static_cast<std::size_t>(rank)].data();
+    EXPECT_EQ(arcAllReduce(mine, mine, 1000, arcFloat32, arcSum, comm(rank).get(), nullptr),
+              arcSuccess);
+  }
+  const auto begin = Clock::now();
+  EXPECT_EQ(arcGroupEnd(), arcDeadlineExceeded);
+  EXPECT_LT(since(begin), kShort + kLate);
+  daemon_->thaw();
+  rebuild();
+  arc::Group group;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    float* mine = values[static_cast<std::size_t>(rank)].data();
+    std::fill_n(mine, 1000, 1.0F);
+    comm(rank).all_reduce(mine, mine, 1000);
+  }
+  group.end();
+  for (arc::Buffer<float>& each : values) EXPECT_EQ(each[999], kRanks);
 }
 
 TEST_F(ClientLibrary, CountsPreparingAgainstTheDeadline) {

@@ -1,5 +1,6 @@
 // Operations in one process: many at once, open tickets, groups, and parts that do not belong
 // together.
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -79,6 +80,32 @@ TEST_F(ClientLibrary, SynchronisesWhenThereIsNothingToReduce) {
   early.wait();
 }
 
+TEST_F(ClientLibrary, RefusesAStreamOnTheHost) {
+  start();
+  form(1);
+  float value = 1;
+  arc::Plan plan(comm(0), &value, &value, 1);
+  int no_stream = 0;
+  const auto expect_refused = [](const auto& call) {
+    try {
+      call();
+      ADD_FAILURE() << "a stream was taken";
+    } catch (const arc::Error& why) {
+      EXPECT_EQ(why.code(), arcInvalidArgument) << why.what();
+      EXPECT_EQ(why.reason(), arcReasonBadValue) << why.what();
+      EXPECT_NE(std::string(why.what()).find("stream"), std::string::npos) << why.what();
+    }
+  };
+  expect_refused([&] { comm(0).all_reduce(&value, &value, 1, arcSum, &no_stream); });
+  expect_refused([&] { comm(0).all_reduce(&value, &value, 1, arcFloat32, arcSum, &no_stream); });
+  expect_refused([&] { plan.start(&no_stream); });
+  // Nothing of it was begun.
+  plan.start();
+  plan.wait();
+  comm(0).all_reduce(&value, &value, 1, arcSum, nullptr);
+  EXPECT_EQ(value, 1);
+}
+
 TEST_F(ClientLibrary, EndsATicketOnce) {
   start();
   form(1);
@@ -133,6 +160,43 @@ TEST_F(ClientLibrary, SaysWhoWasMissingAtTheDeadline) {
   }
   group.end();
   EXPECT_EQ(values[0], 2);
+}
+
+TEST_F(ClientLibrary, TakesForeverForALongTimeAndNotForNone) {
+  for (const std::uint64_t forever : {UINT64_MAX, std::uint64_t{10'000'000'000'000}}) {
+    start({}, forever);
+    form(2);
+    std::vector<float> values(2, 1);
+    arc::Group group;
+    for (int rank = 0; rank < 2; ++rank) {
+      float* mine = &values[static_cast<std::size_t>(rank)];
+      comm(rank).all_reduce(mine, mine, 1);
+    }
+    group.end();
+    EXPECT_EQ(values[0], 2);
+
+    float a = 1, b = 2;
+    arcPlan_t plan = nullptr;
+    ASSERT_EQ(arcPlanCreateAllReduce(&plan, &a, &a, 1, arcFloat32, arcSum, comm(0).get()),
+              arcSuccess);
+    ASSERT_EQ(arcPlanStart(plan, nullptr), arcSuccess);
+    arc::Ticket peer = comm(1).all_reduce_async(&b, &b, 1);
+    EXPECT_EQ(arcPlanWait(plan, forever), arcSuccess) << arcGetLastError(nullptr);
+    EXPECT_EQ(a, 3);
+    peer.wait();
+    EXPECT_EQ(arcPlanDestroy(plan), arcSuccess);
+
+    arcTicket_t ticket = 0;
+    ASSERT_EQ(arcAllReduceAsync(&a, &a, 1, arcFloat32, arcSum, comm(0).get(), nullptr, &ticket),
+              arcSuccess);
+    peer = comm(1).all_reduce_async(&b, &b, 1);
+    EXPECT_EQ(arcWait(ticket, forever), arcSuccess) << arcGetLastError(nullptr);
+    EXPECT_EQ(a, 6);
+    peer.wait();
+    comms_.clear();
+    session_.reset();
+    daemon_->stop();
+  }
 }
 
 TEST_F(ClientLibrary, RefusesToWaitForAGroupThatIsOpen) {

@@ -2,7 +2,9 @@
 // matrix 6, 8, 34, 35.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include <filesystem>
 
@@ -92,6 +94,38 @@ TEST_F(DaemonDeath, WithoutADaemonAClientIsToldAtOnceWhereItLooked) {
   EXPECT_EQ(reply.reason, arcReasonNotRunning) << reply.to_string();
   EXPECT_NE(reply.message.find(node().runtime_dir()), std::string::npos) << reply.message;
   EXPECT_EQ(arctl(node(), {"status"}).code, 3);
+}
+
+TEST_F(DaemonDeath, ARankThatGaveUpWithoutADescriptorLeftTellsItsPeersOnceItHasOne) {
+  start(in_folder());
+  const Clients clients = start_ranks(node(), 2, "init 5000");
+  // What lies idle of this process's connections is the one that it asks for staging memory on; to
+  // say that it gave up waiting for that it needs another.
+  node().freeze();
+  siginfo_t stopped{};  // SIGSTOP takes a moment, in which it would answer
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(node().pid()), &stopped, WSTOPPED | WNOWAIT), 0);
+  rlimit before{};
+  ASSERT_EQ(::prlimit(clients[0]->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit none{3, before.rlim_max};  // standard input, output and error
+  ASSERT_EQ(::prlimit(clients[0]->pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  const Reply late = clients[0]->ask("allreduce c0 1000 float32 sum");
+  EXPECT_EQ(late.code, arcDeadlineExceeded) << late.to_string();
+  ASSERT_EQ(::prlimit(clients[0]->pid(), RLIMIT_NOFILE, &before, nullptr), 0);
+  node().thaw();
+
+  clients[1]->tell("allreduce c0 1000 float32 sum");
+  wait_in_flight(1);
+  EXPECT_TRUE(eventually(kPrompt, [&] {
+    const Reply revoked = clients[0]->ask("allreduce c0 1000 float32 sum");
+    EXPECT_EQ(revoked.code, arcFailedPrecondition) << revoked.to_string();
+    return scrape().value("arcomm_communicators") == 0;
+  })) << "the daemon was never told";
+  const Reply aborted = clients[1]->hear();
+  EXPECT_EQ(aborted.code, arcAborted) << aborted.to_string();
+  EXPECT_EQ(aborted.rank, 0);
+  EXPECT_LT(aborted.took, milliseconds(5000)) << "told only by the deadline";
+  expect_all_ok(clients, "rebuild c0");
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
 }
 
 TEST_F(DaemonDeath, ToldToStopItLetsBegunOperationsEnd) {  // 8
