@@ -1,7 +1,6 @@
 // Plans, and memory that the library shares, keeps and gives back.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -135,8 +134,6 @@ TEST_F(ClientLibrary, FreesNothingThatTheDaemonDidNotHearOf) {
   }
   const double before = registered_bytes();
   daemon_->freeze();
-  siginfo_t stopped{};  // SIGSTOP takes a moment, in which it would answer
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(daemon_->pid()), &stopped, WSTOPPED | WNOWAIT), 0);
   const arcResult_t unheard = arcMemFree(memory);
   daemon_->thaw();
   ASSERT_EQ(unheard, arcDeadlineExceeded);
@@ -156,8 +153,6 @@ TEST_F(ClientLibrary, ReadsWhatIsThereNowWhereADeregistrationFailed) {
   const SealedMapping mapping(1 << 20);
   ASSERT_EQ(arcMemRegister(mapping.memory, mapping.bytes), arcSuccess) << arcGetLastError(nullptr);
   daemon_->freeze();
-  siginfo_t stopped{};  // SIGSTOP takes a moment, in which it would answer
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(daemon_->pid()), &stopped, WSTOPPED | WNOWAIT), 0);
   EXPECT_EQ(arcMemDeregister(mapping.memory), arcDeadlineExceeded);
   daemon_->thaw();
   // Who does not heed that may have something else at the same place by now.

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
 #include <filesystem>
 
@@ -102,8 +101,6 @@ TEST_F(DaemonDeath, ARankThatGaveUpWithoutADescriptorLeftTellsItsPeersOnceItHasO
   // What lies idle of this process's connections is the one that it asks for staging memory on; to
   // say that it gave up waiting for that it needs another.
   node().freeze();
-  siginfo_t stopped{};  // SIGSTOP takes a moment, in which it would answer
-  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(node().pid()), &stopped, WSTOPPED | WNOWAIT), 0);
   rlimit before{};
   ASSERT_EQ(::prlimit(clients[0]->pid(), RLIMIT_NOFILE, nullptr, &before), 0);
   const rlimit none{3, before.rlim_max};  // standard input, output and error

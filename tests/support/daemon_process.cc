@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -161,6 +162,8 @@ void DaemonProcess::stop(milliseconds deadline) {
 
 void DaemonProcess::freeze() {
   child_.signal(SIGSTOP);
+  siginfo_t stopped{};  // the signal takes a moment, in which it would still answer
+  EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(pid()), &stopped, WSTOPPED | WNOWAIT), 0);
 }
 void DaemonProcess::thaw() {
   child_.signal(SIGCONT);
