@@ -3,6 +3,8 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <future>
+#include <system_error>
 #include <utility>
 
 #include "daemon/telemetry/log.h"
@@ -59,7 +61,8 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
   gate_ = std::make_unique<Gate>(Gate::Parts{
       .loop = *loop_,
       .metrics = parts_.metrics,
-      .access = parts_.settings->access,
+      .closer = control_->descriptors().closer(),
+      .groups = AccessGroups::look_up(parts_.settings->access),
       .connections_per_uid = connections_per_uid(*parts_.settings),
       .adopt_rpc = [this](UniqueFd fd) { server_->adopt(std::move(fd)); },
       .adopt_descriptors =
@@ -86,10 +89,19 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
 }
 
 void ControlPlane::use_settings(std::shared_ptr<const Settings> settings) {
-  loop_->post([this, settings = std::move(settings)] {
-    control_->use_settings(settings);
-    gate_->use_access(settings->access);
-  });
+  loop_->post([this, settings] { control_->use_settings(settings); });
+  // A name service that hangs must hold up neither the loop nor the caller, who has a watchdog to
+  // feed; nor, not being joined, the end of the daemon.
+  try {
+    std::thread([this, settings, turn = ++reloads_, loop = loop_, reachable = reachable_] {
+      loop->post([this, groups = AccessGroups::look_up(settings->access), turn, reachable] {
+        // What an earlier reload found is out of date.
+        if (*reachable != nullptr && turn == reloads_) gate_->use_groups(groups);
+      });
+    }).detach();
+  } catch (const std::system_error& failure) {
+    log::error("no thread to look up the groups on: access stays as it was: {}", failure.what());
+  }
 }
 
 void ControlPlane::begin_shutdown() {
@@ -100,6 +112,13 @@ void ControlPlane::stop() {
   if (!loop_thread_.joinable()) return;
   begin_shutdown();
   admin_->begin_stop();
+  // Before gRPC's server goes: a connection that still came would be handed to nobody.
+  std::promise<void> deaf;
+  loop_->post([this, &deaf] {
+    gate_->close_listeners();
+    deaf.set_value();
+  });
+  deaf.get_future().wait();
   server_->stop();  // while the loop runs: handlers answer, releases and detaches included
   memory_thread_.stop();
   loop_->post([this] {

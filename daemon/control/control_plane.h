@@ -3,6 +3,8 @@
 // be called on any.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -54,6 +56,7 @@ class ControlPlane {
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<RpcServer> server_;
   std::thread loop_thread_;
+  std::atomic<std::uint64_t> reloads_{0};
 };
 
 }  // namespace arcomm

@@ -34,7 +34,9 @@ FdChannel::~FdChannel() {
     if (connection.process) parts_.loop.unwatch(connection.process.get());
     parts_.loop.cancel(connection.hello_deadline);
   }
-  for (auto& [number, connection] : connections_) closer_.close(std::move(connection.socket));
+  for (auto& [number, connection] : connections_) {
+    closer_.close_socket(connection.caller.peer.uid, std::move(connection.socket));
+  }
 }
 
 void FdChannel::adopt(UniqueFd fd, Caller caller) {
@@ -42,7 +44,10 @@ void FdChannel::adopt(UniqueFd fd, Caller caller) {
   const Status watched =
       parts_.loop.watch(fd.get(), EPOLLIN | EPOLLRDHUP,
                         [this, number](std::uint32_t events) { on_readable(number, events); });
-  if (!watched) return parts_.released(caller.peer.uid);
+  if (!watched) {
+    closer_.close_socket(caller.peer.uid, std::move(fd));
+    return parts_.released(caller.peer.uid);
+  }
   const auto deadline =
       parts_.loop.after(kHelloTimeout, [this, number] { close(number, "no Hello came"); });
   connections_.emplace(number, Connection{caller, std::move(fd), {}, {}, deadline});
@@ -59,10 +64,13 @@ void FdChannel::on_readable(ConnectionNumber number, std::uint32_t events) {
   for (int i = 0; i < kMessagesPerTurn; ++i) {
     const auto found = connections_.find(number);
     if (found == connections_.end()) return;
-    if (closer_.full()) return close(number, "too many foreign descriptors wait to be closed");
+    const uid_t peer = found->second.caller.peer.uid;
+    if (closer_.full(peer)) {
+      return close(number, "too many descriptors that its uid sent wait to be closed");
+    }
     FdRequest request;
     const Result<FdReceive> received =
-        receive_fd_request(found->second.socket.get(), request, closer_);
+        receive_fd_request(found->second.socket.get(), request, closer_, peer);
     if (!received) return close(number, received.error().message);
     switch (*received) {
       case FdReceive::Message:
@@ -158,7 +166,7 @@ void FdChannel::close(ConnectionNumber number, const std::string& why) {
   parts_.loop.cancel(connection.hello_deadline);
   // Messages that nobody read may hold descriptors, which go with the socket.
   ::shutdown(connection.socket.get(), SHUT_RDWR);
-  closer_.close(std::move(connection.socket));
+  closer_.close_socket(connection.caller.peer.uid, std::move(connection.socket));
   parts_.released(connection.caller.peer.uid);
   if (connection.session.valid()) parts_.ended(connection.session, why);
 }

@@ -32,6 +32,7 @@ class FdChannel {
   // The session ended for another reason: its connection is closed without a further word.
   void forget(ConnectionNumber connection);
   std::size_t size() const { return connections_.size(); }
+  FdCloser& closer() { return closer_; }  // for whatever a uid leaves behind
 
  private:
   struct Connection {

@@ -1,11 +1,17 @@
 // Closes descriptors whose last close may take long, so that it happens on no thread that serves
 // others: what a stranger has sent (a lingering socket, a file in user space, which block for as
-// long as the stranger likes), sockets that may still hold such, memory whose gigabytes go with it.
-// Descriptors are closed in turn on one thread; when it is stuck they wait, and full() asks the
-// caller to take in no more. Memory has a closer of its own, which no stranger can hold up.
+// long as the stranger likes), sockets that still hold such, memory whose gigabytes go with it.
 //
-// Thread: any. The destructor waits a second for what is queued, then leaves the thread to itself.
+// Each owner's descriptors are closed in turn, by one thread at a time: a close that is stuck holds
+// up what the same owner left and nothing else, and full() asks the caller to take in no more from
+// him. Threads are made when there is something to close and end when there has been nothing for a
+// while. Memory has a closer of its own, which no stranger can hold up.
+//
+// Thread: any. The destructor waits a second for what is queued, then leaves the threads to
+// themselves.
 #pragma once
+
+#include <sys/types.h>
 
 #include <cstddef>
 #include <memory>
@@ -16,22 +22,33 @@ namespace arcomm {
 
 class FdCloser {
  public:
-  static constexpr std::size_t kMostWaiting = 256;
+  static constexpr std::size_t kMostWaiting = 256;  // of one owner
+  // Of all owners. While that many are stuck the others' descriptors wait too; their connections
+  // do not, see close_socket().
+  static constexpr std::size_t kMostThreads = 16;
 
   FdCloser();
   ~FdCloser();
   FdCloser(const FdCloser&) = delete;
   FdCloser& operator=(const FdCloser&) = delete;
 
+  void close(uid_t owner, UniqueFd fd);
+  // A connected unix socket. Nothing arrives any more. It is closed at once when the kernel says
+  // that no descriptor waits in it, since nothing can block then; otherwise in its owner's turn.
+  // However many an owner leaves of the latter kind, the kernel lets no user without privileges
+  // have more descriptors under way than RLIMIT_NOFILE allows him.
+  void close_socket(uid_t owner, UniqueFd socket);
+  bool full(uid_t owner) const;
+
+  // The daemon's own.
   void close(UniqueFd fd);
   // To be shared by those who are passing it on; closed here if it is still there when the last of
   // them lets go. They may outlive the closer.
   std::shared_ptr<UniqueFd> hold(UniqueFd fd);
-  bool full() const;
 
  private:
-  struct Queue;
-  std::shared_ptr<Queue> queue_;
+  struct Queues;
+  std::shared_ptr<Queues> queues_;
 };
 
 }  // namespace arcomm

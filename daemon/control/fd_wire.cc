@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -35,13 +34,18 @@ Error protocol_error(const char* what, std::size_t value) {
                value, ")");
 }
 
-// Memory: its close does not block.
+// Memory: its close does not block. Nor does this question: what the kernel remembers of a file is
+// enough, where fstat may ask a file system in user space, or on a machine that does not answer.
 bool is_memory(int fd) {
   if (::fcntl(fd, F_GET_SEALS) >= 0) return true;
-  // What a GPU driver exports is an open /dev/nvidiactl.
+  // What a GPU driver exports is an open /dev/nvidiactl. O_PATH opens nothing: such a descriptor
+  // may name a device that its file system made up.
   constexpr unsigned kNvidia = 195;
-  struct stat info {};
-  return ::fstat(fd, &info) == 0 && S_ISCHR(info.st_mode) && major(info.st_rdev) == kNvidia;
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || (flags & O_PATH) != 0) return false;
+  struct statx info {};
+  return ::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &info) == 0 &&
+         S_ISCHR(info.stx_mode) && info.stx_rdev_major == kNvidia;
 }
 
 }  // namespace
@@ -66,7 +70,8 @@ Status check_fd_request(std::span<const std::byte> bytes, std::size_t fds) {
   return {};
 }
 
-Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer) {
+Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer,
+                                     uid_t peer) {
   std::byte bytes[sizeof(FdMessage) + 1];
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kFdRoom)];
   iovec part{.iov_base = bytes, .iov_len = sizeof(bytes)};
@@ -84,7 +89,7 @@ Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser
   const std::size_t came = fds.size();
   const auto strangers = std::stable_partition(
       fds.begin(), fds.end(), [](const UniqueFd& fd) { return is_memory(fd.get()); });
-  for (auto fd = strangers; fd != fds.end(); ++fd) closer.close(std::move(*fd));
+  for (auto fd = strangers; fd != fds.end(); ++fd) closer.close(peer, std::move(*fd));
   fds.erase(strangers, fds.end());
   // A SEQPACKET end of file and an empty message look the same; neither is followed by anything we
   // would answer.

@@ -22,7 +22,9 @@ struct FdRequest {
 enum class FdReceive : std::uint8_t { Message, Nothing, HungUp };
 
 // Nothing: no message waits. An Error means that the peer broke the protocol: close the connection.
-Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer);
+// `peer` sent what goes to the closer.
+Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser& closer,
+                                     uid_t peer);
 
 // The rules of a request, apart from the socket: Hello and Fetch carry no descriptor, Offer exactly
 // one.

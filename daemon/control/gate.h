@@ -13,10 +13,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "config/settings.h"
 #include "daemon/control/caller.h"
 #include "daemon/control/event_loop.h"
+#include "daemon/control/fd_closer.h"
 #include "daemon/control/listener.h"
+#include "daemon/control/peer_credentials.h"
 
 namespace arcomm {
 
@@ -27,7 +28,8 @@ class Gate {
   struct Parts {
     EventLoop& loop;
     Metrics& metrics;
-    Settings::Access access;
+    FdCloser& closer;  // of connections: a stranger may have put descriptors into them
+    AccessGroups groups;
     std::uint64_t connections_per_uid = 0;
     std::function<void(UniqueFd)> adopt_rpc;  // takes the connection into the gRPC server
     std::function<void(UniqueFd, Caller)> adopt_descriptors;  // a connection of fd.sock
@@ -37,13 +39,14 @@ class Gate {
   ~Gate();
 
   Status open(std::vector<ListeningSocket> sockets);
-  void close();  // no new connections; those open are forgotten
+  void close_listeners();  // no new connections
+  void close();            // those open are forgotten too
 
   // The caller behind gRPC's name of a connection ("fd:N").
   std::optional<Caller> find(const std::string& grpc_peer) const;
   // A descriptor connection has ended.
   void release(uid_t uid);
-  void use_access(const Settings::Access& access);  // for the sockets and for new connections
+  void use_groups(AccessGroups groups);  // for the sockets and for new connections
 
  private:
   struct Connection {
@@ -55,6 +58,7 @@ class Gate {
   void admit(SocketKind kind, UniqueFd fd);
   void pause(std::size_t listener);
   void drop(int rpc_fd);
+  void turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer, bool too_many);
   UniqueFd high_duplicate(int fd);
 
   Parts parts_;

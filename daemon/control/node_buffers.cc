@@ -70,15 +70,18 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   buffer->seed.length_bytes = *length;
   buffer->give_ticket = true;
   buffer->answer = std::move(answer);
-  parts_.memory_thread.post([this, buffer, bytes = *length] {
-    auto made = std::make_shared<Result<SealedMemory>>(make_sealed_memory("arcomm-buffer", bytes));
-    parts_.loop.post([this, buffer, made] {
-      if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
-        --owner->tickets_promised;
-      if (!*made) return buffer->fail(made->error());
-      add_buffer(buffer, memory_closer_.hold(std::move(made->value().fd)));
-    });
-  });
+  memory_turns_.allocate(
+      {buffer->session, caller.call}, *length, [this, buffer](Result<UniqueFd> made) {
+        if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
+          --owner->tickets_promised;
+        if (!made) return buffer->fail(made.error());
+        add_buffer(buffer, memory_closer_.hold(std::move(made).value()));
+      });
+}
+
+void NodeControl::cancel_allocation(std::uint64_t call) {
+  memory_turns_.drop_call(call, error(ErrorCode::Cancelled, Reason::None,
+                                      "the caller went away before the memory was there"));
 }
 
 void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
@@ -105,13 +108,11 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
   // A memfd may be larger than what is in it: the rest must be there to be had.
-  parts_.memory_thread.post([this, buffer, memory] {
-    const Status had = check_missing_pages(memory->get(), buffer->seed.length_bytes);
-    parts_.loop.post([this, buffer, memory, had] {
-      if (!had) return buffer->fail(had.error());
-      add_buffer(buffer, memory);
-    });
-  });
+  memory_turns_.check({buffer->session, caller.call}, memory, buffer->seed.length_bytes,
+                      [this, buffer, memory](const Status& had) {
+                        if (!had) return buffer->fail(had.error());
+                        add_buffer(buffer, memory);
+                      });
 }
 
 void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBufferRequest& request,
@@ -283,6 +284,14 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
           [this, id, buffer](const Status& late) {
             if (late) forget_buffer(id, buffer);
           }));
+}
+
+void NodeControl::take_back(const Caller& caller, const v1::SessionRef& session,
+                            const v1::BufferReply& unheard) {
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session;
+  release.set_buffer(unheard.buffer());
+  release_buffer(caller, release, [](const Result<v1::Empty>&) {});
 }
 
 // Its memory goes with its quota, the descriptor too that nobody has fetched.

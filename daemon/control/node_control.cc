@@ -55,7 +55,9 @@ NodeControl::NodeControl(Parts parts)
                     .released =
                         [this](uid_t uid) {
                           if (released_) released_(uid);
-                        }}) {}
+                        }}),
+      memory_turns_(
+          {.loop = parts_.loop, .thread = parts_.memory_thread, .closer = memory_closer_}) {}
 
 Status NodeControl::refuse_when_stopping() const {
   if (!stopping_) return {};
@@ -217,6 +219,8 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   const Reason told = reason == Reason::None ? Reason::RemoteAborted : reason;
   rendezvous_.session_gone(id, entry->peer.pid, told);
   count_communicators();
+  memory_turns_.drop_session(
+      id, error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
   const std::string name = entry->process_name;
   if (reason == Reason::None || reason == Reason::RemoteDied) {
     log::info("session {} ended: pid {} uid {} \"{}\": {}", fmt::streamed(id), entry->peer.pid,

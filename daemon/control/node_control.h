@@ -15,6 +15,7 @@
 #include "daemon/control/event_loop.h"
 #include "daemon/control/fd_channel.h"
 #include "daemon/control/fd_closer.h"
+#include "daemon/control/memory_turns.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rendezvous.h"
 #include "daemon/control/session_ledger.h"
@@ -66,6 +67,8 @@ class NodeControl {
                           Answer<v1::Empty> answer);
   void allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
                        Answer<v1::BufferReply> answer);
+  // The caller of that allocate_buffer no longer listens.
+  void cancel_allocation(std::uint64_t call);
   void register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
                        Answer<v1::BufferReply> answer);
   void release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
@@ -77,6 +80,11 @@ class NodeControl {
   void describe(const Caller& caller, const v1::DescribeRequest& request,
                 Answer<v1::DescribeReply> answer);
   void detach(const Caller& caller, const v1::DetachRequest& request, Answer<v1::Empty> answer);
+  // An answer did not reach its caller, who can neither use nor release what it gave.
+  void take_back(const Caller& caller, const v1::SessionRef& session,
+                 const v1::BufferReply& unheard);
+  void take_back(const Caller& caller, const v1::SessionRef& session,
+                 const v1::CreatePlanReply& unheard);
 
   // From the sockets.
   void connection_hung_up(ConnectionNumber connection);
@@ -146,6 +154,7 @@ class NodeControl {
   std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join
   FdChannel descriptors_;
   FdCloser memory_closer_;  // its last reference may be ours
+  MemoryTurns memory_turns_;
   std::function<void(uid_t)> released_;
   bool stopping_ = false;
 };

@@ -77,4 +77,12 @@ void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanReques
           }));
 }
 
+void NodeControl::take_back(const Caller& caller, const v1::SessionRef& session,
+                            const v1::CreatePlanReply& unheard) {
+  v1::DestroyPlanRequest destroy;
+  *destroy.mutable_session() = session;
+  destroy.set_plan(unheard.plan());
+  destroy_plan(caller, destroy, [](const Result<v1::Empty>&) {});
+}
+
 }  // namespace arcomm

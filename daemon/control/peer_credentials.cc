@@ -1,51 +1,59 @@
 #include "daemon/control/peer_credentials.h"
 
 #include <grp.h>
-#include <pwd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <optional>
 #include <vector>
+
+#include "daemon/telemetry/log.h"
 
 namespace arcomm {
 namespace {
 
-constexpr std::size_t kEntryBytes = 65'536;  // room for a group or passwd entry with its strings
+constexpr std::size_t kEntryBytes = 65'536;  // room for a group with its members' names, at first
+constexpr std::size_t kMostEntryBytes = std::size_t{64} << 20;
 
 std::optional<gid_t> find_group(const std::string& name) {
+  if (name.empty()) return std::nullopt;
   std::vector<char> buffer(kEntryBytes);
   group entry{};
   group* found = nullptr;
-  if (name.empty() ||
-      ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0 ||
-      found == nullptr) {
-    return std::nullopt;
+  int failure = 0;
+  while ((failure = ::getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found)) ==
+             ERANGE &&
+         buffer.size() < kMostEntryBytes) {
+    buffer.resize(2 * buffer.size());
   }
-  return found->gr_gid;
+  if (failure == 0 && found != nullptr) return found->gr_gid;
+  log::warn(
+      "group \"{}\": {}: until a reload finds it, only root and uid {} may use what is meant for "
+      "its members",
+      name, failure == 0 ? "there is no such group" : std::strerror(failure), ::geteuid());
+  return std::nullopt;
 }
 
-bool is_member(uid_t uid, gid_t primary, gid_t wanted) {
-  if (primary == wanted) return true;
-  std::vector<char> buffer(kEntryBytes);
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
-    return false;
+std::vector<gid_t> read_peer_groups(int socket_fd) {
   std::vector<gid_t> groups(64);
-  int count = static_cast<int>(groups.size());
-  if (::getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) {
-    groups.resize(static_cast<std::size_t>(count));
-    if (::getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) return false;
+  while (true) {
+    auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    const int failed = ::getsockopt(socket_fd, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes);
+    const std::size_t count = bytes / sizeof(gid_t);
+    if (failed != 0 && (errno != ERANGE || count <= groups.size())) return {};
+    groups.resize(count);
+    if (failed == 0) return groups;
   }
-  groups.resize(static_cast<std::size_t>(count));
-  return std::find(groups.begin(), groups.end(), wanted) != groups.end();
 }
 
 }  // namespace
+
+AccessGroups AccessGroups::look_up(const Settings::Access& names) {
+  return {
+      .names = names, .members = find_group(names.group), .admins = find_group(names.admin_group)};
+}
 
 Result<PeerCredentials> read_peer_credentials(int socket_fd) {
   ucred peer{};
@@ -57,10 +65,12 @@ Result<PeerCredentials> read_peer_credentials(int socket_fd) {
   return PeerCredentials{peer.pid, peer.uid, peer.gid};
 }
 
-bool may_connect(const PeerCredentials& peer, const std::string& group) {
+bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group) {
   if (peer.uid == 0 || peer.uid == ::geteuid()) return true;
-  const std::optional<gid_t> wanted = find_group(group);
-  return wanted && is_member(peer.uid, peer.gid, *wanted);
+  if (!group) return false;
+  if (peer.gid == *group) return true;
+  const std::vector<gid_t> groups = read_peer_groups(socket_fd);
+  return std::find(groups.begin(), groups.end(), *group) != groups.end();
 }
 
 }  // namespace arcomm

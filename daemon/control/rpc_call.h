@@ -8,6 +8,7 @@
 #include <grpcpp/grpcpp.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -120,6 +121,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
       case Event::Written:
         return static_cast<Self*>(this)->written(ok);
       case Event::Finished:
+        static_cast<Self*>(this)->finished(ok);
         return last_event();
       case Event::Done:
         if (context_.IsCancelled()) cancelled_ = true;
@@ -197,7 +199,16 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
 };
 
 template <typename Request, typename Reply>
-using UnaryHandler = std::function<void(const Caller&, const Request&, Answer<Reply>)>;
+using Handle = std::function<void(const Caller&, const Request&, Answer<Reply>)>;
+// Undoes what an answer gave that did not reach its caller; may be empty.
+template <typename Request, typename Reply>
+using TakeBack = std::function<void(const Caller&, const Request&, const Reply&)>;
+
+template <typename Request, typename Reply>
+struct UnaryHandler {  // on the loop
+  Handle<Request, Reply> handle;
+  TakeBack<Request, Reply> take_back;
+};
 
 template <typename Request, typename Reply>
 class UnaryCall final
@@ -209,14 +220,24 @@ class UnaryCall final
   using Base::Base;
 
   void run(const Caller& caller) {
-    this->method_.handle(caller, this->request_,
-                         [self = this->shared_from_this()](Result<Reply> result) {
-                           self->finish(std::move(result));
-                         });
+    // Its end may have been told before it was begun.
+    if (this->method_.cancelled && this->cancelled()) return finish(still_waited_for().error());
+    caller_ = caller;
+    this->method_.handle.handle(caller, this->request_,
+                                [self = this->shared_from_this()](Result<Reply> result) {
+                                  self->finish(std::move(result));
+                                });
   }
 
   void finish(Result<Reply> result) {
     if (this->answered_.exchange(true)) return;
+    if (result && this->method_.handle.take_back) {
+      given_ = *result;
+      if (const Status waited_for = still_waited_for(); !waited_for) {
+        take_back();
+        result = waited_for.error();  // for a caller who looks once more after its deadline
+      }
+    }
     this->count(result ? Status() : Status(result.error()));
     std::unique_lock lock(this->floor_.mutex);
     if (this->floor_.closed) {
@@ -231,6 +252,33 @@ class UnaryCall final
   }
 
   void written(bool) {}
+  // Not ok: the call had ended, and nothing of the answer has left or will.
+  void finished(bool ok) {
+    if (!ok && given_) take_back();
+  }
+
+ private:
+  // What leaves in the last moments may come too late: the deadline here is the caller's, rounded
+  // up, and the request was on its way. And gRPC itself sees only after a while that it has passed.
+  static constexpr std::chrono::milliseconds kLastMoments{5};
+
+  Status still_waited_for() const {
+    const bool late = this->context_.deadline() <= std::chrono::system_clock::now() + kLastMoments;
+    if (!late && !this->cancelled()) return {};
+    return error(late ? ErrorCode::DeadlineExceeded : ErrorCode::Cancelled,
+                 late ? Reason::Timeout : Reason::None,
+                 "the caller had stopped waiting before it could be answered: nothing is kept "
+                 "for it");
+  }
+  void take_back() {
+    this->floor_.loop.post(
+        [self = this->shared_from_this(), given = *std::exchange(given_, std::nullopt)] {
+          self->method_.handle.take_back(*self->caller_, self->request_, given);
+        });
+  }
+
+  std::optional<Caller> caller_;  // once handled
+  std::optional<Reply> given_;    // until it has left
 };
 
 }  // namespace arcomm

@@ -78,19 +78,27 @@ void RpcServer::stop() {
 }
 
 template <typename Request, typename Reply, typename Listen>
-void RpcServer::add(const char* name, bool admin, Listen listen,
-                    UnaryHandler<Request, Reply> handle,
+void RpcServer::add(const char* name, bool admin, Listen listen, Handle<Request, Reply> handle,
+                    TakeBack<Request, Reply> take_back,
                     std::function<void(std::uint64_t call)> cancelled) {
   using Call = UnaryCall<Request, Reply>;
-  auto method = std::make_shared<const typename Call::Method>(typename Call::Method{
-      name, admin, std::move(listen), std::move(handle), std::move(cancelled)});
+  auto method = std::make_shared<const typename Call::Method>(
+      typename Call::Method{name,
+                            admin,
+                            std::move(listen),
+                            {std::move(handle), std::move(take_back)},
+                            std::move(cancelled)});
   methods_.push_back(method);
   Call::listen(*floor_, *method);
 }
 
 // One line per method: how gRPC listens for it, and who handles it.
 void RpcServer::listen() {
-#define ARC_METHOD(service, is_admin, Method, In, Out, handler)                     \
+  // Behind `handler`, where there is something to undo: as UnaryHandler and RpcMethod have them.
+  const auto take_back = [this](const Caller& caller, const auto& request, const auto& unheard) {
+    parts_.control.take_back(caller, request.session(), unheard);
+  };
+#define ARC_METHOD(service, is_admin, Method, In, Out, handler, ...)                \
   add<v1::In, v1::Out>(                                                             \
       #Method, is_admin,                                                            \
       [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {  \
@@ -98,20 +106,21 @@ void RpcServer::listen() {
       },                                                                            \
       [this](const Caller& caller, const v1::In& request, Answer<v1::Out> answer) { \
         parts_.handler(caller, request, std::move(answer));                         \
-      })
+      } __VA_OPT__(, ) __VA_ARGS__)
   ARC_METHOD(control_service_, false, Attach, AttachRequest, AttachReply, control.attach);
   ARC_METHOD(control_service_, false, DestroyCommunicator, DestroyCommunicatorRequest, Empty,
              control.destroy_communicator);
   ARC_METHOD(control_service_, false, AbortCommunicator, AbortCommunicatorRequest, Empty,
              control.abort_communicator);
   ARC_METHOD(control_service_, false, AllocateBuffer, AllocateBufferRequest, BufferReply,
-             control.allocate_buffer);
+             control.allocate_buffer, take_back,
+             [this](std::uint64_t call) { parts_.control.cancel_allocation(call); });
   ARC_METHOD(control_service_, false, RegisterBuffer, RegisterBufferRequest, BufferReply,
-             control.register_buffer);
+             control.register_buffer, take_back);
   ARC_METHOD(control_service_, false, ReleaseBuffer, ReleaseBufferRequest, Empty,
              control.release_buffer);
   ARC_METHOD(control_service_, false, CreatePlan, CreatePlanRequest, CreatePlanReply,
-             control.create_plan);
+             control.create_plan, take_back);
   ARC_METHOD(control_service_, false, DestroyPlan, DestroyPlanRequest, Empty, control.destroy_plan);
   ARC_METHOD(control_service_, false, Describe, DescribeRequest, DescribeReply, control.describe);
   ARC_METHOD(control_service_, false, Detach, DetachRequest, Empty, control.detach);
@@ -135,7 +144,7 @@ void RpcServer::listen() {
              Answer<v1::CreateCommunicatorReply> answer) {
         parts_.control.create_communicator(caller, request, std::move(answer));
       },
-      [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
+      {}, [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
 
   using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
   auto tune = std::make_shared<const Tune::Method>(

@@ -39,7 +39,8 @@ class RpcServer {
   void listen();
   void serve_queue();
   template <typename Request, typename Reply, typename Listen>
-  void add(const char* name, bool admin, Listen listen, UnaryHandler<Request, Reply> handle,
+  void add(const char* name, bool admin, Listen listen, Handle<Request, Reply> handle,
+           TakeBack<Request, Reply> take_back = {},
            std::function<void(std::uint64_t call)> cancelled = {});
 
   Parts parts_;

@@ -62,6 +62,7 @@ class StreamCall final
     if (!ok) waiting_.clear();  // the reader is gone
     pump();
   }
+  void finished(bool) {}
 
  private:
   void pump() {

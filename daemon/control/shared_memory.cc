@@ -19,14 +19,14 @@ Status check_offered_memory(int fd, std::uint64_t offset_bytes, std::uint64_t le
   return {};
 }
 
-Status check_missing_pages(int fd, std::uint64_t length_bytes) {
+Status check_missing_pages(int fd, std::uint64_t length_bytes, std::uint64_t promised) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) {
     return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
                  "cannot look at the offered memory: ", std::strerror(errno));
   }
   const auto present = static_cast<std::uint64_t>(info.st_blocks) * 512;
-  return check_available(length_bytes - std::min(length_bytes, present));
+  return check_available(length_bytes - std::min(length_bytes, present), promised);
 }
 
 }  // namespace arcomm

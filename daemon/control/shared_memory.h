@@ -13,8 +13,8 @@ namespace arcomm {
 // rule), and at whole pages.
 Status check_offered_memory(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
-// Whether the pages that the range may still lack can be had: the daemon would be the one to touch
-// them. Reads files, so not on the control loop.
-Status check_missing_pages(int fd, std::uint64_t length_bytes);
+// Whether the pages that the range may still lack can be had, besides what is promised to others:
+// the daemon would be the one to touch them. Reads files, so not on the control loop.
+Status check_missing_pages(int fd, std::uint64_t length_bytes, std::uint64_t promised);
 
 }  // namespace arcomm

@@ -18,13 +18,15 @@ class TaskThread {
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  void post(std::function<void()> task) {
+  // False once it is stopping: the task is dropped.
+  bool post(std::function<void()> task) {
     {
       std::lock_guard lock(mutex_);
-      if (stopping_) return;
+      if (stopping_) return false;
       tasks_.push_back(std::move(task));
     }
     changed_.notify_one();
+    return true;
   }
 
   void stop() {

@@ -3,9 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 
+#include <atomic>
+#include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "tests/integration/node_test.h"
 
@@ -147,6 +152,28 @@ TEST_F(DaemonDeath, ToldToStopItLetsBegunOperationsEnd) {  // 8
   expect_log("stopped");
   // Metrics and recorder went with it: asked again is the next one.
   restart();
+}
+
+TEST_F(DaemonDeath, ToldToStopItEndsInOrderWhileClientsKeepComing) {  // 8
+  start(in_folder());
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, node().client_socket().c_str(), sizeof(address.sun_path) - 1);
+  std::atomic<bool> over{false};
+  std::thread caller([&] {
+    while (!over) {  // each comes and leaves at once
+      const UniqueFd connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      static_cast<void>(::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address),
+                                  sizeof(address)));
+    }
+  });
+  for (int i = 0; i < 10; ++i) {
+    std::this_thread::sleep_for(milliseconds(20));
+    node().stop();  // expects exit status 0
+    restart();
+  }
+  over = true;
+  caller.join();
 }
 
 TEST_F(DaemonDeath, ToldToStopItFailsWhatDoesNotEndInTimeAndRefusesNewWork) {  // 8

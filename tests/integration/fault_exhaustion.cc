@@ -43,6 +43,33 @@ TEST_F(Exhaustion, AThousandFailedAllocationsLeaveNothingBehind) {
   client->expect_ok("alloc fits 16777216");
 }
 
+TEST_F(Exhaustion, AllocationsThatOutlastTheirCallersPatienceLeaveNothingBehind) {
+  start();
+  const auto client = ClientProcess::start(node());
+  // Every call of this client has so long.
+  ASSERT_TRUE(eventually(kPrompt, [&] { return client->ask("init 60").ok(); }));
+  const std::size_t descriptors = node().child().open_descriptors();
+  for (int i = 0; i < 20; ++i) {
+    const Reply reply = client->ask("alloc big 1073741824");  // takes several times as long
+    ASSERT_EQ(reply.code, arcDeadlineExceeded) << reply.to_string();
+    expect_metric_settles("arcomm_registered_bytes", 0);
+    expect_metric_settles("arcomm_buffers", 0);
+  }
+  // More than a session may leave unfetched, and each asked while the daemon cannot answer.
+  for (int i = 0; i < 70; ++i) {
+    node().freeze();
+    const Reply reply = client->ask("alloc small 4096");
+    node().thaw();
+    ASSERT_EQ(reply.code, arcDeadlineExceeded) << reply.to_string();
+  }
+  expect_metric_settles("arcomm_registered_bytes", 0);
+  expect_metric_settles("arcomm_buffers", 0);
+  EXPECT_TRUE(
+      eventually(kPrompt, [&] { return node().child().open_descriptors() <= descriptors + 2; }));
+  EXPECT_TRUE(eventually(kPrompt, [&] { return client->ask("alloc fits 1048576").ok(); }))
+      << "what was not answered in time still counts against the session";
+}
+
 TEST_F(Exhaustion, ADaemonWithoutDescriptorsRefusesAndRecovers) {
   DaemonProcess::Options options;
   options.limits = {{RLIMIT_NOFILE, 128}};

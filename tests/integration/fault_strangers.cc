@@ -1,15 +1,22 @@
 // Users who may not, and bytes that are no message. Fault matrix 15, 16 and 40.
+#include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstring>
+#include <functional>
 #include <random>
 
+#include "proto/fd_message.h"
 #include "tests/integration/node_test.h"
+#include "tests/support/lingering_socket.h"
 
 namespace arcomm::support {
 namespace {
@@ -39,6 +46,39 @@ bool is_closed(int fd, milliseconds deadline) {
       if (got < 0) return false;
     }
   });
+}
+
+bool offer(int socket_fd, int fd) {
+  FdMessage message;
+  message.kind = FdMessageKind::Offer;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec part{.iov_base = &message, .iov_len = sizeof(message)};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  header.msg_control = control;
+  header.msg_controllen = sizeof(control);
+  cmsghdr* rights = CMSG_FIRSTHDR(&header);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  return ::sendmsg(socket_fd, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(message));
+}
+
+// To a daemon that is frozen: a descriptor whose close does not return while `stuck` lives. Then
+// others behind it for as long as they are answered: how many were.
+int leave_descriptors(int socket_fd, LingeringSocket& stuck, const std::function<void()>& sent) {
+  const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  bool open = offer(socket_fd, stuck.end.get());
+  stuck.end.reset();
+  sent();
+  FdMessage answer;
+  for (int i = 0; i < 1000; ++i) {
+    if (!open || ::recv(socket_fd, &answer, sizeof(answer), 0) <= 0) return i;
+    open = offer(socket_fd, file.get());
+  }
+  return -1;
 }
 
 DaemonProcess::Options closed_to_others() {
@@ -121,6 +161,42 @@ TEST_F(Strangers, AMemberOfTheGroupIsServedWithoutBeingAdmin) {  // 15, 16
                              kNobody, kNogroup);
   ASSERT_TRUE(run.exit.has_value());
   EXPECT_EQ(run.exit->code, 4) << run.output << run.errors;
+}
+
+TEST_F(Strangers, AMemberWhoseDescriptorsCannotBeClosedShutsNobodyElseOut) {  // 40
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  DaemonProcess::Options daemon = closed_to_others();
+  daemon.settings["access.group"] = "nogroup";
+  start(daemon);
+  const auto there_before = start_ranks(node(), 2);
+  const std::string path = node().fd_socket();
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  UniqueFd told(ends[0]);
+  UniqueFd teller(ends[1]);
+  node().freeze();
+  const pid_t member = ::fork();
+  ASSERT_GE(member, 0);
+  if (member == 0) {
+    if (::setgroups(0, nullptr) != 0 || ::setgid(kNogroup) != 0 || ::setuid(kNobody) != 0)
+      ::_exit(1);
+    const UniqueFd socket = connect_socket(path, SOCK_SEQPACKET);
+    LingeringSocket stuck;
+    const auto tell = [&](int number) { (void)!::write(teller.get(), &number, sizeof(number)); };
+    tell(leave_descriptors(socket.get(), stuck, [&] { tell(0); }));
+    for (;;) ::pause();
+  }
+  teller.reset();
+  int answered = -1;
+  EXPECT_EQ(::read(told.get(), &answered, sizeof(answered)), sizeof(answered));
+  node().thaw();
+  EXPECT_EQ(::read(told.get(), &answered, sizeof(answered)), sizeof(answered));
+  EXPECT_GT(answered, 0) << "what it may leave is bounded";
+  expect_clean_all_reduce(node());
+  expect_all_ok(there_before, "allreduce c0 1024 float32 sum");
+  ::kill(member, SIGKILL);
+  int ended = 0;
+  EXPECT_EQ(::waitpid(member, &ended, 0), member);
 }
 
 TEST_F(Strangers, AdminCallsOnTheClientSocketAreDenied) {  // 16

@@ -12,9 +12,11 @@
 
 namespace arcomm::support {
 
-// A connection whose last close blocks until the other end is closed, for at most 20 s.
+// A connection whose last close blocks until the other end is closed, for at most so long. Whoever
+// sends `end` closes his own copy before the receiver can close the one that he got: his would be
+// the last.
 struct LingeringSocket {
-  LingeringSocket() {
+  explicit LingeringSocket(int seconds = 20) {
     const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -31,7 +33,7 @@ struct LingeringSocket {
     while (::send(end.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
     }
     EXPECT_EQ(::fcntl(end.get(), F_SETFL, ::fcntl(end.get(), F_GETFL) & ~O_NONBLOCK), 0);
-    const struct linger on { .l_onoff = 1, .l_linger = 20 };
+    const struct linger on { .l_onoff = 1, .l_linger = seconds };
     EXPECT_EQ(::setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &on, sizeof(on)), 0);
   }
   UniqueFd end, deaf;

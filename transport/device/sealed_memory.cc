@@ -91,28 +91,47 @@ Result<std::uint64_t> round_to_pages(std::uint64_t bytes) {
   return (bytes + mask) & ~mask;
 }
 
-Status check_available(std::uint64_t bytes) {
+Status check_available(std::uint64_t bytes, std::uint64_t promised) {
   if (bytes == 0) return {};
   const std::uint64_t available = available_bytes();
-  if (available >= kReserveBytes && bytes <= available - kReserveBytes) return {};
+  const std::uint64_t kept = kReserveBytes + std::min(promised, kUnlimited - kReserveBytes);
+  if (available >= kept && bytes <= available - kept) return {};
   return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot take ", bytes,
-               " bytes of shared memory: ", available, " are available to the service and ",
-               kReserveBytes, " are kept free; free memory or ask for less");
+               " bytes of shared memory: ", available, " are available to the service and ", kept,
+               " are kept free or promised to others; free memory or ask for less");
 }
 
 Result<SealedMemory> make_sealed_memory(const char* name, std::uint64_t bytes) {
+  Result<GrowingMemory> memory = GrowingMemory::begin(name, bytes, 0);
+  if (!memory) return std::move(memory).error();
+  ARC_RETURN_IF_ERROR(memory->grow(memory->missing()));
+  return std::move(*memory).take();
+}
+
+Result<GrowingMemory> GrowingMemory::begin(const char* name, std::uint64_t bytes,
+                                           std::uint64_t promised) {
   Result<std::uint64_t> whole = round_to_pages(bytes);
   if (!whole) return std::move(whole).error();
-  ARC_RETURN_IF_ERROR(check_available(*whole));
+  ARC_RETURN_IF_ERROR(check_available(*whole, promised));
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return allocation_failed(*whole, "memfd_create", errno);
-  while (::fallocate(fd.get(), 0, 0, static_cast<off_t>(*whole)) != 0) {
-    if (errno != EINTR) return allocation_failed(*whole, "fallocate", errno);
+  // So that a size which is not allowed is refused before a page is touched.
+  if (::ftruncate(fd.get(), static_cast<off_t>(*whole)) != 0)
+    return allocation_failed(*whole, "ftruncate", errno);
+  return GrowingMemory({std::move(fd), *whole});
+}
+
+Status GrowingMemory::grow(std::uint64_t most) {
+  const int fd = memory_.fd.get();
+  const std::uint64_t slice = std::min(most, missing());
+  while (::fallocate(fd, 0, static_cast<off_t>(touched_), static_cast<off_t>(slice)) != 0) {
+    if (errno != EINTR) return allocation_failed(memory_.bytes, "fallocate", errno);
   }
-  if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    return allocation_failed(*whole, "sealing", errno);
+  touched_ += slice;
+  if (missing() == 0 && ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    return allocation_failed(memory_.bytes, "sealing", errno);
   }
-  return SealedMemory{std::move(fd), *whole};
+  return {};
 }
 
 }  // namespace arcomm

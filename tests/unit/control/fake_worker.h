@@ -31,6 +31,7 @@ class FakeWorker final : public DeviceWorker {
 
   // What it does next.
   std::atomic<bool> silent{false};          // never answers
+  std::atomic<bool> holding{false};         // answers at let_go()
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
   std::atomic<std::uint64_t> turns{0};
   std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
@@ -48,6 +49,19 @@ class FakeWorker final : public DeviceWorker {
   std::size_t buffers() {
     std::lock_guard lock(mutex_);
     return buffers_.size();
+  }
+  std::size_t plans() {
+    std::lock_guard lock(mutex_);
+    return plans_.size();
+  }
+  std::size_t held() {
+    std::lock_guard lock(held_mutex_);
+    return held_.size();
+  }
+  void let_go() {
+    std::lock_guard lock(held_mutex_);
+    holding = false;
+    for (auto& one : std::exchange(held_, {})) thread_.post(std::move(one));
   }
   std::vector<MemberId> left() {
     std::lock_guard lock(mutex_);
@@ -90,6 +104,7 @@ class FakeWorker final : public DeviceWorker {
       std::lock_guard lock(mutex_);
       sessions_.erase(session);
       std::erase_if(buffers_, [&](const auto& one) { return one.second.first == session; });
+      std::erase_if(plans_, [&](const auto& one) { return one.second == session; });
       closed_.push_back({session, reason, std::move(why)});
     }
     answer(std::move(done), Status());
@@ -144,11 +159,15 @@ class FakeWorker final : public DeviceWorker {
     buffers_.erase(buffer);
     answer(std::move(done), Status());
   }
-  void add_plan(SessionId, PlanSeed, Done<PlanId> done) override {
+  void add_plan(SessionId session, PlanSeed, Done<PlanId> done) override {
     std::lock_guard lock(mutex_);
-    answer(std::move(done), Result<PlanId>(PlanId{next_++, 1}));
+    const PlanId id{next_++, 1};
+    plans_.emplace(id, session);
+    answer(std::move(done), Result<PlanId>(id));
   }
-  void remove_plan(SessionId, PlanId, Done<void> done) override {
+  void remove_plan(SessionId, PlanId plan, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    plans_.erase(plan);
     answer(std::move(done), Status());
   }
 
@@ -216,19 +235,28 @@ class FakeWorker final : public DeviceWorker {
   void answer(std::function<void(R)> done, R result) {
     if (silent) return;
     const auto kept = std::make_shared<R>(std::move(result));
-    thread_.post([done = std::move(done), kept] { done(std::move(*kept)); });
+    std::function<void()> told = [done = std::move(done), kept] { done(std::move(*kept)); };
+    std::lock_guard lock(held_mutex_);
+    if (holding) {
+      held_.push_back(std::move(told));
+    } else {
+      thread_.post(std::move(told));
+    }
   }
 
   WorkerEvents events_;
   std::mutex mutex_;
   std::map<SessionId, SessionSeed> sessions_;
   std::map<BufferId, std::pair<SessionId, BufferSeed>> buffers_;
+  std::map<PlanId, SessionId> plans_;
   std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
   std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;
   std::vector<Closed> closed_;
   std::vector<MemberId> left_;
   std::vector<CommunicatorSeed> formed_;
   std::uint32_t next_ = 1;
+  std::mutex held_mutex_;  // after mutex_
+  std::vector<std::function<void()>> held_;
   TaskThread thread_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,12 +11,18 @@
 #include <utility>
 #include <vector>
 
-namespace arcomm {
+#include "tests/support/lingering_socket.h"
+#include "tests/unit/control/descriptor_message.h"
+
+namespace arcomm::test {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using std::chrono::steady_clock;
+using support::LingeringSocket;
+
+constexpr uid_t kStranger = 1000, kOther = 999;
 
 UniqueFd memory() {
   return UniqueFd(::memfd_create("test", MFD_CLOEXEC));
@@ -33,44 +38,68 @@ bool closed_soon(int fd) {
   return !is_open(fd);
 }
 
-// A connection whose last close blocks until the other end is closed, for at most 20 s.
-struct Lingering {
-  Lingering() {
-    const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof(address);
-    EXPECT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-    EXPECT_EQ(::listen(listener.get(), 1), 0);
-    EXPECT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-    end.reset(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    ::connect(end.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
-    deaf.reset(::accept(listener.get(), nullptr, nullptr));
-    EXPECT_TRUE(deaf);
-    const std::vector<char> bytes(1 << 20);
-    while (::send(end.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
-    }
-    EXPECT_EQ(::fcntl(end.get(), F_SETFL, ::fcntl(end.get(), F_GETFL) & ~O_NONBLOCK), 0);
-    const struct linger on { .l_onoff = 1, .l_linger = 20 };
-    EXPECT_EQ(::setsockopt(end.get(), SOL_SOCKET, SO_LINGER, &on, sizeof(on)), 0);
-  }
-  UniqueFd end, deaf;
-};
-
-TEST(FdCloser, IsFullWhileOneThatBlocksHoldsUpAllItMayKeep) {
+TEST(FdCloser, IsFullForTheOwnerOfOneThatBlocksAndForNobodyElse) {
   FdCloser closer;
-  Lingering stranger;
-  closer.close(std::move(stranger.end));
+  LingeringSocket stranger;
+  closer.close(kStranger, std::move(stranger.end));
   for (std::size_t i = 1; i < FdCloser::kMostWaiting; ++i) {
-    EXPECT_FALSE(closer.full()) << i;
-    closer.close(memory());
+    EXPECT_FALSE(closer.full(kStranger)) << i;
+    closer.close(kStranger, memory());
   }
-  EXPECT_TRUE(closer.full());
+  EXPECT_TRUE(closer.full(kStranger));
+  EXPECT_FALSE(closer.full(kOther));
+  UniqueFd others = memory();
+  const int number = others.get();
+  closer.close(kOther, std::move(others));
+  EXPECT_TRUE(closed_soon(number));
   stranger.deaf.reset();  // the close returns now
   const auto until = steady_clock::now() + seconds(15);
-  while (closer.full() && steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
-  EXPECT_FALSE(closer.full());
+  while (closer.full(kStranger) && steady_clock::now() < until)
+    std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_FALSE(closer.full(kStranger));
+}
+
+TEST(FdCloser, HasAThreadLessForEachOwnerWhoseCloseIsStuckUntilOneReturns) {
+  FdCloser closer;
+  std::vector<LingeringSocket> stuck(FdCloser::kMostThreads);
+  for (std::size_t i = 0; i + 1 < stuck.size(); ++i)
+    closer.close(kStranger + static_cast<uid_t>(i), std::move(stuck[i].end));
+  UniqueFd served = memory();
+  const int first = served.get();
+  closer.close(kOther, std::move(served));
+  EXPECT_TRUE(closed_soon(first));
+
+  closer.close(kStranger + static_cast<uid_t>(stuck.size()), std::move(stuck.back().end));
+  UniqueFd waits = memory();
+  const int second = waits.get();
+  closer.close(kOther, std::move(waits));
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_TRUE(is_open(second));
+  stuck.front().deaf.reset();
+  EXPECT_TRUE(closed_soon(second));
+}
+
+// A connection in which no descriptor waits can block nobody: however many an owner leaves, they
+// do not pile up behind one that does.
+TEST(FdCloser, ClosesASocketAtOnceUnlessADescriptorWaitsInIt) {
+  FdCloser closer;
+  LingeringSocket stranger;
+  closer.close(kStranger, std::move(stranger.end));
+  for (const int type : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    for (const bool with_descriptor : {false, true}) {
+      int ends[2];
+      ASSERT_EQ(::socketpair(AF_UNIX, type | SOCK_CLOEXEC, 0, ends), 0);
+      const UniqueFd peer(ends[0]);
+      UniqueFd socket(ends[1]);
+      ASSERT_EQ(::send(peer.get(), "unread", 6, 0), 6);
+      if (with_descriptor) {
+        ASSERT_TRUE(send_descriptor(peer.get(), memory().get()));
+      }
+      closer.close_socket(kStranger, std::move(socket));
+      EXPECT_EQ(is_open(ends[1]), with_descriptor);
+      EXPECT_EQ(::send(peer.get(), "more", 4, MSG_NOSIGNAL), -1);
+    }
+  }
 }
 
 TEST(FdCloser, ClosesWhatItsHoldersLeaveWhenTheLastLetsGo) {
@@ -100,15 +129,16 @@ TEST(FdCloser, WhatOutlivesItIsClosedByItsHolder) {
   EXPECT_FALSE(is_open(left));
 }
 
-TEST(FdCloser, GoesThoughOneNeverReturns) {
-  Lingering stranger;
+TEST(FdCloser, GoesThoughSomeNeverReturn) {
+  std::vector<LingeringSocket> strangers(5);
   const auto before = steady_clock::now();
   {
     FdCloser closer;
-    closer.close(std::move(stranger.end));
+    for (LingeringSocket& one : strangers)
+      closer.close(static_cast<uid_t>(&one - strangers.data()), std::move(one.end));
   }
-  EXPECT_LT(steady_clock::now() - before, seconds(10));
+  EXPECT_LT(steady_clock::now() - before, seconds(3));
 }
 
 }  // namespace
-}  // namespace arcomm
+}  // namespace arcomm::test

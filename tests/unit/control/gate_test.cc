@@ -1,8 +1,15 @@
 // Who gets past the sockets: their modes, what a crash left of them, and strangers.
+#include <grp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
+#include <cerrno>
+#include <cstring>
+
 #include "tests/unit/control/control_fixture.h"
+#include "tests/unit/control/descriptor_message.h"
 
 namespace arcomm::test {
 namespace {
@@ -52,6 +59,37 @@ TEST_F(ControlTest, RefusesAForeignUidAtAcceptAndCountsIt) {
   EXPECT_EQ(metrics_.connections_refused.value(), 1u);
 }
 
+// By the groups that its process has, whether its uid has an account or not; and by the group that
+// is configured now.
+TEST_F(ControlTest, ServesAMemberOfTheGroupFromTheReloadOnThatNamesIt) {
+  if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
+  const group* known = ::getgrnam("nogroup");
+  ASSERT_NE(known, nullptr);
+  const gid_t gid = known->gr_gid;
+  settings_.access.group = "";
+  start();
+  ASSERT_EQ(::chmod(settings_.runtime_dir.c_str(), 0755), 0);
+  const std::string socket_path = path("fd.sock");
+  const auto is_served = [&] {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::setgroups(1, &gid) != 0 || ::setgid(54'322) != 0 || ::setuid(54'321) != 0) ::_exit(2);
+      FdClient connection(socket_path);
+      ::_exit(connection.connected() && connection.ask(fd_request(FdMessageKind::Fetch, 1)) ? 0
+                                                                                            : 1);
+    }
+    int ended = -1;
+    return ::waitpid(child, &ended, 0) == child && ended == 0;
+  };
+  EXPECT_FALSE(is_served());
+  settings_.access.group = "nogroup";
+  plane_->use_settings(std::make_shared<const Settings>(settings_));
+  EXPECT_TRUE(eventually(is_served));
+  settings_.access.group = "no-such-group-here";
+  plane_->use_settings(std::make_shared<const Settings>(settings_));
+  EXPECT_TRUE(eventually([&] { return !is_served(); }));
+}
+
 // Not as nobody were here: the HTTP/2 frames of a server that goes away, with what to do.
 TEST_F(ControlTest, TellsAForeignUidWhyItIsRefused) {
   if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
@@ -92,6 +130,31 @@ TEST_F(ControlTest, TellsAForeignUidWhyItIsRefused) {
   EXPECT_EQ(heard[25], '\14');  // INADEQUATE_SECURITY
   EXPECT_NE(heard.find("uid 65534 may not use admin.sock: ask to be added to group"),
             std::string::npos);
+}
+
+// Whoever reads a descriptor has to close it, which may last for as long as its sender likes:
+// gRPC's threads are not to get any.
+TEST_F(ControlTest, TakesNoDescriptorsWhereGrpcReadsAndTheKernelCanRefuseThem) {
+  start();
+  for (const char* name : {"client.sock", "admin.sock"}) {
+    const UniqueFd connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strncpy(address.sun_path, path(name).c_str(), sizeof(address.sun_path) - 1);
+    ASSERT_EQ(::connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)),
+              0);
+    int passes = 1;
+    socklen_t length = sizeof(passes);
+    constexpr int kPassRights = 83;
+    const bool known =
+        ::getsockopt(connection.get(), SOL_SOCKET, kPassRights, &passes, &length) == 0;
+    const bool sent = send_descriptor(connection.get(), connection.get());
+    if (known) {
+      EXPECT_FALSE(sent) << name;
+      EXPECT_EQ(errno, EPERM) << name;
+    }
+    EXPECT_EQ(status().backend(), "fake") << "it serves all the same";
+  }
 }
 
 }  // namespace

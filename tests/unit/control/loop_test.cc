@@ -50,24 +50,38 @@ class LoopTest : public ::testing::Test {
     control_.reset();
   }
 
-  // A call as the RPC server makes it, waited for.
+  template <typename Reply>
+  using Later = std::future<std::shared_ptr<Result<Reply>>>;
+
+  // A call as the RPC server makes it.
   template <typename Request, typename Reply>
-  Result<Reply> call(void (NodeControl::*method)(const Caller&, const Request&, Answer<Reply>),
-                     const Request& request) {
+  Later<Reply> begin(void (NodeControl::*method)(const Caller&, const Request&, Answer<Reply>),
+                     const Request& request, std::uint64_t number = 0) {
     auto answered = std::make_shared<std::promise<std::shared_ptr<Result<Reply>>>>();
     auto future = answered->get_future();
-    loop_->post([this, method, request, answered] {
+    loop_->post([this, method, request, number, answered] {
       const Caller caller{.connection = 1,
                           .kind = SocketKind::Client,
-                          .peer = {::getpid(), ::getuid(), ::getgid()}};
+                          .peer = {::getpid(), ::getuid(), ::getgid()},
+                          .call = number};
       (control_.get()->*method)(caller, request, [answered](Result<Reply> result) {
         answered->set_value(std::make_shared<Result<Reply>>(std::move(result)));
       });
     });
+    return future;
+  }
+  template <typename Reply>
+  static Result<Reply> wait(Later<Reply> future) {
     if (future.wait_for(std::chrono::seconds(20)) != std::future_status::ready) {
       return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "no answer");
     }
     return *future.get();
+  }
+  // The same, waited for.
+  template <typename Request, typename Reply>
+  Result<Reply> call(void (NodeControl::*method)(const Caller&, const Request&, Answer<Reply>),
+                     const Request& request) {
+    return wait(begin(method, request));
   }
   v1::SessionRef attach() {
     v1::AttachRequest request;
@@ -79,6 +93,13 @@ class LoopTest : public ::testing::Test {
     session.set_session(reply->session());
     session.set_session_token(reply->session_token());
     return session;
+  }
+
+  static v1::AllocateBufferRequest allocation(const v1::SessionRef& session, std::uint64_t bytes) {
+    v1::AllocateBufferRequest request;
+    *request.mutable_session() = session;
+    request.set_bytes(bytes);
+    return request;
   }
 
   Metrics metrics_;
@@ -133,6 +154,51 @@ TEST_F(LoopTest, ServesManyThreadsThatAttachJoinAllocateAndLeave) {
   EXPECT_EQ(metrics_.registered_bytes.value(), 0);
   EXPECT_EQ(metrics_.communicators.value(), 0);
   EXPECT_EQ(worker_->open_sessions(), 0u);
+}
+
+TEST_F(LoopTest, MemoryForOneSessionDoesNotWaitForAnothersGigabytes) {
+  const v1::SessionRef greedy = attach(), modest = attach();
+  std::promise<void> gate;
+  memory_thread_.post([&gate] { gate.get_future().wait(); });
+  auto large = begin(&NodeControl::allocate_buffer, allocation(greedy, 1ull << 30));
+  auto small = begin(&NodeControl::allocate_buffer, allocation(modest, 4096));
+  gate.set_value();
+  EXPECT_TRUE(wait(std::move(small)));
+  EXPECT_EQ(large.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  v1::DetachRequest detach;
+  *detach.mutable_session() = greedy;
+  EXPECT_TRUE(call(&NodeControl::detach, detach));
+  // Not begun to the end for a session that is gone.
+  const Result<v1::BufferReply> dropped = wait(std::move(large));
+  ASSERT_FALSE(dropped);
+  EXPECT_EQ(dropped.error().reason, Reason::RemoteDied);
+}
+
+TEST_F(LoopTest, MemoryWhoseCallerIsGoneIsNotMadeAndCostsNothing) {
+  const v1::SessionRef session = attach();
+  std::promise<void> gate;
+  memory_thread_.post([&gate] { gate.get_future().wait(); });
+  constexpr std::uint64_t kRoom = kMaxTickets - 1;  // beside that of the rings
+  std::vector<Later<v1::BufferReply>> calls;
+  for (std::uint64_t number = 1; number <= kRoom; ++number) {
+    calls.push_back(begin(&NodeControl::allocate_buffer, allocation(session, 16ull << 20), number));
+  }
+  const auto one_more = call(&NodeControl::allocate_buffer, allocation(session, 4096));
+  ASSERT_FALSE(one_more);
+  EXPECT_EQ(one_more.error().reason, Reason::Quota);
+  loop_->post([this] {
+    for (std::uint64_t number = 1; number <= kRoom; ++number) control_->cancel_allocation(number);
+  });
+  gate.set_value();
+  for (auto& one : calls) {
+    const Result<v1::BufferReply> dropped = wait(std::move(one));
+    ASSERT_FALSE(dropped);
+    EXPECT_EQ(dropped.error().code, ErrorCode::Cancelled) << dropped.error().to_string();
+  }
+  EXPECT_EQ(metrics_.buffers.value(), 0);
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_EQ(worker_->buffers(), 0u);
+  EXPECT_TRUE(call(&NodeControl::allocate_buffer, allocation(session, 4096)));
 }
 
 TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {

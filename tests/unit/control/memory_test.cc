@@ -1,10 +1,9 @@
 // Buffers, descriptors and tickets, and what a uid may take.
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "tests/support/lingering_socket.h"
 #include "tests/unit/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -125,29 +124,11 @@ TEST_F(MemoryTest, RefusesAnOfferThatIsNoMemfdAndGoesOn) {
 TEST_F(MemoryTest, ServesOthersWhileAForeignDescriptorTakesItsTimeToClose) {
   start();
   Session session = open_session();
-  const UniqueFd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  ASSERT_EQ(::bind(listener.get(), reinterpret_cast<sockaddr*>(&address), length), 0);
-  ASSERT_EQ(::listen(listener.get(), 1), 0);
-  ASSERT_EQ(::getsockname(listener.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
-  UniqueFd lingering(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  ::connect(lingering.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
-  const UniqueFd deaf(::accept(listener.get(), nullptr, nullptr));
-  ASSERT_TRUE(deaf);
-  const std::vector<char> bytes(1 << 20);
-  while (::send(lingering.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL) > 0) {
-  }
-  const int blocking = ::fcntl(lingering.get(), F_GETFL) & ~O_NONBLOCK;
-  ASSERT_EQ(::fcntl(lingering.get(), F_SETFL, blocking), 0);
-  const struct linger on { .l_onoff = 1, .l_linger = 3 };
-  ASSERT_EQ(::setsockopt(lingering.get(), SOL_SOCKET, SO_LINGER, &on, sizeof(on)), 0);
+  support::LingeringSocket stranger(3);
   // Sent without waiting, closed here first, so that the daemon's close is the last.
   const FdMessage offer = fd_request(FdMessageKind::Offer);
-  ASSERT_TRUE(session.fds->send_bytes(&offer, sizeof(offer), {lingering.get()}));
-  lingering.reset();
+  ASSERT_TRUE(session.fds->send_bytes(&offer, sizeof(offer), {stranger.end.get()}));
+  stranger.end.reset();
   const auto before = std::chrono::steady_clock::now();
   ASSERT_TRUE(session.fds->receive());
   EXPECT_EQ(status().sessions(), 1u);
