@@ -16,6 +16,7 @@
 
 #include "proto/fd_message.h"
 #include "tests/integration/node_test.h"
+#include "tests/support/descriptor_message.h"
 #include "tests/support/lingering_socket.h"
 
 namespace arcomm::support {
@@ -48,35 +49,17 @@ bool is_closed(int fd, milliseconds deadline) {
   });
 }
 
-bool offer(int socket_fd, int fd) {
-  FdMessage message;
-  message.kind = FdMessageKind::Offer;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  iovec part{.iov_base = &message, .iov_len = sizeof(message)};
-  msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof(control);
-  cmsghdr* rights = CMSG_FIRSTHDR(&header);
-  rights->cmsg_level = SOL_SOCKET;
-  rights->cmsg_type = SCM_RIGHTS;
-  rights->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-  return ::sendmsg(socket_fd, &header, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof(message));
-}
-
 // To a daemon that is frozen: a descriptor whose close does not return while `stuck` lives. Then
 // others behind it for as long as they are answered: how many were.
 int leave_descriptors(int socket_fd, LingeringSocket& stuck, const std::function<void()>& sent) {
   const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  bool open = offer(socket_fd, stuck.end.get());
+  bool open = send_descriptor(socket_fd, stuck.end.get());
   stuck.end.reset();
   sent();
   FdMessage answer;
   for (int i = 0; i < 1000; ++i) {
     if (!open || ::recv(socket_fd, &answer, sizeof(answer), 0) <= 0) return i;
-    open = offer(socket_fd, file.get());
+    open = send_descriptor(socket_fd, file.get());
   }
   return -1;
 }

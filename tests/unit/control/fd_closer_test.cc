@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/descriptor_message.h"
 #include "tests/support/lingering_socket.h"
-#include "tests/unit/control/descriptor_message.h"
 
 namespace arcomm::test {
 namespace {
@@ -93,7 +93,7 @@ TEST(FdCloser, ClosesASocketAtOnceUnlessADescriptorWaitsInIt) {
       UniqueFd socket(ends[1]);
       ASSERT_EQ(::send(peer.get(), "unread", 6, 0), 6);
       if (with_descriptor) {
-        ASSERT_TRUE(send_descriptor(peer.get(), memory().get()));
+        ASSERT_TRUE(support::send_descriptor(peer.get(), memory().get()));
       }
       closer.close_socket(kStranger, std::move(socket));
       EXPECT_EQ(is_open(ends[1]), with_descriptor);

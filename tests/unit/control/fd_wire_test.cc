@@ -16,12 +16,12 @@
 #include <string>
 #include <thread>
 
-#include "tests/unit/control/descriptor_message.h"
+#include "tests/support/descriptor_message.h"
 
 namespace arcomm::test {
 namespace {
 
-constexpr uid_t kStranger = 1000;
+constexpr uid_t kSenderUid = 1000;
 
 // Sent as an Offer and received. The sender's copy is closed by the caller.
 struct Offered {
@@ -30,12 +30,12 @@ struct Offered {
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
     client.reset(ends[0]);
     daemon.reset(ends[1]);
-    EXPECT_TRUE(send_descriptor(client.get(), fd));
+    EXPECT_TRUE(support::send_descriptor(client.get(), fd));
   }
   // How many of the descriptors it kept as memory.
   std::size_t receive() {
     FdRequest request;
-    const auto received = receive_fd_request(daemon.get(), request, closer, kStranger);
+    const auto received = receive_fd_request(daemon.get(), request, closer, kSenderUid);
     EXPECT_TRUE(received && *received == FdReceive::Message);
     return request.fds.size();
   }

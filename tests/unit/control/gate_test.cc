@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "tests/support/descriptor_message.h"
 #include "tests/unit/control/control_fixture.h"
-#include "tests/unit/control/descriptor_message.h"
 
 namespace arcomm::test {
 namespace {
@@ -148,7 +148,7 @@ TEST_F(ControlTest, TakesNoDescriptorsWhereGrpcReadsAndTheKernelCanRefuseThem) {
     constexpr int kPassRights = 83;
     const bool known =
         ::getsockopt(connection.get(), SOL_SOCKET, kPassRights, &passes, &length) == 0;
-    const bool sent = send_descriptor(connection.get(), connection.get());
+    const bool sent = support::send_descriptor(connection.get(), connection.get());
     if (known) {
       EXPECT_FALSE(sent) << name;
       EXPECT_EQ(errno, EPERM) << name;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t kSlice = 1 << 20;
 constexpr std::uint64_t kManySlices = 64 * kSlice;
-constexpr SessionId kOne{1, 1}, kOther{2, 1}, kThird{3, 1};
+constexpr SessionId kFirst{1, 1}, kSecond{2, 1}, kThird{3, 1};
 
 std::ptrdiff_t open_descriptors() {
   std::ptrdiff_t count = 0;
@@ -93,40 +93,40 @@ class MemoryTurnsTest : public ::testing::Test {
 };
 
 TEST_F(MemoryTurnsTest, AnotherSessionsGigabytesHoldUpNobody) {
-  allocate({kOne, 1}, kManySlices, 'A');
-  allocate({kOne, 2}, kManySlices, 'B');
-  allocate({kOther, 3}, kSlice, 'c');
-  allocate({kOther, 4}, 2 * kSlice, 'd');
+  allocate({kFirst, 1}, kManySlices, 'A');
+  allocate({kFirst, 2}, kManySlices, 'B');
+  allocate({kSecond, 3}, kSlice, 'c');
+  allocate({kSecond, 4}, 2 * kSlice, 'd');
   let_go();
   EXPECT_EQ(order(4), "cdAB");
   EXPECT_EQ(codes_, "++++");
 }
 
 TEST_F(MemoryTurnsTest, ASessionsOwnRequestsTakeTurnsToo) {
-  allocate({kOne, 1}, kManySlices, 'A');
-  allocate({kOne, 2}, kSlice, 'b');
+  allocate({kFirst, 1}, kManySlices, 'A');
+  allocate({kFirst, 2}, kSlice, 'b');
   let_go();
   EXPECT_EQ(order(2), "bA");
 }
 
 // A session with many requests has no more turns than one with few.
 TEST_F(MemoryTurnsTest, ManyRequestsOfOneSessionAreOneTurn) {
-  for (char name = 'A'; name < 'M'; ++name) allocate({kOne, 1}, 2 * kSlice, name);
-  allocate({kOther, 2}, 3 * kSlice, 'z');
+  for (char name = 'A'; name < 'M'; ++name) allocate({kFirst, 1}, 2 * kSlice, name);
+  allocate({kSecond, 2}, 3 * kSlice, 'z');
   let_go();
   EXPECT_EQ(order(13).front(), 'z');
 }
 
 TEST_F(MemoryTurnsTest, WhatIsCalledOffEndsAndItsPagesGo) {
   const std::ptrdiff_t descriptors = open_descriptors();
-  allocate({kOne, 1}, kManySlices, 'A');
-  allocate({kOne, 2}, kManySlices, 'B');
-  allocate({kOther, 3}, kManySlices, 'C');
+  allocate({kFirst, 1}, kManySlices, 'A');
+  allocate({kFirst, 2}, kManySlices, 'B');
+  allocate({kSecond, 3}, kManySlices, 'C');
   on_loop([&] { turns_.drop_call(2, gone()); });
   EXPECT_EQ(order(1), "B") << "nothing of it had begun";
   on_loop([&] {
     turns_.drop_call(1, gone());
-    turns_.drop_session(kOther, gone());
+    turns_.drop_session(kSecond, gone());
   });
   EXPECT_EQ(order(2), "BC");
   let_go();
@@ -147,11 +147,11 @@ TEST_F(MemoryTurnsTest, WhatOneHasBeenAllowedIsNotPromisedAgain) {
       if (check_available(fits + step)) fits += step;
     return fits;
   }();
-  allocate({kOne, 1}, free_bytes / 4 * 3 & ~(kSlice - 1), 'A');
-  allocate({kOther, 2}, free_bytes / 4 * 3 & ~(kSlice - 1), 'B');
+  allocate({kFirst, 1}, free_bytes / 4 * 3 & ~(kSlice - 1), 'A');
+  allocate({kSecond, 2}, free_bytes / 4 * 3 & ~(kSlice - 1), 'B');
   allocate({kThird, 3}, kSlice, 'c', [this] {
-    turns_.drop_session(kOne, gone());
-    turns_.drop_session(kOther, gone());
+    turns_.drop_session(kFirst, gone());
+    turns_.drop_session(kSecond, gone());
   });
   let_go();
   EXPECT_EQ(order(3), "BcA");
@@ -159,8 +159,8 @@ TEST_F(MemoryTurnsTest, WhatOneHasBeenAllowedIsNotPromisedAgain) {
 }
 
 TEST_F(MemoryTurnsTest, WhatIsLeftWhenTheThreadStopsIsRefused) {
-  allocate({kOne, 1}, kManySlices, 'A');
-  allocate({kOther, 2}, kManySlices, 'B');
+  allocate({kFirst, 1}, kManySlices, 'A');
+  allocate({kSecond, 2}, kManySlices, 'B');
   std::thread stopper([this] { thread_.stop(); });
   // So that it has begun to stop, whatever is under way.
   while (thread_.post([] {})) std::this_thread::sleep_for(std::chrono::milliseconds(1));

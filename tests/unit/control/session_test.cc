@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 
 #include "proto/ring/segment.h"
+#include "tests/support/descriptor_message.h"
 #include "tests/unit/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -165,21 +166,8 @@ TEST_F(ControlTest, ReapsASessionWhoseProcessDiesWhileItsSocketLivesOn) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     FdClient connection(socket_path);
     const auto answer = connection.ask(message);
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    char byte = answer && answer->code == 0 ? 'y' : 'n';
-    iovec part{&byte, 1};
-    msghdr header{};
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof(control);
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    const int fd = connection.fd();
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
-    ::sendmsg(pair[1], &header, 0);
+    const char byte = answer && answer->code == 0 ? 'y' : 'n';
+    support::send_with_descriptor(pair[1], &byte, 1, connection.fd());
     for (;;) ::pause();
   }
   char byte = 0;

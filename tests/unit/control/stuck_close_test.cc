@@ -20,8 +20,8 @@
 #include "daemon/control/fd_channel.h"
 #include "daemon/control/gate.h"
 #include "daemon/telemetry/metrics.h"
+#include "tests/support/descriptor_message.h"
 #include "tests/support/lingering_socket.h"
-#include "tests/unit/control/descriptor_message.h"
 
 namespace arcomm::test {
 namespace {
@@ -30,7 +30,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using support::LingeringSocket;
 
-constexpr uid_t kStranger = 1000, kOther = 1001;
+constexpr uid_t kSender = 1000, kBystander = 1001;
 
 class StuckClose : public ::testing::Test {
  protected:
@@ -94,7 +94,7 @@ class StuckClose : public ::testing::Test {
       seen.wait();
     });
     looks_away.get_future().wait();
-    EXPECT_TRUE(send_descriptor(client.get(), stuck.end.get()));
+    EXPECT_TRUE(support::send_descriptor(client.get(), stuck.end.get()));
     stuck.end.reset();
     sent.set_value();
   }
@@ -140,27 +140,27 @@ class StuckClose : public ::testing::Test {
 
 TEST_F(StuckClose, RefusesTheUidThatLeftItAndServesTheOthers) {
   run();
-  const UniqueFd other = connect_as(kOther);
-  const UniqueFd idle = connect_as(kStranger);
-  const UniqueFd stranger = connect_as(kStranger);
+  const UniqueFd other = connect_as(kBystander);
+  const UniqueFd idle = connect_as(kSender);
+  const UniqueFd stranger = connect_as(kSender);
   LingeringSocket stuck;
   leave(stranger, stuck);
   ASSERT_TRUE(is_answered(stranger));
   const UniqueFd file(::open("/dev/null", O_RDWR | O_CLOEXEC));
   for (std::size_t i = 1; i < FdCloser::kMostWaiting; ++i) {
-    ASSERT_TRUE(send_descriptor(stranger.get(), file.get()) && is_answered(stranger)) << i;
+    ASSERT_TRUE(support::send_descriptor(stranger.get(), file.get()) && is_answered(stranger)) << i;
   }
   EXPECT_FALSE(asks(stranger));
   EXPECT_FALSE(asks(idle));
-  EXPECT_FALSE(asks(connect_as(kStranger)));
+  EXPECT_FALSE(asks(connect_as(kSender)));
   EXPECT_TRUE(asks(other)) << "it was there before";
-  EXPECT_TRUE(asks(connect_as(kOther))) << "it came afterwards";
+  EXPECT_TRUE(asks(connect_as(kBystander))) << "it came afterwards";
 
   stuck.deaf.reset();  // the close returns now
   bool served = false;
   const auto until = std::chrono::steady_clock::now() + seconds(15);
   while (!served && std::chrono::steady_clock::now() < until) {
-    served = asks(connect_as(kStranger));
+    served = asks(connect_as(kSender));
     if (!served) std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_TRUE(served) << "the uid is served again when what it left is closed";
@@ -168,7 +168,7 @@ TEST_F(StuckClose, RefusesTheUidThatLeftItAndServesTheOthers) {
 
 TEST_F(StuckClose, KeepsNoConnectionOfThatUidOpen) {
   run();
-  UniqueFd stranger = connect_as(kStranger);
+  UniqueFd stranger = connect_as(kSender);
   LingeringSocket stuck;
   leave(stranger, stuck);
   ASSERT_TRUE(is_answered(stranger));
@@ -177,7 +177,7 @@ TEST_F(StuckClose, KeepsNoConnectionOfThatUidOpen) {
   };
   const auto before = open_descriptors();
   for (int i = 0; i < 600; ++i) {
-    const UniqueFd rude = connect_as(kStranger);
+    const UniqueFd rude = connect_as(kSender);
     ASSERT_EQ(::send(rude.get(), "no message", 10, MSG_NOSIGNAL), 10);
     ASSERT_FALSE(is_answered(rude));
   }
@@ -188,7 +188,7 @@ TEST_F(StuckClose, KeepsNoConnectionOfThatUidOpen) {
 TEST_F(StuckClose, TurnsAConnectionAwayWithoutWaitingForWhatItBrought) {
   const UniqueFd client = connect_to_gate(SocketKind::Descriptor, 0, [](UniqueFd) {});
   LingeringSocket stuck;
-  ASSERT_TRUE(send_descriptor(client.get(), stuck.end.get()));
+  ASSERT_TRUE(support::send_descriptor(client.get(), stuck.end.get()));
   stuck.end.reset();
   run();
   char byte = 0;
@@ -202,7 +202,7 @@ TEST_F(StuckClose, ForgetsAnRpcConnectionWithoutWaitingForWhatNobodyRead) {
   UniqueFd client = connect_to_gate(SocketKind::Client, 10, [](UniqueFd fd) { fd.reset(); });
   LingeringSocket stuck;
   // From Linux 6.16 on the kernel turns descriptors away here, and nothing can be stuck.
-  if (!send_descriptor(client.get(), stuck.end.get())) {
+  if (!support::send_descriptor(client.get(), stuck.end.get())) {
     ASSERT_EQ(errno, EPERM);
   }
   stuck.end.reset();

@@ -117,29 +117,23 @@ void hand_over(std::atomic<std::uint32_t>& flag, Sleep sleep, Ring ring_bell) {
   EXPECT_EQ(lost, 0u);
 }
 
+// Not by its timeout.
+bool is_woken(std::atomic<std::uint32_t>& flag) {
+  const auto before = steady_clock::now();
+  FutexDoorbell(flag).sleep(std::chrono::seconds(2));
+  return steady_clock::now() - before < std::chrono::seconds(2);
+}
+
 TEST(FutexDoorbell, NeverLosesAWakeUp) {
   std::atomic<std::uint32_t> flag{0};
   hand_over(
-      flag,
-      [&flag] {
-        FutexDoorbell bell(flag);
-        const auto before = steady_clock::now();
-        bell.sleep(std::chrono::seconds(2));
-        return steady_clock::now() - before < std::chrono::seconds(2);
-      },
-      [&flag] { FutexDoorbell(flag).ring(); });
+      flag, [&flag] { return is_woken(flag); }, [&flag] { FutexDoorbell(flag).ring(); });
 }
 
 TEST(FutexDoorbell, NeverLosesAWakeUpBehindAFenceForManyRings) {
   std::atomic<std::uint32_t> flag{0}, nobody{0};
   hand_over(
-      flag,
-      [&flag] {
-        FutexDoorbell bell(flag);
-        const auto before = steady_clock::now();
-        bell.sleep(std::chrono::seconds(2));
-        return steady_clock::now() - before < std::chrono::seconds(2);
-      },
+      flag, [&flag] { return is_woken(flag); },
       [&flag, &nobody] {
         order_published();
         EXPECT_FALSE(FutexDoorbell(nobody).ring_in_order());
