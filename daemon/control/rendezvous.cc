@@ -164,8 +164,10 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
   }
 }
 
-// Settled before anybody is told: an answer may come back here.
-void Rendezvous::fail(Meetings::iterator at, Error why) {
+// Settled before anybody is told: an answer may come back here. A copy, since `why` may be the
+// meeting's own.
+void Rendezvous::fail(Meetings::iterator at,
+                      Error why) {  // NOLINT(performance-unnecessary-value-param)
   const std::map<Rank, Call> calls = std::exchange(at->second.calls, {});
   settle(at);
   for (const auto& [rank, call] : calls) call.answer(why);

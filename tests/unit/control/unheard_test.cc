@@ -49,15 +49,19 @@ class UnheardTest : public ControlTest {
     return metrics_.buffers.value() == 0 && metrics_.registered_bytes.value() == 0 &&
            metrics_.plans.value() == 0 && worker_->buffers() == 0 && worker_->plans() == 0;
   }
+  // Allocations: as many answers as a session may leave unfetched, and one.
+  void give_up_more_than_may_wait(Session& session) {
+    for (std::size_t i = 0; i < kMaxTickets + 1; ++i) {
+      call_and_give_up(&v1::NodeControl::Stub::AllocateBuffer, allocation(session));
+      ASSERT_TRUE(eventually([&] { return nothing_is_held(); })) << "after " << i + 1;
+    }
+  }
 };
 
 TEST_F(UnheardTest, LateBuffersGiveBackTheirQuotaAndTheirTickets) {
   start();
   Session session = open_session();
-  for (std::size_t i = 0; i < kMaxTickets + 1; ++i) {
-    call_and_give_up(&v1::NodeControl::Stub::AllocateBuffer, allocation(session));
-    ASSERT_TRUE(eventually([&] { return nothing_is_held(); })) << "after " << i + 1;
-  }
+  ASSERT_NO_FATAL_FAILURE(give_up_more_than_may_wait(session));
   // No ticket either: they are dealt out in order, and the next one serves.
   v1::BufferReply reply;
   ASSERT_TRUE(allocate(session, 4096, &reply).status.ok());
@@ -76,10 +80,7 @@ TEST_F(UnheardTest, LateBuffersOnAGpuGiveBackTheirQuotaAndTheirTickets) {
   settings_.quota.registered_bytes = 8 << 20;
   start({kGpu});
   Session session = open_session();
-  for (std::size_t i = 0; i < kMaxTickets + 1; ++i) {
-    call_and_give_up(&v1::NodeControl::Stub::AllocateBuffer, allocation(session));
-    ASSERT_TRUE(eventually([&] { return nothing_is_held(); })) << "after " << i + 1;
-  }
+  ASSERT_NO_FATAL_FAILURE(give_up_more_than_may_wait(session));
   v1::BufferReply reply;
   ASSERT_TRUE(allocate(session, 4096, &reply).status.ok());
   EXPECT_EQ(worker_->buffers(), 1u);
