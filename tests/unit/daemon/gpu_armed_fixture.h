@@ -45,8 +45,11 @@ class GpuArmed : public GpuWorkerTest {
   void arm(const std::vector<GpuRank*>& ranks, const std::vector<PlanId>& plans) {
     for (int i = 0; i < 3; ++i) run(ranks, plans);
     const int count = static_cast<int>(ranks.size());
-    ASSERT_TRUE(eventually([&] { return node_.gated >= count; }));
-    inspect();  // the worker has done all that it does about the last call
+    // The worker answers between two turns: once it has seen the last call end, it has had a whole
+    // turn for all that it does about it when it answers again.
+    ASSERT_TRUE(
+        eventually([&] { return inspect().operations_pending == 0 && node_.gated >= count; }));
+    inspect();
     ASSERT_EQ(node_.gated % count, 0);
     ahead_ = static_cast<std::uint64_t>(node_.gated / count);
   }
