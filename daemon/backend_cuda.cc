@@ -63,6 +63,7 @@ std::string summary(const std::vector<Gpu>& gpus) {
 
 Result<ServedDevices> open_gpus(const std::vector<Gpu>& gpus) {
   std::vector<int> all;
+  all.reserve(gpus.size());
   for (const Gpu& gpu : gpus) all.push_back(gpu.ordinal);
   ServedDevices served{.name = "gpu", .devices = {}};
   for (const Gpu& gpu : gpus) {

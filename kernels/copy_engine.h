@@ -55,7 +55,7 @@ class CopyLanes {
   }
 
   int ordinal_ = -1;
-  std::array<void*, 2 * kEach> streams_{};
+  std::array<void*, std::size_t{2} * kEach> streams_{};
   std::vector<void*> events_;
   std::size_t next_ = 0;
 };

@@ -37,7 +37,7 @@ enum class CudaAlgorithm : std::uint8_t {
   Alone           // one rank: its input is its output
 };
 
-inline constexpr std::uint64_t kMaxLl16Bytes = 512 * 1024;
+inline constexpr std::uint64_t kMaxLl16Bytes = 512ull * 1024;
 inline constexpr std::uint32_t kMaxCudaBlocks = 128;
 // What the built-in rule gives at most: of an H200's 132 processors the resident grid takes part of
 // ten and clients' waiting kernels part of some. A block that found no room would run after all
@@ -48,32 +48,32 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 // twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
 // Stream a ring of slots per block and rank; for TiledPush two halves of such rings; for CopyEngine
 // slots for chunks.
-inline constexpr std::uint64_t kCudaControlBytes = 64 * 1024;
+inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
 inline constexpr std::uint64_t kLl128Offset =
-    kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes;
+    kCudaControlBytes + 2ull * kMaxCudaRanks * 2 * kMaxLl16Bytes;
 inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
-inline constexpr std::uint64_t kStreamTileBytes = 32 * 1024;
+inline constexpr std::uint64_t kStreamTileBytes = 32ull * 1024;
 inline constexpr std::uint32_t kStreamSlots = 4;
 constexpr std::uint64_t push_offset(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
 }
 inline constexpr std::uint32_t kMaxPushBlocks = 64;
 inline constexpr std::uint32_t kMaxPushTileBytes = 16 * 1024;
-inline constexpr std::uint64_t kPushLaneBytes = 128 * 1024;  // of slots, per block and sender
+inline constexpr std::uint64_t kPushLaneBytes = 128ull * 1024;  // of slots, per block and sender
 constexpr std::uint64_t copy_offset(std::uint32_t ranks) {
   return push_offset(ranks) +
          2 * std::uint64_t{kMaxPushBlocks} * (ranks == 0 ? 0 : ranks - 1) * kPushLaneBytes;
 }
-inline constexpr std::uint64_t kCopyBytes = 64 * 1024 * 1024;
+inline constexpr std::uint64_t kCopyBytes = 64ull * 1024 * 1024;
 inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
-inline constexpr std::uint64_t kMinCopyChunk = 1024 * 1024;
+inline constexpr std::uint64_t kMinCopyChunk = 1024ull * 1024;
 constexpr std::uint64_t copy_slot_bytes(std::uint32_t ranks) {
   return kCopyBytes / (std::uint64_t{kCopySlots} * (ranks - 1)) / kMinCopyChunk * kMinCopyChunk;
 }
 // So few chunks that a stream has room for all that an operation puts into it: the worker that
 // launches would wait for the GPU.
 constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
-  return ranks < 2 ? 0 : 64 * ranks * copy_slot_bytes(ranks);
+  return ranks < 2 ? 0 : 64ull * ranks * copy_slot_bytes(ranks);
 }
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return copy_offset(ranks) + (ranks > 1 ? kCopyBytes : 0);

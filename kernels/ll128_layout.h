@@ -36,9 +36,9 @@ constexpr std::uint64_t ll128_packets(std::uint64_t bytes) {
 // ranks: in one hop every rank's input, in two every rank's part of a shard and every shard's
 // result.
 constexpr std::uint64_t max_one_shot_ll128_bytes(std::uint32_t ranks) {
-  return 8 * 1024 * 1024 / ranks;
+  return 8ull * 1024 * 1024 / ranks;
 }
-inline constexpr std::uint64_t kMaxTwoShotLl128Bytes = 4 * 1024 * 1024;
+inline constexpr std::uint64_t kMaxTwoShotLl128Bytes = 4ull * 1024 * 1024;
 
 constexpr std::uint64_t one_shot_area_packets(std::uint32_t ranks) {
   return ll128_packets(max_one_shot_ll128_bytes(ranks));
@@ -51,8 +51,8 @@ constexpr std::uint64_t two_shot_area_packets(std::uint32_t ranks) {
 constexpr std::uint64_t ll128_half_packets() {
   std::uint64_t most = 0;
   for (std::uint32_t ranks = 2; ranks <= 8; ++ranks) {
-    most = std::max(
-        {most, ranks * one_shot_area_packets(ranks), 2 * ranks * two_shot_area_packets(ranks)});
+    most = std::max({most, ranks * one_shot_area_packets(ranks),
+                     std::uint64_t{2} * ranks * two_shot_area_packets(ranks)});
   }
   return most;
 }

@@ -13,7 +13,7 @@
 
 namespace arcomm {
 
-inline constexpr std::uint64_t kLl128TestBytes = 128 * 1024;
+inline constexpr std::uint64_t kLl128TestBytes = 128ull * 1024;
 // Fewer have not shown anything.
 inline constexpr std::uint64_t kFewestLl128Changes = 10'000;
 

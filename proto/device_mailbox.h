@@ -31,8 +31,8 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
 inline constexpr std::uint64_t kMailboxBytes = 4096;
-inline constexpr std::uint64_t kMaxResidentBytes = 128 * 1024;       // larger plans are Launched
-inline constexpr std::uint64_t kMaxResidentBytesOfMany = 32 * 1024;  // of more than two ranks
+inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;       // larger plans are Launched
+inline constexpr std::uint64_t kMaxResidentBytesOfMany = 32ull * 1024;  // of more than two ranks
 
 enum class Lane : std::uint32_t { Resident = 0, Launched = 1 };
 inline constexpr std::uint32_t kLanes = 2;
@@ -99,6 +99,6 @@ struct HostDoors {
 
 static_assert(sizeof(DeviceMailbox) <= kMailboxBytes && std::is_standard_layout_v<DeviceMailbox>);
 static_assert(offsetof(DeviceMailbox, closed) == 2 * sizeof(MailboxLane));
-static_assert(sizeof(MailboxLane) == 3 * 128 && sizeof(HostDoors) == 256);
+static_assert(sizeof(MailboxLane) == 384 && sizeof(HostDoors) == 256);
 
 }  // namespace arcomm

@@ -39,7 +39,7 @@ class CudaGpu final : public Gpu {
   Status until_copied(Clock::time_point deadline);
 
   const CudaApi& api_;
-  const CUcontext context_;
+  CUcontext context_;
   CUdevice device_ = 0;
   std::string uuid_;
   CUfunction kernel_ = nullptr;

@@ -23,7 +23,7 @@ class ImportedMemory final : public GpuMapping {
       : api_(api), context_(context), bytes_(bytes) {}
 
   const CudaApi& api_;
-  const CUcontext context_;
+  CUcontext context_;
   const std::uint64_t bytes_;
   CUdeviceptr reserved_ = 0;
   bool is_mapped_ = false;
@@ -42,7 +42,7 @@ class HostMemoryOnGpu final : public GpuMapping {
       : api_(api), context_(context), memory_(memory) {}
 
   const CudaApi& api_;
-  const CUcontext context_;
+  CUcontext context_;
   void* const memory_;
 };
 

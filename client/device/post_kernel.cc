@@ -2,14 +2,14 @@
 
 extern "C" {
 // Aligned as the driver reads it; the definition, made by the build of post.cu, says nothing.
-extern const unsigned char arcomm_post_fatbin[] __attribute__((aligned(16)));
+extern const unsigned char kArcommPostFatbin[] __attribute__((aligned(16)));
 }
 #include <arcomm_post_fatbin.inc>
 
 namespace arcomm::client {
 
 const void* post_kernel_image() {
-  return arcomm_post_fatbin;
+  return kArcommPostFatbin;
 }
 
 }  // namespace arcomm::client

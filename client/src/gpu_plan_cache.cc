@@ -27,8 +27,8 @@ GpuPlan* GpuPlanCache::find(const GpuPlanKey& key) {
   return &*found->second;
 }
 
-GpuPlan& GpuPlanCache::insert(GpuPlan plan) {
-  plans_.push_front(std::move(plan));
+GpuPlan& GpuPlanCache::insert(const GpuPlan& plan) {
+  plans_.push_front(plan);
   by_key_[plans_.front().key] = plans_.begin();
   return plans_.front();
 }

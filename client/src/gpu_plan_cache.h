@@ -38,7 +38,7 @@ struct GpuPlan {
 class GpuPlanCache {
  public:
   GpuPlan* find(const GpuPlanKey& key);  // null: unknown. Counts as a use.
-  GpuPlan& insert(GpuPlan plan);
+  GpuPlan& insert(const GpuPlan& plan);
   void erase(const GpuPlan& plan);
   std::size_t size() const { return plans_.size(); }
   // Those that may go, least recently used first, at most `most` of them.

@@ -88,7 +88,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
   return {};
 }
 
-void ControlPlane::use_settings(std::shared_ptr<const Settings> settings) {
+void ControlPlane::use_settings(const std::shared_ptr<const Settings>& settings) {
   loop_->post([this, settings] { control_->use_settings(settings); });
   // A name service that hangs must hold up neither the loop nor the caller, who has a watchdog to
   // feed; nor, not being joined, the end of the daemon.

@@ -35,7 +35,7 @@ class ControlPlane {
   // Begins to accept. The workers run already, or will soon.
   Status serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets);
 
-  void use_settings(std::shared_ptr<const Settings> settings);
+  void use_settings(const std::shared_ptr<const Settings>& settings);
   // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
   // detaches go on.
   void begin_shutdown();

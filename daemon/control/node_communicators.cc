@@ -117,7 +117,8 @@ Rendezvous::Answer NodeControl::joined(SessionId id, const UniqueIdBytes& unique
   // Held in one place: this function is copied, and the quota must be free before a refusal is
   // heard.
   auto holder = std::make_shared<ChargePtr>(std::move(charge));
-  return [this, id, unique_id, rank, holder, answer](Result<Rendezvous::Joined> result) {
+  return [this, id, unique_id, rank, holder,
+          answer = std::move(answer)](Result<Rendezvous::Joined> result) {
     SessionEntry* session = ledger_.find(id);
     if (result && session == nullptr) {
       result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
@@ -197,7 +198,7 @@ void NodeControl::destroy_communicator(const Caller& caller,
       id, member,
       replies_.on_loop<void>(
           "leave the communicator",
-          [this, id, member, answer](const Status& status) {
+          [this, id, member, answer = std::move(answer)](const Status& status) {
             SessionEntry* now = ledger_.find(id);
             if (now != nullptr && (status || status.error().code == ErrorCode::NotFound))
               now->members.erase(member);
@@ -220,8 +221,9 @@ void NodeControl::abort_communicator(const Caller& caller,
   communicator_revoked(held->second.unique_id, held->second.epoch);
   worker_of(**session).abort_communicator(
       (*session)->id, held->first, request.why().substr(0, 200),
-      replies_.on_loop<void>("abort the communicator",
-                             [answer](const Status& status) { answer(empty_or(status)); }));
+      replies_.on_loop<void>(
+          "abort the communicator",
+          [answer = std::move(answer)](const Status& status) { answer(empty_or(status)); }));
 }
 
 void NodeControl::communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
@@ -245,22 +247,22 @@ void NodeControl::describe(const Caller& caller, const v1::DescribeRequest& requ
   if (held == (*session)->members.end()) {
     return answer(unknown_member(request.member(), (*session)->id));
   }
+  auto reply_with = [reply, rank = held->second.rank,
+                     answer = std::move(answer)](Result<CommunicatorSnapshot> found) {
+    if (!found) return answer(found.error());
+    v1::DescribeReply filled = reply;
+    filled.set_state(found->state);
+    filled.set_reason(static_cast<std::uint32_t>(found->reason));
+    filled.set_culprit_rank(found->culprit);
+    filled.set_epoch(found->epoch);
+    for (const RankSnapshot& one : found->ranks) {
+      if (one.rank == rank) filled.set_next_seq(one.next_seq);
+    }
+    answer(filled);
+  };
   worker_of(**session).describe(
       (*session)->id, held->first,
-      replies_.on_loop<CommunicatorSnapshot>(
-          "describe the communicator",
-          [reply, rank = held->second.rank, answer](Result<CommunicatorSnapshot> found) {
-            if (!found) return answer(found.error());
-            v1::DescribeReply filled = reply;
-            filled.set_state(found->state);
-            filled.set_reason(static_cast<std::uint32_t>(found->reason));
-            filled.set_culprit_rank(found->culprit);
-            filled.set_epoch(found->epoch);
-            for (const RankSnapshot& one : found->ranks) {
-              if (one.rank == rank) filled.set_next_seq(one.next_seq);
-            }
-            answer(filled);
-          }));
+      replies_.on_loop<CommunicatorSnapshot>("describe the communicator", std::move(reply_with)));
 }
 
 }  // namespace arcomm

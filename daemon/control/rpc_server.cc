@@ -98,14 +98,14 @@ void RpcServer::listen() {
   const auto take_back = [this](const Caller& caller, const auto& request, const auto& unheard) {
     parts_.control.take_back(caller, request.session(), unheard);
   };
-#define ARC_METHOD(service, is_admin, Method, In, Out, handler, ...)                \
-  add<v1::In, v1::Out>(                                                             \
-      #Method, is_admin,                                                            \
-      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {  \
-        service.Request##Method(context, request, writer, queue, queue, tag);       \
-      },                                                                            \
-      [this](const Caller& caller, const v1::In& request, Answer<v1::Out> answer) { \
-        parts_.handler(caller, request, std::move(answer));                         \
+#define ARC_METHOD(service, is_admin, Method, In, Out, handler, ...)               \
+  add<v1::In, v1::Out>(                                                            \
+      #Method, is_admin,                                                           \
+      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) { \
+        service.Request##Method(context, request, writer, queue, queue, tag);      \
+      },                                                                           \
+      [this](const Caller& caller, const v1::In& request, auto&& answer) {         \
+        parts_.handler(caller, request, std::forward<decltype(answer)>(answer));   \
       } __VA_OPT__(, ) __VA_ARGS__)
   ARC_METHOD(control_service_, false, Attach, AttachRequest, AttachReply, control.attach);
   ARC_METHOD(control_service_, false, DestroyCommunicator, DestroyCommunicatorRequest, Empty,

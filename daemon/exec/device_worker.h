@@ -186,10 +186,7 @@ class DeviceWorker {
   virtual void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) = 0;
   // GPU workers; Unimplemented on others. device: "" for the worker's first.
   virtual void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
-                               Done<AllocatedBuffer> done) {
-    static_cast<void>(session), static_cast<void>(device), static_cast<void>(bytes);
-    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such memory"));
-  }
+                               Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
   virtual void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) = 0;
@@ -205,11 +202,9 @@ class DeviceWorker {
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;
   virtual void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) = 0;
   // GPU workers; Unimplemented on others.
-  virtual void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) {
-    static_cast<void>(session), static_cast<void>(member);
-    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no mailboxes"));
-  }
-  virtual bool on_gpus() const { return false; }
+  virtual void export_mailbox(SessionId session, MemberId member,
+                              Done<MailboxDescriptors> done) = 0;
+  virtual bool on_gpus() const = 0;
 
   // GPU workers; Unimplemented on others. Measures kernels between the worker's first `ranks` GPUs,
   // on memory of its own, which it keeps until end_measuring(). All of them are refused with
@@ -218,15 +213,9 @@ class DeviceWorker {
   // there is memory for, at most room_bytes; of measure: microseconds. After any other error of
   // measure() than OutOfRange it takes another begin.
   virtual void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
-                               Done<std::uint64_t> done) {
-    static_cast<void>(ranks), static_cast<void>(room_bytes);
-    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such kernels"));
-  }
-  virtual void measure(GpuMeasurement what, Done<double> done) {
-    static_cast<void>(what);
-    done(error(ErrorCode::Unimplemented, Reason::Unsupported, "this device has no such kernels"));
-  }
-  virtual void end_measuring(Done<void> done) { done({}); }
+                               Done<std::uint64_t> done) = 0;
+  virtual void measure(GpuMeasurement what, Done<double> done) = 0;
+  virtual void end_measuring(Done<void> done) = 0;
 
   virtual void inspect(Done<WorkerSnapshot> done) = 0;
   virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;

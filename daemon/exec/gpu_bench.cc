@@ -63,6 +63,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
 GpuBench::~GpuBench() {
   if (stuck_) {
     // What a stuck GPU may still use is the driver's to take back, when the process ends.
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
     static auto* const kept = new std::vector<std::pair<std::vector<Part>, GpuGroup*>>();
     kept->emplace_back(std::move(parts_), group_.release());
     return;

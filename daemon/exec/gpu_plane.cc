@@ -87,6 +87,7 @@ Status GpuPlane::launch(GpuGroup& group, std::uint32_t turn, CudaAlgorithm algor
 GpuPlane::~GpuPlane() {
   shut_down();
   // What a stuck GPU may still use is the driver's to take back, when the process ends.
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
   static auto* const kept = new std::vector<std::vector<Grave>>();
   if (!graves_.empty()) kept->push_back(std::move(graves_));
 }

@@ -21,12 +21,12 @@ GpuTuningTable default_gpu_tuning() {
   GpuTuningTable table;
   table.crossovers = {
       {2, 0, CudaAlgorithm::OneShotLl16},
-      {2, 128 * 1024, CudaAlgorithm::OneShotLl128},
+      {2, 128ull << 10, CudaAlgorithm::OneShotLl128},
       {2, 3ull << 20, CudaAlgorithm::TwoShotDirect},
       {2, 128ull << 20, CudaAlgorithm::CopyEngine},
       {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
-      {kMaxCudaRanks, 64 * 1024, CudaAlgorithm::OneShotLl128},
-      {kMaxCudaRanks, 512 * 1024, CudaAlgorithm::TwoShotLl128},
+      {kMaxCudaRanks, 64ull << 10, CudaAlgorithm::OneShotLl128},
+      {kMaxCudaRanks, 512ull << 10, CudaAlgorithm::TwoShotLl128},
       {kMaxCudaRanks, (4ull << 20) + 1, CudaAlgorithm::Flash},
       {kMaxCudaRanks, 8ull << 20, CudaAlgorithm::Stream},
   };

@@ -222,6 +222,13 @@ class FakeWorker final : public DeviceWorker {
     }
     answer(std::move(done), Result<WorkerSnapshot>(view));
   }
+  void begin_measuring(std::uint32_t, std::uint64_t, Done<std::uint64_t> done) override {
+    answer(std::move(done), Result<std::uint64_t>(no_kernels()));
+  }
+  void measure(GpuMeasurement, Done<double> done) override {
+    answer(std::move(done), Result<double>(no_kernels()));
+  }
+  void end_measuring(Done<void> done) override { answer(std::move(done), Status()); }
   void use_settings(std::shared_ptr<const Settings>) override {}
   void use_tuning(std::shared_ptr<const TuningTable>) override {}
   void drain(std::chrono::nanoseconds, Done<void> done) override {
@@ -230,6 +237,9 @@ class FakeWorker final : public DeviceWorker {
   std::uint64_t progress() const override { return turns; }
 
  private:
+  static Error no_kernels() {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "this worker measures nothing");
+  }
   static UniqueFd memory() { return UniqueFd(::memfd_create("fake", MFD_CLOEXEC)); }
   template <typename R>
   void answer(std::function<void(R)> done, R result) {
