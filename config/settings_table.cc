@@ -103,6 +103,16 @@ constexpr SettingRow kRows[] = {
             "Off: it comes for each burst of them and leaves at once, which costs tens of "
             "microseconds. ARCOMM_NO_RESIDENT=1 in the daemon's environment is off too."},
     {.section = "gpu",
+     .key = "direct",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.direct)},
+     .reloadable = true,
+     .doc =
+         "Operations of float16, bfloat16 and float32 up to 1 MB run in the client's own stream, "
+         "by a kernel that the daemon hands over, through memory that it lends the ranks: where "
+         "every rank's process sees the GPUs of all ranks, for up to four communicators on a "
+         "GPU. Off, for communicators to come: the resident kernel and launches by the daemon "
+         "take them, and no process maps memory of another GPU's rank."},
+    {.section = "gpu",
      .key = "lease_ms",
      .kind =
          NumberSetting{.field = ARC_FIELD(std::uint64_t, gpu.lease_ms), .min = 1, .max = 60'000},

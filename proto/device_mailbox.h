@@ -95,6 +95,8 @@ struct DeviceMailbox {
 struct HostDoors {
   alignas(128) std::uint64_t launched;         // Door, written after the mailbox's
   alignas(128) std::uint32_t resident_posted;  // tells a daemon whose resident kernel has left
+  std::uint32_t direct_begun;   // direct operations that this rank has begun: direct_exchange.h
+  std::uint64_t direct_failed;  // the first of them that did not end well, a Done word
 };
 
 static_assert(sizeof(DeviceMailbox) <= kMailboxBytes && std::is_standard_layout_v<DeviceMailbox>);

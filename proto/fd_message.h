@@ -18,7 +18,7 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kFdMagic = 0x44464341;  // "ACFD"
 inline constexpr std::size_t kTokenBytes = 16;
-inline constexpr int kMaxFdsPerMessage = 4;
+inline constexpr int kMaxFdsPerMessage = 16;
 
 enum class FdMessageKind : std::uint32_t { Hello = 1, Fetch = 2, Offer = 3, Answer = 4 };
 

@@ -54,6 +54,20 @@ class CudaGpus final : public Gpus {
     return std::shared_ptr<Gpu>(gpu);
   }
 
+  std::vector<std::string> visible() override {
+    std::vector<std::string> uuids;
+    int count = 0;
+    if (api_.cuDeviceGetCount_(&count) != CUDA_SUCCESS) return uuids;
+    for (int i = 0; i < count; ++i) {
+      CUdevice device = 0;
+      CUuuid its{};
+      if (api_.cuDeviceGet_(&device, i) == CUDA_SUCCESS &&
+          api_.cuDeviceGetUuid_(&its, device) == CUDA_SUCCESS)
+        uuids.push_back(text_of(its));
+    }
+    return uuids;
+  }
+
  private:
   Result<CUdevice> device_named(const std::string& uuid) {
     int count = 0;
@@ -241,6 +255,34 @@ Status CudaGpu::post(const GpuPost& post, void* stream) {
   why.message += ": is it a stream of ";
   why.message += uuid_;
   why.message += ", and did no kernel before it fail?";
+  return why;
+}
+
+Result<const DirectKernels*> CudaGpu::load_direct(int image_fd) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  const std::lock_guard lock(direct_mutex_);
+  for (const auto& loaded : direct_) {
+    if (loaded->is_of(image_fd)) return loaded.get();
+  }
+  Result<std::unique_ptr<CudaDirectKernels>> loaded = CudaDirectKernels::load(api_, image_fd);
+  if (!loaded) return std::move(loaded).error();
+  direct_.push_back(std::move(*loaded));
+  return direct_.back().get();
+}
+
+Status CudaGpu::launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
+                              ReduceOp op, const DirectCall& call, void* stream) {
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
+  DirectCall copy = call;
+  void* parameters[] = {&copy};
+  const CUresult done = api_.cuLaunchKernel_(
+      static_cast<const CudaDirectKernels&>(kernels).find(shape.algorithm, dtype, op), shape.blocks,
+      1, 1, kDirectThreads + 32, 1, 1, 0, static_cast<CUstream>(stream), parameters, nullptr);
+  if (done == CUDA_SUCCESS) return {};
+  Error why = api_.failed(done, "launching the operation on the caller's stream");
+  why.message += ": is it a stream of " + uuid_ + ", and did no kernel before it fail?";
   return why;
 }
 

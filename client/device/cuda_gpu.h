@@ -6,8 +6,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "client/device/cuda_api.h"
+#include "client/device/cuda_direct.h"
 #include "client/device/gpu.h"
 
 namespace arcomm::client {
@@ -25,6 +27,9 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) override;
   Result<bool> is_capturing(void* stream) override;
   Status post(const GpuPost& post, void* stream) override;
+  Result<const DirectKernels*> load_direct(int image_fd) override;
+  Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
+                       ReduceOp op, const DirectCall& call, void* stream) override;
   Status read(void* to, const void* from, std::size_t bytes,
               std::chrono::nanoseconds timeout) override;
   Status write(void* to, const void* from, std::size_t bytes,
@@ -44,6 +49,8 @@ class CudaGpu final : public Gpu {
   std::string uuid_;
   CUfunction kernel_ = nullptr;
   CUstream stream_ = nullptr;
+  std::mutex direct_mutex_;
+  std::vector<std::unique_ptr<CudaDirectKernels>> direct_;  // by image
 
   std::mutex mutex_;  // of what follows: one copy at a time
   CUevent copied_ = nullptr;

@@ -12,8 +12,10 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "client/device/post.h"
+#include "proto/direct_exchange.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 
@@ -46,6 +48,12 @@ class GpuMapping {
   void* address_ = nullptr;
 };
 
+// The direct kernels of one image, loaded. Lives as long as the process.
+class DirectKernels {
+ public:
+  virtual ~DirectKernels() = default;
+};
+
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -64,6 +72,13 @@ class Gpu {
   // Puts the post kernel on the stream and returns; null is the legacy default stream.
   virtual Status post(const GpuPost& post, void* stream) = 0;
 
+  // Once per image, whatever CUDA_MODULE_LOADING says, so that no launch ever loads. The descriptor
+  // stays the caller's.
+  virtual Result<const DirectKernels*> load_direct(int image_fd) = 0;
+  // Puts one of them on the stream and returns.
+  virtual Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
+                               ReduceOp op, const DirectCall& call, void* stream) = 0;
+
   // Copies up to kMailboxWithNotesBytes, on a stream of our own that no other work delays.
   virtual Status read(void* to, const void* from, std::size_t bytes,
                       std::chrono::nanoseconds timeout) = 0;
@@ -77,6 +92,8 @@ class Gpus {
   // The context that is current on this thread; where there is none, the primary context of the GPU
   // with that UUID, or else of the first one.
   virtual Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) = 0;
+  // The UUIDs of those that this process can use; none where CUDA does not say.
+  virtual std::vector<std::string> visible() = 0;
 };
 
 inline constexpr const char* kCudaDriver = "libcuda.so.1";

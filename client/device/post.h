@@ -21,6 +21,7 @@ struct alignas(8) PlanNote {  // read and written whole
 struct PostNotes {
   std::uint32_t left_early[kLanes] = {};  // starts that gave up waiting for their `done`
   std::uint32_t in_order[kLanes] = {};    // starts that were Turn::Counted or Turn::Taken
+  std::uint32_t direct_left = 0;          // DirectCall::left
   PlanNote plans[kMaxDevicePlans];        // by PlanId::index
 };
 

@@ -76,7 +76,8 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
          .rank = rank_,
          .ranks = ranks_,
          .timeout_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1)),
-         .device = gpus != nullptr ? std::string_view(gpu_->uuid()) : std::string_view()},
+         .device = gpus != nullptr ? std::string_view(gpu_->uuid()) : std::string_view(),
+         .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>()},
         deadline.plus(kGuard));
     if (created) {
       auto member = std::make_shared<Member>();
@@ -89,7 +90,8 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
                                         : (*session)->facts().segment_limit_bytes;
       if (gpus != nullptr) {
         Result<std::shared_ptr<GpuMember>> on_gpu =
-            gpus->join(gpu_, *created, static_cast<std::uint32_t>(ranks_), deadline.plus(kGuard));
+            gpus->join(gpu_, *created, static_cast<std::uint32_t>(rank_),
+                       static_cast<std::uint32_t>(ranks_), deadline.plus(kGuard));
         if (!on_gpu) {
           static_cast<void>((*session)->control().destroy_communicator(
               (*session)->key(), created->member, deadline.plus(kGuard)));

@@ -28,11 +28,12 @@ bool plan_is_gone(const Error& why) {
 }
 
 // Mailboxes that a start may still touch, until the process ends.
-void keep_for_ever(std::unique_ptr<GpuMailbox> mailbox) {
+void keep_for_ever(std::unique_ptr<GpuMailbox> mailbox, std::unique_ptr<GpuExchange> exchange) {
   static std::mutex mutex;
-  static auto* kept = new std::vector<std::unique_ptr<GpuMailbox>>;
+  static auto* kept =
+      new std::vector<std::pair<std::unique_ptr<GpuMailbox>, std::unique_ptr<GpuExchange>>>;
   const std::lock_guard lock(mutex);
-  kept->push_back(std::move(mailbox));
+  kept->emplace_back(std::move(mailbox), std::move(exchange));
 }
 
 Done done_of(const Error& why) {
@@ -54,18 +55,23 @@ GpuMember::~GpuMember() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   // A start that is still to run would touch what was unmapped, and take the context with it.
-  keep_for_ever(std::move(parts_.mailbox));
+  keep_for_ever(std::move(parts_.mailbox), std::move(parts_.exchange));
 }
 
 bool GpuMember::is_idle() {
-  if (std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; })) return true;
+  if (direct_blocks_ == 0 &&
+      std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; }))
+    return true;
   struct {
     DeviceMailbox words;
     std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
     std::uint32_t left_early[kLanes];
+    std::uint32_t in_order[kLanes];
+    std::uint32_t direct_left;
   } now;
-  static_assert(offsetof(decltype(now), left_early) ==
-                kMailboxBytes + offsetof(PostNotes, left_early));
+  static_assert(
+      offsetof(decltype(now), left_early) == kMailboxBytes + offsetof(PostNotes, left_early) &&
+      offsetof(decltype(now), direct_left) == kMailboxBytes + offsetof(PostNotes, direct_left));
   if (!parts_.gpu->read(&now, parts_.mailbox->words(), sizeof(now), kWordsWithin)) return false;
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
     const MailboxLane& words = now.words.lanes[lane];
@@ -73,7 +79,7 @@ bool GpuMember::is_idle() {
     if (words.posted != launched_in_lane_[lane]) return false;
     if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
   }
-  return true;
+  return now.direct_left == direct_blocks_;
 }
 
 Status GpuMember::usable() const {
@@ -180,6 +186,10 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
   return &plans_.insert({.key = key,
                          .id = *id,
                          .lane = lane_of(call.bytes(), parts_.ranks),
+                         .direct = parts_.exchange == nullptr
+                                       ? DirectShape()
+                                       : direct_shape(call.bytes(), parts_.ranks, call.dtype,
+                                                      parts_.exchange->whole_lines()),
                          .timeout_ns = timeout_ms * 1'000'000});
 }
 
@@ -204,7 +214,9 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
     const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
     const std::uint32_t index = plan->id.index;
-    if (!has_ended(notes->plans[index], launched_[index], done)) continue;
+    // What is direct needs the daemon's plan no more.
+    if (plan->direct.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
+      continue;
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
     if (!gone && !plan_is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);
@@ -218,9 +230,19 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
   if (!capturing) return capturing.error();
   std::uint32_t& launched_in_lane = launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
   if (!*capturing) {
-    const bool is_first = std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
+    const bool is_first = direct_blocks_ == 0 &&
+                          std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
     has_several_streams_ |= !is_first && stream != last_stream_;
     last_stream_ = stream;
+  }
+  if (plan.direct.blocks != 0) {
+    ARC_RETURN_IF_ERROR(post_direct(plan, *capturing, stream));
+    if (*capturing) {
+      was_captured_ = true;
+    } else {
+      direct_blocks_ += plan.direct.blocks;
+    }
+    return {};
   }
   ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
                                         .doors = parts_.mailbox->doors(),
@@ -241,6 +263,24 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
     ++launched_in_lane;
   }
   return {};
+}
+
+Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* stream) {
+  DirectCall call = parts_.exchange->call();
+  call.send = reinterpret_cast<const void*>(plan.key.send);
+  call.recv = reinterpret_cast<void*>(plan.key.recv);
+  call.mailbox = parts_.mailbox->words();
+  call.doors = parts_.mailbox->doors();
+  call.left = is_captured ? nullptr : &parts_.mailbox->notes()->direct_left;
+  call.timeout_ns = plan.timeout_ns;
+  call.count = static_cast<std::uint32_t>(plan.key.count);
+  call.what = plan.direct.what(plan.key.dtype, plan.key.op);
+  call.rank = parts_.rank;
+  call.ranks = parts_.ranks;
+  call.behind = direct_blocks_;
+  call.waits_behind = !is_captured && has_several_streams_;
+  return parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct, plan.key.dtype,
+                                   plan.key.op, call, stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {

@@ -16,6 +16,7 @@
 #include "client/src/deadline.h"
 #include "client/src/deadline_mutex.h"
 #include "client/src/gpu_buffers.h"
+#include "client/src/gpu_exchange.h"
 #include "client/src/gpu_mailbox.h"
 #include "client/src/gpu_plan_cache.h"
 #include "client/src/node_control.h"
@@ -33,8 +34,9 @@ class GpuMember {
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::unique_ptr<GpuMailbox> mailbox;
+    std::unique_ptr<GpuExchange> exchange;  // null: nothing is direct
     MemberId member;
-    std::uint32_t ranks = 0;
+    std::uint32_t rank = 0, ranks = 0;
     Daemon daemon;
   };
   explicit GpuMember(Parts parts);
@@ -74,6 +76,7 @@ class GpuMember {
   Result<bool> drop_oldest(Deadline deadline);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
+  Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);
   Status usable() const;
   bool is_idle();
 
@@ -82,6 +85,7 @@ class GpuMember {
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
   std::uint32_t launched_in_lane_[kLanes] = {};
+  std::uint32_t direct_blocks_ = 0;  // that were launched, other than graphs'
   bool was_captured_ = false;
   void* last_stream_ = nullptr;  // compared, never used: it may be gone
   bool has_several_streams_ = false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/device/post.h"
+#include "proto/direct_exchange.h"
 #include "proto/types.h"
 
 namespace arcomm::client {
@@ -28,6 +29,7 @@ struct GpuPlan {
   GpuPlanKey key;
   PlanId id{};
   Lane lane = Lane::Resident;
+  DirectShape direct{};  // with blocks: started that way, not through its lane
   std::uint64_t timeout_ns = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles

@@ -1,10 +1,12 @@
 #include "client/src/gpu_session.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
 #include "client/src/gpu_allocations.h"
+#include "client/src/gpu_exchange.h"
 
 namespace arcomm::client {
 namespace {
@@ -36,16 +38,28 @@ GpuSession::GpuSession(Gpus& gpus, NodeControl& control, FdChannel& descriptors,
 
 Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                                     const CreatedCommunicator& created,
-                                                    std::uint32_t ranks, Deadline deadline) {
-  Result<std::vector<UniqueFd>> fds = descriptors_.fetch(created.fd_ticket, 2, deadline);
+                                                    std::uint32_t rank, std::uint32_t ranks,
+                                                    Deadline deadline) {
+  const bool is_direct = created.exchange_bytes != 0;
+  Result<std::vector<UniqueFd>> fds =
+      descriptors_.fetch(created.fd_ticket, is_direct ? 3 + ranks : 2, deadline);
   if (!fds) return std::move(fds).error();
   Result<std::unique_ptr<GpuMailbox>> mailbox =
       GpuMailbox::open(*gpu, std::move((*fds)[0]), created.mailbox_bytes, std::move((*fds)[1]));
   if (!mailbox) return std::move(mailbox).error();
+  std::unique_ptr<GpuExchange> exchange;
+  if (is_direct) {
+    Result<std::unique_ptr<GpuExchange>> opened = GpuExchange::open(
+        *gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.whole_lines);
+    if (!opened) return std::move(opened).error();
+    exchange = std::move(*opened);
+  }
   auto member = std::make_shared<GpuMember>(
       GpuMember::Parts{.gpu = std::move(gpu),
                        .mailbox = std::move(*mailbox),
+                       .exchange = std::move(exchange),
                        .member = created.member,
+                       .rank = rank,
                        .ranks = ranks,
                        .daemon = {.create_plan =
                                       [this](const NewPlan& wanted, Deadline until) {

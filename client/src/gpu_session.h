@@ -28,11 +28,13 @@ class GpuSession {
 
   // The GPU that is current on this thread.
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
+  // What this process can use, by UUID.
+  std::vector<std::string> visible() { return gpus_.visible(); }
   GpuBuffers& buffers() { return buffers_; }
-  // Maps the mailbox that the daemon has for the new member.
+  // Maps what the daemon has for the new member.
   Result<std::shared_ptr<GpuMember>> join(std::shared_ptr<Gpu> gpu,
-                                          const CreatedCommunicator& created, std::uint32_t ranks,
-                                          Deadline deadline);
+                                          const CreatedCommunicator& created, std::uint32_t rank,
+                                          std::uint32_t ranks, Deadline deadline);
   Result<void*> allocate(std::size_t bytes, Deadline deadline);
   // Before the first operation does it.
   Status register_ahead(const void* address, std::size_t bytes, Deadline deadline);

@@ -126,6 +126,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.number(4, static_cast<std::uint64_t>(wanted.ranks));
   request.number(5, wanted.timeout_ms);
   request.bytes(6, wanted.device);
+  for (const std::string& gpu : wanted.visible_gpus) request.bytes(7, gpu);
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
                                [&created](const WireReader& field) {
@@ -136,6 +137,8 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                    created.segment_limit_bytes = field.number();
                                  if (field.field() == 5) created.fd_ticket = field.number();
                                  if (field.field() == 6) created.mailbox_bytes = field.number();
+                                 if (field.field() == 7) created.exchange_bytes = field.number();
+                                 if (field.field() == 8) created.whole_lines = field.number() != 0;
                                }));
   return created;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/src/control_channel.h"
 #include "client/src/deadline.h"
@@ -35,13 +36,16 @@ struct NewCommunicator {
   int rank = 0, ranks = 0;
   std::uint64_t timeout_ms = 0;
   std::string_view device{};  // "GPU-<uuid>", in a session on GPUs
+  std::vector<std::string> visible_gpus{};
 };
 struct CreatedCommunicator {
   MemberId member;
   std::uint64_t epoch = 0;
   std::uint64_t segment_limit_bytes = 0;  // 0: the session's
-  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors
+  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors; image, exchanges
   std::uint64_t mailbox_bytes = 0;
+  std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
+  bool whole_lines = false;
 };
 
 // A whole allocation of a GPU's memory: a handle, or a descriptor that was offered.

@@ -120,7 +120,8 @@ void Rendezvous::build(Meetings::iterator at) {
   for (const auto& [rank, call] : meeting.calls) {
     seed.ranks.push_back({.session = call.session,
                           .rank = rank,
-                          .device = call.on_gpu ? call.device : std::string()});
+                          .device = call.on_gpu ? call.device : std::string(),
+                          .visible_gpus = call.visible_gpus});
   }
   const UniqueIdBytes unique_id = at->first;
   form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {

@@ -44,6 +44,7 @@ class Rendezvous {
     PeerCredentials peer;
     std::size_t worker = 0;
     std::string device;
+    std::vector<std::string> visible_gpus;
     bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
     Clock::time_point called_at, deadline;
     Answer answer;

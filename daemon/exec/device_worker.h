@@ -60,7 +60,8 @@ struct SessionSeed {
 struct RankSeed {
   SessionId session;
   Rank rank = 0;
-  std::string device = {};  // GPU workers: "GPU-<uuid>"
+  std::string device = {};                     // GPU workers: "GPU-<uuid>"
+  std::vector<std::string> visible_gpus = {};  // to the rank's process
 };
 
 struct CommunicatorSeed {
@@ -88,10 +89,13 @@ struct AllocatedBuffer {
   std::uint64_t length_bytes = 0;  // whole granules of the device
 };
 
-// GPU workers: a rank's proto/device_mailbox.h, for the client to map.
+// GPU workers: a rank's proto/device_mailbox.h, and what it needs for direct operations where they
+// are to be had, for the client to map. In the order of CreateCommunicatorReply.
 struct MailboxDescriptors {
-  UniqueFd mailbox, doors;
+  std::vector<UniqueFd> descriptors;
   std::uint64_t mailbox_bytes = 0;
+  std::uint64_t exchange_bytes = 0;  // 0: no direct operations
+  bool whole_lines = false;
 };
 
 // GPU workers: what one measurement of `arctl tune` asks.

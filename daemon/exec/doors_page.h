@@ -30,6 +30,12 @@ class DoorsPage {
   std::uint32_t resident_posted() const {
     return __atomic_load_n(&doors_->resident_posted, __ATOMIC_RELAXED);
   }
+  std::uint32_t direct_begun() const {
+    return __atomic_load_n(&doors_->direct_begun, __ATOMIC_RELAXED);
+  }
+  Done direct_failed() const {
+    return done_from(__atomic_load_n(&doors_->direct_failed, __ATOMIC_RELAXED));
+  }
   Result<UniqueFd> export_fd() const;
 
  private:

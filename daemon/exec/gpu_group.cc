@@ -8,6 +8,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/telemetry/log.h"
+#include "proto/direct_exchange.h"
 #include "transport/device/device.h"
 
 namespace arcomm {
@@ -57,22 +58,51 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
   group->abilities = abilities_of(*group);
+  if (may_be_direct(*group, seed)) {
+    group->direct = true;
+    for (GpuMember& member : group->members)
+      ARC_RETURN_IF_ERROR(
+          take(member, member.exchange, direct_exchange_bytes(static_cast<std::uint32_t>(ranks))));
+  }
   if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
   return group;
 }
 
+// Every rank's process must be able to map every rank's memory, and every GPU have room for the
+// blocks of one communicator more.
+bool GpuPlane::may_be_direct(const GpuGroup& group, const CommunicatorSeed& seed) const {
+  const std::size_t ranks = group.members.size();
+  if (!direct_ || !direct_image_ || ranks < 2 || ranks > kMaxDirectRanks) return false;
+  for (const GpuMember& member : group.members) {
+    const std::string name = gpus_[member.gpu].device->name();
+    const auto sees_it = [&](const RankSeed& rank) {
+      return std::ranges::find(rank.visible_gpus, name) != rank.visible_gpus.end();
+    };
+    const auto is_there = [&](const GpuGroup* other) {
+      return other->direct && std::ranges::any_of(other->members, [&](const GpuMember& its) {
+               return its.gpu == member.gpu;
+             });
+    };
+    if (!std::ranges::all_of(seed.ranks, sees_it) ||
+        std::ranges::count_if(groups_, is_there) >= kMaxDirectMembers)
+      return false;
+  }
+  return true;
+}
+
+Status GpuPlane::take(const GpuMember& member, Memory& place, std::uint64_t bytes) {
+  Result<Memory> memory = gpus_[member.gpu].device->allocate(bytes);
+  if (!memory) return std::move(memory).error();
+  place = std::move(memory).value();
+  return {};
+}
+
 Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
   Gpu& gpu = gpus_[member.gpu];
-  const auto take = [&gpu](Memory& place, std::uint64_t bytes) -> Status {
-    Result<Memory> memory = gpu.device->allocate(bytes);
-    if (!memory) return std::move(memory).error();
-    place = std::move(memory).value();
-    return {};
-  };
-  ARC_RETURN_IF_ERROR(take(member.mailbox, kMailboxBytes));
-  ARC_RETURN_IF_ERROR(take(member.scratch, cuda_scratch_bytes(ranks)));
+  ARC_RETURN_IF_ERROR(take(member, member.mailbox, kMailboxBytes));
+  ARC_RETURN_IF_ERROR(take(member, member.scratch, cuda_scratch_bytes(ranks)));
   if (ranks > 1)
-    ARC_RETURN_IF_ERROR(take(member.resident_scratch, gpu.hardware.resident_scratch_bytes));
+    ARC_RETURN_IF_ERROR(take(member, member.resident_scratch, gpu.hardware.resident_scratch_bytes));
   Result<DoorsPage> doors = DoorsPage::create();
   if (!doors) return std::move(doors).error();
   member.doors = std::move(doors).value();
@@ -136,19 +166,30 @@ void GpuPlane::forget(GpuGroup& group) {
     grave.memory[0] = std::move(member.mailbox);
     grave.memory[1] = std::move(member.scratch);
     grave.memory[2] = std::move(member.resident_scratch);
+    grave.memory[3] = std::move(member.exchange);
     grave.doors = std::move(member.doors);
     graves_.push_back(std::move(grave));
   }
   if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
 }
 
-Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuMember& member) const {
-  Result<UniqueFd> mailbox = member.mailbox.export_fd();
-  if (!mailbox) return std::move(mailbox).error();
-  Result<UniqueFd> doors = member.doors.export_fd();
-  if (!doors) return std::move(doors).error();
-  return MailboxDescriptors{std::move(mailbox).value(), std::move(doors).value(),
-                            member.mailbox.bytes()};
+Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank rank) const {
+  const GpuMember& member = group.members[static_cast<std::size_t>(rank)];
+  MailboxDescriptors out{.descriptors = {},
+                         .mailbox_bytes = member.mailbox.bytes(),
+                         .whole_lines = group.abilities.whole_lines};
+  const auto add = [&out](Result<UniqueFd> descriptor) -> Status {
+    if (!descriptor) return std::move(descriptor).error();
+    out.descriptors.push_back(std::move(descriptor).value());
+    return {};
+  };
+  ARC_RETURN_IF_ERROR(add(member.mailbox.export_fd()));
+  ARC_RETURN_IF_ERROR(add(member.doors.export_fd()));
+  if (!group.direct) return out;
+  ARC_RETURN_IF_ERROR(add(direct_image_.export_fd()));
+  for (const GpuMember& each : group.members) ARC_RETURN_IF_ERROR(add(each.exchange.export_fd()));
+  out.exchange_bytes = member.exchange.bytes();
+  return out;
 }
 
 void GpuPlane::close(GpuGroup& group, Done why) {

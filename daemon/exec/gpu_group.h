@@ -29,6 +29,7 @@ struct GpuMember {
   SessionId session;
   MemberId id;
   Memory mailbox, scratch, resident_scratch;
+  Memory exchange;  // proto/direct_exchange.h; none where the group is not direct
   DoorsPage doors;
   std::uint32_t words = kNoSlot;  // index into its launcher's words
   std::uint32_t queue = 0;        // of its launcher; not 0: its own
@@ -39,7 +40,8 @@ struct GpuMember {
   std::uint32_t posted = 0;  // as the client says
   std::uint32_t done = 0;
   std::uint64_t changed_ns = 0;
-  std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
+  std::uint32_t direct_begun = 0;  // direct operations, as the client says
+  std::uint64_t patience_ns = 0;   // of its longest plan: who posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
 };
@@ -104,6 +106,7 @@ class GpuGroup final : public CommunicatorExtension {
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
+  bool direct = false;                   // small operations are the clients' own launches
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -96,6 +97,8 @@ struct GpuHardware {
   std::unique_ptr<GpuLauncher> launcher;
   std::uint64_t resident_scratch_bytes = 0;
   bool bulk_copies = false;  // CudaAbilities: of this GPU
+  // What clients run by themselves, for any GPU; empty where there is nothing of the kind.
+  std::span<const std::byte> direct_image;
 };
 
 using OpenGpu = std::function<Result<GpuHardware>(Device&)>;

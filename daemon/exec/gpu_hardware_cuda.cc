@@ -8,6 +8,7 @@
 #include "daemon/telemetry/log.h"
 #include "kernels/copy_engine.h"
 #include "kernels/cuda_queue.h"
+#include "kernels/direct.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"
 
@@ -213,7 +214,7 @@ Result<GpuHardware> open_gpu(Device& device) {
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(lanes).value(), std::move(page).value()),
-      resident_scratch_bytes(), has_bulk_copies(ordinal)};
+      resident_scratch_bytes(), has_bulk_copies(ordinal), direct_kernel_image()};
 }
 
 }  // namespace arcomm

@@ -55,6 +55,12 @@ Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& g
     plane->gpus_.push_back(std::move(gpu));
   }
   plane->try_lines();
+  if (!plane->gpus_.empty()) {
+    // The same for all of them.
+    Result<DirectImage> image = DirectImage::create(plane->gpus_.front().hardware.direct_image);
+    if (!image) return std::move(image).error();
+    plane->direct_image_ = std::move(image).value();
+  }
   return plane;
 }
 
@@ -94,6 +100,7 @@ GpuPlane::~GpuPlane() {
 
 void GpuPlane::use_settings(const Settings& settings) {
   // Without residence each burst of operations brings the grid and takes it away again.
+  direct_ = settings.gpu.direct;
   lease_ns_ = settings.gpu.resident ? settings.gpu.lease_ms * 1'000'000 : 0;
   const std::uint64_t before_ns =
       std::exchange(ahead_lease_ns_, settings.gpu.armed ? settings.gpu.lease_ms * 1'000'000 : 0);
@@ -278,6 +285,25 @@ void GpuPlane::look_at_health(std::uint64_t now_ns) {
   }
 }
 
+bool GpuPlane::look_at_direct(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {
+  if (!member.active || group.closed) return true;
+  const std::uint32_t begun = member.doors.direct_begun();
+  if (begun != member.direct_begun) {
+    resident_done_ += static_cast<std::uint32_t>(begun - member.direct_begun);
+    member.direct_begun = begun;
+    // They need no worker; but what they are mixed with should not find it in its longest naps.
+    moved_ns_ = std::max(moved_ns_, now_ns - std::min(now_ns, kSpinNs + kShortNapsNs));
+  }
+  Done failed = member.doors.direct_failed();
+  if (failed.code == 0) return true;
+  // Whatever a client writes there, it is no more than that.
+  if (failed.culprit_rank < 0 ||
+      failed.culprit_rank >= static_cast<std::int16_t>(group.members.size()))
+    failed.culprit_rank = static_cast<std::int16_t>(member.rank);
+  failures_.push_back({group.communicator, member.rank, failed, true});
+  return false;
+}
+
 bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
   bool even = true;  // no resident operation that others have ended is open
   for (GpuMember& member : group.members) {
@@ -287,6 +313,7 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
                            Done{.code = static_cast<std::uint8_t>(ErrorCode::Internal)}});
       return false;
     }
+    if (group.direct && !look_at_direct(group, member, now_ns)) return false;
     if (member.slot == kNoSlot) continue;
     const ResidentStatus status = grid(member).status(member.slot);
     const std::uint32_t posted = member.active ? member.doors.resident_posted() : member.posted;

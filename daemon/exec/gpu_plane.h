@@ -14,6 +14,7 @@
 
 #include "config/settings.h"
 #include "daemon/exec/device_worker.h"
+#include "daemon/exec/direct_image.h"
 #include "daemon/exec/gpu_group.h"
 #include "daemon/exec/gpu_hardware.h"
 #include "daemon/session/persistent_plan.h"
@@ -44,7 +45,7 @@ class GpuPlane {
   void adopt(Communicator& communicator, const std::vector<MemberId>& members,
              std::unique_ptr<GpuGroup> group);
   void forget(GpuGroup& group);  // its destructor's
-  Result<MailboxDescriptors> export_mailbox(const GpuMember& member) const;
+  Result<MailboxDescriptors> export_mailbox(const GpuGroup& group, Rank rank) const;
   // All members hear `why`, whether they wait or will; their resident operations end.
   void close(GpuGroup& group, Done why);
   // The rank leaves: the others hear `why` as soon as what all had called has ended.
@@ -110,6 +111,7 @@ class GpuPlane {
     Communicator* communicator = nullptr;
     Rank rank = kNoRank;
     Done how;
+    bool direct = false;  // the client says so
   };
   // Leases; what failed on the resident lane since the last call; what may be let go.
   const std::vector<ResidentFailure>& tend(std::uint64_t now_ns);
@@ -123,7 +125,8 @@ class GpuPlane {
   const std::vector<GpuGroup*>& groups() const { return groups_; }
   GpuLauncher& launcher(const GpuMember& member) { return *gpus_[member.gpu].hardware.launcher; }
   RankWords& words(const GpuMember& member) { return launcher(member).words()[member.words]; }
-  std::uint64_t resident_done() const { return resident_done_; }  // of all ranks, ever
+  // Of all ranks, ever; direct ones count when they have begun.
+  std::uint64_t resident_done() const { return resident_done_; }
   // What was stored beside the queues has arrived, the graves are empty. At the end.
   void shut_down();
 
@@ -141,7 +144,7 @@ class GpuPlane {
   struct Grave {
     std::size_t gpu = 0;
     std::uint32_t slot = kNoSlot, words = kNoSlot, queue = 0;
-    Memory memory[3];
+    Memory memory[4];
     DoorsPage doors;
     std::vector<PreparedParts> prepared;                              // may be running in
     std::vector<std::pair<std::size_t, std::uint32_t>> prepared_for;  // these GPUs' queues
@@ -166,6 +169,8 @@ class GpuPlane {
   void try_lines();
   Status try_lines(const Gpu& writer, const Gpu& reader, Memory& memory);
   CudaAbilities abilities_of(const GpuGroup& group) const;
+  bool may_be_direct(const GpuGroup& group, const CommunicatorSeed& seed) const;
+  Status take(const GpuMember& member, Memory& place, std::uint64_t bytes);
   Status fill(GpuMember& member, std::uint32_t ranks);
   Status join_grids(GpuGroup& group);
   void dispose(GpuGroup& group);
@@ -178,6 +183,8 @@ class GpuPlane {
   void look_at_health(std::uint64_t now_ns);
   ResidentGrid& grid(const GpuMember& member) { return *gpus_[member.gpu].hardware.grid; }
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
+  // What its client says of direct operations; false: one has failed.
+  bool look_at_direct(GpuGroup& group, GpuMember& member, std::uint64_t now_ns);
   void begin_arming(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm);
   CudaGate gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const;
   void bury_dropped(GpuGroup& group);
@@ -187,6 +194,8 @@ class GpuPlane {
 
   std::vector<Gpu> gpus_;
   std::vector<bool> whole_lines_;  // by writer and reader, as they were at the start
+  DirectImage direct_image_;
+  bool direct_ = true;  // settings' word, for communicators to come
   std::vector<GpuGroup*> groups_;
   std::vector<Grave> graves_;
   std::uint64_t first_grave_ns_ = 0;

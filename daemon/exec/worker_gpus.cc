@@ -9,6 +9,7 @@
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log.h"
 #include "daemon/telemetry/metrics.h"
+#include "proto/direct_exchange.h"
 
 namespace arcomm {
 
@@ -87,6 +88,7 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
     const ErrorCode code = error_code_from(failed.how.code);
     const Reason reason = reason_from(failed.how.reason);
     const auto culprit = static_cast<Rank>(failed.how.culprit_rank);
+    const char* const lane = failed.direct ? "direct" : "resident";
     parts_.metrics.operations[code].add();
     FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
                         .epoch = communicator.epoch,
@@ -95,12 +97,12 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
                         .rank = failed.rank,
                         .culprit = culprit,
                         .pid = communicator.seat(failed.rank).pid,
-                        .algorithm = kResidentKernel,
+                        .algorithm = failed.direct ? kDirectKernel : kResidentKernel,
                         .code = code,
                         .reason = reason};
     parts_.recorder.write(record);
     ++communicator.operations_failed;
-    if (code == ErrorCode::Internal) {
+    if (code == ErrorCode::Internal && !failed.direct) {
       communicators_.revoke(
           communicator,
           make_failure(code, reason, failed.rank,
@@ -111,10 +113,10 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
         communicator,
         reason == Reason::Timeout
             ? make_failure(code, reason, culprit,
-                           "resident operation %" PRIu32 ": rank %d waited for rank %d until its "
+                           "%s operation %" PRIu32 ": rank %d waited for rank %d until its "
                            "deadline",
-                           failed.how.number, failed.rank, culprit)
-            : make_failure(code, reason, culprit, "resident operation %" PRIu32 " of rank %d: %s",
+                           lane, failed.how.number, failed.rank, culprit)
+            : make_failure(code, reason, culprit, "%s operation %" PRIu32 " of rank %d: %s", lane,
                            failed.how.number, failed.rank, text_of(reason).data()));
   }
 }
@@ -194,7 +196,7 @@ Result<MailboxDescriptors> Worker::export_mailbox(SessionId session, MemberId id
   }
   Result<Member*> member = need_member(session, id);
   if (!member) return std::move(member).error();
-  return gpus_->export_mailbox(gpus_of(*(*member)->communicator)->member((*member)->rank));
+  return gpus_->export_mailbox(*gpus_of(*(*member)->communicator), (*member)->rank);
 }
 
 Status Worker::check_gpu_plan(const PersistentPlan& plan, const CheckedRange& send,
@@ -216,12 +218,17 @@ Status Worker::check_gpu_plan(const PersistentPlan& plan, const CheckedRange& se
 
 Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
   const Member* found = communicators_.find(plan.member);
+  const GpuGroup& group = *gpus_of(*found->communicator);
   GpuMember& member = gpus_of(*found->communicator)->member(found->rank);
   const auto ranks = static_cast<std::uint32_t>(found->communicator->ranks());
   const AdmissionLimits& limits = admission_.limits;
   if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
   plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
   if (lane_of(plan.signature.bytes(), ranks) != Lane::Resident) return {};
+  if (group.direct &&
+      direct_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.abilities.whole_lines)
+              .blocks != 0)
+    return {};  // its client launches it
   ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.gpu);
   member.patience_ns = std::max(member.patience_ns, plan.timeout_ns);
@@ -246,16 +253,18 @@ void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot
   if (group == nullptr || group->members.empty()) return;
   std::uint32_t most = 0, least = ~std::uint32_t{0};
   for (const GpuMember& member : group->members) {
-    shot.ranks[static_cast<std::size_t>(member.rank)].next_seq += member.posted;
-    most = std::max(most, member.posted);
-    least = std::min(least, member.done);
+    shot.ranks[static_cast<std::size_t>(member.rank)].next_seq +=
+        member.posted + member.direct_begun;
+    most = std::max(most, member.posted + member.direct_begun);
+    least = std::min(least, member.done + member.direct_begun);
   }
   shot.operations_done += least;
   if (!shot.diagnosis.empty() || group->closed) return;
   for (const GpuMember& member : group->members) {
-    if (member.posted == most) continue;
+    const std::uint32_t called = member.posted + member.direct_begun;
+    if (called == most) continue;
     shot.diagnosis += (shot.diagnosis.empty() ? "" : "; ") + std::string("rank ") +
-                      std::to_string(member.rank) + " has called " + std::to_string(member.posted) +
+                      std::to_string(member.rank) + " has called " + std::to_string(called) +
                       " small operations, others " + std::to_string(most);
   }
 }

@@ -8,6 +8,7 @@
 
 #include "daemon/plan/recorded_algorithm.h"
 #include "proto/device_mailbox.h"
+#include "proto/direct_exchange.h"
 
 namespace arcomm {
 namespace {
@@ -140,18 +141,31 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
 }
 
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                    std::uint32_t ranks, std::uint64_t bytes) {
+                    std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool direct) {
   Explanation answer = explain_launch(table, forced, ranks, bytes);
   std::string why;
+  const auto prefer = [&answer](std::string_view lane) {
+    answer.runner_up = answer.chosen;
+    answer.runner_up_microseconds = answer.chosen_microseconds;
+    answer.chosen = lane;
+    answer.chosen_microseconds = 0;
+  };
   if (lane_of(bytes, ranks) == Lane::Resident) {
     why = fmt::format(
         "  the kernel that stays on each GPU takes it, and nothing is launched; launched, it would "
         "be {}\n",
         answer.chosen);
-    answer.runner_up = answer.chosen;
-    answer.runner_up_microseconds = answer.chosen_microseconds;
-    answer.chosen = kResidentName;
-    answer.chosen_microseconds = 0;
+    prefer(kResidentName);
+  }
+  constexpr bool kWholeLines = true;
+  const DirectShape shape = direct_shape(bytes, ranks, dtype, kWholeLines);
+  if (direct && shape.blocks != 0) {
+    why = fmt::format(
+              "  each rank's own stream runs it, on {} blocks of a kernel that the daemon handed "
+              "over (gpu.direct); where a process does not see all GPUs, it is {}\n",
+              shape.blocks, answer.chosen) +
+          why;
+    prefer(kDirectName);
   }
   answer.text = fmt::format("{} x {} between GPUs: {}\n", ranks, size_text(bytes), answer.chosen) +
                 why + answer.text;

@@ -88,6 +88,7 @@ struct Lines {
 };
 
 // Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
+template <typename Patience>
 __device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
                                                std::uint32_t from, std::uint32_t epoch,
                                                Patience& patience) {
@@ -203,9 +204,11 @@ class LaneResult {
 
 // This lane's part of one packet, combined over all ranks: `mine`, and what the others leave at
 // place(rank). kBatch of them are looked at together. False: the wait failed.
-template <typename Format, ReduceOp kOp, std::uint32_t kBatch, typename Place>
-__device__ __forceinline__ bool reduce_packet(const CudaAllReduce& call, const LaneData& mine,
-                                              Place place, std::uint32_t epoch, Patience& patience,
+// Call: CudaAllReduce or DirectCall, Patience as theirs.
+template <typename Format, ReduceOp kOp, std::uint32_t kBatch, typename Call, typename Place,
+          typename Patience>
+__device__ __forceinline__ bool reduce_packet(const Call& call, const LaneData& mine, Place place,
+                                              std::uint32_t epoch, Patience& patience,
                                               LaneData& out) {
   constexpr std::uint32_t kNobody = 0xffff'ffffU;
   LaneResult<Format, kOp> result;

@@ -38,6 +38,12 @@ class FakeGpu final : public Gpu {
     void* stream = nullptr;
   };
 
+  struct DirectStart {
+    DirectCall call;
+    DirectShape shape;
+    void* stream = nullptr;
+  };
+
   // What is at `base` from now on; an id of 0 frees it.
   void place(std::uintptr_t base, std::uint64_t bytes, std::uint64_t id, int on = 0) {
     allocations.erase(base);
@@ -69,6 +75,12 @@ class FakeGpu final : public Gpu {
     starts.push_back({post, stream});
     return {};
   }
+  Result<const DirectKernels*> load_direct(int) override { return &kernels_; }
+  Status launch_direct(const DirectKernels&, const DirectShape& shape, DType, ReduceOp,
+                       const DirectCall& call, void* stream) override {
+    direct_starts.push_back({call, shape, stream});
+    return {};
+  }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
     if (stuck) return late();
     std::memcpy(to, from, bytes);
@@ -88,15 +100,22 @@ class FakeGpu final : public Gpu {
     lane.done = to_word(Done{.number = lane.posted});
   }
 
+  // What the blocks of a direct operation do when all ranks have come.
+  static void run(const DirectStart& start) {
+    if (start.call.left != nullptr) *start.call.left += start.shape.blocks;
+  }
+
   std::map<std::uintptr_t, GpuRange> allocations;
   int number = 0;  // its ordinal
   std::vector<Start> starts;
+  std::vector<DirectStart> direct_starts;
   bool capturing = false;
   bool stuck = false;
   int open_mappings = 0;
 
  private:
   static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
+  const DirectKernels kernels_;
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
 };
 

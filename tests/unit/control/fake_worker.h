@@ -135,8 +135,10 @@ class FakeWorker final : public DeviceWorker {
       return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
                                                                       Reason::OutOfMemory, "no")));
     }
-    answer(std::move(done),
-           Result<MailboxDescriptors>(MailboxDescriptors{memory(), memory(), kGranule}));
+    MailboxDescriptors box{.mailbox_bytes = kGranule};
+    box.descriptors.push_back(memory());
+    box.descriptors.push_back(memory());
+    answer(std::move(done), Result<MailboxDescriptors>(std::move(box)));
   }
   bool on_gpus() const override { return gpus; }
   // What the buffers were added with, without their descriptors.

@@ -55,6 +55,7 @@ struct FakeLaunch {
 };
 
 struct FakeNode {
+  std::vector<std::byte> direct_image = {};  // none: clients launch nothing by themselves
   // Of the ranks of every communicator that works at the time.
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;

@@ -46,6 +46,9 @@ struct GpuRank {
   MemberId member;
   BufferId buffer;
   Mapped mailbox, doors, memory;
+  UniqueFd image;
+  std::uint64_t exchange_bytes = 0;
+  std::vector<Mapped> exchanges;
   std::size_t half_bytes = 0;
   std::uint32_t posted[kLanes] = {};
 
@@ -124,7 +127,7 @@ class GpuWorkerTest : public ::testing::Test {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
                                     std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096,
-                                    node_.bulk_copies};
+                                    node_.bulk_copies, node_.direct_image};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
@@ -171,8 +174,9 @@ class GpuWorkerTest : public ::testing::Test {
     seed.unique_id.fill(std::byte{++names_});
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      seed.ranks.push_back(
-          {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i])});
+      seed.ranks.push_back({ranks[i]->client->id(), static_cast<Rank>(i),
+                            "GPU-" + std::to_string(gpus[i]),
+                            i < see.size() ? see[i] : see.back()});
     const auto formed =
         await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();
@@ -182,8 +186,13 @@ class GpuWorkerTest : public ::testing::Test {
       Result<MailboxDescriptors> box = await<MailboxDescriptors>(
           [&](auto done) { worker_->export_mailbox(one.client->id(), one.member, done); });
       ASSERT_TRUE(box.ok()) << box.error().to_string();
-      one.mailbox = Mapped(std::move(box->mailbox), box->mailbox_bytes);
-      one.doors = Mapped(std::move(box->doors), sizeof(HostDoors));
+      one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
+      one.doors = Mapped(std::move(box->descriptors[1]), sizeof(HostDoors));
+      one.exchange_bytes = box->exchange_bytes;
+      if (box->exchange_bytes == 0) continue;
+      one.image = std::move(box->descriptors[2]);
+      for (std::size_t other = 3; other < box->descriptors.size(); ++other)
+        one.exchanges.emplace_back(std::move(box->descriptors[other]), box->exchange_bytes);
     }
   }
   std::vector<GpuRank*> group(int ranks) {
@@ -255,6 +264,8 @@ class GpuWorkerTest : public ::testing::Test {
   }
 
   FakeNode node_;
+  // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
+  std::vector<std::vector<std::string>> see{{"GPU-0", "GPU-1", "GPU-2"}};
   std::shared_ptr<Settings> settings_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Metrics> metrics_;

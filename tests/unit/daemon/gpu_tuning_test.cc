@@ -127,7 +127,7 @@ TEST(GpuTuning, UnknownNamesOfKernelsAreRefusedWithThoseThatThereAre) {
 }
 
 TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
-  const Explanation answer = explain(gpu_sample(), std::nullopt, 4, 8 * kMiB);
+  const Explanation answer = explain(gpu_sample(), std::nullopt, 4, 8 * kMiB, DType::Int32, true);
   EXPECT_EQ(answer.chosen, "stream");
   EXPECT_EQ(answer.runner_up, "two_shot_direct");
   EXPECT_EQ(answer.chosen_microseconds, 90.0);
@@ -137,7 +137,7 @@ TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
 }
 
 TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
-  const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048);
+  const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048, DType::Int32, true);
   EXPECT_EQ(answer.chosen, "resident");
   EXPECT_EQ(answer.chosen_microseconds, 0);
   EXPECT_EQ(answer.runner_up, "one_shot_ll16");
@@ -145,23 +145,37 @@ TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
   EXPECT_NE(answer.text.find("2 x 2 KiB between GPUs: resident"), std::string::npos) << answer.text;
 }
 
+TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
+  const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, true);
+  EXPECT_EQ(answer.chosen, "direct");
+  EXPECT_EQ(answer.runner_up, "resident");
+  EXPECT_NE(answer.text.find("where a process does not see all GPUs, it is resident"),
+            std::string::npos)
+      << answer.text;
+  EXPECT_EQ(explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, false).chosen, "resident");
+}
+
 TEST(GpuExplain, SaysWhoForcedTheChoiceAndWhenThatCouldNotBe) {
-  const Explanation forced = explain(gpu_sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB);
+  const Explanation forced =
+      explain(gpu_sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB, DType::Int32, true);
   EXPECT_EQ(forced.chosen, "two_shot_direct");
   EXPECT_EQ(forced.runner_up, "stream");
   EXPECT_NE(forced.text.find("gpu.algorithm is \"two_shot_direct\"\n"), std::string::npos);
-  const Explanation too_large = explain(gpu_sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB);
+  const Explanation too_large =
+      explain(gpu_sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB, DType::Int32, true);
   EXPECT_EQ(too_large.chosen, "stream");
   EXPECT_NE(too_large.text.find("does not take it"), std::string::npos) << too_large.text;
 }
 
 TEST(GpuExplain, SaysThatTheTableIsBuiltIn) {
-  const Explanation answer = explain(default_gpu_tuning(), std::nullopt, 4, 16 * kMiB);
+  const Explanation answer =
+      explain(default_gpu_tuning(), std::nullopt, 4, 16 * kMiB, DType::Int32, true);
   EXPECT_EQ(answer.chosen, "stream");
   EXPECT_EQ(answer.runner_up, "stream");
   EXPECT_EQ(answer.chosen_microseconds, 0);
   EXPECT_NE(answer.text.find("built in"), std::string::npos) << answer.text;
-  EXPECT_EQ(explain(default_gpu_tuning(), std::nullopt, 1, kMiB).chosen, "alone");
+  EXPECT_EQ(explain(default_gpu_tuning(), std::nullopt, 1, kMiB, DType::Int32, true).chosen,
+            "alone");
 }
 
 TEST(RecordedAlgorithm, HasANameForEveryKernelOfHostAndGpus) {

@@ -1,0 +1,61 @@
+#include "client/device/cuda_direct.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace arcomm::client {
+
+Result<std::unique_ptr<CudaDirectKernels>> CudaDirectKernels::load(const CudaApi& api,
+                                                                   int image_fd) {
+  std::unique_ptr<CudaDirectKernels> kernels(new CudaDirectKernels);
+  struct stat facts {};
+  if (::fstat(image_fd, &facts) != 0 || facts.st_size <= 0) {
+    return error(ErrorCode::Internal, Reason::Version,
+                 "the daemon's kernels cannot be read: are client and daemon of one version?");
+  }
+  kernels->device_ = facts.st_dev;
+  kernels->file_ = facts.st_ino;
+  const auto bytes = static_cast<std::size_t>(facts.st_size);
+  void* const image = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, image_fd, 0);
+  if (image == MAP_FAILED) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot map the daemon's kernels: ", std::strerror(errno));
+  }
+  CUmodule module = nullptr;
+  CUresult done = api.cuModuleLoadData_(&module, image);
+  ::munmap(image, bytes);
+  if (done != CUDA_SUCCESS) {
+    return api.failed(done,
+                      "loading the daemon's kernels (they are built for GPUs of sm_80 and "
+                      "later)");
+  }
+  for (std::size_t i = 0; i < kDirectAlgorithms * kDTypes * kReduceOps; ++i) {
+    const auto algorithm = static_cast<DirectAlgorithm>(i / (kDTypes * kReduceOps));
+    const auto dtype = static_cast<DType>(i / kReduceOps % kDTypes);
+    const auto op = static_cast<ReduceOp>(i % kReduceOps);
+    if (!has_direct_kernel(dtype)) continue;
+    CUfunction& function =
+        kernels->functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
+                           [static_cast<std::size_t>(op)];
+    const std::string name = direct_kernel_name(algorithm, dtype, op);
+    done = api.cuModuleGetFunction_(&function, module, name.c_str());
+    // Either makes a lazy driver load it now.
+    int registers = 0;
+    if (done == CUDA_SUCCESS)
+      done = api.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+    if (done == CUDA_SUCCESS && api.load_function != nullptr) done = api.load_function(function);
+    if (done != CUDA_SUCCESS) return api.failed(done, ("loading the kernel " + name).c_str());
+  }
+  return kernels;
+}
+
+bool CudaDirectKernels::is_of(int image_fd) const {
+  struct stat facts {};
+  return ::fstat(image_fd, &facts) == 0 && facts.st_dev == device_ && facts.st_ino == file_;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,44 @@
+// The image's kernels: one per algorithm, type and operation, under the names that
+// direct_kernel_name() gives them.
+#include "kernels/direct/ll128.cuh"
+#include "kernels/direct/one_shot_ll16.cuh"
+
+namespace arcomm::device {
+namespace {
+
+template <typename Format, ReduceOp kOp>
+__device__ __forceinline__ void one_shot_ll128_of(const DirectCall& call) {
+  if (call.ranks == 2) {
+    one_shot_ll128<Format, kOp, 2>(call);
+  } else {
+    one_shot_ll128<Format, kOp, 4>(call);
+  }
+}
+
+}  // namespace
+
+#define ARC_DIRECT_KERNELS(type, Format, operation, kOp)                                    \
+  extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
+      arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ DirectCall call) {  \
+    one_shot_ll16<Format, kOp>(call);                                                       \
+  }                                                                                         \
+  extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
+      arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
+    one_shot_ll128_of<Format, kOp>(call);                                                   \
+  }                                                                                         \
+  extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
+      arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
+    two_shot_ll128<Format, kOp, 4>(call);                                                   \
+  }
+#define ARC_DIRECT_TYPE(type, Format)                    \
+  ARC_DIRECT_KERNELS(type, Format, sum, ReduceOp::Sum)   \
+  ARC_DIRECT_KERNELS(type, Format, prod, ReduceOp::Prod) \
+  ARC_DIRECT_KERNELS(type, Format, min, ReduceOp::Min)   \
+  ARC_DIRECT_KERNELS(type, Format, max, ReduceOp::Max)   \
+  ARC_DIRECT_KERNELS(type, Format, avg, ReduceOp::Avg)
+
+ARC_DIRECT_TYPE(float16, Float16)
+ARC_DIRECT_TYPE(bfloat16, BFloat16)
+ARC_DIRECT_TYPE(float32, Plain<float>)
+
+}  // namespace arcomm::device

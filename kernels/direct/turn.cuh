@@ -1,0 +1,204 @@
+// One block's turn in a direct operation: its number, what makes it give up, and that all ranks are
+// doing the same. See proto/direct_exchange.h for the memory.
+//
+// Numbers come round after 2^32 operations. So that no stale line can then be taken for a new one,
+// now and then a turn wipes a piece of the half that is not in use: no peer writes there before it
+// has seen what this rank stores afterwards.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/ptx.cuh"
+#include "proto/direct_exchange.h"
+#include "proto/status.h"
+
+namespace arcomm::device {
+
+constexpr std::uint32_t kWarpLanes = 32;
+constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + kWarpLanes;
+// Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
+// in some six thousand turns.
+constexpr std::uint32_t kDirectWipeEvery = 128;
+
+struct TurnWords {  // in shared memory
+  std::uint32_t taken;
+  bool runs;                    // settled before anything is stored, and the same for all threads
+  volatile std::uint32_t over;  // not 0: nothing more is written, the block leaves
+};
+
+// The flag of a number: never that of a wiped line.
+__device__ __forceinline__ std::uint32_t direct_flag(std::uint32_t number) {
+  return number == 0 ? 0xffff'ffffU : number;
+}
+
+__device__ __forceinline__ void fail_direct(const DirectCall& call, TurnWords& words, Done why) {
+  const auto word = static_cast<unsigned long long>(to_word(why));
+  if (atomicCAS(reinterpret_cast<unsigned long long*>(&call.mailbox->failed), 0ull, word) == 0)
+    store_relaxed(&call.doors->direct_failed, word);
+  words.over = 1;
+}
+
+// One thread's account of its waits in one turn.
+class DirectPatience {
+ public:
+  __device__ __forceinline__ DirectPatience(const DirectCall& call, TurnWords& words)
+      : call_(call), words_(words) {}
+
+  __device__ __forceinline__ void grow(std::uint64_t more_ns) { more_ns_ += more_ns; }
+
+  // Called after a look in vain; false: give up. Memory and clock are read only now and then: they
+  // cost as much as a look. The clock starts with the first wait that is not over at once.
+  __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
+    if (words_.over != 0) return false;
+    if ((++looks_ & 127U) != 0) return true;
+    const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
+    if (closed != 0) {
+      fail_direct(call_, words_, done_from(closed));
+      return false;
+    }
+    if (load_relaxed(&call_.mailbox->failed) != 0) {
+      words_.over = 1;
+      return false;
+    }
+    const std::uint64_t now = global_nanoseconds();
+    if (since_ == 0) since_ = now;
+    if (now - since_ < call_.timeout_ns + more_ns_) return true;
+    fail_direct(call_, words_,
+                {.number = words_.taken,
+                 .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                 .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                 .culprit_rank = static_cast<std::int16_t>(waited_for)});
+    return false;
+  }
+
+ private:
+  const DirectCall& call_;
+  TurnWords& words_;
+  std::uint64_t since_ = 0, more_ns_ = 0;
+  std::uint32_t looks_ = 0;
+};
+
+class Turn {
+ public:
+  // By all threads of the block.
+  __device__ __forceinline__ Turn(const DirectCall& call, TurnWords& words)
+      : call_(call), words_(words) {
+    if (threadIdx.x == 0) take();
+    __syncthreads();
+    number_ = words.taken;
+    runs_ = words.runs;
+    if (number_ % kDirectWipeEvery < 2 && runs_) wipe();
+  }
+
+  // Otherwise the block must do nothing but leave().
+  __device__ __forceinline__ bool runs() const { return runs_; }
+  __device__ __forceinline__ std::uint32_t number() const { return number_; }
+  __device__ __forceinline__ std::uint32_t flag() const { return direct_flag(number_); }
+  // The warp that moves no data.
+  __device__ __forceinline__ bool looks_on() const { return threadIdx.x >= kDirectThreads; }
+
+  // By that warp: tells all ranks what this one does, and waits until each has said the same.
+  __device__ __forceinline__ void agree() {
+    const std::uint32_t peer = threadIdx.x - kDirectThreads;
+    if (peer >= call_.ranks || peer == call_.rank) return;
+    store_line(head(peer, call_.rank), {call_.what, flag(), call_.count, flag()});
+    DirectPatience patience(call_, words_);
+    const uint4* theirs = head(call_.rank, peer);
+    uint4 seen = load_line(theirs);
+    while (seen.y != flag() || seen.w != flag()) {
+      if (!patience.goes_on(peer)) return;
+      seen = load_line(theirs);
+    }
+    if (seen.x == call_.what && seen.z == call_.count) return;
+    fail_direct(call_, words_,
+                {.number = number_,
+                 .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
+                 .reason = static_cast<std::uint8_t>(Reason::Mismatch),
+                 .culprit_rank = static_cast<std::int16_t>(peer)});
+  }
+
+  // By all threads, when what they would write first is ready: whether it may be written.
+  __device__ __forceinline__ bool all_agree() {
+    __syncthreads();
+    return words_.over == 0;
+  }
+
+  // By all threads, last of all.
+  __device__ __forceinline__ void leave() {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    // Relaxed: what this block read from its areas it has used, and what it wrote for others
+    // carries flags of its own. A fence would wait for the links.
+    store_relaxed(&own().ended, words_.taken);
+    if (call_.left != nullptr) atomicAdd(call_.left, 1U);
+  }
+
+  // Where rank `from` leaves its lines and packets for rank `at`.
+  __device__ __forceinline__ uint4* ll16_lines(std::uint32_t at, std::uint32_t from) const {
+    return at_offset(at, direct_ll16_offset(call_.ranks, number_, blockIdx.x, from));
+  }
+  __device__ __forceinline__ uint4* packets(std::uint32_t at, std::uint32_t from) const {
+    return at_offset(at, direct_ll128_offset(call_.ranks, number_, blockIdx.x, from));
+  }
+
+ private:
+  __device__ __forceinline__ DirectBlock& own() const {
+    return call_.exchange[call_.rank]->blocks[blockIdx.x];
+  }
+  __device__ __forceinline__ uint4* at_offset(std::uint32_t at, std::uint64_t offset) const {
+    return reinterpret_cast<uint4*>(reinterpret_cast<unsigned char*>(call_.exchange[at]) + offset);
+  }
+  __device__ __forceinline__ uint4* head(std::uint32_t at, std::uint32_t from) const {
+    return reinterpret_cast<uint4*>(&call_.exchange[at]->heads[number_ & 1U][blockIdx.x][from]);
+  }
+
+  // A turn that must not run is taken too: the ranks count alike.
+  __device__ __forceinline__ void take() {
+    words_.over = 0;
+    words_.taken = 0;
+    DirectPatience patience(call_, words_);
+    bool waited = true;
+    while (waited && call_.waits_behind &&
+           static_cast<std::int32_t>(load_relaxed(call_.left) - call_.behind) < 0)
+      waited = patience.goes_on(call_.rank);
+    // These travel together.
+    const std::uint64_t failed = load_relaxed(&call_.mailbox->failed);
+    const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
+    std::uint32_t ended = load_relaxed(&own().ended);
+    const std::uint32_t number = atomicAdd(&own().taken, 1U) + 1;
+    words_.taken = number;
+    if (!waited || failed != 0) {
+      words_.over = 1;
+    } else if (closed != 0) {
+      fail_direct(call_, words_, done_from(closed));
+    }
+    // Another stream's block has the turn before this one.
+    while (words_.over == 0 && ended != number - 1 && patience.goes_on(call_.rank))
+      ended = load_relaxed(&own().ended);
+    words_.runs = words_.over == 0;
+    if (blockIdx.x == 0 && words_.runs) store_relaxed(&call_.doors->direct_begun, number);
+  }
+
+  __device__ __noinline__ void wipe() const {
+    const std::uint64_t lines =
+        (direct_exchange_bytes(call_.ranks) - kDirectControlBytes) / kMaxDirectBlocks / 2 / 16;
+    const std::uint64_t line =
+        (std::uint64_t{number_ / kDirectWipeEvery} * kDirectBlockThreads + threadIdx.x) % lines;
+    const std::uint64_t ll16 = call_.ranks * kDirectLl16Bytes / 16;
+    // The areas of one block and half lie one after the other, sender by sender.
+    const std::uint64_t offset =
+        line < ll16
+            ? direct_ll16_offset(call_.ranks, number_ + 1, blockIdx.x, 0) + line * 16
+            : direct_ll128_offset(call_.ranks, number_ + 1, blockIdx.x, 0) + (line - ll16) * 16;
+    store_line(at_offset(call_.rank, offset), {0, 0, 0, 0});
+    __threadfence_system();
+    __syncthreads();
+  }
+
+  const DirectCall& call_;
+  TurnWords& words_;
+  std::uint32_t number_;
+  bool runs_;
+};
+
+}  // namespace arcomm::device

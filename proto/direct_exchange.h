@@ -1,0 +1,128 @@
+// The memory through which the ranks of a communicator hand each other what direct operations need:
+// AllReduces that each rank's own stream runs, by a kernel that the daemon hands over with the
+// memory (kernels/direct.h). Between a call and the links there is then no other process, and no
+// other kernel.
+//
+// One exchange per rank, in the memory of its GPU: allocated and cleared by the daemon, mapped by
+// every rank's client, touched by those kernels alone. Block b of a rank's kernel deals with block
+// b of the others' and with nobody else, in areas and under numbers of its own; numbers count the
+// operations that had such a block. An area has two halves, for odd and for even numbers: a peer
+// that writes for number n + 2 has had our part of n + 1, so we had ended n.
+//
+// Trust: the members of a communicator can write all of its exchanges, and so spoil each other's
+// sums, as each could by its own input; nobody else can. The daemon reads none of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+
+#include "proto/device_mailbox.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kMaxDirectRanks = 8;
+// Of one operation. Few enough that the blocks of all communicators that may do this on one GPU
+// find room on it side by side, one to a processor: they wait for other GPUs, and those may have
+// begun with another communicator.
+inline constexpr std::uint32_t kMaxDirectBlocks = 32;
+inline constexpr std::uint32_t kMaxDirectMembers = 4;  // of one GPU
+inline constexpr std::uint32_t kDirectThreads = 512;   // that move data; a warp more looks on
+
+enum class DirectAlgorithm : std::uint32_t {
+  OneShotLl16 = 0,   // as CudaAlgorithm's of these names
+  OneShotLl128 = 1,  // these two only between GPUs that store lines of 128 bytes whole
+  TwoShotLl128 = 2
+};
+inline constexpr std::uint32_t kDirectAlgorithms = 3;
+
+// A line whose halves are each written and read whole. What all ranks must agree on.
+struct alignas(16) DirectHead {
+  std::uint32_t what;  // type, operation, algorithm, blocks
+  std::uint32_t number;
+  std::uint32_t count;  // elements
+  std::uint32_t number_again;
+};
+
+struct DirectBlock {
+  std::uint32_t taken;  // operations of this rank that have begun
+  std::uint32_t ended;
+};
+
+struct DirectControl {
+  alignas(128) DirectBlock blocks[kMaxDirectBlocks];                    // the rank's own account
+  alignas(128) DirectHead heads[2][kMaxDirectBlocks][kMaxDirectRanks];  // by half, block, sender
+};
+inline constexpr std::uint64_t kDirectControlBytes = 16ull * 1024;
+static_assert(sizeof(DirectControl) <= kDirectControlBytes &&
+              std::is_standard_layout_v<DirectControl>);
+
+// Areas behind the control page, of each block and sender. LL16: a line of 16 bytes per thread, of
+// which 8 are data. LL128: packets, of which two_shot_ll128 uses the first kDirectPartPackets
+// for parts and as many behind them for results.
+inline constexpr std::uint64_t kDirectLl16Bytes = std::uint64_t{kDirectThreads} * 16;
+inline constexpr std::uint64_t kDirectPacketBytes = 1024, kDirectPacketData = 960;
+inline constexpr std::uint32_t kDirectPackets = 40;
+inline constexpr std::uint32_t kDirectPartPackets = kDirectThreads / 32;
+
+constexpr std::uint64_t direct_area(std::uint32_t ranks, std::uint32_t number, std::uint32_t block,
+                                    std::uint32_t from) {
+  return (std::uint64_t{number & 1U} * kMaxDirectBlocks + block) * ranks + from;
+}
+constexpr std::uint64_t direct_ll16_offset(std::uint32_t ranks, std::uint32_t number,
+                                           std::uint32_t block, std::uint32_t from) {
+  return kDirectControlBytes + direct_area(ranks, number, block, from) * kDirectLl16Bytes;
+}
+constexpr std::uint64_t direct_ll128_offset(std::uint32_t ranks, std::uint32_t number,
+                                            std::uint32_t block, std::uint32_t from) {
+  return direct_ll16_offset(ranks, 0, 2 * kMaxDirectBlocks, 0) +
+         direct_area(ranks, number, block, from) * kDirectPackets * kDirectPacketBytes;
+}
+constexpr std::uint64_t direct_exchange_bytes(std::uint32_t ranks) {
+  return direct_ll128_offset(ranks, 0, 2 * kMaxDirectBlocks, 0);
+}
+
+// How an operation is run directly; the same on all ranks, as it follows from what they agree on.
+struct DirectShape {
+  DirectAlgorithm algorithm = DirectAlgorithm::OneShotLl16;
+  std::uint32_t blocks = 0;  // 0: not directly
+
+  std::uint32_t what(DType dtype, ReduceOp op) const {
+    return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 8 |
+           static_cast<std::uint32_t>(algorithm) << 16 | blocks << 24;
+  }
+};
+
+constexpr bool has_direct_kernel(DType dtype) {
+  return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32;
+}
+
+// whole_lines: the GPUs have passed the test of kernels/ll128_self_test.h.
+DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, bool whole_lines);
+
+// What the kernels are called in their image.
+std::string direct_kernel_name(DirectAlgorithm algorithm, DType dtype, ReduceOp op);
+
+// Arguments of each of them: addresses as this rank's GPU sees them. Launched with
+// DirectShape::blocks blocks of kDirectThreads + 32 threads.
+struct DirectCall {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  DeviceMailbox* mailbox = nullptr;
+  HostDoors* doors = nullptr;
+  // Where each block says that it has left; null for those that nobody counts, as a graph's.
+  std::uint32_t* left = nullptr;
+  DirectControl* exchange[kMaxDirectRanks] = {};
+  std::uint64_t timeout_ns = 0;
+  std::uint32_t count = 0;
+  std::uint32_t what = 0;
+  std::uint32_t rank = 0, ranks = 0;
+  // Waits until so many have left: those of the calls before this one, where other streams have
+  // them.
+  std::uint32_t behind = 0;
+  bool waits_behind = false;
+};
+static_assert(std::is_standard_layout_v<DirectCall>);
+
+}  // namespace arcomm

@@ -1,0 +1,97 @@
+// Operations that the library launches by itself: client/src/gpu_member.h with an exchange.
+#include <gtest/gtest.h>
+
+#include "tests/unit/client/gpu_member_fixture.h"
+
+namespace arcomm::client {
+namespace {
+
+class GpuDirectTest : public GpuMemberTest {
+ protected:
+  GpuDirectTest() {
+    Result<std::unique_ptr<GpuExchange>> exchange = open(direct_exchange_bytes(2));
+    EXPECT_TRUE(exchange.ok());
+    make(std::move(*exchange));
+  }
+  Result<std::unique_ptr<GpuExchange>> open(std::uint64_t bytes) {
+    std::vector<UniqueFd> descriptors;
+    descriptors.push_back(memfd(1));
+    for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
+    return GpuExchange::open(*gpu, descriptors, bytes, true);
+  }
+};
+
+TEST_F(GpuDirectTest, LaunchesWhatIsSmallWithTheExchangesOfAll) {
+  int stream = 0;
+  ASSERT_TRUE(all_reduce(512, &stream).ok());
+  EXPECT_TRUE(gpu->starts.empty());
+  ASSERT_EQ(gpu->direct_starts.size(), 1u);
+  const FakeGpu::DirectStart& start = gpu->direct_starts[0];
+  EXPECT_EQ(start.stream, &stream);
+  EXPECT_EQ(start.shape.algorithm, DirectAlgorithm::OneShotLl16);
+  EXPECT_EQ(start.shape.blocks, 1u);
+  EXPECT_EQ(start.call.send, call(512).send);
+  EXPECT_EQ(start.call.recv, call(512).recv);
+  EXPECT_EQ(start.call.count, 512u);
+  EXPECT_EQ(start.call.ranks, 2u);
+  EXPECT_EQ(start.call.timeout_ns, 1'000'000'000u);
+  EXPECT_NE(start.call.exchange[0], nullptr);
+  EXPECT_NE(start.call.exchange[1], nullptr);
+  EXPECT_NE(start.call.exchange[0], start.call.exchange[1]);
+  EXPECT_EQ(asked.size(), 1u) << "the daemon has checked the buffers";
+}
+
+TEST_F(GpuDirectTest, LeavesOtherTypesAndSizesToTheDaemon) {
+  AllReduceCall integers = call(64);
+  integers.dtype = DType::Int32;
+  ASSERT_TRUE(member->all_reduce(integers, send, recv, 1000, nullptr, deadline()).ok());
+  ASSERT_TRUE(all_reduce(1 << 20).ok());
+  EXPECT_EQ(gpu->starts.size(), 2u);
+  EXPECT_TRUE(gpu->direct_starts.empty());
+}
+
+TEST_F(GpuDirectTest, KeepsTheOrderOfTheCallsOverSeveralStreams) {
+  int first = 0, second = 0;
+  ASSERT_TRUE(all_reduce(16384, &first).ok() && all_reduce(1, &first).ok());
+  EXPECT_FALSE(gpu->direct_starts[1].call.waits_behind) << "its stream has an order already";
+  ASSERT_TRUE(all_reduce(1, &second).ok());
+  EXPECT_TRUE(gpu->direct_starts[2].call.waits_behind);
+  EXPECT_EQ(gpu->direct_starts[2].call.behind, gpu->direct_starts[0].shape.blocks + 1);
+}
+
+TEST_F(GpuDirectTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(gpu->direct_starts[0].call.left, nullptr);
+  EXPECT_FALSE(gpu->direct_starts[0].call.waits_behind);
+}
+
+TEST_F(GpuDirectTest, GivesUpItsPlansWhetherTheyRunOrNot) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  refusals = {Error{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1}};
+  EXPECT_TRUE(all_reduce(2).ok());
+  EXPECT_EQ(destroyed.size(), 1u);
+}
+
+TEST_F(GpuDirectTest, UnmapsTheExchangesOnceEveryBlockHasLeft) {
+  ASSERT_TRUE(all_reduce(16384).ok());
+  FakeGpu::run(gpu->direct_starts[0]);
+  member.reset();
+  EXPECT_EQ(gpu->open_mappings, 0);
+}
+
+TEST_F(GpuDirectTest, LeavesTheExchangesMappedWhileABlockMayStillCome) {
+  ASSERT_TRUE(all_reduce(16384).ok());
+  notes->direct_left = gpu->direct_starts[0].shape.blocks - 1;
+  member.reset();
+  EXPECT_EQ(gpu->open_mappings, 4);
+}
+
+TEST_F(GpuDirectTest, RefusesADaemonWhoseExchangesAreTooSmall) {
+  const auto opened = open(direct_exchange_bytes(2) - 4096);
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().reason, Reason::Version);
+}
+
+}  // namespace
+}  // namespace arcomm::client

@@ -1,0 +1,113 @@
+// What the daemon does for operations that its clients launch by themselves.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include "daemon/plan/recorded_algorithm.h"
+#include "proto/direct_exchange.h"
+#include "tests/unit/daemon/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+class GpuDirectTest : public GpuWorkerTest {
+ protected:
+  void SetUp() override {
+    node_.direct_image.resize(1000, std::byte{42});
+    GpuWorkerTest::SetUp();
+  }
+  static HostDoors& doors(const GpuRank& rank) { return *rank.doors.as<HostDoors>(); }
+};
+
+TEST_F(GpuDirectTest, LendsEveryRankTheKernelsAndAllExchanges) {
+  const auto ranks = group(3);
+  for (const GpuRank* rank : ranks) {
+    EXPECT_NE(rank->exchange_bytes, 0u);
+    ASSERT_EQ(rank->exchanges.size(), 3u);
+    ASSERT_TRUE(rank->image);
+  }
+  *ranks[0]->exchanges[2].as<std::uint32_t>() = 7;
+  EXPECT_EQ(*ranks[1]->exchanges[2].as<std::uint32_t>(), 7u) << "one memory for all";
+  EXPECT_EQ(*ranks[1]->exchanges[1].as<std::uint32_t>(), 0u) << "one for each rank";
+}
+
+TEST_F(GpuDirectTest, LetsNoClientWriteTheKernelsOfAll) {
+  const auto ranks = group(2);
+  const int fd = ranks[0]->image.get();
+  std::vector<std::byte> image(1000);
+  ASSERT_EQ(::pread(fd, image.data(), image.size(), 0), 1000);
+  EXPECT_EQ(image, node_.direct_image);
+  EXPECT_LT(::pwrite(fd, image.data(), 1, 0), 0);
+  EXPECT_NE(::ftruncate(fd, 10), 0);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+}
+
+TEST_F(GpuDirectTest, LendsNothingWhereAProcessDoesNotSeeAllGpus) {
+  see = {{"GPU-0", "GPU-1"}, {"GPU-1"}};
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuDirectTest, LendsNothingWhenItIsTurnedOff) {
+  Settings settings;
+  settings.gpu.direct = false;
+  start(settings);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuDirectTest, LendsToAsManyCommunicatorsAsFindRoomOnAGpu) {
+  for (std::uint32_t i = 0; i < kMaxDirectMembers; ++i)
+    for (const GpuRank* rank : group(2)) EXPECT_NE(rank->exchange_bytes, 0u);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuDirectTest, StillServesWhatIsNotDirect) {
+  expect_serving(kLarge);
+}
+
+TEST_F(GpuDirectTest, CountsTheOperationsThatItDoesNotSee) {
+  const auto ranks = group(2);
+  for (GpuRank* rank : ranks) __atomic_store_n(&doors(*rank).direct_begun, 5u, __ATOMIC_RELEASE);
+  EXPECT_TRUE(eventually([&] { return inspect().operations_done == 10; }));
+}
+
+TEST_F(GpuDirectTest, EndsTheCommunicatorWhenARankSaysThatOneFailed) {
+  const auto ranks = group(2);
+  const Done why{.number = 3,
+                 .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                 .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                 .culprit_rank = 1};
+  store_word(doors(*ranks[0]).direct_failed, to_word(why));
+  for (const GpuRank* rank : ranks)
+    expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
+  EXPECT_EQ(recorded_algorithms(), std::set<std::uint8_t>{kDirectKernel});
+}
+
+TEST_F(GpuDirectTest, TakesNonsenseForTheFailureOfWhoeverSaysIt) {
+  const auto ranks = group(2);
+  const Done why{.number = 3, .code = 200, .reason = 250, .culprit_rank = 99};
+  store_word(doors(*ranks[1]).direct_failed, to_word(why));
+  for (const GpuRank* rank : ranks) {
+    const Done closed = rank->closed();
+    EXPECT_NE(closed.code, 0);
+    EXPECT_EQ(closed.culprit_rank, 1);
+  }
+  expect_serving(kLarge);
+}
+
+TEST_F(GpuDirectTest, TakesSuchAPlanAwayWhenever) {
+  const auto ranks = group(2);
+  PlanSeed seed;
+  seed.member = ranks[0]->member;
+  seed.send_buffer = seed.recv_buffer = ranks[0]->buffer;
+  seed.recv_offset_bytes = ranks[0]->half_bytes;
+  seed.count = kSmall;
+  const Result<PlanId> made =
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->client->id(), seed, done); });
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(remove_plan(*ranks[0], *made).ok());
+}
+
+}  // namespace
+}  // namespace arcomm::test

@@ -1,0 +1,126 @@
+#include "proto/direct_exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kernels/partition.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+std::uint64_t up(std::uint64_t a, std::uint64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::vector<std::uint64_t> sizes() {
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t bytes = 2; bytes <= kMiB; bytes *= 2) {
+    for (const std::uint64_t near : {bytes - 2, bytes, bytes + 2}) {
+      if (near > 0 && near <= kMiB) all.push_back(near);
+    }
+  }
+  for (std::uint64_t bytes = 2; bytes < kMiB; bytes += 4098) all.push_back(bytes);
+  return all;
+}
+
+TEST(DirectShapeTest, GivesNoBlockMoreThanItsAreasHold) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxDirectRanks; ++ranks) {
+    for (const std::uint64_t bytes : sizes()) {
+      const DirectShape shape = direct_shape(bytes, ranks, DType::Float16, true);
+      ASSERT_GE(shape.blocks, 1u) << bytes << " bytes, " << ranks << " ranks";
+      ASSERT_LE(shape.blocks, kMaxDirectBlocks);
+      switch (shape.algorithm) {
+        case DirectAlgorithm::OneShotLl16:
+          ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
+          break;
+        case DirectAlgorithm::OneShotLl128:
+          ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), kDirectPackets);
+          break;
+        case DirectAlgorithm::TwoShotLl128: {
+          const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
+          ASSERT_LE(up(up(longest.size() * 2, kDirectPacketData), shape.blocks),
+                    kDirectPartPackets);
+          ASSERT_LE(2 * kDirectPartPackets, kDirectPackets);
+          break;
+        }
+      }
+    }
+  }
+}
+
+TEST(DirectShapeTest, LeavesTheRestToOthers) {
+  EXPECT_EQ(direct_shape(0, 2, DType::Float16, true).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 1, DType::Float16, true).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 9, DType::Float16, true).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 2, DType::Int32, true).blocks, 0u);
+  EXPECT_EQ(direct_shape(kMiB + 2, 2, DType::Float16, true).blocks, 0u);
+}
+
+TEST(DirectShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxDirectRanks; ++ranks) {
+    for (const std::uint64_t bytes : sizes()) {
+      const DirectShape shape = direct_shape(bytes, ranks, DType::Float32, false);
+      if (shape.blocks != 0) {
+        ASSERT_EQ(shape.algorithm, DirectAlgorithm::OneShotLl16);
+        ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
+      }
+    }
+  }
+  EXPECT_NE(direct_shape(64 * 1024, 2, DType::Float32, false).blocks, 0u);
+}
+
+TEST(DirectShapeTest, TellsApartWhatRanksMustAgreeOn) {
+  std::set<std::uint32_t> seen;
+  for (const DirectShape shape :
+       {DirectShape{DirectAlgorithm::OneShotLl16, 1}, DirectShape{DirectAlgorithm::OneShotLl16, 32},
+        DirectShape{DirectAlgorithm::TwoShotLl128, 32}}) {
+    for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
+      for (unsigned op = 0; op < kReduceOps; ++op)
+        EXPECT_TRUE(seen.insert(shape.what(dtype, static_cast<ReduceOp>(op))).second);
+    }
+  }
+}
+
+TEST(DirectExchangeTest, HasAreasThatDoNotMeet) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxDirectRanks; ++ranks) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{{0, kDirectControlBytes}};
+    for (std::uint32_t number = 6; number < 8; ++number) {
+      for (std::uint32_t block = 0; block < kMaxDirectBlocks; ++block) {
+        for (std::uint32_t from = 0; from < ranks; ++from) {
+          areas.emplace_back(direct_ll16_offset(ranks, number, block, from), kDirectLl16Bytes);
+          areas.emplace_back(direct_ll128_offset(ranks, number, block, from),
+                             kDirectPackets * kDirectPacketBytes);
+        }
+      }
+    }
+    std::sort(areas.begin(), areas.end());
+    for (std::size_t i = 0; i + 1 < areas.size(); ++i) {
+      ASSERT_EQ(areas[i].first + areas[i].second, areas[i + 1].first) << ranks << " ranks";
+      ASSERT_EQ(areas[i + 1].first % 128, 0u);
+    }
+    EXPECT_EQ(areas.back().first + areas.back().second, direct_exchange_bytes(ranks));
+  }
+}
+
+// The kernel wipes the areas of one block and half as one piece of either kind.
+TEST(DirectExchangeTest, PutsTheAreasOfABlockAndHalfSideBySide) {
+  for (std::uint32_t from = 1; from < 8; ++from) {
+    EXPECT_EQ(direct_ll16_offset(8, 3, 5, from), direct_ll16_offset(8, 3, 5, 0) + from * 8192ull);
+    EXPECT_EQ(direct_ll128_offset(8, 3, 5, from),
+              direct_ll128_offset(8, 3, 5, 0) + from * 40ull * 1024);
+  }
+}
+
+TEST(DirectKernelTest, IsNamedByWhatItDoes) {
+  EXPECT_EQ(direct_kernel_name(DirectAlgorithm::TwoShotLl128, DType::BFloat16, ReduceOp::Avg),
+            "arcomm_two_shot_ll128_bfloat16_avg");
+}
+
+}  // namespace
+}  // namespace arcomm
