@@ -11,11 +11,12 @@ namespace {
 
 constexpr std::uint32_t kLooksBetweenClocks = 64;
 
-// One thread decides for its rank, before any block of the operation begins. Opening writes
-// nothing, so that nothing has to arrive before the operation may begin. Everything is read past
-// L1: nobody empties it while this waits.
+// One thread decides for its rank, before any block of the operation begins. Opening says so to the
+// peers while the blocks are on their way, and needs nothing of it to have arrived before they may
+// begin. Everything is read past L1: nobody empties it while this waits.
 __global__ void gate(const __grid_constant__ CudaAllReduce call,
                      const __grid_constant__ CudaGate gate) {
+  std::uint32_t opens_at = 0;  // the epoch
   if (threadIdx.x == 0) {
     Scratch* own = scratch_of(call, call.rank);
     // Even turns begin with number 2, odd ones with number 1.
@@ -23,7 +24,7 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
     const std::uint32_t number = 2 * before + (gate.turn == 0 ? 2 : 1);
     own->gates[gate.turn] = before + 1;
     std::uint64_t since = 0;
-    bool is_too_old = false, skips = false;
+    bool is_too_old = false, skips = false, opens = false;
     for (std::uint32_t looks = 1;; ++looks) {
       const Progress progress = progress_of(own);
       const bool cancelled = load_relaxed(&own->cancelled) - number < kMostGatesAhead;
@@ -33,7 +34,8 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
       if (progress.gated == number - 1) {  // it is its turn
         skips = !aborted && (cancelled || is_too_old);
         const Door open{.number = progress.number + 1, .plan = gate.plan};
-        if (skips || aborted || door == to_word(open)) break;
+        opens = !skips && door == to_word(open);
+        if (skips || aborted || opens) break;
       } else if (aborted && is_too_old) {
         break;  // what should have come before it was never launched
       }
@@ -42,8 +44,10 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
       if (since == 0) since = now;
       is_too_old = now - since >= gate.lifetime_ns;
     }
-    if (skips) {
+    if (skips || opens)
       load_acquire(reinterpret_cast<const std::uint64_t*>(&own->progress));  // behind it: the epoch
+    if (opens) opens_at = load_relaxed(&own->epoch) + 1;
+    if (skips) {
       const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
       for (std::uint32_t rank = 0; rank < call.ranks; ++rank)
         store_release(skipped_at(scratch_of(call, rank), epoch), epoch);
@@ -52,6 +56,11 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
   }
   __syncwarp();
   let_next_launch_begin();
+  if (threadIdx.x == 0 && opens_at != 0) {
+    for (std::uint32_t hop = 1; hop < call.ranks; ++hop) {
+      store_release(&scratch_of(call, (call.rank + hop) % call.ranks)->opened[call.rank], opens_at);
+    }
+  }
 }
 
 }  // namespace

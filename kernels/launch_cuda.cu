@@ -17,7 +17,8 @@ namespace {
 __global__ void nothing(const __grid_constant__ CudaAllReduce call) {
   Scratch* own = scratch_of(call, call.rank);
   fence_on_gpu();
-  report(call, load_relaxed(&own->epoch), false, load_relaxed(&own->outcome.code));
+  report(call, load_relaxed(&own->epoch), progress_of(own), false,
+         load_relaxed(&own->outcome.code));
 }
 
 }  // namespace
@@ -78,6 +79,13 @@ bool has_bulk_copies(int ordinal) {
   return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) ==
              cudaSuccess &&
          major >= 9;
+}
+
+std::uint32_t processors_of(int ordinal) {
+  int processors = 0;
+  const cudaError_t known =
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal);
+  return known == cudaSuccess ? static_cast<std::uint32_t>(processors) : 0;
 }
 
 Status abort_all_reduce(void* scratch, void* stream) {

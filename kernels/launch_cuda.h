@@ -105,7 +105,8 @@ bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
 // What to run instead between GPUs that cannot run it; itself where they can.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes);
-bool has_bulk_copies(int ordinal);  // whether that GPU is a Hopper or later; launch_cuda.cu
+bool has_bulk_copies(int ordinal);         // whether that GPU is a Hopper or later; launch_cuda.cu
+std::uint32_t processors_of(int ordinal);  // its streaming multiprocessors; 0: CUDA does not say
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 

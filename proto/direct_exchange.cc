@@ -11,12 +11,10 @@ constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
 }
 
-// `each`: packets that a block has on its hands for every one of its own. Spread over the
-// processors before their warps are used up: latency is what counts.
-std::uint32_t blocks_for(std::uint64_t packets, std::uint64_t each) {
-  constexpr std::uint64_t kWarpsPerBlock = 4;
-  const std::uint64_t wanted = std::min(divide_up(packets * each, kWarpsPerBlock), packets);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, kMaxDirectBlocks));
+std::uint32_t blocks_for(std::uint64_t packets, std::uint64_t packets_each, DirectRoom room) {
+  const std::uint64_t most = std::min(room.blocks, kMaxDirectBlocks);
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(divide_up(packets, packets_each), 1, most));
 }
 
 const char* name_of(DirectAlgorithm algorithm) {
@@ -33,30 +31,33 @@ const char* name_of(DirectAlgorithm algorithm) {
 
 }  // namespace
 
-// The bounds were measured with the kernels of these names that the daemon launches, between two
-// and four H200.
-DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, bool whole_lines) {
+// Bounds and numbers of blocks were measured between two and four H200. One hop is spread over the
+// processors before their warps are used up, as latency is what counts; two hops keep more of what
+// belongs together on one.
+DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, DirectRoom room) {
   if (bytes == 0 || ranks < 2 || ranks > kMaxDirectRanks || !has_direct_kernel(dtype)) return {};
-  constexpr std::uint64_t kLl16Blocks = kDirectThreads * 8;  // bytes that a block takes
-  const std::uint64_t most_ll16 = ranks == 2 ? 64 * kKiB : 32 * kKiB;
-  if (bytes <= (whole_lines ? most_ll16 : kMaxDirectBlocks * kLl16Blocks)) {
+  constexpr std::uint64_t kLl16BlockBytes = kDirectThreads * 8;
+  const std::uint64_t most_ll16 = (ranks == 2 || !room.whole_lines ? 64 : 32) * kKiB;
+  if (bytes <= most_ll16) {
+    const std::uint64_t blocks = divide_up(bytes, kLl16BlockBytes);
+    if (blocks > room.blocks) return {};
     return {.algorithm = DirectAlgorithm::OneShotLl16,
-            .blocks = static_cast<std::uint32_t>(divide_up(bytes, kLl16Blocks))};
+            .blocks = static_cast<std::uint32_t>(blocks)};
   }
-  if (!whole_lines) return {};
-  const std::uint64_t most_one_shot = (ranks == 2 ? 1024 : ranks <= 4 ? 256 : 128) * kKiB;
+  if (!room.whole_lines) return {};
+  const std::uint64_t most_one_shot = (ranks == 2 ? 4096 : ranks <= 4 ? 256 : 128) * kKiB;
   if (bytes <= most_one_shot) {
     const std::uint64_t packets = divide_up(bytes, kDirectPacketData);
-    const std::uint32_t blocks = blocks_for(packets, 1);
-    if (divide_up(packets, blocks) <= kDirectPackets)
-      return {.algorithm = DirectAlgorithm::OneShotLl128, .blocks = blocks};
+    const std::uint32_t blocks = blocks_for(packets, 4, room);
+    if (divide_up(packets, blocks) > direct_packets(ranks)) return {};
+    return {.algorithm = DirectAlgorithm::OneShotLl128, .blocks = blocks};
   }
-  if (bytes > 1024 * kKiB) return {};
+  if (ranks == 2 || bytes > 2048 * kKiB) return {};
   // The longest shard: whole cache lines, as partition.h cuts them.
-  constexpr std::uint64_t kCacheLine = 64;
+  constexpr std::uint64_t kCacheLine = 64, kOfAllPeers = 12;
   const std::uint64_t shard = divide_up(divide_up(bytes, kCacheLine), ranks) * kCacheLine;
   const std::uint64_t packets = divide_up(shard, kDirectPacketData);
-  const std::uint32_t blocks = blocks_for(packets, ranks - 1);
+  const std::uint32_t blocks = blocks_for(packets * (ranks - 1), kOfAllPeers, room);
   if (divide_up(packets, blocks) > kDirectPartPackets) return {};
   return {.algorithm = DirectAlgorithm::TwoShotLl128, .blocks = blocks};
 }

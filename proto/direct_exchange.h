@@ -13,6 +13,7 @@
 // sums, as each could by its own input; nobody else can. The daemon reads none of it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -23,12 +24,26 @@
 namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDirectRanks = 8;
-// Of one operation. Few enough that the blocks of all communicators that may do this on one GPU
-// find room on it side by side, one to a processor: they wait for other GPUs, and those may have
-// begun with another communicator.
-inline constexpr std::uint32_t kMaxDirectBlocks = 32;
-inline constexpr std::uint32_t kMaxDirectMembers = 4;  // of one GPU
+// Of what client and daemon share here: the layout, DirectCall, direct_shape(), the kernels' names.
+// Kernels are lent only to clients of the same number.
+inline constexpr std::uint32_t kDirectAbi = 1;
+inline constexpr std::uint32_t kMaxDirectBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kDirectThreads = 512;   // that move data; a warp more looks on
+inline constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + 32;
+
+// A block takes a processor for itself, and waits for other GPUs, which may have begun with another
+// communicator's operation: so those of all direct communicators of a GPU must find room there side
+// by side, beside what else stays on it (the resident grid takes ten processors, gates a little).
+inline constexpr std::uint32_t kSparedProcessors = 12;
+inline constexpr std::uint32_t kSmallShare = 24;
+// How many blocks one more communicator gets on a GPU with so many processors, of which others have
+// `taken`: most of them, and leaves a small share; or a small share; or none.
+constexpr std::uint32_t direct_share(std::uint32_t processors, std::uint32_t taken) {
+  if (processors < kSparedProcessors + 2 * kSmallShare) return 0;
+  const std::uint32_t all = processors - kSparedProcessors, rest = all - std::min(all, taken);
+  const std::uint32_t large = std::min(kMaxDirectBlocks, all - kSmallShare);
+  return rest >= large ? large : rest >= kSmallShare ? kSmallShare : 0;
+}
 
 enum class DirectAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
@@ -54,30 +69,31 @@ struct DirectControl {
   alignas(128) DirectBlock blocks[kMaxDirectBlocks];                    // the rank's own account
   alignas(128) DirectHead heads[2][kMaxDirectBlocks][kMaxDirectRanks];  // by half, block, sender
 };
-inline constexpr std::uint64_t kDirectControlBytes = 16ull * 1024;
+inline constexpr std::uint64_t kDirectControlBytes = 64ull * 1024;
 static_assert(sizeof(DirectControl) <= kDirectControlBytes &&
               std::is_standard_layout_v<DirectControl>);
 
-// Areas behind the control page, of each block and sender. LL16: a line of 16 bytes per thread, of
-// which 8 are data. LL128: packets, of which two_shot_ll128 uses the first kDirectPartPackets
-// for parts and as many behind them for results.
+// Areas behind the control page, of each block and sender. LL16, of the first blocks only: a line
+// of 16 bytes per thread, of which 8 are data. LL128: packets, of which two_shot_ll128 uses the
+// first kDirectPartPackets for parts and as many behind them for results.
+inline constexpr std::uint32_t kMaxDirectLl16Blocks = 16;
 inline constexpr std::uint64_t kDirectLl16Bytes = std::uint64_t{kDirectThreads} * 16;
 inline constexpr std::uint64_t kDirectPacketBytes = 1024, kDirectPacketData = 960;
-inline constexpr std::uint32_t kDirectPackets = 40;
 inline constexpr std::uint32_t kDirectPartPackets = kDirectThreads / 32;
-
-constexpr std::uint64_t direct_area(std::uint32_t ranks, std::uint32_t number, std::uint32_t block,
-                                    std::uint32_t from) {
-  return (std::uint64_t{number & 1U} * kMaxDirectBlocks + block) * ranks + from;
+constexpr std::uint32_t direct_packets(std::uint32_t ranks) {
+  return ranks == 2 ? 48 : 2 * kDirectPartPackets;
 }
+
 constexpr std::uint64_t direct_ll16_offset(std::uint32_t ranks, std::uint32_t number,
                                            std::uint32_t block, std::uint32_t from) {
-  return kDirectControlBytes + direct_area(ranks, number, block, from) * kDirectLl16Bytes;
+  const std::uint64_t area = ((number & 1U) * kMaxDirectLl16Blocks + block) * ranks + from;
+  return kDirectControlBytes + area * kDirectLl16Bytes;
 }
 constexpr std::uint64_t direct_ll128_offset(std::uint32_t ranks, std::uint32_t number,
                                             std::uint32_t block, std::uint32_t from) {
-  return direct_ll16_offset(ranks, 0, 2 * kMaxDirectBlocks, 0) +
-         direct_area(ranks, number, block, from) * kDirectPackets * kDirectPacketBytes;
+  const std::uint64_t area = ((number & 1U) * kMaxDirectBlocks + block) * ranks + from;
+  return direct_ll16_offset(ranks, 0, 2 * kMaxDirectLl16Blocks, 0) +
+         area * direct_packets(ranks) * kDirectPacketBytes;
 }
 constexpr std::uint64_t direct_exchange_bytes(std::uint32_t ranks) {
   return direct_ll128_offset(ranks, 0, 2 * kMaxDirectBlocks, 0);
@@ -98,8 +114,12 @@ constexpr bool has_direct_kernel(DType dtype) {
   return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32;
 }
 
-// whole_lines: the GPUs have passed the test of kernels/ll128_self_test.h.
-DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, bool whole_lines);
+// What the GPUs of a communicator give, together.
+struct DirectRoom {
+  bool whole_lines = false;  // they have passed the test of kernels/ll128_self_test.h
+  std::uint32_t blocks = kMaxDirectBlocks;
+};
+DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, DirectRoom room);
 
 // What the kernels are called in their image.
 std::string direct_kernel_name(DirectAlgorithm algorithm, DType dtype, ReduceOp op);
@@ -118,11 +138,14 @@ struct DirectCall {
   std::uint32_t count = 0;
   std::uint32_t what = 0;
   std::uint32_t rank = 0, ranks = 0;
-  // Waits until so many have left: those of the calls before this one, where other streams have
-  // them.
+  // Of the waiting kernel: until so many have left, those of the calls before this one.
   std::uint32_t behind = 0;
-  bool waits_behind = false;
 };
-static_assert(std::is_standard_layout_v<DirectCall>);
+static_assert(std::is_standard_layout_v<DirectCall> && sizeof(DirectCall) == 136 &&
+              offsetof(DirectCall, exchange) == 40 && offsetof(DirectCall, count) == 112);
+
+// One thread, put on a stream ahead of an operation whose predecessors other streams have: until
+// their blocks have left, which would else be waited for by a whole grid.
+inline constexpr const char* kDirectWaitName = "arcomm_wait_behind";
 
 }  // namespace arcomm

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace arcomm::client {
@@ -41,16 +42,23 @@ Result<std::unique_ptr<CudaDirectKernels>> CudaDirectKernels::load(const CudaApi
     CUfunction& function =
         kernels->functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
                            [static_cast<std::size_t>(op)];
-    const std::string name = direct_kernel_name(algorithm, dtype, op);
-    done = api.cuModuleGetFunction_(&function, module, name.c_str());
-    // Either makes a lazy driver load it now.
-    int registers = 0;
-    if (done == CUDA_SUCCESS)
-      done = api.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
-    if (done == CUDA_SUCCESS && api.load_function != nullptr) done = api.load_function(function);
-    if (done != CUDA_SUCCESS) return api.failed(done, ("loading the kernel " + name).c_str());
+    ARC_RETURN_IF_ERROR(
+        find_in(api, module, direct_kernel_name(algorithm, dtype, op).c_str(), function));
   }
+  ARC_RETURN_IF_ERROR(find_in(api, module, kDirectWaitName, kernels->waiting_));
   return kernels;
+}
+
+Status CudaDirectKernels::find_in(const CudaApi& api, CUmodule module, const char* name,
+                                  CUfunction& function) {
+  CUresult done = api.cuModuleGetFunction_(&function, module, name);
+  // Either makes a lazy driver load it now.
+  int registers = 0;
+  if (done == CUDA_SUCCESS)
+    done = api.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
+  if (done == CUDA_SUCCESS && api.load_function != nullptr) done = api.load_function(function);
+  if (done == CUDA_SUCCESS) return {};
+  return api.failed(done, (std::string("loading the daemon's kernel ") + name).c_str());
 }
 
 bool CudaDirectKernels::is_of(int image_fd) const {

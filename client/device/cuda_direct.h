@@ -24,13 +24,18 @@ class CudaDirectKernels final : public DirectKernels {
                      [static_cast<std::size_t>(op)];
   }
 
+  CUfunction waiting() const { return waiting_; }
+
  private:
   CudaDirectKernels() = default;
+  static Status find_in(const CudaApi& api, CUmodule module, const char* name,
+                        CUfunction& function);
 
   dev_t device_ = 0;
   ino_t file_ = 0;
   std::array<std::array<std::array<CUfunction, kReduceOps>, kDTypes>, kDirectAlgorithms>
       functions_{};
+  CUfunction waiting_ = nullptr;
 };
 
 }  // namespace arcomm::client

@@ -1,8 +1,10 @@
 #include "client/device/cuda_gpu.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <map>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -56,6 +58,10 @@ class CudaGpus final : public Gpus {
 
   std::vector<std::string> visible() override {
     std::vector<std::string> uuids;
+    // Where MPS gives this process a part of the processors, blocks that wait for other GPUs may
+    // not find the room that the daemon counts on.
+    const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    if (part != nullptr && std::string_view(part) != "100") return uuids;
     int count = 0;
     if (api_.cuDeviceGetCount_(&count) != CUDA_SUCCESS) return uuids;
     for (int i = 0; i < count; ++i) {
@@ -272,14 +278,21 @@ Result<const DirectKernels*> CudaGpu::load_direct(int image_fd) {
 }
 
 Status CudaGpu::launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                              ReduceOp op, const DirectCall& call, void* stream) {
+                              ReduceOp op, const DirectCall& call, bool waits_behind,
+                              void* stream) {
   const CurrentContext current(api_, context_);
   ARC_RETURN_IF_ERROR(current.entered());
+  const auto& loaded = static_cast<const CudaDirectKernels&>(kernels);
   DirectCall copy = call;
   void* parameters[] = {&copy};
-  const CUresult done = api_.cuLaunchKernel_(
-      static_cast<const CudaDirectKernels&>(kernels).find(shape.algorithm, dtype, op), shape.blocks,
-      1, 1, kDirectThreads + 32, 1, 1, 0, static_cast<CUstream>(stream), parameters, nullptr);
+  auto* const on = static_cast<CUstream>(stream);
+  CUresult done = CUDA_SUCCESS;
+  if (waits_behind)
+    done = api_.cuLaunchKernel_(loaded.waiting(), 1, 1, 1, 1, 1, 1, 0, on, parameters, nullptr);
+  if (done == CUDA_SUCCESS) {
+    done = api_.cuLaunchKernel_(loaded.find(shape.algorithm, dtype, op), shape.blocks, 1, 1,
+                                kDirectBlockThreads, 1, 1, 0, on, parameters, nullptr);
+  }
   if (done == CUDA_SUCCESS) return {};
   Error why = api_.failed(done, "launching the operation on the caller's stream");
   why.message += ": is it a stream of " + uuid_ + ", and did no kernel before it fail?";

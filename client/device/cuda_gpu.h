@@ -29,7 +29,8 @@ class CudaGpu final : public Gpu {
   Status post(const GpuPost& post, void* stream) override;
   Result<const DirectKernels*> load_direct(int image_fd) override;
   Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                       ReduceOp op, const DirectCall& call, void* stream) override;
+                       ReduceOp op, const DirectCall& call, bool waits_behind,
+                       void* stream) override;
   Status read(void* to, const void* from, std::size_t bytes,
               std::chrono::nanoseconds timeout) override;
   Status write(void* to, const void* from, std::size_t bytes,

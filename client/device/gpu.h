@@ -75,9 +75,10 @@ class Gpu {
   // Once per image, whatever CUDA_MODULE_LOADING says, so that no launch ever loads. The descriptor
   // stays the caller's.
   virtual Result<const DirectKernels*> load_direct(int image_fd) = 0;
-  // Puts one of them on the stream and returns.
+  // Puts one of them on the stream and returns. waits_behind: until call.behind blocks have left.
   virtual Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                               ReduceOp op, const DirectCall& call, void* stream) = 0;
+                               ReduceOp op, const DirectCall& call, bool waits_behind,
+                               void* stream) = 0;
 
   // Copies up to kMailboxWithNotesBytes, on a stream of our own that no other work delays.
   virtual Status read(void* to, const void* from, std::size_t bytes,
@@ -92,7 +93,7 @@ class Gpus {
   // The context that is current on this thread; where there is none, the primary context of the GPU
   // with that UUID, or else of the first one.
   virtual Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) = 0;
-  // The UUIDs of those that this process can use; none where CUDA does not say.
+  // The UUIDs of those that this process can use whole; none where CUDA does not say.
   virtual std::vector<std::string> visible() = 0;
 };
 

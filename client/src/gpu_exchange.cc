@@ -6,7 +6,8 @@ namespace arcomm::client {
 
 Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                                                        std::span<const UniqueFd> descriptors,
-                                                       std::uint64_t bytes, bool whole_lines) {
+                                                       std::uint64_t bytes, DirectRoom room,
+                                                       std::uint64_t max_timeout_ms) {
   const std::size_t ranks = descriptors.size() - 1;
   if (ranks > kMaxDirectRanks || bytes < direct_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's exchanges have ", bytes,
@@ -14,7 +15,8 @@ Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                  " ranks, too few: are client and daemon of one version?");
   }
   std::unique_ptr<GpuExchange> exchange(new GpuExchange);
-  exchange->whole_lines_ = whole_lines;
+  exchange->room_ = room;
+  exchange->max_timeout_ns_ = max_timeout_ms * 1'000'000;
   const Result<const DirectKernels*> kernels = gpu.load_direct(descriptors[0].get());
   if (!kernels) return kernels.error();
   exchange->kernels_ = *kernels;

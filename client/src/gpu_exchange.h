@@ -16,10 +16,13 @@ class GpuExchange {
  public:
   // descriptors: the image, then each rank's memory of `bytes`.
   static Result<std::unique_ptr<GpuExchange>> open(Gpu& gpu, std::span<const UniqueFd> descriptors,
-                                                   std::uint64_t bytes, bool whole_lines);
+                                                   std::uint64_t bytes, DirectRoom room,
+                                                   std::uint64_t max_timeout_ms);
 
   const DirectKernels& kernels() const { return *kernels_; }
-  bool whole_lines() const { return whole_lines_; }
+  DirectRoom room() const { return room_; }
+  // What the daemon lets an operation last.
+  std::uint64_t max_timeout_ns() const { return max_timeout_ns_; }
   // With the addresses of the exchanges; the rest is the operation's.
   const DirectCall& call() const { return call_; }
 
@@ -29,7 +32,8 @@ class GpuExchange {
   std::vector<std::unique_ptr<GpuMapping>> memory_;  // by rank
   const DirectKernels* kernels_ = nullptr;
   DirectCall call_;
-  bool whole_lines_ = false;
+  DirectRoom room_;
+  std::uint64_t max_timeout_ns_ = 0;
 };
 
 }  // namespace arcomm::client

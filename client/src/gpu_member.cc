@@ -11,6 +11,8 @@ namespace {
 // Of plans that no graph and no caller holds. The daemon has kMaxDevicePlans for everyone.
 constexpr std::size_t kMostPlans = 4096;
 constexpr std::size_t kDroppedAtOnce = 64;
+// CUDA's handle for a stream of each thread's own: one name of several streams.
+void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
 
 GpuPlanKey key_of(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv) {
   return {.send = reinterpret_cast<std::uintptr_t>(call.send),
@@ -189,7 +191,7 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
                          .direct = parts_.exchange == nullptr
                                        ? DirectShape()
                                        : direct_shape(call.bytes(), parts_.ranks, call.dtype,
-                                                      parts_.exchange->whole_lines()),
+                                                      parts_.exchange->room()),
                          .timeout_ns = timeout_ms * 1'000'000});
 }
 
@@ -232,7 +234,7 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
   if (!*capturing) {
     const bool is_first = direct_blocks_ == 0 &&
                           std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
-    has_several_streams_ |= !is_first && stream != last_stream_;
+    has_several_streams_ |= (!is_first && stream != last_stream_) || stream == kStreamPerThread;
     last_stream_ = stream;
   }
   if (plan.direct.blocks != 0) {
@@ -272,15 +274,14 @@ Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* strea
   call.mailbox = parts_.mailbox->words();
   call.doors = parts_.mailbox->doors();
   call.left = is_captured ? nullptr : &parts_.mailbox->notes()->direct_left;
-  call.timeout_ns = plan.timeout_ns;
+  call.timeout_ns = std::min(plan.timeout_ns, parts_.exchange->max_timeout_ns());
   call.count = static_cast<std::uint32_t>(plan.key.count);
   call.what = plan.direct.what(plan.key.dtype, plan.key.op);
   call.rank = parts_.rank;
   call.ranks = parts_.ranks;
   call.behind = direct_blocks_;
-  call.waits_behind = !is_captured && has_several_streams_;
   return parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct, plan.key.dtype,
-                                   plan.key.op, call, stream);
+                                   plan.key.op, call, !is_captured && has_several_streams_, stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {

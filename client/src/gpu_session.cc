@@ -49,8 +49,9 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
   if (!mailbox) return std::move(mailbox).error();
   std::unique_ptr<GpuExchange> exchange;
   if (is_direct) {
-    Result<std::unique_ptr<GpuExchange>> opened = GpuExchange::open(
-        *gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.whole_lines);
+    Result<std::unique_ptr<GpuExchange>> opened =
+        GpuExchange::open(*gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.room,
+                          created.max_timeout_ms);
     if (!opened) return std::move(opened).error();
     exchange = std::move(*opened);
   }

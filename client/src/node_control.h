@@ -9,6 +9,7 @@
 
 #include "client/src/control_channel.h"
 #include "client/src/deadline.h"
+#include "proto/direct_exchange.h"
 #include "proto/fd_message.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -45,7 +46,8 @@ struct CreatedCommunicator {
   std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors; image, exchanges
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
-  bool whole_lines = false;
+  DirectRoom room;
+  std::uint64_t max_timeout_ms = 0;  // of direct operations
 };
 
 // A whole allocation of a GPU's memory: a handle, or a descriptor that was offered.

@@ -22,6 +22,7 @@
 
 #include "config/settings.h"
 #include "daemon/comm/unique_id.h"
+#include "proto/direct_exchange.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -95,7 +96,7 @@ struct MailboxDescriptors {
   std::vector<UniqueFd> descriptors;
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: no direct operations
-  bool whole_lines = false;
+  DirectRoom room;
 };
 
 // GPU workers: what one measurement of `arctl tune` asks.

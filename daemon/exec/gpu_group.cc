@@ -8,7 +8,6 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/telemetry/log.h"
-#include "proto/direct_exchange.h"
 #include "transport/device/device.h"
 
 namespace arcomm {
@@ -58,8 +57,9 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
   group->abilities = abilities_of(*group);
-  if (may_be_direct(*group, seed)) {
-    group->direct = true;
+  group->room = {.whole_lines = group->abilities.whole_lines,
+                 .blocks = direct_blocks_for(*group, seed)};
+  if (group->is_direct()) {
     for (GpuMember& member : group->members)
       ARC_RETURN_IF_ERROR(
           take(member, member.exchange, direct_exchange_bytes(static_cast<std::uint32_t>(ranks))));
@@ -69,25 +69,27 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
 }
 
 // Every rank's process must be able to map every rank's memory, and every GPU have room for the
-// blocks of one communicator more.
-bool GpuPlane::may_be_direct(const GpuGroup& group, const CommunicatorSeed& seed) const {
+// blocks of one communicator more. 0: there is none.
+std::uint32_t GpuPlane::direct_blocks_for(const GpuGroup& group,
+                                          const CommunicatorSeed& seed) const {
   const std::size_t ranks = group.members.size();
-  if (!direct_ || !direct_image_ || ranks < 2 || ranks > kMaxDirectRanks) return false;
+  if (!direct_ || !direct_image_ || ranks < 2 || ranks > kMaxDirectRanks) return 0;
+  std::uint32_t blocks = kMaxDirectBlocks;
   for (const GpuMember& member : group.members) {
     const std::string name = gpus_[member.gpu].device->name();
     const auto sees_it = [&](const RankSeed& rank) {
       return std::ranges::find(rank.visible_gpus, name) != rank.visible_gpus.end();
     };
-    const auto is_there = [&](const GpuGroup* other) {
-      return other->direct && std::ranges::any_of(other->members, [&](const GpuMember& its) {
-               return its.gpu == member.gpu;
-             });
-    };
-    if (!std::ranges::all_of(seed.ranks, sees_it) ||
-        std::ranges::count_if(groups_, is_there) >= kMaxDirectMembers)
-      return false;
+    if (!std::ranges::all_of(seed.ranks, sees_it)) return 0;
+    std::uint32_t taken = 0;
+    for (const GpuGroup* other : groups_) {
+      const auto is_here = [&](const GpuMember& its) { return its.gpu == member.gpu; };
+      if (!other->closed && std::ranges::any_of(other->members, is_here))
+        taken += other->room.blocks;
+    }
+    blocks = std::min(blocks, direct_share(gpus_[member.gpu].hardware.processors, taken));
   }
-  return true;
+  return blocks;
 }
 
 Status GpuPlane::take(const GpuMember& member, Memory& place, std::uint64_t bytes) {
@@ -175,9 +177,8 @@ void GpuPlane::forget(GpuGroup& group) {
 
 Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank rank) const {
   const GpuMember& member = group.members[static_cast<std::size_t>(rank)];
-  MailboxDescriptors out{.descriptors = {},
-                         .mailbox_bytes = member.mailbox.bytes(),
-                         .whole_lines = group.abilities.whole_lines};
+  MailboxDescriptors out{
+      .descriptors = {}, .mailbox_bytes = member.mailbox.bytes(), .room = group.room};
   const auto add = [&out](Result<UniqueFd> descriptor) -> Status {
     if (!descriptor) return std::move(descriptor).error();
     out.descriptors.push_back(std::move(descriptor).value());
@@ -185,7 +186,7 @@ Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank 
   };
   ARC_RETURN_IF_ERROR(add(member.mailbox.export_fd()));
   ARC_RETURN_IF_ERROR(add(member.doors.export_fd()));
-  if (!group.direct) return out;
+  if (!group.is_direct()) return out;
   ARC_RETURN_IF_ERROR(add(direct_image_.export_fd()));
   for (const GpuMember& each : group.members) ARC_RETURN_IF_ERROR(add(each.exchange.export_fd()));
   out.exchange_bytes = member.exchange.bytes();

@@ -13,6 +13,7 @@
 #include "daemon/exec/prepared_launches.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
+#include "proto/direct_exchange.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
@@ -98,6 +99,7 @@ class GpuGroup final : public CommunicatorExtension {
   explicit GpuGroup(GpuPlane& plane) : plane_(plane) {}
   ~GpuGroup() override;
 
+  bool is_direct() const { return room.blocks != 0; }
   GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
   // Of the next gate. What is launched without one goes there too: that gate must not take its call
   // for its own.
@@ -106,7 +108,7 @@ class GpuGroup final : public CommunicatorExtension {
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
-  bool direct = false;                   // small operations are the clients' own launches
+  DirectRoom room{.blocks = 0};          // for what clients launch by themselves
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;

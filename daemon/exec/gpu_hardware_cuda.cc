@@ -214,7 +214,10 @@ Result<GpuHardware> open_gpu(Device& device) {
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(lanes).value(), std::move(page).value()),
-      resident_scratch_bytes(), has_bulk_copies(ordinal), direct_kernel_image()};
+      resident_scratch_bytes(),
+      has_bulk_copies(ordinal),
+      processors_of(ordinal),
+      direct_kernel_image()};
 }
 
 }  // namespace arcomm

@@ -313,7 +313,7 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
                            Done{.code = static_cast<std::uint8_t>(ErrorCode::Internal)}});
       return false;
     }
-    if (group.direct && !look_at_direct(group, member, now_ns)) return false;
+    if (group.is_direct() && !look_at_direct(group, member, now_ns)) return false;
     if (member.slot == kNoSlot) continue;
     const ResidentStatus status = grid(member).status(member.slot);
     const std::uint32_t posted = member.active ? member.doors.resident_posted() : member.posted;

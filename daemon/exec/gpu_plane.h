@@ -169,7 +169,7 @@ class GpuPlane {
   void try_lines();
   Status try_lines(const Gpu& writer, const Gpu& reader, Memory& memory);
   CudaAbilities abilities_of(const GpuGroup& group) const;
-  bool may_be_direct(const GpuGroup& group, const CommunicatorSeed& seed) const;
+  std::uint32_t direct_blocks_for(const GpuGroup& group, const CommunicatorSeed& seed) const;
   Status take(const GpuMember& member, Memory& place, std::uint64_t bytes);
   Status fill(GpuMember& member, std::uint32_t ranks);
   Status join_grids(GpuGroup& group);

@@ -218,16 +218,15 @@ Status Worker::check_gpu_plan(const PersistentPlan& plan, const CheckedRange& se
 
 Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
   const Member* found = communicators_.find(plan.member);
-  const GpuGroup& group = *gpus_of(*found->communicator);
-  GpuMember& member = gpus_of(*found->communicator)->member(found->rank);
+  GpuGroup& group = *gpus_of(*found->communicator);
+  GpuMember& member = group.member(found->rank);
   const auto ranks = static_cast<std::uint32_t>(found->communicator->ranks());
   const AdmissionLimits& limits = admission_.limits;
   if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
   plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
   if (lane_of(plan.signature.bytes(), ranks) != Lane::Resident) return {};
-  if (group.direct &&
-      direct_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.abilities.whole_lines)
-              .blocks != 0)
+  if (group.is_direct() &&
+      direct_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.room).blocks != 0)
     return {};  // its client launches it
   ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.gpu);

@@ -157,12 +157,12 @@ Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> fo
         answer.chosen);
     prefer(kResidentName);
   }
-  constexpr bool kWholeLines = true;
-  const DirectShape shape = direct_shape(bytes, ranks, dtype, kWholeLines);
+  const DirectShape shape = direct_shape(bytes, ranks, dtype, {.whole_lines = true});
   if (direct && shape.blocks != 0) {
     why = fmt::format(
               "  each rank's own stream runs it, on {} blocks of a kernel that the daemon handed "
-              "over (gpu.direct); where a process does not see all GPUs, it is {}\n",
+              "over (gpu.direct); where a process does not see all GPUs, or they have no room, it "
+              "is {}\n",
               shape.blocks, answer.chosen) +
           why;
     prefer(kDirectName);

@@ -23,6 +23,7 @@ GpuTuningTable default_gpu_tuning() {
       {2, 0, CudaAlgorithm::OneShotLl16},
       {2, 128ull << 10, CudaAlgorithm::OneShotLl128},
       {2, 3ull << 20, CudaAlgorithm::TwoShotDirect},
+      {2, 32ull << 20, CudaAlgorithm::Stream},
       {2, 128ull << 20, CudaAlgorithm::CopyEngine},
       {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
       {kMaxCudaRanks, 64ull << 10, CudaAlgorithm::OneShotLl128},

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kThreads) alone(const __grid_constant__ CudaAl
        i += stride) {
     recv[i] = Format::narrow(Format::widen(send[i]));
   }
-  end_epoch(call);
+  end_epoch(call, false);
 }
 
 template <typename Visit>

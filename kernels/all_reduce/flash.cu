@@ -44,13 +44,10 @@ __global__ void __launch_bounds__(512)
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
   const std::uint32_t epoch = begin_epoch(call);
   Patience patience(scratch_of(call, call.rank), call.timeout_ns);
-  const auto arrived = [](Scratch* at, std::uint32_t from) {
-    return &at->arrived[blockIdx.x][from];
-  };
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0 || !meet(call, arrived, epoch, patience)) return end_epoch(call);
+  if (epoch == 0 || !meet_at_start(call, epoch, patience)) return end_epoch(call, true);
 
   const FlashLane lane = flash_lane(shape.elements, call.dtype, gridDim.x, blockIdx.x);
   const std::uint64_t thread = std::uint64_t{lane.block} * blockDim.x + threadIdx.x;
@@ -125,8 +122,7 @@ __global__ void __launch_bounds__(512)
       if (shape.everywhere || rank == call.rank) static_cast<Stored*>(call.recv[rank])[i] = out[0];
     }
   }
-  meet(call, finished, epoch, patience);
-  end_epoch(call);
+  end_epoch(call, !meet(call, finished, epoch, patience));
 }
 
 template <typename Format, ReduceOp kOp>

@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   };
   read_ahead(first_packet());  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
-  if (epoch == 0) return end_epoch(call);
+  if (epoch == 0) return end_epoch(call, true);
   Patience patience(scratch_of(call, call.rank), call.timeout_ns);
   const auto place = [&](std::uint32_t at, std::uint32_t from, std::uint64_t packet) {
     return ll128_packet(call.scratch[at], one_shot_area(epoch, call.ranks, from) + packet);
@@ -76,7 +76,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   for (std::uint32_t packet = first_packet() + kAhead * packet_stride();
        packet < packets && reduced; packet += packet_stride())
     reduce(packet, elements.read(send, packet));
-  end_epoch(call);
+  end_epoch(call, !reduced);
 }
 
 template <typename Format, ReduceOp kOp>

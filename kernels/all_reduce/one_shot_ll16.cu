@@ -89,7 +89,7 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
       if (first + i < call.count) recv[first + i] = out.elements[i];
     }
   }
-  end_epoch(call);
+  end_epoch(call, failed);
 }
 
 constexpr std::uint32_t kThreads = 512;

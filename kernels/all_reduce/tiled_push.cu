@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     order_copies_behind_accesses();
   }
   const std::uint32_t epoch = begin_epoch(call);  // all threads meet there
-  if (epoch == 0) return end_epoch(call);
+  if (epoch == 0) return end_epoch(call, true);
   PushLane<Format, kOp, kRanks> lane(call, shape, epoch, steps, stages);
   const std::uint32_t warp = threadIdx.x / kWarpThreads;
   const bool first_lane = threadIdx.x % kWarpThreads == 0;
@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   if (warp == kPusher && first_lane) lane.push();
   if (warp >= kFirstReducer) lane.combine(threadIdx.x - kFirstReducer * kWarpThreads);
   __syncwarp();
-  end_epoch(call);
+  end_epoch(call, steps.gave_up != 0);
 }
 
 template <typename Format, ReduceOp kOp>

@@ -25,9 +25,10 @@ struct Scratch {
   std::uint32_t skipped[kMostGatesAhead];
   // Of the next operation, less one. Grows when the last block of a launch leaves.
   alignas(128) std::uint32_t epoch;
-  std::uint32_t blocks_done;
-  std::uint32_t gates[2];  // that have begun, by turn
+  std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
+  std::uint32_t gates[2];     // that have begun, by turn
   Progress progress;
+  std::uint32_t opened[kMaxCudaRanks];  // the epochs whose gates peers have opened; written by them
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
@@ -125,11 +126,10 @@ __device__ __forceinline__ std::uint32_t begin_epoch(const CudaAllReduce& call) 
 }
 
 // Says how this rank's part, of this epoch, has ended: last of all that the launch does, by one
-// thread, with a fence between it and all that was written.
-__device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t epoch, bool skipped,
-                                       std::uint32_t code) {
+// thread, with a fence between it and all that was written. progress: as it was before.
+__device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t epoch,
+                                       Progress progress, bool skipped, std::uint32_t code) {
   Scratch* own = scratch_of(call, call.rank);
-  Progress progress = progress_of(own);
   const std::uint64_t done_word =
       call.gated ? to_word(Done{.number = progress.number + 1}) : call.done_word;
   const bool well = !skipped && code == 0;
@@ -139,6 +139,7 @@ __device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t 
   if (call.gated) ++progress.gated;
   if (well && done_word != 0) progress.number = done_from(done_word).number;
   own->epoch = epoch;
+  own->blocks_done = 0;
   fence_on_gpu();
   store_relaxed(reinterpret_cast<std::uint64_t*>(&own->progress),
                 std::uint64_t{progress.gated} << 32 | progress.number);
@@ -149,20 +150,28 @@ __device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t 
   }
 }
 
-// Called by all threads of a block when it has nothing more to do. The last block speaks for all,
-// so what each wrote is ordered before what it says.
-__device__ __forceinline__ void end_epoch(const CudaAllReduce& call) {
+// In blocks_done, beside the count of blocks.
+constexpr std::uint32_t kBlocksMask = 0xffffU, kUnwellBlock = 0x1'0000U;
+
+// Called by all threads of a block when it has nothing more to do. failed: this thread gave up, or
+// the block did not run. The last block speaks for all, so what each wrote is ordered before what
+// it says; that all went well it learns with the count, as another look would take as long as half
+// a hop to another GPU.
+__device__ __forceinline__ void end_epoch(const CudaAllReduce& call, bool failed) {
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;  // before the rest: see begin_epoch()
-  __syncthreads();
+  // Before the rest: see begin_epoch(). Both are written when a launch ends.
+  const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
+  const Progress progress = threadIdx.x == 0 ? progress_of(own) : Progress{};
+  const bool unwell = __syncthreads_or(failed) != 0;
   if (threadIdx.x != 0) return;
   fence_on_gpu();
-  if (atomicInc(&own->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
+  const std::uint32_t before = atomicAdd(&own->blocks_done, unwell ? kUnwellBlock + 1 : 1U);
+  if ((before & kBlocksMask) != gridDim.x - 1) return;
   fence_on_gpu();
-  // Looked up together: each takes as long as half a hop to another GPU.
+  if (!unwell && before < kUnwellBlock) return report(call, epoch, progress, false, 0);
   const std::uint32_t skipped = load_relaxed(skipped_at(own, epoch));
   const std::uint32_t code = load_relaxed(&own->outcome.code);
-  report(call, epoch, skipped == epoch, code);
+  report(call, epoch, progress, skipped == epoch, code);
 }
 
 // Block b of every rank meets block b of the others: what each had written before, on any GPU, is
@@ -176,6 +185,25 @@ __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::
   if (peer < call.ranks && peer != call.rank) {
     store_release(word(scratch_of(call, peer), call.rank), epoch);
     const std::uint32_t* theirs = word(scratch_of(call, call.rank), peer);
+    while (load_acquire(theirs) != epoch && !failed) failed = !patience.goes_on(peer);
+  }
+  return __syncthreads_or(failed) == 0;
+}
+
+// The ranks' buffers may be used from here on, by block b together with block b of the others.
+// False: the wait failed. Called by all threads. Behind gates those have met for all blocks.
+__device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::uint32_t epoch,
+                                              Patience& patience) {
+  if (!call.gated) {
+    const auto arrived = [](Scratch* at, std::uint32_t from) {
+      return &at->arrived[blockIdx.x][from];
+    };
+    return meet(call, arrived, epoch, patience);
+  }
+  bool failed = false;
+  const std::uint32_t peer = threadIdx.x;
+  if (peer < call.ranks && peer != call.rank) {
+    const std::uint32_t* theirs = &scratch_of(call, call.rank)->opened[peer];
     while (load_acquire(theirs) != epoch && !failed) failed = !patience.goes_on(peer);
   }
   return __syncthreads_or(failed) == 0;

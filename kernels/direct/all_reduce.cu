@@ -4,19 +4,6 @@
 #include "kernels/direct/one_shot_ll16.cuh"
 
 namespace arcomm::device {
-namespace {
-
-template <typename Format, ReduceOp kOp>
-__device__ __forceinline__ void one_shot_ll128_of(const DirectCall& call) {
-  if (call.ranks == 2) {
-    one_shot_ll128<Format, kOp, 2>(call);
-  } else {
-    one_shot_ll128<Format, kOp, 4>(call);
-  }
-}
-
-}  // namespace
-
 #define ARC_DIRECT_KERNELS(type, Format, operation, kOp)                                    \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ DirectCall call) {  \
@@ -24,7 +11,7 @@ __device__ __forceinline__ void one_shot_ll128_of(const DirectCall& call) {
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
-    one_shot_ll128_of<Format, kOp>(call);                                                   \
+    one_shot_ll128<Format, kOp>(call);                                                      \
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
@@ -36,6 +23,16 @@ __device__ __forceinline__ void one_shot_ll128_of(const DirectCall& call) {
   ARC_DIRECT_KERNELS(type, Format, min, ReduceOp::Min)   \
   ARC_DIRECT_KERNELS(type, Format, max, ReduceOp::Max)   \
   ARC_DIRECT_KERNELS(type, Format, avg, ReduceOp::Avg)
+
+extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ DirectCall call) {
+  __shared__ TurnWords words;
+  words.taken = 0;
+  words.over = 0;
+  DirectPatience patience(call, words);
+  while (static_cast<std::int32_t>(load_acquire(call.left) - call.behind) < 0) {
+    if (!patience.goes_on(call.rank)) return;
+  }
+}
 
 ARC_DIRECT_TYPE(float16, Float16)
 ARC_DIRECT_TYPE(bfloat16, BFloat16)

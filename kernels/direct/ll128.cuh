@@ -21,52 +21,143 @@ __device__ __forceinline__ bool can_move_vectors(const DirectCall& call) {
          0;
 }
 
-// Its warp's packets `first`, `first + kDirectWarps`, ... of the block.
-template <typename Format, ReduceOp kOp, std::uint32_t kBatch>
-__device__ __forceinline__ void one_shot_ll128(const DirectCall& call) {
-  constexpr std::uint32_t kEach = (kDirectPackets + kDirectWarps - 1) / kDirectWarps;
-  __shared__ TurnWords words;
-  const PacketElements<Format> elements({0, call.count}, can_move_vectors(call));
-  const auto packets = static_cast<std::uint32_t>(
-      ll128_packets(std::uint64_t{call.count} * sizeof(typename Format::Stored)));
-  const auto own = [](std::uint32_t i) { return threadIdx.x / kLl128Lanes + i * kDirectWarps; };
-  const auto packet_of = [&](std::uint32_t i) { return blockIdx.x + own(i) * gridDim.x; };
-  const bool moves = threadIdx.x < kDirectThreads;
-  const auto exists = [&](std::uint32_t i) { return moves && packet_of(i) < packets; };
+// What one hop does with the packets of a block: each warp has up to kEach of them, kDirectWarps
+// apart.
+template <typename Format, std::uint32_t kRanks>
+class OwnPackets {
+ public:
+  static constexpr std::uint32_t kEach = (direct_packets(kRanks) + kDirectWarps - 1) / kDirectWarps;
 
-  LaneData mine[kEach];
-#pragma unroll
-  for (std::uint32_t i = 0; i < kEach; ++i) {  // while the turn's number is on its way
-    if (exists(i)) mine[i] = elements.read(call.send, packet_of(i));
+  __device__ __forceinline__ explicit OwnPackets(const DirectCall& call)
+      : call_(call),
+        elements_({0, call.count}, can_move_vectors(call)),
+        packets_(static_cast<std::uint32_t>(
+            ll128_packets(std::uint64_t{call.count} * sizeof(typename Format::Stored)))) {}
+
+  __device__ __forceinline__ bool exists(std::uint32_t i) const {
+    return threadIdx.x < kDirectThreads && packet(i) < packets_;
   }
+  __device__ __forceinline__ void read(LaneData (&mine)[kEach]) const {
+#pragma unroll
+    for (std::uint32_t i = 0; i < kEach; ++i) {
+      if (exists(i)) mine[i] = elements_.read(call_.send, packet(i));
+    }
+  }
+  __device__ __forceinline__ void push(const Turn& turn, const LaneData (&mine)[kEach]) const {
+#pragma unroll
+    for (std::uint32_t i = 0; i < kEach; ++i) {
+      if (!exists(i)) break;
+      for (std::uint32_t hop = 1; hop < call_.ranks; ++hop)  // each rank starts with another peer
+        store_packet(place(turn, (call_.rank + hop) % call_.ranks, call_.rank, i), mine[i],
+                     turn.flag());
+    }
+  }
+  // Where rank `from` leaves its packet for rank `at`.
+  __device__ __forceinline__ uint4* place(const Turn& turn, std::uint32_t at, std::uint32_t from,
+                                          std::uint32_t i) const {
+    return turn.packets(at, from) + of_block(i) * (kLl128PacketBytes / sizeof(uint4));
+  }
+  __device__ __forceinline__ void write(std::uint32_t i, const LaneData& out) const {
+    elements_.write(call_.recv, packet(i), out);
+  }
+
+ private:
+  static __device__ __forceinline__ std::uint32_t of_block(std::uint32_t i) {
+    return threadIdx.x / kLl128Lanes + i * kDirectWarps;
+  }
+  static __device__ __forceinline__ std::uint32_t packet(std::uint32_t i) {
+    return blockIdx.x + of_block(i) * gridDim.x;
+  }
+
+  const DirectCall& call_;
+  PacketElements<Format> elements_;
+  std::uint32_t packets_;
+};
+
+// kBatch: ranks whose lines are looked at together.
+template <typename Format, ReduceOp kOp, std::uint32_t kBatch>
+__device__ __forceinline__ void one_shot_between_many(const DirectCall& call) {
+  using Packets = OwnPackets<Format, kMaxDirectRanks>;
+  __shared__ TurnWords words;
+  const Packets packets(call);
+  LaneData mine[Packets::kEach], out;
+  packets.read(mine);  // while the turn's number is on its way
   Turn turn(call, words);
   if (!turn.runs()) return turn.leave();
   if (turn.looks_on()) turn.agree();
-  const auto place = [&](std::uint32_t at, std::uint32_t from, std::uint32_t i) {
-    return turn.packets(at, from) + own(i) * (kLl128PacketBytes / sizeof(uint4));
-  };
-#pragma unroll
-  for (std::uint32_t i = 0; i < kEach; ++i) {
-    if (!exists(i)) break;
-    for (std::uint32_t hop = 1; hop < call.ranks; ++hop)  // each rank starts with another peer
-      store_packet(place((call.rank + hop) % call.ranks, call.rank, i), mine[i], turn.flag());
-  }
+  packets.push(turn, mine);
   DirectPatience patience(call, words);
-  LaneData out;
   const auto reduce = [&](std::uint32_t i) {
     return reduce_packet<Format, kOp, kBatch>(
-        call, mine[i], [&](std::uint32_t rank) { return place(call.rank, rank, i); }, turn.flag(),
-        patience, out);
+        call, mine[i], [&](std::uint32_t rank) { return packets.place(turn, call.rank, rank, i); },
+        turn.flag(), patience, out);
   };
-  bool reduced = exists(0) && reduce(0);
+  bool reduced = packets.exists(0) && reduce(0);
   reduced = turn.all_agree() && reduced;
 #pragma unroll
-  for (std::uint32_t i = 0; i < kEach; ++i) {
+  for (std::uint32_t i = 0; i < Packets::kEach; ++i) {
     if (!reduced) break;
-    elements.write(call.recv, packet_of(i), out);
-    if (i + 1 < kEach) reduced = exists(i + 1) && reduce(i + 1);
+    packets.write(i, out);
+    if (i + 1 < Packets::kEach) reduced = packets.exists(i + 1) && reduce(i + 1);
   }
   turn.leave();
+}
+
+// All packets of a warp are looked at together: one after the other, each would cost a look of its
+// own, and 1 MB 0.5 us for it.
+template <typename Format, ReduceOp kOp>
+__device__ __forceinline__ void one_shot_between_two(const DirectCall& call) {
+  using Packets = OwnPackets<Format, 2>;
+  constexpr std::uint32_t kEach = Packets::kEach;
+  __shared__ TurnWords words;
+  const Packets packets(call);
+  LaneData mine[kEach];
+  packets.read(mine);  // while the turn's number is on its way
+  Turn turn(call, words);
+  if (!turn.runs()) return turn.leave();
+  if (turn.looks_on()) turn.agree();
+  packets.push(turn, mine);
+  DirectPatience patience(call, words);
+  const std::uint32_t peer = 1 - call.rank;
+  Lines theirs[kEach];
+  // From packet `first` on, until that one is there; false: the wait failed, or it does not exist.
+  const auto wait_for = [&](std::uint32_t first) {
+    if (!packets.exists(first)) return false;
+    for (;;) {
+#pragma unroll
+      for (std::uint32_t i = 0; i < kEach; ++i) {
+        if (i >= first && packets.exists(i))
+          theirs[i].load(packets.place(turn, call.rank, peer, i));
+      }
+      if (__all_sync(kWarp, theirs[first].are_of(turn.flag()))) return true;
+      const bool gives_up = lane_of_thread() == 0 && !patience.goes_on(peer);
+      if (__any_sync(kWarp, gives_up)) return false;
+    }
+  };
+  bool received = wait_for(0);
+  received = turn.all_agree() && received;
+#pragma unroll
+  for (std::uint32_t i = 0; i < kEach; ++i) {
+    if (i > 0 && received) {
+      received =
+          packets.exists(i) && (__all_sync(kWarp, theirs[i].are_of(turn.flag())) || wait_for(i));
+    }
+    if (!received) break;
+    LaneResult<Format, kOp> result;
+    result.combine_next(call.rank == 0 ? mine[i] : theirs[i].data(), true);
+    result.combine_next(call.rank == 0 ? theirs[i].data() : mine[i], false);
+    packets.write(i, result.finish(2));
+  }
+  turn.leave();
+}
+
+template <typename Format, ReduceOp kOp>
+__device__ __forceinline__ void one_shot_ll128(const DirectCall& call) {
+  if (call.ranks == 2) {
+    one_shot_between_two<Format, kOp>(call);
+  } else {
+    one_shot_between_many<Format, kOp, 4>(call);
+  }
 }
 
 template <typename Format, ReduceOp kOp, std::uint32_t kBatch>

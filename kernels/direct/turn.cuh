@@ -14,10 +14,8 @@
 
 namespace arcomm::device {
 
-constexpr std::uint32_t kWarpLanes = 32;
-constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + kWarpLanes;
 // Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
-// in some six thousand turns.
+// in some five thousand turns.
 constexpr std::uint32_t kDirectWipeEvery = 128;
 
 struct TurnWords {  // in shared memory
@@ -92,7 +90,6 @@ class Turn {
 
   // Otherwise the block must do nothing but leave().
   __device__ __forceinline__ bool runs() const { return runs_; }
-  __device__ __forceinline__ std::uint32_t number() const { return number_; }
   __device__ __forceinline__ std::uint32_t flag() const { return direct_flag(number_); }
   // The warp that moves no data.
   __device__ __forceinline__ bool looks_on() const { return threadIdx.x >= kDirectThreads; }
@@ -118,10 +115,7 @@ class Turn {
   }
 
   // By all threads, when what they would write first is ready: whether it may be written.
-  __device__ __forceinline__ bool all_agree() {
-    __syncthreads();
-    return words_.over == 0;
-  }
+  __device__ __forceinline__ bool all_agree() { return __syncthreads_or(words_.over != 0) == 0; }
 
   // By all threads, last of all.
   __device__ __forceinline__ void leave() {
@@ -157,17 +151,13 @@ class Turn {
     words_.over = 0;
     words_.taken = 0;
     DirectPatience patience(call_, words_);
-    bool waited = true;
-    while (waited && call_.waits_behind &&
-           static_cast<std::int32_t>(load_relaxed(call_.left) - call_.behind) < 0)
-      waited = patience.goes_on(call_.rank);
     // These travel together.
     const std::uint64_t failed = load_relaxed(&call_.mailbox->failed);
     const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
     std::uint32_t ended = load_relaxed(&own().ended);
     const std::uint32_t number = atomicAdd(&own().taken, 1U) + 1;
     words_.taken = number;
-    if (!waited || failed != 0) {
+    if (failed != 0) {
       words_.over = 1;
     } else if (closed != 0) {
       fail_direct(call_, words_, done_from(closed));
@@ -180,11 +170,12 @@ class Turn {
   }
 
   __device__ __noinline__ void wipe() const {
+    const std::uint64_t ll16 =
+        blockIdx.x < kMaxDirectLl16Blocks ? call_.ranks * kDirectLl16Bytes / 16 : 0;
     const std::uint64_t lines =
-        (direct_exchange_bytes(call_.ranks) - kDirectControlBytes) / kMaxDirectBlocks / 2 / 16;
+        ll16 + call_.ranks * direct_packets(call_.ranks) * kDirectPacketBytes / 16;
     const std::uint64_t line =
         (std::uint64_t{number_ / kDirectWipeEvery} * kDirectBlockThreads + threadIdx.x) % lines;
-    const std::uint64_t ll16 = call_.ranks * kDirectLl16Bytes / 16;
     // The areas of one block and half lie one after the other, sender by sender.
     const std::uint64_t offset =
         line < ll16

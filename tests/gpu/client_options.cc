@@ -79,6 +79,8 @@ void parse(int argc, char** argv) {
       options.timeout_ms = std::strtoull(value().c_str(), nullptr, 10);
     } else if (name == "--verify") {
       options.verify = true;
+    } else if (name == "--faults") {
+      options.faults = true;
     } else if (name == "--loop") {
       options.loop = true;
     } else if (name == "--soak") {
@@ -118,7 +120,7 @@ void parse(int argc, char** argv) {
     die("--rank R --ranks N --id-file PATH are needed");
   }
   if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.bench && !options.loop && !options.soak()) options.verify = true;
+  if (!options.bench && !options.loop && !options.faults && !options.soak()) options.verify = true;
   options.sizes = sizes_from(sizes);
 }
 

@@ -2,13 +2,14 @@
 // device pointers and streams in, results compared bit for bit with kernels/host/reference.h.
 //   client_rank --rank R --ranks N --id-file PATH [--runtime-dir DIR] [--gpu G]
 //     [--sizes 1k,64m,...] [--dtype f16|bf16|f32] [--memory arc|cuda] [--verify] [--bench]
-//     [--graph] [--loop] [--json FILE] [--light-gbs G] [--timeout-ms T]
+//     [--graph] [--loop] [--faults] [--json FILE] [--light-gbs G] [--timeout-ms T]
 //     [--soak SECONDS] [--replays N] [--seed S]
 // --verify is the default; --graph leaves the plain stream out; --loop works for a minute, for who
-// wants to disturb it. Of a benchmark rank 0 prints one JSON line for each size (and writes them to
-// FILE): client_bench.h. G: what a peer copy reaches, where this process cannot measure it. Exit
-// code 1 and a sentence on stderr where anything is not as it must be. A soak (client_soak.h) lasts
-// for SECONDS or N replays, whichever is over first.
+// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms. Of
+// a benchmark rank 0 prints one JSON line for each size (and writes them to FILE): client_bench.h.
+// G: what a peer copy reaches, where this process cannot measure it. Exit code 1 and a sentence on
+// stderr where anything is not as it must be. A soak (client_soak.h) lasts for SECONDS or N
+// replays, whichever is over first.
 #include <cuda_runtime_api.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@
 #include "client/include/arclient.h"
 #include "tests/gpu/client_bench.h"
 #include "tests/gpu/client_comm.h"
+#include "tests/gpu/client_faults.h"
 #include "tests/gpu/client_options.h"
 #include "tests/gpu/client_pattern.h"
 #include "tests/gpu/client_soak.h"
@@ -218,6 +220,7 @@ int run(int argc, char** argv) {
     rank.verify(patterns);
   }
   if (options.bench) ClientBench(comm, light_gbs).run();
+  if (options.faults) expect_faults(comm);
   if (options.loop) rank.loop();
   comm.leave();
   arc(arcFinalize(), "arcFinalize");

@@ -151,6 +151,7 @@ if [[ $parts == *" service "* ]]; then
     alive || break
     run_ranks verify-arc "$ranks" "$programs/client_rank" --verify
     run_ranks verify-cuda "$ranks" "$programs/client_rank" --verify --memory cuda --dtype f32
+    run_ranks faults "$ranks" "$programs/client_rank" --faults --dtype f16 --timeout-ms 300 --sizes 4k,256k,1m,16m
     bench "$ranks"
   done
   alive && ask status

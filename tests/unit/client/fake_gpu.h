@@ -42,6 +42,7 @@ class FakeGpu final : public Gpu {
     DirectCall call;
     DirectShape shape;
     void* stream = nullptr;
+    bool waits_behind = false;
   };
 
   // What is at `base` from now on; an id of 0 frees it.
@@ -77,8 +78,8 @@ class FakeGpu final : public Gpu {
   }
   Result<const DirectKernels*> load_direct(int) override { return &kernels_; }
   Status launch_direct(const DirectKernels&, const DirectShape& shape, DType, ReduceOp,
-                       const DirectCall& call, void* stream) override {
-    direct_starts.push_back({call, shape, stream});
+                       const DirectCall& call, bool waits_behind, void* stream) override {
+    direct_starts.push_back({call, shape, stream, waits_behind});
     return {};
   }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {

@@ -17,7 +17,7 @@ class GpuDirectTest : public GpuMemberTest {
     std::vector<UniqueFd> descriptors;
     descriptors.push_back(memfd(1));
     for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
-    return GpuExchange::open(*gpu, descriptors, bytes, true);
+    return GpuExchange::open(*gpu, descriptors, bytes, {.whole_lines = true}, 500);
   }
 };
 
@@ -34,7 +34,7 @@ TEST_F(GpuDirectTest, LaunchesWhatIsSmallWithTheExchangesOfAll) {
   EXPECT_EQ(start.call.recv, call(512).recv);
   EXPECT_EQ(start.call.count, 512u);
   EXPECT_EQ(start.call.ranks, 2u);
-  EXPECT_EQ(start.call.timeout_ns, 1'000'000'000u);
+  EXPECT_EQ(start.call.timeout_ns, 500'000'000u) << "the daemon allows no longer one";
   EXPECT_NE(start.call.exchange[0], nullptr);
   EXPECT_NE(start.call.exchange[1], nullptr);
   EXPECT_NE(start.call.exchange[0], start.call.exchange[1]);
@@ -45,7 +45,7 @@ TEST_F(GpuDirectTest, LeavesOtherTypesAndSizesToTheDaemon) {
   AllReduceCall integers = call(64);
   integers.dtype = DType::Int32;
   ASSERT_TRUE(member->all_reduce(integers, send, recv, 1000, nullptr, deadline()).ok());
-  ASSERT_TRUE(all_reduce(1 << 20).ok());
+  ASSERT_TRUE(all_reduce((1 << 20) + 1).ok());
   EXPECT_EQ(gpu->starts.size(), 2u);
   EXPECT_TRUE(gpu->direct_starts.empty());
 }
@@ -53,17 +53,26 @@ TEST_F(GpuDirectTest, LeavesOtherTypesAndSizesToTheDaemon) {
 TEST_F(GpuDirectTest, KeepsTheOrderOfTheCallsOverSeveralStreams) {
   int first = 0, second = 0;
   ASSERT_TRUE(all_reduce(16384, &first).ok() && all_reduce(1, &first).ok());
-  EXPECT_FALSE(gpu->direct_starts[1].call.waits_behind) << "its stream has an order already";
+  EXPECT_FALSE(gpu->direct_starts[1].waits_behind) << "its stream has an order already";
   ASSERT_TRUE(all_reduce(1, &second).ok());
-  EXPECT_TRUE(gpu->direct_starts[2].call.waits_behind);
+  EXPECT_TRUE(gpu->direct_starts[2].waits_behind);
   EXPECT_EQ(gpu->direct_starts[2].call.behind, gpu->direct_starts[0].shape.blocks + 1);
+}
+
+TEST_F(GpuDirectTest, TakesTheStreamOfEachThreadForSeveral) {
+  void* const per_thread = reinterpret_cast<void*>(2);
+  ASSERT_TRUE(all_reduce(1, per_thread).ok() && all_reduce(1, per_thread).ok());
+  EXPECT_TRUE(gpu->direct_starts[0].waits_behind);
+  EXPECT_EQ(gpu->direct_starts[0].call.behind, 0u);
+  EXPECT_TRUE(gpu->direct_starts[1].waits_behind);
+  EXPECT_EQ(gpu->direct_starts[1].call.behind, 1u);
 }
 
 TEST_F(GpuDirectTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
   gpu->capturing = true;
   ASSERT_TRUE(all_reduce(1).ok());
   EXPECT_EQ(gpu->direct_starts[0].call.left, nullptr);
-  EXPECT_FALSE(gpu->direct_starts[0].call.waits_behind);
+  EXPECT_FALSE(gpu->direct_starts[0].waits_behind);
 }
 
 TEST_F(GpuDirectTest, GivesUpItsPlansWhetherTheyRunOrNot) {

@@ -15,6 +15,7 @@ class GpuDirectTest : public GpuWorkerTest {
     node_.direct_image.resize(1000, std::byte{42});
     GpuWorkerTest::SetUp();
   }
+  static constexpr std::uint64_t kMaxDirectBytes = 4 << 20;
   static HostDoors& doors(const GpuRank& rank) { return *rank.doors.as<HostDoors>(); }
 };
 
@@ -55,15 +56,23 @@ TEST_F(GpuDirectTest, LendsNothingWhenItIsTurnedOff) {
   expect_serving(kSmall);
 }
 
-TEST_F(GpuDirectTest, LendsToAsManyCommunicatorsAsFindRoomOnAGpu) {
-  for (std::uint32_t i = 0; i < kMaxDirectMembers; ++i)
-    for (const GpuRank* rank : group(2)) EXPECT_NE(rank->exchange_bytes, 0u);
+TEST_F(GpuDirectTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNothing) {
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxDirectBlocks);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kSmallShare);
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
   expect_serving(kSmall);
 }
 
-TEST_F(GpuDirectTest, StillServesWhatIsNotDirect) {
-  expect_serving(kLarge);
+TEST_F(GpuDirectTest, LendsAgainWhatAFailedCommunicatorHad) {
+  const auto ranks = group(2);
+  const Done why{.number = 1, .code = static_cast<std::uint8_t>(ErrorCode::Aborted)};
+  store_word(doors(*ranks[0]).direct_failed, to_word(why));
+  ASSERT_NE(ranks[0]->closed().code, 0);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxDirectBlocks);
+}
+
+TEST_F(GpuDirectTest, LaunchesWhatIsNotDirect) {
+  expect_serving(2 * kMaxDirectBytes / sizeof(float), 2);
 }
 
 TEST_F(GpuDirectTest, CountsTheOperationsThatItDoesNotSee) {

@@ -48,6 +48,7 @@ struct GpuRank {
   Mapped mailbox, doors, memory;
   UniqueFd image;
   std::uint64_t exchange_bytes = 0;
+  DirectRoom room;
   std::vector<Mapped> exchanges;
   std::size_t half_bytes = 0;
   std::uint32_t posted[kLanes] = {};
@@ -126,8 +127,11 @@ class GpuWorkerTest : public ::testing::Test {
                               .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096,
-                                    node_.bulk_copies, node_.direct_image};
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
+                                    4096,
+                                    node_.bulk_copies,
+                                    132,
+                                    node_.direct_image};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
@@ -189,6 +193,7 @@ class GpuWorkerTest : public ::testing::Test {
       one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
       one.doors = Mapped(std::move(box->descriptors[1]), sizeof(HostDoors));
       one.exchange_bytes = box->exchange_bytes;
+      one.room = box->room;
       if (box->exchange_bytes == 0) continue;
       one.image = std::move(box->descriptors[2]);
       for (std::size_t other = 3; other < box->descriptors.size(); ++other)

@@ -12,7 +12,8 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kMiB = 1 << 20, kMost = 4 * kMiB;
+constexpr DirectRoom kRoom{.whole_lines = true};
 
 std::uint64_t up(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -20,59 +21,80 @@ std::uint64_t up(std::uint64_t a, std::uint64_t b) {
 
 std::vector<std::uint64_t> sizes() {
   std::vector<std::uint64_t> all;
-  for (std::uint64_t bytes = 2; bytes <= kMiB; bytes *= 2) {
+  for (std::uint64_t bytes = 2; bytes <= kMost; bytes *= 2) {
     for (const std::uint64_t near : {bytes - 2, bytes, bytes + 2}) {
-      if (near > 0 && near <= kMiB) all.push_back(near);
+      if (near > 0 && near <= kMost) all.push_back(near);
     }
   }
-  for (std::uint64_t bytes = 2; bytes < kMiB; bytes += 4098) all.push_back(bytes);
+  for (std::uint64_t bytes = 2; bytes < kMost; bytes += 16386) all.push_back(bytes);
   return all;
 }
 
 TEST(DirectShapeTest, GivesNoBlockMoreThanItsAreasHold) {
   for (std::uint32_t ranks = 2; ranks <= kMaxDirectRanks; ++ranks) {
     for (const std::uint64_t bytes : sizes()) {
-      const DirectShape shape = direct_shape(bytes, ranks, DType::Float16, true);
-      ASSERT_GE(shape.blocks, 1u) << bytes << " bytes, " << ranks << " ranks";
-      ASSERT_LE(shape.blocks, kMaxDirectBlocks);
-      switch (shape.algorithm) {
-        case DirectAlgorithm::OneShotLl16:
-          ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
-          break;
-        case DirectAlgorithm::OneShotLl128:
-          ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), kDirectPackets);
-          break;
-        case DirectAlgorithm::TwoShotLl128: {
-          const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
-          ASSERT_LE(up(up(longest.size() * 2, kDirectPacketData), shape.blocks),
-                    kDirectPartPackets);
-          ASSERT_LE(2 * kDirectPartPackets, kDirectPackets);
-          break;
+      for (const std::uint32_t most : {1u, 24u, 72u, 96u, 500u}) {
+        const DirectShape shape =
+            direct_shape(bytes, ranks, DType::Float16, {.whole_lines = true, .blocks = most});
+        if (shape.blocks == 0) {
+          ASSERT_TRUE(most < 24 || bytes > kMiB) << bytes << " bytes, " << ranks << " ranks";
+          continue;
+        }
+        ASSERT_LE(shape.blocks, std::min(most, kMaxDirectBlocks));
+        switch (shape.algorithm) {
+          case DirectAlgorithm::OneShotLl16:
+            ASSERT_LE(shape.blocks, kMaxDirectLl16Blocks);
+            ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
+            break;
+          case DirectAlgorithm::OneShotLl128:
+            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), direct_packets(ranks));
+            break;
+          case DirectAlgorithm::TwoShotLl128: {
+            const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
+            ASSERT_LE(up(up(longest.size() * 2, kDirectPacketData), shape.blocks),
+                      kDirectPartPackets);
+            ASSERT_LE(2 * kDirectPartPackets, direct_packets(ranks));
+            break;
+          }
         }
       }
     }
   }
 }
 
+TEST(DirectShareTest, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
+  for (const std::uint32_t processors : {60u, 78u, 108u, 132u, 148u}) {
+    std::uint32_t taken = 0;
+    for (int i = 0; i < 20; ++i) taken += direct_share(processors, taken);
+    EXPECT_LE(taken + kSparedProcessors, processors);
+    EXPECT_GE(direct_share(processors, 0), kSmallShare);
+    EXPECT_GE(direct_share(processors, direct_share(processors, 0)), kSmallShare);
+    EXPECT_EQ(direct_share(processors, kSmallShare), direct_share(processors, 0));
+  }
+  EXPECT_EQ(direct_share(0, 0), 0u);
+  EXPECT_EQ(direct_share(20, 0), 0u);
+}
+
 TEST(DirectShapeTest, LeavesTheRestToOthers) {
-  EXPECT_EQ(direct_shape(0, 2, DType::Float16, true).blocks, 0u);
-  EXPECT_EQ(direct_shape(1024, 1, DType::Float16, true).blocks, 0u);
-  EXPECT_EQ(direct_shape(1024, 9, DType::Float16, true).blocks, 0u);
-  EXPECT_EQ(direct_shape(1024, 2, DType::Int32, true).blocks, 0u);
-  EXPECT_EQ(direct_shape(kMiB + 2, 2, DType::Float16, true).blocks, 0u);
+  EXPECT_EQ(direct_shape(0, 2, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 1, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 9, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(direct_shape(1024, 2, DType::Int32, kRoom).blocks, 0u);
+  EXPECT_EQ(direct_shape(kMost + 2, 2, DType::Float16, kRoom).blocks, 0u);
 }
 
 TEST(DirectShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
   for (std::uint32_t ranks = 2; ranks <= kMaxDirectRanks; ++ranks) {
     for (const std::uint64_t bytes : sizes()) {
-      const DirectShape shape = direct_shape(bytes, ranks, DType::Float32, false);
+      const DirectShape shape = direct_shape(bytes, ranks, DType::Float32, {});
       if (shape.blocks != 0) {
         ASSERT_EQ(shape.algorithm, DirectAlgorithm::OneShotLl16);
+        ASSERT_LE(shape.blocks, kMaxDirectLl16Blocks);
         ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
       }
     }
   }
-  EXPECT_NE(direct_shape(64 * 1024, 2, DType::Float32, false).blocks, 0u);
+  EXPECT_NE(direct_shape(64 * 1024, 2, DType::Float32, {}).blocks, 0u);
 }
 
 TEST(DirectShapeTest, TellsApartWhatRanksMustAgreeOn) {
@@ -93,9 +115,10 @@ TEST(DirectExchangeTest, HasAreasThatDoNotMeet) {
     for (std::uint32_t number = 6; number < 8; ++number) {
       for (std::uint32_t block = 0; block < kMaxDirectBlocks; ++block) {
         for (std::uint32_t from = 0; from < ranks; ++from) {
-          areas.emplace_back(direct_ll16_offset(ranks, number, block, from), kDirectLl16Bytes);
+          if (block < kMaxDirectLl16Blocks)
+            areas.emplace_back(direct_ll16_offset(ranks, number, block, from), kDirectLl16Bytes);
           areas.emplace_back(direct_ll128_offset(ranks, number, block, from),
-                             kDirectPackets * kDirectPacketBytes);
+                             direct_packets(ranks) * kDirectPacketBytes);
         }
       }
     }
@@ -113,7 +136,7 @@ TEST(DirectExchangeTest, PutsTheAreasOfABlockAndHalfSideBySide) {
   for (std::uint32_t from = 1; from < 8; ++from) {
     EXPECT_EQ(direct_ll16_offset(8, 3, 5, from), direct_ll16_offset(8, 3, 5, 0) + from * 8192ull);
     EXPECT_EQ(direct_ll128_offset(8, 3, 5, from),
-              direct_ll128_offset(8, 3, 5, 0) + from * 40ull * 1024);
+              direct_ll128_offset(8, 3, 5, 0) + from * 32ull * 1024);
   }
 }
 
