@@ -10,7 +10,7 @@
 namespace arcomm {
 namespace {
 
-Error failed(const char* what) {
+Error cannot_lend(const char* what) {
   return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, what,
                " for the kernels that clients launch: ", std::strerror(errno),
                "; raise the limits of the service (memory, open files), or turn gpu.direct off");
@@ -21,21 +21,21 @@ Error failed(const char* what) {
 Result<DirectImage> DirectImage::create(std::span<const std::byte> image) {
   if (image.empty()) return DirectImage();
   UniqueFd fd(::memfd_create("arcomm-direct", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return failed("memfd_create");
+  if (!fd) return cannot_lend("memfd_create");
   for (std::size_t written = 0; written < image.size();) {
     const ssize_t more = ::write(fd.get(), image.data() + written, image.size() - written);
-    if (more <= 0) return failed("write");
+    if (more <= 0) return cannot_lend("write");
     written += static_cast<std::size_t>(more);
   }
   // Every client runs what is in there: not one of them may write it.
   if (::fcntl(fd.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-    return failed("sealing memory");
+    return cannot_lend("sealing memory");
   return DirectImage(std::move(fd));
 }
 
 Result<UniqueFd> DirectImage::export_fd() const {
   UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return failed("a second descriptor");
+  if (!copy) return cannot_lend("a second descriptor");
   return copy;
 }
 
