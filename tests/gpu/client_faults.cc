@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kHeardWithin{1000};  // of what others did
 constexpr milliseconds kLate{400};          // past the deadline: the promise's 100, and a busy host
-constexpr unsigned char kPoison = 0xa5;
+constexpr unsigned char kUntouched = 0xa5;
 
 struct Outcome {
   arcResult_t code = arcSuccess;
@@ -47,7 +47,7 @@ void expect(const Outcome& out, arcReason_t reason, int culprit, const std::stri
 }
 
 void poison(ClientComm& comm, std::uint64_t bytes) {
-  cuda(cudaMemsetAsync(comm.recv(), kPoison, bytes, comm.stream()), "poisoning");
+  cuda(cudaMemsetAsync(comm.recv(), kUntouched, bytes, comm.stream()), "poisoning");
   comm.meet();
   comm.settle("poisoning");
 }
@@ -55,7 +55,7 @@ void poison(ClientComm& comm, std::uint64_t bytes) {
 void expect_untouched(ClientComm& comm, std::uint64_t bytes, const std::string& what) {
   std::vector<unsigned char> seen(bytes);
   cuda(cudaMemcpy(seen.data(), comm.recv(), bytes, cudaMemcpyDeviceToHost), "downloading");
-  if (std::ranges::any_of(seen, [](unsigned char byte) { return byte != kPoison; }))
+  if (std::ranges::any_of(seen, [](unsigned char byte) { return byte != kUntouched; }))
     die(what + " had touched its output");
 }
 

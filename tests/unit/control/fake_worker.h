@@ -135,7 +135,8 @@ class FakeWorker final : public DeviceWorker {
       return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
                                                                       Reason::OutOfMemory, "no")));
     }
-    MailboxDescriptors box{.mailbox_bytes = kGranule};
+    MailboxDescriptors box;
+    box.mailbox_bytes = kGranule;
     box.descriptors.push_back(memory());
     box.descriptors.push_back(memory());
     answer(std::move(done), Result<MailboxDescriptors>(std::move(box)));
