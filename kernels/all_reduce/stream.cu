@@ -235,19 +235,10 @@ auto kernel_for(std::uint32_t ranks) {
   return &stream<Format, kOp, 0>;
 }
 
-// For as long as the largest take, all of an H200 but what the resident grid and gates need: 1
-// percent of 1 GB between four.
-std::uint32_t default_blocks(const CudaAllReduce& call) {
-  constexpr std::uint64_t kLargeBytes = 128ull << 20;
-  constexpr std::uint32_t kBlocks = 120;
-  const bool is_large = call.ranks > 2 && call.count * size_of(call.dtype) >= kLargeBytes;
-  return is_large ? kBlocks : kDefaultCudaBlocks;
-}
-
 }  // namespace
 
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t queue) {
-  if (blocks == 0) blocks = default_blocks(call);
+  if (blocks == 0) blocks = kDefaultCudaBlocks;
   const std::uint64_t shard_bytes =
       (call.count * size_of(call.dtype) + call.ranks - 1) / call.ranks;
   // Several tiles per lane where there is enough for it, so that pushing and reducing overlap.
