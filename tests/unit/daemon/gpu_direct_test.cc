@@ -15,7 +15,6 @@ class GpuDirectTest : public GpuWorkerTest {
     node_.direct_image.resize(1000, std::byte{42});
     GpuWorkerTest::SetUp();
   }
-  static constexpr std::uint64_t kMaxDirectBytes = 4 << 20;
   static HostDoors& doors(const GpuRank& rank) { return *rank.doors.as<HostDoors>(); }
 };
 
@@ -71,8 +70,8 @@ TEST_F(GpuDirectTest, LendsAgainWhatAFailedCommunicatorHad) {
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxDirectBlocks);
 }
 
-TEST_F(GpuDirectTest, LaunchesWhatIsNotDirect) {
-  expect_serving(2 * kMaxDirectBytes / sizeof(float), 2);
+TEST_F(GpuDirectTest, LaunchesWhatIsCalledAtItsDoors) {
+  expect_serving(kLarge, 2);
 }
 
 TEST_F(GpuDirectTest, CountsTheOperationsThatItDoesNotSee) {

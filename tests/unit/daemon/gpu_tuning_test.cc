@@ -36,7 +36,9 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(2, 128 << 10), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(2, 3 * kMiB - 1), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(2, 3 * kMiB), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(built_in(2, 64 * kMiB), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 32 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 32 * kMiB), CudaAlgorithm::Stream);
+  EXPECT_EQ(built_in(2, 128 * kMiB - 1), CudaAlgorithm::Stream);
   EXPECT_EQ(built_in(2, 128 * kMiB), CudaAlgorithm::CopyEngine);
   EXPECT_EQ(built_in(3, 256 << 10), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotLl128);
@@ -149,7 +151,8 @@ TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
   const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, true);
   EXPECT_EQ(answer.chosen, "direct");
   EXPECT_EQ(answer.runner_up, "resident");
-  EXPECT_NE(answer.text.find("where a process does not see all GPUs, it is resident"),
+  EXPECT_NE(answer.text.find(
+                "where a process does not see all GPUs, or they have no room, it is resident"),
             std::string::npos)
       << answer.text;
   EXPECT_EQ(explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, false).chosen, "resident");
