@@ -116,7 +116,7 @@ class FakeGpu final : public Gpu {
 
  private:
   static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
-  const DirectKernels kernels_;
+  const DirectKernels kernels_{};
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
 };
 

@@ -24,7 +24,7 @@ inline UniqueFd memfd(std::uint64_t bytes) {
 }
 
 class GpuMemberTest : public testing::Test {
- protected:
+ public:
   GpuMemberTest() { make(nullptr); }
 
   void make(std::unique_ptr<GpuExchange> exchange) {

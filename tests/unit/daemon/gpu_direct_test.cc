@@ -42,7 +42,7 @@ TEST_F(GpuDirectTest, LetsNoClientWriteTheKernelsOfAll) {
 }
 
 TEST_F(GpuDirectTest, LendsNothingWhereAProcessDoesNotSeeAllGpus) {
-  see = {{"GPU-0", "GPU-1"}, {"GPU-1"}};
+  see_ = {{"GPU-0", "GPU-1"}, {"GPU-1"}};
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
   expect_serving(kSmall);
 }

@@ -92,8 +92,8 @@ struct GpuRank {
 
 class GpuWorkerTest : public ::testing::Test {
  protected:
-  static constexpr std::uint64_t kSmall = 64;          // elements: resident
-  static constexpr std::uint64_t kLarge = 384 * 1024;  // launched
+  static constexpr std::uint64_t kSmall = 64;             // elements: resident
+  static constexpr std::uint64_t kLarge = 384ull * 1024;  // launched
 
   void SetUp() override {
     Settings settings;
@@ -180,7 +180,7 @@ class GpuWorkerTest : public ::testing::Test {
     for (std::size_t i = 0; i < ranks.size(); ++i)
       seed.ranks.push_back({ranks[i]->client->id(), static_cast<Rank>(i),
                             "GPU-" + std::to_string(gpus[i]),
-                            i < see.size() ? see[i] : see.back()});
+                            i < see_.size() ? see_[i] : see_.back()});
     const auto formed =
         await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();
@@ -270,7 +270,7 @@ class GpuWorkerTest : public ::testing::Test {
 
   FakeNode node_;
   // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
-  std::vector<std::vector<std::string>> see{{"GPU-0", "GPU-1", "GPU-2"}};
+  std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
   std::shared_ptr<Settings> settings_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Metrics> metrics_;

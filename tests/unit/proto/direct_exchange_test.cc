@@ -94,7 +94,7 @@ TEST(DirectShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
       }
     }
   }
-  EXPECT_NE(direct_shape(64 * 1024, 2, DType::Float32, {}).blocks, 0u);
+  EXPECT_NE(direct_shape(64ull * 1024, 2, DType::Float32, {}).blocks, 0u);
 }
 
 TEST(DirectShapeTest, TellsApartWhatRanksMustAgreeOn) {
