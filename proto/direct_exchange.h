@@ -14,6 +14,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <type_traits>
@@ -125,7 +126,7 @@ DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, 
 std::string direct_kernel_name(DirectAlgorithm algorithm, DType dtype, ReduceOp op);
 
 // Arguments of each of them: addresses as this rank's GPU sees them. Launched with
-// DirectShape::blocks blocks of kDirectThreads + 32 threads.
+// DirectShape::blocks blocks of kDirectBlockThreads.
 struct DirectCall {
   const void* send = nullptr;
   void* recv = nullptr;
