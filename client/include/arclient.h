@@ -182,8 +182,9 @@ ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
  * aligned, zeroed. On GPUs: memory of the GPU that is current in the calling thread, in whole
  * granules of 2 MiB. */
 ARC_API arcResult_t arcMemAlloc(void** ptr, size_t bytes);
-/* On GPUs this and arcMemDeregister need streams that are synchronized, and graphs that used the
- * memory are not replayed again: its plans go with it. */
+/* On GPUs this and arcMemDeregister need streams that are synchronized (else
+ * arcFailedPrecondition), and graphs that used the memory are not replayed again: its plans go with
+ * it. */
 ARC_API arcResult_t arcMemFree(void* ptr);
 /* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
  * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its

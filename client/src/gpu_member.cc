@@ -81,7 +81,21 @@ bool GpuMember::is_idle() {
     if (words.posted != launched_in_lane_[lane]) return false;
     if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
   }
-  return now.direct_left == direct_blocks_;
+  return now.direct_left == static_cast<std::uint32_t>(direct_blocks_);
+}
+
+Result<std::uint32_t> GpuMember::direct_blocks_under_way() const {
+  std::uint32_t left = 0;
+  ARC_RETURN_IF_ERROR(
+      parts_.gpu->read(&left, &parts_.mailbox->notes()->direct_left, sizeof(left), kWordsWithin));
+  return static_cast<std::uint32_t>(direct_blocks_) - left;
+}
+
+bool GpuMember::runs_direct_blocks() const {
+  const DirectControl* const own = parts_.exchange->call().exchange[parts_.rank];
+  DirectBlock blocks[kMaxDirectBlocks] = {};
+  if (!parts_.gpu->read(blocks, own->blocks, sizeof(blocks), kWordsWithin)) return false;
+  return std::ranges::any_of(blocks, [](const auto& block) { return block.taken != block.ended; });
 }
 
 Status GpuMember::usable() const {
@@ -212,13 +226,15 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
       parts_.gpu->read(now.data(), parts_.mailbox->words(), now.size(), kWordsWithin));
   const auto* words = reinterpret_cast<const DeviceMailbox*>(now.data());
   const auto* notes = reinterpret_cast<const PostNotes*>(now.data() + kMailboxBytes);
+  const std::uint32_t running = static_cast<std::uint32_t>(direct_blocks_) - notes->direct_left;
   bool any = false;
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
     const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
     const std::uint32_t index = plan->id.index;
-    // What is direct needs the daemon's plan no more.
-    if (plan->direct.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
-      continue;
+    const bool is_free = plan->direct.blocks == 0
+                             ? has_ended(notes->plans[index], launched_[index], done)
+                             : direct_blocks_ - plan->direct_until >= running;
+    if (!is_free) continue;
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
     if (!gone && !plan_is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);
@@ -238,13 +254,7 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
     last_stream_ = stream;
   }
   if (plan.direct.blocks != 0) {
-    ARC_RETURN_IF_ERROR(post_direct(plan, *capturing, stream));
-    if (*capturing) {
-      was_captured_ = true;
-    } else {
-      direct_blocks_ += plan.direct.blocks;
-    }
-    return {};
+    return post_direct(plan, *capturing, stream);
   }
   ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
                                         .doors = parts_.mailbox->doors(),
@@ -267,7 +277,7 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
   return {};
 }
 
-Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* stream) {
+Status GpuMember::post_direct(GpuPlan& plan, bool is_captured, void* stream) {
   DirectCall call = parts_.exchange->call();
   call.send = reinterpret_cast<const void*>(plan.key.send);
   call.recv = reinterpret_cast<void*>(plan.key.recv);
@@ -279,14 +289,47 @@ Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* strea
   call.what = plan.direct.what(plan.key.dtype, plan.key.op);
   call.rank = parts_.rank;
   call.ranks = parts_.ranks;
-  call.behind = direct_blocks_;
-  return parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct, plan.key.dtype,
-                                   plan.key.op, call, !is_captured && has_several_streams_, stream);
+  call.behind = static_cast<std::uint32_t>(direct_blocks_);
+  ARC_RETURN_IF_ERROR(parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct,
+                                                plan.key.dtype, plan.key.op, call,
+                                                !is_captured && has_several_streams_, stream));
+  if (!is_captured) {
+    plan.direct_until = direct_blocks_ += plan.direct.blocks;
+    return {};
+  }
+  was_captured_ = true;
+  for (const BufferId buffer : {plan.key.send_buffer, plan.key.recv_buffer}) {
+    if (std::ranges::find(in_direct_graphs_, buffer) == in_direct_graphs_.end())
+      in_direct_graphs_.push_back(buffer);
+  }
+  return {};
+}
+
+Status GpuMember::check_unused(BufferId buffer, const void* address, Deadline deadline) {
+  if (parts_.exchange == nullptr) return {};
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
+  std::uint64_t until = 0;
+  for (const GpuPlan* plan : plans_.users_of(buffer)) until = std::max(until, plan->direct_until);
+  bool is_used = false;
+  if (until != 0) {
+    const Result<std::uint32_t> running = direct_blocks_under_way();
+    // A GPU that is lost runs nothing; one that does not answer in time may.
+    is_used = running ? direct_blocks_ - until < *running
+                      : running.error().code == ErrorCode::DeadlineExceeded;
+  }
+  // What failed is leaving, and keeps no account of its blocks.
+  if (!is_used && usable() && std::ranges::count(in_direct_graphs_, buffer) != 0)
+    is_used = runs_direct_blocks();
+  if (!is_used) return {};
+  return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the memory at ", address,
+               " is used by an operation that is still on a stream: synchronize the stream first");
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("preparing an operation of this communicator");
+  std::erase(in_direct_graphs_, buffer);
   return drop(plans_.users_of(buffer), deadline);
 }
 

@@ -57,6 +57,10 @@ class GpuMember {
   void let_go(const GpuPlanKey& key);
   Status start(const GpuPlanKey& key, void* stream, Deadline deadline);
 
+  // FailedPrecondition while a direct operation on the buffer may still run: nobody but the GPU
+  // knows of it, and memory that is unmapped under a kernel takes every process on the GPU with it.
+  // Of a graph it is seen only while a replay runs, not while one waits.
+  Status check_unused(BufferId buffer, const void* address, Deadline deadline);
   // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
   Status drop_plans_of(BufferId buffer, Deadline deadline);
   // Once the daemon has let the member go: its plans would hold their buffers until the session
@@ -76,16 +80,20 @@ class GpuMember {
   Result<bool> drop_oldest(Deadline deadline);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
-  Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);
+  Status post_direct(GpuPlan& plan, bool is_captured, void* stream);
   Status usable() const;
   bool is_idle();
+  // How many direct blocks, other than graphs', had not left a moment ago.
+  Result<std::uint32_t> direct_blocks_under_way() const;
+  bool runs_direct_blocks() const;
 
   Parts parts_;
   DeadlineMutex mutex_;
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
   std::uint32_t launched_in_lane_[kLanes] = {};
-  std::uint32_t direct_blocks_ = 0;  // that were launched, other than graphs'
+  std::uint64_t direct_blocks_ = 0;  // that were launched, other than graphs'
+  std::vector<BufferId> in_direct_graphs_;
   bool was_captured_ = false;
   void* last_stream_ = nullptr;  // compared, never used: it may be gone
   bool has_several_streams_ = false;

@@ -31,6 +31,8 @@ struct GpuPlan {
   Lane lane = Lane::Resident;
   DirectShape direct{};  // with blocks: started that way, not through its lane
   std::uint64_t timeout_ns = 0;
+  // The direct blocks that its member had launched when this plan's last ones were among them.
+  std::uint64_t direct_until = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles
 

@@ -19,6 +19,9 @@ class GpuDirectTest : public GpuMemberTest {
     for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
     return GpuExchange::open(*gpu, descriptors, bytes, {.whole_lines = true}, 500);
   }
+  Status check_unused(const GpuBuffer& buffer) {
+    return member->check_unused(buffer.id, nullptr, deadline());
+  }
 };
 
 TEST_F(GpuDirectTest, LaunchesWhatIsSmallWithTheExchangesOfAll) {
@@ -75,11 +78,60 @@ TEST_F(GpuDirectTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
   EXPECT_FALSE(gpu->direct_starts[0].waits_behind);
 }
 
-TEST_F(GpuDirectTest, GivesUpItsPlansWhetherTheyRunOrNot) {
+TEST_F(GpuDirectTest, GivesUpAPlanOnceItsBlocksHaveLeft) {
   ASSERT_TRUE(all_reduce(1).ok());
-  refusals = {Error{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1}};
+  const Error full{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1};
+  refusals = {full};
+  EXPECT_EQ(all_reduce(2).error().code, ErrorCode::ResourceExhausted);
+  EXPECT_TRUE(destroyed.empty());
+  FakeGpu::run(gpu->direct_starts[0]);
+  refusals = {full};
   EXPECT_TRUE(all_reduce(2).ok());
   EXPECT_EQ(destroyed.size(), 1u);
+}
+
+TEST_F(GpuDirectTest, SaysWhichMemoryAnOperationMayStillTouch) {
+  EXPECT_TRUE(check_unused(send).ok()) << "nothing has used it";
+  ASSERT_TRUE(all_reduce(16384).ok());
+  const GpuBuffer other{.range = {.base = 0x7e0000000000, .bytes = 1 << 20}, .id = {3, 1}};
+  AllReduceCall elsewhere = call(1);
+  elsewhere.send = elsewhere.recv = reinterpret_cast<std::byte*>(other.range.base);
+  ASSERT_TRUE(member->all_reduce(elsewhere, other, other, 1000, nullptr, deadline()).ok());
+  for (const GpuBuffer& buffer : {send, recv, other})
+    EXPECT_EQ(check_unused(buffer).error().code, ErrorCode::FailedPrecondition);
+  FakeGpu::run(gpu->direct_starts[0]);
+  EXPECT_TRUE(check_unused(send).ok());
+  EXPECT_TRUE(check_unused(recv).ok());
+  EXPECT_FALSE(check_unused(other).ok()) << "called later";
+  FakeGpu::run(gpu->direct_starts[1]);
+  EXPECT_TRUE(check_unused(other).ok());
+}
+
+TEST_F(GpuDirectTest, TakesMemoryForUsedWhileTheGpuDoesNotAnswer) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  FakeGpu::run(gpu->direct_starts[0]);
+  gpu->stuck = true;
+  EXPECT_EQ(check_unused(recv).error().code, ErrorCode::FailedPrecondition);
+}
+
+TEST_F(GpuDirectTest, SeesAReplayOnTheMemoryWhileItRuns) {
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_TRUE(check_unused(send).ok()) << "no replay runs";
+  DirectBlock& block = gpu->direct_starts[0].call.exchange[0]->blocks[0];
+  block.taken = 1;
+  EXPECT_EQ(check_unused(send).error().code, ErrorCode::FailedPrecondition);
+  EXPECT_TRUE(check_unused({.range = {}, .id = {3, 1}}).ok()) << "no graph uses it";
+  block.ended = 1;
+  EXPECT_TRUE(check_unused(send).ok());
+}
+
+TEST_F(GpuDirectTest, GivesMemoryOfAFailedCommunicatorBack) {
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->direct_starts[0].call.exchange[0]->blocks[0].taken = 2;  // and ended may stay behind
+  member->close(Error{ErrorCode::Aborted, Reason::Revoked, "aborted", -1});
+  EXPECT_TRUE(check_unused(send).ok());
 }
 
 TEST_F(GpuDirectTest, UnmapsTheExchangesOnceEveryBlockHasLeft) {
