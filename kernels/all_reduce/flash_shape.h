@@ -13,7 +13,7 @@ inline constexpr std::uint32_t kFlashBlocksPerLane =
     4;  // neighbouring tiles go to other processors
 inline constexpr std::uint64_t kFlashVectorBytes = 16;
 // Between more than two GPUs every input over every link pays only while latency counts.
-inline constexpr std::uint64_t kMaxFlashWholeBytes = 512 * 1024;
+inline constexpr std::uint64_t kMaxFlashWholeBytes = 512ull * 1024;
 
 // So many that all stages fit into the 48 KB of shared memory that a block gets without asking.
 constexpr std::uint32_t flash_threads(std::uint32_t ranks) {

@@ -39,7 +39,7 @@ inline constexpr std::uint32_t kMaxPushSharedBytes = push_shared_bytes(kMaxPushT
 constexpr std::uint64_t push_lane_offset(std::uint32_t epoch, std::uint32_t ranks,
                                          std::uint32_t reader, std::uint32_t from,
                                          std::uint32_t block) {
-  const std::uint64_t half = (epoch & 1U) * kMaxPushBlocks;
+  const std::uint64_t half = std::uint64_t{epoch & 1U} * kMaxPushBlocks;
   return ((half + block) * (ranks - 1) + (from < reader ? from : from - 1)) * kPushLaneBytes;
 }
 

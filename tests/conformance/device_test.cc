@@ -83,6 +83,7 @@ TEST_P(DeviceConformance, RunsTasksInOrder) {
   };
   std::vector<int> log;
   std::vector<Step> steps;
+  steps.reserve(5000);
   for (int i = 0; i < 5000; ++i) steps.push_back({&log, i});
   const Stream lane = stream();
   for (Step& step : steps) {

@@ -32,10 +32,11 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
   std::size_t asked = 0, answered = 0;
   Rendezvous::Formed formed;
   std::size_t ranks = 0;
-  Rendezvous rendezvous([&](std::size_t, arcomm::CommunicatorSeed seed, Rendezvous::Formed done) {
-    formed = std::move(done);
-    ranks = seed.ranks.size();
-  });
+  Rendezvous rendezvous(
+      [&](std::size_t, const arcomm::CommunicatorSeed& seed, Rendezvous::Formed done) {
+        formed = std::move(done);
+        ranks = seed.ranks.size();
+      });
   auto now = Rendezvous::Clock::now();
   for (std::size_t i = 0; i + 4 <= size; i += 4) {
     const std::uint8_t* step = data + i;

@@ -19,7 +19,7 @@ TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
   for (const CudaAlgorithm algorithm : node_->algorithms()) {
     for (unsigned d = 0; d < kDTypes; ++d) {
       for (unsigned o = 0; o < kReduceOps; ++o) {
-        for (const std::uint64_t count : {0, 1, 2, 3, 7, 64, 65, 1000, 4099, 30011}) {
+        for (const std::uint64_t count : {0U, 1U, 2U, 3U, 7U, 64U, 65U, 1000U, 4099U, 30011U}) {
           const auto dtype = static_cast<DType>(d);
           ASSERT_NO_FATAL_FAILURE(
               check(algorithm, dtype, static_cast<ReduceOp>(o), count, 0, 0, count % 2 == 0));
@@ -33,8 +33,8 @@ TEST_P(AllReduceOnGpus, EqualsTheReferenceForEveryTypeOperationAndOddCount) {
 TEST_P(AllReduceOnGpus, TakesAnyPointerAlignedToTheElement) {
   for (const CudaAlgorithm algorithm : node_->algorithms()) {
     for (const DType dtype : {DType::Float16, DType::Float32, DType::Int8, DType::Float64}) {
-      for (const std::uint64_t send : {0, 1, 3}) {
-        for (const std::uint64_t recv : {0, 1, 2}) {
+      for (const std::uint64_t send : {0U, 1U, 3U}) {
+        for (const std::uint64_t recv : {0U, 1U, 2U}) {
           const std::uint64_t size = size_of(dtype);
           ASSERT_NO_FATAL_FAILURE(
               check(algorithm, dtype, ReduceOp::Sum, 5003, send * size, recv * size, false));
@@ -138,7 +138,8 @@ TEST_P(AllReduceOnGpus, SurvivesChangingSizesAndLateRanks) {
       ASSERT_TRUE(launch_all_reduce(
           algorithm, node_->call(rank, count, DType::Uint8, ReduceOp::Sum), shape, stream));
       if (count == 0) continue;
-      std::byte* place = kept[static_cast<std::size_t>(rank)].data() + i * kKept;
+      std::byte* place =
+          kept[static_cast<std::size_t>(rank)].data() + static_cast<std::size_t>(i) * kKept;
       for (const std::uint64_t at : {std::uint64_t{0}, count / 2, count - 1}) {
         cudaMemcpyAsync(place++, one.recv.data() + at, 1, cudaMemcpyDeviceToDevice, stream);
       }

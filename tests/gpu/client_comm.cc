@@ -56,7 +56,7 @@ cudaGraphExec_t ClientComm::captured(const std::function<void()>& work) {
 
 void ClientComm::synchronize(const char* what) {
   const Clock::time_point deadline = Clock::now() + kCommPatience;
-  for (const cudaStream_t stream : {stream_, other_}) {
+  for (cudaStream_t stream : {stream_, other_}) {
     cudaError_t state = cudaErrorNotReady;
     while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {
       if (Clock::now() >= deadline) die(std::string("a stream hangs in ") + what);

@@ -75,7 +75,7 @@ class ClientRank {
     cuda(cudaMallocHost(reinterpret_cast<void**>(&host_), most), "pinned memory");
     for (const std::uint64_t bytes : options.sizes) {
       for (const bool in_place : {false, true}) {
-        for (const std::uint64_t shift : {0, 1}) {
+        for (const std::uint64_t shift : {0U, 1U}) {
           const Case each{.count = bytes / size_of(options.dtype) - 3 * shift,
                           .offset = shift * size_of(options.dtype),
                           .in_place = in_place};
@@ -182,7 +182,7 @@ class ClientRank {
   void in_graph(const Case& each, const std::vector<Pattern>& patterns) {
     cudaGraphExec_t graph = comm_.captured([&] { all_reduce(each, comm_.stream()); });
     for (std::size_t i = 0; i < patterns.size(); ++i) {
-      const cudaStream_t stream = i == 1 ? comm_.other() : comm_.stream();
+      cudaStream_t stream = i == 1 ? comm_.other() : comm_.stream();
       poison_and_upload(each, patterns[i], stream);
       cuda(cudaGraphLaunch(graph, stream), "cudaGraphLaunch");
       compare(each, patterns[i], "in a graph");
@@ -216,6 +216,7 @@ int run(int argc, char** argv) {
   ClientRank rank(comm);
   if (options.verify) {
     std::vector<Pattern> patterns;
+    patterns.reserve(kPatterns);
     for (int i = 0; i < kPatterns; ++i) patterns.push_back(make_pattern(i));
     rank.verify(patterns);
   }

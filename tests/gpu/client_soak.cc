@@ -97,7 +97,7 @@ class Soak {
   void replay(SoakLane& lane, const Turn& turn) {
     SoakChain& chain = lane.chain(turn.chain);
     if (own(4) == 0) lane.change_stream();
-    const cudaStream_t stream = lane.stream();
+    cudaStream_t stream = lane.stream();
     const bool looks = own(2) == 0;
     if (looks) chain.poison(stream);
     chain.fill(turn.pattern, stream);
@@ -132,7 +132,7 @@ class Soak {
   }
 
   void ask_all(bool wants) {
-    const cudaStream_t stream = lanes_[0]->stream();
+    cudaStream_t stream = lanes_[0]->stream();
     told_[0] = wants ? 0 : 1;
     told_[1] = static_cast<std::int32_t>(replays_);
     told_[2] = told_[3] = -1;

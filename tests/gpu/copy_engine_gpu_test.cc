@@ -17,7 +17,7 @@ class CopyEnginesOnGpus : public AllReduceOnGpus {
 TEST_P(CopyEnginesOnGpus, EqualTheReferenceForEveryTypeOperationAndOddCount) {
   for (unsigned d = 0; d < kDTypes; ++d) {
     for (unsigned o = 0; o < kReduceOps; ++o) {
-      for (const std::uint64_t count : {0, 1, 3, 65, 1000, 30011}) {
+      for (const std::uint64_t count : {0U, 1U, 3U, 65U, 1000U, 30011U}) {
         ASSERT_NO_FATAL_FAILURE(check_chunks(static_cast<DType>(d), static_cast<ReduceOp>(o), count,
                                              0, 0, count % 2 == 0, 4096));
       }
@@ -28,8 +28,8 @@ TEST_P(CopyEnginesOnGpus, EqualTheReferenceForEveryTypeOperationAndOddCount) {
 
 TEST_P(CopyEnginesOnGpus, TakeAnyPointerAlignedToTheElement) {
   for (const DType dtype : {DType::Int8, DType::BFloat16, DType::Float32}) {
-    for (const std::uint64_t send : {0, 1, 3}) {
-      for (const std::uint64_t recv : {0, 1, 2}) {
+    for (const std::uint64_t send : {0U, 1U, 3U}) {
+      for (const std::uint64_t recv : {0U, 1U, 2U}) {
         const std::uint64_t size = size_of(dtype);
         ASSERT_NO_FATAL_FAILURE(
             check_chunks(dtype, ReduceOp::Sum, 50'003, send * size, recv * size, false, 8192));
@@ -71,7 +71,7 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   constexpr std::uint64_t kElements = 1 << 20;
   constexpr int kSums = 20;
   const int ranks = node_->ranks();
-  node_->most_chunk_bytes = 64 * 1024;
+  node_->most_chunk_bytes = std::uint64_t{64} << 10;
   std::vector<std::int64_t> values(kElements);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
   for (int rank = 0; rank < ranks; ++rank) {

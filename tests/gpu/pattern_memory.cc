@@ -38,8 +38,8 @@ std::optional<std::string> difference(const Pattern& pattern, std::uint64_t shif
       std::memcpy(&must_be, theirs + i * element, element);
       if (is == must_be) continue;
       char text[96];
-      std::snprintf(text, sizeof(text), "element %llu is %#x and must be %#x",
-                    static_cast<unsigned long long>(first + done + i), is, must_be);
+      const unsigned long long at = first + done + i;
+      std::snprintf(text, sizeof(text), "element %llu is %#x and must be %#x", at, is, must_be);
       return text;
     }
   }

@@ -235,7 +235,7 @@ TEST_P(ResidentGrids, CountsAndAlignmentsAtTheEdges) {
        {std::uint64_t{1}, std::uint64_t{3}, std::uint64_t{4}, std::uint64_t{1023},
         std::uint64_t{1024}, std::uint64_t{1025}, std::uint64_t{10240}, std::uint64_t{10241},
         kMaxResidentBytes / 2 - 1, kMaxResidentBytes / 2}) {
-    for (const std::uint64_t offset : {0, 2, 6}) {
+    for (const std::uint64_t offset : {0U, 2U, 6U}) {
       check(DType::BFloat16, ReduceOp::Sum, count, offset, 8 - offset, offset == 2);
       if (HasFatalFailure()) return;
     }

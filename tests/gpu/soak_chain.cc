@@ -117,6 +117,7 @@ SoakChain::Images SoakChain::images_of(std::uint32_t pattern) const {
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     const Step& step = steps_[i];
     std::vector<Bytes> sent;
+    sent.reserve(static_cast<std::size_t>(options.ranks));
     for (int rank = 0; rank < options.ranks; ++rank) {
       sent.push_back(step.follows ? before
                                   : sent_by(rank, step.shape, parts_.seed + pattern * kSteps + i));

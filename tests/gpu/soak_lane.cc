@@ -55,7 +55,7 @@ void SoakLane::look(std::size_t chain, std::uint64_t replay, std::uint32_t patte
 void SoakLane::wait(const char* what) {
   const Clock::time_point deadline =
       Clock::now() + std::chrono::milliseconds(options.timeout_ms) + kGrace;
-  for (const cudaStream_t stream : streams_) {
+  for (cudaStream_t stream : streams_) {
     cudaError_t state = cudaErrorNotReady;
     while ((state = cudaStreamQuery(stream)) == cudaErrorNotReady) {
       if (Clock::now() >= deadline) die(std::string("a stream hangs in ") + what);

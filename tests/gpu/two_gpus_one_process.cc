@@ -155,7 +155,7 @@ class Rank {
   void leave() {
     select();
     arc(arcCommDestroy(comm_), "arcCommDestroy");
-    for (const cudaGraphExec_t graph : graphs_) cuda(cudaGraphExecDestroy(graph), "a graph's end");
+    for (cudaGraphExec_t graph : graphs_) cuda(cudaGraphExecDestroy(graph), "a graph's end");
     graphs_.clear();
     for (std::byte* place : {send_, recv_}) {
       if (is_arc_memory_) {
@@ -228,6 +228,7 @@ arcUniqueId new_id() {
 
 std::vector<Rank> all_ranks() {
   std::vector<Rank> all;
+  all.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) all.emplace_back(rank);
   return all;
 }
@@ -237,6 +238,7 @@ void on_threads(const Examples& examples, bool is_arc_memory) {
   const arcUniqueId id = new_id();
   std::vector<Rank> all = all_ranks();
   std::vector<std::thread> threads;
+  threads.reserve(all.size());
   for (Rank& mine : all) {
     threads.emplace_back([&, is_arc_memory] {
       mine.join(id);

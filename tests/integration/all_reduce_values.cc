@@ -93,7 +93,7 @@ TEST_F(AllReduce, TakesEveryMixOfMemoryInPlaceAndOutOfPlace) {
 
 TEST_F(AllReduce, CrossesTwoToThe31BytesWithoutLosingAnElement) {
   const std::size_t count = (std::size_t{1} << 31) + 4099;
-  if (available_memory() < 3 * 2 * count) GTEST_SKIP() << "needs 13 GB of free memory";
+  if (available_memory() < 6 * count) GTEST_SKIP() << "needs 13 GB of free memory";
   start();
   // One rank's memory is enough to cross every 32-bit length; two ranks would need twice that.
   const Clients clients = start_ranks(node(), 1, "init 100000");

@@ -67,6 +67,7 @@ TEST_F(ClientLibrary, EndsAGroupInTimeHoweverManyOfItsRanksAStoppedDaemonLeavesW
   // Nothing here but the call itself is measured: whatever each rank added would show.
   constexpr milliseconds kLate{150};
   std::vector<arc::Buffer<float>> values;
+  values.reserve(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) values.emplace_back(1000);
   daemon_->freeze();
   ASSERT_EQ(arcGroupStart(), arcSuccess);

@@ -18,6 +18,7 @@ TEST_F(ClientLibrary, CutsLargeOperationsAlikeHoweverEachRankHoldsItsMemory) {
   for (const std::size_t count :
        {std::size_t{1}, std::size_t{8192}, std::size_t{8193}, std::size_t{100'003}}) {
     std::vector<std::unique_ptr<RankMemory>> memory;
+    memory.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank)
       memory.push_back(std::make_unique<RankMemory>(rank, count));
     arc::Group group;
@@ -38,14 +39,14 @@ TEST_F(ClientLibrary, LetsOneThreadSubmitMoreThanTheDaemonHoldsAtOnce) {
   options.settings["quota.in_flight"] = "16";
   start(options);
   constexpr int kRanks = 4;
-  constexpr int kOperations = 100;
+  constexpr std::size_t kOperations = 100;
   form(kRanks);
   std::vector<int> values(kRanks * kOperations, 1);
   std::vector<arc::Ticket> tickets;
   for (int rank = 0; rank < kRanks;
        ++rank) {  // every operation of rank 0 before the first of rank 1
-    for (int i = 0; i < kOperations; ++i) {
-      int* value = &values[static_cast<std::size_t>(rank * kOperations + i)];
+    for (std::size_t i = 0; i < kOperations; ++i) {
+      int* value = &values[static_cast<std::size_t>(rank) * kOperations + i];
       tickets.push_back(comm(rank).all_reduce_async(value, value, 1));
     }
   }
@@ -58,6 +59,7 @@ TEST_F(ClientLibrary, ServesAThreadPerRank) {
   constexpr int kRanks = 4;
   form(kRanks);
   std::vector<std::thread> threads;
+  threads.reserve(kRanks);
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([this, rank] {
       for (std::size_t round = 0; round < 300; ++round) {

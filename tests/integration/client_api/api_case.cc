@@ -153,6 +153,7 @@ ApiCase draw_case(std::uint64_t seed, int ranks, std::size_t max_bytes) {
 std::vector<Bytes> inputs_of(const ApiCase& api_case) {
   Random random(api_case.seed ^ 0x9e3779b97f4a7c15ULL);
   std::vector<Bytes> inputs;
+  inputs.reserve(static_cast<std::size_t>(api_case.ranks));
   for (int rank = 0; rank < api_case.ranks; ++rank) {
     inputs.push_back(draw_input(random, api_case.dtype, api_case.count));
   }

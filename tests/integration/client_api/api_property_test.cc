@@ -34,6 +34,7 @@ std::uint64_t number_from(const char* variable, std::uint64_t otherwise) {
 // Runs work(rank) for all ranks at once, one thread each.
 void on_every_rank(int ranks, const std::function<void(int)>& work) {
   std::vector<std::jthread> threads;
+  threads.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) threads.emplace_back(work, rank);
 }
 
@@ -227,22 +228,22 @@ void Ranks::check(const ApiCase& api_case) {
 class ApiProperty : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    daemon_ = support::DaemonProcess::start();
-    ASSERT_NE(daemon_, nullptr);
-    runtime_dir_ = daemon_->runtime_dir();
+    shared_daemon = support::DaemonProcess::start();
+    ASSERT_NE(shared_daemon, nullptr);
+    shared_runtime_dir = shared_daemon->runtime_dir();
     arcConfig_t config = ARC_CONFIG_INITIALIZER;
-    config.runtime_dir = runtime_dir_.c_str();
+    config.runtime_dir = shared_runtime_dir.c_str();
     config.timeout_ms = 60000;  // a sanitizer build on a busy machine
     ASSERT_EQ(failure_of(arcInit(&config)), "");
   }
   static void TearDownTestSuite() {
     EXPECT_EQ(failure_of(arcFinalize()), "");
-    if (daemon_) daemon_->stop();
-    daemon_.reset();
+    if (shared_daemon) shared_daemon->stop();
+    shared_daemon.reset();
   }
 
-  static inline std::unique_ptr<support::DaemonProcess> daemon_;
-  static inline std::string runtime_dir_;
+  static inline std::unique_ptr<support::DaemonProcess> shared_daemon;
+  static inline std::string shared_runtime_dir;
 };
 
 TEST_F(ApiProperty, EveryTypeAndOperationGivesTheOraclesBits) {

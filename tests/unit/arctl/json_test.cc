@@ -71,7 +71,7 @@ TEST(Json, WritesNumbersThatReadBackTheSame) {
 
 TEST(Json, WritesNullForWhatIsNotFinite) {
   Json json;
-  json.begin_array().value(NAN).value(INFINITY).value(-INFINITY).end_array();
+  json.begin_array().value(std::nan("")).value(HUGE_VAL).value(-HUGE_VAL).end_array();
   EXPECT_EQ(json.take(), "[null,null,null]");
 }
 

@@ -17,6 +17,7 @@ TEST(RankBoard, LetsRanksGoOnlyWhenAllHaveArrived) {
   ASSERT_TRUE(board.ok());
   std::atomic<int> before = 0;
   std::vector<std::thread> ranks;
+  ranks.reserve(3);
   std::atomic<int> early = 0;
   for (int rank = 0; rank < 3; ++rank) {
     ranks.emplace_back([&] {

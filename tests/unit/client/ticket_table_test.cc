@@ -66,6 +66,7 @@ TEST(TicketTable, GivesATicketToOneOfManyThreads) {
     const std::uint64_t ticket = ticket_of(*operation);
     std::atomic<int> winners{0};
     std::vector<std::thread> threads;
+    threads.reserve(4);
     for (int i = 0; i < 4; ++i) {
       threads.emplace_back([&] { winners += table.spend(*operation, ticket) ? 1 : 0; });
     }

@@ -14,8 +14,6 @@
 namespace arcomm::test {
 namespace {
 
-using grpc::StatusCode;
-
 TEST_F(ControlTest, SocketsHaveModesThatKeepStrangersOut) {
   settings_.access.group = "no-such-group-here";
   std::vector<std::string> warnings;

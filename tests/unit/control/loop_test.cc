@@ -25,7 +25,7 @@ class LoopTest : public ::testing::Test {
     // The worker's events come back by the loop, as ControlPlane wires them.
     worker_ = std::make_unique<FakeWorker>(
         WorkerEvents{.session_lost =
-                         [this](SessionId session, Reason reason, std::string why) {
+                         [this](SessionId session, Reason reason, const std::string& why) {
                            loop_->post([=, this] { control_->session_lost(session, reason, why); });
                          },
                      .communicator_revoked =
@@ -115,6 +115,7 @@ class LoopTest : public ::testing::Test {
 TEST_F(LoopTest, ServesManyThreadsThatAttachJoinAllocateAndLeave) {
   constexpr int kThreads = 6;
   std::vector<std::thread> threads;
+  threads.reserve(kThreads);
   std::atomic<int> failures{0};
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
@@ -208,8 +209,8 @@ TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {
   WorkerReplies replies(*loop_);
   loop_->post([&] {
     made.set_value(replies.on_loop<int>(
-        "answer", [&](Result<int> result) { told.set_value(result.error().code); },
-        [&](Result<int> result) { late.set_value(result.value()); },
+        "answer", [&](const Result<int>& result) { told.set_value(result.error().code); },
+        [&](const Result<int>& result) { late.set_value(result.value()); },
         std::chrono::milliseconds(10)));
   });
   const auto done = made.get_future().get();

@@ -232,6 +232,7 @@ TEST_F(MemoryTest, NamesTheQuotaThatIsUsedUp) {
 TEST_F(MemoryTest, BoundsSessionsPlansAndCommunicatorsPerUid) {
   start();
   std::vector<Session> sessions;
+  sessions.reserve(4);
   for (int i = 0; i < 4; ++i) sessions.push_back(open_session());
   v1::AttachReply reply;
   Outcome outcome = attach(reply);

@@ -36,10 +36,11 @@ class StuckClose : public ::testing::Test {
  protected:
   void SetUp() override {
     loop_ = EventLoop::create().value();
-    channel_ = std::make_unique<FdChannel>(FdChannel::Parts{.loop = *loop_,
-                                                            .ledger = ledger_,
-                                                            .ended = [](SessionId, std::string) {},
-                                                            .released = [](uid_t) {}});
+    channel_ =
+        std::make_unique<FdChannel>(FdChannel::Parts{.loop = *loop_,
+                                                     .ledger = ledger_,
+                                                     .ended = [](SessionId, const std::string&) {},
+                                                     .released = [](uid_t) {}});
   }
   void TearDown() override {
     loop_->stop();

@@ -15,6 +15,15 @@
 
 namespace arcomm::test {
 
+// A member of a grid. Outside FakeGrid: clang 14 refuses std::optional of a nested class with
+// default member initializers.
+struct FakeMember {
+  ResidentMember member;
+  ResidentStatus status;
+  std::uint64_t since_ns = 0;  // its open operation was seen
+  Done aborted;
+};
+
 // Takes its operations whenever it is looked at.
 class FakeGrid final : public ResidentGrid {
  public:
@@ -73,22 +82,16 @@ class FakeGrid final : public ResidentGrid {
   }
 
  private:
-  struct Slot {
-    ResidentMember member;
-    ResidentStatus status;
-    std::uint64_t since_ns = 0;  // its open operation was seen
-    Done aborted;
-  };
   // The plan of the slot's open operation, if there is one.
   const ResidentPlan* open(std::uint32_t index) {
-    const Slot& slot = *slots_[index];
+    const FakeMember& slot = *slots_[index];
     const Door door = door_from(load_word(slot.member.mailbox->lanes[0].door));
     if (door.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
     const auto plan = plans_.find(door.plan);
     return plan != plans_.end() && plan->second.first == index ? &plan->second.second : nullptr;
   }
   void look(std::uint32_t index) {
-    Slot& slot = *slots_[index];
+    FakeMember& slot = *slots_[index];
     if (slot.status.failed.code != 0) return;
     if (slot.aborted.code != 0) {
       slot.status.failed = slot.aborted;
@@ -101,7 +104,7 @@ class FakeGrid final : public ResidentGrid {
     for (FakeGrid* grid : node_.grids) {
       for (std::uint32_t other = 0; other < kResidentMembers; ++other) {
         if (!grid->slots_[other] || !grid->running_) continue;
-        Slot& there = *grid->slots_[other];
+        FakeMember& there = *grid->slots_[other];
         if (there.member.scratch[0] != slot.member.scratch[0]) continue;
         if (grid->open(other) != nullptr) peers[there.member.rank] = {grid, other};
       }
@@ -125,7 +128,7 @@ class FakeGrid final : public ResidentGrid {
     }
     sum_floats(in, out, plan->count);
     for (auto [grid, other] : peers) {
-      Slot& there = *grid->slots_[other];
+      FakeMember& there = *grid->slots_[other];
       ++there.status.done;
       there.since_ns = 0;
       store_word(there.member.mailbox->lanes[0].done, to_word(Done{.number = there.status.done}));
@@ -134,7 +137,7 @@ class FakeGrid final : public ResidentGrid {
 
   FakeNode& node_;
   bool running_ = false;
-  std::array<std::optional<Slot>, kResidentMembers> slots_;
+  std::array<std::optional<FakeMember>, kResidentMembers> slots_;
   std::map<std::uint32_t, std::pair<std::uint32_t, ResidentPlan>> plans_;
 };
 

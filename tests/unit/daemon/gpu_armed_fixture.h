@@ -18,6 +18,7 @@ class GpuArmed : public GpuWorkerTest {
   }
   std::vector<PlanId> plans(const std::vector<GpuRank*>& ranks, std::uint64_t count = kLarge) {
     std::vector<PlanId> made;
+    made.reserve(ranks.size());
     for (GpuRank* rank : ranks) made.push_back(plan(*rank, count));
     return made;
   }

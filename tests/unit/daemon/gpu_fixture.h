@@ -202,6 +202,7 @@ class GpuWorkerTest : public ::testing::Test {
   }
   std::vector<GpuRank*> group(int ranks) {
     std::vector<GpuRank*> made;
+    made.reserve(static_cast<std::size_t>(ranks));
     for (int i = 0; i < ranks; ++i) made.push_back(&rank(i, kLarge * sizeof(float)));
     form(made);
     return made;
@@ -253,6 +254,7 @@ class GpuWorkerTest : public ::testing::Test {
     const auto ranks = group(2);
     const Lane lane = lane_of(count * sizeof(float), 2);
     std::vector<PlanId> plans;
+    plans.reserve(ranks.size());
     for (GpuRank* rank : ranks) plans.push_back(plan(*rank, count));
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = 0; i < 2; ++i) {

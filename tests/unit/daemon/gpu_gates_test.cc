@@ -67,6 +67,7 @@ TEST_F(GpuGates, GatesThatGaveUpInACycleHoldUpNobodyForLong) {
   const auto ranks = group(2);
   const std::vector<std::uint64_t> counts{kLarge, kOther, kLarge - 16};
   std::vector<std::vector<PlanId>> cycle;
+  cycle.reserve(counts.size());
   for (const std::uint64_t count : counts) cycle.push_back(plans(ranks, count));
   const auto go_round = [&] {
     for (std::size_t i = 0; i < cycle.size(); ++i) {

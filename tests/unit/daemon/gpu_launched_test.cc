@@ -98,6 +98,7 @@ TEST_F(GpuLaunched, KernelThatDoesNotEndInTimeClosesTheCommunicator) {
 TEST_F(GpuLaunched, RankThatLeavesIsToldToThoseThatCallLater) {
   const auto ranks = group(2);
   std::vector<PlanId> plans;
+  plans.reserve(ranks.size());
   for (GpuRank* rank : ranks) plans.push_back(plan(*rank, kLarge));
   for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], Lane::Launched);
   for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));

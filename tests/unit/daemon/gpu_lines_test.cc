@@ -13,6 +13,7 @@ class GpuLines : public GpuWorkerTest {
   // What one operation of a communicator on these GPUs ran as.
   std::set<CudaAlgorithm> ran_on(const std::vector<int>& gpus) {
     std::vector<GpuRank*> ranks;
+    ranks.reserve(gpus.size());
     for (const int gpu : gpus) ranks.push_back(&rank(gpu, kLarge * sizeof(float)));
     form(ranks, gpus);
     node_.algorithms();

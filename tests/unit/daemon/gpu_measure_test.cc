@@ -7,7 +7,7 @@
 namespace arcomm::test {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 16 * 1024;  // 1, 4 and 16 KB
+constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 10;  // 1, 4 and 16 KB
 
 class GpuMeasure : public GpuWorkerTest {
  protected:

@@ -82,6 +82,7 @@ TEST_F(GpuResident, AbortIsToldToAllAndNothingOfTheMemberRunsAfterIt) {
 TEST_F(GpuResident, RankThatLeavesEndsWhatTheOthersHaveYetToCall) {
   const auto ranks = group(2);
   std::vector<PlanId> plans;
+  plans.reserve(ranks.size());
   for (GpuRank* rank : ranks) plans.push_back(plan(*rank, kSmall));
   for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], Lane::Resident);
   for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));

@@ -89,7 +89,7 @@ TEST(KeptRings, AnswerWhatNobodyReadAndSayThatTheDaemonIsGone) {
 }
 
 TEST(KeptRings, GoOnWhereTheCompletionsStoodAfterAnyNumberOfThem) {
-  for (std::uint64_t before = 0; before <= 4 * kSlots; ++before) {
+  for (std::uint64_t before = 0; before <= 4ull * kSlots; ++before) {
     DeadSession session;
     for (std::uint64_t i = 0; i < before; ++i) session.run_one(i);
     session.submit_one(9000);
@@ -141,7 +141,7 @@ TEST(KeptRings, BelieveNoStampAndNoIndex) {
     segment.requests().slots[2].stamp = 77;
   });
   closes_without_answer("turns ahead of its completions", [](const ring::Segment& segment) {
-    for (std::uint32_t i = 0; i < kSlots; ++i) segment.requests().slots[i].stamp += 8 * kSlots;
+    for (std::uint32_t i = 0; i < kSlots; ++i) segment.requests().slots[i].stamp += 8ull * kSlots;
   });
   closes_without_answer("a hole", [](const ring::Segment& segment) {
     for (std::uint32_t i = 0; i < kSlots; ++i) segment.requests().slots[i].stamp = 0;

@@ -129,7 +129,7 @@ TEST(Planner, WhatItChoosesCanRunAndLargeOperationsAreAlwaysCut) {
         const Choice choice = choose(bytes, DType::Float32, ranks, kShape, table);
         EXPECT_TRUE(can_run(choice, bytes, ranks)) << bytes << " bytes, " << ranks << " ranks";
         const bool tiled = entry_of(choice.algorithm).is_tiled;
-        EXPECT_TRUE(tiled || 2 * ranks * bytes <= 2 * kTileTrafficBytes);
+        EXPECT_TRUE(tiled || 2ull * ranks * bytes <= 2 * kTileTrafficBytes);
         if (tiled) {
           EXPECT_TRUE(2ull * ranks * choice.tile_bytes <= kTileTrafficBytes ||
                       choice.tile_bytes == kMinTileBytes);

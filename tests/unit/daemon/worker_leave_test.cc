@@ -21,7 +21,7 @@ class WorkerLeave : public WorkerTest {
     for (int i = 0; i < kCalls; ++i) {
       for (Client* rank : ranks) rank->call(kLongBytes / 4);
     }
-    while (submitted() < 2 * kCalls) std::this_thread::yield();
+    while (submitted() < 2ull * kCalls) std::this_thread::yield();
     return ranks;
   }
   std::uint64_t submitted() {

@@ -12,7 +12,6 @@ namespace arcomm::test {
 namespace {
 
 using std::chrono::seconds;
-using std::chrono::steady_clock;
 
 class WorkerLoad : public WorkerTest {
  protected:
@@ -36,8 +35,8 @@ class WorkerLoad : public WorkerTest {
 };
 
 template <typename T>
-void expect_sum(std::vector<Client*> ranks, std::vector<SharedBytes*> memories, DType dtype,
-                std::size_t count) {
+void expect_sum(const std::vector<Client*>& ranks, const std::vector<SharedBytes*>& memories,
+                DType dtype, std::size_t count) {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     for (std::size_t i = 0; i < count; ++i) memories[r]->as<T>()[i] = static_cast<T>(r + i % 5);
   }
@@ -234,7 +233,7 @@ TEST_F(WorkerLoad, DrainingEndsWhatWasBegunAndRefusesWhatIsNew) {
   while (inspect().operations_pending < 1) std::this_thread::yield();
   auto drained = std::make_shared<std::promise<void>>();
   std::future<void> when = drained->get_future();
-  worker_->drain(seconds(20), [drained](Result<void>) { drained->set_value(); });
+  worker_->drain(seconds(20), [drained](const Result<void>&) { drained->set_value(); });
   while (others[0]->state() != ring::SessionState::ShuttingDown) std::this_thread::yield();
   others[0]->call(4);
   const auto refused = others[0]->next();

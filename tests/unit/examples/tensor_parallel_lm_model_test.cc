@@ -172,6 +172,7 @@ TEST(Weights, AFileThatEndsEarlyIsNamed) {
 Options parse(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "tensor_parallel_lm");
   std::vector<char*> argv;
+  argv.reserve(arguments.size());
   for (std::string& argument : arguments) argv.push_back(argument.data());
   return parse_options(static_cast<int>(argv.size()), argv.data());
 }

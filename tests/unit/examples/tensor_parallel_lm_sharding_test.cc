@@ -77,6 +77,7 @@ TEST_P(Sharding, AllRanksGenerateWhatTheOneProcessRunDoes) {
   std::vector<Generation> generations(static_cast<std::size_t>(ranks));
   {
     std::vector<std::jthread> threads;
+    threads.reserve(generations.size());
     for (int rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
         OneRank layers(weights, rank, ranks, meeting);

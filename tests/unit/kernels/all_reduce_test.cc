@@ -1,9 +1,10 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <limits>
 #include <vector>
 
@@ -118,7 +119,7 @@ TEST_P(OnTarget, RoundsSumsOfHalvesAsTheReference) {
     for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
     for (std::uint32_t step = 0; step < 64; ++step) {
       for (std::size_t i = 0; i < other.size(); ++i) {
-        other[i] = static_cast<std::uint16_t>(i * 40503U + step * 1021U);
+        other[i] = static_cast<std::uint16_t>(i * 40503U + std::size_t{step} * 1021U);
       }
       AllReduceArgs args{.count = all.size(), .ranks = 2, .dtype = dtype, .op = ReduceOp::Sum};
       std::vector<std::uint16_t> second(65536);
@@ -150,7 +151,8 @@ T combined(DType dtype, ReduceOp op, T first, T second) {
   args.send[0] = args.recv[0] = &first;
   args.send[1] = args.recv[1] = &second;
   all_reduce_range(direct(), args, 0, 1);
-  EXPECT_EQ(std::memcmp(&first, &second, sizeof(T)), 0) << "ranks differ";
+  using Bits = std::array<std::byte, sizeof(T)>;  // of a NaN, too
+  EXPECT_EQ(std::bit_cast<Bits>(first), std::bit_cast<Bits>(second)) << "ranks differ";
   return first;
 }
 

@@ -61,7 +61,7 @@ TEST(CudaAlgorithms, RegionsOfTheScratchDoNotOverlap) {
     EXPECT_TRUE(can_launch(CudaAlgorithm::CopyEngine, max_copy_engine_bytes(ranks), ranks));
     EXPECT_FALSE(can_launch(CudaAlgorithm::CopyEngine, max_copy_engine_bytes(ranks) + 1, ranks));
     EXPECT_GE(copy_slot_bytes(ranks), kMinCopyChunk);
-    EXPECT_LE(copy_offset(ranks) + kCopySlots * (ranks - 1) * copy_slot_bytes(ranks),
+    EXPECT_LE(copy_offset(ranks) + std::uint64_t{kCopySlots} * (ranks - 1) * copy_slot_bytes(ranks),
               cuda_scratch_bytes(ranks));
   }
 }

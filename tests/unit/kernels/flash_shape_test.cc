@@ -11,7 +11,7 @@ namespace {
 TEST(FlashShape, LanesOfAllBlocksCoverEveryElementOnceAndStartOnCacheLines) {
   for (const DType dtype : {DType::Int8, DType::Float16, DType::Float64}) {
     const std::uint64_t per_line = kCacheLineBytes / size_of(dtype);
-    for (const std::uint64_t count : {0, 1, 63, 64, 1000, 4097, 99'991}) {
+    for (const std::uint64_t count : {0U, 1U, 63U, 64U, 1000U, 4097U, 99'991U}) {
       const ElementRange all{7 * per_line, 7 * per_line + count};
       for (std::uint32_t blocks = 1; blocks <= kMaxCudaBlocks; ++blocks) {
         // Per lane by its start: how many blocks say that they share it.

@@ -36,7 +36,7 @@ TEST(Ll128Layout, AFlagEndsItsLine) {
 
 TEST(Ll128Layout, PacketsHoldTheBytesAndNotOneMoreThanNeeded) {
   EXPECT_EQ(ll128_packets(0), 0U);
-  for (const std::uint64_t bytes : {1, 959, 960, 961, 1920, 1 << 20}) {
+  for (const std::uint64_t bytes : {1U, 959U, 960U, 961U, 1920U, 1U << 20}) {
     const std::uint64_t packets = ll128_packets(bytes);
     EXPECT_GE(packets * kLl128PacketData, bytes);
     EXPECT_LT((packets - 1) * kLl128PacketData, bytes);
@@ -74,7 +74,7 @@ TEST(Ll128Layout, AreasLieApartForTheLargestOperations) {
 TEST(Ll128Layout, RegionsOfTheScratchLieApartAndOnLines) {
   EXPECT_EQ(kLl128Offset % kLl128LineBytes, 0U);
   EXPECT_EQ(kLl128HalfBytes % kLl128LineBytes, 0U);
-  EXPECT_GE(kLl128Offset, kCudaControlBytes + 2 * kMaxCudaRanks * 2 * kMaxLl16Bytes);
+  EXPECT_GE(kLl128Offset, kCudaControlBytes + 4ull * kMaxCudaRanks * kMaxLl16Bytes);
   EXPECT_GE(kStreamOffset, kLl128Offset + 2 * kLl128HalfBytes);
 }
 

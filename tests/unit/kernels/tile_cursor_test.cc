@@ -54,6 +54,7 @@ TEST_F(TileCursorTest, SeveralThreadsReduceEveryElementOnce) {
     choice.algorithm = algorithm;
     cursor_.start(choice, args_);
     std::vector<std::thread> threads;
+    threads.reserve(3);
     for (int i = 0; i < 3; ++i) {
       threads.emplace_back([&] {
         while (cursor_.pull(choice, args_)) {
@@ -97,6 +98,7 @@ TEST_F(TileCursorTest, StopAmidPullersFinishesWhenTheyAreOut) {
   for (int round = 0; round < 50; ++round) {
     cursor_.start(tiled_, args_);
     std::vector<std::thread> threads;
+    threads.reserve(2);
     for (int i = 0; i < 2; ++i) {
       threads.emplace_back([&] {
         while (cursor_.pull(tiled_, args_)) {

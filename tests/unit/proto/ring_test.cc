@@ -128,7 +128,7 @@ TEST(Ring, ConsumerSeesAHolePunchedIntoASlot) {
   Producer<WorkRequest> producer(ring.view());
   Consumer<WorkRequest> consumer(ring.view());
   WorkRequest out;
-  for (int i = 0; i < 20; ++i) {
+  for (std::size_t i = 0; i < 20; ++i) {
     ring.slots[i % 8] = WorkRequest{};  // reads as zeros, in the first turn as in any other
     EXPECT_EQ(consumer.pop(out), Pop::Corrupt) << i;
     ASSERT_EQ(producer.push(numbered(1)), Push::Done);

@@ -252,6 +252,7 @@ TEST_F(LogTest, MarksPrioritiesForTheJournalAndLeavesTheTimeToIt) {
 TEST_F(LogTest, TakesLinesFromManyThreadsWhole) {
   ASSERT_TRUE(log::start({.file = path_, .queue_lines = 100'000}));
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t)
     threads.emplace_back([t] {
       for (int i = 0; i < 500; ++i) log::info("thread {} line {}", t, i);

@@ -15,6 +15,7 @@ using ::testing::HasSubstr;
 TEST(Metrics, FoldsWhatManyThreadsAdded) {
   Metrics metrics;
   std::vector<std::thread> threads;
+  threads.reserve(12);
   for (int t = 0; t < 12; ++t)
     threads.emplace_back([&metrics] {
       for (int i = 0; i < 1000; ++i) metrics.count_operation(ErrorCode::Ok, 1500, 4096);

@@ -32,7 +32,7 @@ void expect_refused(int fd, std::uint64_t offset, std::uint64_t length, ErrorCod
 }
 
 TEST(PeerMapping, SharesTheBytesAskedForAtAnyOffset) {
-  const UniqueFd fd = memfd(3 * 4096, kUsualSeals);
+  const UniqueFd fd = memfd(std::uint64_t{3} * 4096, kUsualSeals);
   for (const std::uint64_t offset : {0U, 1U, 4095U, 4096U, 5000U}) {
     auto mapping = PeerMapping::map(fd.get(), offset, 100);
     ASSERT_TRUE(mapping.ok()) << mapping.error().to_string();
