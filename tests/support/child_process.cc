@@ -41,6 +41,7 @@ std::vector<std::string> merged_environment(const std::vector<std::string>& extr
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> list;
+  list.reserve(texts.size() + 1);
   for (std::string& text : texts) list.push_back(text.data());
   list.push_back(nullptr);
   return list;

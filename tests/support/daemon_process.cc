@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 namespace arcomm::support {
 namespace {
@@ -86,8 +87,11 @@ std::unique_ptr<DaemonProcess> DaemonProcess::start(Options options) {
   std::map<std::string, std::string> settings = options.settings;
   settings.try_emplace("metrics.listen", options.metrics ? "unix:" + folder + "/metrics.sock" : "");
   settings.try_emplace("device.backend", "host");
-  for (const auto& [name, value] : settings)
-    child.command.insert(child.command.end(), {"--set", name + "=" + value});
+  for (const auto& [name, value] : settings) {
+    std::string setting = name;
+    setting.append("=").append(value);
+    child.command.insert(child.command.end(), {"--set", std::move(setting)});
+  }
   child.command.insert(child.command.end(), options.arguments.begin(), options.arguments.end());
   child.environment = options.environment;
   child.environment.insert(child.environment.end(), {"ARCOMM_RUNTIME_DIR=" + folder + "/run",

@@ -13,7 +13,7 @@ namespace arcomm::support {
 namespace {
 
 bool parse_id(const std::string& hex, arcUniqueId* id) {
-  if (hex.size() != 2 * ARC_UNIQUE_ID_BYTES) return false;
+  if (hex.size() != 2ull * ARC_UNIQUE_ID_BYTES) return false;
   for (std::size_t i = 0; i < ARC_UNIQUE_ID_BYTES; ++i) {
     id->internal[i] = static_cast<char>(std::strtoul(hex.substr(2 * i, 2).c_str(), nullptr, 16));
   }
