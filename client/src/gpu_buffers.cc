@@ -92,7 +92,6 @@ Status GpuBuffers::forget(const void* address, Deadline deadline) {
     return error(ErrorCode::NotFound, Reason::UnknownHandle, address,
                  " lies in no GPU memory that is registered");
   }
-  ARC_RETURN_IF_ERROR(daemon_.check_unused(entry->second.id, address, deadline));
   ARC_RETURN_IF_ERROR(daemon_.remove(entry->second.id, deadline));
   buffers_.erase(entry);
   return {};

@@ -35,9 +35,6 @@ class GpuBuffers {
  public:
   struct Daemon {
     std::function<Result<BufferId>(Gpu&, const GpuRange&, Deadline)> add;
-    // Before the caller takes away memory that he named himself. That `address` lies in the buffer
-    // is for the error's words.
-    std::function<Status(BufferId, const void* address, Deadline)> check_unused;
     std::function<Status(BufferId, Deadline)> remove;  // and the plans that use it
   };
   explicit GpuBuffers(Daemon daemon) : daemon_(std::move(daemon)) {}
@@ -46,7 +43,7 @@ class GpuBuffers {
   Result<GpuBuffer> find(Gpu& gpu, const void* address, std::uint64_t bytes, Deadline deadline);
   // An allocation that the daemon knows without having been told.
   Status add_known(const GpuBuffer& buffer, Deadline deadline);
-  // NotFound where [address] lies in no registered allocation, FailedPrecondition while it is used.
+  // NotFound where [address] lies in no registered allocation.
   Status forget(const void* address, Deadline deadline);
 
  private:

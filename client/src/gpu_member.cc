@@ -30,10 +30,10 @@ bool plan_is_gone(const Error& why) {
 }
 
 // Mailboxes that a start may still touch, until the process ends.
-void keep_for_ever(std::unique_ptr<GpuMailbox> mailbox, std::unique_ptr<GpuExchange> exchange) {
+void keep_for_ever(std::shared_ptr<GpuMailbox> mailbox, std::shared_ptr<GpuExchange> exchange) {
   static std::mutex mutex;
   static auto* kept =
-      new std::vector<std::pair<std::unique_ptr<GpuMailbox>, std::unique_ptr<GpuExchange>>>;
+      new std::vector<std::pair<std::shared_ptr<GpuMailbox>, std::shared_ptr<GpuExchange>>>;
   const std::lock_guard lock(mutex);
   kept->emplace_back(std::move(mailbox), std::move(exchange));
 }
@@ -46,13 +46,22 @@ Done done_of(const Error& why) {
 
 }  // namespace
 
-GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevicePlans) {}
+GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevicePlans) {
+  if (parts_.exchange == nullptr) return;
+  uses_ = DirectUses::create({.gpu = parts_.gpu,
+                              .mailbox = parts_.mailbox,
+                              .exchange = parts_.exchange,
+                              .rank = parts_.rank});
+}
 
 GpuMember::~GpuMember() {
   close(error(ErrorCode::Aborted, Reason::Revoked, "the communicator was released"));
   const Deadline deadline = Deadline::after(kWordsWithin);
   while (!was_captured_) {
-    if (is_idle()) return;
+    if (is_idle()) {
+      if (uses_ != nullptr) uses_->forget();
+      return;
+    }
     if (deadline.passed()) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
@@ -61,7 +70,8 @@ GpuMember::~GpuMember() {
 }
 
 bool GpuMember::is_idle() {
-  if (direct_blocks_ == 0 &&
+  const std::uint32_t direct_blocks = this->direct_blocks();
+  if (direct_blocks == 0 &&
       std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; }))
     return true;
   struct {
@@ -81,21 +91,7 @@ bool GpuMember::is_idle() {
     if (words.posted != launched_in_lane_[lane]) return false;
     if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
   }
-  return now.direct_left == static_cast<std::uint32_t>(direct_blocks_);
-}
-
-Result<std::uint32_t> GpuMember::direct_blocks_under_way() const {
-  std::uint32_t left = 0;
-  ARC_RETURN_IF_ERROR(
-      parts_.gpu->read(&left, &parts_.mailbox->notes()->direct_left, sizeof(left), kWordsWithin));
-  return static_cast<std::uint32_t>(direct_blocks_) - left;
-}
-
-bool GpuMember::runs_direct_blocks() const {
-  const DirectControl* const own = parts_.exchange->call().exchange[parts_.rank];
-  DirectBlock blocks[kMaxDirectBlocks] = {};
-  if (!parts_.gpu->read(blocks, own->blocks, sizeof(blocks), kWordsWithin)) return false;
-  return std::ranges::any_of(blocks, [](const auto& block) { return block.taken != block.ended; });
+  return now.direct_left == direct_blocks;
 }
 
 Status GpuMember::usable() const {
@@ -199,14 +195,17 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
     return error(ErrorCode::Internal, Reason::Version, "the daemon numbers its plans up to ",
                  id->index, ": are client and daemon of one version?");
   }
-  return &plans_.insert({.key = key,
-                         .id = *id,
-                         .lane = lane_of(call.bytes(), parts_.ranks),
-                         .direct = parts_.exchange == nullptr
-                                       ? DirectShape()
-                                       : direct_shape(call.bytes(), parts_.ranks, call.dtype,
-                                                      parts_.exchange->room()),
-                         .timeout_ns = timeout_ms * 1'000'000});
+  GpuPlan plan{.key = key,
+               .id = *id,
+               .lane = lane_of(call.bytes(), parts_.ranks),
+               .timeout_ns = timeout_ms * 1'000'000};
+  if (parts_.exchange != nullptr)
+    plan.direct = direct_shape(call.bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
+  if (plan.direct.blocks != 0) {
+    plan.send_use = &uses_->of(send.range);
+    plan.recv_use = &uses_->of(recv.range);
+  }
+  return &plans_.insert(plan);
 }
 
 Status GpuMember::make_room(Deadline deadline) {
@@ -226,15 +225,13 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
       parts_.gpu->read(now.data(), parts_.mailbox->words(), now.size(), kWordsWithin));
   const auto* words = reinterpret_cast<const DeviceMailbox*>(now.data());
   const auto* notes = reinterpret_cast<const PostNotes*>(now.data() + kMailboxBytes);
-  const std::uint32_t running = static_cast<std::uint32_t>(direct_blocks_) - notes->direct_left;
   bool any = false;
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
     const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
     const std::uint32_t index = plan->id.index;
-    const bool is_free = plan->direct.blocks == 0
-                             ? has_ended(notes->plans[index], launched_[index], done)
-                             : direct_blocks_ - plan->direct_until >= running;
-    if (!is_free) continue;
+    // What is direct needs the daemon's plan no more.
+    if (plan->direct.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
+      continue;
     const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
     if (!gone && !plan_is_gone(gone.error())) return gone.error();
     plans_.erase(*plan);
@@ -248,13 +245,20 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
   if (!capturing) return capturing.error();
   std::uint32_t& launched_in_lane = launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
   if (!*capturing) {
-    const bool is_first = direct_blocks_ == 0 &&
+    const bool is_first = direct_blocks() == 0 &&
                           std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
     has_several_streams_ |= (!is_first && stream != last_stream_) || stream == kStreamPerThread;
     last_stream_ = stream;
   }
   if (plan.direct.blocks != 0) {
-    return post_direct(plan, *capturing, stream);
+    ARC_RETURN_IF_ERROR(post_direct(plan, *capturing, stream));
+    if (*capturing) {
+      was_captured_ = true;
+      uses_->captured(*plan.send_use, *plan.recv_use);
+    } else {
+      uses_->launched(*plan.send_use, *plan.recv_use, plan.direct.blocks);
+    }
+    return {};
   }
   ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
                                         .doors = parts_.mailbox->doors(),
@@ -277,7 +281,7 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
   return {};
 }
 
-Status GpuMember::post_direct(GpuPlan& plan, bool is_captured, void* stream) {
+Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* stream) {
   DirectCall call = parts_.exchange->call();
   call.send = reinterpret_cast<const void*>(plan.key.send);
   call.recv = reinterpret_cast<void*>(plan.key.recv);
@@ -289,47 +293,14 @@ Status GpuMember::post_direct(GpuPlan& plan, bool is_captured, void* stream) {
   call.what = plan.direct.what(plan.key.dtype, plan.key.op);
   call.rank = parts_.rank;
   call.ranks = parts_.ranks;
-  call.behind = static_cast<std::uint32_t>(direct_blocks_);
-  ARC_RETURN_IF_ERROR(parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct,
-                                                plan.key.dtype, plan.key.op, call,
-                                                !is_captured && has_several_streams_, stream));
-  if (!is_captured) {
-    plan.direct_until = direct_blocks_ += plan.direct.blocks;
-    return {};
-  }
-  was_captured_ = true;
-  for (const BufferId buffer : {plan.key.send_buffer, plan.key.recv_buffer}) {
-    if (std::ranges::find(in_direct_graphs_, buffer) == in_direct_graphs_.end())
-      in_direct_graphs_.push_back(buffer);
-  }
-  return {};
-}
-
-Status GpuMember::check_unused(BufferId buffer, const void* address, Deadline deadline) {
-  if (parts_.exchange == nullptr) return {};
-  const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return other_thread_busy("preparing an operation of this communicator");
-  std::uint64_t until = 0;
-  for (const GpuPlan* plan : plans_.users_of(buffer)) until = std::max(until, plan->direct_until);
-  bool is_used = false;
-  if (until != 0) {
-    const Result<std::uint32_t> running = direct_blocks_under_way();
-    // A GPU that is lost runs nothing; one that does not answer in time may.
-    is_used = running ? direct_blocks_ - until < *running
-                      : running.error().code == ErrorCode::DeadlineExceeded;
-  }
-  // What failed is leaving, and keeps no account of its blocks.
-  if (!is_used && usable() && std::ranges::count(in_direct_graphs_, buffer) != 0)
-    is_used = runs_direct_blocks();
-  if (!is_used) return {};
-  return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the memory at ", address,
-               " is used by an operation that is still on a stream: synchronize the stream first");
+  call.behind = direct_blocks();
+  return parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct, plan.key.dtype,
+                                   plan.key.op, call, !is_captured && has_several_streams_, stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("preparing an operation of this communicator");
-  std::erase(in_direct_graphs_, buffer);
   return drop(plans_.users_of(buffer), deadline);
 }
 

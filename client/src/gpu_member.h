@@ -15,6 +15,7 @@
 #include "client/device/gpu.h"
 #include "client/src/deadline.h"
 #include "client/src/deadline_mutex.h"
+#include "client/src/direct_uses.h"
 #include "client/src/gpu_buffers.h"
 #include "client/src/gpu_exchange.h"
 #include "client/src/gpu_mailbox.h"
@@ -33,8 +34,8 @@ class GpuMember {
   };
   struct Parts {
     std::shared_ptr<Gpu> gpu;
-    std::unique_ptr<GpuMailbox> mailbox;
-    std::unique_ptr<GpuExchange> exchange;  // null: nothing is direct
+    std::shared_ptr<GpuMailbox> mailbox;
+    std::shared_ptr<GpuExchange> exchange;  // null: nothing is direct
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
     Daemon daemon;
@@ -57,10 +58,6 @@ class GpuMember {
   void let_go(const GpuPlanKey& key);
   Status start(const GpuPlanKey& key, void* stream, Deadline deadline);
 
-  // FailedPrecondition while a direct operation on the buffer may still run: nobody but the GPU
-  // knows of it, and memory that is unmapped under a kernel takes every process on the GPU with it.
-  // Of a graph it is seen only while a replay runs, not while one waits.
-  Status check_unused(BufferId buffer, const void* address, Deadline deadline);
   // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
   Status drop_plans_of(BufferId buffer, Deadline deadline);
   // Once the daemon has let the member go: its plans would hold their buffers until the session
@@ -80,20 +77,17 @@ class GpuMember {
   Result<bool> drop_oldest(Deadline deadline);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
-  Status post_direct(GpuPlan& plan, bool is_captured, void* stream);
+  Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);
   Status usable() const;
   bool is_idle();
-  // How many direct blocks, other than graphs', had not left a moment ago.
-  Result<std::uint32_t> direct_blocks_under_way() const;
-  bool runs_direct_blocks() const;
+  std::uint32_t direct_blocks() const { return uses_ == nullptr ? 0 : uses_->blocks(); }
 
   Parts parts_;
+  std::shared_ptr<DirectUses> uses_;  // null without an exchange
   DeadlineMutex mutex_;
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
   std::uint32_t launched_in_lane_[kLanes] = {};
-  std::uint64_t direct_blocks_ = 0;  // that were launched, other than graphs'
-  std::vector<BufferId> in_direct_graphs_;
   bool was_captured_ = false;
   void* last_stream_ = nullptr;  // compared, never used: it may be gone
   bool has_several_streams_ = false;

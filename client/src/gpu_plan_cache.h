@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/device/post.h"
+#include "client/src/direct_uses.h"
 #include "proto/direct_exchange.h"
 #include "proto/types.h"
 
@@ -29,10 +30,10 @@ struct GpuPlan {
   GpuPlanKey key;
   PlanId id{};
   Lane lane = Lane::Resident;
-  DirectShape direct{};  // with blocks: started that way, not through its lane
+  DirectShape direct{};           // with blocks: started that way, not through its lane
+  DirectUse* send_use = nullptr;  // then
+  DirectUse* recv_use = nullptr;
   std::uint64_t timeout_ns = 0;
-  // The direct blocks that its member had launched when this plan's last ones were among them.
-  std::uint64_t direct_until = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles
 

@@ -32,12 +32,6 @@ GpuSession::GpuSession(Gpus& gpus, NodeControl& control, FdChannel& descriptors,
       attached_(attached),
       buffers_({.add = [this](Gpu& gpu, const GpuRange& range,
                               Deadline deadline) { return register_memory(gpu, range, deadline); },
-                .check_unused = [this](BufferId buffer, const void* address,
-                                       Deadline deadline) -> Status {
-                  for (const std::shared_ptr<GpuMember>& member : members())
-                    ARC_RETURN_IF_ERROR(member->check_unused(buffer, address, deadline));
-                  return {};
-                },
                 .remove = [this](BufferId buffer,
                                  Deadline deadline) { return release_memory(buffer, deadline); }}) {
 }

@@ -6,6 +6,7 @@
 #include "client/include/arclient.h"
 #include "client/src/buffer.h"
 #include "client/src/c_api/entry_point.h"
+#include "client/src/direct_uses.h"
 #include "client/src/gpu_allocations.h"
 #include "client/src/library.h"
 
@@ -14,6 +15,7 @@ namespace {
 
 // In every session that knows the memory; one whose daemon is gone has nothing left to forget.
 Status forget_gpu_memory(void* address, Deadline deadline, bool* was_known) {
+  ARC_RETURN_IF_ERROR(DirectUses::check_unused(address));
   for (const std::shared_ptr<Session>& session : Session::all()) {
     if (session->gpus() == nullptr || session->lost()) continue;
     Status forgotten = session->gpus()->buffers().forget(address, deadline);

@@ -15,7 +15,7 @@ const void* at(std::uintptr_t address) {
 }
 
 class GpuBuffersTest : public testing::Test {
- public:
+ protected:
   GpuBuffersTest() { gpu.place(kBase, kMegabyte, 1); }
 
   Result<GpuBuffer> find(std::uintptr_t address, std::uint64_t bytes) {
@@ -24,14 +24,9 @@ class GpuBuffersTest : public testing::Test {
 
   FakeGpu gpu;
   std::uint32_t next = 1;
-  bool in_use = false;
   std::vector<BufferId> removed;
   GpuBuffers buffers{{.add = [this](Gpu&, const GpuRange&, Deadline) -> Result<BufferId> {
                         return BufferId{next++, 1};
-                      },
-                      .check_unused = [this](BufferId, const void*, Deadline) -> Status {
-                        if (!in_use) return {};
-                        return error(ErrorCode::FailedPrecondition, Reason::BadValue, "in use");
                       },
                       .remove =
                           [this](BufferId id, Deadline) {
@@ -118,26 +113,6 @@ TEST_F(GpuBuffersTest, ForgetsByAnyPointerInside) {
   ASSERT_TRUE(buffers.forget(at(kBase + 100), deadline).ok());
   EXPECT_EQ(removed, std::vector{known->id});
   EXPECT_EQ(buffers.forget(at(kBase), deadline).error().code, ErrorCode::NotFound);
-}
-
-TEST_F(GpuBuffersTest, KeepsWhatIsInUseWhenTheCallerWantsItForgotten) {
-  const Result<GpuBuffer> known = find(kBase, 64);
-  const Deadline deadline = Deadline::after(std::chrono::seconds(1));
-  in_use = true;
-  EXPECT_EQ(buffers.forget(at(kBase), deadline).error().code, ErrorCode::FailedPrecondition);
-  EXPECT_TRUE(removed.empty());
-  in_use = false;
-  EXPECT_TRUE(buffers.forget(at(kBase), deadline).ok());
-  EXPECT_EQ(removed, std::vector{known->id});
-}
-
-// Operations on other memory are under way whenever something new is registered.
-TEST_F(GpuBuffersTest, GivesBackFreedMemoryWhateverRuns) {
-  const Result<GpuBuffer> old = find(kBase, 64);
-  gpu.place(kBase, kMegabyte, 2);
-  in_use = true;
-  ASSERT_TRUE(old.ok() && find(kBase, 64).ok());
-  EXPECT_EQ(removed, std::vector{old->id});
 }
 
 TEST(LoadGpus, SaysWhatIsMissingWhereThereIsNoCuda) {

@@ -19,8 +19,16 @@ class GpuDirectTest : public GpuMemberTest {
     for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
     return GpuExchange::open(*gpu, descriptors, bytes, {.whole_lines = true}, 500);
   }
-  Status check_unused(const GpuBuffer& buffer) {
-    return member->check_unused(buffer.id, nullptr, deadline());
+  static Status check_unused(const GpuBuffer& buffer) {
+    return DirectUses::check_unused(reinterpret_cast<const void*>(buffer.range.base + 4096));
+  }
+  GpuBuffer elsewhere() const {
+    return {.range = {.base = send.range.base + (1ULL << 31), .bytes = 1 << 20}, .id = {3, 1}};
+  }
+  Status all_reduce_in(const GpuBuffer& buffer) {
+    AllReduceCall one = call(1);
+    one.send = one.recv = reinterpret_cast<std::byte*>(buffer.range.base);
+    return member->all_reduce(one, buffer, buffer, 1000, nullptr, deadline());
   }
 };
 
@@ -78,14 +86,9 @@ TEST_F(GpuDirectTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
   EXPECT_FALSE(gpu->direct_starts[0].waits_behind);
 }
 
-TEST_F(GpuDirectTest, GivesUpAPlanOnceItsBlocksHaveLeft) {
+TEST_F(GpuDirectTest, GivesUpItsPlansWhetherTheyRunOrNot) {
   ASSERT_TRUE(all_reduce(1).ok());
-  const Error full{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1};
-  refusals = {full};
-  EXPECT_EQ(all_reduce(2).error().code, ErrorCode::ResourceExhausted);
-  EXPECT_TRUE(destroyed.empty());
-  FakeGpu::run(gpu->direct_starts[0]);
-  refusals = {full};
+  refusals = {Error{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1}};
   EXPECT_TRUE(all_reduce(2).ok());
   EXPECT_EQ(destroyed.size(), 1u);
 }
@@ -93,10 +96,8 @@ TEST_F(GpuDirectTest, GivesUpAPlanOnceItsBlocksHaveLeft) {
 TEST_F(GpuDirectTest, SaysWhichMemoryAnOperationMayStillTouch) {
   EXPECT_TRUE(check_unused(send).ok()) << "nothing has used it";
   ASSERT_TRUE(all_reduce(16384).ok());
-  const GpuBuffer other{.range = {.base = 0x7e0000000000, .bytes = 1 << 20}, .id = {3, 1}};
-  AllReduceCall elsewhere = call(1);
-  elsewhere.send = elsewhere.recv = reinterpret_cast<std::byte*>(other.range.base);
-  ASSERT_TRUE(member->all_reduce(elsewhere, other, other, 1000, nullptr, deadline()).ok());
+  const GpuBuffer other = elsewhere();
+  ASSERT_TRUE(all_reduce_in(other).ok());
   for (const GpuBuffer& buffer : {send, recv, other})
     EXPECT_EQ(check_unused(buffer).error().code, ErrorCode::FailedPrecondition);
   FakeGpu::run(gpu->direct_starts[0]);
@@ -107,11 +108,39 @@ TEST_F(GpuDirectTest, SaysWhichMemoryAnOperationMayStillTouch) {
   EXPECT_TRUE(check_unused(other).ok());
 }
 
+TEST_F(GpuDirectTest, RemembersWhatAnOperationTouchesWhenItsPlanIsGone) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  ASSERT_TRUE(member->drop_plans(deadline()).ok());
+  EXPECT_FALSE(check_unused(send).ok());
+  FakeGpu::run(gpu->direct_starts[0]);
+  EXPECT_TRUE(check_unused(send).ok());
+}
+
+// It reads its input before it looks whether it may go on.
+TEST_F(GpuDirectTest, RemembersWhatAnOperationTouchesWhenItsCommunicatorIsGone) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  member.reset();
+  EXPECT_FALSE(check_unused(send).ok());
+  FakeGpu::run(gpu->direct_starts[0]);
+  EXPECT_TRUE(check_unused(send).ok());
+}
+
+TEST_F(GpuDirectTest, TakesAllMemoryForUsedWhileBlocksOfAFailedCommunicatorAreUnderWay) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  ASSERT_TRUE(all_reduce_in(elsewhere()).ok());
+  words->failed = to_word(Done{.code = static_cast<std::uint8_t>(ErrorCode::Aborted)});
+  FakeGpu::run(gpu->direct_starts[1]);  // on another stream it did not wait
+  EXPECT_FALSE(check_unused(send).ok());
+  FakeGpu::run(gpu->direct_starts[0]);
+  EXPECT_TRUE(check_unused(send).ok());
+}
+
 TEST_F(GpuDirectTest, TakesMemoryForUsedWhileTheGpuDoesNotAnswer) {
   ASSERT_TRUE(all_reduce(1).ok());
   FakeGpu::run(gpu->direct_starts[0]);
   gpu->stuck = true;
   EXPECT_EQ(check_unused(recv).error().code, ErrorCode::FailedPrecondition);
+  gpu->stuck = false;
 }
 
 TEST_F(GpuDirectTest, SeesAReplayOnTheMemoryWhileItRuns) {
@@ -121,12 +150,12 @@ TEST_F(GpuDirectTest, SeesAReplayOnTheMemoryWhileItRuns) {
   DirectBlock& block = gpu->direct_starts[0].call.exchange[0]->blocks[0];
   block.taken = 1;
   EXPECT_EQ(check_unused(send).error().code, ErrorCode::FailedPrecondition);
-  EXPECT_TRUE(check_unused({.range = {}, .id = {3, 1}}).ok()) << "no graph uses it";
+  EXPECT_TRUE(check_unused(elsewhere()).ok()) << "no graph uses it";
   block.ended = 1;
   EXPECT_TRUE(check_unused(send).ok());
 }
 
-TEST_F(GpuDirectTest, GivesMemoryOfAFailedCommunicatorBack) {
+TEST_F(GpuDirectTest, GivesGraphsMemoryOfAFailedCommunicatorBack) {
   gpu->capturing = true;
   ASSERT_TRUE(all_reduce(1).ok());
   gpu->direct_starts[0].call.exchange[0]->blocks[0].taken = 2;  // and ended may stay behind

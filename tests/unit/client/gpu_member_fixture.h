@@ -69,8 +69,10 @@ class GpuMemberTest : public testing::Test {
   static Deadline deadline() { return Deadline::after(std::chrono::seconds(1)); }
 
   const std::shared_ptr<FakeGpu> gpu = std::make_shared<FakeGpu>();
-  const GpuBuffer send{.range = {.base = 0x7f0000000000, .bytes = 1 << 30}, .id = {1, 1}};
-  const GpuBuffer recv{.range = {.base = 0x7f8000000000, .bytes = 1 << 30}, .id = {2, 1}};
+  // Each test's own: the process remembers what its operations may still touch.
+  static inline std::uintptr_t next_base = 0x7f0000000000;
+  const GpuBuffer send{.range = {.base = next_base += 1ULL << 32, .bytes = 1 << 30}, .id = {1, 1}};
+  const GpuBuffer recv{.range = {.base = next_base += 1ULL << 32, .bytes = 1 << 30}, .id = {2, 1}};
   std::vector<NewPlan> asked;
   std::vector<PlanId> destroyed;
   std::deque<Error> refusals;
