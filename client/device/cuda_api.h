@@ -11,6 +11,7 @@ namespace arcomm::client {
 // X(function). cuda.h's macros turn some of these into names with a version.
 #define ARC_CUDA_FUNCTIONS(X)          \
   X(cuInit)                            \
+  X(cuDriverGetVersion)                \
   X(cuGetErrorName)                    \
   X(cuCtxGetCurrent)                   \
   X(cuCtxPushCurrent)                  \
@@ -24,7 +25,7 @@ namespace arcomm::client {
   X(cuModuleLoadData)                  \
   X(cuModuleGetFunction)               \
   X(cuFuncGetAttribute)                \
-  X(cuLaunchKernel)                    \
+  X(cuLaunchKernelEx)                  \
   X(cuStreamCreateWithPriority)        \
   X(cuStreamIsCapturing)               \
   X(cuEventCreate)                     \

@@ -27,7 +27,7 @@ Result<std::unique_ptr<CudaDirectKernels>> CudaDirectKernels::load(const CudaApi
                  "cannot map the daemon's kernels: ", std::strerror(errno));
   }
   CUmodule module = nullptr;
-  CUresult done = api.cuModuleLoadData_(&module, image);
+  const CUresult done = api.cuModuleLoadData_(&module, image);
   ::munmap(image, bytes);
   if (done != CUDA_SUCCESS) {
     return api.failed(done,
@@ -40,26 +40,16 @@ Result<std::unique_ptr<CudaDirectKernels>> CudaDirectKernels::load(const CudaApi
     const auto dtype = static_cast<DType>(i / kReduceOps % kDTypes);
     const auto op = static_cast<ReduceOp>(i % kReduceOps);
     if (!has_direct_kernel(dtype)) continue;
-    CUfunction& function =
-        kernels->functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
-                           [static_cast<std::size_t>(op)];
-    ARC_RETURN_IF_ERROR(
-        find_in(api, module, direct_kernel_name(algorithm, dtype, op).c_str(), function));
+    const Result<CudaKernel> loaded =
+        load_kernel(api, module, direct_kernel_name(algorithm, dtype, op).c_str());
+    if (!loaded) return loaded.error();
+    kernels->functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
+                       [static_cast<std::size_t>(op)] = *loaded;
   }
-  ARC_RETURN_IF_ERROR(find_in(api, module, kDirectWaitName, kernels->waiting_));
+  const Result<CudaKernel> waiting = load_kernel(api, module, kDirectWaitName);
+  if (!waiting) return waiting.error();
+  kernels->waiting_ = *waiting;
   return kernels;
-}
-
-Status CudaDirectKernels::find_in(const CudaApi& api, CUmodule module, const char* name,
-                                  CUfunction& function) {
-  CUresult done = api.cuModuleGetFunction_(&function, module, name);
-  // Either makes a lazy driver load it now.
-  int registers = 0;
-  if (done == CUDA_SUCCESS)
-    done = api.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
-  if (done == CUDA_SUCCESS && api.load_function != nullptr) done = api.load_function(function);
-  if (done == CUDA_SUCCESS) return {};
-  return api.failed(done, (std::string("loading the daemon's kernel ") + name).c_str());
 }
 
 bool CudaDirectKernels::is_of(int image_fd) const {

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "client/device/cuda_api.h"
+#include "client/device/cuda_kernel.h"
 #include "client/device/gpu.h"
 
 namespace arcomm::client {
@@ -18,24 +19,22 @@ class CudaDirectKernels final : public DirectKernels {
   static Result<std::unique_ptr<CudaDirectKernels>> load(const CudaApi& api, int image_fd);
 
   bool is_of(int image_fd) const;  // the same file
-  // Null where has_direct_kernel() says no.
-  CUfunction find(DirectAlgorithm algorithm, DType dtype, ReduceOp op) const {
+  // Without a function where has_direct_kernel() says no.
+  const CudaKernel& find(DirectAlgorithm algorithm, DType dtype, ReduceOp op) const {
     return functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
                      [static_cast<std::size_t>(op)];
   }
 
-  CUfunction waiting() const { return waiting_; }
+  const CudaKernel& waiting() const { return waiting_; }
 
  private:
   CudaDirectKernels() = default;
-  static Status find_in(const CudaApi& api, CUmodule module, const char* name,
-                        CUfunction& function);
 
   dev_t device_ = 0;
   ino_t file_ = 0;
-  std::array<std::array<std::array<CUfunction, kReduceOps>, kDTypes>, kDirectAlgorithms>
+  std::array<std::array<std::array<CudaKernel, kReduceOps>, kDTypes>, kDirectAlgorithms>
       functions_{};
-  CUfunction waiting_ = nullptr;
+  CudaKernel waiting_;
 };
 
 }  // namespace arcomm::client

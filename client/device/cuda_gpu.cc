@@ -126,7 +126,14 @@ Status CudaGpu::set_up() {
   done = api_.cuDeviceGetUuid_(&uuid, device_);
   if (done != CUDA_SUCCESS) return api_.failed(done, "asking a GPU for its UUID");
   uuid_ = text_of(uuid);
-  ARC_RETURN_IF_ERROR(load_kernel());
+  CUmodule module = nullptr;
+  done = api_.cuModuleLoadData_(&module, post_kernel_image());
+  if (done != CUDA_SUCCESS) {
+    return api_.failed(done, "loading the post kernel (it is built for GPUs of sm_80 and later)");
+  }
+  const Result<CudaKernel> post = load_kernel(api_, module, kPostKernelName);
+  if (!post) return post.error();
+  post_ = *post;
   constexpr int kHighest = -100;  // the driver takes the nearest that there is
   done = api_.cuStreamCreateWithPriority_(&stream_, CU_STREAM_NON_BLOCKING, kHighest);
   if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA stream");
@@ -134,22 +141,6 @@ Status CudaGpu::set_up() {
   if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA event");
   done = api_.cuMemHostAlloc_(&staging_, kMailboxWithNotesBytes, CU_MEMHOSTALLOC_PORTABLE);
   if (done != CUDA_SUCCESS) return api_.failed(done, "allocating pinned memory");
-  return {};
-}
-
-Status CudaGpu::load_kernel() {
-  CUmodule module = nullptr;
-  CUresult done = api_.cuModuleLoadData_(&module, post_kernel_image());
-  if (done != CUDA_SUCCESS) {
-    return api_.failed(done, "loading the post kernel (it is built for GPUs of sm_80 and later)");
-  }
-  done = api_.cuModuleGetFunction_(&kernel_, module, kPostKernelName);
-  if (done != CUDA_SUCCESS) return api_.failed(done, "finding the post kernel in its image");
-  // Either makes a lazy driver load it now.
-  int registers = 0;
-  done = api_.cuFuncGetAttribute_(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, kernel_);
-  if (done == CUDA_SUCCESS && api_.load_function != nullptr) done = api_.load_function(kernel_);
-  if (done != CUDA_SUCCESS) return api_.failed(done, "loading the post kernel");
   return {};
 }
 
@@ -253,9 +244,7 @@ Status CudaGpu::post(const GpuPost& post, void* stream) {
   const CurrentContext current(api_, context_);
   ARC_RETURN_IF_ERROR(current.entered());
   GpuPost copy = post;
-  void* parameters[] = {&copy};
-  const CUresult done = api_.cuLaunchKernel_(kernel_, 1, 1, 1, 1, 1, 1, 0,
-                                             static_cast<CUstream>(stream), parameters, nullptr);
+  const CUresult done = launch(api_, post_, 1, 1, stream, &copy);
   if (done == CUDA_SUCCESS) return {};
   Error why = api_.failed(done, "launching the post kernel on the caller's stream");
   why.message += ": is it a stream of ";
@@ -284,14 +273,11 @@ Status CudaGpu::launch_direct(const DirectKernels& kernels, const DirectShape& s
   ARC_RETURN_IF_ERROR(current.entered());
   const auto& loaded = static_cast<const CudaDirectKernels&>(kernels);
   DirectCall copy = call;
-  void* parameters[] = {&copy};
-  auto* const on = static_cast<CUstream>(stream);
   CUresult done = CUDA_SUCCESS;
-  if (waits_behind)
-    done = api_.cuLaunchKernel_(loaded.waiting(), 1, 1, 1, 1, 1, 1, 0, on, parameters, nullptr);
+  if (waits_behind) done = launch(api_, loaded.waiting(), 1, 1, stream, &copy);
   if (done == CUDA_SUCCESS) {
-    done = api_.cuLaunchKernel_(loaded.find(shape.algorithm, dtype, op), shape.blocks, 1, 1,
-                                kDirectBlockThreads, 1, 1, 0, on, parameters, nullptr);
+    done = launch(api_, loaded.find(shape.algorithm, dtype, op), shape.blocks, kDirectBlockThreads,
+                  stream, &copy);
   }
   if (done == CUDA_SUCCESS) return {};
   Error why = api_.failed(done, "launching the operation on the caller's stream");

@@ -10,6 +10,7 @@
 
 #include "client/device/cuda_api.h"
 #include "client/device/cuda_direct.h"
+#include "client/device/cuda_kernel.h"
 #include "client/device/gpu.h"
 
 namespace arcomm::client {
@@ -41,14 +42,13 @@ class CudaGpu final : public Gpu {
 
   CudaGpu(const CudaApi& api, CUcontext context) : api_(api), context_(context) {}
   Status set_up();
-  Status load_kernel();
   Status until_copied(Clock::time_point deadline);
 
   const CudaApi& api_;
   CUcontext context_;
   CUdevice device_ = 0;
   std::string uuid_;
-  CUfunction kernel_ = nullptr;
+  CudaKernel post_;
   CUstream stream_ = nullptr;
   std::mutex direct_mutex_;
   std::vector<std::unique_ptr<CudaDirectKernels>> direct_;  // by image

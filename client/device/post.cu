@@ -103,6 +103,9 @@ __device__ Wait run(const GpuPost& post) {
 }  // namespace
 
 extern "C" __global__ void arcomm_post(const __grid_constant__ GpuPost post) {
+  // And nobody behind it may begin before its end: a grid that waits keeps processors from the
+  // daemon's, for which this one waits.
+  wait_for_previous_launch();
   if (run(post) == Wait::Left) {
     atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.lane)], 1u);
   }

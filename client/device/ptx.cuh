@@ -33,6 +33,13 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
   return value;
 }
 
+// What was launched before this grid in its stream has ended, and all that it wrote is there.
+__device__ __forceinline__ void wait_for_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 __device__ __forceinline__ std::uint64_t global_nanoseconds() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

@@ -61,6 +61,36 @@ __device__ __forceinline__ void let_next_launch_begin() {
 #endif
 }
 
+// __syncthreads() and __syncthreads_or() of `threads` threads of the block, whole warps, that come
+// to the barrier of that number; 0 is the block's own.
+__device__ __forceinline__ void sync_some(std::uint32_t barrier, std::uint32_t threads) {
+  __syncwarp();
+  asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+__device__ __forceinline__ bool sync_some_or(std::uint32_t barrier, std::uint32_t threads,
+                                             bool mine) {
+  std::uint32_t any;
+  __syncwarp();
+  asm volatile(
+      "{\n\t.reg .pred mine, any;\n\t"
+      "setp.ne.u32 mine, %3, 0;\n\t"
+      "barrier.cta.red.or.pred.aligned any, %1, %2, mine;\n\t"
+      "selp.u32 %0, 1, 0, any;\n\t}"
+      : "=r"(any)
+      : "r"(barrier), "r"(threads), "r"(static_cast<std::uint32_t>(mine))
+      : "memory");
+  return any != 0;
+}
+
+// What was launched before this grid in its stream has ended, and all that it wrote is there. For
+// grids that may be launched before that.
+__device__ __forceinline__ void wait_for_previous_launch() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Volatile, as these accesses must neither be merged nor kept in L1; the 8-byte halves are each
 // written and read whole, which is all that the flags beside the data need.
 __device__ __forceinline__ void store_line(uint4* address, uint4 line) {

@@ -7,14 +7,17 @@ namespace arcomm::device {
 #define ARC_DIRECT_KERNELS(type, Format, operation, kOp)                                    \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ DirectCall call) {  \
+    wait_for_previous_launch();                                                             \
     one_shot_ll16<Format, kOp>(call);                                                       \
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
+    wait_for_previous_launch();                                                             \
     one_shot_ll128<Format, kOp>(call);                                                      \
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
+    wait_for_previous_launch();                                                             \
     two_shot_ll128<Format, kOp, 4>(call);                                                   \
   }
 #define ARC_DIRECT_TYPE(type, Format)                    \
@@ -25,6 +28,7 @@ namespace arcomm::device {
   ARC_DIRECT_KERNELS(type, Format, avg, ReduceOp::Avg)
 
 extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ DirectCall call) {
+  wait_for_previous_launch();
   __shared__ TurnWords words;
   words.taken = 0;
   words.over = 0;

@@ -121,6 +121,9 @@ class Turn {
   __device__ __forceinline__ void leave() {
     __syncthreads();
     if (threadIdx.x != 0) return;
+    // Not before: a grid that waits for this one would keep processors from blocks for which a
+    // peer's wait. Now all of this grid's have one, and wait for nobody.
+    let_next_launch_begin();
     // Relaxed: what this block read from its areas it has used, and what it wrote for others
     // carries flags of its own. A fence would wait for the links.
     store_relaxed(&own().ended, words_.taken);

@@ -86,7 +86,10 @@ class ClientRank {
       }
       if (options.rank == 0) std::printf("verified %llu bytes\n", ull(bytes));
     }
-    if (!options.graph_only) on_two_streams(patterns[0]);
+    if (!options.graph_only) {
+      on_two_streams(patterns[0]);
+      on_default_streams(patterns[0]);
+    }
     std::fflush(stdout);
   }
 
@@ -163,6 +166,21 @@ class ClientRank {
     for (std::uint64_t i = 0; i < kCalls; ++i)
       all_reduce(cases[i], i % 3 == 0 ? comm_.other() : comm_.stream());
     for (const Case& each : cases) compare(each, pattern, "on two streams");
+  }
+
+  // Small and large ones, each right behind what writes its input.
+  void on_default_streams(const Pattern& pattern) {
+    for (const std::uint64_t bytes : {std::uint64_t{10'000}, options.sizes.back()}) {
+      const Case each{.count = std::min(bytes, options.sizes.back()) / size_of(options.dtype)};
+      for (cudaStream_t stream : {cudaStreamLegacy, cudaStreamPerThread}) {
+        for (int i = 0; i < 3; ++i) {
+          poison_and_upload(each, pattern, stream);
+          all_reduce(each, stream);
+        }
+        cuda(cudaStreamSynchronize(stream), "waiting for a default stream");
+        compare(each, pattern, "on a default stream");
+      }
+    }
   }
 
   void by_plan(const Case& each, const Pattern& pattern) {
