@@ -46,16 +46,17 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
 // twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
-// Stream a ring of slots per block and rank; for TiledPush two halves of such rings; for CopyEngine
-// slots for chunks.
+// Stream a ring of slots per block and sender; for TiledPush two halves of such rings; for
+// CopyEngine slots for chunks.
 inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
 inline constexpr std::uint64_t kLl128Offset =
     kCudaControlBytes + 2ull * kMaxCudaRanks * 2 * kMaxLl16Bytes;
 inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
-inline constexpr std::uint64_t kStreamTileBytes = 32ull * 1024;
+inline constexpr std::uint64_t kStreamTileBytes = 64ull * 1024;  // a slot
 inline constexpr std::uint32_t kStreamSlots = 4;
 constexpr std::uint64_t push_offset(std::uint32_t ranks) {
-  return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots * ranks * kStreamTileBytes;
+  return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
+                             (ranks == 0 ? 0 : ranks - 1) * kStreamTileBytes;
 }
 inline constexpr std::uint32_t kMaxPushBlocks = 64;
 inline constexpr std::uint32_t kMaxPushTileBytes = 16 * 1024;

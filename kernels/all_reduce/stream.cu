@@ -3,8 +3,10 @@
 // result into everybody's output. Loads over a link would take the way of the stores that come
 // back.
 //
-// A lane is a block, the same one on every rank, and takes every lanes-th tile of each shard. Parts
-// travel through a ring of slots per lane and sender: `sent` counts what a sender has put in,
+// A lane is a block, the same one on every rank, and takes its tiles of each shard. Half
+// of its warps push, the others reduce, and neither waits for the other: telling a peer takes until
+// all that was stored has arrived, and the links must not stand still meanwhile. Parts travel
+// through a ring of slots per lane and sender: `sent` counts what a sender has put in,
 // `freed` what the reader has taken out; each lies in the memory of the one who waits for it. Both
 // start with the epoch, so that they need no clearing. A launch ends with all lanes met, hence all
 // slots free; or cancelled, with parts in slots that nobody reads: what they count for is an epoch
@@ -12,6 +14,7 @@
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/all_reduce/stream_shape.h"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
 #include "kernels/device/launching.cuh"
@@ -21,22 +24,42 @@
 namespace arcomm::device {
 namespace {
 
-constexpr std::uint32_t kThreads = 512;
-constexpr std::uint32_t kLag =
-    2;                      // tiles that are pushed before the first is reduced; below kStreamSlots
+constexpr std::uint32_t kTeamThreads = 256;
+constexpr std::uint32_t kThreads = 2 * kTeamThreads;
 constexpr int kUnroll = 4;  // vectors that a thread has under way
-constexpr std::uint32_t kMinTile = 4 * 1024;
 constexpr std::uint64_t kVectorBytes = 16;
 
 struct StreamShape {
-  std::uint32_t tile_elements = 0;  // whole cache lines; at most kStreamTileBytes
-  bool vectors = false;             // all pointers lie on 16 bytes
+  StreamTiles tiles;
+  bool vectors = false;  // all pointers lie on 16 bytes
 };
 
 template <typename Stored>
 union Vector {
   uint4 whole;
   Stored elements[kVectorBytes / sizeof(Stored)];
+};
+
+// The half of a block's warps that this thread belongs to.
+class Team {
+ public:
+  // over: of the block, cleared; says to the other team that this one gave up.
+  __device__ __forceinline__ explicit Team(std::uint32_t& over) : over_(&over) {}
+
+  __device__ __forceinline__ bool pushes() const { return threadIdx.x < kTeamThreads; }
+  __device__ __forceinline__ std::uint32_t thread() const { return threadIdx.x % kTeamThreads; }
+  __device__ __forceinline__ void give_up() { *over_ = 1; }
+  __device__ __forceinline__ bool has_given_up() const { return *over_ != 0; }
+  // __syncthreads() of the team alone.
+  __device__ __forceinline__ void meet() const { sync_some(barrier(), kTeamThreads); }
+  __device__ __forceinline__ bool meet_or(bool mine) const {
+    return sync_some_or(barrier(), kTeamThreads, mine);
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t barrier() const { return pushes() ? 1 : 2; }
+
+  volatile std::uint32_t* over_;
 };
 
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
@@ -46,10 +69,11 @@ class StreamLane {
   static constexpr int kCount = kVectorBytes / sizeof(Stored);
 
   __device__ __forceinline__ StreamLane(const CudaAllReduce& call, const StreamShape& shape,
-                                        std::uint32_t epoch, Patience& patience)
+                                        std::uint32_t epoch, Patience& patience, Team team)
       : call_(call),
         shape_(shape),
         patience_(patience),
+        team_(team),
         epoch_(std::uint64_t{epoch} << 32),
         own_(scratch_of(call, call.rank)) {}
 
@@ -59,11 +83,7 @@ class StreamLane {
 
   __device__ __forceinline__ ElementRange tile(std::uint32_t owner, std::uint32_t turn) const {
     const ElementRange shard = shard_range(call_.count, call_.dtype, ranks(), owner);
-    const std::uint64_t first =
-        shard.first + (blockIdx.x + std::uint64_t{turn} * gridDim.x) * shape_.tile_elements;
-    if (first >= shard.last) return {shard.last, shard.last};
-    const std::uint64_t left = shard.last - first;
-    return {first, first + (left < shape_.tile_elements ? left : shape_.tile_elements)};
+    return stream_tile(shard, shape_.tiles, gridDim.x, blockIdx.x, turn);
   }
 
   // My part of every peer's tile of this turn. False: the wait for room failed.
@@ -78,8 +98,8 @@ class StreamLane {
       copy(slot(peer, call_.rank, turn), send + range.first,
            static_cast<std::uint32_t>(range.last - range.first));
     }
-    __syncthreads();
-    const std::uint32_t peer = threadIdx.x;
+    team_.meet();
+    const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank)
       store_release(&scratch_of(call_, peer)->sent[blockIdx.x][call_.rank], epoch_ | (turn + 1));
     return true;
@@ -92,12 +112,12 @@ class StreamLane {
     const auto count = static_cast<std::uint32_t>(range.last - range.first);
     const auto* mine = static_cast<const Stored*>(call_.send[call_.rank]) + range.first;
     const std::uint32_t vectors = shape_.vectors ? count / kCount : 0;
-    std::uint32_t i = threadIdx.x;
-    for (; i + (kUnroll - 1) * kThreads < vectors; i += kUnroll * kThreads) {
-      reduce_vectors<kUnroll>(range.first, turn, i);
-    }
-    for (; i < vectors; i += kThreads) reduce_vectors<1>(range.first, turn, i);
-    for (i = vectors * kCount + threadIdx.x; i < count; i += kThreads) {
+    std::uint32_t i = team_.thread();
+    for (; i + (kUnroll - 1) * kTeamThreads < vectors; i += kUnroll * kTeamThreads)
+      reduce_vectors<true>(range.first, turn, i, vectors);
+    // All that is left at once: each wait for memory takes as long as the link needs for a tile.
+    if (i < vectors) reduce_vectors<false>(range.first, turn, i, vectors);
+    for (i = vectors * kCount + team_.thread(); i < count; i += kTeamThreads) {
       Pack<Format, static_cast<int>(sizeof(Stored))> result;
       for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
         const Stored part[1] = {rank == call_.rank ? mine[i]
@@ -114,8 +134,8 @@ class StreamLane {
         static_cast<Stored*>(call_.recv[rank])[range.first + i] = out[0];
     }
     // Relaxed: what was read out of the slots has arrived, or its sums could not have been stored.
-    __syncthreads();
-    const std::uint32_t peer = threadIdx.x;
+    team_.meet();
+    const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank)
       store_relaxed(&scratch_of(call_, peer)->freed[blockIdx.x][call_.rank], epoch_ | (turn + 1));
     return true;
@@ -127,30 +147,33 @@ class StreamLane {
   // Where `from` leaves its part for `at`.
   __device__ __forceinline__ Stored* slot(std::uint32_t at, std::uint32_t from,
                                           std::uint32_t turn) const {
-    const std::uint64_t index =
-        (std::uint64_t{blockIdx.x} * kStreamSlots + turn % kStreamSlots) * ranks() + from;
     return reinterpret_cast<Stored*>(static_cast<unsigned char*>(call_.scratch[at]) +
-                                     kStreamOffset + index * kStreamTileBytes);
+                                     kStreamOffset +
+                                     stream_slot_offset(ranks(), at, from, blockIdx.x, turn));
   }
 
-  // Vectors i, i + kThreads, ... of my tile that starts at `first`: all loads before the first use.
-  template <int kVectors>
+  // kUnroll vectors, i, i + kTeamThreads, ..., of my tile that starts at `first`: all loads before
+  // the first use. kAll: they are there; otherwise those below `vectors` are.
+  template <bool kAll>
   __device__ __forceinline__ void reduce_vectors(std::uint64_t first, std::uint32_t turn,
-                                                 std::uint32_t i) const {
-    Pack<Format, kVectorBytes> results[kVectors];
+                                                 std::uint32_t i, std::uint32_t vectors) const {
+    const auto is_there = [&](int v) { return kAll || i + v * kTeamThreads < vectors; };
+    Pack<Format, kVectorBytes> results[kUnroll];
     const auto* mine =
         reinterpret_cast<const uint4*>(static_cast<const Stored*>(call_.send[call_.rank]) + first);
 #pragma unroll
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-      Vector<Stored> parts[kVectors];
+      Vector<Stored> parts[kUnroll];
       const auto* theirs = reinterpret_cast<const uint4*>(slot(call_.rank, rank, turn));
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        parts[v].whole =
-            rank == call_.rank ? mine[i + v * kThreads] : __ldcg(theirs + i + v * kThreads);
+      for (int v = 0; v < kUnroll; ++v) {
+        if (is_there(v)) {
+          parts[v].whole = rank == call_.rank ? mine[i + v * kTeamThreads]
+                                              : __ldcg(theirs + i + v * kTeamThreads);
+        }
       }
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
+      for (int v = 0; v < kUnroll; ++v) {
         if (rank == 0) {
           results[v].widen(parts[v].elements);
         } else {
@@ -158,57 +181,70 @@ class StreamLane {
         }
       }
     }
-    Vector<Stored> out[kVectors];
+    Vector<Stored> out[kUnroll];
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) results[v].template store_to<kOp>(out[v].elements, ranks());
+    for (int v = 0; v < kUnroll; ++v) results[v].template store_to<kOp>(out[v].elements, ranks());
 #pragma unroll
     for (std::uint32_t hop = 1; hop <= ranks(); ++hop) {
       auto* recv = reinterpret_cast<uint4*>(
           static_cast<Stored*>(call_.recv[(call_.rank + hop) % ranks()]) + first);
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) recv[i + v * kThreads] = out[v].whole;
+      for (int v = 0; v < kUnroll; ++v) {
+        if (is_there(v)) recv[i + v * kTeamThreads] = out[v].whole;
+      }
+    }
+  }
+
+  template <bool kAll>
+  __device__ __forceinline__ void copy_vectors(Stored* to, const Stored* from, std::uint32_t i,
+                                               std::uint32_t vectors) const {
+    const auto is_there = [&](int v) { return kAll || i + v * kTeamThreads < vectors; };
+    uint4 moved[kUnroll];
+#pragma unroll
+    for (int v = 0; v < kUnroll; ++v) {
+      if (is_there(v)) moved[v] = reinterpret_cast<const uint4*>(from)[i + v * kTeamThreads];
+    }
+#pragma unroll
+    for (int v = 0; v < kUnroll; ++v) {
+      if (is_there(v)) reinterpret_cast<uint4*>(to)[i + v * kTeamThreads] = moved[v];
     }
   }
 
   __device__ __forceinline__ void copy(Stored* to, const Stored* from, std::uint32_t count) const {
     const std::uint32_t vectors = shape_.vectors ? count / kCount : 0;
-    std::uint32_t i = threadIdx.x;
-    for (; i + (kUnroll - 1) * kThreads < vectors; i += kUnroll * kThreads) {
-      uint4 moved[kUnroll];
-#pragma unroll
-      for (int v = 0; v < kUnroll; ++v)
-        moved[v] = reinterpret_cast<const uint4*>(from)[i + v * kThreads];
-#pragma unroll
-      for (int v = 0; v < kUnroll; ++v) reinterpret_cast<uint4*>(to)[i + v * kThreads] = moved[v];
-    }
-    for (; i < vectors; i += kThreads)
-      reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
-    for (i = vectors * kCount + threadIdx.x; i < count; i += kThreads) to[i] = from[i];
+    std::uint32_t i = team_.thread();
+    for (; i + (kUnroll - 1) * kTeamThreads < vectors; i += kUnroll * kTeamThreads)
+      copy_vectors<true>(to, from, i, vectors);
+    if (i < vectors) copy_vectors<false>(to, from, i, vectors);
+    for (i = vectors * kCount + team_.thread(); i < count; i += kTeamThreads) to[i] = from[i];
   }
 
   __device__ __forceinline__ bool all_reached(Counters Scratch::*counters, std::uint64_t value) {
     bool failed = false;
-    const std::uint32_t peer = threadIdx.x;
+    const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank) {
       while (load_acquire(&(own_->*counters)[blockIdx.x][peer]) < value && !failed)
-        failed = !patience_.goes_on(peer);
+        failed = team_.has_given_up() || !patience_.goes_on(peer);
     }
-    return __syncthreads_or(failed) == 0;
+    if (failed) team_.give_up();
+    return !team_.meet_or(failed);
   }
 
   const CudaAllReduce& call_;
   const StreamShape& shape_;
   Patience& patience_;
+  Team team_;
   const std::uint64_t epoch_;
   Scratch* own_;
 };
 
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
 __global__ void __launch_bounds__(kThreads)
-    stream(const __grid_constant__ CudaAllReduce call, const __grid_constant__ StreamShape shape,
-           std::uint32_t turns) {
+    stream(const __grid_constant__ CudaAllReduce call, const __grid_constant__ StreamShape shape) {
+  __shared__ std::uint32_t over;
+  if (threadIdx.x == 0) over = 0;
   Scratch* own = scratch_of(call, call.rank);
-  const std::uint32_t epoch = begin_epoch(call);
+  const std::uint32_t epoch = begin_epoch(call);  // all threads meet there
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
@@ -216,12 +252,22 @@ __global__ void __launch_bounds__(kThreads)
   // No meeting before: who writes into another's output has that one's part, so its stream has come
   // here.
   Patience patience(own, call.timeout_ns);
-  StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, patience);
-  for (std::uint32_t turn = 0; turn < turns + kLag; ++turn) {
-    if (turn < turns && !lane.push(turn)) return end_epoch(call, true);
-    if (turn >= kLag && !lane.reduce(turn - kLag)) return end_epoch(call, true);
+  Team team(over);
+  StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, patience, team);
+  bool goes_on = true;
+  if (team.pushes()) {
+    // Room comes from who waits for others' parts in turn: who is named shall be the rank whose
+    // part did not come, so reducers give up first, whenever either began to wait.
+    patience.grow(call.timeout_ns + kForResultsNs);
+    for (std::uint32_t turn = 0; turn < shape.tiles.turns && goes_on; ++turn)
+      goes_on = lane.push(turn);
+  } else {
+    for (std::uint32_t turn = 0; turn < shape.tiles.turns && goes_on; ++turn)
+      goes_on = lane.reduce(turn);
   }
-  end_epoch(call, !meet(call, finished, epoch, patience));
+  if (__syncthreads_or(!goes_on) != 0) return end_epoch(call, true);
+  Patience for_results(own, call.timeout_ns + kForResultsNs);
+  end_epoch(call, !meet(call, finished, epoch, for_results));
 }
 
 template <typename Format, ReduceOp kOp>
@@ -239,21 +285,15 @@ auto kernel_for(std::uint32_t ranks) {
 
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t queue) {
   if (blocks == 0) blocks = kDefaultCudaBlocks;
-  const std::uint64_t shard_bytes =
-      (call.count * size_of(call.dtype) + call.ranks - 1) / call.ranks;
-  // Several tiles per lane where there is enough for it, so that pushing and reducing overlap.
-  const std::uint64_t tile_bytes = std::clamp<std::uint64_t>(
-      shard_bytes / (std::uint64_t{blocks} * 4), kMinTile, kStreamTileBytes);
-  const StreamShape shape{
-      .tile_elements = static_cast<std::uint32_t>(tile_elements(call.dtype, tile_bytes)),
-      .vectors = lie_on(call, kVectorBytes)};
-  const std::uint64_t tiles =
-      tile_count(shard_range(call.count, call.dtype, call.ranks, 0).size(), shape.tile_elements);
-  blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(tiles, 1, blocks));
-  const auto turns = static_cast<std::uint32_t>((tiles + blocks - 1) / blocks);
+  const std::uint64_t tile_bytes =
+      stream_tile_bytes(call.count * size_of(call.dtype), call.ranks, blocks);
+  const std::uint64_t shard = shard_range(call.count, call.dtype, call.ranks, 0).size();
+  const std::uint64_t least = tile_count(shard, tile_elements(call.dtype, tile_bytes));
+  blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(least, 1, blocks));
+  const StreamShape shape{.tiles = stream_tiles(shard, call.dtype, tile_bytes, blocks),
+                          .vectors = lie_on(call, kVectorBytes)};
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, queue, shape,
-                  turns);
+    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, queue, shape);
   });
 }
 

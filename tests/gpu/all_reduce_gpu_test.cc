@@ -226,42 +226,58 @@ TEST_P(AllReduceOnGpus, AReplayedGraphIsANewOperationEachTime) {
   expect_done();
 }
 
+// Of one tile, and of more tiles than a block has slots for: then whoever pushes waits as well.
+struct Waiting {
+  std::uint64_t count;  // float32
+  CudaShape shape;
+};
+constexpr Waiting kWaiting[] = {{1000, {}}, {400'000, {.blocks = 1}}};
+
 TEST_P(AllReduceOnGpus, ARankThatNeverComesEndsTheOthersAtTheirDeadlineAndIsNamed) {
   node_->timeout_ns = 50'000'000;
   for (const CudaAlgorithm algorithm : node_->algorithms()) {
-    const int missing = node_->ranks() - 1;
-    const auto started = std::chrono::steady_clock::now();
-    for (int rank = 0; rank < missing; ++rank) {
-      cudaSetDevice(rank);
-      ASSERT_TRUE(launch_all_reduce(algorithm,
-                                    node_->call(rank, 1000, DType::Float32, ReduceOp::Sum), {},
-                                    (*node_)[rank].stream->handle()));
+    for (const Waiting& waiting : kWaiting) {
+      const int missing = node_->ranks() - 1;
+      if (!can_launch(algorithm, node_->call(0, waiting.count, DType::Float32, ReduceOp::Sum)))
+        continue;
+      const auto started = std::chrono::steady_clock::now();
+      for (int rank = 0; rank < missing; ++rank) {
+        cudaSetDevice(rank);
+        ASSERT_TRUE(launch_all_reduce(
+            algorithm, node_->call(rank, waiting.count, DType::Float32, ReduceOp::Sum),
+            waiting.shape, (*node_)[rank].stream->handle()));
+      }
+      ASSERT_TRUE(node_->synchronize(5s));
+      EXPECT_LT(std::chrono::steady_clock::now() - started, 150ms);
+      EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Timeout));
+      EXPECT_EQ(node_->outcome(0).culprit, static_cast<std::uint32_t>(missing))
+          << name_of(algorithm) << ", " << waiting.count;
+      node_->clear_scratch();
+      ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
+      node_->clear_scratch();
     }
-    ASSERT_TRUE(node_->synchronize(5s));
-    EXPECT_LT(std::chrono::steady_clock::now() - started, 150ms);
-    EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Timeout));
-    EXPECT_EQ(node_->outcome(0).culprit, static_cast<std::uint32_t>(missing)) << name_of(algorithm);
-    node_->clear_scratch();
-    ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
-    node_->clear_scratch();
   }
 }
 
 TEST_P(AllReduceOnGpus, AnAbortEndsAWaitWithinAMillisecond) {
   for (const CudaAlgorithm algorithm : node_->algorithms()) {
-    cudaSetDevice(0);
-    ASSERT_TRUE(launch_all_reduce(algorithm, node_->call(0, 1000, DType::Float32, ReduceOp::Sum),
-                                  {}, (*node_)[0].stream->handle()));
-    std::this_thread::sleep_for(20ms);
-    ASSERT_FALSE((*node_)[0].stream->query()) << "the rank did not wait for its peers";
-    const auto aborted = std::chrono::steady_clock::now();
-    ASSERT_TRUE(abort_all_reduce((*node_)[0].scratch.data(), (*node_)[0].side->handle()));
-    while (!(*node_)[0].stream->query()) ASSERT_LT(std::chrono::steady_clock::now() - aborted, 5s);
-    EXPECT_LT(std::chrono::steady_clock::now() - aborted, 1ms);
-    EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Aborted));
-    node_->clear_scratch();
-    ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
-    node_->clear_scratch();
+    for (const Waiting& waiting : kWaiting) {
+      const CudaAllReduce call = node_->call(0, waiting.count, DType::Float32, ReduceOp::Sum);
+      if (!can_launch(algorithm, call)) continue;
+      cudaSetDevice(0);
+      ASSERT_TRUE(launch_all_reduce(algorithm, call, waiting.shape, (*node_)[0].stream->handle()));
+      std::this_thread::sleep_for(20ms);
+      ASSERT_FALSE((*node_)[0].stream->query()) << "the rank did not wait for its peers";
+      const auto aborted = std::chrono::steady_clock::now();
+      ASSERT_TRUE(abort_all_reduce((*node_)[0].scratch.data(), (*node_)[0].side->handle()));
+      while (!(*node_)[0].stream->query())
+        ASSERT_LT(std::chrono::steady_clock::now() - aborted, 5s);
+      EXPECT_LT(std::chrono::steady_clock::now() - aborted, 1ms) << name_of(algorithm);
+      EXPECT_EQ(node_->outcome(0).code, static_cast<std::uint32_t>(CudaOutcomeCode::Aborted));
+      node_->clear_scratch();
+      ASSERT_NO_FATAL_FAILURE(check(algorithm, DType::Float32, ReduceOp::Sum, 1000, 0, 0, false));
+      node_->clear_scratch();
+    }
   }
 }
 
