@@ -40,6 +40,13 @@ union Vector {
   Stored elements[kVectorBytes / sizeof(Stored)];
 };
 
+// Whether a counter has got so far. Not when it shows a later epoch: all ranks meet at the end of
+// one, so the other has skipped this one, and what lies in its slots is not for whoever has yet to
+// find that out.
+__device__ __forceinline__ bool has_reached(std::uint64_t counter, std::uint64_t value) {
+  return counter >> 32 == value >> 32 && counter >= value;
+}
+
 // The half of a block's warps that this thread belongs to.
 class Team {
  public:
@@ -223,7 +230,7 @@ class StreamLane {
     bool failed = false;
     const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank) {
-      while (load_acquire(&(own_->*counters)[blockIdx.x][peer]) < value && !failed)
+      while (!has_reached(load_acquire(&(own_->*counters)[blockIdx.x][peer]), value) && !failed)
         failed = team_.has_given_up() || !patience_.goes_on(peer);
     }
     if (failed) team_.give_up();

@@ -15,7 +15,7 @@ const void* at(std::uintptr_t address) {
 }
 
 class GpuBuffersTest : public testing::Test {
- protected:
+ public:
   GpuBuffersTest() { gpu.place(kBase, kMegabyte, 1); }
 
   Result<GpuBuffer> find(std::uintptr_t address, std::uint64_t bytes) {
