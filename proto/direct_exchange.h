@@ -25,9 +25,10 @@
 namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDirectRanks = 8;
-// Of what client and daemon share here: the layout, DirectCall, direct_shape(), the kernels' names.
-// Kernels are lent only to clients of the same number.
-inline constexpr std::uint32_t kDirectAbi = 1;
+// Of what client and daemon share here: the layout, DirectCall, direct_shape(), the kernels' names,
+// and that they begin with a wait for what is before them in the stream, as clients launch them
+// early (from 2 on). Kernels are lent only to clients of the same number.
+inline constexpr std::uint32_t kDirectAbi = 2;
 inline constexpr std::uint32_t kMaxDirectBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kDirectThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + 32;

@@ -31,8 +31,8 @@ constexpr std::uint64_t stream_tile_bytes(std::uint64_t bytes, std::uint32_t ran
 // Tiles of so many elements, `blocks` of them a turn, and what is left in the last turn cut evenly:
 // where some lanes had a whole tile more, the others would be idle meanwhile.
 struct StreamTiles {
-  std::uint32_t elements = 0,
-                last_elements = 0;  // whole cache lines, so that all parts begin on one
+  std::uint32_t elements = 0;       // whole cache lines, so that all parts begin on one
+  std::uint32_t last_elements = 0;  // these, too
   std::uint32_t turns = 0;
 };
 // Of the first shard, which is as long as any.
