@@ -1,7 +1,6 @@
 #include "client/src/direct_uses.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -82,16 +81,11 @@ bool DirectUses::may_touch(const void* address) {
     in_graph |= use.in_graph;
   }
   if (until == 0 && !in_graph) return false;
-  struct {
-    DeviceMailbox words;
-    std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
-    PostNotes notes;
-  } now;
-  const Status read = parts_.gpu->read(&now, parts_.mailbox->words(),
-                                       offsetof(decltype(now), notes.plans), kWordsWithin);
+  MailboxCounts now;
+  const Status read = parts_.mailbox->read_counts(*parts_.gpu, now);
   // A GPU that is lost runs nothing; one that does not answer in time may.
   if (!read) return read.error().code == ErrorCode::DeadlineExceeded;
-  const std::uint32_t running = static_cast<std::uint32_t>(blocks_) - now.notes.direct_left;
+  const std::uint32_t running = static_cast<std::uint32_t>(blocks_) - now.direct_left;
   if (now.words.failed != 0 || now.words.closed != 0) {
     // Operations do not wait for each other then, so the count does not tell which have left; nor
     // do blocks keep their own account.

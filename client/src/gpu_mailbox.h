@@ -18,6 +18,20 @@ namespace arcomm::client {
 // How long the host waits for a few words from the GPU.
 inline constexpr std::chrono::milliseconds kWordsWithin{50};
 
+// The beginning of a mailbox's memory with the notes' counts: all but what is kept for each plan.
+struct MailboxCounts {
+  DeviceMailbox words;
+  std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
+  std::uint32_t left_early[kLanes];
+  std::uint32_t in_order[kLanes];
+  std::uint32_t direct_left;
+};
+static_assert(offsetof(MailboxCounts, left_early) ==
+                  kMailboxBytes + offsetof(PostNotes, left_early) &&
+              offsetof(MailboxCounts, in_order) == kMailboxBytes + offsetof(PostNotes, in_order) &&
+              offsetof(MailboxCounts, direct_left) ==
+                  kMailboxBytes + offsetof(PostNotes, direct_left));
+
 class GpuMailbox {
  public:
   // Clears the notes, which the daemon leaves alone.
@@ -32,6 +46,10 @@ class GpuMailbox {
   PostNotes* notes() const {
     return reinterpret_cast<PostNotes*>(static_cast<std::byte*>(memory_->address()) +
                                         kMailboxBytes);
+  }
+  // As they were a moment ago; within kWordsWithin.
+  Status read_counts(Gpu& gpu, MailboxCounts& now) const {
+    return gpu.read(&now, words(), sizeof(now), kWordsWithin);
   }
   HostDoors* doors() const { return static_cast<HostDoors*>(doors_on_gpu_->address()); }
 

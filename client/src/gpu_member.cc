@@ -1,7 +1,6 @@
 #include "client/src/gpu_member.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <thread>
 #include <utility>
 
@@ -74,17 +73,8 @@ bool GpuMember::is_idle() {
   if (direct_blocks == 0 &&
       std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; }))
     return true;
-  struct {
-    DeviceMailbox words;
-    std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
-    std::uint32_t left_early[kLanes];
-    std::uint32_t in_order[kLanes];
-    std::uint32_t direct_left;
-  } now;
-  static_assert(
-      offsetof(decltype(now), left_early) == kMailboxBytes + offsetof(PostNotes, left_early) &&
-      offsetof(decltype(now), direct_left) == kMailboxBytes + offsetof(PostNotes, direct_left));
-  if (!parts_.gpu->read(&now, parts_.mailbox->words(), sizeof(now), kWordsWithin)) return false;
+  MailboxCounts now;
+  if (!parts_.mailbox->read_counts(*parts_.gpu, now)) return false;
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
     const MailboxLane& words = now.words.lanes[lane];
     const std::uint32_t ended = done_from(words.done).number + now.left_early[lane];
