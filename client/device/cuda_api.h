@@ -18,6 +18,7 @@ namespace arcomm::client {
   X(cuCtxPopCurrent)                   \
   X(cuCtxGetDevice)                    \
   X(cuDeviceGet)                       \
+  X(cuDeviceGetAttribute)              \
   X(cuDeviceGetCount)                  \
   X(cuDeviceGetUuid)                   \
   X(cuDevicePrimaryCtxRetain)          \
@@ -26,6 +27,7 @@ namespace arcomm::client {
   X(cuModuleGetFunction)               \
   X(cuFuncGetAttribute)                \
   X(cuLaunchKernelEx)                  \
+  X(cuStreamBatchMemOp)                \
   X(cuStreamCreateWithPriority)        \
   X(cuStreamIsCapturing)               \
   X(cuEventCreate)                     \

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/device/cuda_mapping.h"
+#include "client/device/cuda_memory_post.h"
 #include "client/device/cuda_scope.h"
 #include "client/device/post_kernel.h"
 
@@ -134,6 +135,7 @@ Status CudaGpu::set_up() {
   const Result<CudaKernel> post = load_kernel(api_, module, kPostKernelName);
   if (!post) return post.error();
   post_ = *post;
+  can_post_by_memory_ = can_post_by_memory(api_, device_);
   constexpr int kHighest = -100;  // the driver takes the nearest that there is
   done = api_.cuStreamCreateWithPriority_(&stream_, CU_STREAM_NON_BLOCKING, kHighest);
   if (done != CUDA_SUCCESS) return api_.failed(done, "creating a CUDA stream");
@@ -250,6 +252,20 @@ Status CudaGpu::post(const GpuPost& post, void* stream) {
   why.message += ": is it a stream of ";
   why.message += uuid_;
   why.message += ", and did no kernel before it fail?";
+  return why;
+}
+
+Status CudaGpu::post_by_memory(const MemoryPost& start, void* stream) {
+  if (!can_post_by_memory_) {
+    return error(ErrorCode::FailedPrecondition, Reason::Unsupported, uuid_,
+                 " has no 64-bit stream memory operations: unset ARCOMM_POST");
+  }
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
+  const CUresult done = client::post_by_memory(api_, start, static_cast<CUstream>(stream));
+  if (done == CUDA_SUCCESS) return {};
+  Error why = api_.failed(done, "putting memory operations into the caller's stream");
+  why.message += ": is it a stream of " + uuid_ + ", and did no kernel before it fail?";
   return why;
 }
 

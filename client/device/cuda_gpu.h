@@ -28,6 +28,7 @@ class CudaGpu final : public Gpu {
   Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) override;
   Result<bool> is_capturing(void* stream) override;
   Status post(const GpuPost& post, void* stream) override;
+  Status post_by_memory(const MemoryPost& start, void* stream) override;
   Result<const DirectKernels*> load_direct(int image_fd) override;
   Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
                        ReduceOp op, const DirectCall& call, bool waits_behind,
@@ -49,6 +50,7 @@ class CudaGpu final : public Gpu {
   CUdevice device_ = 0;
   std::string uuid_;
   CudaKernel post_;
+  bool can_post_by_memory_ = false;
   CUstream stream_ = nullptr;
   std::mutex direct_mutex_;
   std::vector<std::unique_ptr<CudaDirectKernels>> direct_;  // by image

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "client/device/memory_post.h"
 #include "client/device/post.h"
 #include "proto/direct_exchange.h"
 #include "proto/status.h"
@@ -71,6 +72,8 @@ class Gpu {
   virtual Result<bool> is_capturing(void* stream) = 0;
   // Puts the post kernel on the stream and returns; null is the legacy default stream.
   virtual Status post(const GpuPost& post, void* stream) = 0;
+  // The same by stream memory operations; not while the stream is captured.
+  virtual Status post_by_memory(const MemoryPost& start, void* stream) = 0;
 
   // Once per image, whatever CUDA_MODULE_LOADING says, so that no launch ever loads. The descriptor
   // stays the caller's.

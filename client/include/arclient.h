@@ -137,7 +137,8 @@ typedef struct {
 /* ---- library ---- */
 /* Attaches to the daemon. config may be NULL. Calls may nest, with the same config (else
  * arcFailedPrecondition): the last arcFinalize detaches. Without arcInit the first call that needs
- * the daemon attaches with the defaults. */
+ * the daemon attaches with the defaults. $ARCOMM_POST, of sessions on GPUs: "kernel", or "memops"
+ * for streams that wait by stream memory operations and not by a kernel of ours. */
 ARC_API arcResult_t arcInit(const arcConfig_t* config);
 ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "client/src/stream_watch.h"
+
 namespace arcomm::client {
 namespace {
 
@@ -46,6 +48,8 @@ Done done_of(const Error& why) {
 }  // namespace
 
 GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevicePlans) {
+  if (parts_.post == PostMode::Memory)
+    starts_ = std::make_shared<MemoryStarts>(parts_.gpu, parts_.mailbox);
   if (parts_.exchange == nullptr) return;
   uses_ = DirectUses::create({.gpu = parts_.gpu,
                               .mailbox = parts_.mailbox,
@@ -59,6 +63,7 @@ GpuMember::~GpuMember() {
   while (!was_captured_) {
     if (is_idle()) {
       if (uses_ != nullptr) uses_->forget();
+      if (starts_ != nullptr) leave_streams(starts_);
       return;
     }
     if (deadline.passed()) break;
@@ -94,6 +99,7 @@ void GpuMember::close(const Error& why) {
   const std::lock_guard lock(over_mutex_);
   if (!over_) over_ = why;
   is_over_.store(true, std::memory_order_release);
+  if (starts_ != nullptr) starts_->end();
   if (is_closed_) return;
   // A GPU that does not take the word in time is asked again by the next call that notices.
   const std::uint64_t word = to_word(done_of(why));
@@ -250,17 +256,19 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
     }
     return {};
   }
-  ARC_RETURN_IF_ERROR(parts_.gpu->post({.mailbox = parts_.mailbox->words(),
-                                        .doors = parts_.mailbox->doors(),
-                                        .notes = parts_.mailbox->notes(),
-                                        .lane = plan.lane,
-                                        .plan = plan.id.index,
-                                        .timeout_ns = plan.timeout_ns,
-                                        .turn = *capturing             ? Turn::AsItComes
-                                                : has_several_streams_ ? Turn::Taken
-                                                                       : Turn::Counted,
-                                        .called_before = launched_in_lane},
-                                       stream));
+  const GpuPost start{.mailbox = parts_.mailbox->words(),
+                      .doors = parts_.mailbox->doors(),
+                      .notes = parts_.mailbox->notes(),
+                      .lane = plan.lane,
+                      .plan = plan.id.index,
+                      .timeout_ns = plan.timeout_ns,
+                      .turn = *capturing             ? Turn::AsItComes
+                              : has_several_streams_ ? Turn::Taken
+                                                     : Turn::Counted,
+                      .called_before = launched_in_lane};
+  // What a graph starts is not known here, so once there is one only the GPU knows the numbers.
+  const bool by_memory = starts_ != nullptr && !*capturing && !was_captured_;
+  ARC_RETURN_IF_ERROR(by_memory ? post_by_memory(start, stream) : parts_.gpu->post(start, stream));
   if (*capturing) {
     plan.is_captured = true;  // the graph may be replayed at any time from now on
     was_captured_ = true;
@@ -269,6 +277,22 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
     ++launched_in_lane;
   }
   return {};
+}
+
+Status GpuMember::post_by_memory(const GpuPost& post, void* stream) {
+  const std::uint32_t number = post.called_before + 1;
+  starts_->expect(post.lane, number, post.timeout_ns);
+  Status posted = watch_streams(starts_);
+  if (posted) {
+    posted =
+        parts_.gpu->post_by_memory({.post = post,
+                                    .number = number,
+                                    .note = {.posted = launched_[post.plan] + 1, .number = number},
+                                    .waits_for_turn = post.turn == Turn::Taken},
+                                   stream);
+  }
+  if (!posted) starts_->take_back(post.lane, number);
+  return posted;
 }
 
 Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* stream) {

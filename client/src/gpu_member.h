@@ -20,8 +20,10 @@
 #include "client/src/gpu_exchange.h"
 #include "client/src/gpu_mailbox.h"
 #include "client/src/gpu_plan_cache.h"
+#include "client/src/memory_starts.h"
 #include "client/src/node_control.h"
 #include "client/src/operation.h"
+#include "client/src/post_mode.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -36,6 +38,7 @@ class GpuMember {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
     std::shared_ptr<GpuExchange> exchange;  // null: nothing is direct
+    PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
     Daemon daemon;
@@ -77,13 +80,15 @@ class GpuMember {
   Result<bool> drop_oldest(Deadline deadline);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
+  Status post_by_memory(const GpuPost& post, void* stream);
   Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);
   Status usable() const;
   bool is_idle();
   std::uint32_t direct_blocks() const { return uses_ == nullptr ? 0 : uses_->blocks(); }
 
   Parts parts_;
-  std::shared_ptr<DirectUses> uses_;  // null without an exchange
+  std::shared_ptr<DirectUses> uses_;      // null without an exchange
+  std::shared_ptr<MemoryStarts> starts_;  // null unless they are made by memory operations
   DeadlineMutex mutex_;
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it

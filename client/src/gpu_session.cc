@@ -19,14 +19,17 @@ constexpr std::chrono::milliseconds kGiveBackFor{20};
 
 Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdChannel& descriptors,
                                                      const Attached& attached) {
+  const Result<PostMode> post = post_mode_from_environment();
+  if (!post) return post.error();
   const Result<Gpus*> gpus = load_gpus();
   if (!gpus) return gpus.error();
-  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, control, descriptors, attached));
+  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, *post, control, descriptors, attached));
 }
 
-GpuSession::GpuSession(Gpus& gpus, NodeControl& control, FdChannel& descriptors,
+GpuSession::GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
                        const Attached& attached)
     : gpus_(gpus),
+      post_(post),
       control_(control),
       descriptors_(descriptors),
       attached_(attached),
@@ -59,6 +62,7 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
       GpuMember::Parts{.gpu = std::move(gpu),
                        .mailbox = std::move(*mailbox),
                        .exchange = std::move(exchange),
+                       .post = post_,
                        .member = created.member,
                        .rank = rank,
                        .ranks = ranks,

@@ -15,6 +15,7 @@
 #include "client/src/gpu_buffers.h"
 #include "client/src/gpu_member.h"
 #include "client/src/node_control.h"
+#include "client/src/post_mode.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -28,8 +29,11 @@ class GpuSession {
 
   // The GPU that is current on this thread.
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
-  // What this process can use, by UUID.
-  std::vector<std::string> visible() { return gpus_.visible(); }
+  // What this process can use whole, by UUID. None where no kernel of ours shall wait on a stream:
+  // direct ones do.
+  std::vector<std::string> visible() {
+    return post_ == PostMode::Memory ? std::vector<std::string>() : gpus_.visible();
+  }
   GpuBuffers& buffers() { return buffers_; }
   // Maps what the daemon has for the new member.
   Result<std::shared_ptr<GpuMember>> join(std::shared_ptr<Gpu> gpu,
@@ -43,12 +47,14 @@ class GpuSession {
   void close_members(const Error& why);
 
  private:
-  GpuSession(Gpus& gpus, NodeControl& control, FdChannel& descriptors, const Attached& attached);
+  GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
+             const Attached& attached);
   Result<BufferId> register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline);
   Status release_memory(BufferId buffer, Deadline deadline);
   std::vector<std::shared_ptr<GpuMember>> members();
 
   Gpus& gpus_;
+  const PostMode post_;
   NodeControl& control_;
   FdChannel& descriptors_;
   const Attached& attached_;

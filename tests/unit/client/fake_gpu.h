@@ -1,5 +1,6 @@
 // A GPU for tests, in host memory: allocations that the test makes and frees, words that both ends
-// see at once, and starts that are written down instead of run. Not for several threads.
+// see at once, and starts that are written down instead of run. Not for several threads, but for
+// the words: read(), write() and knock().
 #pragma once
 
 #include <sys/mman.h>
@@ -7,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,11 @@ class FakeGpu final : public Gpu {
  public:
   struct Start {
     GpuPost post;
+    void* stream = nullptr;
+  };
+
+  struct MemoryStart {
+    MemoryPost start;
     void* stream = nullptr;
   };
 
@@ -76,6 +83,10 @@ class FakeGpu final : public Gpu {
     starts.push_back({post, stream});
     return {};
   }
+  Status post_by_memory(const MemoryPost& start, void* stream) override {
+    memory_starts.push_back({start, stream});
+    return {};
+  }
   Result<const DirectKernels*> load_direct(int) override { return &kernels_; }
   Status launch_direct(const DirectKernels&, const DirectShape& shape, DType, ReduceOp,
                        const DirectCall& call, bool waits_behind, void* stream) override {
@@ -83,11 +94,13 @@ class FakeGpu final : public Gpu {
     return {};
   }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    const std::lock_guard lock(words_);
     if (stuck) return late();
     std::memcpy(to, from, bytes);
     return {};
   }
   Status write(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    const std::lock_guard lock(words_);
     if (stuck) return late();
     std::memcpy(to, from, bytes);
     return {};
@@ -101,6 +114,16 @@ class FakeGpu final : public Gpu {
     lane.done = to_word(Done{.number = lane.posted});
   }
 
+  // What the stream does until it waits.
+  void knock(const MemoryStart& made) {
+    const std::lock_guard lock(words_);
+    const GpuPost& post = made.start.post;
+    MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
+    lane.posted = made.start.number;
+    lane.door = to_word(Door{.number = made.start.number, .plan = post.plan});
+    post.notes->plans[post.plan] = made.start.note;
+  }
+
   // What the blocks of a direct operation do when all ranks have come.
   static void run(const DirectStart& start) {
     if (start.call.left != nullptr) *start.call.left += start.shape.blocks;
@@ -109,6 +132,7 @@ class FakeGpu final : public Gpu {
   std::map<std::uintptr_t, GpuRange> allocations;
   int number = 0;  // its ordinal
   std::vector<Start> starts;
+  std::vector<MemoryStart> memory_starts;
   std::vector<DirectStart> direct_starts;
   bool capturing = false;
   bool stuck = false;
@@ -116,6 +140,7 @@ class FakeGpu final : public Gpu {
 
  private:
   static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
+  std::mutex words_;
   const DirectKernels kernels_{};
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
 };

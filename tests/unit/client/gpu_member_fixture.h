@@ -27,7 +27,7 @@ class GpuMemberTest : public testing::Test {
  public:
   GpuMemberTest() { make(nullptr); }
 
-  void make(std::unique_ptr<GpuExchange> exchange) {
+  void make(std::unique_ptr<GpuExchange> exchange, PostMode post = PostMode::Kernel) {
     Result<std::unique_ptr<GpuMailbox>> mailbox =
         GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoors)));
     EXPECT_TRUE(mailbox.ok());
@@ -37,6 +37,7 @@ class GpuMemberTest : public testing::Test {
         .gpu = gpu,
         .mailbox = std::move(*mailbox),
         .exchange = std::move(exchange),
+        .post = post,
         .member = {1, 1},
         .ranks = 2,
         .daemon = {
