@@ -37,7 +37,7 @@ fi
 # Every program holds all kernels for several architectures, which pack to a fifth.
 tar -C "$out" -czf "$stage/programs.tar.gz" .
 rm -rf "$out"
-cp "$here/run.sh" "$here/run_service.sh" "$stage/"
+cp "$here"/run*.sh "$stage/"
 find "$here" -maxdepth 1 -name '*.py' -exec cp {} "$stage/" \;
 size=$(du -sm "$stage" | cut -f1)
 echo "$stage: $size MB"

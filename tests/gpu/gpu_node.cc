@@ -1,6 +1,8 @@
 #include "tests/gpu/gpu_node.h"
 
+#include <cstdlib>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 namespace arcomm::gpu {
@@ -52,7 +54,9 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
 
 std::vector<CudaAlgorithm> GpuNode::algorithms() const {
   std::vector<CudaAlgorithm> algorithms;
+  const char* const left_out = std::getenv("ARCOMM_LEAVE_OUT");
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    if (left_out != nullptr && entry.name == left_out) continue;
     if (entry.max_ranks > 1 && !entry.is_joint && can_run(entry.algorithm, abilities_))
       algorithms.push_back(entry.algorithm);
   }
@@ -95,12 +99,24 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
     }
     return launch_by_copy_engines(parts, most_chunk_bytes);
   }
-  for (int rank = 0; rank < ranks(); ++rank) {
+  const auto launch_one = [&](int rank) {
     cudaSetDevice(rank);
-    ARC_RETURN_IF_ERROR(launch_all_reduce(
-        algorithm, call(rank, count, dtype, op, send_offset, recv_offset, in_place), shape,
-        (*this)[rank].stream->handle()));
+    return launch_all_reduce(algorithm,
+                             call(rank, count, dtype, op, send_offset, recv_offset, in_place),
+                             shape, (*this)[rank].stream->handle());
+  };
+  std::vector<Status> launched(ranks_.size());
+  if (std::getenv("ARCOMM_LAUNCH_APART") != nullptr) {
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks(); ++rank)
+      threads.emplace_back(
+          [&, rank] { launched[static_cast<std::size_t>(rank)] = launch_one(rank); });
+    for (std::thread& thread : threads) thread.join();
+  } else {
+    for (int rank = 0; rank < ranks(); ++rank)
+      launched[static_cast<std::size_t>(rank)] = launch_one(rank);
   }
+  for (Status& one : launched) ARC_RETURN_IF_ERROR(std::move(one));
   return {};
 }
 

@@ -34,8 +34,8 @@ class GpuNode {
   int ranks() const { return static_cast<int>(ranks_.size()); }
   GpuRank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
 
-  // All that each rank launches by itself, less those that these GPUs cannot run: for lines, where
-  // open() saw torn ones.
+  // All that each rank launches by itself, less those that these GPUs cannot run (for lines, where
+  // open() saw torn ones) and the one that $ARCOMM_LEAVE_OUT names.
   std::vector<CudaAlgorithm> algorithms() const;
   // Of the ranks' GPUs, in memory of its own.
   Result<Ll128Verdict> try_lines(int writer, int reader);
@@ -44,7 +44,8 @@ class GpuNode {
   CudaAllReduce call(int rank, std::uint64_t count, DType dtype, ReduceOp op,
                      std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
                      bool in_place = false);
-  // On every rank's own stream, from this thread.
+  // On every rank's own stream, from this thread; with $ARCOMM_LAUNCH_APART from one for each rank,
+  // for tools that make a launch last as long as its kernel.
   Status launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
                 CudaShape shape = {}, std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
                 bool in_place = false);

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# compute-sanitizer over the kernels, on small sizes: memory, barriers, and races in shared memory. Called by run.sh,
+# part `sanitizer`:   run_sanitizer.sh <folder for the results>
+# Direct kernels run in their clients, one process for each rank, without MPS; those of the daemon in all_reduce_gpu_test,
+# a thread for each rank where the tool makes a launch last as long as its kernel.
+set -o pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+programs=$here/programs
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+[ -n "$sanitizer" ] || { echo "not possible here: there is no compute-sanitizer (it comes with the CUDA toolkit)"; exit 1; }
+folder=$(mktemp -d /tmp/arcommd-sanitizer-XXXXXX)
+chmod 755 "$folder"
+status=0
+tools=(memcheck synccheck racecheck)
+
+judge() { # judge <name> <exit status> <log>...: no error in any of them, and an account in each
+  local name=$1 code=$2 log
+  shift 2
+  for log in "$@"; do
+    grep -q 'SUMMARY: 0 \(errors\|hazards\)' "$log" || code=1
+    grep 'SUMMARY' "$log" | grep -qv 'SUMMARY: 0 ' && code=1
+  done
+  if [ "$code" = 0 ]; then echo "$name: no finding"; else
+    status=1
+    echo "FAILED: $name"
+    tail -n 8 "$@"
+  fi
+}
+
+mkdir -p "$folder/run" "$folder/state"
+LD_LIBRARY_PATH=$programs/lib timeout -k 10 300 "$programs/arcommd" --set device.backend=cuda --set gpu.mps=off \
+  --set runtime_dir="$folder/run" --set state_dir="$folder/state" --set metrics.listen= --set access.group= \
+  --set access.admin_group= >"$out/sanitizer-arcommd.log" 2>&1 &
+daemon=$!
+trap 'kill "$daemon" 2>/dev/null; wait "$daemon"; rm -rf "$folder"' EXIT
+for _ in $(seq 300); do [ -S "$folder/run/client.sock" ] && break; sleep 0.1; done
+for tool in "${tools[@]}"; do
+  pids=() code=0
+  for rank in 0 1; do
+    ARCOMM_RUNTIME_DIR=$folder/run LD_LIBRARY_PATH=$programs/client timeout -k 5 60 "$sanitizer" --tool "$tool" \
+      --target-processes all --kernel-regex kns=arcomm_ "$programs/client_rank" --verify --dtype f16 \
+      --sizes 1k,64k,1m --timeout-ms 40000 --rank "$rank" --ranks 2 --id-file "$folder/id-$tool" \
+      >"$out/sanitizer-direct-$tool-$rank.log" 2>&1 &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || code=1; done
+  judge "direct kernels, $tool" $code "$out/sanitizer-direct-$tool-"[01].log
+done
+# racecheck does not follow barriers in shared memory that count bytes (mbarrier), by which the steps of tiled_push hand
+# tiles on: it takes every tile for a race.
+for tool in "${tools[@]}"; do
+  log=$out/sanitizer-kernels-$tool.log left_out=
+  [ "$tool" = racecheck ] && left_out=tiled_push
+  ARCOMM_LAUNCH_APART=1 ARCOMM_LEAVE_OUT=$left_out timeout -k 5 120 "$sanitizer" --tool "$tool" \
+    "$programs/all_reduce_gpu_test" --gtest_brief=1 --gtest_filter='Ranks/AllReduceOnGpus.TakesAnyPointer*/2' >"$log" 2>&1
+  judge "kernels of the daemon, $tool" $? "$log"
+done
+exit $status
