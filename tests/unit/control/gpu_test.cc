@@ -1,8 +1,10 @@
 // What is different for sessions on GPUs: who is on which, mailboxes, and memory by handle.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 
 #include <future>
 
+#include "proto/direct_exchange.h"
 #include "tests/unit/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -82,6 +84,33 @@ TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
   EXPECT_EQ(fetch(named, mine.fd_ticket()), 2u);
   EXPECT_EQ(fetch(on_second, mine.fd_ticket()), 0u) << "a stranger's ticket";
   EXPECT_EQ(fetch(on_second, other.fd_ticket()), 2u);
+}
+
+// Kernels of another agreement than the client's would be launched by its rules: neither side may
+// take them for its own.
+TEST_F(GpuTest, NothingIsDirectForAClientOfAnotherAgreement) {
+  start({kFirst, kSecond});
+  const Session session = open_session("gpu");
+  const auto join_with = [&](std::uint32_t direct_abi, char id) {
+    v1::CreateCommunicatorRequest request;
+    *request.mutable_session() = session.ref;
+    request.set_unique_id(unique_id(id));
+    request.set_ranks(1);
+    request.set_timeout_ms(3000);
+    request.add_visible_gpus(kFirst);
+    request.add_visible_gpus(kSecond);
+    request.set_direct_abi(direct_abi);
+    v1::CreateCommunicatorReply reply;
+    return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
+  };
+  ASSERT_TRUE(join_with(kDirectAbi, '1').status.ok());
+  ASSERT_TRUE(join_with(kDirectAbi - 1, '2').status.ok());
+  ASSERT_TRUE(join_with(0, '3').status.ok()) << "a client from before there was any";
+  const auto formed = worker_->formed();
+  ASSERT_EQ(formed.size(), 3u);
+  EXPECT_THAT(formed[0].ranks[0].visible_gpus, testing::ElementsAre(kFirst, kSecond));
+  EXPECT_TRUE(formed[1].ranks[0].visible_gpus.empty());
+  EXPECT_TRUE(formed[2].ranks[0].visible_gpus.empty());
 }
 
 TEST_F(GpuTest, AHostSessionOfTheSameNodeHasNoMailbox) {
