@@ -128,13 +128,21 @@ class CudaLauncher final : public GpuLauncher {
   }
   Status health() override {
     if (Result<bool> idle = queues_[0].idle(); !idle) return std::move(idle).error();
-    return {};
+    Result<bool> idle = beside_.idle();
+    if (!idle) return std::move(idle).error();
+    // What others broke shows where there is something to do: it is asked for, and looked at the
+    // next time. Never more than one word, as nothing may be doing any of it.
+    return *idle ? beside_.store(alive_word(), 1) : Status();
   }
   std::span<RankWords> words() override {
     return {static_cast<RankWords*>(page_.host()), kRankWords};
   }
 
  private:
+  // Behind those of the ranks.
+  std::uint64_t* alive_word() const {
+    return &(static_cast<RankWords*>(page_.host()) + kRankWords)->done;
+  }
   CudaAllReduce here(const CudaAllReduce& call) const {
     CudaAllReduce on_this_gpu = call;
     on_this_gpu.ordinal = beside_.ordinal();
@@ -200,7 +208,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   const int ordinal = device.ordinal();
   Result<CudaQueue> beside = CudaQueue::create(ordinal);  // makes the GPU current
   if (!beside) return std::move(beside).error();
-  Result<PinnedPage> page = PinnedPage::create(kRankWords * sizeof(RankWords));
+  Result<PinnedPage> page = PinnedPage::create((kRankWords + 1) * sizeof(RankWords));
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();

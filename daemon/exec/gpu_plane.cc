@@ -340,8 +340,9 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
 const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_ns) {
   failures_.clear();
   for (Gpu& gpu : gpus_) gpu.wanted = false;
-  // Nothing else asks while kernels are measured or tried: but what they break is not let go of.
-  if (!groups_.empty() || !graves_.empty()) look_at_health(now_ns);
+  // Also while nobody uses a GPU: under MPS anybody's kernel may break it, and the next client must
+  // not be the one to find out.
+  look_at_health(now_ns);
   for (GpuGroup* group : groups_) {
     look_ahead(*group, now_ns);
     const bool even = look_at(*group, now_ns);

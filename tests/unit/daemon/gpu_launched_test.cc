@@ -161,6 +161,34 @@ TEST_F(GpuLaunched, GpuInErrorIsToldToAllAndEndsTheWorker) {
   node_.sick = false;  // what it keeps of a sick one only the process's end lets go
 }
 
+// Under MPS it may be anybody's kernel that breaks it, at any time.
+TEST_F(GpuLaunched, GpuInErrorEndsTheWorkerThatHasNothingToDo) {
+  const auto begin = std::chrono::steady_clock::now();
+  node_.sick = true;
+  ASSERT_TRUE(eventually([&] { return ended_.load(); })) << "the next client would find out";
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  // And nothing is answered from then on.
+  const Result<WorkerSnapshot> shot =
+      await<WorkerSnapshot>([&](auto done) { worker_->inspect(done); });
+  ASSERT_FALSE(shot.ok());
+  EXPECT_EQ(shot.error().reason, Reason::ShuttingDown);
+  node_.sick = false;
+}
+
+TEST_F(GpuLaunched, GpuInErrorIsToldToThoseOnOtherGpusToo) {
+  const auto broken = group(2);
+  const auto others = group(2);
+  const PlanId plans[2] = {plan(*others[0], kLarge), plan(*others[1], kLarge)};
+  const auto begin = std::chrono::steady_clock::now();
+  node_.sick = true;
+  for (std::size_t i = 0; i < 2; ++i) others[i]->start(plans[i], Lane::Launched);
+  for (GpuRank* rank : broken) EXPECT_NE(rank->closed().code, 0);
+  for (GpuRank* rank : others) EXPECT_NE(rank->closed().code, 0);
+  ASSERT_TRUE(eventually([&] { return ended_.load(); }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  node_.sick = false;
+}
+
 TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {
   GpuRank& one = rank(0, 4096);
   ASSERT_EQ(node_.memories, 1);
