@@ -9,10 +9,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "daemon/exit_status.h"
 #include "daemon/telemetry/log.h"
 
 namespace arcomm {
@@ -211,13 +213,22 @@ int Daemon::run() {
     log::error(
         "a device worker ended by itself; stopping, so that the service manager starts a new "
         "daemon");
-  } else {
-    log::info("{}: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
-    drain(signals.get());
+    leave_devices();
   }
+  log::info("{}: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
+  drain(signals.get());
   stop();
   log::info("stopped");
-  return signal == 0 ? 1 : 0;
+  return 0;
+}
+
+// Clients are told, as ever. What a lost GPU holds is the driver's to take back when the process
+// ends: giving it back here may wait for ever, for a kernel on another GPU that nobody ends now.
+void Daemon::leave_devices() {
+  stop_serving();
+  log::info("stopped");
+  log::stop();
+  std::_Exit(kFailure);
 }
 
 int Daemon::wait_for_end(int signals) {
@@ -324,7 +335,7 @@ void Daemon::drain(int signals) {
   }
 }
 
-void Daemon::stop() {
+void Daemon::stop_serving() {
   stopping_ = true;
   metrics_server_.reset();
   if (control_) control_->stop();
@@ -335,6 +346,10 @@ void Daemon::stop() {
     if (one.thread.joinable()) one.thread.join();
   }
   control_.reset();  // after the workers' last answers
+}
+
+void Daemon::stop() {
+  stop_serving();
   served_.clear();
   backend_.reset();
 }

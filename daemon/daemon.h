@@ -88,6 +88,8 @@ class Daemon final : public DaemonActions {
   void watch_workers();
   void dump_recorders();
   void drain(int signals);
+  [[noreturn]] void leave_devices();
+  void stop_serving();
   void stop();
 
   const LoadRequest request_;
