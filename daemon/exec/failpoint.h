@@ -1,6 +1,8 @@
-// Places where a test may make the daemon misbehave, by the environment:
-// ARCOMM_FAILPOINT=worker.freeze. Compiled in only where ARCOMM_FAILPOINTS is defined; otherwise a
-// failpoint is a constant false and costs nothing.
+// Places where a test may make the daemon misbehave, by the environment: ARCOMM_FAILPOINT is
+//   worker.freeze   a worker that has work stands still
+//   gpu.fault       the first kernel that is launched for an operation reads nobody's memory
+// Compiled in only where ARCOMM_FAILPOINTS is defined; otherwise a failpoint is a constant false
+// and costs nothing.
 #pragma once
 
 #include <string_view>

@@ -23,6 +23,9 @@ constexpr std::uint64_t kStopNs = 100'000'000;
 // daemon wrote over it when it opened it itself.
 constexpr std::uint64_t kOpenAgainNs = 1'000'000;
 
+// What the failpoint gpu.fault makes a kernel read.
+const void* const kNobodysMemory = reinterpret_cast<const void*>(std::uintptr_t{4096});
+
 constexpr std::uint64_t bit(std::uint32_t rank) {
   return std::uint64_t{1} << rank;
 }
@@ -187,6 +190,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
     calls[rank] =
         call_of(group, static_cast<Rank>(rank), arrival.signature, parts, number, timeout_ns);
   }
+  if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
   const Status launched =
       plane_.launch(group, group.next_turn(), algorithm, std::span(calls).first(ranks), run.open);
   if (launched) return;

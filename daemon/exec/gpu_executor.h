@@ -15,6 +15,7 @@
 
 #include "config/settings.h"
 #include "daemon/comm/communicator_table.h"
+#include "daemon/exec/failpoint.h"
 #include "daemon/exec/gpu_plane.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/plan/tuning_table.h"
@@ -106,6 +107,7 @@ class GpuExecutor {
   std::shared_ptr<const TuningTable> tuning_;
   std::optional<CudaAlgorithm> forced_;  // gpu.algorithm
   std::vector<Run> running_;
+  const bool faults_ = failpoint("gpu.fault");
 };
 
 }  // namespace arcomm
