@@ -223,7 +223,7 @@ bool ThreadedWorker::take_messages() {
 void ThreadedWorker::run() {
   // Naps of 50 us would become naps of 100 us: a GPU's operations wait for their end.
   if (worker_->on_gpus()) ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
-  const bool freezes = failpoint("worker.freeze");
+  const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
   std::uint64_t now = now_ns();
   std::uint64_t last_work = now;
   window_ns_ = now;
@@ -239,7 +239,7 @@ void ThreadedWorker::run() {
     worked |= worker_->execute();
     worked |= worker_->reap();
     worked |= worker_->settle();
-    if (worker_->lost()) {
+    if (worker_->lost() || (is_lost && worker_->pending() != 0)) {
       log::error("a GPU is lost: ending, so that the service manager starts a new daemon");
       break;
     }

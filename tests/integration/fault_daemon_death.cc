@@ -63,6 +63,29 @@ TEST_F(DaemonDeath, AKilledDaemonFailsWhatWasInFlightAndItsClientsFindTheNextOne
   }
 }
 
+TEST_F(DaemonDeath, ADaemonThatLosesADeviceEndsAtOnceAndItsClientsFindTheNextOne) {  // 10
+  DaemonProcess::Options options = in_folder();
+  options.environment = {"ARCOMM_FAILPOINT=worker.lost"};
+  start(options);
+  const Clients clients = start_ranks(node(), 2, "init 8000");
+  const auto begun = std::chrono::steady_clock::now();
+  const Reply lost = clients[0]->ask("allreduce c0 1000 float32 sum");
+  if (lost.code == arcDeadlineExceeded)
+    GTEST_SKIP() << "this build of arcommd has no failpoints (ARCOMM_FAILPOINTS)";
+  EXPECT_EQ(lost.code, arcUnavailable) << lost.to_string();
+  const std::optional<Exit> exit = node().wait_exit(kPrompt);
+  ASSERT_TRUE(exit.has_value()) << "nothing would start a new daemon";
+  EXPECT_EQ(exit->code, 1);
+  EXPECT_EQ(exit->signal, 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(1));
+  expect_log("a GPU is lost: ending");
+  expect_log("stopped");
+
+  restart();
+  expect_all_ok(clients, "rebuild c0");
+  expect_all_ok(clients, "allreduce c0 100000 float32 sum n=5");
+}
+
 TEST_F(DaemonDeath, ALateRankFindsTheNextDaemonThoughItsPeerWasThereFirst) {  // 6
   start(in_folder());
   const Clients clients = start_ranks(node(), 2, "init 8000");
