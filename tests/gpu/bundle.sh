@@ -26,6 +26,7 @@ if [[ $parts == *" service "* ]]; then
   # Beside no other library: it must load into a process that has its own.
   take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
   take "$build/tests/gpu/client_rank"
+  take "$build/tests/gpu/fault_rank"
   take "$build/tests/gpu/two_gpus_one_process"
   # The shared libraries of arcommd and arctl, less those that every machine has in a newer version.
   ldd "$out/arcommd" "$build/client/arctl/arctl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
@@ -37,7 +38,7 @@ fi
 # Every program holds all kernels for several architectures, which pack to a fifth.
 tar -C "$out" -czf "$stage/programs.tar.gz" .
 rm -rf "$out"
-cp "$here"/run*.sh "$stage/"
+cp "$here"/run*.sh "$here/daemon.sh" "$stage/"
 find "$here" -maxdepth 1 -name '*.py' -exec cp {} "$stage/" \;
 size=$(du -sm "$stage" | cut -f1)
 echo "$stage: $size MB"

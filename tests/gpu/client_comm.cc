@@ -20,7 +20,8 @@ ClientComm::ClientComm(arcUniqueId id) {
       *std::max_element(options.sizes.begin(), options.sizes.end()) + kSlackBytes;
   send_ = memory(most);
   recv_ = memory(most);
-  cuda(cudaMalloc(reinterpret_cast<void**>(&agreed_), sizeof(float)), "cudaMalloc");
+  // Of the same kind: in a PID namespace of its own a process can share no other than arc memory.
+  agreed_ = reinterpret_cast<float*>(memory(sizeof(float)));
   for (cudaStream_t* stream : {&stream_, &other_}) {
     cuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate");
   }
@@ -93,6 +94,7 @@ void ClientComm::leave() {
   if (options.is_arc_memory) {
     arc(arcMemFree(send_), "arcMemFree");
     arc(arcMemFree(recv_), "arcMemFree");
+    arc(arcMemFree(agreed_), "arcMemFree");
   }
 }
 

@@ -39,8 +39,12 @@ Outcome failure_of(ClientComm& comm, const char* what) {
   die(std::string(what) + " went unnoticed");
 }
 
-void expect(const Outcome& out, arcReason_t reason, int culprit, const std::string& what) {
-  if (out.info.reason == reason && (culprit < 0 || out.info.rank == culprit)) return;
+// code: of those who waited; who did not come, or was not first, may hear of the end only.
+void expect(const Outcome& out, arcResult_t code, arcReason_t reason, int culprit,
+            const std::string& what) {
+  const bool is_code = out.code == code || out.code == arcAborted;
+  const bool is_rank = culprit < 0 ? out.info.rank >= 0 : out.info.rank == culprit;
+  if (is_code && out.info.reason == reason && is_rank) return;
   die(what + " was told as code " + std::to_string(out.code) + ", reason " +
       std::to_string(out.info.reason) + ", rank " + std::to_string(out.info.rank) + ": " +
       out.info.message);
@@ -69,8 +73,10 @@ void disagree(ClientComm& comm, std::uint64_t bytes) {
   poison(comm, bytes);
   const std::uint64_t count = bytes / size_of(options.dtype) - (options.rank == 0 ? 1 : 0);
   comm.all_reduce(comm.send(), comm.recv(), count, comm.stream());
+  const Clock::time_point begin = Clock::now();
   comm.synchronize(what.c_str());
-  expect(failure_of(comm, what.c_str()), arcReasonMismatch, -1, what);
+  if (Clock::now() - begin > kHeardWithin) die(what + " was told late");
+  expect(failure_of(comm, what.c_str()), arcFailedPrecondition, arcReasonMismatch, -1, what);
   expect_untouched(comm, bytes, what);
   rebuild(comm);
 }
@@ -90,7 +96,7 @@ void stay_away(ClientComm& comm, std::uint64_t bytes) {
   } else {
     std::this_thread::sleep_for(milliseconds(options.timeout_ms));
   }
-  expect(failure_of(comm, what.c_str()), arcReasonTimeout, last, what);
+  expect(failure_of(comm, what.c_str()), arcDeadlineExceeded, arcReasonTimeout, last, what);
   expect_untouched(comm, bytes, what);
   rebuild(comm);
 }

@@ -11,23 +11,20 @@
 // stderr where anything is not as it must be. A soak (client_soak.h) lasts for SECONDS or N
 // replays, whichever is over first.
 #include <cuda_runtime_api.h>
-#include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "client/include/arclient.h"
 #include "tests/gpu/client_bench.h"
 #include "tests/gpu/client_comm.h"
 #include "tests/gpu/client_faults.h"
+#include "tests/gpu/client_id.h"
 #include "tests/gpu/client_options.h"
 #include "tests/gpu/client_pattern.h"
 #include "tests/gpu/client_soak.h"
@@ -38,32 +35,8 @@ namespace arcomm::gpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
 
 constexpr int kPatterns = 3;
-constexpr milliseconds kPatience{40'000};
-
-// By a file, which rank 0 puts in place whole.
-arcUniqueId exchange_id() {
-  arcUniqueId id;
-  if (options.rank == 0) {
-    if (::access(options.id_file.c_str(), F_OK) == 0) {
-      die(options.id_file + " is there already: remove it, or the other ranks take an old id");
-    }
-    arc(arcGetUniqueId(&id), "arcGetUniqueId");
-    const std::string part = options.id_file + ".part";
-    std::ofstream(part, std::ios::binary).write(id.internal, sizeof(id.internal));
-    if (std::rename(part.c_str(), options.id_file.c_str()) != 0) die("cannot write the id file");
-    return id;
-  }
-  const Clock::time_point deadline = Clock::now() + kPatience;
-  for (;;) {
-    std::ifstream file(options.id_file, std::ios::binary);
-    if (file.read(id.internal, sizeof(id.internal))) return id;
-    if (Clock::now() >= deadline) die("rank 0 wrote no id to " + options.id_file);
-    std::this_thread::sleep_for(milliseconds(20));
-  }
-}
 
 class ClientRank {
  public:
@@ -226,11 +199,11 @@ int run(int argc, char** argv) {
   config.timeout_ms = options.timeout_ms;
   arc(arcInit(&config), "arcInit");
   if (options.soak()) {
-    soak(exchange_id());
+    soak(exchange_id(options.id_file));
     arc(arcFinalize(), "arcFinalize");
     return 0;
   }
-  ClientComm comm(exchange_id());
+  ClientComm comm(exchange_id(options.id_file));
   ClientRank rank(comm);
   if (options.verify) {
     std::vector<Pattern> patterns;

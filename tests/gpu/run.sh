@@ -4,6 +4,7 @@
 #   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
 #   PARTS="kernels service torch tune named peers"    what to run
 #                   sanitizer, when it is named: compute-sanitizer over small sizes, two GPUs
+#                   faults, when it is named: what breaks, and what must follow, a line for each case
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
@@ -49,6 +50,9 @@ if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* |
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl bash "$here/run_service.sh" "$out" || status=1
 fi
 if [[ $parts == *" sanitizer "* ]]; then bash "$here/run_sanitizer.sh" "$out" || status=1; fi
+if [[ $parts == *" faults "* ]]; then
+  RANKS="${ranks_here[*]}" timeout -k 20 400 bash "$here/run_faults.sh" "$out" || status=1
+fi
 # One file, for machines that send back few.
 tar -C "$out" -czf "$here/logs.tar.gz" --exclude=logs.tar.gz . && mv "$here/logs.tar.gz" "$out/"
 if [ $status != 0 ]; then
