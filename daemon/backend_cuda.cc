@@ -1,5 +1,7 @@
 // The build with CUDA: the node's GPUs, where it has any, and the CPU.
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "daemon/backend.h"
@@ -10,6 +12,16 @@
 
 namespace arcomm {
 namespace {
+
+// As long as a tenth of the unit's StartLimitIntervalSec=: starts that fail for this never come to
+// its StartLimitBurst=.
+constexpr std::chrono::seconds kMpsRecovers{6};
+constexpr std::chrono::milliseconds kBetweenLooks{100};
+
+// MPS recovers from a fault.
+bool gets_better(const Error& why) {
+  return why.reason == Reason::NotRunning;
+}
 
 bool may_use_gpus(const Settings& settings) {
   switch (settings.device.backend) {
@@ -79,6 +91,19 @@ Result<ServedDevices> open_gpus(const std::vector<Gpu>& gpus) {
   return served;
 }
 
+// A daemon that ended because of a fault under MPS is started again at once, and the others that
+// MPS served take a moment to end. Longer than that is the next start's affair: a process whose
+// CUDA could not begin may never find that it can.
+Result<std::vector<Gpu>> find_gpus() {
+  const auto until = std::chrono::steady_clock::now() + kMpsRecovers;
+  for (;;) {
+    Result<std::vector<Gpu>> gpus = discover_gpus();
+    if (gpus || !gets_better(gpus.error()) || std::chrono::steady_clock::now() >= until)
+      return gpus;
+    std::this_thread::sleep_for(kBetweenLooks);
+  }
+}
+
 // Adds the GPUs' worker, or says why there is none.
 Status add_gpus(const Settings& settings, Backend& backend) {
   if (settings.gpu.mps == MpsChoice::Manage) {
@@ -89,7 +114,7 @@ Status add_gpus(const Settings& settings, Backend& backend) {
       backend.warnings.push_back("MPS was not started: " + mps.error().message);
     }
   }
-  const Result<std::vector<Gpu>> gpus = discover_gpus();
+  const Result<std::vector<Gpu>> gpus = find_gpus();
   if (!gpus) return gpus.error();
   if (gpus->empty()) {
     return error(ErrorCode::NotFound, Reason::Unsupported,
@@ -127,6 +152,8 @@ Result<Backend> open_backend(const Settings& settings) {
   backend.name = "host";
   if (may_use_gpus(settings)) {
     if (Status added = add_gpus(settings, backend); !added) {
+      // Without GPUs for good is worse than to be started once more.
+      if (gets_better(added.error())) return added.error();
       if (settings.device.backend == BackendChoice::Cuda) {
         Error why = added.error();
         why.message = "device.backend is \"cuda\" and no GPU can be served: " + why.message;

@@ -49,6 +49,11 @@ Result<const CudaDriver*> cuda_driver() {
 }
 
 Error cuda_error(cudaError_t failure, const char* what) {
+  if (failure == cudaErrorMpsServerNotReady || failure == cudaErrorMpsRpcFailure) {
+    return error(ErrorCode::Unavailable, Reason::NotRunning, what, ": ", cudaGetErrorName(failure),
+                 " (after a GPU fault MPS serves again when all processes that it served then have "
+                 "ended: nvidia-smi lists them)");
+  }
   const bool memory = failure == cudaErrorMemoryAllocation;
   return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
                memory ? Reason::OutOfMemory : Reason::None, what, ": ", cudaGetErrorName(failure),

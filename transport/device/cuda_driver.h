@@ -32,6 +32,7 @@ struct CudaDriver {
 // Unavailable (Unsupported) where there is no driver, or one too old.
 Result<const CudaDriver*> cuda_driver();
 
+// NotRunning where MPS recovers from a fault, which gets better by itself.
 Error cuda_error(cudaError_t failure, const char* what);
 Error cuda_error(CUresult failure, const char* what);
 

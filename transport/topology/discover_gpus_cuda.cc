@@ -1,5 +1,7 @@
 #include <cuda_runtime_api.h>
 
+#include <optional>
+
 #include "transport/device/cuda_driver.h"
 #include "transport/topology/gpus.h"
 
@@ -51,13 +53,15 @@ Result<std::vector<Gpu>> discover_gpus() {
     cudaGetLastError();
     return std::vector<Gpu>();
   }
-  if (const Result<const CudaDriver*> driver = cuda_driver(); !driver) return driver.error();
+  std::optional<Error> why;
   if (counted != cudaSuccess) {
     cudaGetLastError();
-    Error why = cuda_error(counted, "counting the GPUs");
-    why.code = ErrorCode::Unavailable;
-    return why;
+    why = cuda_error(counted, "counting the GPUs");
+    why->code = ErrorCode::Unavailable;
+    if (why->reason == Reason::NotRunning) return *why;  // the driver offers nothing then either
   }
+  if (const Result<const CudaDriver*> driver = cuda_driver(); !driver) return driver.error();
+  if (why) return *why;
   std::vector<Gpu> gpus;
   for (int ordinal = 0; ordinal < count; ++ordinal) {
     Result<Gpu> gpu = look_at(ordinal, count);
