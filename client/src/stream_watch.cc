@@ -15,7 +15,7 @@ namespace arcomm::client {
 namespace {
 
 // How late a stream hears of the end of its communicator, about.
-constexpr std::chrono::milliseconds kBetweenLooks{2};
+constexpr std::chrono::milliseconds kLookEvery{2};
 
 class StreamWatch {
  public:
@@ -61,7 +61,7 @@ class StreamWatch {
     for (;;) {
       wait_for_some();
       look();
-      std::this_thread::sleep_for(kBetweenLooks);
+      std::this_thread::sleep_for(kLookEvery);
     }
   }
 
