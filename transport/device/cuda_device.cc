@@ -89,6 +89,11 @@ Result<Memory> CudaDevice::import(const MemoryHandle& handle, int descriptor) {
   return import_cuda_memory(handle, descriptor, options_.ordinal, options_.peers);
 }
 
+Result<Memory> CudaDevice::import_chunks(std::span<const MemoryChunk> chunks,
+                                         std::uint64_t offset_bytes, std::uint64_t length_bytes) {
+  return import_cuda_chunks(chunks, offset_bytes, length_bytes, options_.ordinal, options_.peers);
+}
+
 Result<Stream> CudaDevice::create_stream(std::string_view /*name*/) {
   Result<std::unique_ptr<CudaStream>> stream =
       CudaStream::create(options_.ordinal, options_.stream_slots);

@@ -30,6 +30,8 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
   Result<Memory> allocate(std::uint64_t bytes) override;
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
+  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                               std::uint64_t length_bytes) override;
   Result<Stream> create_stream(std::string_view name) override;
   Result<Event> create_event() override;
 

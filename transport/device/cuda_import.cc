@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/device/cuda_chunks.h"
 #include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_mapping.h"
 
@@ -31,6 +32,18 @@ class MappedPart final : public Memory::Backing {
 
  private:
   CudaMapping mapping_;
+  MemoryRef view_;
+};
+
+class PartOfChunks final : public Memory::Backing {
+ public:
+  PartOfChunks(CudaChunks chunks, const MemoryHandle& handle)
+      : chunks_(std::move(chunks)), view_(part(chunks_.view().data, handle)) {}
+  MemoryRef view() const override { return view_; }
+  Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
+
+ private:
+  CudaChunks chunks_;
   MemoryRef view_;
 };
 
@@ -201,6 +214,26 @@ Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, in
   return error(ErrorCode::Unimplemented, Reason::Unsupported,
                "memory of this kind cannot be imported by a GPU: offer a descriptor or an IPC "
                "handle");
+}
+
+Result<Memory> import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                                  std::uint64_t length_bytes, int home,
+                                  std::span<const int> accessible_from) {
+  const CurrentCudaDevice current(home);
+  Result<CudaChunks> mapped = CudaChunks::import(chunks, accessible_from);
+  if (!mapped) return std::move(mapped).error();
+  MemoryHandle range;
+  range.kind = MemoryKind::PosixFd;
+  range.offset_bytes = offset_bytes;
+  range.length_bytes = length_bytes;
+  range.allocation_bytes = mapped->view().bytes;
+  ARC_RETURN_IF_ERROR(check_range(range));
+  const std::byte* base = mapped->view().data;
+  for (const MemoryChunk& chunk : chunks) {
+    ARC_RETURN_IF_ERROR(check_found(base, chunk.bytes, home));
+    base += chunk.bytes;
+  }
+  return Memory(std::make_unique<PartOfChunks>(std::move(*mapped), range));
 }
 
 }  // namespace arcomm

@@ -17,4 +17,9 @@ namespace arcomm {
 Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
                                   std::span<const int> accessible_from);
 
+// As Device::import_chunks, with the same two.
+Result<Memory> import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                                  std::uint64_t length_bytes, int home,
+                                  std::span<const int> accessible_from);
+
 }  // namespace arcomm

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,10 @@ class Device {
   // an allocation smaller than its maker says or of another device InvalidArgument. Slow; on a GPU
   // not while a kernel of ours is resident there.
   virtual Result<Memory> import(const MemoryHandle& handle, int descriptor) = 0;
+  // The same of memory whose pieces lie behind one another, in this order; the descriptors in them
+  // stay the caller's. The range counts in their sum.
+  virtual Result<Memory> import_chunks(std::span<const MemoryChunk> chunks,
+                                       std::uint64_t offset_bytes, std::uint64_t length_bytes) = 0;
   // `name`: what a debugger shows, at most 15 characters are kept.
   virtual Result<Stream> create_stream(std::string_view name) = 0;
   virtual Result<Event> create_event() = 0;

@@ -31,6 +31,12 @@ Result<Memory> HostDevice::import(const MemoryHandle&, int) {
                "host memory is mapped by its descriptor, not imported by a device");
 }
 
+Result<Memory> HostDevice::import_chunks(std::span<const MemoryChunk>, std::uint64_t,
+                                         std::uint64_t) {
+  return error(ErrorCode::Unimplemented, Reason::Unsupported,
+               "host memory is registered whole, by one descriptor, not in pieces");
+}
+
 Result<Stream> HostDevice::create_stream(std::string_view name) {
   auto stream = HostStream::create(name, options_.stream_slots, options_.spin);
   if (!stream) return std::move(stream).error();

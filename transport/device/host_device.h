@@ -29,6 +29,8 @@ class HostDevice final : public Device {
   Result<Memory> allocate(std::uint64_t bytes) override;
   // Unimplemented: a stranger's memfd is mapped by transport/peer, which knows what to check.
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
+  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                               std::uint64_t length_bytes) override;  // Unimplemented
   Result<Stream> create_stream(std::string_view name) override;
   Result<Event> create_event() override;
 

@@ -67,6 +67,7 @@ struct FakeNode {
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
+  std::atomic<std::size_t> imported_chunks{0};
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<bool> sick{false};        // every GPU is in error

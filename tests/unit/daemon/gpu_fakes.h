@@ -70,6 +70,11 @@ class FakeGpu final : public Device {
   Result<Memory> import(const MemoryHandle& handle, int) override {
     return allocate(handle.length_bytes);
   }
+  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t,
+                               std::uint64_t length_bytes) override {
+    node_.imported_chunks += chunks.size();
+    return allocate(length_bytes);
+  }
   Result<Stream> create_stream(std::string_view name) override {
     return host_->create_stream(name);
   }
