@@ -1,53 +1,16 @@
 // NodeControl's calls about memory.
 #include <fcntl.h>
 
-#include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
+#include "daemon/control/new_buffer.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/shared_memory.h"
 #include "daemon/telemetry/log.h"
 
 namespace arcomm {
-namespace {
-
-constexpr std::uint64_t kMostGpuBytes = std::uint64_t{1} << 46;  // no GPU has more
-constexpr std::size_t kIpcHandleBytes = 64;
-
-Status check_gpu_range(const v1::RegisterBufferRequest& request) {
-  if (request.length_bytes() == 0) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue,
-                 "a range of 0 bytes was asked for; ask for 1 or more");
-  }
-  const std::uint64_t whole = request.allocation_bytes();
-  if (whole > kMostGpuBytes || request.offset_bytes() > whole ||
-      request.length_bytes() > whole - request.offset_bytes()) {
-    return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "bytes ", request.offset_bytes(),
-                 " + ", request.length_bytes(), " are not inside the allocation's ", whole,
-                 " bytes");
-  }
-  return {};
-}
-
-}  // namespace
-
-// A buffer on its way in: what it has been charged, until its session holds it.
-struct NodeControl::NewBuffer {
-  SessionId session;
-  BufferSeed seed;
-  HeldBuffer held;
-  bool give_ticket = false;
-  Answer<v1::BufferReply> answer;
-
-  // What it was charged is free again before the client hears of the failure.
-  void fail(const Error& why) {
-    held = {};
-    answer(why);
-  }
-};
 
 void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
                                   Answer<v1::BufferReply> answer) {
@@ -115,96 +78,6 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
                       });
 }
 
-void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBufferRequest& request,
-                                  Answer<v1::BufferReply> answer) {
-  const Result<std::string> gpu = gpu_of(session, request.device());
-  if (!gpu) return answer(gpu.error());
-  const std::uint64_t asked = request.bytes();
-  if (asked == 0 || asked > kMostGpuBytes) {
-    return answer(error(asked == 0 ? ErrorCode::InvalidArgument : ErrorCode::OutOfRange,
-                        Reason::BadValue, asked,
-                        " bytes of GPU memory cannot be allocated: ask "
-                        "for 1 or more, and no more than a GPU has"));
-  }
-  const uid_t uid = session.peer.uid;
-  auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = charge(*buffer, uid, asked); !charged) return answer(charged.error());
-  if (Status promised = promise_ticket(session); !promised) {
-    buffer.reset();
-    return answer(promised.error());
-  }
-  buffer->session = session.id;
-  buffer->answer = std::move(answer);
-  DeviceWorker* worker = &worker_of(session);
-  worker->allocate_buffer(
-      session.id, *gpu, asked,
-      replies_.on_loop<AllocatedBuffer>(
-          "allocate the buffer",
-          [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
-            SessionEntry* owner = ledger_.find(buffer->session);
-            if (owner != nullptr) --owner->tickets_promised;
-            if (!made) return buffer->fail(made.error());
-            if (owner == nullptr) {
-              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
-                                        buffer->session, " has ended"));
-            }
-            const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
-            Result<ChargePtr> rest = quotas_.charge(uid, QuotaKind::RegisteredBytes, more);
-            if (!rest) {
-              worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
-              return buffer->fail(rest.error());
-            }
-            buffer->held.rest = std::move(rest).value();
-            buffer->held.length_bytes = made->length_bytes;
-            std::vector<UniqueFd> fds;
-            fds.push_back(std::move(made->memory));
-            buffer->held.fd_ticket = ledger_.add_ticket(*owner, std::move(fds));
-            v1::BufferReply reply;
-            reply.set_buffer(made->buffer.bits());
-            reply.set_length_bytes(made->length_bytes);
-            reply.set_fd_ticket(buffer->held.fd_ticket);
-            owner->buffers.emplace(made->buffer, std::move(buffer->held));
-            buffer->answer(reply);
-          },
-          [worker, id = session.id](Result<AllocatedBuffer> late) {
-            if (late) worker->remove_buffer(id, late->buffer, [](const Status&) {});
-          }));
-}
-
-void NodeControl::register_on_gpu(SessionEntry& session, const v1::RegisterBufferRequest& request,
-                                  Answer<v1::BufferReply> answer) {
-  // Taken in any case: a refused offer must not stay behind.
-  std::shared_ptr<UniqueFd> memory = memory_closer_.hold(UniqueFd());
-  if (request.offered_fd() != 0 || request.ipc_handle().empty()) {
-    Result<UniqueFd> offered = ledger_.take_offer(session, request.offered_fd());
-    if (!offered) return answer(offered.error());
-    memory = memory_closer_.hold(std::move(offered).value());
-  }
-  const Result<std::string> gpu = gpu_of(session, request.device());
-  if (!gpu) return answer(gpu.error());
-  if (!request.ipc_handle().empty() &&
-      (request.ipc_handle().size() != kIpcHandleBytes || *memory)) {
-    return answer(error(
-        ErrorCode::InvalidArgument, Reason::BadValue, "GPU memory is named by an IPC handle of ",
-        kIpcHandleBytes, " bytes or by an offered descriptor; this call has a handle of ",
-        request.ipc_handle().size(), " bytes and ", *memory ? "a" : "no", " descriptor"));
-  }
-  if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
-  auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = charge(*buffer, session.peer.uid, request.length_bytes()); !charged)
-    return answer(charged.error());
-  buffer->session = session.id;
-  buffer->seed.offset_bytes = request.offset_bytes();
-  buffer->seed.length_bytes = request.length_bytes();
-  buffer->seed.allocation_bytes = request.allocation_bytes();
-  buffer->seed.device = *gpu;
-  if (!request.ipc_handle().empty()) {
-    std::memcpy(buffer->seed.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
-  }
-  buffer->answer = std::move(answer);
-  add_buffer(buffer, memory);
-}
-
 Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes) {
   Result<ChargePtr> count = quotas_.charge(uid, QuotaKind::Buffers);
   if (!count) return count.error();
@@ -268,6 +141,15 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
   if (!session) return answer(session.error());
   const SessionId id = (*session)->id;
   const BufferId buffer = BufferId::from_bits(request.buffer());
+  if (request.offered_fds_size() > static_cast<int>(kMaxOffers)) {
+    return answer(error(ErrorCode::OutOfRange, Reason::BadValue, "no session can have offered ",
+                        request.offered_fds_size(), " descriptors: ", kMaxOffers, " is the most"));
+  }
+  for (const std::uint64_t ticket : request.offered_fds()) {
+    if (Result<UniqueFd> offered = ledger_.take_offer(**session, ticket))
+      memory_closer_.close(std::move(offered).value());
+  }
+  if (!request.offered_fds().empty() && request.buffer() == 0) return answer(v1::Empty{});
   if (!(*session)->buffers.contains(buffer)) {
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
                         " is not one of session ", id));

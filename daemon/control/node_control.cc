@@ -190,6 +190,7 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
         const WorkerRef& worker = parts_.workers[session->worker];
         reply.set_device(session->gpu.empty() ? worker.device : session->gpu);
         reply.set_on_gpus(worker.worker->on_gpus());
+        if (worker.worker->on_gpus()) reply.set_max_chunks(kMostChunks);
         reply.set_default_timeout_ms(parts_.settings->op.default_timeout_ms);
         reply.set_segment_limit_bytes(parts_.settings->op.segment_bytes);
         reply.set_max_in_flight(in_flight);

@@ -19,6 +19,7 @@
 #include "daemon/exec/device_worker.h"
 #include "daemon/memory/id_table.h"
 #include "proto/fd_message.h"
+#include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -28,8 +29,8 @@ using SessionToken = std::array<std::byte, kTokenBytes>;
 
 inline constexpr std::size_t kMaxTickets =
     64;  // descriptors of one session that wait to be fetched
-inline constexpr std::size_t kMaxOffers =
-    16;  // descriptors of one session that wait to be registered
+// Descriptors of one session that wait to be registered: those of one buffer in pieces, and some.
+inline constexpr std::size_t kMaxOffers = kMostChunks + 16;
 
 struct HeldBuffer {
   std::uint64_t length_bytes = 0;

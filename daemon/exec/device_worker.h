@@ -23,6 +23,7 @@
 #include "config/settings.h"
 #include "daemon/comm/unique_id.h"
 #include "proto/direct_exchange.h"
+#include "proto/memory_handle.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -80,6 +81,7 @@ struct BufferSeed {
   // GPU workers only.
   std::string device = {};                               // where it lives: "GPU-<uuid>"
   std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
+  std::vector<MemoryChunk> chunks = {};                  // or these, one behind the other
   std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
 };
 

@@ -138,7 +138,10 @@ Result<Memory> GpuPlane::import(std::size_t gpu, const BufferSeed& seed) {
   if (seed.handle) handle.opaque = *seed.handle;
   const Standstill standstill(*this);
   if (!standstill.status()) return standstill.status().error();
-  return gpus_[gpu].device->import(handle, seed.memory.get());
+  Device& device = *gpus_[gpu].device;
+  if (!seed.chunks.empty())
+    return device.import_chunks(seed.chunks, seed.offset_bytes, seed.length_bytes);
+  return device.import(handle, seed.memory.get());
 }
 
 void GpuPlane::bury(Memory memory) {

@@ -143,9 +143,10 @@ void Worker::retire_from_gpu(Communicator& communicator, Rank rank) {
 }
 
 Result<BufferId> Worker::add_gpu_buffer(Session& session, const BufferSeed& seed) {
-  if (!seed.memory && !seed.handle) {
+  if (!seed.memory && !seed.handle && seed.chunks.empty()) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
-                 "GPU memory is registered by a descriptor or a CUDA IPC handle: neither came");
+                 "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
+                 "of these came");
   }
   Result<std::size_t> gpu = gpus_->find_gpu(seed.device);
   if (!gpu) return std::move(gpu).error();

@@ -153,7 +153,11 @@ class FakeWorker final : public DeviceWorker {
                        .length_bytes = seed.length_bytes,
                        .device = seed.device,
                        .handle = seed.handle,
+                       .chunks = {},
                        .allocation_bytes = seed.allocation_bytes});
+      for (const MemoryChunk& chunk : seed.chunks) {
+        seeds.back().chunks.push_back({.memory = {}, .fabric = chunk.fabric, .bytes = chunk.bytes});
+      }
     }
     return seeds;
   }
