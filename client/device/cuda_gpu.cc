@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/device/cuda_chunk.h"
 #include "client/device/cuda_mapping.h"
 #include "client/device/cuda_memory_post.h"
 #include "client/device/cuda_scope.h"
@@ -150,12 +151,13 @@ Result<GpuRange> CudaGpu::range_of(const void* address) {
   const CurrentContext current(api_, context_);
   ARC_RETURN_IF_ERROR(current.entered());
   CUmemorytype type{};
-  int is_managed = 0, ordinal = -1;
+  int is_managed = 0, ordinal = -1, has_ipc_handle = 0;
   unsigned long long allocation = 0;
   CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_IS_MANAGED,
                                  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
-                                 CU_POINTER_ATTRIBUTE_BUFFER_ID};
-  void* answers[] = {&type, &is_managed, &ordinal, &allocation};
+                                 CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                 CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE};
+  void* answers[] = {&type, &is_managed, &ordinal, &allocation, &has_ipc_handle};
   const auto pointer = reinterpret_cast<CUdeviceptr>(address);
   CUresult done = api_.cuPointerGetAttributes_(std::size(asked), asked, answers, pointer);
   if (done != CUDA_SUCCESS) return api_.failed(done, "asking CUDA where a pointer points");
@@ -184,7 +186,25 @@ Result<GpuRange> CudaGpu::range_of(const void* address) {
   return GpuRange{.base = static_cast<std::uintptr_t>(base),
                   .bytes = bytes,
                   .allocation = allocation,
-                  .ordinal = ordinal};
+                  .ordinal = ordinal,
+                  .is_mapped = has_ipc_handle == 0};
+}
+
+Result<std::unique_ptr<GpuChunk>> CudaGpu::hold_chunk(const void* address) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  return CudaChunk::hold(api_, context_, address);
+}
+
+bool CudaGpu::is_in_place(const GpuChunk& chunk) {
+  const CudaScope scope(api_, context_);
+  return scope.entered() && static_cast<const CudaChunk&>(chunk).is_in_place();
+}
+
+Result<GpuChunkExport> CudaGpu::export_chunk(const GpuChunk& chunk) {
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  return static_cast<const CudaChunk&>(chunk).share();
 }
 
 Result<GpuExport> CudaGpu::export_memory(const GpuRange& range) {
@@ -198,25 +218,12 @@ Result<GpuExport> CudaGpu::export_memory(const GpuRange& range) {
     std::memcpy(out.ipc_handle.emplace().data(), &handle, sizeof(handle));
     return out;
   }
-  CUmemGenericAllocationHandle memory = 0;
-  CUresult as_memory =
-      api_.cuMemRetainAllocationHandle_(&memory, reinterpret_cast<void*>(range.base));
-  if (as_memory == CUDA_SUCCESS) {
-    int fd = -1;
-    as_memory = api_.cuMemExportToShareableHandle_(&fd, memory,
-                                                   CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    api_.cuMemRelease_(memory);
-    if (as_memory == CUDA_SUCCESS) {
-      out.memory = UniqueFd(fd);
-      return out;
-    }
-  }
-  return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "the allocation at ",
-               reinterpret_cast<void*>(range.base), " (", range.bytes,
-               " bytes) cannot be shared with the daemon (cuIpcGetMemHandle: ",
-               api_.name_of(as_ipc), "; as a descriptor: ", api_.name_of(as_memory),
-               "). Memory of cudaMalloc or arcMemAlloc can; with PyTorch set "
-               "PYTORCH_CUDA_ALLOC_CONF=backend:native,expandable_segments:False");
+  return error(
+      ErrorCode::FailedPrecondition, Reason::Unsupported, "the allocation at ",
+      reinterpret_cast<void*>(range.base), " (", range.bytes,
+      " bytes) cannot be shared with the daemon (cuIpcGetMemHandle: ", api_.name_of(as_ipc),
+      "). Memory of cudaMalloc or arcMemAlloc can; with PyTorch set "
+      "PYTORCH_CUDA_ALLOC_CONF=backend:native");
 }
 
 Result<std::unique_ptr<GpuMapping>> CudaGpu::import_memory(int fd, std::uint64_t bytes) {

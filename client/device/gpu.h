@@ -17,6 +17,7 @@
 #include "client/device/memory_post.h"
 #include "client/device/post.h"
 #include "proto/direct_exchange.h"
+#include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 
@@ -28,12 +29,40 @@ struct GpuRange {
   std::uint64_t bytes = 0;
   std::uint64_t allocation = 0;  // unlike the base, never given out a second time
   int ordinal = -1;              // of the GPU whose memory it is
+  // Mapped by the driver's virtual memory functions, not from cudaMalloc: the range is one mapping,
+  // what lies around it may go on, and other memory may come to be mapped there.
+  bool is_mapped = false;
+};
+
+// A piece of physical memory where it is mapped in this process. The memory stays, unmapped or not,
+// and is told from any other, for as long as this lives.
+class GpuChunk {
+ public:
+  virtual ~GpuChunk() = default;
+  GpuChunk(const GpuChunk&) = delete;
+  GpuChunk& operator=(const GpuChunk&) = delete;
+  std::uintptr_t base() const { return base_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uintptr_t end() const { return base_ + bytes_; }
+
+ protected:
+  GpuChunk(std::uintptr_t base, std::uint64_t bytes) : base_(base), bytes_(bytes) {}
+
+ private:
+  const std::uintptr_t base_;
+  const std::uint64_t bytes_;
 };
 
 // How another process gets at an allocation: one of the two.
 struct GpuExport {
   std::optional<std::array<std::byte, 64>> ipc_handle;  // cudaIpcMemHandle_t
   UniqueFd memory;
+};
+
+// And at a chunk: a descriptor, or, where there is none, a handle.
+struct GpuChunkExport {
+  UniqueFd memory;
+  FabricHandle fabric{};
 };
 
 // Memory of another process or of the host, as this GPU sees it. The destructor ends that.
@@ -65,6 +94,12 @@ class Gpu {
   // InvalidArgument for memory that is not a GPU's. Of another GPU's only the ordinal is told.
   virtual Result<GpuRange> range_of(const void* address) = 0;
   virtual Result<GpuExport> export_memory(const GpuRange& range) = 0;
+  // The mapping that `address`, of a mapped range, lies in.
+  virtual Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) = 0;
+  // Whether it is that memory, all of it, which is mapped at its place now.
+  virtual bool is_in_place(const GpuChunk& chunk) = 0;
+  // Unsupported, with what to do, where its maker did not mean it to be shared.
+  virtual Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) = 0;
   // The descriptor stays the caller's.
   virtual Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) = 0;
   virtual Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) = 0;

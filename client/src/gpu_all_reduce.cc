@@ -13,7 +13,9 @@ Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& cal
   Gpu& gpu = member.gpu->gpu();
   const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.bytes(), deadline);
   if (!send) return send.error();
-  if (send->holds(call.recv, call.bytes())) return GpuOperands{.send = *send, .recv = *send};
+  const bool is_same = call.recv == call.send || !send->in_chunks;
+  if (is_same && send->holds(call.recv, call.bytes()))
+    return GpuOperands{.send = *send, .recv = *send};
   const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.bytes(), deadline);
   if (!recv) return recv.error();
   return GpuOperands{.send = *send, .recv = *recv};
@@ -26,10 +28,16 @@ Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceC
   if (session.lost()) return session.submission().loss();
   if (call.count == 0) return {};
   const Deadline deadline = Deadline::after(timeout);
-  const Result<GpuOperands> operands = find_operands(*member, call, deadline);
-  if (!operands) return operands.error();
-  return member->gpu->all_reduce(call, operands->send, operands->recv,
-                                 static_cast<std::uint64_t>(timeout.count()), stream, deadline);
+  const auto attempt = [&]() -> Status {
+    const Result<GpuOperands> operands = find_operands(*member, call, deadline);
+    if (!operands) return operands.error();
+    return member->gpu->all_reduce(call, operands->send, operands->recv,
+                                   static_cast<std::uint64_t>(timeout.count()), stream, deadline);
+  };
+  const Status done = attempt();
+  // Between the two steps another thread may have given back the run of chunks that was found.
+  const bool may_be_given_back = !done && done.error().reason == Reason::UnknownHandle;
+  return may_be_given_back && !session.lost() ? attempt() : done;
 }
 
 }  // namespace arcomm::client

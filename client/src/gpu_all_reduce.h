@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "client/src/deadline.h"
-#include "client/src/gpu_buffers.h"
+#include "client/src/gpu_buffer.h"
 #include "client/src/operation.h"
 #include "client/src/submission.h"
 #include "proto/status.h"

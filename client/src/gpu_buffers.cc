@@ -1,35 +1,40 @@
 #include "client/src/gpu_buffers.h"
 
 #include <mutex>
+#include <optional>
 #include <utility>
+
+#include "client/src/gpu_allocations.h"
 
 namespace arcomm::client {
 namespace {
 
 bool is_same(const GpuRange& a, const GpuRange& b) {
-  return a.base == b.base && a.bytes == b.bytes && a.allocation == b.allocation;
+  return a.base == b.base && a.bytes == b.bytes && a.allocation == b.allocation &&
+         a.is_mapped == b.is_mapped;
 }
 
 bool overlap(const GpuRange& a, const GpuRange& b) {
   return a.base < b.base + b.bytes && b.base < a.base + a.bytes;
 }
 
-Status check(const Gpu& gpu, const GpuRange& range, const void* address, std::uint64_t bytes) {
-  if (range.ordinal != gpu.ordinal()) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, address, " is memory of GPU ",
-                 range.ordinal, " and the communicator's rank is on GPU ", gpu.ordinal(), " (",
-                 gpu.uuid(), "): make the rank's GPU current when it calls arcCommInitRank");
-  }
+Status check_gpu(const Gpu& gpu, const GpuRange& range, const void* address) {
+  if (range.ordinal == gpu.ordinal()) return {};
+  return error(ErrorCode::InvalidArgument, Reason::BadValue, address, " is memory of GPU ",
+               range.ordinal, " and the communicator's rank is on GPU ", gpu.ordinal(), " (",
+               gpu.uuid(), "): make the rank's GPU current when it calls arcCommInitRank");
+}
+
+Status check_end(const GpuRange& range, const void* address, std::uint64_t bytes) {
   const GpuBuffer buffer{.range = range};
-  if (!buffer.holds(address, bytes)) {
-    return error(ErrorCode::InvalidArgument, Reason::OutOfBounds, address, " + ", bytes,
-                 " bytes leaves its allocation, which ends ",
-                 range.bytes - buffer.offset_of(address),
-                 " bytes behind it. Where that is one buffer on several allocations, as PyTorch's "
-                 "expandable segments make: set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False, "
-                 "or take the memory from arcMemAlloc");
-  }
-  return {};
+  if (buffer.holds(address, bytes)) return {};
+  return error(ErrorCode::InvalidArgument, Reason::OutOfBounds, address, " + ", bytes,
+               " bytes leaves its allocation, which ends ", range.bytes - buffer.offset_of(address),
+               " bytes behind it");
+}
+
+bool is_of_arc(const GpuRange& range) {
+  return gpu_allocations().find(reinterpret_cast<const void*>(range.base)) != nullptr;
 }
 
 }  // namespace
@@ -38,12 +43,23 @@ Result<GpuBuffer> GpuBuffers::find(Gpu& gpu, const void* address, std::uint64_t 
                                    Deadline deadline) {
   const Result<GpuRange> range = gpu.range_of(address);
   if (!range) return range.error();
-  ARC_RETURN_IF_ERROR(check(gpu, *range, address, bytes));
+  ARC_RETURN_IF_ERROR(check_gpu(gpu, *range, address));
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   const auto found = buffers_.find(range->base);
-  if (found != buffers_.end() && is_same(found->second.range, *range)) return found->second;
+  if (found != buffers_.end() && is_same(found->second.range, *range)) {
+    ARC_RETURN_IF_ERROR(check_end(*range, address, bytes));
+    return found->second;
+  }
+  const bool in_chunks = range->is_mapped && !is_of_arc(*range);
+  if (in_chunks) {
+    if (const std::optional<GpuBuffer> known = segments_.find(gpu, address, bytes)) return *known;
+  } else {
+    ARC_RETURN_IF_ERROR(check_end(*range, address, bytes));
+  }
   ARC_RETURN_IF_ERROR(forget_freed(gpu, *range, deadline));
+  segments_.forget_unmapped(gpu, deadline);
+  if (in_chunks) return segments_.add(gpu, address, bytes, deadline);
   Result<BufferId> id = daemon_.add(gpu, *range, deadline);
   if (!id) return std::move(id).error();
   const GpuBuffer buffer{.range = *range, .id = *id};
@@ -86,6 +102,9 @@ Status GpuBuffers::forget(const void* address, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   const auto where = reinterpret_cast<std::uintptr_t>(address);
+  const Result<std::size_t> runs = segments_.forget(address, deadline);
+  if (!runs) return runs.error();
+  if (*runs != 0) return {};
   auto entry = buffers_.upper_bound(where);
   if (entry == buffers_.begin() ||
       where - (--entry)->second.range.base >= entry->second.range.bytes) {

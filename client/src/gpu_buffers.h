@@ -1,7 +1,8 @@
 // The allocations of GPU memory that the daemon knows in one session. A pointer finds its
 // allocation by asking CUDA, so that every pointer inside works. Base and identity are the key: an
 // allocation that was freed is given back to the daemon when its place is taken, or at the latest
-// when another one is registered.
+// when another one is registered. Memory that is mapped in chunks has a table of its own
+// (gpu_segments.h), but for what arcMemAlloc gave out, which stays what it is until arcMemFree.
 // Thread: any. The daemon is asked under the lock; the lock's wait ends at the call's deadline.
 #pragma once
 
@@ -13,23 +14,12 @@
 #include "client/device/gpu.h"
 #include "client/src/deadline.h"
 #include "client/src/deadline_mutex.h"
+#include "client/src/gpu_buffer.h"
+#include "client/src/gpu_segments.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
 namespace arcomm::client {
-
-struct GpuBuffer {
-  GpuRange range;
-  BufferId id{};
-
-  std::uint64_t offset_of(const void* address) const {
-    return reinterpret_cast<std::uintptr_t>(address) - range.base;
-  }
-  bool holds(const void* address, std::uint64_t bytes) const {
-    const std::uint64_t offset = offset_of(address);  // of an address below the base: beyond it
-    return offset <= range.bytes && bytes <= range.bytes - offset;
-  }
-};
 
 class GpuBuffers {
  public:
@@ -37,13 +27,15 @@ class GpuBuffers {
     std::function<Result<BufferId>(Gpu&, const GpuRange&, Deadline)> add;
     std::function<Status(BufferId, Deadline)> remove;  // and the plans that use it
   };
-  explicit GpuBuffers(Daemon daemon) : daemon_(std::move(daemon)) {}
+  GpuBuffers(Daemon daemon, GpuSegments::Daemon of_chunks)
+      : daemon_(std::move(daemon)), segments_(std::move(of_chunks)) {}
 
-  // What the daemon calls the allocation around [address, +bytes); registers it where need be.
+  // What the daemon calls the allocation, or the chunks, around [address, +bytes); registers them
+  // where need be.
   Result<GpuBuffer> find(Gpu& gpu, const void* address, std::uint64_t bytes, Deadline deadline);
   // An allocation that the daemon knows without having been told.
   Status add_known(const GpuBuffer& buffer, Deadline deadline);
-  // NotFound where [address] lies in no registered allocation.
+  // NotFound where [address] lies in no registered allocation; of chunks see GpuSegments::forget.
   Status forget(const void* address, Deadline deadline);
 
  private:
@@ -54,6 +46,7 @@ class GpuBuffers {
   const Daemon daemon_;
   DeadlineMutex mutex_;
   Table buffers_;
+  GpuSegments segments_;
 };
 
 }  // namespace arcomm::client

@@ -16,7 +16,7 @@
 #include "client/src/deadline.h"
 #include "client/src/deadline_mutex.h"
 #include "client/src/direct_uses.h"
-#include "client/src/gpu_buffers.h"
+#include "client/src/gpu_buffer.h"
 #include "client/src/gpu_exchange.h"
 #include "client/src/gpu_mailbox.h"
 #include "client/src/gpu_plan_cache.h"
@@ -61,6 +61,9 @@ class GpuMember {
   void let_go(const GpuPlanKey& key);
   Status start(const GpuPlanKey& key, void* stream, Deadline deadline);
 
+  // Whether drop_plans_of(buffer) takes nothing from anybody: of the plans whose memory is there
+  // none is under way, in a graph or held. False, too, where that is not known in time.
+  bool may_drop_plans_of(BufferId buffer, const IsThere& is_there, Deadline deadline);
   // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
   Status drop_plans_of(BufferId buffer, Deadline deadline);
   // Once the daemon has let the member go: its plans would hold their buffers until the session

@@ -33,11 +33,7 @@ GpuSession::GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChanne
       control_(control),
       descriptors_(descriptors),
       attached_(attached),
-      buffers_({.add = [this](Gpu& gpu, const GpuRange& range,
-                              Deadline deadline) { return register_memory(gpu, range, deadline); },
-                .remove = [this](BufferId buffer,
-                                 Deadline deadline) { return release_memory(buffer, deadline); }}) {
-}
+      buffers_(daemon_of_buffers(), daemon_of_chunks()) {}
 
 Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                                     const CreatedCommunicator& created,
@@ -91,39 +87,6 @@ std::vector<std::shared_ptr<GpuMember>> GpuSession::members() {
 
 void GpuSession::close_members(const Error& why) {
   for (const std::shared_ptr<GpuMember>& member : members()) member->close(why);
-}
-
-Result<BufferId> GpuSession::register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline) {
-  NewGpuBuffer wanted{.device = gpu.uuid(), .bytes = range.bytes};
-  GpuExport exported;
-  const std::shared_ptr<GpuAllocation> ours =
-      gpu_allocations().find(reinterpret_cast<const void*>(range.base));
-  if (!ours) {
-    Result<GpuExport> made = gpu.export_memory(range);
-    if (!made) return std::move(made).error();
-    exported = std::move(*made);
-  }
-  if (exported.ipc_handle) {
-    wanted.ipc_handle = {reinterpret_cast<const char*>(exported.ipc_handle->data()),
-                         exported.ipc_handle->size()};
-  } else {
-    const int fd = ours ? ours->memory.get() : exported.memory.get();
-    const Result<std::uint64_t> offered = descriptors_.offer(fd, deadline);
-    if (!offered) return offered.error();
-    wanted.offered_fd = *offered;
-  }
-  const Result<SharedBuffer> shared = control_.register_gpu_buffer(attached_.key, wanted, deadline);
-  if (!shared) return shared.error();
-  return shared->buffer;
-}
-
-Status GpuSession::release_memory(BufferId buffer, Deadline deadline) {
-  for (const std::shared_ptr<GpuMember>& member : members()) {
-    ARC_RETURN_IF_ERROR(member->drop_plans_of(buffer, deadline));
-  }
-  Status released = control_.release_buffer(attached_.key, buffer, deadline);
-  if (!released && is_gone(released.error())) return {};
-  return released;
 }
 
 Status GpuSession::register_ahead(const void* address, std::size_t bytes, Deadline deadline) {

@@ -49,7 +49,11 @@ class GpuSession {
  private:
   GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
              const Attached& attached);
+  // gpu_registration.cc
+  GpuBuffers::Daemon daemon_of_buffers();
+  GpuSegments::Daemon daemon_of_chunks();
   Result<BufferId> register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline);
+  Result<BufferId> register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline);
   Status release_memory(BufferId buffer, Deadline deadline);
   std::vector<std::shared_ptr<GpuMember>> members();
 

@@ -105,6 +105,9 @@ Result<Attached> NodeControl::attach(std::string_view device, std::string_view p
           case 9:
             attached.on_gpus = number != 0;
             break;
+          case 10:
+            attached.max_chunks = static_cast<std::uint32_t>(number);
+            break;
           default:
             break;  // a newer daemon's field
         }
@@ -191,12 +194,28 @@ Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
   request.bytes(5, wanted.device);
   request.bytes(6, wanted.ipc_handle);
   request.number(7, wanted.bytes);
+  for (const NewGpuChunk& chunk : wanted.chunks) {
+    WireWriter one;
+    one.number(1, chunk.offered_fd);
+    if (chunk.offered_fd == 0) {
+      one.bytes(2, {reinterpret_cast<const char*>(chunk.fabric.data()), chunk.fabric.size()});
+    }
+    one.number(3, chunk.bytes);
+    request.message(8, one);
+  }
   return buffer_call(channel_, "RegisterBuffer", std::move(request), deadline);
 }
 
 Status NodeControl::release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline) {
   WireWriter request = request_of(session);
   request.number(2, buffer.bits());
+  return exchange(channel_, "ReleaseBuffer", std::move(request), deadline, kIgnore);
+}
+
+Status NodeControl::withdraw_offers(const SessionKey& session,
+                                    const std::vector<std::uint64_t>& tickets, Deadline deadline) {
+  WireWriter request = request_of(session);
+  for (const std::uint64_t ticket : tickets) request.number(3, ticket);
   return exchange(channel_, "ReleaseBuffer", std::move(request), deadline, kIgnore);
 }
 

@@ -11,6 +11,7 @@
 #include "client/src/deadline.h"
 #include "proto/direct_exchange.h"
 #include "proto/fd_message.h"
+#include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -30,6 +31,7 @@ struct Attached {
   std::uint64_t segment_limit_bytes = 0;
   std::uint32_t max_in_flight = 0;
   bool on_gpus = false;
+  std::uint32_t max_chunks = 0;  // of one registration; 0: the daemon knows none
 };
 
 struct NewCommunicator {
@@ -50,12 +52,21 @@ struct CreatedCommunicator {
   std::uint64_t max_timeout_ms = 0;  // of direct operations
 };
 
-// A whole allocation of a GPU's memory: a handle, or a descriptor that was offered.
+// A piece of memory: a descriptor that was offered, or, where that is 0, a handle.
+struct NewGpuChunk {
+  std::uint64_t bytes = 0;
+  std::uint64_t offered_fd = 0;
+  FabricHandle fabric{};
+};
+
+// A whole allocation of a GPU's memory: a handle, a descriptor that was offered, or the pieces that
+// lie behind one another.
 struct NewGpuBuffer {
   std::string_view device{};  // "GPU-<uuid>"
   std::uint64_t bytes = 0;
   std::string_view ipc_handle{};
   std::uint64_t offered_fd = 0;
+  std::vector<NewGpuChunk> chunks{};
 };
 
 struct SharedBuffer {
@@ -107,6 +118,9 @@ class NodeControl {
   Result<SharedBuffer> register_gpu_buffer(const SessionKey& session, const NewGpuBuffer& wanted,
                                            Deadline deadline);
   Status release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline);
+  // Descriptors that were offered and will not be registered; those that are no more are no error.
+  Status withdraw_offers(const SessionKey& session, const std::vector<std::uint64_t>& tickets,
+                         Deadline deadline);
   Result<PlanId> create_plan(const SessionKey& session, const NewPlan& wanted, Deadline deadline);
   Status destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline);
   Result<Described> describe(const SessionKey& session, MemberId member, Deadline deadline);

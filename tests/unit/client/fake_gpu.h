@@ -33,6 +33,19 @@ class FakeMapping final : public GpuMapping {
   int* const open_;
 };
 
+class FakeChunk final : public GpuChunk {
+ public:
+  FakeChunk(std::uintptr_t base, std::uint64_t bytes, std::uint64_t which, int* held)
+      : GpuChunk(base, bytes), memory(which), held_(held) {
+    ++*held_;
+  }
+  ~FakeChunk() override { --*held_; }
+  const std::uint64_t memory;  // its number
+
+ private:
+  int* const held_;
+};
+
 class FakeGpu final : public Gpu {
  public:
   struct Start {
@@ -58,6 +71,12 @@ class FakeGpu final : public Gpu {
     if (id != 0) allocations[base] = {base, bytes, id, on};
   }
 
+  // The same of physical memory, whose number comes again where the same memory does.
+  void map(std::uintptr_t base, std::uint64_t bytes, std::uint64_t memory, int on = 0) {
+    place(base, bytes, memory, on);
+    if (memory != 0) allocations[base].is_mapped = true;
+  }
+
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return number; }
   Result<GpuRange> range_of(const void* address) override {
@@ -70,6 +89,23 @@ class FakeGpu final : public Gpu {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
   }
   Result<GpuExport> export_memory(const GpuRange&) override { return GpuExport{}; }
+  Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override {
+    const Result<GpuRange> range = range_of(address);
+    if (!range) return range.error();
+    return std::unique_ptr<GpuChunk>(
+        new FakeChunk(range->base, range->bytes, range->allocation, &held_chunks));
+  }
+  bool is_in_place(const GpuChunk& chunk) override {
+    ++looks_at_chunks;
+    const auto now = allocations.find(chunk.base());
+    return now != allocations.end() && now->second.bytes == chunk.bytes() &&
+           now->second.allocation == static_cast<const FakeChunk&>(chunk).memory;
+  }
+  Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) override {
+    if (static_cast<const FakeChunk&>(chunk).memory == unshared)
+      return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "made without a descriptor");
+    return GpuChunkExport{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)), .fabric = {}};
+  }
   Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override {
     void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (pages == MAP_FAILED) return error(ErrorCode::Internal, Reason::Bug, "mmap");
@@ -137,6 +173,9 @@ class FakeGpu final : public Gpu {
   bool capturing = false;
   bool stuck = false;
   int open_mappings = 0;
+  int held_chunks = 0;
+  int looks_at_chunks = 0;
+  std::uint64_t unshared = 0;  // the number of memory that cannot be exported
 
  private:
   static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }

@@ -72,6 +72,34 @@ TEST_F(GpuMemberTest, DropsThePlansOfABufferThatGoes) {
   member->let_go(*held);  // of what is gone: nothing happens
 }
 
+TEST_F(GpuMemberTest, SaysWhichPlansOfABufferSomebodyNeeds) {
+  const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
+  const IsThere none = [](std::uintptr_t, std::uint64_t) { return false; };
+  EXPECT_TRUE(member->may_drop_plans_of(send.id, all, deadline())) << "there is none";
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_FALSE(member->may_drop_plans_of(send.id, all, deadline())) << "under way";
+  EXPECT_TRUE(member->may_drop_plans_of(send.id, none, deadline())) << "on memory that is gone";
+  EXPECT_TRUE(member->may_drop_plans_of({9, 1}, all, deadline())) << "another buffer's";
+  FakeGpu::run(gpu->starts[0]);
+  EXPECT_TRUE(member->may_drop_plans_of(send.id, all, deadline())) << "it has ended";
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(2).ok());
+  EXPECT_FALSE(member->may_drop_plans_of(recv.id, all, deadline())) << "a graph may come";
+  const IsThere but_its_memory = [this](std::uintptr_t address, std::uint64_t bytes) {
+    return address != recv.range.base || bytes != 2 * sizeof(float);
+  };
+  EXPECT_TRUE(member->may_drop_plans_of(recv.id, but_its_memory, deadline()));
+}
+
+TEST_F(GpuMemberTest, SaysThatAHeldPlanIsNeeded) {
+  const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
+  const Result<GpuPlanKey> held = member->hold(call(2), send, recv, 1000, deadline());
+  ASSERT_TRUE(held.ok());
+  EXPECT_FALSE(member->may_drop_plans_of(recv.id, all, deadline()));
+  member->let_go(*held);
+  EXPECT_TRUE(member->may_drop_plans_of(recv.id, all, deadline()));
+}
+
 TEST_F(GpuMemberTest, LeavesNoPlanBehindThatWouldHoldItsBuffers) {
   gpu->capturing = true;
   ASSERT_TRUE(all_reduce(1).ok());

@@ -46,6 +46,43 @@ TEST(Wire, WritesTheSameBytesAsTheGeneratedCode) {
   EXPECT_EQ(std::move(ours).take(), generated.SerializeAsString());
 }
 
+TEST(Wire, WritesPiecesOfMemoryAsTheGeneratedCodeDoes) {
+  v1::RegisterBufferRequest generated;
+  generated.set_allocation_bytes(300);
+  for (std::uint64_t ticket = 5; ticket < 7; ++ticket) {
+    v1::MemoryChunk* chunk = generated.add_chunks();
+    chunk->set_offered_fd(ticket);
+    chunk->set_bytes(100);
+  }
+  v1::MemoryChunk* by_handle = generated.add_chunks();
+  by_handle->set_fabric_handle(std::string(64, 'f'));
+  by_handle->set_bytes(100);
+  WireWriter ours;
+  ours.number(7, 300);
+  for (std::uint64_t ticket = 5; ticket < 7; ++ticket) {
+    WireWriter chunk;
+    chunk.number(1, ticket);
+    chunk.number(3, 100);
+    ours.message(8, chunk);
+  }
+  WireWriter chunk;
+  chunk.bytes(2, std::string(64, 'f'));
+  chunk.number(3, 100);
+  ours.message(8, chunk);
+  EXPECT_EQ(std::move(ours).take(), generated.SerializeAsString());
+}
+
+TEST(Wire, RepeatsNumbersSoThatTheGeneratedCodeReadsThem) {
+  WireWriter ours;
+  ours.number(3, 7);
+  ours.number(3, 1 << 20);
+  v1::ReleaseBufferRequest generated;
+  ASSERT_TRUE(generated.ParseFromString(std::move(ours).take()));
+  ASSERT_EQ(generated.offered_fds_size(), 2);
+  EXPECT_EQ(generated.offered_fds(0), 7u);
+  EXPECT_EQ(generated.offered_fds(1), 1u << 20);
+}
+
 TEST(Wire, ReadsWhatTheGeneratedCodeWrites) {
   v1::DescribeReply reply;
   reply.set_state("revoked: rank 1 died");

@@ -1,0 +1,58 @@
+// Memory that is mapped in chunks, as PyTorch's expandable segments are: a buffer may lie on many
+// of them, and a chunk may make way for another under the same addresses. The daemon is told of the
+// run of chunks that a buffer touches; runs may overlap. Every find() asks CUDA, chunk by chunk,
+// whether what was registered is still what is mapped there: the references that are held make the
+// answer exact, and keep no memory that the daemon's own mapping would not keep.
+// Thread: the owner's lock. Ownership: the table; a run is given back when some of its chunks are
+// gone and no plan needs the others.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "client/device/gpu.h"
+#include "client/src/deadline.h"
+#include "client/src/gpu_buffer.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm::client {
+
+using GpuChunks = std::vector<std::unique_ptr<GpuChunk>>;  // one behind the other
+
+class GpuSegments {
+ public:
+  struct Daemon {
+    std::function<Result<BufferId>(Gpu&, const GpuChunks&, Deadline)> add;
+    std::function<Status(BufferId, Deadline)> remove;  // and the plans that use it
+    // Whether nothing is lost with those plans: none that lies on memory which is there is under
+    // way, in a graph or held.
+    std::function<bool(BufferId, const IsThere&, Deadline)> may_remove;
+  };
+  explicit GpuSegments(Daemon daemon) : daemon_(std::move(daemon)) {}
+
+  // A run that holds [address, +bytes) and is still mapped there.
+  std::optional<GpuBuffer> find(Gpu& gpu, const void* address, std::uint64_t bytes);
+  // OutOfBounds where the range is not mapped to its end; ResourceExhausted beyond kMostChunks.
+  Result<GpuBuffer> add(Gpu& gpu, const void* address, std::uint64_t bytes, Deadline deadline);
+  // What can be given back of memory that is no longer mapped where it was, on this GPU.
+  void forget_unmapped(Gpu& gpu, Deadline deadline);
+  // Every run around `address`; the number of them. FailedPrecondition where a plan needs one.
+  Result<std::size_t> forget(const void* address, Deadline deadline);
+
+ private:
+  struct Run {
+    GpuBuffer buffer;
+    GpuChunks chunks;
+  };
+  Result<GpuChunks> hold(Gpu& gpu, const void* address, std::uint64_t bytes) const;
+
+  const Daemon daemon_;
+  std::vector<Run> runs_;
+};
+
+}  // namespace arcomm::client
