@@ -79,7 +79,16 @@ if [[ $parts == *" service "* ]]; then
   alive && kill_a_rank "${ranks_here[0]}"
 fi
 if [[ $parts == *" torch "* ]] && alive; then
-  for ranks in "${ranks_here[@]}"; do run_ranks torch "$ranks" python3 "$here/torch_rank.py"; done
+  for ranks in "${ranks_here[@]}"; do
+    run_ranks torch "$ranks" python3 "$here/torch_rank.py"
+    alive || break
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True run_ranks torch-segments "$ranks" python3 "$here/torch_segments.py"
+    tail -qn 1 "$out/torch-segments-$ranks-0.log"
+    alive || break
+    TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
+      run_ranks torch-refused "$ranks" python3 "$here/torch_segments.py" --refused
+    tail -qn 1 "$out/torch-refused-$ranks-0.log"
+  done
 fi
 # Not among the parts that run unasked: a minute for each number of ranks. Streams that wait for their ranks must not
 # share a channel with the other communicator's.

@@ -186,7 +186,8 @@ class Checks:
         return graph, source, target, doubled, result  # a graph's memory stays as long as it does
 
 
-def run(options):
+def attach(options):
+    """A communicator of ours and one of torch.distributed, over the same ranks."""
     torch.cuda.set_device(options.rank)
     store = dist.FileStore(options.id_file + ".torch", options.ranks)
     dist.init_process_group("nccl", store=store, rank=options.rank, world_size=options.ranks,
@@ -194,7 +195,11 @@ def run(options):
                             device_id=torch.device("cuda", options.rank))
     dist.all_reduce(torch.ones(1, device="cuda"))  # NCCL sets itself up now, not during a capture
     torch.cuda.synchronize()
-    comm = Communicator(options.library, options.runtime_dir, options.rank, options.ranks, options.id_file)
+    return Communicator(options.library, options.runtime_dir, options.rank, options.ranks, options.id_file)
+
+
+def run(options):
+    comm = attach(options)
     checks = Checks(comm, options.rank)
     graphs = [checks.graphed(torch.bfloat16, 3000, first_use=True)]
     for dtype in TYPES:
@@ -212,14 +217,18 @@ def run(options):
     return checks.done
 
 
-def main():
+def parser_of_ranks():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--id-file", required=True)
     parser.add_argument("--runtime-dir", default="")
     parser.add_argument("--library", default="libarclient.so.0", help="by default as the loader finds it")
-    options = parser.parse_args()
+    return parser
+
+
+def main():
+    options = parser_of_ranks().parse_args()
     faulthandler.dump_traceback_later(170, exit=True)  # says where it hung
     try:
         done = run(options)
