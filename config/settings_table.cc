@@ -94,7 +94,11 @@ constexpr SettingRow kRows[] = {
          "require: serve all the same when this daemon is no client of an MPS server, and say "
          "degraded in arctl status. manage: start one for as long as the daemon runs, with its "
          "pipes in mps/pipe of the runtime folder, which clients name in "
-         "CUDA_MPS_PIPE_DIRECTORY. off: do without, and say nothing."},
+         "CUDA_MPS_PIPE_DIRECTORY; only a daemon that root runs can start one that all users share "
+         "(-multiuser-server), any other serves GPUs to its own user and refuses the rest. Where "
+         "the daemon is not root, as the shipped unit has it, and clients are of several users: "
+         "require, and let root start nvidia-cuda-mps-control -d -multiuser-server before the "
+         "daemon. off: do without, and say nothing."},
     {.section = "gpu",
      .key = "resident",
      .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.resident)},

@@ -2,7 +2,10 @@
 // device class. Thread: called by the daemon's main thread, each once.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +23,7 @@ struct ServedDevices {
   // The host's one, or all GPUs of the node: one worker for all, so that one arrival board and one
   // launcher order serve a communicator.
   std::vector<std::unique_ptr<Device>> devices;
+  std::optional<uid_t> only_uid = {};  // the one user whom the MPS server that we manage serves
 
   bool on_gpus() const { return devices.front()->kind() == DeviceKind::Cuda; }
 };

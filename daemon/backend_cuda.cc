@@ -1,6 +1,10 @@
 // The build with CUDA: the node's GPUs, where it has any, and the CPU.
+#include <unistd.h>
+
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -62,6 +66,24 @@ void note_mps(const std::vector<Gpu>& gpus, MpsChoice choice, Backend& backend) 
   }
 }
 
+// Whom the MPS server that we manage serves, where that is not everybody.
+std::optional<uid_t> only_user_of_mps(const std::vector<Gpu>& gpus, Backend& backend) {
+  const bool is_used =
+      std::any_of(gpus.begin(), gpus.end(), [](auto& gpu) { return gpu.under_mps; });
+  if (!is_used || backend.mps == nullptr || backend.mps->serves_all_users()) return std::nullopt;
+  const uid_t own = ::geteuid();
+  backend.warnings.push_back(
+      "the MPS server that this daemon manages serves uid " + std::to_string(own) +
+      " alone: clients of other users are refused on GPUs. " +
+      (own == 0
+           ? "The installed nvidia-cuda-mps-control does not know -multiuser-server: upgrade "
+             "the NVIDIA driver"
+           : "To serve them, let root start nvidia-cuda-mps-control -d -multiuser-server "
+             "before arcommd, with one CUDA_MPS_PIPE_DIRECTORY for daemon and clients, and set "
+             "gpu.mps to \"require\""));
+  return own;
+}
+
 // "cuda: 2 x NVIDIA H200, NVLink, MPS"
 std::string summary(const std::vector<Gpu>& gpus) {
   bool nvlink = gpus.size() > 1, mps = true;
@@ -107,7 +129,8 @@ Result<std::vector<Gpu>> find_gpus() {
 // Adds the GPUs' worker, or says why there is none.
 Status add_gpus(const Settings& settings, Backend& backend) {
   if (settings.gpu.mps == MpsChoice::Manage) {
-    Result<std::unique_ptr<MpsServer>> mps = MpsServer::start(settings.runtime_dir);
+    Result<std::unique_ptr<MpsServer>> mps =
+        MpsServer::start(settings.runtime_dir, ::geteuid() == 0);
     if (mps) {
       backend.mps = std::move(mps).value();
     } else {
@@ -130,6 +153,7 @@ Status add_gpus(const Settings& settings, Backend& backend) {
   }
   for (const Gpu& gpu : *gpus) backend.notes.push_back(describe(gpu));
   note_mps(*gpus, settings.gpu.mps, backend);
+  opened->only_uid = only_user_of_mps(*gpus, backend);
   backend.workers.push_back(std::move(opened).value());
   backend.name = summary(*gpus);
   return {};

@@ -102,7 +102,8 @@ Status Daemon::open() {
     for (const auto& device : one.devices.devices) {
       if (one.devices.on_gpus()) gpus.push_back(device->name());
     }
-    workers.push_back({one.devices.name, one.worker.get(), one.recorder.get(), std::move(gpus)});
+    workers.push_back({one.devices.name, one.worker.get(), one.recorder.get(), std::move(gpus),
+                       one.devices.only_uid});
   }
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
 

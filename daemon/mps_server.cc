@@ -43,13 +43,15 @@ Result<UniqueFd> commands(std::string_view words) {
   return file;
 }
 
-// Runs it and waits; at the limit it is killed. Its exit status. daemonize: with -d; otherwise it
-// reads `words`.
-Result<int> run(bool daemonize, std::string_view words, milliseconds limit) {
+enum class Run : std::uint8_t { Commands, Daemon, DaemonForAllUsers };
+
+// Runs it and waits; at the limit it is killed. Its exit status. Commands: it reads `words`.
+Result<int> run(Run how, std::string_view words, milliseconds limit) {
   Result<UniqueFd> input = commands(words);
   if (!input) return std::move(input).error();
-  char program[] = "nvidia-cuda-mps-control", flag[] = "-d";
-  char* arguments[] = {program, daemonize ? flag : nullptr, nullptr};
+  char program[] = "nvidia-cuda-mps-control", daemon[] = "-d", shared[] = "-multiuser-server";
+  char* arguments[] = {program, how == Run::Commands ? nullptr : daemon,
+                       how == Run::DaemonForAllUsers ? shared : nullptr, nullptr};
   posix_spawn_file_actions_t files;
   ::posix_spawn_file_actions_init(&files);
   ::posix_spawn_file_actions_adddup2(&files, input->get(), STDIN_FILENO);
@@ -98,7 +100,7 @@ void MpsServer::name_folders(const std::string& runtime_dir) {
   ::setenv("CUDA_MPS_LOG_DIRECTORY", log_folder(runtime_dir).c_str(), 1);
 }
 
-Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_dir) {
+Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_dir, bool as_root) {
   for (const std::string& folder :
        {runtime_dir + "/mps", pipe_folder(runtime_dir), log_folder(runtime_dir)}) {
     std::error_code failure;
@@ -111,22 +113,29 @@ Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_d
                    " for MPS: ", failure.message());
     }
   }
-  const Result<int> started = run(true, {}, kStartLimit);
+  bool for_all = as_root;
+  Result<int> started = run(for_all ? Run::DaemonForAllUsers : Run::Daemon, {}, kStartLimit);
+  if (started && *started != 0) {
+    // It refuses where one serves these folders already: that was started in the same way.
+    const Result<int> answered = run(Run::Commands, "get_server_list\n", kAskLimit);
+    if (answered && *answered == 0) {
+      log::info("an MPS control daemon serves {} already", pipe_folder(runtime_dir));
+      started = 0;
+    } else if (for_all) {  // or the option is unknown to it
+      for_all = false;
+      started = run(Run::Daemon, {}, kStartLimit);
+    }
+  }
   if (!started) return started.error();
   if (*started != 0) {
-    // It refuses where one serves these folders already.
-    const Result<int> answered = run(false, "get_server_list\n", kAskLimit);
-    if (!answered || *answered != 0) {
-      return error(ErrorCode::Unavailable, Reason::Unsupported, kProgram, " -d ended with status ",
-                   *started, ": see ", log_folder(runtime_dir), "/control.log");
-    }
-    log::info("an MPS control daemon serves {} already", pipe_folder(runtime_dir));
+    return error(ErrorCode::Unavailable, Reason::Unsupported, kProgram, " -d ended with status ",
+                 *started, ": see ", log_folder(runtime_dir), "/control.log");
   }
-  return std::unique_ptr<MpsServer>(new MpsServer());
+  return std::unique_ptr<MpsServer>(new MpsServer(for_all));
 }
 
 MpsServer::~MpsServer() {
-  const Result<int> told = run(false, "quit\n", kAskLimit);
+  const Result<int> told = run(Run::Commands, "quit\n", kAskLimit);
   if (!told && told.error().code != ErrorCode::DeadlineExceeded)
     log::warn("MPS was not told to quit: {}", told.error().message);
 }

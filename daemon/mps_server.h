@@ -16,16 +16,23 @@ class MpsServer {
   // Puts both folders into this process's environment. Before any other thread: CUDA reads it.
   static void name_folders(const std::string& runtime_dir);
 
-  // Starts one, or takes over the one that a dead daemon left there. Bounded by 10 s; CUDA must
-  // not have been called yet.
-  static Result<std::unique_ptr<MpsServer>> start(const std::string& runtime_dir);
+  // Starts one, or takes over the one that a dead daemon left there; as root one whose server all
+  // users share (-multiuser-server), where the program knows how. Each step bounded by 10 s; CUDA
+  // must not have been called yet.
+  static Result<std::unique_ptr<MpsServer>> start(const std::string& runtime_dir, bool as_root);
   // It ends once its last client has: this process may still be one, so that is not waited for.
   ~MpsServer();
   MpsServer(const MpsServer&) = delete;
   MpsServer& operator=(const MpsServer&) = delete;
 
+  // Otherwise it serves this process's user alone: CUDA of another one's client waits, when it
+  // starts, until this process has ended.
+  bool serves_all_users() const { return serves_all_users_; }
+
  private:
-  MpsServer() = default;
+  explicit MpsServer(bool serves_all_users) : serves_all_users_(serves_all_users) {}
+
+  const bool serves_all_users_;
 };
 
 }  // namespace arcomm

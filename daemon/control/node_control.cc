@@ -29,6 +29,18 @@ Error no_descriptor() {
                "; raise LimitNOFILE= of the service");
 }
 
+Error not_served(uid_t asking, uid_t served) {
+  return error(ErrorCode::PermissionDenied, Reason::Permission,
+               "the GPUs of this daemon are for uid ", served,
+               ", its own, and this process has uid ", asking,
+               ": the MPS server that it manages (gpu.mps = \"manage\") serves no other user. Run "
+               "as uid ",
+               served,
+               ", or have root start nvidia-cuda-mps-control -d -multiuser-server before arcommd, "
+               "name its CUDA_MPS_PIPE_DIRECTORY to arcommd and here, and set gpu.mps to "
+               "\"require\"; device host:0 serves everybody");
+}
+
 }  // namespace
 
 NodeControl::NodeControl(Parts parts)
@@ -125,6 +137,9 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   }
   const Result<Place> place = find_device(request.device());
   if (!place) return answer(place.error());
+  const std::optional<uid_t> only_uid = parts_.workers[place->worker].only_uid;
+  if (only_uid && *only_uid != caller.peer.uid)
+    return answer(not_served(caller.peer.uid, *only_uid));
   Result<ChargePtr> charge = quotas_.charge(caller.peer.uid, QuotaKind::Sessions);
   if (!charge) return answer(charge.error());
 

@@ -41,6 +41,7 @@ struct WorkerRef {
   DeviceWorker* worker = nullptr;  // outlives the control plane
   FlightRecorder* recorder = nullptr;
   std::vector<std::string> gpus = {};  // "GPU-<uuid>", the default first; empty: a host worker
+  std::optional<uid_t> only_uid = {};  // whom its MPS server serves; none: everybody
 };
 
 class NodeControl {

@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -190,7 +191,7 @@ class ControlTest : public ::testing::Test {
     if (!gpus.empty()) {
       worker_->gpus = true;
       host_worker_ = std::make_unique<FakeWorker>(plane_->events());
-      workers = {{"gpu", worker_.get(), recorder_.get(), gpus},
+      workers = {{"gpu", worker_.get(), recorder_.get(), gpus, only_uid_},
                  {"host:0", host_worker_.get(), recorder_.get(), {}}};
     }
     const Status served = plane_->serve(std::move(workers), std::move(*sockets));
@@ -294,6 +295,7 @@ class ControlTest : public ::testing::Test {
   static std::string unique_id(char fill) { return std::string(128, fill); }
 
   Settings settings_;
+  std::optional<uid_t> only_uid_;  // whom the GPUs' worker is for
   Metrics metrics_;
   ServiceManager no_systemd_;
   KeptRings kept_rings_{no_systemd_, metrics_};

@@ -65,6 +65,27 @@ TEST_F(GpuTest, ResolvesTheDeviceOfAnAttach) {
       << unknown.status.error_message();
 }
 
+TEST_F(GpuTest, RefusesUsersWhomItsMpsServerDoesNotServe) {
+  only_uid_ = ::geteuid() + 1;
+  start({kFirst});
+  v1::AttachReply reply;
+  const Outcome refused = attach(reply, kRingAbiMajor, "gpu");
+  EXPECT_EQ(refused.reason, Reason::Permission);
+  for (const char* word : {"-multiuser-server", "gpu.mps", "require", "host:0"}) {
+    EXPECT_NE(refused.status.error_message().find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(worker_->open_sessions(), 0u);
+  EXPECT_TRUE(attach(reply, kRingAbiMajor, "host:0").status.ok());
+  EXPECT_EQ(metrics_.sessions.value(), 1);
+}
+
+TEST_F(GpuTest, ServesTheOneUserWhomItsMpsServerServes) {
+  only_uid_ = ::geteuid();
+  start({kFirst});
+  v1::AttachReply reply;
+  EXPECT_TRUE(attach(reply, kRingAbiMajor, "gpu").status.ok());
+}
+
 TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
   start({kFirst, kSecond});
   Session on_second = open_session(kSecond);
