@@ -39,6 +39,7 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
                                            Library::instance().timeout_ms(), deadline);
     if (!key) return std::move(key).error();
     plan->gpu_key_ = *key;
+    plan->in_chunks_ = operands->send.in_chunks || operands->recv.in_chunks;
     return plan;
   }
   const bool one_request =
@@ -82,6 +83,14 @@ Status Plan::start_on_gpu(void* stream, Deadline deadline) {
   if (session.lost()) return session.submission().loss();
   if (communicator_->member() != member_) return rebuilt();
   if (!gpu_key_) return {};  // no elements
+  if (in_chunks_) {
+    const Result<GpuOperands> now = find_operands(*member_, call_, deadline);
+    if (!now) return now.error();
+    if (now->send.id != gpu_key_->send_buffer || now->recv.id != gpu_key_->recv_buffer) {
+      return error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
+                   "other memory is mapped where the plan's was: create the plan again");
+    }
+  }
   return member_->gpu->start(*gpu_key_, stream, deadline);
 }
 

@@ -45,6 +45,7 @@ class Plan {
   DirectRange send_, recv_;
   PlanId id_;  // invalid: the daemon does not know the plan
   std::optional<GpuPlanKey> gpu_key_;
+  bool in_chunks_ = false;  // its memory may change under its addresses: every start looks
 
   std::mutex mutex_;
   std::uint64_t ticket_ = 0;  // of the start in flight
