@@ -60,6 +60,7 @@ Result<GpuChunkExport> CudaChunk::share() const {
     out.memory = UniqueFd(fd);
     return out;
   }
+  static_assert(sizeof(CUmemFabricHandle) == kFabricHandleBytes);
   const CUresult as_fabric =
       api_.cuMemExportToShareableHandle_(out.fabric.data(), handle_, CU_MEM_HANDLE_TYPE_FABRIC, 0);
   if (as_fabric == CUDA_SUCCESS) return out;

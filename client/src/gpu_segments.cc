@@ -6,6 +6,8 @@
 namespace arcomm::client {
 namespace {
 
+constexpr auto kAll = [](std::uintptr_t, std::uint64_t) { return true; };
+
 // The chunks that the range touches, which lies inside them all.
 std::span<const std::unique_ptr<GpuChunk>> touched(const GpuChunks& chunks, std::uintptr_t address,
                                                    std::uint64_t bytes) {
@@ -67,18 +69,28 @@ Result<GpuBuffer> GpuSegments::add(Gpu& gpu, const void* address, std::uint64_t 
                                    Deadline deadline) {
   Result<GpuChunks> chunks = hold(gpu, address, bytes);
   if (!chunks) return std::move(chunks).error();
-  const Result<BufferId> id = daemon_.add(gpu, *chunks, deadline);
-  if (!id) return id.error();
+  Result<BufferId> id = daemon_.add(gpu, *chunks, deadline);
+  while (!id && id.error().reason == Reason::Quota && forget_oldest(deadline))
+    id = daemon_.add(gpu, *chunks, deadline);
+  if (!id) return std::move(id).error();
   const std::uintptr_t base = chunks->front()->base();
   const GpuRange range{.base = base,
                        .bytes = chunks->back()->end() - base,
                        .ordinal = gpu.ordinal(),
                        .is_mapped = true};
-  // The newest first: what was registered last is asked for soonest.
-  const auto run = runs_.insert(
-      runs_.begin(),
-      Run{.buffer = {.range = range, .id = *id, .in_chunks = true}, .chunks = std::move(*chunks)});
-  return run->buffer;
+  runs_.push_back(
+      {.buffer = {.range = range, .id = *id, .in_chunks = true}, .chunks = std::move(*chunks)});
+  return runs_.back().buffer;
+}
+
+bool GpuSegments::forget_oldest(Deadline deadline) {
+  const auto found = std::ranges::find_if(runs_, [&](const Run& run) {
+    return daemon_.may_remove(run.buffer.id, kAll, deadline) &&
+           daemon_.remove(run.buffer.id, deadline).ok();
+  });
+  if (found == runs_.end()) return false;
+  runs_.erase(found);
+  return true;
 }
 
 // Best effort: what does not go now is tried again with the next registration.
@@ -102,8 +114,7 @@ Result<std::size_t> GpuSegments::forget(const void* address, Deadline deadline) 
       ++run;
       continue;
     }
-    const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
-    if (!daemon_.may_remove(run->buffer.id, all, deadline)) {
+    if (!daemon_.may_remove(run->buffer.id, kAll, deadline)) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the memory around ", address,
                    " is used by an operation under way, a graph or a plan, of this or of another "
                    "buffer on the same chunks: wait for it, or let it go, first");

@@ -35,9 +35,11 @@ class GpuSegments {
   };
   explicit GpuSegments(Daemon daemon) : daemon_(std::move(daemon)) {}
 
-  // A run that holds [address, +bytes) and is still mapped there.
+  // The first that was registered of the runs that hold [address, +bytes) and are still mapped
+  // there: the same one for as long as it is.
   std::optional<GpuBuffer> find(Gpu& gpu, const void* address, std::uint64_t bytes);
-  // OutOfBounds where the range is not mapped to its end; ResourceExhausted beyond kMostChunks.
+  // OutOfBounds where the range is not mapped to its end; ResourceExhausted beyond kMostChunks, and
+  // beyond the daemon's quota when all that no plan needs has been given back.
   Result<GpuBuffer> add(Gpu& gpu, const void* address, std::uint64_t bytes, Deadline deadline);
   // What can be given back of memory that is no longer mapped where it was, on this GPU.
   void forget_unmapped(Gpu& gpu, Deadline deadline);
@@ -49,10 +51,12 @@ class GpuSegments {
     GpuBuffer buffer;
     GpuChunks chunks;
   };
+  // The oldest that no plan needs; false: there is none.
+  bool forget_oldest(Deadline deadline);
   Result<GpuChunks> hold(Gpu& gpu, const void* address, std::uint64_t bytes) const;
 
   const Daemon daemon_;
-  std::vector<Run> runs_;
+  std::vector<Run> runs_;  // the oldest first
 };
 
 }  // namespace arcomm::client

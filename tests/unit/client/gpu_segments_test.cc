@@ -32,7 +32,8 @@ class GpuSegmentsTest : public testing::Test {
       const Result<GpuChunkExport> exported = on.export_chunk(*chunk);
       if (!exported) return exported.error();
     }
-    if (refuses) return error(ErrorCode::ResourceExhausted, Reason::Quota, "enough");
+    if (refuses || told.size() - removed.size() >= room)
+      return error(ErrorCode::ResourceExhausted, Reason::Quota, "enough");
     told.push_back(chunks.size());
     return BufferId{next++, 1};
   }
@@ -46,6 +47,7 @@ class GpuSegmentsTest : public testing::Test {
   std::vector<std::size_t> told;  // chunks, by registration
   std::vector<BufferId> removed;
   bool refuses = false;
+  std::size_t room = 100;  // the daemon's quota, in registrations
   // Of a plan that somebody needs; 0 bytes: none.
   std::uint64_t needed_offset = 0, needed_bytes = 0;
   GpuBuffers buffers{
@@ -96,6 +98,21 @@ TEST_F(GpuSegmentsTest, RegistersARunAcrossOthersWhereNoneHoldsTheBuffer) {
   EXPECT_NE(low->id, across->id);
   EXPECT_TRUE(removed.empty()) << "a graph may hold a plan on the first";
   EXPECT_EQ(find(0, 2 * kChunk)->id, low->id);
+  EXPECT_EQ(find(kChunk, 64)->id, low->id) << "the first one, whatever came since";
+}
+
+TEST_F(GpuSegmentsTest, GivesBackTheOldestThatNobodyNeedsWhereTheQuotaIsUsedUp) {
+  room = 2;
+  needed_bytes = 4;  // all of them
+  ASSERT_TRUE(find(0, kChunk).ok());
+  const Result<GpuBuffer> second = find(kChunk, kChunk);
+  EXPECT_EQ(find(2 * kChunk, kChunk).error().reason, Reason::Quota);
+  needed_bytes = 0;
+  const Result<GpuBuffer> third = find(2 * kChunk, kChunk);
+  ASSERT_TRUE(second.ok() && third.ok());
+  EXPECT_EQ(removed.size(), 1u);
+  EXPECT_EQ(find(kChunk, kChunk)->id, second->id);
+  EXPECT_EQ(gpu.held_chunks, 2);
 }
 
 TEST_F(GpuSegmentsTest, NoticesOtherMemoryUnderTheSameAddresses) {
@@ -214,7 +231,7 @@ TEST_F(GpuSegmentsTest, ForgetsEveryRunAroundAPointerUnlessAPlanNeedsIt) {
   EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
   needed_bytes = 0;
   ASSERT_TRUE(buffers.forget(in_segment(kChunk), deadline()).ok());
-  EXPECT_EQ(removed, (std::vector{second->id, first->id}));
+  EXPECT_EQ(removed, (std::vector{first->id, second->id}));
   EXPECT_EQ(gpu.held_chunks, 0);
   EXPECT_EQ(buffers.forget(in_segment(0), deadline()).error().code, ErrorCode::NotFound);
 }
