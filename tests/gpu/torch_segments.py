@@ -37,8 +37,12 @@ def is_mapped(tensor):
 
 
 class SegmentChecks(torch_rank.Checks):
+    was_inside = False  # a graph's memory lay in the middle of what was registered and then cut up
+
     def tensor(self, megabytes):
-        made = self.integers(megabytes * MB // 2, BF16)
+        """At the lowest free addresses: what its values are made of lies behind it."""
+        made = torch.empty(megabytes * MB // 2, dtype=BF16, device="cuda")
+        made.copy_(self.integers(made.numel(), BF16))
         if not is_mapped(made):
             raise RuntimeError("PyTorch's expandable segments are off: set PYTORCH_CUDA_ALLOC_CONF="
                                "expandable_segments:True")
@@ -89,8 +93,10 @@ class SegmentChecks(torch_rank.Checks):
         torch.cuda.empty_cache()
         big = self.tensor(240)
         self.in_place(big, "all of what will be cut up")
+        begin, end = big.data_ptr(), big.data_ptr() + big.nbytes
         del big  # PyTorch keeps it mapped
         front, kept, back = self.tensor(80), self.tensor(60), self.tensor(80)
+        self.was_inside = begin < kept.data_ptr() and kept.data_ptr() + kept.nbytes < end
         target = torch.empty_like(kept)
         self.comm.all_reduce(kept, target)
         self.comm.settle()
@@ -128,7 +134,9 @@ def share(comm, options):
     graphs.append(checks.graphed(BF16, 4 * MB + 8, first_use=True))
     checks.changed()
     torch.cuda.synchronize()
-    return graphs, f"{checks.done} sums in expandable segments are what torch.distributed gets"
+    inside = "inside" if checks.was_inside else "NOT inside"
+    return graphs, (f"{checks.done} sums in expandable segments are what torch.distributed gets; a graph's memory lay "
+                    f"{inside} what was cut up")
 
 
 def be_refused(comm, options):
