@@ -76,7 +76,7 @@ Status GpuSession::release_memory(BufferId buffer, Deadline deadline) {
 Result<BufferId> GpuSession::register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline) {
   if (chunks.size() > attached_.max_chunks && chunks.size() != 1) {
     if (attached_.max_chunks == 0) return too_old(chunks.size());
-    return error(ErrorCode::ResourceExhausted, Reason::Quota, "this memory lies on ", chunks.size(),
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, "this memory lies on ", chunks.size(),
                  " chunks and the daemon registers at most ", attached_.max_chunks,
                  " at once: reduce it in parts, or set "
                  "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");

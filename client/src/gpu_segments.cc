@@ -46,7 +46,7 @@ Result<GpuChunks> GpuSegments::hold(Gpu& gpu, const void* address, std::uint64_t
   for (std::uintptr_t next = begin; chunks.empty() || next - begin < bytes;) {
     const void* const at = reinterpret_cast<const void*>(next);
     if (chunks.size() == kMostChunks) {
-      return error(ErrorCode::ResourceExhausted, Reason::Quota, address, " + ", bytes,
+      return error(ErrorCode::OutOfRange, Reason::Unsupported, address, " + ", bytes,
                    " bytes lies on more than ", kMostChunks, " chunks of memory (", next - begin,
                    " bytes): reduce it in parts, or take it from one allocation, as "
                    "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False and arcMemAlloc make it");

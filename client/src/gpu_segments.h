@@ -38,8 +38,8 @@ class GpuSegments {
   // The first that was registered of the runs that hold [address, +bytes) and are still mapped
   // there: the same one for as long as it is.
   std::optional<GpuBuffer> find(Gpu& gpu, const void* address, std::uint64_t bytes);
-  // OutOfBounds where the range is not mapped to its end; ResourceExhausted beyond kMostChunks, and
-  // beyond the daemon's quota when all that no plan needs has been given back.
+  // OutOfBounds where the range is not mapped to its end; OutOfRange (Unsupported) beyond
+  // kMostChunks; Quota beyond the daemon's when all that no plan needs has been given back.
   Result<GpuBuffer> add(Gpu& gpu, const void* address, std::uint64_t bytes, Deadline deadline);
   // What can be given back of memory that is no longer mapped where it was, on this GPU.
   void forget_unmapped(Gpu& gpu, Deadline deadline);

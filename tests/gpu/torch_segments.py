@@ -2,7 +2,7 @@
 """A PyTorch process, one per GPU, whose tensors lie in expandable segments: memory that PyTorch maps in chunks of 20 MB
 (2 MB for small tensors), and that it unmaps and maps anew under the same addresses.
 
-  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torch_segments.py --rank R --ranks N --id-file PATH [as torch_rank.py]
+  PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True torch_segments.py --rank R --ranks N --id-file PATH ...
   TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=0 ... torch_segments.py --refused ...    memory that no other process can be given
 
 Sums of tensors that lie on one chunk and across many, between two runs of chunks, on memory that has changed since, and

@@ -193,7 +193,7 @@ TEST_F(GpuSegmentsTest, RefusesMoreChunksThanOneRegistrationMayHave) {
   ASSERT_TRUE(find(0, kMostChunks * 4096).ok());
   const Result<GpuBuffer> many = find(0, kMostChunks * 4096 + 1);
   ASSERT_FALSE(many.ok());
-  EXPECT_EQ(many.error().reason, Reason::Quota);
+  EXPECT_EQ(many.error().code, ErrorCode::OutOfRange);
   EXPECT_NE(many.error().message.find("more than 256 chunks"), std::string::npos);
   EXPECT_EQ(gpu.held_chunks, static_cast<int>(kMostChunks));
 }
