@@ -7,6 +7,18 @@
 
 namespace arcomm::arctl {
 
+std::string_view text_of(Contender contender) {
+  switch (contender) {
+    case Contender::Arcommd:
+      return "arcommd";
+    case Contender::Nccl:
+      return "nccl";
+    case Contender::NcclSymmetric:
+      return "nccl-symmetric";
+  }
+  return "unknown";
+}
+
 double Measured::percentile_us(double fraction) const {
   if (samples_us.empty()) return 0;
   std::vector<double> sorted = samples_us;

@@ -1,8 +1,10 @@
 // One measurement that every rank runs the same way: what is reduced, how often, and what is timed.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,11 +14,29 @@ namespace arcomm::arctl {
 
 enum class Timing : std::uint8_t {
   Latency,     // one blocking call after the other; a sample is a round's mean
-  Throughput,  // up to 16 operations in flight; a sample is a round's mean
-  Each,        // every call on its own; a sample is one call ("p50")
+  Throughput,  // several in flight (16; on GPUs all of a round); a sample is a round's mean
+  Each,        // every call on its own; a sample is one call ("p50", on GPUs "latency")
+  CudaEvents,  // GPUs: all of a round on a stream, by its own clock; a sample is a round's mean
 };
 
+enum class CaseKind : std::uint8_t {
+  AllReduce,
+  // GPUs: the contender gets ready. Its note says what it is; or why not, where it is refused.
+  Open,
+  PeerCopy,  // GPUs: each rank copies to the next rank's; a sample is one copy (kPeerCopyBytes)
+};
+
+// Whose AllReduce is timed. Not arcommd's: GPUs only.
+enum class Contender : std::uint8_t { Arcommd, Nccl, NcclSymmetric };
+inline constexpr std::size_t kContenders = 3;
+std::string_view text_of(Contender contender);  // "arcommd", "nccl", "nccl-symmetric"
+
+inline constexpr std::uint64_t kPeerCopyBytes = 256 << 20;
+
 struct BenchCase {
+  CaseKind kind = CaseKind::AllReduce;
+  Contender contender = Contender::Arcommd;
+  bool in_graph = false;    // GPUs: captured once and replayed, kChain operations at a time
   std::uint64_t count = 0;  // elements
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
@@ -34,8 +54,11 @@ struct BenchCase {
 };
 
 struct Measured {
-  std::vector<double> samples_us;  // each the slowest rank's, in order
-  std::uint64_t wrong = 0;         // elements, over all ranks
+  std::vector<double> samples_us;   // each the slowest rank's, in order
+  std::uint64_t wrong = 0;          // elements, over all ranks
+  std::uint64_t checked_bytes = 0;  // GPUs: of each round's result
+  bool refused = false;             // a rank could not open the contender
+  std::string note;                 // what a rank said: why it refused, else the first's
 
   double percentile_us(double fraction) const;  // 0.5: the median
 };

@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "client/arctl/gpu/worker.h"
 #include "client/arctl/rank_worker.h"
 #include "client/arctl/verbs.h"
 
@@ -23,7 +24,9 @@ ExitCode run(const Invocation& invocation, const RankOptions& options) {
   Result<RankBoard> board = RankBoard::open(UniqueFd(options.board));
   if (!board) return report(board.error());
   if (options.rank < 0 || options.rank >= board->page().ranks) return ExitCode::Usage;
-  return run_rank(*board, options.rank, invocation.runtime_dir);
+  return board->page().device == RankDevice::Gpu
+             ? run_gpu_rank(*board, options.rank, invocation.runtime_dir)
+             : run_rank(*board, options.rank, invocation.runtime_dir);
 }
 
 }  // namespace

@@ -116,6 +116,38 @@ Status RankBoard::meet(Deadline deadline) const {
   return wait_change(board.turn, turn, deadline);
 }
 
+Status RankBoard::serve(Rank rank, const std::function<Status(const BenchCase&)>& run) const {
+  for (std::uint32_t done = 0;; ++done) {
+    // The parent may think for long between cases; it kills its ranks when it gives up.
+    ARC_RETURN_IF_ERROR(wait_change(page().announced, done,
+                                    std::chrono::steady_clock::now() + std::chrono::hours(24)));
+    if (page().announced.load(std::memory_order_acquire) == kNoMoreCases) return {};
+    RankSlot& slot = page().slots[rank];
+    slot.wrong = 0;
+    slot.checked_bytes = 0;
+    slot.samples = 0;
+    slot.refused = 0;
+    slot.note[0] = '\0';
+    ARC_RETURN_IF_ERROR(run(page().current));
+    page().reported.fetch_add(1, std::memory_order_acq_rel);
+    wake(page().reported);
+  }
+}
+
+void RankBoard::beat(Rank rank) const {
+  page().slots[rank].heartbeat.fetch_add(1, std::memory_order_relaxed);
+}
+
+void RankBoard::sample(Rank rank, double us) const {
+  RankSlot& slot = page().slots[rank];
+  if (slot.samples < kMaxSamples) samples_of(rank)[slot.samples++] = us;
+}
+
+void RankBoard::note(Rank rank, std::string_view text) const {
+  RankSlot& slot = page().slots[rank];
+  slot.note[text.copy(slot.note, sizeof(slot.note) - 1)] = '\0';
+}
+
 void RankBoard::fail(Rank rank, const Error& failure) const {
   RankSlot& slot = page().slots[rank];
   slot.code = static_cast<std::uint32_t>(failure.code);

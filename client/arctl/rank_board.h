@@ -8,6 +8,8 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "client/arctl/bench_case.h"
 #include "client/include/arclient.h"
@@ -19,14 +21,21 @@ namespace arcomm::arctl {
 
 using Deadline = std::chrono::steady_clock::time_point;
 
-enum class RankMemory : std::uint8_t { Shared, Registered, Heap };
+enum class RankDevice : std::uint8_t { Host, Gpu };
+enum class RankMemory : std::uint8_t { Shared, Registered, Heap, Cuda };
 
 inline constexpr std::uint32_t kMaxSamples = 16384;  // per rank and case
 
+inline constexpr std::size_t kNcclIdBytes = 128;
+
 struct RankSlot {
   alignas(64) std::atomic<std::uint64_t> heartbeat;  // grows with every operation
+  // Of the case that was announced last:
   std::uint64_t wrong;
+  std::uint64_t checked_bytes;
   std::uint32_t samples;
+  std::uint32_t refused;
+  char note[256];
   std::uint32_t code;  // ErrorCode; with reason and message, valid once `failed` counts this rank
   std::uint32_t reason;
   char message[512];
@@ -39,6 +48,10 @@ struct BoardPage {
   std::uint64_t buffer_bytes;  // of each of the two buffers that a rank allocates
   std::uint64_t timeout_ms;    // of an operation
   RankMemory memory;
+  RankDevice device;
+  std::int32_t gpus[kMaxRanks];              // by rank: CUDA's number of it
+  char nccl[512];                            // the file to load NCCL from
+  char nccl_ids[kContenders][kNcclIdBytes];  // rank 0 writes them
   BenchCase current;
   alignas(64) std::atomic<std::uint32_t> announced;  // cases; futex. kNoMoreCases ends the ranks
   alignas(64) std::atomic<std::uint32_t> reported;   // ranks x cases; futex
@@ -69,6 +82,13 @@ class RankBoard {
   void wake(std::atomic<std::uint32_t>& word) const;
   // For ranks: leaves the error and sets everyone free.
   void fail(Rank rank, const Error& failure) const;
+  // For ranks: runs every case that is announced, until there are no more.
+  Status serve(Rank rank, const std::function<Status(const BenchCase&)>& run) const;
+
+  // For ranks, of the current case: "I am at work", a sample, and what else there is to say.
+  void beat(Rank rank) const;
+  void sample(Rank rank, double us) const;
+  void note(Rank rank, std::string_view text) const;
 
  private:
   RankBoard(UniqueFd fd, void* base) : fd_(std::move(fd)), base_(base) {}

@@ -31,6 +31,14 @@ Result<RankTeam> RankTeam::start(const TeamOptions& options) {
   BoardPage& page = board->page();
   page.buffer_bytes = options.buffer_bytes;
   page.memory = options.memory;
+  page.device = options.device;
+  std::copy_n(options.gpus.begin(), std::min<std::size_t>(options.gpus.size(), kMaxRanks),
+              page.gpus);
+  if (options.nccl.size() >= sizeof(page.nccl)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the path of NCCL has ",
+                 options.nccl.size(), " characters; at most ", sizeof(page.nccl) - 1, " are taken");
+  }
+  options.nccl.copy(page.nccl, options.nccl.size());
   page.timeout_ms = static_cast<std::uint64_t>(options.timeout.count());
   if (arcGetUniqueId(&page.unique_id) != arcSuccess) {
     return error(ErrorCode::Internal, Reason::Bug,
@@ -95,7 +103,13 @@ Result<Measured> RankTeam::run(const BenchCase& what) {
     for (std::size_t i = 0; i < measured.samples_us.size(); ++i) {
       measured.samples_us[i] = std::max(measured.samples_us[i], samples[i]);
     }
-    measured.wrong += page.slots[rank].wrong;
+    const RankSlot& slot = page.slots[rank];
+    measured.wrong += slot.wrong;
+    measured.checked_bytes =
+        rank == 0 ? slot.checked_bytes : std::min(measured.checked_bytes, slot.checked_bytes);
+    const bool first_refusal = slot.refused != 0 && !measured.refused;
+    if (first_refusal || measured.note.empty()) measured.note = slot.note;
+    measured.refused = measured.refused || slot.refused != 0;
   }
   return measured;
 }

@@ -18,6 +18,9 @@ struct TeamOptions {
   int ranks = 2;
   std::uint64_t buffer_bytes = 0;
   RankMemory memory = RankMemory::Shared;
+  RankDevice device = RankDevice::Host;
+  std::vector<int> gpus;                      // by rank, CUDA's numbers
+  std::string nccl;                           // the file to load NCCL from
   std::string runtime_dir;                    // "" means the environment's
   std::chrono::milliseconds timeout{30'000};  // of one operation
 };

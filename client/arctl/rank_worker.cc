@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 
+#include "client/arctl/arc_status.h"
 #include "client/arctl/pattern.h"
 
 namespace arcomm::arctl {
@@ -16,17 +18,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::uint32_t kWindow = 16;  // operations in flight when throughput is timed
-
-Status check(arcResult_t result) {
-  if (result == arcSuccess) return {};
-  arcErrorInfo_t info{};
-  info.struct_size = sizeof(info);
-  arcGetLastErrorInfo(&info);
-  Error failure = error(error_code_from(static_cast<unsigned>(result)),
-                        reason_from(static_cast<unsigned>(info.reason)), arcGetLastError(nullptr));
-  failure.rank = info.rank;
-  return failure;
-}
 
 double us_since(Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
@@ -37,7 +28,7 @@ class Buffer {
   static Result<Buffer> allocate(std::uint64_t bytes, RankMemory memory) {
     Buffer buffer(std::max<std::uint64_t>(bytes, 4096), memory);
     if (memory == RankMemory::Shared) {
-      ARC_RETURN_IF_ERROR(check(arcMemAlloc(&buffer.data_, buffer.bytes_)));
+      ARC_RETURN_IF_ERROR(status_of(arcMemAlloc(&buffer.data_, buffer.bytes_)));
       return buffer;
     }
     void* data =
@@ -48,7 +39,7 @@ class Buffer {
     }
     buffer.data_ = data;
     if (memory == RankMemory::Registered)
-      ARC_RETURN_IF_ERROR(check(arcMemRegister(data, buffer.bytes_)));
+      ARC_RETURN_IF_ERROR(status_of(arcMemRegister(data, buffer.bytes_)));
     return buffer;
   }
   Buffer(Buffer&& other) noexcept
@@ -79,15 +70,7 @@ class Worker {
       : board_(board), rank_(rank), comm_(comm), send_(send), recv_(recv) {}
 
   Status run_cases() {
-    for (std::uint32_t done = 0;; ++done) {
-      // The parent may think for long between cases; it kills its ranks when it gives up.
-      ARC_RETURN_IF_ERROR(
-          board_.wait_change(board_.page().announced, done, Clock::now() + std::chrono::hours(24)));
-      if (board_.page().announced.load(std::memory_order_acquire) == kNoMoreCases) return {};
-      ARC_RETURN_IF_ERROR(run(board_.page().current));
-      board_.page().reported.fetch_add(1, std::memory_order_acq_rel);
-      board_.wake(board_.page().reported);
-    }
+    return board_.serve(rank_, [this](const BenchCase& what) { return run(what); });
   }
 
  private:
@@ -104,8 +87,6 @@ class Worker {
       pattern.fill(send_.data(), what.count, rank_);
     }
     RankSlot& slot = board_.page().slots[rank_];
-    slot.wrong = 0;
-    slot.samples = 0;
     ARC_RETURN_IF_ERROR(open_plan(what, in, out));
     Status timed = warm_up_then_time(what, in, out);
     ARC_RETURN_IF_ERROR(close_plan());
@@ -139,6 +120,7 @@ class Worker {
           ARC_RETURN_IF_ERROR(once(what, in, out));
         break;
       case Timing::Throughput:
+      case Timing::CudaEvents:  // GPUs only
         ARC_RETURN_IF_ERROR(pipelined(what, in, out));
         break;
       case Timing::Each:
@@ -157,10 +139,10 @@ class Worker {
     std::array<arcTicket_t, kWindow> tickets{};
     for (std::uint32_t i = 0; i < what.iterations + kWindow; ++i) {
       arcTicket_t& ticket = tickets[i % kWindow];
-      if (ticket != 0) ARC_RETURN_IF_ERROR(check(arcWait(std::exchange(ticket, 0), 0)));
+      if (ticket != 0) ARC_RETURN_IF_ERROR(status_of(arcWait(std::exchange(ticket, 0), 0)));
       if (i >= what.iterations) continue;
-      ARC_RETURN_IF_ERROR(check(arcAllReduceAsync(in, out, what.count, dtype_of(what), op_of(what),
-                                                  comm_, nullptr, &ticket)));
+      ARC_RETURN_IF_ERROR(status_of(arcAllReduceAsync(in, out, what.count, dtype_of(what),
+                                                      op_of(what), comm_, nullptr, &ticket)));
       beat();
     }
     return {};
@@ -169,30 +151,28 @@ class Worker {
   Status once(const BenchCase& what, const std::byte* in, std::byte* out) {
     if (plan_ == nullptr) return reduce(what, in, out);
     beat();
-    ARC_RETURN_IF_ERROR(check(arcPlanStart(plan_, nullptr)));
-    return check(arcPlanWait(plan_, 0));
+    ARC_RETURN_IF_ERROR(status_of(arcPlanStart(plan_, nullptr)));
+    return status_of(arcPlanWait(plan_, 0));
   }
 
   Status reduce(const BenchCase& what, const std::byte* in, std::byte* out) {
     beat();
-    return check(arcAllReduce(in, out, what.count, dtype_of(what), op_of(what), comm_, nullptr));
+    return status_of(
+        arcAllReduce(in, out, what.count, dtype_of(what), op_of(what), comm_, nullptr));
   }
 
   Status open_plan(const BenchCase& what, const std::byte* in, std::byte* out) {
     if (!what.persistent) return {};
-    return check(
+    return status_of(
         arcPlanCreateAllReduce(&plan_, in, out, what.count, dtype_of(what), op_of(what), comm_));
   }
 
   Status close_plan() {
-    return plan_ == nullptr ? Status() : check(arcPlanDestroy(std::exchange(plan_, nullptr)));
+    return plan_ == nullptr ? Status() : status_of(arcPlanDestroy(std::exchange(plan_, nullptr)));
   }
 
-  void sample(double us) {
-    RankSlot& slot = board_.page().slots[rank_];
-    if (slot.samples < kMaxSamples) board_.samples_of(rank_)[slot.samples++] = us;
-  }
-  void beat() { board_.page().slots[rank_].heartbeat.fetch_add(1, std::memory_order_relaxed); }
+  void sample(double us) { board_.sample(rank_, us); }
+  void beat() { board_.beat(rank_); }
 
   static arcDataType_t dtype_of(const BenchCase& what) {
     return static_cast<arcDataType_t>(what.dtype);
@@ -210,7 +190,7 @@ class Worker {
 Status run_attached(const RankBoard& board, Rank rank) {
   const BoardPage& page = board.page();
   arcComm_t comm = nullptr;
-  ARC_RETURN_IF_ERROR(check(arcCommInitRank(&comm, page.ranks, page.unique_id, rank)));
+  ARC_RETURN_IF_ERROR(status_of(arcCommInitRank(&comm, page.ranks, page.unique_id, rank)));
   Result<Buffer> send = Buffer::allocate(page.buffer_bytes, page.memory);
   if (!send) return std::move(send).error();
   Result<Buffer> recv = Buffer::allocate(page.buffer_bytes, page.memory);
@@ -218,7 +198,7 @@ Status run_attached(const RankBoard& board, Rank rank) {
   Status ran = Worker(board, rank, comm, *send, *recv).run_cases();
   const arcResult_t left = ran.ok() ? arcCommDestroy(comm) : arcCommAbort(comm);
   ARC_RETURN_IF_ERROR(std::move(ran));
-  return check(left);
+  return status_of(left);
 }
 
 }  // namespace
@@ -230,7 +210,7 @@ ExitCode run_rank(const RankBoard& board, Rank rank, const std::string& runtime_
   // Ranks of one node's host: a daemon that serves GPUs would give each of them the first GPU.
   const char* device = std::getenv("ARCOMM_DEVICE");
   if (device == nullptr || *device == '\0') config.device = "host:0";
-  Status ran = check(arcInit(&config));
+  Status ran = status_of(arcInit(&config));
   if (ran.ok()) {
     ran = run_attached(board, rank);
     arcFinalize();

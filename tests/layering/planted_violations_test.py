@@ -57,6 +57,7 @@ class Includes(unittest.TestCase):
                 ("daemon/daemon.cc", '"proto/arcommd/v1/control.grpc.pb.h"'),
                 ("daemon/exec/a.cc", "<cuda_runtime.h>"),
                 ("transport/device/host_device.cc", "<cuda.h>"),
+                ("client/arctl/gpu/device.h", "<cuda.h>"),
                 ("transport/peer/a.h", "<nvml.h>"),
                 ("daemon/exec/a.cc", '"worker.h"'),
                 ("daemon/exec/a.cc", '"../plan/plan.h"')]:
@@ -78,6 +79,7 @@ class Includes(unittest.TestCase):
                 ("daemon/main.cc", '"daemon/daemon.h"'),
                 ("daemon/daemon.cc", '"kernels/catalog.h"'),
                 ("transport/device/cuda_device.cc", "<cuda.h>"),
+                ("client/arctl/gpu/cuda_device.cc", "<cuda.h>"),
                 ("kernels/device/ptx.cuh", "<cuda_fp16.h>"),
                 ("tests/unit/a_test.cc", '"daemon/plan/plan.h"')]:
             with self.subTest(path=path, header=header):

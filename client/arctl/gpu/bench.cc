@@ -1,0 +1,126 @@
+#include "client/arctl/gpu/bench.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "client/arctl/gpu/report.h"
+#include "client/arctl/rank_team.h"
+
+namespace arcomm::arctl {
+namespace {
+
+constexpr std::uint32_t kPeerCopyRounds = 5;
+
+class GpuBench {
+ public:
+  GpuBench(RankTeam team, const Invocation& invocation, const BenchPlan& plan,
+           const BenchOptions& options)
+      : team_(std::move(team)), invocation_(invocation), options_(options) {
+    run_.plan = plan;
+  }
+
+  Status measure() {
+    ARC_RETURN_IF_ERROR(measure_light());
+    for (const Contender contender : run_.plan.contenders) ARC_RETURN_IF_ERROR(open(contender));
+    show(gpu_heading(run_, invocation_.colour));
+    for (const std::uint64_t bytes : run_.plan.sizes) {
+      for (const bool in_place : run_.plan.in_place) {
+        for (const bool in_graph : run_.plan.in_graph) {
+          ARC_RETURN_IF_ERROR(measure_line(bytes, in_place, in_graph));
+        }
+      }
+    }
+    return team_.finish();
+  }
+
+  const GpuRun& run() const { return run_; }
+
+ private:
+  // Before anything else is on the GPUs.
+  Status measure_light() {
+    if (run_.plan.ranks < 2) {
+      run_.light_why = "one GPU has no neighbour";
+      return {};
+    }
+    BenchCase copies;
+    copies.kind = CaseKind::PeerCopy;
+    copies.rounds = kPeerCopyRounds;
+    const Result<Measured> measured = team_.run(copies);
+    if (!measured) return measured.error();
+    if (measured->refused) {
+      run_.light_why = measured->note;
+    } else {
+      run_.light_gb_s = bandwidth(kPeerCopyBytes, measured->percentile_us(0), 1).algorithm_gb_s;
+    }
+    return {};
+  }
+
+  Status open(Contender contender) {
+    BenchCase what;
+    what.kind = CaseKind::Open;
+    what.contender = contender;
+    const Result<Measured> opened = team_.run(what);
+    if (!opened) return opened.error();
+    run_.opened.push_back({contender, !opened->refused, opened->note});
+    return {};
+  }
+
+  Status measure_line(std::uint64_t bytes, bool in_place, bool in_graph) {
+    GpuLine line;
+    for (const GpuOpened& each : run_.opened) {
+      if (!each.is_open) continue;
+      GpuFigure figure;
+      figure.what = gpu_case_of(run_.plan, options_, bytes, in_place, each.contender, in_graph);
+      Result<Measured> measured = team_.run(figure.what);
+      if (!measured) {
+        Error failure = std::move(measured).error();
+        failure.message = std::string(text_of(each.contender)) +
+                          (in_graph ? " in a graph, " : " on a stream, ") + std::to_string(bytes) +
+                          " bytes: " + failure.message;
+        return failure;
+      }
+      figure.measured = std::move(*measured);
+      line.push_back(std::move(figure));
+    }
+    show(gpu_line_text(run_, line, invocation_.colour));
+    run_.lines.push_back(std::move(line));
+    return {};
+  }
+
+  void show(const std::string& text) const {
+    if (!invocation_.json) print(text);
+  }
+
+  RankTeam team_;
+  const Invocation& invocation_;
+  const BenchOptions& options_;
+  GpuRun run_;
+};
+
+}  // namespace
+
+ExitCode bench_gpus(const Invocation& invocation, const BenchPlan& plan,
+                    const BenchOptions& options) {
+  TeamOptions team_options;
+  team_options.ranks = plan.ranks;
+  team_options.buffer_bytes = plan.sizes.back();
+  team_options.memory = plan.memory;
+  team_options.runtime_dir = invocation.runtime_dir;
+  team_options.timeout = invocation.timeout_or(30);
+  team_options.device = RankDevice::Gpu;
+  team_options.gpus = plan.gpus;
+  team_options.nccl = options.nccl;
+  Result<RankTeam> team = RankTeam::start(team_options);
+  if (!team) return report(team.error());
+  GpuBench bench(std::move(*team), invocation, plan, options);
+  const Status measured = bench.measure();
+  if (!measured) return report(measured.error());
+  if (invocation.json && print(gpu_json(bench.run())) != ExitCode::Ok) return ExitCode::Failure;
+  const auto [wrong, first] = wrong_in(bench.run());
+  if (wrong == 0) return ExitCode::Ok;
+  return report(error(ErrorCode::DataLoss, Reason::Corrupt, wrong,
+                      " elements are wrong: the #wrong column says where; the first: ", first));
+}
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,111 @@
+#include "client/arctl/gpu/nccl_contender.h"
+
+#include <chrono>
+#include <cstring>
+
+namespace arcomm::arctl {
+namespace {
+
+constexpr std::uint64_t kWindowGranule = 2 << 20;  // what GPU memory is mapped in
+
+class NcclContender final : public GpuContender {
+ public:
+  NcclContender(const NcclLibrary& nccl, GpuDevice& device) : nccl_(nccl), device_(device) {}
+
+  Status join(Contender which, const RankBoard& board, Rank rank) {
+    BoardPage& page = board.page();
+    char* const shared = page.nccl_ids[static_cast<std::size_t>(which)];
+    static_assert(sizeof(NcclId) == kNcclIdBytes);
+    NcclId id{};
+    if (rank == 0) {
+      ARC_RETURN_IF_ERROR(nccl_.checked(nccl_.get_unique_id(&id), "ncclGetUniqueId", nullptr));
+      std::memcpy(shared, &id, sizeof(id));
+    }
+    ARC_RETURN_IF_ERROR(board.meet(std::chrono::steady_clock::now() +
+                                   std::chrono::milliseconds(2 * page.timeout_ms)));
+    std::memcpy(&id, shared, sizeof(id));
+    ARC_RETURN_IF_ERROR(nccl_.checked(nccl_.comm_init_rank(&comm_, page.ranks, id, rank),
+                                      "ncclCommInitRank", nullptr));
+    board.beat(rank);
+    Result<std::byte*> met = device_.allocate(sizeof(float));
+    if (!met) return std::move(met).error();
+    met_ = *met;
+    return device_.fill(met_, 0, sizeof(float));
+  }
+
+  Status allocate(std::uint64_t bytes) {
+    for (std::byte** place : {&buffers_.send, &buffers_.recv}) {
+      Result<std::byte*> memory = device_.allocate(bytes);
+      if (!memory) return std::move(memory).error();
+      *place = *memory;
+    }
+    return {};
+  }
+
+  // Of all ranks at once: registering may wait for the others.
+  Status allocate_windows(std::uint64_t least) {
+    const std::uint64_t bytes = (least + kWindowGranule - 1) / kWindowGranule * kWindowGranule;
+    for (std::byte** place : {&buffers_.send, &buffers_.recv}) {
+      void *memory = nullptr, *window = nullptr;
+      ARC_RETURN_IF_ERROR(nccl_.checked(nccl_.mem_alloc(&memory, bytes), "ncclMemAlloc", comm_));
+      ARC_RETURN_IF_ERROR(nccl_.checked(
+          nccl_.comm_window_register(comm_, memory, bytes, &window, kNcclWindowSymmetric),
+          "ncclCommWindowRegister", comm_));
+      // Success without a window is how NCCL says that the machine cannot do it.
+      if (window == nullptr) {
+        return error(ErrorCode::Unimplemented, Reason::Unsupported, "NCCL ", nccl_.version(),
+                     " gave no symmetric window here");
+      }
+      *place = static_cast<std::byte*>(memory);
+    }
+    return {};
+  }
+
+  GpuBuffers buffers() const override { return buffers_; }
+  Status all_reduce(const std::byte* send, std::byte* recv, std::uint64_t count, DType dtype,
+                    ReduceOp op) override {
+    return nccl_.checked(nccl_.all_reduce(send, recv, count, nccl_number_of(dtype),
+                                          nccl_number_of(op), comm_, device_.stream()),
+                         "ncclAllReduce", comm_);
+  }
+  Status meet() override { return all_reduce(met_, met_, 1, DType::Float32, ReduceOp::Max); }
+  Status outcome() override {
+    int state = 0;
+    ARC_RETURN_IF_ERROR(
+        nccl_.checked(nccl_.comm_get_async_error(comm_, &state), "ncclCommGetAsyncError", comm_));
+    return nccl_.checked(state, "NCCL's communicator failed", comm_);
+  }
+
+ private:
+  const NcclLibrary& nccl_;
+  GpuDevice& device_;
+  void* comm_ = nullptr;
+  GpuBuffers buffers_;
+  std::byte* met_ = nullptr;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuContender>> open_nccl(const NcclLibrary& nccl, bool symmetric,
+                                                const RankBoard& board, Rank rank,
+                                                GpuDevice& device, std::string& why) {
+  if (symmetric && (nccl.mem_alloc == nullptr || nccl.comm_window_register == nullptr)) {
+    why = "NCCL " + nccl.version() + " knows no symmetric windows (2.27 and later do)";
+    return std::unique_ptr<GpuContender>();
+  }
+  auto contender = std::make_unique<NcclContender>(nccl, device);
+  ARC_RETURN_IF_ERROR(
+      contender->join(symmetric ? Contender::NcclSymmetric : Contender::Nccl, board, rank));
+  const std::uint64_t bytes = board.page().buffer_bytes + kSlackBytes;
+  if (!symmetric) {
+    ARC_RETURN_IF_ERROR(contender->allocate(bytes));
+  } else if (Status registered = contender->allocate_windows(bytes); !registered.ok()) {
+    why = registered.error().message;
+    // NCCL may use what it has of this communicator: it stays until the process ends.
+    static_cast<void>(contender.release());
+    return std::unique_ptr<GpuContender>();
+  }
+  return std::unique_ptr<GpuContender>(std::move(contender));
+}
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,23 @@
+// NCCL's AllReduce as a peer: a communicator of its own over the board's ranks, on memory as
+// cudaMalloc gives it, or on memory in symmetric windows. For the life of the process: taking NCCL
+// down is no part of a benchmark.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/arctl/gpu/contender.h"
+#include "client/arctl/gpu/device.h"
+#include "client/arctl/gpu/nccl_library.h"
+#include "client/arctl/rank_board.h"
+
+namespace arcomm::arctl {
+
+// In all ranks at once. Null: on this rank there are no symmetric windows, and `why` says why not;
+// then none of the ranks may use it. An error: what else went wrong.
+Result<std::unique_ptr<GpuContender>> open_nccl(const NcclLibrary& nccl, bool symmetric,
+                                                const RankBoard& board, Rank rank,
+                                                GpuDevice& device, std::string& why);
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,216 @@
+#include "client/arctl/gpu/report.h"
+
+#include <array>
+#include <cinttypes>
+#include <cmath>
+#include <cstdio>
+
+#include "client/arctl/json.h"
+#include "client/arctl/table.h"
+#include "client/arctl/units.h"
+#include "proto/version.h"
+
+namespace arcomm::arctl {
+namespace {
+
+struct GpuRates {
+  double p50_us = 0, p99_us = 0, min_us = 0;
+  Bandwidth width;
+  std::optional<double> of_light_pct;
+};
+
+GpuRates rates_of(const GpuRun& run, const GpuFigure& figure) {
+  GpuRates rates;
+  rates.p50_us = figure.measured.percentile_us(0.5);
+  rates.p99_us = figure.measured.percentile_us(0.99);
+  rates.min_us = figure.measured.percentile_us(0);
+  rates.width = bandwidth(figure.what.bytes(), rates.p50_us, run.plan.ranks);
+  if (run.light_gb_s && *run.light_gb_s > 0)
+    rates.of_light_pct = 100 * rates.width.bus_gb_s / *run.light_gb_s;
+  return rates;
+}
+
+std::string arcommd_version() {
+  return std::to_string(kVersionMajor) + "." + std::to_string(kVersionMinor) + "." +
+         std::to_string(kVersionPatch);
+}
+
+const char* memory_name(RankMemory memory) {
+  return memory == RankMemory::Cuda ? "cuda" : "shared";
+}
+
+const char* mode_name(const BenchCase& what) {
+  return what.in_graph ? "graph" : "stream";
+}
+
+bool is_whole(const GpuFigure& figure) {
+  return figure.measured.checked_bytes >= figure.what.bytes();
+}
+
+template <typename... Values>
+std::string formatted(const char* form, Values... values) {
+  std::array<char, 256> text;
+  std::snprintf(text.data(), text.size(), form, values...);
+  return text.data();
+}
+
+void figure_json(Json& json, const GpuRun& run, const GpuFigure& figure) {
+  const GpuRates rates = rates_of(run, figure);
+  json.begin_object()
+      .field("p50_us", rates.p50_us)
+      .field("p99_us", rates.p99_us)
+      .field("min_us", rates.min_us)
+      .field("algbw_gb_s", rates.width.algorithm_gb_s)
+      .field("busbw_gb_s", rates.width.bus_gb_s);
+  json.field("of_light_pct", rates.of_light_pct.value_or(NAN));  // not a number: null
+  json.field("batches", figure.what.rounds)
+      .field("operations", figure.what.iterations)
+      .field("checked", is_whole(figure) ? "all" : "sampled")
+      .field("checked_bytes", figure.measured.checked_bytes)
+      .field("wrong", figure.measured.wrong)
+      .end_object();
+}
+
+// One row for each size and place: its lines are one for each mode.
+void rows_json_of(Json& json, const GpuRun& run) {
+  json.key("rows").begin_array();
+  const std::size_t modes = run.plan.in_graph.size();
+  for (std::size_t first = 0; first + modes <= run.lines.size(); first += modes) {
+    const BenchCase& what = run.lines[first].front().what;
+    json.begin_object()
+        .field("bytes", what.bytes())
+        .field("count", what.count)
+        .field("in_place", what.in_place);
+    for (std::size_t each = 0; each < run.lines[first].size(); ++each) {
+      json.key(text_of(run.lines[first][each].what.contender)).begin_object();
+      for (std::size_t mode = 0; mode < modes; ++mode) {
+        const GpuFigure& figure = run.lines[first + mode][each];
+        json.key(mode_name(figure.what));
+        figure_json(json, run, figure);
+      }
+      json.end_object();
+    }
+    json.end_object();
+  }
+  json.end_array();
+}
+
+}  // namespace
+
+std::string gpu_heading(const GpuRun& run, bool colour) {
+  const BenchPlan& plan = run.plan;
+  std::string text = "# all_reduce, " + std::to_string(plan.ranks) + " GPUs";
+  for (const GpuOpened& each : run.opened) {
+    if (each.contender == Contender::Arcommd) text += " (" + printable(each.said) + ")";
+  }
+  text += ", " + timing_name(plan) + " timing, " + memory_name(plan.memory) + " memory; arcommd " +
+          arcommd_version();
+  std::string left_out;
+  for (const GpuOpened& each : run.opened) {
+    if (each.contender == Contender::Arcommd) continue;
+    const std::string name(text_of(each.contender));
+    if (each.is_open) {
+      text += ", " + name + " " + printable(each.said);
+    } else {
+      left_out += "# without " + name + ": " + printable(each.said) + "\n";
+    }
+  }
+  text += "\n# the speed of light, copies from each GPU to the next, all at once: ";
+  text += run.light_gb_s ? fixed(*run.light_gb_s, 1) + " GB/s"
+                         : "not known (" + printable(run.light_why) + ")";
+  text += "\n# time: of the slowest rank, p50 and p99 over " +
+          std::string(plan.timing == Timing::Each ? "calls" : "batches") +
+          "; light: busbw as a part of it; peer/ours: the fastest peer's p50 over arcommd's\n" +
+          left_out;
+  std::string titles =
+      "       size        count      type  redop place   mode    time us     p99 us    algbw    "
+      "busbw light   #wrong checked";
+  std::string units =
+      "        (B)   (elements)                                                         (GB/s)   "
+      "(GB/s)   (%)                ";
+  bool peers = false;
+  for (const GpuOpened& each : run.opened) {
+    if (each.contender == Contender::Arcommd || !each.is_open) continue;
+    peers = true;
+    const std::string name = std::string(text_of(each.contender)) + " us";
+    titles += " | " + formatted("%17s %10s", name.c_str(), "p99 us");
+    units += " | " + std::string(28, ' ');
+  }
+  if (peers) titles += " | peer/ours";
+  return text + painted(titles, Colour::Bold, colour) + "\n" + painted(units, Colour::Dim, colour) +
+         "\n";
+}
+
+std::string gpu_line_text(const GpuRun& run, const GpuLine& line, bool colour) {
+  if (line.empty()) return "";
+  const GpuFigure& ours = line.front();
+  const GpuRates rates = rates_of(run, ours);
+  const std::string light =
+      rates.of_light_pct ? formatted("%5.0f", *rates.of_light_pct) : std::string("    -");
+  std::string text = formatted(
+      "%11" PRIu64 " %12" PRIu64 " %9s %6s %5s %6s %10.2f %10.2f %8.2f %8.2f %s ",
+      ours.what.bytes(), ours.what.count, text_of(ours.what.dtype).data(),
+      text_of(ours.what.op).data(), ours.what.in_place ? "in" : "out", mode_name(ours.what),
+      rates.p50_us, rates.p99_us, rates.width.algorithm_gb_s, rates.width.bus_gb_s, light.c_str());
+  std::uint64_t wrong = 0;
+  double fastest = 0;
+  std::string peers;
+  for (const GpuFigure& figure : line) {
+    wrong += figure.measured.wrong;
+    if (figure.what.contender == Contender::Arcommd) continue;
+    const GpuRates theirs = rates_of(run, figure);
+    peers += " | " + formatted("%17.2f %10.2f", theirs.p50_us, theirs.p99_us);
+    if (fastest == 0 || theirs.p50_us < fastest) fastest = theirs.p50_us;
+  }
+  text += painted(formatted("%8" PRIu64, wrong), wrong != 0 ? Colour::Red : Colour::Plain, colour);
+  text += formatted(" %7s", is_whole(ours) ? "all" : "sampled") + peers;
+  if (fastest > 0 && rates.p50_us > 0) text += " | " + formatted("%9.2f", fastest / rates.p50_us);
+  return text + "\n";
+}
+
+std::string gpu_json(const GpuRun& run) {
+  const BenchPlan& plan = run.plan;
+  Json json;
+  json.begin_object()
+      .field("collective", "all_reduce")
+      .field("device", "gpu")
+      .field("ranks", plan.ranks)
+      .field("dtype", text_of(plan.dtype))
+      .field("op", text_of(plan.op))
+      .field("timing", timing_name(plan))
+      .field("memory", memory_name(plan.memory))
+      .field("version", arcommd_version());
+  json.key("gpus").begin_array();
+  for (const int gpu : plan.gpus) json.value(gpu);
+  json.end_array();
+  json.field("light_gb_s", run.light_gb_s.value_or(NAN)).field("light_why", run.light_why);
+  json.key("contenders").begin_array();
+  for (const GpuOpened& each : run.opened) {
+    json.begin_object()
+        .field("name", text_of(each.contender))
+        .field("measured", each.is_open)
+        .field(!each.is_open                          ? "why"
+               : each.contender == Contender::Arcommd ? "gpu"
+                                                      : "version",
+               each.said)
+        .end_object();
+  }
+  json.end_array();
+  rows_json_of(json, run);
+  json.end_object();
+  return json.take() + "\n";
+}
+
+std::pair<std::uint64_t, std::string> wrong_in(const GpuRun& run) {
+  std::uint64_t wrong = 0;
+  std::string first;
+  for (const GpuLine& line : run.lines) {
+    for (const GpuFigure& figure : line) {
+      if (wrong == 0 && figure.measured.wrong != 0) first = figure.measured.note;
+      wrong += figure.measured.wrong;
+    }
+  }
+  return {wrong, first};
+}
+
+}  // namespace arcomm::arctl

@@ -1,0 +1,114 @@
+// What is timed on GPUs, what is sent, and which part of a result is looked at: no GPU is needed.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "client/arctl/gpu/batches.h"
+#include "client/arctl/gpu/inputs.h"
+#include "client/arctl/pattern.h"
+
+namespace arcomm::arctl {
+namespace {
+
+// By doubles, which hold every number that may come.
+double reduced_by_hand(ReduceOp op, const std::vector<double>& inputs) {
+  double result = inputs[0];
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    const double next = inputs[i];
+    result = op == ReduceOp::Prod  ? result * next
+             : op == ReduceOp::Min ? std::min(result, next)
+             : op == ReduceOp::Max ? std::max(result, next)
+                                   : result + next;
+  }
+  return op == ReduceOp::Avg ? result / static_cast<double>(inputs.size()) : result;
+}
+
+TEST(GpuInputs, AreReducedAsEveryLibraryMust) {
+  constexpr std::uint64_t kLooked = 2000;
+  for (unsigned type = 0; type < kDTypes; ++type) {
+    const auto dtype = static_cast<DType>(type);
+    for (unsigned number = 0; number < kReduceOps; ++number) {
+      const auto op = static_cast<ReduceOp>(number);
+      const int ranks = op == ReduceOp::Sum && size_of(dtype) <= 2 ? 8 : 2;
+      std::vector<GpuInputs> all;
+      for (Rank rank = 0; rank < ranks; ++rank) all.emplace_back(dtype, op, ranks, rank, 3);
+      std::vector<std::byte> result(kLooked * size_of(dtype));
+      for (std::uint64_t i = 0; i < kLooked; ++i) {
+        std::vector<double> inputs;
+        for (const GpuInputs& one : all)
+          inputs.push_back(decode(dtype, one.mine().data() + i * size_of(dtype)));
+        const auto value = static_cast<int>(reduced_by_hand(op, inputs));
+        ASSERT_EQ(value, reduced_by_hand(op, inputs)) << "no integer";
+        const std::uint64_t bits = encode_small(dtype, value);
+        std::memcpy(result.data() + i * size_of(dtype), &bits, size_of(dtype));
+        ASSERT_EQ(decode(dtype, result.data() + i * size_of(dtype)), value) << "not exact";
+      }
+      std::string what;
+      EXPECT_EQ(all[0].wrong(result.data(), 0, 0, kLooked, &what), 0u)
+          << text_of(dtype) << " " << text_of(op) << ": " << what;
+    }
+  }
+}
+
+TEST(GpuInputs, SayWhichElementIsWrongFromAnyShiftOn) {
+  const GpuInputs inputs(DType::Float32, ReduceOp::Sum, 1, 0, 0);  // a sum of one
+  constexpr std::uint64_t kShift = kPeriod - 5, kFirst = 100, kCount = 2 * kPeriod;
+  std::vector<std::byte> got(kCount * 4);
+  for (std::uint64_t i = 0; i < kCount; ++i) {
+    const std::uint64_t place = (kFirst + kShift + i) % kPeriod;
+    std::memcpy(got.data() + i * 4, inputs.mine().data() + place * 4, 4);
+  }
+  std::string what;
+  EXPECT_EQ(inputs.wrong(got.data(), kShift, kFirst, kCount, &what), 0u) << what;
+  got[4 * 7] ^= std::byte{1};
+  got[4 * (kPeriod + 9)] ^= std::byte{1};
+  EXPECT_EQ(inputs.wrong(got.data(), kShift, kFirst, kCount, &what), 2u);
+  EXPECT_EQ(what.rfind("element 107 is ", 0), 0u) << what;
+  EXPECT_GT(inputs.wrong(got.data(), kShift + 1, kFirst, kCount, nullptr), kCount / 2)
+      << "another shift must be another input";
+}
+
+TEST(GpuInputs, DifferBetweenRanksAndSeeds) {
+  const GpuInputs one(DType::Float16, ReduceOp::Sum, 2, 0, 0),
+      rank(DType::Float16, ReduceOp::Sum, 2, 1, 0), seed(DType::Float16, ReduceOp::Sum, 2, 0, 1);
+  EXPECT_NE(one.mine(), rank.mine());
+  EXPECT_NE(one.mine(), seed.mine());
+}
+
+TEST(Batches, AreWholeGraphsAndFewerForLargerSizes) {
+  std::uint64_t before = ~0ull;
+  for (std::uint64_t bytes = 1024; bytes <= (4ull << 30); bytes *= 4) {
+    const Batches batches = batches_of(bytes);
+    EXPECT_EQ(batches.operations % kChain, 0u) << bytes;
+    EXPECT_GE(batches.number, 21u) << bytes;
+    EXPECT_LE(std::uint64_t{batches.number} * batches.operations, before) << bytes;
+    before = std::uint64_t{batches.number} * batches.operations;
+  }
+  EXPECT_EQ(whole_chains(1, 10), 10u);
+  EXPECT_EQ(whole_chains(20, 10), 20u);
+  EXPECT_EQ(whole_chains(0, 10), 0u);
+}
+
+TEST(Windows, AreTheWholeResultOrLieInOrderWithin) {
+  std::mt19937_64 random;
+  const auto whole = windows_of(kWholeBytes / 2, 2, random);
+  ASSERT_EQ(whole.size(), 1u);
+  EXPECT_EQ(whole[0].count, kWholeBytes / 2);
+  for (const std::uint64_t element : {1ull, 2ull, 4ull, 8ull}) {
+    const std::uint64_t count = (kWholeBytes + 4096) / element;
+    const auto windows = windows_of(count, element, random);
+    ASSERT_EQ(windows.size(), kWindows);
+    std::uint64_t end = 0, bytes = 0;
+    for (const Window& window : windows) {
+      EXPECT_GE(window.first, end);
+      end = window.first + window.count;
+      bytes += window.count * element;
+    }
+    EXPECT_EQ(windows.front().first, 0u);
+    EXPECT_EQ(end, count) << "the end is always looked at";
+    EXPECT_LE(bytes, kWholeBytes) << "it has to fit where results are looked at";
+  }
+}
+
+}  // namespace
+}  // namespace arcomm::arctl
