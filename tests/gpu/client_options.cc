@@ -89,12 +89,6 @@ void parse(int argc, char** argv) {
       options.replays = std::strtoull(value().c_str(), nullptr, 10);
     } else if (name == "--seed") {
       options.seed = std::strtoull(value().c_str(), nullptr, 10);
-    } else if (name == "--json") {
-      options.json = value();
-    } else if (name == "--light-gbs") {
-      options.light_gbs = std::strtod(value().c_str(), nullptr);
-    } else if (name == "--bench") {
-      options.bench = true;
     } else if (name == "--graph") {
       options.graph_only = true;
     } else if (name == "--memory") {
@@ -120,7 +114,7 @@ void parse(int argc, char** argv) {
     die("--rank R --ranks N --id-file PATH are needed");
   }
   if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.bench && !options.loop && !options.faults && !options.soak()) options.verify = true;
+  if (!options.loop && !options.faults && !options.soak()) options.verify = true;
   options.sizes = sizes_from(sizes);
 }
 

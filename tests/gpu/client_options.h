@@ -15,13 +15,11 @@ namespace arcomm::gpu {
 
 struct Options {
   int rank = -1, ranks = 0, gpu = -1;
-  std::string id_file, runtime_dir, json;
+  std::string id_file, runtime_dir;
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::BFloat16;
-  bool is_arc_memory = true, verify = false, bench = false, graph_only = false, loop = false,
-       faults = false;
+  bool is_arc_memory = true, verify = false, graph_only = false, loop = false, faults = false;
   std::uint64_t timeout_ms = 10'000;
-  double light_gbs = 0;                                   // 0: not known
   std::uint64_t soak_seconds = 0, replays = 0, seed = 1;  // 0: no limit of that kind
 
   bool soak() const { return soak_seconds != 0 || replays != 0; }

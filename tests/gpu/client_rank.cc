@@ -1,34 +1,28 @@
 // One rank of a communicator through the daemon, in a process of its own, as a server would be:
 // device pointers and streams in, results compared bit for bit with kernels/host/reference.h.
 //   client_rank --rank R --ranks N --id-file PATH [--runtime-dir DIR] [--gpu G]
-//     [--sizes 1k,64m,...] [--dtype f16|bf16|f32] [--memory arc|cuda] [--verify] [--bench]
-//     [--graph] [--loop] [--faults] [--json FILE] [--light-gbs G] [--timeout-ms T]
-//     [--soak SECONDS] [--replays N] [--seed S]
+//     [--sizes 1k,64m,...] [--dtype f16|bf16|f32] [--memory arc|cuda] [--verify] [--graph]
+//     [--loop] [--faults] [--timeout-ms T] [--soak SECONDS] [--replays N] [--seed S]
 // --verify is the default; --graph leaves the plain stream out; --loop works for a minute, for who
-// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms. Of
-// a benchmark rank 0 prints one JSON line for each size (and writes them to FILE): client_bench.h.
-// G: what a peer copy reaches, where this process cannot measure it. Exit code 1 and a sentence on
-// stderr where anything is not as it must be. A soak (client_soak.h) lasts for SECONDS or N
-// replays, whichever is over first.
+// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms.
+// Exit code 1 and a sentence on stderr where anything is not as it must be. A soak (client_soak.h)
+// lasts for SECONDS or N replays, whichever is over first. Times are `arctl bench --device gpu`'s.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/include/arclient.h"
-#include "tests/gpu/client_bench.h"
 #include "tests/gpu/client_comm.h"
 #include "tests/gpu/client_faults.h"
 #include "tests/gpu/client_id.h"
 #include "tests/gpu/client_options.h"
 #include "tests/gpu/client_pattern.h"
 #include "tests/gpu/client_soak.h"
-#include "tests/gpu/copy_rate.h"
 #include "tests/gpu/pattern_memory.h"
 
 namespace arcomm::gpu {
@@ -97,7 +91,7 @@ class ClientRank {
   void poison_and_upload(const Case& each, const Pattern& pattern, cudaStream_t stream) {
     const std::uint64_t bytes = each.count * size_of(options.dtype);
     cuda(cudaMemsetAsync(comm_.recv(), 0xff, bytes + kSlackBytes / 2, stream), "poisoning");
-    upload(pattern, 0, from(each), each.count, stream);
+    upload(pattern, from(each), each.count, stream);
   }
 
   void compare(const Case& each, const Pattern& pattern, const char* how) {
@@ -110,7 +104,7 @@ class ClientRank {
       return std::string(how) + ", " + std::to_string(each.count) + " elements at byte offset " +
              std::to_string(each.offset) + (each.in_place ? ", in place: " : ", out of place: ");
     };
-    if (const auto what = difference(pattern, 0, host_, 0, each.count)) die(where() + *what);
+    if (const auto what = difference(pattern, host_, each.count)) die(where() + *what);
     unsigned behind = 0;
     std::memcpy(&behind, host_ + bytes, element);
     if (behind != (element == 2 ? 0xffffU : 0xffffffffU))
@@ -133,7 +127,7 @@ class ClientRank {
     cuda(cudaMemsetAsync(comm_.recv(), 0xff, kApartBytes * kCalls, comm_.stream()), "poisoning");
     for (std::uint64_t i = 0; i < kCalls; ++i) {
       cases.push_back({.count = 1000 + 40 * i, .offset = i * kApartBytes});
-      upload(pattern, 0, from(cases.back()), cases.back().count, comm_.stream());
+      upload(pattern, from(cases.back()), cases.back().count, comm_.stream());
     }
     comm_.settle("uploading");
     for (std::uint64_t i = 0; i < kCalls; ++i)
@@ -187,11 +181,6 @@ class ClientRank {
 
 int run(int argc, char** argv) {
   parse(argc, argv);
-  std::optional<double> light_gbs;
-  if (options.bench && options.rank == 0) {  // the others wait for its id
-    light_gbs = peer_copy_gbs_apart(options.gpu);
-    if (!light_gbs && options.light_gbs > 0) light_gbs = options.light_gbs;
-  }
   cuda(cudaSetDevice(options.gpu), "cudaSetDevice");
   arcConfig_t config = ARC_CONFIG_INITIALIZER;
   config.runtime_dir = options.runtime_dir.empty() ? nullptr : options.runtime_dir.c_str();
@@ -211,7 +200,6 @@ int run(int argc, char** argv) {
     for (int i = 0; i < kPatterns; ++i) patterns.push_back(make_pattern(i));
     rank.verify(patterns);
   }
-  if (options.bench) ClientBench(comm, light_gbs).run();
   if (options.faults) expect_faults(comm);
   if (options.loop) rank.loop();
   comm.leave();

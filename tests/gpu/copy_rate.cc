@@ -1,8 +1,6 @@
 #include "tests/gpu/copy_rate.h"
 
 #include <cuda_runtime_api.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -78,25 +76,6 @@ std::optional<double> peer_copy_gbs(int one, int other) {
     if (seconds > 0) best = std::max(best, static_cast<double>(kBytes) * kCopies / seconds * 1e-9);
   }
   return best > 0 ? std::optional(best) : std::nullopt;
-}
-
-std::optional<double> peer_copy_gbs_apart(int one) {
-  int ends[2];
-  if (::pipe(ends) != 0) return std::nullopt;
-  const pid_t child = ::fork();
-  if (child == 0) {
-    int devices = 0;
-    const bool several = cudaGetDeviceCount(&devices) == cudaSuccess && devices > 1;
-    const double rate = several ? peer_copy_gbs(one, one == 0 ? 1 : 0).value_or(0) : 0;
-    const bool told = ::write(ends[1], &rate, sizeof(rate)) == sizeof(rate);
-    ::_exit(told ? 0 : 1);
-  }
-  ::close(ends[1]);
-  double rate = 0;
-  const bool heard = child > 0 && ::read(ends[0], &rate, sizeof(rate)) == sizeof(rate);
-  ::close(ends[0]);
-  if (child > 0) ::waitpid(child, nullptr, 0);
-  return heard && rate > 0 ? std::optional(rate) : std::nullopt;
 }
 
 }  // namespace arcomm::gpu

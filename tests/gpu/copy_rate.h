@@ -10,8 +10,4 @@ namespace arcomm::gpu {
 // missing or does not reach the other. Leaves another device current.
 std::optional<double> peer_copy_gbs(int one, int other);
 
-// The same between GPU `one` and another that this process sees, in a process of its own: the
-// caller gets no context on a GPU that is not its own. Before the caller's first call of CUDA.
-std::optional<double> peer_copy_gbs_apart(int one);
-
 }  // namespace arcomm::gpu

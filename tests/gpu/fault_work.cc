@@ -84,7 +84,7 @@ cudaError_t end_of(cudaStream_t stream, FaultClock::time_point begin, const std:
 FaultWork::FaultWork(ClientComm& comm) : comm_(comm), pattern_(make_pattern(0)) {
   const std::uint64_t most = *std::ranges::max_element(options.sizes);
   cuda(cudaMallocHost(reinterpret_cast<void**>(&host_), most), "pinned memory");
-  upload(pattern_, 0, comm_.send(), most / size_of(options.dtype), comm_.stream());
+  upload(pattern_, comm_.send(), most / size_of(options.dtype), comm_.stream());
   capture();
 }
 
@@ -151,7 +151,7 @@ std::optional<Failure> FaultWork::step(std::uint64_t bytes, Way way) {
        "downloading");
   state = end_of(comm_.stream(), copied, "downloading");
   if (std::optional<Failure> failure = told(copied, what, state)) return failure;
-  if (const auto wrong = difference(pattern_, 0, host_, 0, count)) die(what + ": " + *wrong);
+  if (const auto wrong = difference(pattern_, host_, count)) die(what + ": " + *wrong);
   return std::nullopt;
 }
 

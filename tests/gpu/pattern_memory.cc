@@ -8,26 +8,22 @@
 
 namespace arcomm::gpu {
 
-void upload(const Pattern& pattern, std::uint64_t shift, std::byte* to, std::uint64_t count,
-            cudaStream_t stream) {
+void upload(const Pattern& pattern, std::byte* to, std::uint64_t count, cudaStream_t stream) {
   const std::uint64_t element = size_of(options.dtype);
   const auto copy = [&](std::uint64_t at, const std::byte* source, std::uint64_t length) {
-    if (at >= count || length == 0) return;
     cuda(cudaMemcpyAsync(to + at * element, source, std::min(length, count - at) * element,
                          cudaMemcpyDefault, stream),
          "uploading");
   };
-  copy(0, pattern.mine.data() + shift * element, kPeriod - shift);
-  copy(kPeriod - shift, pattern.mine.data(), shift);
+  copy(0, pattern.mine.data(), kPeriod);
   for (std::uint64_t done = kPeriod; done < count; done *= 2) copy(done, to, done);
 }
 
-std::optional<std::string> difference(const Pattern& pattern, std::uint64_t shift,
-                                      const std::byte* got, std::uint64_t first,
+std::optional<std::string> difference(const Pattern& pattern, const std::byte* got,
                                       std::uint64_t count) {
   const std::uint64_t element = size_of(options.dtype);
   for (std::uint64_t done = 0, length = 0; done < count; done += length) {
-    const std::uint64_t place = (first + shift + done) % kPeriod;
+    const std::uint64_t place = done % kPeriod;
     length = std::min(count - done, kPeriod - place);
     const std::byte* const mine = got + done * element;
     const std::byte* const theirs = pattern.expected.data() + place * element;
@@ -38,7 +34,7 @@ std::optional<std::string> difference(const Pattern& pattern, std::uint64_t shif
       std::memcpy(&must_be, theirs + i * element, element);
       if (is == must_be) continue;
       char text[96];
-      const unsigned long long at = first + done + i;
+      const unsigned long long at = done + i;
       std::snprintf(text, sizeof(text), "element %llu is %#x and must be %#x", at, is, must_be);
       return text;
     }

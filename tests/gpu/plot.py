@@ -115,14 +115,14 @@ def panels_of(figures, row):
     for way, (colour, dash, label) in OURS.items():
         ratio.line(label, colour, dash, [(one.bytes, one.times_as_fast(way)) for one in figures])
         bandwidth.line(label, colour, dash,
-                       [(one.bytes, one.ours[way]["busbw_gbs"] if way in one.ours else None) for one in figures])
+                       [(one.bytes, one.ours[way]["busbw_gb_s"] if way in one.ours else None) for one in figures])
     for name, (colour, dash) in PEERS.items():
         times = [(one, one.peers["graph"].get(name)) for one in figures]
         label = name + (", bfloat16" if name.startswith("PyTorch") else "")
         bandwidth.line(label, colour, dash, [(one.bytes, one.bus_gbs(us) if us else None) for one, us in times])
     light = next((one.light_gbs for one in figures if one.light_gbs), None)
     if light:
-        bandwidth.level(light, f"a copy between two GPUs, both ways at once: {light:.0f}")
+        bandwidth.level(light, f"copies from each GPU to the next, all at once: {light:.0f}")
     return [ratio, bandwidth]
 
 

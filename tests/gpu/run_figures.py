@@ -3,8 +3,9 @@
 
   run_figures.py FOLDER RANKS      prints the table
 
-In FOLDER, each of which may be missing: service-N.json (client_rank), kernels-N.json (kernel_gpu_bench: NCCL),
-torch-peer-N.json (torch_peer.py). plot.py draws the same figures.
+In FOLDER, each of which may be missing: service-N.json (arctl bench --device gpu --json), kernels-N.json
+(kernel_gpu_bench: NCCL in one process), torch-peer-N.json (torch_peer.py). NCCL is measured twice, by the ranks of the
+first and by the second; it counts as what it did better. plot.py draws the same figures.
 """
 import json
 import os
@@ -15,12 +16,16 @@ WAYS = ("stream", "graph")
 
 
 def load(folder, name):
-    """By size; nothing where there is no such file."""
+    """What the file holds; None where there is none, or where a program that failed left none."""
     try:
         with open(os.path.join(folder, name)) as file:
-            return {row["bytes"]: row for row in json.load(file)}
+            return json.load(file)
     except (OSError, ValueError):
-        return {}
+        return None
+
+
+def by_size(rows):
+    return {row["bytes"]: row for row in rows or ()}
 
 
 def ranks_in(folder):
@@ -32,19 +37,28 @@ def ranks_in(folder):
 class Size:
     """What was measured of one size: times in microseconds, per way ("stream", "graph"). Absent is not measured."""
 
-    def __init__(self, ours, nccl, torch):
-        self.bytes, self.ranks = ours["bytes"], ours["ranks"]
-        self.checked = ours.get("checked", "?")
-        self.light_gbs = ours.get("light_gbs") or nccl.get("light_gbs")
-        self.ours = {way: ours[way] for way in WAYS if ours.get(way)}
+    def __init__(self, row, bench, kernels, torch):
+        """row: of `bench`, which is all that arctl said."""
+        self.bytes, self.ranks = row["bytes"], bench["ranks"]
+        self.ours = row["arcommd"]
+        self.checked = next((one["checked"] for one in self.ours.values()), "?")
+        self.light_gbs = bench["light_gb_s"] or kernels.get("light_gbs")
         self.peers = {way: {} for way in WAYS}
-        for key, name in (("nccl_us", "NCCL"), ("nccl_symmetric_us", "NCCL symmetric")):
-            for way, us in zip(WAYS, nccl.get(key) or ()):
-                if us is not None and us > 0:
-                    self.peers[way][name] = us
+        for key, name in (("nccl", "NCCL"), ("nccl-symmetric", "NCCL symmetric")):
+            in_one_process = dict(zip(WAYS, kernels.get(key.replace("-", "_") + "_us") or ()))
+            for way in WAYS:
+                times = [in_one_process.get(way), row.get(key, {}).get(way, {}).get("p50_us")]
+                times = [us for us in times if us is not None and us > 0]
+                if times:
+                    self.peers[way][name] = min(times)
         for key, name in (("one_shot", "PyTorch one-shot"), ("two_shot", "PyTorch two-shot")):
             if torch.get(key):
                 self.peers["graph"][name] = torch[key]["p50_us"]
+
+    def of_light(self, way):
+        """Our bus bandwidth as a part of what copies reach, per cent."""
+        ours = self.ours.get(way)
+        return 100 * ours["busbw_gb_s"] / self.light_gbs if ours and self.light_gbs else None
 
     def best_peer(self, way):
         """Its name and its time, or None."""
@@ -61,9 +75,13 @@ class Size:
 
 
 def figures_of(folder, ranks):
-    nccl, torch = load(folder, f"kernels-{ranks}.json"), load(folder, f"torch-peer-{ranks}.json")
-    return [Size(row, nccl.get(size, {}), torch.get(size, {}))
-            for size, row in sorted(load(folder, f"service-{ranks}.json").items())]
+    """Out of place, by size."""
+    bench = load(folder, f"service-{ranks}.json")
+    if not bench:
+        return []
+    kernels, torch = (by_size(load(folder, f"{name}-{ranks}.json")) for name in ("kernels", "torch-peer"))
+    rows = by_size(row for row in bench["rows"] if not row["in_place"])
+    return [Size(row, bench, kernels.get(size, {}), torch.get(size, {})) for size, row in sorted(rows.items())]
 
 
 def text_of_bytes(size):
@@ -79,8 +97,8 @@ def table(figures):
 
     peers = [("NCCL", "stream"), ("NCCL", "graph"), ("NCCL symmetric", "stream"), ("NCCL symmetric", "graph"),
              ("PyTorch one-shot", "graph"), ("PyTorch two-shot", "graph")]
-    yield (f"{figures[0].ranks} GPUs, us    |       arcommd, stream |        arcommd, graph       of |     NCCL          "
-           f"|  NCCL symmetric   |   PyTorch, graph  | best / ours")
+    yield (f"{figures[0].ranks} GPUs, us".ljust(16) + " |      arcommd, stream |       arcommd, graph    of |     NCCL          "
+           "|  NCCL symmetric   |   PyTorch, graph  | best / ours")
     yield ("   bytes checked |     p50     p99  bus |     p50     p99  bus light |  stream    graph  |  stream    graph  "
            "|  1-shot   2-shot  | stream graph")
     for size in figures:
@@ -88,12 +106,12 @@ def table(figures):
         for way in WAYS:
             ours = size.ours.get(way, {})
             line += " |" + "".join(cell(ours.get(key), width, form) for key, width, form in
-                                   (("p50_us", 8, "{:.2f}"), ("p99_us", 8, "{:.2f}"), ("busbw_gbs", 5, "{:.0f}")))
-        line += cell(size.ours.get("graph", {}).get("of_light_pct"), 5, "{:.0f}") + "%"
+                                   (("p50_us", 8, "{:.2f}"), ("p99_us", 8, "{:.2f}"), ("busbw_gb_s", 5, "{:.0f}")))
+        line += cell(size.of_light("graph"), 5, "{:.0f}") + "%"
         for i, (name, way) in enumerate(peers):
             line += (" |" if i % 2 == 0 else " ") + cell(size.peers[way].get(name), 8)
-            line += "  " if i % 2 == 1 else ""
-        yield line + "| " + " ".join(cell(size.times_as_fast(way), 6) for way in WAYS)
+            line += " " if i % 2 == 1 else ""
+        yield line + " | " + " ".join(cell(size.times_as_fast(way), 6) for way in WAYS)
 
 
 def main():

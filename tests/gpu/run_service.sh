@@ -31,20 +31,26 @@ kill_a_rank() {
   run_ranks after "$ranks" "$programs/client_rank" --verify
 }
 
-# What a copy between two GPUs reached, for a client that sees only its own.
-light_of() {
-  python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[0].get("light_gbs") or 0)' "$out/kernels-$1.json" 2>/dev/null || echo 0
+# NCCL beside ours where there is one: of the path that was found, or as the loader finds it.
+peers_here() {
+  if [ -n "${LIBNCCL:-}" ]; then
+    echo "--peers nccl,nccl-symmetric --nccl $LIBNCCL"
+  elif ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2'; then
+    echo "--peers nccl,nccl-symmetric"
+  fi
 }
 
-# Ours, half precision as kernel_gpu_bench; every batch is verified.
+# Ours and NCCL's by the same ranks, half precision as kernel_gpu_bench; every batch is verified.
 bench() {
-  local before=$SECONDS
-  run_ranks bench "$1" "$programs/client_rank" --bench --dtype f16 --sizes "$sizes" --light-gbs "$(light_of "$1")" \
-    --json "$out/service-$1.json"
+  local before=$SECONDS peers
+  read -r -a peers <<<"$(peers_here)"
+  [ ${#peers[@]} != 0 ] || echo "no libnccl.so.2 here: arcommd is timed alone"
+  LIMIT=400 ask bench --device gpu -r "$1" -b 1K -e 1G -f 4 -d float16 "${peers[@]}" --json \
+    >"$out/service-$1.json" 2>"$out/bench-$1.log" || { fail "arctl bench, $1 ranks: status $?"; tail -n 8 "$out/bench-$1.log"; }
   echo "benchmark of $1 ranks: $((SECONDS - before)) s"
 }
 
-# NCCL, unless this run has timed it beside our kernels; PyTorch's symmetric memory, if there is one.
+# NCCL in one process, unless this run has timed it beside our kernels; PyTorch's symmetric memory, if there is one.
 peers() {
   local before=$SECONDS
   if [[ $parts != *" kernels "* ]]; then

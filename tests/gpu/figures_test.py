@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The table and the drawing of a run, from files as the programs write them. Needs no GPU."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+from xml.etree import ElementTree
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import plot  # noqa: E402  (the path has to be known first)
+import run_figures  # noqa: E402
+
+
+def measured(us, size, light):
+    busbw = size / us * 1e-3  # of two ranks
+    return {"p50_us": us, "p99_us": us + 1, "min_us": us - 1, "algbw_gb_s": busbw, "busbw_gb_s": busbw,
+            "of_light_pct": 100 * busbw / light if light else None, "batches": 101, "operations": 100,
+            "checked": "all" if size <= 1 << 26 else "sampled", "checked_bytes": min(size, 1 << 22), "wrong": 0}
+
+
+def bench(light=400.0):
+    """As `arctl bench --device gpu --json` between two GPUs without symmetric windows says it."""
+    rows = []
+    for size in (1024, 1 << 20, 1 << 28):
+        us = 5 + size / 300e3
+        for in_place in (False, True):
+            rows.append({"bytes": size, "count": size // 2, "in_place": in_place,
+                         "arcommd": {"stream": measured(us, size, light), "graph": measured(us - 1, size, light)},
+                         "nccl": {"stream": measured(us * 2, size, light), "graph": measured(us * 3, size, light)}})
+    return {"collective": "all_reduce", "device": "gpu", "ranks": 2, "dtype": "float16", "op": "sum",
+            "timing": "cuda-events", "memory": "shared", "version": "0.1.0", "gpus": [0, 1], "light_gb_s": light,
+            "light_why": "", "rows": rows,
+            "contenders": [{"name": "arcommd", "measured": True, "gpu": "NVIDIA H200, CUDA 13.0"},
+                           {"name": "nccl", "measured": True, "version": "2.27.3"},
+                           {"name": "nccl-symmetric", "measured": False, "why": "no symmetric window here"}]}
+
+
+KERNELS = [{"bytes": 1024, "ranks": 2, "light_gbs": 390.0, "nccl_us": [9.0, 40.0], "nccl_symmetric_us": [-1, None]},
+           {"bytes": 1 << 20, "ranks": 2, "light_gbs": 390.0, "nccl_us": [99.0, 7.0], "nccl_symmetric_us": [6.5, 6.0]}]
+TORCH = [{"bytes": 1024, "ranks": 2, "one_shot": {"p50_us": 8.0, "p99_us": 9.0}, "two_shot": None}]
+
+
+class Run(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def write(self, name, content):
+        with open(os.path.join(self.folder.name, name), "w") as file:
+            file.write(content if isinstance(content, str) else json.dumps(content))
+
+    def figures(self):
+        return run_figures.figures_of(self.folder.name, 2)
+
+    def test_nccl_counts_as_what_it_did_better(self):
+        self.write("service-2.json", bench())
+        self.write("kernels-2.json", KERNELS)
+        self.write("torch-peer-2.json", TORCH)
+        small, middle, large = self.figures()
+        self.assertEqual(small.peers["stream"], {"NCCL": 9.0})  # by the ranks about 10
+        self.assertAlmostEqual(small.peers["graph"]["NCCL"], 3 * (5 + 1024 / 300e3))  # in one process 40
+        self.assertEqual(small.best_peer("graph"), ("PyTorch one-shot", 8.0))
+        self.assertEqual(middle.peers["graph"]["NCCL"], 7.0)
+        self.assertEqual(middle.peers["stream"]["NCCL symmetric"], 6.5)
+        self.assertNotIn("NCCL symmetric", large.peers["graph"])
+        self.assertAlmostEqual(large.times_as_fast("stream"), 2)
+        self.assertEqual([one.checked for one in (small, large)], ["all", "sampled"])
+
+    def test_the_table_has_columns_under_their_titles(self):
+        self.write("service-2.json", bench())
+        self.write("kernels-2.json", KERNELS)
+        lines = list(run_figures.table(self.figures()))
+        self.assertEqual(len(lines), 2 + 3)
+        places = [[i for i, c in enumerate(line) if c == "|"] for line in lines]
+        self.assertTrue(all(one == places[0] for one in places), "\n".join(lines))
+        self.assertIn(" 1M ", lines[3])
+        self.assertIn("sampled", lines[4])
+
+    def test_the_light_is_the_ranks_else_that_of_the_kernels(self):
+        self.write("service-2.json", bench(light=None))
+        self.write("kernels-2.json", KERNELS)
+        small, _, large = self.figures()
+        self.assertEqual(small.light_gbs, 390.0)
+        self.assertIsNone(large.of_light("graph"))
+        self.write("service-2.json", bench(light=400.0))
+        large = self.figures()[-1]
+        self.assertAlmostEqual(large.of_light("graph"), large.ours["graph"]["of_light_pct"])
+
+    def test_the_drawing_is_a_drawing(self):
+        self.write("service-2.json", bench())
+        self.write("torch-peer-2.json", TORCH)
+        self.assertEqual(run_figures.ranks_in(self.folder.name), [2])
+        svg = plot.draw([self.figures()])
+        self.assertTrue(ElementTree.fromstring(svg).tag.endswith("svg"))
+        for words in ("arcommd, graph", "NCCL", "PyTorch one-shot", "to the next, all at once: 400"):
+            self.assertIn(words, svg)
+        self.assertNotIn("NCCL symmetric", svg)
+
+    def test_a_program_that_failed_leaves_no_figures(self):
+        self.write("service-2.json", "")
+        self.assertEqual(self.figures(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
