@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "client/arctl/gpu/nccl_library.h"
 #include "client/arctl/gpu/report.h"
 #include "client/arctl/rank_team.h"
 
@@ -102,6 +103,10 @@ class GpuBench {
 
 ExitCode bench_gpus(const Invocation& invocation, const BenchPlan& plan,
                     const BenchOptions& options) {
+  if (plan.contenders.size() > 1) {  // where it is missing, before anything is measured
+    const Result<NcclLibrary> nccl = NcclLibrary::load(options.nccl);
+    if (!nccl) return report(nccl.error());
+  }
   TeamOptions team_options;
   team_options.ranks = plan.ranks;
   team_options.buffer_bytes = plan.sizes.back();

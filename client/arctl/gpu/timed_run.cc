@@ -91,6 +91,7 @@ Status TimedRun::time(const BenchCase& what, GpuContender& contender, const Enqu
     if (is_warmup && what.warmup == 0) continue;
     const Batch batch = draw_batch(what, contender);
     ARC_RETURN_IF_ERROR(prepare(what, batch));
+    ARC_RETURN_IF_ERROR(device_.wait(deadline()));  // or calls would gather behind the inputs
     ARC_RETURN_IF_ERROR(all_here());
     ARC_RETURN_IF_ERROR(contender.meet());  // and the GPUs, within a microsecond or two
     if (is_warmup) {
@@ -111,12 +112,11 @@ Status TimedRun::time(const BenchCase& what, GpuContender& contender, const Enqu
       ARC_RETURN_IF_ERROR(all_here());
       const bool each = what.timing == Timing::Each;
       const std::uint32_t at_once = each ? 1 : what.iterations;
-      const auto deadline =
-          GpuDevice::Clock::now() + std::chrono::milliseconds(board_.page().timeout_ms) + kMore;
+      const GpuDevice::Clock::time_point late = deadline();
       for (std::uint32_t done = 0; done < what.iterations; done += at_once) {
         const auto start = GpuDevice::Clock::now();
         ARC_RETURN_IF_ERROR(enqueue(at_once));
-        ARC_RETURN_IF_ERROR(device_.wait(deadline));
+        ARC_RETURN_IF_ERROR(device_.wait(late));
         board_.sample(rank_, us_from(start) / at_once);
       }
       ARC_RETURN_IF_ERROR(finish(contender));
@@ -156,8 +156,7 @@ Status TimedRun::check(const BenchCase& what, const Batch& batch, const std::str
     to += window.count * element;
   }
   ARC_RETURN_IF_ERROR(device_.download(to, batch.out + what.bytes(), kGuardBytes));
-  ARC_RETURN_IF_ERROR(device_.wait(GpuDevice::Clock::now() +
-                                   std::chrono::milliseconds(board_.page().timeout_ms) + kMore));
+  ARC_RETURN_IF_ERROR(device_.wait(deadline()));
   std::string first;
   std::uint64_t wrong = 0, checked = 0;
   const std::byte* got = pinned_;
@@ -197,14 +196,17 @@ Status TimedRun::check_once(const BenchCase& what, GpuContender& contender) {
   return check(what, batch, " of " + std::string(text_of(what.contender)) + " in place");
 }
 
+GpuDevice::Clock::time_point TimedRun::deadline() const {
+  return GpuDevice::Clock::now() + std::chrono::milliseconds(board_.page().timeout_ms) + kMore;
+}
+
 Status TimedRun::all_here() {
   return board_.meet(GpuDevice::Clock::now() +
                      std::chrono::milliseconds(2 * board_.page().timeout_ms));
 }
 
 Status TimedRun::finish(GpuContender& contender) {
-  const Status waited = device_.wait(GpuDevice::Clock::now() +
-                                     std::chrono::milliseconds(board_.page().timeout_ms) + kMore);
+  const Status waited = device_.wait(deadline());
   // Its own word for what went wrong says more than that the stream is late.
   ARC_RETURN_IF_ERROR(contender.outcome());
   return waited;

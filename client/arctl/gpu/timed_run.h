@@ -46,6 +46,7 @@ class TimedRun {
   // In place sums are timed on zeros: once on real inputs, not timed.
   Status check_once(const BenchCase& what, GpuContender& contender);
 
+  GpuDevice::Clock::time_point deadline() const;  // of what is on the stream now
   Status all_here();
   Status finish(GpuContender& contender);
 

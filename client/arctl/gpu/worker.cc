@@ -71,7 +71,8 @@ class GpuWorker {
       if (Status attached = status_of(arcInit(&config)); !attached.ok()) {
         Error failure = std::move(attached).error();
         if (failure.code == ErrorCode::NotFound) {
-          failure.message += "; it must serve GPUs for --device gpu: see `arctl status`";
+          failure.message = "the daemon serves no GPUs, which --device gpu needs (" +
+                            failure.message + "): see `arctl status`";
         }
         return failure;
       }

@@ -1,0 +1,146 @@
+// A CUDA driver of two GPUs that are host memory, for programs that load libcuda.so.1: what
+// `arctl bench` calls of it before it needs a daemon that serves GPUs. A stream does at once what
+// is put on it; nothing is captured.
+#include <cuda.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kGpus = 2;
+// Handles are these objects' addresses.
+char contexts[kGpus], stream;
+struct Event {
+  Clock::time_point at;
+};
+
+template <typename Handle>
+Handle handle_of(void* object) {
+  return static_cast<Handle>(object);
+}
+
+}  // namespace
+
+extern "C" {
+
+CUresult cuInit(unsigned) {
+  return CUDA_SUCCESS;
+}
+CUresult cuDriverGetVersion(int* version) {
+  *version = 13000;
+  return CUDA_SUCCESS;
+}
+CUresult cuGetErrorName(CUresult, const char** name) {
+  *name = "CUDA_ERROR_FAKE";
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetCount(int* count) {
+  *count = kGpus;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGet(CUdevice* device, int ordinal) {
+  *device = ordinal;
+  return ordinal < kGpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
+  std::strncpy(name, "a fake GPU", static_cast<std::size_t>(bytes));
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
+  *can = one != other ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
+  *context = handle_of<CUcontext>(&contexts[device]);
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxSetCurrent(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxEnablePeerAccess(CUcontext, unsigned) {
+  return CUDA_SUCCESS;
+}
+CUresult cuCtxDisablePeerAccess(CUcontext) {
+  return CUDA_SUCCESS;
+}
+CUresult cuMemAlloc(CUdeviceptr* place, std::size_t bytes) {
+  *place = reinterpret_cast<CUdeviceptr>(std::malloc(bytes));
+  return *place != 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemFree(CUdeviceptr place) {
+  std::free(reinterpret_cast<void*>(place));
+  return CUDA_SUCCESS;
+}
+CUresult cuMemHostAlloc(void** place, std::size_t bytes, unsigned) {
+  *place = std::malloc(bytes);
+  return *place != nullptr ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, std::size_t bytes, CUstream) {
+  std::memset(reinterpret_cast<void*>(to), value, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyHtoDAsync(CUdeviceptr to, const void* from, std::size_t bytes, CUstream) {
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, std::size_t bytes, CUstream) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyDtoHAsync(void* to, CUdeviceptr from, std::size_t bytes, CUstream) {
+  std::memcpy(to, reinterpret_cast<const void*>(from), bytes);
+  return CUDA_SUCCESS;
+}
+CUresult cuMemcpyPeerAsync(CUdeviceptr, CUcontext to, CUdeviceptr, CUcontext from, std::size_t,
+                           CUstream) {
+  std::this_thread::sleep_for(std::chrono::microseconds(500));
+  return to != from ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+CUresult cuStreamCreate(CUstream* made, unsigned) {
+  *made = handle_of<CUstream>(static_cast<void*>(&stream));
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamQuery(CUstream) {
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuStreamEndCapture(CUstream, CUgraph*) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuEventCreate(CUevent* made, unsigned) {
+  *made = handle_of<CUevent>(static_cast<void*>(new Event));
+  return CUDA_SUCCESS;
+}
+CUresult cuEventRecord(CUevent event, CUstream) {
+  static_cast<Event*>(static_cast<void*>(event))->at = Clock::now();
+  return CUDA_SUCCESS;
+}
+CUresult cuEventElapsedTime(float* ms, CUevent begin, CUevent end) {
+  const auto at = [](CUevent event) { return static_cast<Event*>(static_cast<void*>(event))->at; };
+  *ms = std::chrono::duration<float, std::milli>(at(end) - at(begin)).count();
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphInstantiate(CUgraphExec*, CUgraph, unsigned long long) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuGraphLaunch(CUgraphExec, CUstream) {
+  return CUDA_ERROR_NOT_SUPPORTED;
+}
+CUresult cuGraphDestroy(CUgraph) {
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec) {
+  return CUDA_SUCCESS;
+}
+
+}  // extern "C"
