@@ -2,6 +2,7 @@
 """The table and the drawing of a run, from files as the programs write them. Needs no GPU."""
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -97,6 +98,16 @@ class Run(unittest.TestCase):
         for words in ("arcommd, graph", "NCCL", "PyTorch one-shot", "to the next, all at once: 400"):
             self.assertIn(words, svg)
         self.assertNotIn("NCCL symmetric", svg)
+
+    def test_one_file_is_enough_for_a_drawing(self):
+        self.write("mine.json", bench())
+        source = os.path.join(self.folder.name, "mine.json")
+        subprocess.run([sys.executable, plot.__file__, source], check=True, capture_output=True)
+        with open(os.path.join(self.folder.name, "mine.svg")) as file:
+            self.assertIn("2 GPUs: bus bandwidth", file.read())
+        failed = subprocess.run([sys.executable, plot.__file__, source + ".none"], capture_output=True, text=True)
+        self.assertNotEqual(failed.returncode, 0)
+        self.assertIn("mine.json.none", failed.stderr)
 
     def test_a_program_that_failed_leaves_no_figures(self):
         self.write("service-2.json", "")

@@ -3,6 +3,7 @@
 best peer a sum through arcommd is, and the bus bandwidth of all, over the size. Python's standard library only.
 
   plot.py FOLDER [SVG]      by default FOLDER/figures.svg
+  plot.py FILE [SVG]        of one `arctl bench --device gpu --json > FILE`; by default beside it
 """
 import math
 import os
@@ -139,12 +140,18 @@ def draw(all_figures):
 def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
-    folder = sys.argv[1]
-    target = sys.argv[2] if len(sys.argv) == 3 else os.path.join(folder, "figures.svg")
-    all_figures = [run_figures.figures_of(folder, ranks) for ranks in run_figures.ranks_in(folder)]
+    source = sys.argv[1]
+    if os.path.isdir(source):
+        target = os.path.join(source, "figures.svg")
+        all_figures = [run_figures.figures_of(source, ranks) for ranks in run_figures.ranks_in(source)]
+    else:
+        target = os.path.splitext(source)[0] + ".svg"
+        bench = run_figures.load(*os.path.split(source))
+        all_figures = [run_figures.figures_from(bench)] if bench else []
+    target = sys.argv[2] if len(sys.argv) == 3 else target
     all_figures = [figures for figures in all_figures if figures]
     if not all_figures:
-        sys.exit(f"no figures of a client in {folder}")
+        sys.exit(f"no figures of `arctl bench --device gpu --json`, out of place, in {source}")
     with open(target, "w") as file:
         file.write(draw(all_figures))
     print(f"{target}: {', '.join(str(figures[0].ranks) for figures in all_figures)} ranks")

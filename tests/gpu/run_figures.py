@@ -75,11 +75,16 @@ class Size:
 
 
 def figures_of(folder, ranks):
-    """Out of place, by size."""
+    """Out of place, by size; nothing where arctl left no file."""
     bench = load(folder, f"service-{ranks}.json")
     if not bench:
         return []
-    kernels, torch = (by_size(load(folder, f"{name}-{ranks}.json")) for name in ("kernels", "torch-peer"))
+    return figures_from(bench, load(folder, f"kernels-{ranks}.json"), load(folder, f"torch-peer-{ranks}.json"))
+
+
+def figures_from(bench, kernels=None, torch=None):
+    """Of what the programs wrote."""
+    kernels, torch = by_size(kernels), by_size(torch)
     rows = by_size(row for row in bench["rows"] if not row["in_place"])
     return [Size(row, bench, kernels.get(size, {}), torch.get(size, {})) for size, row in sorted(rows.items())]
 
@@ -97,8 +102,8 @@ def table(figures):
 
     peers = [("NCCL", "stream"), ("NCCL", "graph"), ("NCCL symmetric", "stream"), ("NCCL symmetric", "graph"),
              ("PyTorch one-shot", "graph"), ("PyTorch two-shot", "graph")]
-    yield (f"{figures[0].ranks} GPUs, us".ljust(16) + " |      arcommd, stream |       arcommd, graph    of |     NCCL          "
-           "|  NCCL symmetric   |   PyTorch, graph  | best / ours")
+    yield (f"{figures[0].ranks} GPUs, us".ljust(16) + " |      arcommd, stream |       arcommd, graph    of "
+           "|     NCCL          |  NCCL symmetric   |   PyTorch, graph  | best / ours")
     yield ("   bytes checked |     p50     p99  bus |     p50     p99  bus light |  stream    graph  |  stream    graph  "
            "|  1-shot   2-shot  | stream graph")
     for size in figures:

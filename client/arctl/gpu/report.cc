@@ -54,15 +54,20 @@ std::string formatted(const char* form, Values... values) {
   return text.data();
 }
 
+// No clock here tells more than nanoseconds.
+double thousandths(double number) {
+  return std::round(number * 1e3) / 1e3;
+}
+
 void figure_json(Json& json, const GpuRun& run, const GpuFigure& figure) {
   const GpuRates rates = rates_of(run, figure);
   json.begin_object()
-      .field("p50_us", rates.p50_us)
-      .field("p99_us", rates.p99_us)
-      .field("min_us", rates.min_us)
-      .field("algbw_gb_s", rates.width.algorithm_gb_s)
-      .field("busbw_gb_s", rates.width.bus_gb_s);
-  json.field("of_light_pct", rates.of_light_pct.value_or(NAN));  // not a number: null
+      .field("p50_us", thousandths(rates.p50_us))
+      .field("p99_us", thousandths(rates.p99_us))
+      .field("min_us", thousandths(rates.min_us))
+      .field("algbw_gb_s", thousandths(rates.width.algorithm_gb_s))
+      .field("busbw_gb_s", thousandths(rates.width.bus_gb_s));
+  json.field("of_light_pct", thousandths(rates.of_light_pct.value_or(NAN)));  // not a number: null
   json.field("batches", figure.what.rounds)
       .field("operations", figure.what.iterations)
       .field("checked", is_whole(figure) ? "all" : "sampled")
@@ -99,7 +104,8 @@ void rows_json_of(Json& json, const GpuRun& run) {
 
 std::string gpu_heading(const GpuRun& run, bool colour) {
   const BenchPlan& plan = run.plan;
-  std::string text = "# all_reduce, " + std::to_string(plan.ranks) + " GPUs";
+  std::string text =
+      "# all_reduce, " + std::to_string(plan.ranks) + (plan.ranks == 1 ? " GPU" : " GPUs");
   for (const GpuOpened& each : run.opened) {
     if (each.contender == Contender::Arcommd) text += " (" + printable(each.said) + ")";
   }
@@ -183,7 +189,8 @@ std::string gpu_json(const GpuRun& run) {
   json.key("gpus").begin_array();
   for (const int gpu : plan.gpus) json.value(gpu);
   json.end_array();
-  json.field("light_gb_s", run.light_gb_s.value_or(NAN)).field("light_why", run.light_why);
+  json.field("light_gb_s", thousandths(run.light_gb_s.value_or(NAN)))
+      .field("light_why", run.light_why);
   json.key("contenders").begin_array();
   for (const GpuOpened& each : run.opened) {
     json.begin_object()
