@@ -1,12 +1,16 @@
 // A CUDA driver of two GPUs that are host memory, for programs that load libcuda.so.1: what
-// `arctl bench` calls of it before it needs a daemon that serves GPUs. A stream does at once what
-// is put on it; nothing is captured.
+// `arctl bench` calls of it. A stream does at once what is put on it, and copies are not captured.
 #include <cuda.h>
 
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
+
+#include "tests/integration/fake_gpus/stream.h"
 
 namespace {
 
@@ -15,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kGpus = 2;
 // Handles are these objects' addresses.
 char contexts[kGpus], stream;
+using Graph = std::vector<std::function<void()>>;
+std::optional<Graph> captured;
 struct Event {
   Clock::time_point at;
 };
@@ -27,6 +33,14 @@ Handle handle_of(void* object) {
 }  // namespace
 
 extern "C" {
+
+void fake_stream_do(std::function<void()>* work) {
+  if (captured) {
+    captured->push_back(std::move(*work));
+  } else {
+    (*work)();
+  }
+}
 
 CUresult cuInit(unsigned) {
   return CUDA_SUCCESS;
@@ -112,10 +126,13 @@ CUresult cuStreamQuery(CUstream) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+  captured.emplace();
+  return CUDA_SUCCESS;
 }
-CUresult cuStreamEndCapture(CUstream, CUgraph*) {
-  return CUDA_ERROR_NOT_SUPPORTED;
+CUresult cuStreamEndCapture(CUstream, CUgraph* graph) {
+  *graph = handle_of<CUgraph>(static_cast<void*>(new Graph(std::move(*captured))));
+  captured.reset();
+  return CUDA_SUCCESS;
 }
 CUresult cuEventCreate(CUevent* made, unsigned) {
   *made = handle_of<CUevent>(static_cast<void*>(new Event));
@@ -130,16 +147,21 @@ CUresult cuEventElapsedTime(float* ms, CUevent begin, CUevent end) {
   *ms = std::chrono::duration<float, std::milli>(at(end) - at(begin)).count();
   return CUDA_SUCCESS;
 }
-CUresult cuGraphInstantiate(CUgraphExec*, CUgraph, unsigned long long) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult cuGraphLaunch(CUgraphExec, CUstream) {
-  return CUDA_ERROR_NOT_SUPPORTED;
-}
-CUresult cuGraphDestroy(CUgraph) {
+CUresult cuGraphInstantiate(CUgraphExec* runnable, CUgraph graph, unsigned long long) {
+  *runnable = handle_of<CUgraphExec>(
+      static_cast<void*>(new Graph(*static_cast<Graph*>(static_cast<void*>(graph)))));
   return CUDA_SUCCESS;
 }
-CUresult cuGraphExecDestroy(CUgraphExec) {
+CUresult cuGraphLaunch(CUgraphExec runnable, CUstream) {
+  for (const auto& work : *static_cast<Graph*>(static_cast<void*>(runnable))) work();
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphDestroy(CUgraph graph) {
+  delete static_cast<Graph*>(static_cast<void*>(graph));
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec runnable) {
+  delete static_cast<Graph*>(static_cast<void*>(runnable));
   return CUDA_SUCCESS;
 }
 

@@ -1,0 +1,64 @@
+// What `arctl bench` calls of NCCL, by NCCL's own C ABI and without a GPU. Results are wrong where
+// ARCOMM_FAKE_WRONG is "nccl"; there are no windows where ARCOMM_FAKE_NO_WINDOWS is set, nor where
+// NVLink multicast has not been turned off.
+#include <string_view>
+
+#include "tests/integration/fake_gpus/ranks.h"
+
+namespace {
+
+using arcomm::fake::Ranks;
+
+constexpr int kFloat32 = 7, kMax = 2, kInvalidArgument = 4, kSymmetric = 1;
+
+struct UniqueId {
+  char internal[arcomm::fake::kIdBytes];
+};
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  *version = 22703;
+  return 0;
+}
+int ncclGetUniqueId(UniqueId* id) {
+  arcomm::fake::draw_id(id->internal);
+  return 0;
+}
+int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
+  *comm = new Ranks(id.internal, ranks, rank);
+  return 0;
+}
+int ncclAllReduce(const void* send, void* recv, std::size_t count, int dtype, int op, void* comm,
+                  void*) {
+  if (dtype != kFloat32 || count > arcomm::fake::kMostElements) return kInvalidArgument;
+  static_cast<Ranks*>(comm)->all_reduce(send, recv, count, op == kMax,
+                                        environment("ARCOMM_FAKE_WRONG") == "nccl");
+  return 0;
+}
+int ncclCommGetAsyncError(void*, int* state) {
+  *state = 0;
+  return 0;
+}
+const char* ncclGetErrorString(int) {
+  return "a fake fails";
+}
+int ncclMemAlloc(void** memory, std::size_t bytes) {
+  *memory = std::malloc(bytes);
+  return 0;
+}
+int ncclCommWindowRegister(void*, void* memory, std::size_t, void** window, int flags) {
+  const bool has_windows = environment("ARCOMM_FAKE_NO_WINDOWS").empty() &&
+                           environment("NCCL_NVLS_ENABLE") == "0" && flags == kSymmetric;
+  *window = has_windows ? memory : nullptr;
+  return 0;
+}
+
+}  // extern "C"
