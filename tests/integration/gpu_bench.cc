@@ -118,6 +118,14 @@ TEST_F(GpuBench, SaysWhyAPeerIsNotThere) {
             std::string::npos)
       << run.output;
 }
+
+TEST_F(GpuBench, GoesOnWithoutAPeerThatFails) {
+  start();
+  const ArctlRun run = bench(kNode, {"--peers", "nccl", "-e", "1K"}, {"ARCOMM_FAKE_NO_NCCL=1"});
+  EXPECT_EQ(run.code, 0) << run.errors;
+  EXPECT_NE(run.output.find("# without nccl: ncclCommInitRank: a fake fails"), std::string::npos)
+      << run.output;
+}
 #endif
 
 }  // namespace

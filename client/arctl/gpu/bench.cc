@@ -22,6 +22,15 @@ class GpuBench {
   }
 
   Status measure() {
+    Status measured = measure_all();
+    if (!measured) run_.failure = measured.error().message;
+    return measured;
+  }
+
+  const GpuRun& run() const { return run_; }
+
+ private:
+  Status measure_all() {
     ARC_RETURN_IF_ERROR(measure_light());
     for (const Contender contender : run_.plan.contenders) ARC_RETURN_IF_ERROR(open(contender));
     show(gpu_heading(run_, invocation_.colour));
@@ -35,9 +44,6 @@ class GpuBench {
     return team_.finish();
   }
 
-  const GpuRun& run() const { return run_; }
-
- private:
   // Before anything else is on the GPUs.
   Status measure_light() {
     if (run_.plan.ranks < 2) {
@@ -120,8 +126,10 @@ ExitCode bench_gpus(const Invocation& invocation, const BenchPlan& plan,
   if (!team) return report(team.error());
   GpuBench bench(std::move(*team), invocation, plan, options);
   const Status measured = bench.measure();
+  // What was measured before a failure is worth having too.
+  const bool shows = invocation.json && (measured.ok() || !bench.run().lines.empty());
+  if (shows && print(gpu_json(bench.run())) != ExitCode::Ok) return ExitCode::Failure;
   if (!measured) return report(measured.error());
-  if (invocation.json && print(gpu_json(bench.run())) != ExitCode::Ok) return ExitCode::Failure;
   const auto [wrong, first] = wrong_in(bench.run());
   if (wrong == 0) return ExitCode::Ok;
   return report(error(ErrorCode::DataLoss, Reason::Corrupt, wrong,

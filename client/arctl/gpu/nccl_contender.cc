@@ -88,24 +88,21 @@ class NcclContender final : public GpuContender {
 
 Result<std::unique_ptr<GpuContender>> open_nccl(const NcclLibrary& nccl, bool symmetric,
                                                 const RankBoard& board, Rank rank,
-                                                GpuDevice& device, std::string& why) {
+                                                GpuDevice& device) {
   if (symmetric && (nccl.mem_alloc == nullptr || nccl.comm_window_register == nullptr)) {
-    why = "NCCL " + nccl.version() + " knows no symmetric windows (2.27 and later do)";
-    return std::unique_ptr<GpuContender>();
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "NCCL ", nccl.version(),
+                 " knows no symmetric windows (2.27 and later do)");
   }
   auto contender = std::make_unique<NcclContender>(nccl, device);
-  ARC_RETURN_IF_ERROR(
-      contender->join(symmetric ? Contender::NcclSymmetric : Contender::Nccl, board, rank));
   const std::uint64_t bytes = board.page().buffer_bytes + kSlackBytes;
-  if (!symmetric) {
-    ARC_RETURN_IF_ERROR(contender->allocate(bytes));
-  } else if (Status registered = contender->allocate_windows(bytes); !registered.ok()) {
-    why = registered.error().message;
-    // NCCL may use what it has of this communicator: it stays until the process ends.
-    static_cast<void>(contender.release());
-    return std::unique_ptr<GpuContender>();
-  }
-  return std::unique_ptr<GpuContender>(std::move(contender));
+  Status opened =
+      contender->join(symmetric ? Contender::NcclSymmetric : Contender::Nccl, board, rank);
+  if (opened.ok())
+    opened = symmetric ? contender->allocate_windows(bytes) : contender->allocate(bytes);
+  if (opened.ok()) return std::unique_ptr<GpuContender>(std::move(contender));
+  // NCCL may use what it has of this communicator: it stays until the process ends.
+  static_cast<void>(contender.release());
+  return std::move(opened).error();
 }
 
 }  // namespace arcomm::arctl

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
-#include <string>
 
 #include "client/arctl/gpu/contender.h"
 #include "client/arctl/gpu/device.h"
@@ -14,10 +12,10 @@
 
 namespace arcomm::arctl {
 
-// In all ranks at once. Null: on this rank there are no symmetric windows, and `why` says why not;
-// then none of the ranks may use it. An error: what else went wrong.
+// In all ranks at once. An error says why this NCCL or this machine cannot; then none of the ranks
+// may use it.
 Result<std::unique_ptr<GpuContender>> open_nccl(const NcclLibrary& nccl, bool symmetric,
                                                 const RankBoard& board, Rank rank,
-                                                GpuDevice& device, std::string& why);
+                                                GpuDevice& device);
 
 }  // namespace arcomm::arctl

@@ -204,7 +204,7 @@ std::string gpu_json(const GpuRun& run) {
   }
   json.end_array();
   rows_json_of(json, run);
-  json.end_object();
+  json.field("error", run.failure).end_object();
   return json.take() + "\n";
 }
 

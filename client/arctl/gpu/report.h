@@ -33,6 +33,7 @@ struct GpuRun {
   std::string light_why;  // there is none
   std::vector<GpuOpened> opened;
   std::vector<GpuLine> lines;
+  std::string failure;  // why it ended before everything was measured, if it did
 };
 
 // Three lines on what follows, and two of titles. Columns of a fixed width: lines are printed as

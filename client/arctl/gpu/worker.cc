@@ -90,13 +90,15 @@ class GpuWorker {
       if (!loaded) return std::move(loaded).error();
       nccl_ = *loaded;
     }
-    std::string said = nccl_->version();
     Result<std::unique_ptr<GpuContender>> opened =
-        open_nccl(*nccl_, which == Contender::NcclSymmetric, board_, rank_, *device_, said);
-    if (!opened) return std::move(opened).error();
+        open_nccl(*nccl_, which == Contender::NcclSymmetric, board_, rank_, *device_);
+    if (!opened) {  // a peer less: no reason to have no benchmark
+      page_slot().refused = 1;
+      board_.note(rank_, opened.error().message);
+      return {};
+    }
     contender = std::move(*opened);
-    board_.page().slots[rank_].refused = contender == nullptr ? 1 : 0;
-    board_.note(rank_, said);
+    board_.note(rank_, nccl_->version());
     return {};
   }
 

@@ -1,6 +1,6 @@
 // What `arctl bench` calls of NCCL, by NCCL's own C ABI and without a GPU. Results are wrong where
-// ARCOMM_FAKE_WRONG is "nccl"; there are no windows where ARCOMM_FAKE_NO_WINDOWS is set, nor where
-// NVLink multicast has not been turned off.
+// ARCOMM_FAKE_WRONG is "nccl"; no rank joins where ARCOMM_FAKE_NO_NCCL is set; there are no windows
+// where ARCOMM_FAKE_NO_WINDOWS is set, nor where NVLink multicast has not been turned off.
 #include <string_view>
 
 #include "tests/integration/fake_gpus/ranks.h"
@@ -33,6 +33,7 @@ int ncclGetUniqueId(UniqueId* id) {
   return 0;
 }
 int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
+  if (!environment("ARCOMM_FAKE_NO_NCCL").empty()) return kInvalidArgument;
   *comm = new Ranks(id.internal, ranks, rank);
   return 0;
 }

@@ -105,6 +105,7 @@ TEST(GpuReport, HoldsEverythingAsJson) {
   const auto& row = json["rows"][0];
   EXPECT_EQ(row["bytes"], 1'000'000);
   EXPECT_FALSE(row.contains("nccl-symmetric"));
+  EXPECT_EQ(json["error"], "");
   for (const char* mode : {"stream", "graph"}) {
     const auto& ours = row["arcommd"][mode];
     EXPECT_EQ(ours["p50_us"], 10);
@@ -116,6 +117,15 @@ TEST(GpuReport, HoldsEverythingAsJson) {
     EXPECT_EQ(ours["batches"], 3);
     EXPECT_EQ(row["nccl"][mode]["p50_us"], 20);
   }
+}
+
+TEST(GpuReport, HoldsWholeRowsOfARunThatFailed) {
+  GpuRun run = sample_run();
+  run.lines.push_back(run.lines[0]);  // the graph's line of the second size did not come
+  run.failure = "rank 1 died";
+  const auto json = nlohmann::json::parse(gpu_json(run));
+  EXPECT_EQ(json["rows"].size(), 1u);
+  EXPECT_EQ(json["error"], "rank 1 died");
 }
 
 TEST(GpuReport, CountsWhatIsWrongOfAllAndNamesTheFirst) {
