@@ -223,10 +223,10 @@ int Daemon::run() {
   return 0;
 }
 
-// Clients are told, as ever. What a lost GPU holds is the driver's to take back when the process
-// ends: giving it back here may wait for ever, for a kernel on another GPU that nobody ends now.
+// The worker has told its clients, the rest hear it from their sockets. What a lost GPU holds is the
+// driver's to take back when the process ends: giving it back here may wait for ever, for a kernel
+// on another GPU that nobody ends now.
 void Daemon::leave_devices() {
-  stop_serving();
   log::info("stopped");
   log::stop();
   std::_Exit(kFailure);

@@ -65,9 +65,10 @@ long expect_crossed(ClientComm& one, ClientComm& other, FaultClock::time_point b
   for (ClientComm* comm : {&one, &other}) {
     const Failure failure = failure_now(*comm, begin, what);
     // What clients launch by themselves the daemon hears of only when it has failed: then one rank
-    // has waited for another.
+    // has waited for another, which may be this one.
     if (is_direct) {
-      expect(failure, "peer-late", std::max(failure.info.rank, 0));
+      const bool is_own = failure.info.rank == options.rank;
+      expect(failure, is_own ? "self-late" : "peer-late", std::max(failure.info.rank, 0));
     } else {
       expect(failure, "crossed", -1);
     }

@@ -20,6 +20,7 @@ bool fits(const Failure& seen, const std::string& kind, int culprit) {
   const bool stream_is_well = seen.stream == cudaSuccess;
   if (kind == "daemon-lost")
     return stream_is_well && is_loss(seen) && reason != arcReasonShuttingDown;
+  if (kind == "daemon-stops") return stream_is_well && is_loss(seen);
   if (kind == "gpu-lost")
     return is_loss(seen) || seen.code == arcInternal ||
            (!stream_is_well && seen.code != arcSuccess);

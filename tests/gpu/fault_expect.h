@@ -9,6 +9,7 @@ namespace arcomm::gpu {
 
 // Ends the process (die) unless the failure is of the kind:
 //   daemon-lost   the daemon is gone
+//   daemon-stops  the daemon is about to go, or gone
 //   gpu-lost      the daemon's GPU is in error, or already the daemon is gone for that
 //   peer-lost     rank `culprit` died: heard before the deadline
 //   peer-broken   rank `culprit` died or stands still: heard by the deadline

@@ -211,16 +211,51 @@ client_dies() {
     "$(said dies "$ranks" 'works again')"
 }
 
+# Without MPS the clients' contexts are their own: the same processes go on.
+daemon_dies_alone() {
+  served "6, 7" || return
+  LIMIT=$limit start_ranks daemon-dies-alone "$most" "${work[@]}" --timeout-ms 2000 --expect daemon-lost --recover
+  until_said '^working' daemon-dies-alone "$most" "$most"
+  sleep 0.5
+  pkill -KILL -P "$daemon"
+  wait "$daemon" 2>/dev/null
+  restart_daemon --set gpu.mps=off || fail "no daemon within 20 s"
+  end_ranks daemon-dies-alone "$most"
+  case_of "6, 7: arcommd is killed, without MPS: $(said daemon-dies-alone "$most" ' ms: '); $restarted;" \
+    "$(said daemon-dies-alone "$most" 'works again')"
+}
+
+daemon_stops() { # what an upgrade does
+  served 8 || return
+  local begin code
+  LIMIT=$limit start_ranks daemon-stops "$most" "${work[@]}" --timeout-ms 1000 --expect daemon-stops --recover
+  until_said '^working' daemon-stops "$most" "$most"
+  sleep 0.5
+  begin=$(now)
+  kill -TERM "$daemon"
+  wait "$daemon"
+  code=$?
+  [ $code = 0 ] || fail "arcommd ended with status $code"
+  stopped="ended after $(($(now) - begin)) ms"
+  restart_daemon || fail "no daemon within 20 s"
+  end_ranks daemon-stops "$most"
+  case_of "8: arcommd is told to stop, and $stopped: $(said daemon-stops "$most" ' ms: '); $restarted;" \
+    "$(said daemon-stops "$most" 'works again')"
+}
+
+# Under MPS kernels of a process that is killed take the GPU with them: clients hear of it, and MPS serves again when
+# they have ended.
 daemon_dies() {
   served "6, 7" || return
-  LIMIT=$limit start_ranks daemon-dies "$most" "${work[@]}" --timeout-ms 1000 --expect daemon-lost --recover
+  LIMIT=$limit start_ranks daemon-dies "$most" "${work[@]}" --timeout-ms 1000 --expect gpu-lost
   until_said '^working' daemon-dies "$most" "$most"
   sleep 0.5
   pkill -KILL -P "$daemon"
   wait "$daemon" 2>/dev/null
-  restart_daemon || fail "no daemon within 20 s"
   end_ranks daemon-dies "$most"
-  case_of "6, 7: arcommd is killed: $(said daemon-dies "$most" ' ms: '); $restarted; $(said daemon-dies "$most" 'works again')"
+  restart_daemon || fail "no daemon within 20 s"
+  LIMIT=$limit run_ranks after-death "$most" "$programs/client_rank" --verify --sizes 4k,16m
+  case_of "6, 7: arcommd is killed: $(said daemon-dies "$most" ' ms: '); $restarted; new processes are served"
 }
 
 client_breaks_all() { # MPS: an error of one is one of all who share the GPU, arcommd too
@@ -243,6 +278,7 @@ client_breaks_all() { # MPS: an error of one is one of all who share the GPU, ar
 begin=$(now)
 daemon_breaks
 client_breaks_alone
+daemon_dies_alone
 if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then stop_daemon; fi
 start_mps
 start_daemon "${settings[@]}" || exit 1
@@ -252,6 +288,7 @@ for ranks in "${ranks_here[@]}"; do
   cases_by_ranks "$ranks"
   client_dies "$ranks"
 done
+daemon_stops
 daemon_dies
 client_breaks_all
 if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then stop_daemon; fi
