@@ -223,9 +223,9 @@ int Daemon::run() {
   return 0;
 }
 
-// The worker has told its clients, the rest hear it from their sockets. What a lost GPU holds is the
-// driver's to take back when the process ends: giving it back here may wait for ever, for a kernel
-// on another GPU that nobody ends now.
+// The worker has told its clients, the rest hear it from their sockets. What a lost GPU holds is
+// the driver's to take back when the process ends: giving it back here may wait for ever, for a
+// kernel on another GPU that nobody ends now.
 void Daemon::leave_devices() {
   log::info("stopped");
   log::stop();

@@ -77,15 +77,17 @@ constexpr Done done_from(std::uint64_t word) {
 }
 
 struct MailboxLane {
-  alignas(128) std::uint64_t door;    // client -> daemon
-  alignas(128) std::uint64_t done;    // daemon -> client
+  alignas(128) std::uint64_t door;  // client -> daemon
+  // daemon -> client; and the client's host, for streams that wait by memory operations and that
+  // nobody else will let go.
+  alignas(128) std::uint64_t done;
   alignas(128) std::uint32_t posted;  // the client's own count of starts
 };
 
 struct DeviceMailbox {
   MailboxLane lanes[kLanes];
   // Not 0: a Done word; the communicator is over, and whoever waits here stops waiting. Written by
-  // the daemon when it revokes, by the client's host when the daemon is lost.
+  // the daemon when it revokes, by the client's host when the daemon is lost or answers nothing.
   alignas(128) std::uint64_t closed;
   // The first operation that did not end well, a Done word; written by the client's kernels, for
   // the client's host.

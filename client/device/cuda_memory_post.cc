@@ -37,7 +37,7 @@ class Batch {
     return one;
   }
 
-  std::array<CUstreamBatchMemOpParams, 7> operations_{};
+  std::array<CUstreamBatchMemOpParams, 8> operations_{};
   std::size_t count_ = 0;
 };
 
@@ -73,6 +73,7 @@ CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream st
       break;
   }
   batch.wait_until(&lane.done, start.number);
+  batch.write(&post.notes->passed[lane_index], start.number);  // nothing here is used any more
   return batch.put_into(api, stream);
 }
 

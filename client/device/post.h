@@ -22,7 +22,9 @@ struct PostNotes {
   std::uint32_t left_early[kLanes] = {};  // starts that gave up waiting for their `done`
   std::uint32_t in_order[kLanes] = {};    // starts that were Turn::Counted or Turn::Taken
   std::uint32_t direct_left = 0;          // DirectCall::left
-  PlanNote plans[kMaxDevicePlans];        // by PlanId::index
+  // Numbers of the last starts by memory operations that their streams have left behind.
+  std::uint32_t passed[kLanes] = {};
+  PlanNote plans[kMaxDevicePlans];  // by PlanId::index
 };
 
 inline constexpr std::uint64_t kMailboxWithNotesBytes = kMailboxBytes + sizeof(PostNotes);

@@ -25,12 +25,14 @@ struct MailboxCounts {
   std::uint32_t left_early[kLanes];
   std::uint32_t in_order[kLanes];
   std::uint32_t direct_left;
+  std::uint32_t passed[kLanes];
 };
 static_assert(offsetof(MailboxCounts, left_early) ==
                   kMailboxBytes + offsetof(PostNotes, left_early) &&
               offsetof(MailboxCounts, in_order) == kMailboxBytes + offsetof(PostNotes, in_order) &&
               offsetof(MailboxCounts, direct_left) ==
-                  kMailboxBytes + offsetof(PostNotes, direct_left));
+                  kMailboxBytes + offsetof(PostNotes, direct_left) &&
+              offsetof(MailboxCounts, passed) == kMailboxBytes + offsetof(PostNotes, passed));
 
 class GpuMailbox {
  public:

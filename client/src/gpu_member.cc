@@ -60,7 +60,7 @@ GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevi
 GpuMember::~GpuMember() {
   close(error(ErrorCode::Aborted, Reason::Revoked, "the communicator was released"));
   const Deadline deadline = Deadline::after(kWordsWithin);
-  while (!was_captured_) {
+  while (!was_captured_ && !is_stream_watch()) {
     if (is_idle()) {
       if (uses_ != nullptr) uses_->forget();
       if (starts_ != nullptr) leave_streams(starts_);
@@ -85,6 +85,7 @@ bool GpuMember::is_idle() {
     const std::uint32_t ended = done_from(words.done).number + now.left_early[lane];
     if (words.posted != launched_in_lane_[lane]) return false;
     if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
+    if (starts_ != nullptr && now.passed[lane] != words.posted) return false;
   }
   return now.direct_left == direct_blocks;
 }

@@ -5,6 +5,9 @@
 namespace arcomm::client {
 namespace {
 
+// Its worker naps for 5 ms at most; who has aborted tells it at once.
+constexpr std::chrono::milliseconds kDaemonHears{30};
+
 bool reached(std::uint32_t number, std::uint32_t wanted) {
   return static_cast<std::int32_t>(number - wanted) >= 0;
 }
@@ -36,24 +39,27 @@ bool MemoryStarts::look_after(Clock::time_point now) {
   std::uint32_t last[kLanes];
   for (std::uint32_t i = 0; i < kLanes; ++i)
     last[i] = lanes_[i].last.load(std::memory_order_acquire);
-  DeviceMailbox words;
-  if (!gpu_->read(&words, mailbox_->words(), sizeof(words), kWordsWithin)) return true;
-  bool waits = false, late = false;
+  MailboxCounts seen;
+  if (!mailbox_->read_counts(*gpu_, seen)) return true;
+  bool is_left = true, late = false;
   for (std::uint32_t i = 0; i < kLanes; ++i) {
-    if (reached(done_from(words.lanes[i].done).number, last[i])) continue;
-    waits = true;
-    late |= is_late(lanes_[i], words.lanes[i], now);
+    is_left &= reached(seen.passed[i], last[i]);
+    if (!reached(done_from(seen.words.lanes[i].done).number, last[i]))
+      late |= is_late(lanes_[i], seen.words.lanes[i], now);
   }
-  if (!waits) return false;
-  if (late && words.closed == 0) {
+  if (is_left) return false;
+  if (late && seen.words.closed == 0) {
     const std::uint64_t why =
         to_word(Done{.code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                      .reason = static_cast<std::uint8_t>(Reason::Timeout)});
-    words.closed = why;
-    static_cast<void>(gpu_->write(&mailbox_->words()->closed, &why, sizeof(why), kWordsWithin));
+    // Nobody may go on without a word of why.
+    if (!gpu_->write(&mailbox_->words()->closed, &why, sizeof(why), kWordsWithin)) return true;
     end();
+    over_since_ = now - kDaemonHears;  // it has had all its time
   }
-  if (words.closed != 0 || ended_.load(std::memory_order_acquire)) let_go(words, last);
+  if (seen.words.closed == 0 && !ended_.load(std::memory_order_acquire)) return true;
+  if (!over_since_) over_since_ = now;
+  if (now - *over_since_ >= kDaemonHears) let_go(seen.words, last);
   return true;  // the daemon may yet write what had just ended: the next look sees to that
 }
 

@@ -29,10 +29,11 @@ class MemoryStarts {
   // Before the start is put into its stream; and when it could not be.
   void expect(Lane lane, std::uint32_t number, std::uint64_t timeout_ns);
   void take_back(Lane lane, std::uint32_t number);
-  // What waits, and what will come to wait, is let go.
+  // What waits, and what will come to wait, is let go, once the daemon has had time to hear that it
+  // is over: what is let go still knocks.
   void end() { ended_.store(true, std::memory_order_release); }
 
-  // False: no stream waits. Blocks for a few words from the GPU.
+  // False: the streams have left all of it behind. Blocks for a few words from the GPU.
   bool look_after(Clock::time_point now);
 
  private:
@@ -49,6 +50,7 @@ class MemoryStarts {
   Waiting lanes_[kLanes];
   std::atomic<std::uint64_t> timeout_ns_{0};  // the longest of them
   std::atomic<bool> ended_{false};
+  std::optional<Clock::time_point> over_since_;
 };
 
 }  // namespace arcomm::client

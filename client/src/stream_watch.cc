@@ -14,6 +14,8 @@
 namespace arcomm::client {
 namespace {
 
+thread_local bool is_watch = false;
+
 // How late a stream hears of the end of its communicator, about.
 constexpr std::chrono::milliseconds kLookEvery{2};
 
@@ -58,6 +60,7 @@ class StreamWatch {
   }
 
   [[noreturn]] void run() {
+    is_watch = true;
     for (;;) {
       wait_for_some();
       look();
@@ -102,6 +105,10 @@ class StreamWatch {
 
 Status watch_streams(const std::shared_ptr<MemoryStarts>& starts) {
   return StreamWatch::instance().add(starts);
+}
+
+bool is_stream_watch() {
+  return is_watch;
 }
 
 void leave_streams(const std::shared_ptr<MemoryStarts>& starts) {

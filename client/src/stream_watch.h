@@ -14,6 +14,8 @@ namespace arcomm::client {
 // come to rest, and the thread on which they wait must not be the one to wait for that.
 // ResourceExhausted when the system has no thread for it.
 Status watch_streams(const std::shared_ptr<MemoryStarts>& starts);
+// On the thread itself.
+bool is_stream_watch();
 // None of them waits any more: nothing of it is used from here on. Blocks for a look.
 void leave_streams(const std::shared_ptr<MemoryStarts>& starts);
 

@@ -137,7 +137,7 @@ class FakeGpu final : public Gpu {
   }
   Status write(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
     const std::lock_guard lock(words_);
-    if (stuck) return late();
+    if (stuck || refuses_writes) return late();
     std::memcpy(to, from, bytes);
     return {};
   }
@@ -160,6 +160,13 @@ class FakeGpu final : public Gpu {
     post.notes->plans[post.plan] = made.start.note;
   }
 
+  // And once it has been answered, or let go.
+  void pass(const MemoryStart& made) {
+    const std::lock_guard lock(words_);
+    const GpuPost& post = made.start.post;
+    post.notes->passed[static_cast<std::uint32_t>(post.lane)] = made.start.number;
+  }
+
   // What the blocks of a direct operation do when all ranks have come.
   static void run(const DirectStart& start) {
     if (start.call.left != nullptr) *start.call.left += start.shape.blocks;
@@ -171,7 +178,7 @@ class FakeGpu final : public Gpu {
   std::vector<MemoryStart> memory_starts;
   std::vector<DirectStart> direct_starts;
   bool capturing = false;
-  bool stuck = false;
+  bool stuck = false, refuses_writes = false;
   int open_mappings = 0;
   int held_chunks = 0;
   int looks_at_chunks = 0;

@@ -106,6 +106,7 @@ TEST_F(GpuMemoryPostTest, WhatTheDaemonAnswersIsLeftAlone) {
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(done(Lane::Resident), 0u);
   answer(Lane::Resident, 1);
+  gpu->pass(gpu->memory_starts[0]);
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(seen().closed, 0u);
 }
@@ -140,7 +141,31 @@ TEST_F(MemoryStartsTest, TheDeadlineRunsFromWhenTheStartWasSeenToHaveBegun) {
   EXPECT_TRUE(starts->look_after(at(60'002 + kTimeoutMs + 100)));
   EXPECT_EQ(done_from(words->closed).reason, static_cast<std::uint8_t>(Reason::Timeout));
   EXPECT_EQ(done_from(words->lanes[0].done).number, 1u) << "and the stream goes on";
-  EXPECT_FALSE(starts->look_after(at(60'003 + kTimeoutMs + 100)));
+  EXPECT_TRUE(starts->look_after(at(60'003 + kTimeoutMs + 100))) << "which it has yet to do";
+  mailbox->notes()->passed[0] = 1;
+  EXPECT_FALSE(starts->look_after(at(60'004 + kTimeoutMs + 100)));
+}
+
+TEST_F(MemoryStartsTest, NoStreamGoesOnWithoutAWordOfWhy) {
+  words->lanes[0].posted = 1;
+  EXPECT_TRUE(starts->look_after(at(0)));
+  gpu->refuses_writes = true;
+  EXPECT_TRUE(starts->look_after(at(kTimeoutMs + 101)));
+  gpu->refuses_writes = false;
+  EXPECT_EQ(words->lanes[0].done, 0u);
+  EXPECT_TRUE(starts->look_after(at(kTimeoutMs + 103)));
+  EXPECT_NE(words->closed, 0u);
+  EXPECT_EQ(done_from(words->lanes[0].done).number, 1u);
+}
+
+// What is let go knocks in passing: by then the daemon has closed the communicator, too.
+TEST_F(MemoryStartsTest, TheDaemonHearsOfTheEndBeforeWhatIsLetGoKnocks) {
+  starts->end();
+  EXPECT_TRUE(starts->look_after(at(0)));
+  EXPECT_TRUE(starts->look_after(at(29)));
+  EXPECT_EQ(words->lanes[0].done, 0u);
+  EXPECT_TRUE(starts->look_after(at(30)));
+  EXPECT_EQ(done_from(words->lanes[0].done).number, 1u);
 }
 
 TEST_F(MemoryStartsTest, EachStartHasADeadlineOfItsOwn) {
@@ -158,9 +183,11 @@ TEST_F(MemoryStartsTest, WhatTheDaemonWritesLateDoesNotStopAStreamAgain) {
   starts->expect(Lane::Resident, 3, kTimeoutMs * 1'000'000);
   starts->end();
   EXPECT_TRUE(starts->look_after(at(0)));
+  EXPECT_TRUE(starts->look_after(at(30)));
   EXPECT_EQ(done_from(words->lanes[0].done).number, 3u);
+  EXPECT_TRUE(starts->look_after(at(40))) << "the stream is still before the last of them";
   words->lanes[0].done = to_word(Done{.number = 1});
-  EXPECT_TRUE(starts->look_after(at(2)));
+  EXPECT_TRUE(starts->look_after(at(42)));
   EXPECT_EQ(done_from(words->lanes[0].done).number, 3u);
 }
 
