@@ -64,6 +64,8 @@ class GpuMember {
   // Whether drop_plans_of(buffer) takes nothing from anybody: of the plans whose memory is there
   // none is under way, in a graph or held. False, too, where that is not known in time.
   bool may_drop_plans_of(BufferId buffer, const IsThere& is_there, Deadline deadline);
+  // Asks that and drops them, with no start of another thread in between; false: it dropped none.
+  Result<bool> drop_unneeded_plans_of(BufferId buffer, const IsThere& is_there, Deadline deadline);
   // Before the daemon forgets the buffer. The caller has seen to it that no start is under way.
   Status drop_plans_of(BufferId buffer, Deadline deadline);
   // Once the daemon has let the member go: its plans would hold their buffers until the session
@@ -81,6 +83,7 @@ class GpuMember {
                             std::uint64_t timeout_ms, Deadline deadline);
   Status make_room(Deadline deadline);
   Result<bool> drop_oldest(Deadline deadline);
+  bool nobody_needs_plans_of(BufferId buffer, const IsThere& is_there);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
   Status post_by_memory(const GpuPost& post, void* stream);

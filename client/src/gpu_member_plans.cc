@@ -18,7 +18,19 @@ bool is_on_memory_there(const GpuPlanKey& key, BufferId buffer, const IsThere& i
 
 bool GpuMember::may_drop_plans_of(BufferId buffer, const IsThere& is_there, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
-  if (!lock) return false;
+  return lock && nobody_needs_plans_of(buffer, is_there);
+}
+
+Result<bool> GpuMember::drop_unneeded_plans_of(BufferId buffer, const IsThere& is_there,
+                                               Deadline deadline) {
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
+  if (!nobody_needs_plans_of(buffer, is_there)) return false;
+  ARC_RETURN_IF_ERROR(drop(plans_.users_of(buffer), deadline));
+  return true;
+}
+
+bool GpuMember::nobody_needs_plans_of(BufferId buffer, const IsThere& is_there) {
   std::vector<const GpuPlan*> asked;
   for (const GpuPlan* plan : plans_.users_of(buffer)) {
     if (!is_on_memory_there(plan->key, buffer, is_there)) continue;

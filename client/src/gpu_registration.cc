@@ -28,14 +28,9 @@ GpuBuffers::Daemon GpuSession::daemon_of_buffers() {
 GpuSegments::Daemon GpuSession::daemon_of_chunks() {
   return {.add = [this](Gpu& gpu, const GpuChunks& chunks,
                         Deadline deadline) { return register_chunks(gpu, chunks, deadline); },
-          .remove = [this](BufferId buffer,
-                           Deadline deadline) { return release_memory(buffer, deadline); },
-          .may_remove =
+          .remove_if_unneeded =
               [this](BufferId buffer, const IsThere& is_there, Deadline deadline) {
-                for (const std::shared_ptr<GpuMember>& member : members()) {
-                  if (!member->may_drop_plans_of(buffer, is_there, deadline)) return false;
-                }
-                return true;
+                return release_if_unneeded(buffer, is_there, deadline);
               }};
 }
 
@@ -67,6 +62,27 @@ Status GpuSession::release_memory(BufferId buffer, Deadline deadline) {
   for (const std::shared_ptr<GpuMember>& member : members()) {
     ARC_RETURN_IF_ERROR(member->drop_plans_of(buffer, deadline));
   }
+  return release_at_daemon(buffer, deadline);
+}
+
+// All are asked before any drops a plan. One may come to need its plans after it was asked, so each
+// asks itself again as it drops them; what others have dropped by then is made again on demand. A
+// plan that is made after that keeps the buffer: the daemon does not release it.
+Result<bool> GpuSession::release_if_unneeded(BufferId buffer, const IsThere& is_there,
+                                             Deadline deadline) {
+  const std::vector<std::shared_ptr<GpuMember>> asked = members();
+  for (const std::shared_ptr<GpuMember>& member : asked) {
+    if (!member->may_drop_plans_of(buffer, is_there, deadline)) return false;
+  }
+  for (const std::shared_ptr<GpuMember>& member : asked) {
+    Result<bool> dropped = member->drop_unneeded_plans_of(buffer, is_there, deadline);
+    if (!dropped || !*dropped) return dropped;
+  }
+  ARC_RETURN_IF_ERROR(release_at_daemon(buffer, deadline));
+  return true;
+}
+
+Status GpuSession::release_at_daemon(BufferId buffer, Deadline deadline) {
   Status released = control_.release_buffer(attached_.key, buffer, deadline);
   if (!released && is_gone(released.error())) return {};
   return released;

@@ -85,8 +85,8 @@ Result<GpuBuffer> GpuSegments::add(Gpu& gpu, const void* address, std::uint64_t 
 
 bool GpuSegments::forget_oldest(Deadline deadline) {
   const auto found = std::ranges::find_if(runs_, [&](const Run& run) {
-    return daemon_.may_remove(run.buffer.id, kAll, deadline) &&
-           daemon_.remove(run.buffer.id, deadline).ok();
+    const Result<bool> removed = daemon_.remove_if_unneeded(run.buffer.id, kAll, deadline);
+    return removed && *removed;
   });
   if (found == runs_.end()) return false;
   runs_.erase(found);
@@ -100,10 +100,12 @@ void GpuSegments::forget_unmapped(Gpu& gpu, Deadline deadline) {
       return are_in_place(gpu, touched(run->chunks, address, bytes));
     };
     const GpuRange& range = run->buffer.range;
-    const bool goes = range.ordinal == gpu.ordinal() && !is_there(range.base, range.bytes) &&
-                      daemon_.may_remove(run->buffer.id, is_there, deadline) &&
-                      daemon_.remove(run->buffer.id, deadline).ok();
-    run = goes ? runs_.erase(run) : run + 1;
+    if (range.ordinal != gpu.ordinal() || is_there(range.base, range.bytes)) {
+      ++run;
+      continue;
+    }
+    const Result<bool> removed = daemon_.remove_if_unneeded(run->buffer.id, is_there, deadline);
+    run = removed && *removed ? runs_.erase(run) : run + 1;
   }
 }
 
@@ -114,12 +116,13 @@ Result<std::size_t> GpuSegments::forget(const void* address, Deadline deadline) 
       ++run;
       continue;
     }
-    if (!daemon_.may_remove(run->buffer.id, kAll, deadline)) {
+    const Result<bool> removed = daemon_.remove_if_unneeded(run->buffer.id, kAll, deadline);
+    if (!removed) return removed.error();
+    if (!*removed) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue, "the memory around ", address,
                    " is used by an operation under way, a graph or a plan, of this or of another "
                    "buffer on the same chunks: wait for it, or let it go, first");
     }
-    ARC_RETURN_IF_ERROR(daemon_.remove(run->buffer.id, deadline));
     run = runs_.erase(run);
     ++forgotten;
   }

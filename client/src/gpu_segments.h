@@ -28,10 +28,9 @@ class GpuSegments {
  public:
   struct Daemon {
     std::function<Result<BufferId>(Gpu&, const GpuChunks&, Deadline)> add;
-    std::function<Status(BufferId, Deadline)> remove;  // and the plans that use it
-    // Whether nothing is lost with those plans: none that lies on memory which is there is under
-    // way, in a graph or held.
-    std::function<bool(BufferId, const IsThere&, Deadline)> may_remove;
+    // And the plans that use it. False, and nothing is removed, where something would be lost with
+    // them: one that lies on memory which is there is under way, in a graph or held.
+    std::function<Result<bool>(BufferId, const IsThere&, Deadline)> remove_if_unneeded;
   };
   explicit GpuSegments(Daemon daemon) : daemon_(std::move(daemon)) {}
 

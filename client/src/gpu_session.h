@@ -55,6 +55,8 @@ class GpuSession {
   Result<BufferId> register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline);
   Result<BufferId> register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline);
   Status release_memory(BufferId buffer, Deadline deadline);
+  Result<bool> release_if_unneeded(BufferId buffer, const IsThere& is_there, Deadline deadline);
+  Status release_at_daemon(BufferId buffer, Deadline deadline);
   std::vector<std::shared_ptr<GpuMember>> members();
 
   Gpus& gpus_;

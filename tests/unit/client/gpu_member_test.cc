@@ -91,6 +91,29 @@ TEST_F(GpuMemberTest, SaysWhichPlansOfABufferSomebodyNeeds) {
   EXPECT_TRUE(member->may_drop_plans_of(recv.id, but_its_memory, deadline()));
 }
 
+TEST_F(GpuMemberTest, DropsThePlansThatNobodyNeedsAndAsksAsItDoes) {
+  const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
+  const auto drop = [&] { return member->drop_unneeded_plans_of(send.id, all, deadline()); };
+  ASSERT_TRUE(all_reduce(1).ok());
+  FakeGpu::run(gpu->starts[0]);
+  ASSERT_TRUE(member->may_drop_plans_of(send.id, all, deadline()));
+  ASSERT_TRUE(all_reduce(1).ok());  // another thread's, after that was asked
+  Result<bool> dropped = drop();
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_FALSE(*dropped);
+  EXPECT_TRUE(destroyed.empty()) << "its start knocks with the plan's index";
+  FakeGpu::run(gpu->starts[1]);
+  dropped = drop();
+  EXPECT_TRUE(dropped.ok() && *dropped);
+  EXPECT_EQ(destroyed.size(), 1u);
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(asked.size(), 2u) << "what comes later gets a plan of its own";
+  dropped = drop();
+  ASSERT_TRUE(dropped.ok());
+  EXPECT_FALSE(*dropped);
+}
+
 TEST_F(GpuMemberTest, SaysThatAHeldPlanIsNeeded) {
   const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
   const Result<GpuPlanKey> held = member->hold(call(2), send, recv, 1000, deadline());

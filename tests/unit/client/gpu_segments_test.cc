@@ -56,11 +56,12 @@ class GpuSegmentsTest : public testing::Test {
        },
        .remove = [this](BufferId id, Deadline) { return remove(id); }},
       {.add = [this](Gpu& on, const GpuChunks& chunks, Deadline) { return add(on, chunks); },
-       .remove = [this](BufferId id, Deadline) { return remove(id); },
-       .may_remove =
-           [this](BufferId, const IsThere& is_there, Deadline) {
-             return needed_bytes == 0 || !is_there(kSegment + needed_offset, needed_bytes);
-           }}};
+       .remove_if_unneeded = [this](BufferId id, const IsThere& is_there,
+                                    Deadline) -> Result<bool> {
+         if (needed_bytes != 0 && is_there(kSegment + needed_offset, needed_bytes)) return false;
+         ARC_RETURN_IF_ERROR(remove(id));
+         return true;
+       }}};
 };
 
 TEST_F(GpuSegmentsTest, RegistersTheChunksThatABufferTouches) {
