@@ -28,16 +28,13 @@ Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceC
   if (session.lost()) return session.submission().loss();
   if (call.count == 0) return {};
   const Deadline deadline = Deadline::after(timeout);
-  const auto attempt = [&]() -> Status {
+  return with_second_attempt([&]() -> Status {
+    if (session.lost()) return session.submission().loss();
     const Result<GpuOperands> operands = find_operands(*member, call, deadline);
     if (!operands) return operands.error();
     return member->gpu->all_reduce(call, operands->send, operands->recv,
                                    static_cast<std::uint64_t>(timeout.count()), stream, deadline);
-  };
-  const Status done = attempt();
-  // Between the two steps another thread may have given back the run of chunks that was found.
-  const bool may_be_given_back = !done && done.error().reason == Reason::UnknownHandle;
-  return may_be_given_back && !session.lost() ? attempt() : done;
+  });
 }
 
 }  // namespace arcomm::client

@@ -33,13 +33,16 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   if (plan->is_on_gpu()) {
     if (call.count == 0) return plan;
     const Member& own = *plan->member_;
-    const Result<GpuOperands> operands = find_operands(own, call, deadline);
-    if (!operands) return operands.error();
-    Result<GpuPlanKey> key = own.gpu->hold(call, operands->send, operands->recv,
-                                           Library::instance().timeout_ms(), deadline);
+    Result<GpuPlanKey> key = with_second_attempt([&]() -> Result<GpuPlanKey> {
+      if (session.lost()) return session.submission().loss();
+      const Result<GpuOperands> operands = find_operands(own, call, deadline);
+      if (!operands) return operands.error();
+      plan->in_chunks_ = operands->send.in_chunks || operands->recv.in_chunks;
+      return own.gpu->hold(call, operands->send, operands->recv, Library::instance().timeout_ms(),
+                           deadline);
+    });
     if (!key) return std::move(key).error();
     plan->gpu_key_ = *key;
-    plan->in_chunks_ = operands->send.in_chunks || operands->recv.in_chunks;
     return plan;
   }
   const bool one_request =

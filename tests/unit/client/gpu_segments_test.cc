@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "client/src/gpu_all_reduce.h"
 #include "client/src/gpu_buffers.h"
 #include "tests/unit/client/fake_gpu.h"
 
@@ -175,6 +176,36 @@ TEST_F(GpuSegmentsTest, KeepsAPartlyUnmappedRunWhosePlansLieElsewhereInIt) {
   gpu.map(kSegment, kChunk, 79);
   ASSERT_TRUE(find(5 * kChunk, 64).ok());
   EXPECT_EQ(removed, std::vector{run->id}) << "the graph's memory has gone, too";
+}
+
+// The sides of an AllReduce are found one after the other.
+TEST_F(GpuSegmentsTest, TheSecondAttemptFindsWhatTheFirstGaveBack) {
+  ASSERT_TRUE(find(0, 3 * kChunk).ok());
+  gpu.map(kSegment + 2 * kChunk, 0, 0);
+  int attempts = 0;
+  const auto attempt = [&]() -> Status {
+    ++attempts;
+    const Result<GpuBuffer> send = find(0, kChunk), recv = find(4 * kChunk, kChunk);
+    if (!send || !recv) return error(ErrorCode::Internal, Reason::Bug, "not found");
+    for (const BufferId id : removed) {
+      if (send->id == id || recv->id == id)
+        return error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", id);
+    }
+    return {};
+  };
+  const Status done = with_second_attempt(attempt);
+  EXPECT_TRUE(done.ok()) << done.error().to_string();
+  EXPECT_EQ(attempts, 2);
+}
+
+TEST_F(GpuSegmentsTest, OnlyWhatTheDaemonDoesNotKnowIsTriedAgain) {
+  int attempts = 0;
+  const auto attempt = [&]() -> Status {
+    ++attempts;
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "enough");
+  };
+  EXPECT_EQ(with_second_attempt(attempt).error().reason, Reason::Quota);
+  EXPECT_EQ(attempts, 1);
 }
 
 TEST_F(GpuSegmentsTest, RefusesABufferThatIsNotMappedToItsEnd) {
