@@ -102,18 +102,23 @@ Status GpuBuffers::forget(const void* address, Deadline deadline) {
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("telling the daemon about GPU memory");
   const auto where = reinterpret_cast<std::uintptr_t>(address);
-  const Result<std::size_t> runs = segments_.forget(address, deadline);
-  if (!runs) return runs.error();
-  if (*runs != 0) return {};
   auto entry = buffers_.upper_bound(where);
-  if (entry == buffers_.begin() ||
-      where - (--entry)->second.range.base >= entry->second.range.bytes) {
-    return error(ErrorCode::NotFound, Reason::UnknownHandle, address,
-                 " lies in no GPU memory that is registered");
+  const bool is_known = entry != buffers_.begin() && (--entry)->second.holds(address, 1);
+  std::size_t runs = 0;
+  // A run may have had the addresses that arcMemAlloc gave out since: no concern of that memory's.
+  if (!is_known || !is_of_arc(entry->second.range)) {
+    const Result<std::size_t> forgotten = segments_.forget(address, deadline);
+    if (!forgotten) return forgotten.error();
+    runs = *forgotten;
   }
-  ARC_RETURN_IF_ERROR(daemon_.remove(entry->second.id, deadline));
-  buffers_.erase(entry);
-  return {};
+  if (is_known) {
+    ARC_RETURN_IF_ERROR(daemon_.remove(entry->second.id, deadline));
+    buffers_.erase(entry);
+    return {};
+  }
+  if (runs != 0) return {};
+  return error(ErrorCode::NotFound, Reason::UnknownHandle, address,
+               " lies in no GPU memory that is registered");
 }
 
 }  // namespace arcomm::client

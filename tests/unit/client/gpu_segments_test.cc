@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "client/src/gpu_all_reduce.h"
+#include "client/src/gpu_allocations.h"
 #include "client/src/gpu_buffers.h"
 #include "tests/unit/client/fake_gpu.h"
 
@@ -266,6 +267,29 @@ TEST_F(GpuSegmentsTest, ForgetsEveryRunAroundAPointerUnlessAPlanNeedsIt) {
   EXPECT_EQ(removed, (std::vector{first->id, second->id}));
   EXPECT_EQ(gpu.held_chunks, 0);
   EXPECT_EQ(buffers.forget(in_segment(0), deadline()).error().code, ErrorCode::NotFound);
+}
+
+TEST_F(GpuSegmentsTest, ForgetsWhatLiesWhereARunWas) {
+  const Result<GpuBuffer> run = find(0, 2 * kChunk);
+  needed_bytes = 4;  // of the run, which stays
+  auto* const address = reinterpret_cast<void*>(kSegment);
+  gpu.map(kSegment, kChunk, 81);
+  gpu_allocations().insert(std::make_shared<GpuAllocation>(
+      GpuAllocation{.mapping = std::make_unique<FakeMapping>(address, 0, &gpu.open_mappings),
+                    .memory = UniqueFd()}));
+  const GpuBuffer ours{.range = *gpu.range_of(address), .id = {500, 1}};
+  ASSERT_TRUE(buffers.add_known(ours, deadline()).ok());
+  const Status forgotten = buffers.forget(address, deadline());
+  EXPECT_TRUE(forgotten.ok()) << forgotten.error().to_string();
+  EXPECT_EQ(removed, std::vector{ours.id});
+  gpu_allocations().take(address);
+  needed_bytes = 0;
+  gpu.place(kSegment, kChunk, 82);  // cudaMalloc's
+  const Result<GpuBuffer> theirs = buffers.find(gpu, address, 64, deadline());
+  ASSERT_TRUE(run.ok() && theirs.ok());
+  EXPECT_EQ(removed, (std::vector{ours.id, run->id}));
+  EXPECT_TRUE(buffers.forget(address, deadline()).ok());
+  EXPECT_EQ(removed.back(), theirs->id);
 }
 
 }  // namespace
