@@ -8,6 +8,10 @@
 
 namespace arcomm::client {
 
+// How much later than the daemon the client gives up, so that the daemon's better-informed answer
+// wins.
+inline constexpr std::chrono::milliseconds kGuard{60};
+
 class Deadline {
  public:
   using Clock = std::chrono::steady_clock;

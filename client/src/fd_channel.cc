@@ -23,6 +23,16 @@ Error timed_out(const std::string& path) {
                " in time");
 }
 
+// Nothing was sent: the session goes on.
+Error too_late(const std::string& path) {
+  return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+               "the call's time was over before all "
+               "its memory was offered to the daemon on ",
+               path,
+               ": register it with "
+               "arcMemRegister ahead of the first operation, or give the call more time");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<FdChannel>> FdChannel::open(const std::string& path,
@@ -63,9 +73,12 @@ Result<std::vector<UniqueFd>> FdChannel::fetch(std::uint64_t ticket, std::size_t
 }
 
 Result<std::uint64_t> FdChannel::offer(int fd, Deadline deadline) {
+  // A buffer may take hundreds of offers under its operation's own deadline, and one that is not
+  // answered in time ends the session: none begins that could not be.
+  if (deadline.passed()) return too_late(path_);
   FdMessage request;
   request.kind = FdMessageKind::Offer;
-  Result<Answer> answer = exchange(request, fd, deadline);
+  Result<Answer> answer = exchange(request, fd, deadline.plus(kGuard));
   if (!answer) return std::move(answer).error();
   return answer->message.ticket;
 }

@@ -28,7 +28,8 @@ class FdChannel {
 
   // Exactly `count` descriptors, or an error.
   Result<std::vector<UniqueFd>> fetch(std::uint64_t ticket, std::size_t count, Deadline deadline);
-  // The descriptor stays the caller's; the ticket goes into RegisterBuffer.
+  // The descriptor stays the caller's; the ticket goes into RegisterBuffer. Nothing is
+  // sent once the deadline has passed; the answer may take kGuard longer.
   Result<std::uint64_t> offer(int fd, Deadline deadline);
   // One system call; never blocks.
   bool hung_up() const;

@@ -16,10 +16,6 @@
 
 namespace arcomm::client {
 
-// How much later than the daemon the client gives up, so that the daemon's better-informed answer
-// wins.
-inline constexpr std::chrono::milliseconds kGuard{60};
-
 struct LibraryConfig {
   std::string runtime_dir;
   std::string device;
