@@ -76,8 +76,9 @@ std::optional<uid_t> only_user_of_mps(const std::vector<Gpu>& gpus, Backend& bac
       "the MPS server that this daemon manages serves uid " + std::to_string(own) +
       " alone: clients of other users are refused on GPUs. " +
       (own == 0
-           ? "The installed nvidia-cuda-mps-control does not know -multiuser-server: upgrade "
-             "the NVIDIA driver"
+           ? "It was started without -multiuser-server: let its clients end and restart arcommd, "
+             "and where that does not help upgrade the NVIDIA driver, whose "
+             "nvidia-cuda-mps-control does not know that option"
            : "To serve them, let root start nvidia-cuda-mps-control -d -multiuser-server "
              "before arcommd, with one CUDA_MPS_PIPE_DIRECTORY for daemon and clients, and set "
              "gpu.mps to \"require\""));

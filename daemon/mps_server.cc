@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string_view>
 #include <thread>
 
@@ -30,6 +31,12 @@ constexpr milliseconds kStartLimit{10'000}, kAskLimit{2'000};
 
 std::string log_folder(const std::string& runtime_dir) {
   return runtime_dir + "/mps/log";
+}
+
+// There while the control daemon that serves the folders was started with -multiuser-server, for
+// the daemon that takes it over: it cannot be asked.
+std::string mark_of_all_users(const std::string& runtime_dir) {
+  return runtime_dir + "/mps/multiuser-server";
 }
 
 // A file with the words that the program reads as commands.
@@ -113,17 +120,28 @@ Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_d
                    " for MPS: ", failure.message());
     }
   }
+  const std::string mark = mark_of_all_users(runtime_dir);
+  const auto start_for_one = [&mark] {
+    std::error_code none_there;
+    std::filesystem::remove(mark, none_there);
+    return run(Run::Daemon, {}, kStartLimit);
+  };
   bool for_all = as_root;
-  Result<int> started = run(for_all ? Run::DaemonForAllUsers : Run::Daemon, {}, kStartLimit);
+  Result<int> started = for_all ? run(Run::DaemonForAllUsers, {}, kStartLimit) : start_for_one();
+  if (started && *started == 0 && for_all && !std::ofstream(mark))
+    log::warn("cannot write {}: who takes this MPS server over serves uid 0 alone", mark);
   if (started && *started != 0) {
-    // It refuses where one serves these folders already: that was started in the same way.
+    // It refuses where one serves these folders already.
     const Result<int> answered = run(Run::Commands, "get_server_list\n", kAskLimit);
     if (answered && *answered == 0) {
-      log::info("an MPS control daemon serves {} already", pipe_folder(runtime_dir));
+      std::error_code failure;
+      for_all = for_all && std::filesystem::exists(mark, failure);
+      log::info("an MPS control daemon serves {} already, {}", pipe_folder(runtime_dir),
+                for_all ? "with -multiuser-server" : "for one user");
       started = 0;
     } else if (for_all) {  // or the option is unknown to it
       for_all = false;
-      started = run(Run::Daemon, {}, kStartLimit);
+      started = start_for_one();
     }
   }
   if (!started) return started.error();

@@ -17,7 +17,8 @@ class MpsServer {
   static void name_folders(const std::string& runtime_dir);
 
   // Starts one, or takes over the one that a dead daemon left there; as root one whose server all
-  // users share (-multiuser-server), where the program knows how. Each step bounded by 10 s; CUDA
+  // users share (-multiuser-server), where the program knows how. One that is taken over serves all
+  // where it is known to have been started so. Each step bounded by 10 s; CUDA
   // must not have been called yet.
   static Result<std::unique_ptr<MpsServer>> start(const std::string& runtime_dir, bool as_root);
   // It ends once its last client has: this process may still be one, so that is not waited for.

@@ -83,6 +83,8 @@ TEST_F(MpsServerTest, AProgramWithoutTheOptionIsStartedWithoutIt) {
 }
 
 TEST_F(MpsServerTest, TakesOverTheOneThatServesItsFolders) {
+  ASSERT_TRUE(start(true));
+  std::filesystem::remove(folder_ + "/told");
   answers(1, 1, 0);
   {
     const auto roots = start(true);
@@ -94,6 +96,21 @@ TEST_F(MpsServerTest, TakesOverTheOneThatServesItsFolders) {
   EXPECT_FALSE((*own)->serves_all_users());
   const Lines lines = told();
   EXPECT_EQ(std::count(lines.begin(), lines.end(), "get_server_list"), 2);
+}
+
+TEST_F(MpsServerTest, OneThatIsNotKnownToServeAllUsersIsTakenOverAsOneUsers) {
+  answers(1, 1, 0);
+  const auto of_an_earlier_version = start(true);
+  ASSERT_TRUE(of_an_earlier_version);
+  EXPECT_FALSE((*of_an_earlier_version)->serves_all_users());
+  answers(0, 0, 0);
+  ASSERT_TRUE(start(true));
+  answers(1, 0, 1);  // an older driver
+  ASSERT_TRUE(start(true));
+  answers(1, 1, 0);
+  const auto taken_over = start(true);
+  ASSERT_TRUE(taken_over);
+  EXPECT_FALSE((*taken_over)->serves_all_users()) << "the last one was started without";
 }
 
 TEST_F(MpsServerTest, SaysWhereToLookWhenItDoesNotStart) {
