@@ -66,11 +66,6 @@ Status check_chunks(const v1::RegisterBufferRequest& request) {
 Result<std::vector<HeldChunk>> take_chunks(SessionLedger& ledger, FdCloser& closer,
                                            SessionEntry& session,
                                            const v1::RegisterBufferRequest& request) {
-  if (static_cast<std::size_t>(request.chunks_size()) > kMostChunks) {
-    return error(ErrorCode::OutOfRange, Reason::BadValue, "GPU memory of ", request.chunks_size(),
-                 " pieces cannot be registered at once: ", kMostChunks,
-                 " is the most (AttachReply.max_chunks)");
-  }
   std::vector<HeldChunk> held;
   Status taken;
   for (const v1::MemoryChunk& wanted : request.chunks()) {
@@ -87,6 +82,11 @@ Result<std::vector<HeldChunk>> take_chunks(SessionLedger& ledger, FdCloser& clos
       std::memcpy(one.chunk.fabric.data(), wanted.fabric_handle().data(), kFabricHandleBytes);
     }
     held.push_back(std::move(one));
+  }
+  if (held.size() > kMostChunks) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "GPU memory of ", held.size(),
+                 " pieces cannot be registered at once: ", kMostChunks,
+                 " is the most (AttachReply.max_chunks)");
   }
   if (!taken) return taken.error();
   if (!held.empty()) ARC_RETURN_IF_ERROR(check_chunks(request));

@@ -365,10 +365,9 @@ TEST_F(GpuChunksTest, RegistersAsManyAsItSaysAndNoMore) {
   v1::BufferReply reply;
   const Outcome most = register_buffer(pieces(kMostChunks), &reply);
   EXPECT_TRUE(most.status.ok()) << most.status.error_message();
-  v1::RegisterBufferRequest request;
-  *request.mutable_session() = session_->ref;
-  for (std::size_t i = 0; i <= kMostChunks; ++i) request.add_chunks()->set_bytes(kPiece);
-  EXPECT_EQ(register_buffer(request, &reply).status.error_code(), StatusCode::OUT_OF_RANGE);
+  const Outcome more = register_buffer(pieces(kMostChunks + 1), &reply);
+  EXPECT_EQ(more.status.error_code(), StatusCode::OUT_OF_RANGE);
+  expect_no_offers();
 }
 
 TEST_F(GpuChunksTest, RefusesPiecesThatCannotBeAndKeepsNoOffer) {
