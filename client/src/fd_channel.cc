@@ -102,7 +102,10 @@ Result<FdChannel::Answer> FdChannel::exchange(const FdMessage& request, int atta
   }
   if (answer->message.code != 0) {
     return error(error_code_from(answer->message.code), reason_from(answer->message.reason),
-                 "the daemon refused a descriptor request on ", path_);
+                 "the daemon refused a descriptor request on ", path_,
+                 reason_from(answer->message.reason) == Reason::Quota
+                     ? ": too much memory of this process or user waits to be registered; try again"
+                     : "");
   }
   return answer;
 }

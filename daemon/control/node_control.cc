@@ -148,6 +148,7 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   entry.process_name = request.process_name().substr(0, kNameCharacters);
   entry.worker = place->worker;
   entry.gpu = place->gpu;
+  entry.on_gpus = parts_.workers[place->worker].worker->on_gpus();
   entry.attached_over = caller.connection;
   entry.attached_at = std::chrono::steady_clock::now();
   entry.charge = std::move(charge).value();

@@ -74,6 +74,7 @@ Result<SessionEntry*> SessionLedger::authorize(std::uint64_t session, std::strin
 std::unique_ptr<SessionEntry> SessionLedger::close(SessionId id, Reason reason, std::string why) {
   std::unique_ptr<SessionEntry> entry = sessions_.erase(id);
   if (entry == nullptr) return nullptr;
+  forget_offers(entry->peer.uid, entry->offers.size());
   tombstones_.push_front({id, entry->token, reason, std::move(why)});
   if (tombstones_.size() > kTombstones) tombstones_.pop_back();
   return entry;
@@ -96,10 +97,18 @@ Result<std::vector<UniqueFd>> SessionLedger::take_ticket(SessionEntry& session,
 }
 
 Result<std::uint64_t> SessionLedger::add_offer(SessionEntry& session, UniqueFd fd) {
-  if (session.offers.size() >= kMaxOffers) {
-    return error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", session.id, " has ",
-                 kMaxOffers, " offered descriptors that it did not register: register them first");
+  const std::size_t most = session.on_gpus ? kMaxOffers : kMaxOffersOnHost;
+  if (session.offers.size() >= most) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", session.id, " has ", most,
+                 " offered descriptors that it did not register: register them first");
   }
+  const auto of_uid = offers_.find(session.peer.uid);
+  if (of_uid != offers_.end() && of_uid->second >= kMaxOffersOfUid) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "the sessions of uid ",
+                 session.peer.uid, " have ", kMaxOffersOfUid,
+                 " offered descriptors that they did not register: register them first");
+  }
+  ++offers_[session.peer.uid];
   const std::uint64_t ticket = next_ticket_++;
   session.offers.emplace(ticket, std::move(fd));
   return ticket;
@@ -111,7 +120,13 @@ Result<UniqueFd> SessionLedger::take_offer(SessionEntry& session, std::uint64_t 
     return error(ErrorCode::NotFound, Reason::UnknownHandle, "offered descriptor ", ticket,
                  " is unknown to session ", session.id, " or was used: each serves once");
   }
+  forget_offers(session.peer.uid, 1);
   return std::move(node.mapped());
+}
+
+void SessionLedger::forget_offers(uid_t uid, std::size_t count) {
+  const auto of_uid = offers_.find(uid);
+  if (of_uid != offers_.end() && (of_uid->second -= count) == 0) offers_.erase(of_uid);
 }
 
 }  // namespace arcomm

@@ -29,8 +29,12 @@ using SessionToken = std::array<std::byte, kTokenBytes>;
 
 inline constexpr std::size_t kMaxTickets =
     64;  // descriptors of one session that wait to be fetched
-// Descriptors of one session that wait to be registered: those of one buffer in pieces, and some.
-inline constexpr std::size_t kMaxOffers = kMostChunks + 16;
+// Descriptors of one session that wait to be registered. On GPUs: those of one buffer in pieces,
+// and some.
+inline constexpr std::size_t kMaxOffersOnHost = 16;
+inline constexpr std::size_t kMaxOffers = kMostChunks + kMaxOffersOnHost;
+// Of all sessions of a uid: as many as one process for each of 16 GPUs offers at a time.
+inline constexpr std::size_t kMaxOffersOfUid = 16 * kMaxOffers;
 
 struct HeldBuffer {
   std::uint64_t length_bytes = 0;
@@ -52,6 +56,7 @@ struct SessionEntry {
   std::string process_name;
   std::size_t worker = 0;              // index of its device worker
   std::string gpu;                     // what it asked for at Attach: "GPU-<uuid>", or ""
+  bool on_gpus = false;                // its worker is
   ConnectionNumber attached_over = 0;  // the gRPC connection
   ConnectionNumber bound_to = 0;       // the descriptor connection; 0 until Hello
   EventLoop::TimerKey hello_deadline;
@@ -63,7 +68,7 @@ struct SessionEntry {
   std::size_t tickets_promised = 0;  // of calls under way that will each store one
 
   std::unordered_map<std::uint64_t, std::vector<UniqueFd>> tickets;
-  std::unordered_map<std::uint64_t, UniqueFd> offers;
+  std::unordered_map<std::uint64_t, UniqueFd> offers;  // the ledger's functions alone change it
 };
 
 class SessionLedger {
@@ -76,6 +81,7 @@ class SessionLedger {
   // that attached.
   Result<SessionEntry*> authorize(std::uint64_t session, std::string_view token, uid_t uid);
   // Removes it; `why` is kept for a while, so that a later call learns why its session is gone.
+  // Its offers are the caller's from then on.
   std::unique_ptr<SessionEntry> close(SessionId id, Reason reason, std::string why);
 
   std::uint64_t add_ticket(SessionEntry& session, std::vector<UniqueFd> fds);
@@ -97,7 +103,10 @@ class SessionLedger {
     std::string why;
   };
 
+  void forget_offers(uid_t uid, std::size_t count);
+
   IdTable<SessionEntry, SessionId> sessions_;
+  std::unordered_map<uid_t, std::size_t> offers_;  // by uid, of all its sessions; none is 0
   std::uint64_t next_ticket_ = 1;
   std::deque<Tombstone> tombstones_;
 };

@@ -151,7 +151,7 @@ TEST_F(MemoryTest, BoundsTheDescriptorsThatOneSessionLeavesWaiting) {
   start();
   Session session = open_session();
   const UniqueFd memory = sealed_memfd(4096, F_SEAL_SHRINK);
-  for (std::size_t i = 0; i < kMaxOffers; ++i) {
+  for (std::size_t i = 0; i < kMaxOffersOnHost; ++i) {
     const auto answer = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
     ASSERT_TRUE(answer && answer->code == 0);
   }
