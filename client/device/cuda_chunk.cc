@@ -1,5 +1,8 @@
 #include "client/device/cuda_chunk.h"
 
+#include <fcntl.h>
+
+#include <cerrno>
 #include <string>
 
 #include "client/device/cuda_scope.h"
@@ -12,6 +15,12 @@ std::string names_of(unsigned long long handle_types) {
   if ((handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0) names += " a descriptor";
   if ((handle_types & CU_MEM_HANDLE_TYPE_FABRIC) != 0) names += " a fabric handle";
   return names.empty() ? " no handle at all" : names;
+}
+
+// CUDA has no code of its own for it.
+bool has_descriptors_left() {
+  const UniqueFd one(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  return one || (errno != EMFILE && errno != ENFILE);
 }
 
 }  // namespace
@@ -68,6 +77,13 @@ Result<GpuChunkExport> CudaChunk::share() const {
 }
 
 Error CudaChunk::not_shared(CUresult as_descriptor, CUresult as_fabric) const {
+  if (!has_descriptors_left()) {
+    return error(
+        ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+        "no descriptor is left in this process, or on this node, for the memory mapped at ",
+        reinterpret_cast<void*>(base()), " (", bytes(), " bytes of cuMemCreate; ",
+        api_.name_of(as_descriptor), "): raise ulimit -n, or fs.file-max");
+  }
   CUmemAllocationProp made{};
   const CUresult asked = api_.cuMemGetAllocationPropertiesFromHandle_(&made, handle_);
   return error(
