@@ -160,7 +160,8 @@ Status GpuMember::start(const GpuPlanKey& key, void* stream, Deadline deadline) 
   ARC_RETURN_IF_ERROR(usable());
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy("preparing an operation of this communicator");
-  if (GpuPlan* plan = plans_.find(key)) return post(*plan, stream);
+  if (GpuPlan* plan = plans_.find(key); plan != nullptr && !plan->may_be_gone)
+    return post(*plan, stream);
   return error(ErrorCode::FailedPrecondition, Reason::UnknownHandle,
                "the plan's memory was freed or deregistered: create the plan again");
 }
@@ -170,7 +171,11 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
                                      Deadline deadline) {
   const GpuPlanKey key = key_of(call, send, recv);
   // Another timeout makes another plan; callers change theirs hardly ever.
-  if (GpuPlan* plan = plans_.find(key)) return plan;
+  if (GpuPlan* plan = plans_.find(key)) {
+    if (!plan->may_be_gone) return plan;
+    // A start knocks with the bare index, which may be another plan's by now.
+    ARC_RETURN_IF_ERROR(drop(*plan, deadline));
+  }
   ARC_RETURN_IF_ERROR(make_room(deadline));
   const NewPlan wanted{.member = parts_.member,
                        .send_buffer = send.id,
@@ -229,9 +234,7 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
     // What is direct needs the daemon's plan no more.
     if (plan->direct.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
       continue;
-    const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
-    if (!gone && !plan_is_gone(gone.error())) return gone.error();
-    plans_.erase(*plan);
+    ARC_RETURN_IF_ERROR(drop(*plan, deadline));
     any = true;
   }
   return any;
@@ -326,11 +329,18 @@ Status GpuMember::drop_plans(Deadline deadline) {
 }
 
 Status GpuMember::drop(const std::vector<GpuPlan*>& plans, Deadline deadline) {
-  for (GpuPlan* plan : plans) {
-    const Status gone = parts_.daemon.destroy_plan(plan->id, deadline);
-    if (!gone && !plan_is_gone(gone.error())) return gone.error();
-    plans_.erase(*plan);
+  for (GpuPlan* plan : plans) ARC_RETURN_IF_ERROR(drop(*plan, deadline));
+  return {};
+}
+
+Status GpuMember::drop(GpuPlan& plan, Deadline deadline) {
+  Status gone = parts_.daemon.destroy_plan(plan.id, deadline);
+  if (!gone && !plan_is_gone(gone.error())) {
+    const ErrorCode code = gone.error().code;
+    plan.may_be_gone |= code == ErrorCode::DeadlineExceeded || code == ErrorCode::Unavailable;
+    return gone;
   }
+  plans_.erase(plan);
   return {};
 }
 

@@ -85,6 +85,7 @@ class GpuMember {
   Result<bool> drop_oldest(Deadline deadline);
   bool nobody_needs_plans_of(BufferId buffer, const IsThere& is_there);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
+  Status drop(GpuPlan& plan, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
   Status post_by_memory(const GpuPost& post, void* stream);
   Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);

@@ -36,6 +36,7 @@ struct GpuPlan {
   std::uint64_t timeout_ns = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles
+  bool may_be_gone = false;   // the daemon was told to destroy it and did not answer
 
   bool may_go() const { return !is_captured && holders == 0; }
 };

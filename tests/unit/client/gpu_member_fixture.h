@@ -45,7 +45,7 @@ class GpuMemberTest : public testing::Test {
             .destroy_plan =
                 [this](PlanId id, Deadline) {
                   destroyed.push_back(id);
-                  return Status();
+                  return std::exchange(destroy_answer, Status());
                 }}});
   }
 
@@ -77,6 +77,7 @@ class GpuMemberTest : public testing::Test {
   std::vector<NewPlan> asked;
   std::vector<PlanId> destroyed;
   std::deque<Error> refusals;
+  Status destroy_answer;  // to the next one
   DeviceMailbox* words = nullptr;
   PostNotes* notes = nullptr;
   std::unique_ptr<GpuMember> member;

@@ -114,6 +114,29 @@ TEST_F(GpuMemberTest, DropsThePlansThatNobodyNeedsAndAsksAsItDoes) {
   EXPECT_FALSE(*dropped);
 }
 
+TEST_F(GpuMemberTest, StartsNoPlanThatMayBeGone) {
+  const Result<GpuPlanKey> held = member->hold(call(1), send, recv, 1000, deadline());
+  ASSERT_TRUE(held.ok());
+  destroy_answer = error(ErrorCode::DeadlineExceeded, Reason::Timeout, "no answer");
+  EXPECT_EQ(member->drop_plans_of(send.id, deadline()).error().reason, Reason::Timeout);
+  EXPECT_EQ(member->start(*held, nullptr, deadline()).error().reason, Reason::UnknownHandle);
+  EXPECT_TRUE(gpu->starts.empty());
+  destroy_answer = error(ErrorCode::NotFound, Reason::UnknownHandle, "the daemon had done it");
+  ASSERT_TRUE(all_reduce(1).ok());
+  ASSERT_EQ(destroyed.size(), 2u);
+  EXPECT_EQ(destroyed[1], destroyed[0]);
+  ASSERT_EQ(gpu->starts.size(), 1u);
+  EXPECT_EQ(gpu->starts[0].post.plan, 2u);
+}
+
+TEST_F(GpuMemberTest, APlanThatTheDaemonKeepsServesOn) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  destroy_answer = error(ErrorCode::FailedPrecondition, Reason::BadValue, "it is used");
+  EXPECT_FALSE(member->drop_plans_of(send.id, deadline()).ok());
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(asked.size(), 1u);
+}
+
 TEST_F(GpuMemberTest, SaysThatAHeldPlanIsNeeded) {
   const IsThere all = [](std::uintptr_t, std::uint64_t) { return true; };
   const Result<GpuPlanKey> held = member->hold(call(2), send, recv, 1000, deadline());
