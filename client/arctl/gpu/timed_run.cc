@@ -189,11 +189,22 @@ Status TimedRun::check_once(const BenchCase& what, GpuContender& contender) {
                     .shift = random_() % kPeriod,
                     .in = buffers.recv,
                     .out = buffers.recv};
+  const auto once = [&] {
+    return contender.all_reduce(batch.in, batch.out, what.count, what.dtype, what.op);
+  };
+  std::unique_ptr<GpuGraph> graph;  // of one: a chain would sum up what it has summed
+  if (what.in_graph) {
+    Result<std::unique_ptr<GpuGraph>> captured = device_.capture(once);
+    if (!captured) return std::move(captured).error();
+    graph = std::move(*captured);
+  }
   ARC_RETURN_IF_ERROR(prepare(what, batch));
   ARC_RETURN_IF_ERROR(all_here());
-  ARC_RETURN_IF_ERROR(contender.all_reduce(batch.in, batch.out, what.count, what.dtype, what.op));
+  ARC_RETURN_IF_ERROR(graph ? graph->launch() : once());
   ARC_RETURN_IF_ERROR(finish(contender));
-  return check(what, batch, " of " + std::string(text_of(what.contender)) + " in place");
+  return check(what, batch,
+               " of " + std::string(text_of(what.contender)) +
+                   (what.in_graph ? " in a graph" : " on a stream") + ", once in place");
 }
 
 GpuDevice::Clock::time_point TimedRun::deadline() const {

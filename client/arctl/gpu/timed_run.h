@@ -43,7 +43,7 @@ class TimedRun {
   Status prepare(const BenchCase& what, const Batch& batch);
   Status time(const BenchCase& what, GpuContender& contender, const Enqueue& enqueue);
   Status check(const BenchCase& what, const Batch& batch, const std::string& where);
-  // In place sums are timed on zeros: once on real inputs, not timed.
+  // In place sums are timed on zeros: once on real inputs, the same way and not timed.
   Status check_once(const BenchCase& what, GpuContender& contender);
 
   GpuDevice::Clock::time_point deadline() const;  // of what is on the stream now

@@ -17,14 +17,16 @@ using Work = std::function<void()>;
 
 class FakeGraph final : public GpuGraph {
  public:
-  explicit FakeGraph(std::vector<Work> work) : work_(std::move(work)) {}
+  FakeGraph(std::vector<Work> work, int& launches) : work_(std::move(work)), launches_(launches) {}
   Status launch() override {
+    ++launches_;
     for (const Work& work : work_) work();
     return {};
   }
 
  private:
   std::vector<Work> work_;
+  int& launches_;
 };
 
 // The stream does at once what is put on it.
@@ -59,7 +61,7 @@ class FakeDevice final : public GpuDevice {
   Result<std::unique_ptr<GpuGraph>> capture(const std::function<Status()>& work) override {
     capturing_.emplace();
     ARC_RETURN_IF_ERROR(work());
-    std::unique_ptr<GpuGraph> graph = std::make_unique<FakeGraph>(std::move(*capturing_));
+    std::unique_ptr<GpuGraph> graph = std::make_unique<FakeGraph>(std::move(*capturing_), launches);
     capturing_.reset();
     return graph;
   }
@@ -76,6 +78,8 @@ class FakeDevice final : public GpuDevice {
     }
     return {};
   }
+
+  int launches = 0;  // of graphs
 
  private:
   std::list<std::vector<std::byte>> memory_;
@@ -199,21 +203,27 @@ TEST_F(GpuTimedRun, SeesAResultThatNobodyWrote) {
   EXPECT_EQ(slot().wrong, 3 * 500u);
 }
 
-TEST_F(GpuTimedRun, ChecksSumsInPlaceOnceOnRealInputs) {
-  int calls = 0;
-  FakeContender right(device_, kMost, nullptr),
-      wrong(device_, kMost, [&](std::byte*recv, std::uint64_t) {
-        // All that was timed was right: zeros.
-        if (++calls > 10 + 3 * 20) recv[0] ^= std::byte{1};
-      });
-  BenchCase what = of(1000);
-  what.in_place = true;
-  ASSERT_TRUE(timed_->run(what, right).ok());
-  EXPECT_EQ(slot().wrong, 0u) << slot().note;
-  EXPECT_EQ(right.operations(), 10 + 3 * 20 + 1);
-  ASSERT_TRUE(timed_->run(what, wrong).ok());
-  EXPECT_EQ(slot().wrong, 1u);
-  EXPECT_THAT(slot().note, HasSubstr("in place"));
+TEST_F(GpuTimedRun, ChecksSumsInPlaceOnceOnRealInputsTheWayTheyWereTimed) {
+  for (const bool in_graph : {false, true}) {
+    int calls = 0;
+    FakeContender right(device_, kMost, nullptr),
+        wrong(device_, kMost, [&](std::byte*recv, std::uint64_t) {
+          // All that was timed was right: zeros.
+          if (++calls > 10 + 3 * 20) recv[0] ^= std::byte{1};
+        });
+    BenchCase what = of(1000);
+    what.in_place = true;
+    what.in_graph = in_graph;
+    board_->page().slots[0].wrong = 0;
+    device_.launches = 0;
+    ASSERT_TRUE(timed_->run(what, right).ok());
+    EXPECT_EQ(slot().wrong, 0u) << slot().note;
+    EXPECT_EQ(right.operations(), 10 + 3 * 20 + 1);
+    EXPECT_EQ(device_.launches, in_graph ? 1 + 3 * 2 + 1 : 0);
+    ASSERT_TRUE(timed_->run(what, wrong).ok());
+    EXPECT_EQ(slot().wrong, 1u);
+    EXPECT_THAT(slot().note, HasSubstr(in_graph ? "in a graph, once in place" : "on a stream"));
+  }
 }
 
 TEST_F(GpuTimedRun, EndsWithTheLibrarysOwnError) {
