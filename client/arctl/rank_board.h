@@ -24,6 +24,9 @@ using Deadline = std::chrono::steady_clock::time_point;
 enum class RankDevice : std::uint8_t { Host, Gpu };
 enum class RankMemory : std::uint8_t { Shared, Registered, Heap, Cuda };
 
+// Getting ready takes as long as libraries and drivers take, whatever an operation may.
+inline constexpr std::chrono::milliseconds kOpensWithin{60'000};
+
 inline constexpr std::uint32_t kMaxSamples = 16384;  // per rank and case
 
 inline constexpr std::size_t kNcclIdBytes = 128;
@@ -35,6 +38,7 @@ struct RankSlot {
   std::uint64_t checked_bytes;
   std::uint32_t samples;
   std::uint32_t refused;
+  std::atomic<std::uint32_t> steps;  // of what the ranks do in steps, all or none: those done
   char note[256];
   std::uint32_t code;  // ErrorCode; with reason and message, valid once `failed` counts this rank
   std::uint32_t reason;

@@ -43,7 +43,7 @@ class RankTeam {
       : board_(std::move(board)), options_(std::move(options)) {}
 
   Status spawn();
-  Status watch_until_reported(std::uint32_t target);
+  Status watch_until_reported(std::uint32_t target, std::chrono::milliseconds patience);
   Error first_failure() const;
   // The error of a rank process that is gone without a word, if there is one.
   Status look_for_dead();

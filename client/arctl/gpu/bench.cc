@@ -67,8 +67,13 @@ class GpuBench {
     BenchCase what;
     what.kind = CaseKind::Open;
     what.contender = contender;
-    const Result<Measured> opened = team_.run(what);
-    if (!opened) return opened.error();
+    Result<Measured> opened = team_.run(what);
+    if (!opened) {
+      Error failure = std::move(opened).error();
+      if (contender != Contender::Arcommd)
+        failure.message = "opening " + std::string(text_of(contender)) + ": " + failure.message;
+      return failure;
+    }
     run_.opened.push_back({contender, !opened->refused, opened->note});
     return {};
   }

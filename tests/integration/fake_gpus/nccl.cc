@@ -1,6 +1,7 @@
 // What `arctl bench` calls of NCCL, by NCCL's own C ABI and without a GPU. Results are wrong where
-// ARCOMM_FAKE_WRONG is "nccl"; no rank joins where ARCOMM_FAKE_NO_NCCL is set; there are no windows
-// where ARCOMM_FAKE_NO_WINDOWS is set, nor where NVLink multicast has not been turned off.
+// ARCOMM_FAKE_WRONG is "nccl"; ARCOMM_FAKE_NCCL_FAILS names the call that fails, ncclMemAlloc on
+// rank 1 only; there are no windows where ARCOMM_FAKE_NO_WINDOWS is set, nor where NVLink multicast
+// has not been turned off.
 #include <string_view>
 
 #include "tests/integration/fake_gpus/ranks.h"
@@ -20,6 +21,12 @@ std::string_view environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
+bool fails(const char* call) {
+  return environment("ARCOMM_FAKE_NCCL_FAILS") == call;
+}
+
+int my_rank = -1;  // of the communicator that was made last
+
 }  // namespace
 
 extern "C" {
@@ -29,11 +36,13 @@ int ncclGetVersion(int* version) {
   return 0;
 }
 int ncclGetUniqueId(UniqueId* id) {
+  if (fails("ncclGetUniqueId")) return kInvalidArgument;
   arcomm::fake::draw_id(id->internal);
   return 0;
 }
 int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
-  if (!environment("ARCOMM_FAKE_NO_NCCL").empty()) return kInvalidArgument;
+  if (fails("ncclCommInitRank")) return kInvalidArgument;
+  my_rank = rank;
   *comm = new Ranks(id.internal, ranks, rank);
   return 0;
 }
@@ -52,10 +61,12 @@ const char* ncclGetErrorString(int) {
   return "a fake fails";
 }
 int ncclMemAlloc(void** memory, std::size_t bytes) {
+  if (fails("ncclMemAlloc") && my_rank == 1) return kInvalidArgument;
   *memory = std::malloc(bytes);
   return 0;
 }
-int ncclCommWindowRegister(void*, void* memory, std::size_t, void** window, int flags) {
+int ncclCommWindowRegister(void* comm, void* memory, std::size_t, void** window, int flags) {
+  static_cast<Ranks*>(comm)->meet();
   const bool has_windows = environment("ARCOMM_FAKE_NO_WINDOWS").empty() &&
                            environment("NCCL_NVLS_ENABLE") == "0" && flags == kSymmetric;
   *window = has_windows ? memory : nullptr;

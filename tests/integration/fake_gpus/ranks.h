@@ -58,6 +58,8 @@ class Ranks {
     if (rank == 0) ::shm_unlink(name.c_str());
   }
 
+  void meet() { ::pthread_barrier_wait(&memory_->barrier); }
+
   // On the stream. is_wrong: the last rank's last element comes out wrong, unless it is the only.
   void all_reduce(const void* send, void* recv, std::size_t count, bool maximum, bool is_wrong) {
     std::function<void()> work = [=, this] {
