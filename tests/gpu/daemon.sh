@@ -58,7 +58,7 @@ start_daemon() { # start_daemon <more arguments>
   return 1
 }
 stop_daemon() {
-  kill -TERM "$daemon" 2>/dev/null || { fail "arcommd ended by itself"; tail -n 20 "$out/arcommd.log"; return; }
+  kill -TERM "$daemon" 2>/dev/null || { fail "arcommd ended by itself"; tail -n 20 "$out/arcommd.log"; daemon=; return; }
   for _ in $(seq 200); do
     kill -0 "$daemon" 2>/dev/null || break
     sleep 0.1

@@ -118,8 +118,11 @@ void until_it_fails(FaultWork& work, const Role& role) {
   if (!failure) die("nothing failed");
   expect(*failure, role.expected, role.culprit);
   say(failure->text());
-  // Under MPS a GPU in error is so for all its processes.
-  if (failure->stream != cudaSuccess) leave_at_once();
+  if (failure->stream != cudaSuccess) {
+    if (role.recovers)
+      die(std::string("its own stream failed: ") + cudaGetErrorName(failure->stream));
+    leave_at_once();  // under MPS a GPU in error is so for all its processes
+  }
   if (role.expected != "gpu-lost" || role.recovers) work.expect_replays_to_end();
   if (!role.recovers) leave_at_once();
   const FaultClock::time_point begin = FaultClock::now();

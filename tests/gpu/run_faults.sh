@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # What breaks on GPUs, and what clients and daemon must do then: cases of the fault matrix (tests/integration/README.md),
 # a line for each. A case that this machine does not allow is "not possible here", and was not seen.
-# Called by run.sh:   RANKS="2 4" run_faults.sh <folder for the results>
+# Called by run.sh:   RANKS="2 4" run_faults.sh <folder for the results>     77: all is well that could be seen
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
 out=$(mkdir -p "$1/faults" && cd "$1/faults" && pwd)
+rm -rf "${out:?}"/*  # what ranks of an earlier run said is not waited for
 read -r -a ranks_here <<<"${RANKS:-2}"
 most=${ranks_here[-1]}
 export CUDA_MODULE_LOADING=EAGER
@@ -13,7 +14,7 @@ export CUDA_MODULE_LOADING=EAGER
 # An allocation shall fail by what the GPU has, not by a quota.
 settings=(--set quota.registered_bytes=1125899906842624)
 failed=0
-unseen=0
+unseen=()
 # What is done to a rank is done to the last one. 4 KB is direct, 16 MB is launched.
 work=("$programs/fault_rank" work --sizes "4k,16m" --dtype f16)
 limit=60 # of each client, seconds
@@ -27,7 +28,7 @@ case_of() {
   status=0
 }
 not_possible() {
-  unseen=1
+  unseen+=("$1")
   echo "case $1: not possible here: $2"
 }
 
@@ -40,9 +41,21 @@ until_said() { # until_said <words> <name> <ranks> <how many logs>
   tail -qn 3 "$out/$2-$3"-*.log
   return 1
 }
+# Ranks that recover say so themselves: how many of them did?
+works_again() { # works_again <name> <ranks> <how many>
+  local count
+  count=$(grep -l 'works again' "$out/$1-$2"-*.log 2>/dev/null | wc -l)
+  [ "$count" = "$3" ] || fail "$1: $count ranks work again, not $3"
+  again=$(said "$1" "$2" 'works again')
+}
 said() { tail -n 40 "$out/$1-$2-0.log" | grep -E "$3" | tail -n 1; }
 # The signal goes to the rank itself, below its `timeout`.
 to_rank() { pkill "-$1" -P "${pids[$2]}" || fail "there is no rank $2 to send $1 to"; }
+kill_daemon() {
+  pkill -KILL -P "$daemon" || fail "there is no arcommd to kill"
+  wait "$daemon" 2>/dev/null
+  daemon=
+}
 descriptors() { # of arcommd
   local all=("/proc/$(pgrep -P "$daemon")/fd/"*)
   echo ${#all[@]}
@@ -56,17 +69,20 @@ served() { # served <number>: else the case is lost
 
 # What systemd does for Restart=on-failure. MPS may first have to get rid of those that were its clients.
 restart_daemon() {
-  local begin tries=0
+  local begin took tries=0
   restarted="not served again"
   begin=$(now)
   while (($(now) - begin < 20000)); do
     tries=$((tries + 1))
     if try_daemon "${settings[@]}" "$@"; then
-      restarted="served again $(($(now) - begin)) ms after it had ended, $tries starts"
+      took=$(($(now) - begin))
+      restarted="served again $took ms after it had ended, $tries starts"
+      ((took <= 20000)) || fail "arcommd serves only after $took ms"
       return 0
     fi
     pkill -KILL -P "$daemon" 2>/dev/null
     wait "$daemon"
+    daemon=
     sleep 0.2
   done
   tail -n 5 "$out/arcommd.log"
@@ -87,6 +103,7 @@ expect_loss() {
   fi
   wait "$daemon"
   code=$?
+  daemon=
   [ $code = 1 ] || fail "arcommd ended with status $code"
   line=$(grep -m 1 -E ' has failed: |resident kernel does not' < <(tail -n "+$((log_from + 1))" "$out/arcommd.log")) ||
     fail "arcommd did not say why it ended"
@@ -114,7 +131,8 @@ daemon_breaks() {
   expect_loss
   restart_daemon --set gpu.mps=off || fail "no daemon within 20 s"
   end_ranks daemon-breaks "$most"
-  case_of "10: a kernel of the daemon reads nobody's memory: $loss; $restarted; $(said daemon-breaks "$most" 'works again')"
+  works_again daemon-breaks "$most" "$most"
+  case_of "10: a kernel of the daemon reads nobody's memory: $loss; $restarted; $again"
 }
 
 client_breaks_alone() {
@@ -124,8 +142,9 @@ client_breaks_alone() {
   wait "${pids[-1]}" || fail "the rank that broke its context: status $?"
   replace_last breaks-alone "$most" 2000
   end_ranks breaks-alone "$most"
+  works_again breaks-alone "$most" $((most - 1))
   alive
-  case_of "10a: a client breaks its context, without MPS: $(said breaks-alone "$most" ' ms: ')"
+  case_of "10a: a client breaks its context, without MPS: $(said breaks-alone "$most" ' ms: '); $again"
 }
 
 # A new process in the last rank's place, in a namespace of its own where those before had one.
@@ -154,10 +173,11 @@ client_stops() { # one pair is stopped, another works on the same GPUs
   sleep 1.6
   to_rank CONT $((ranks - 1))
   end_ranks stops "$ranks"
+  works_again stops "$ranks" "$ranks"
   pids=("${beside[@]}")
   end_ranks beside "$ranks"
   alive
-  case_of "3: rank $((ranks - 1)) of $ranks was stopped: $(said stops "$ranks" ' ms: '); others on the same GPUs:" \
+  case_of "3: rank $((ranks - 1)) of $ranks was stopped: $(said stops "$ranks" ' ms: '); $again; others on the same GPUs:" \
     "$(said beside "$ranks" undisturbed)"
 }
 
@@ -205,10 +225,10 @@ client_dies() {
   until_said ' ms: ' dies "$ranks" "$last"
   replace_last dies "$ranks" 3000 "${isolate[@]}"
   end_ranks dies "$ranks"
+  works_again dies "$ranks" "$last"
   alive
   [ ${#isolate[@]} = 0 ] || number="2, 41"
-  case_of "$number: rank $last of $ranks is killed${isolate[*]:+, all in PID namespaces of their own}: $(said dies "$ranks" ' ms: ');" \
-    "$(said dies "$ranks" 'works again')"
+  case_of "$number: rank $last of $ranks is killed${isolate[*]:+, all in PID namespaces of their own}: $(said dies "$ranks" ' ms: '); $again"
 }
 
 # Without MPS the clients' contexts are their own: the same processes go on.
@@ -217,12 +237,11 @@ daemon_dies_alone() {
   LIMIT=$limit start_ranks daemon-dies-alone "$most" "${work[@]}" --timeout-ms 2000 --expect daemon-lost --recover
   until_said '^working' daemon-dies-alone "$most" "$most"
   sleep 0.5
-  pkill -KILL -P "$daemon"
-  wait "$daemon" 2>/dev/null
+  kill_daemon
   restart_daemon --set gpu.mps=off || fail "no daemon within 20 s"
   end_ranks daemon-dies-alone "$most"
-  case_of "6, 7: arcommd is killed, without MPS: $(said daemon-dies-alone "$most" ' ms: '); $restarted;" \
-    "$(said daemon-dies-alone "$most" 'works again')"
+  works_again daemon-dies-alone "$most" "$most"
+  case_of "6, 7: arcommd is killed, without MPS: $(said daemon-dies-alone "$most" ' ms: '); $restarted; $again"
 }
 
 daemon_stops() { # what an upgrade does
@@ -235,12 +254,13 @@ daemon_stops() { # what an upgrade does
   kill -TERM "$daemon"
   wait "$daemon"
   code=$?
+  daemon=
   [ $code = 0 ] || fail "arcommd ended with status $code"
   stopped="ended after $(($(now) - begin)) ms"
   restart_daemon || fail "no daemon within 20 s"
   end_ranks daemon-stops "$most"
-  case_of "8: arcommd is told to stop, and $stopped: $(said daemon-stops "$most" ' ms: '); $restarted;" \
-    "$(said daemon-stops "$most" 'works again')"
+  works_again daemon-stops "$most" "$most"
+  case_of "8: arcommd is told to stop, and $stopped: $(said daemon-stops "$most" ' ms: '); $restarted; $again"
 }
 
 # Under MPS kernels of a process that is killed take the GPU with them: clients hear of it, and MPS serves again when
@@ -250,8 +270,7 @@ daemon_dies() {
   LIMIT=$limit start_ranks daemon-dies "$most" "${work[@]}" --timeout-ms 1000 --expect gpu-lost
   until_said '^working' daemon-dies "$most" "$most"
   sleep 0.5
-  pkill -KILL -P "$daemon"
-  wait "$daemon" 2>/dev/null
+  kill_daemon
   end_ranks daemon-dies "$most"
   restart_daemon || fail "no daemon within 20 s"
   LIMIT=$limit run_ranks after-death "$most" "$programs/client_rank" --verify --sizes 4k,16m
@@ -266,7 +285,7 @@ client_breaks_all() { # MPS: an error of one is one of all who share the GPU, ar
   expect_loss
   end_ranks breaks-all "$most"
   if ! restart_daemon; then
-    echo "MPS does not recover by itself: it is started anew"
+    fail "MPS does not recover by itself; it is started anew for the rest"
     stop_mps
     start_mps
     restart_daemon || fail "no daemon within 20 s"
@@ -295,6 +314,7 @@ if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then stop_daemon; fi
 stop_mps
 [ "$status" = 0 ] || failed=1
 echo "faults on GPUs: $((($(now) - begin) / 1000)) s; $([ "$failed" = 0 ] && echo "all that was seen is right" || echo "FAILED: see above")$(
-  [ $unseen = 0 ] || echo "; not all could be seen here"
+  [ ${#unseen[@]} = 0 ] || echo "; not seen here: ${unseen[*]}"
 )"
-exit $failed
+[ $failed = 0 ] || exit 1
+[ ${#unseen[@]} = 0 ] || exit 77

@@ -2,6 +2,7 @@
 # The daemon on GPUs, end to end, from the bundle: MPS, arcommd, client processes, PyTorch; then the peers, without MPS
 # and daemon; then the table and the drawing.
 # Called by run.sh:   RANKS="2 4" PARTS="service torch tune named peers" LIBNCCL=path run_service.sh <folder for the results>
+# 77: all that was run is well, and a program is not in the bundle.
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
@@ -10,6 +11,7 @@ parts=" ${PARTS:-service torch tune named peers} "
 # What is timed, of ours and of peers: a minute at most for each number of ranks.
 sizes=1k,16k,64k,256k,1m,4m,16m,64m,256m,1g
 read -r -a ranks_here <<<"${RANKS:-2}"
+unseen=0
 . "$here/daemon.sh"
 
 # One rank is killed while all of them work: the others hear of it, and the node serves on.
@@ -17,7 +19,7 @@ kill_a_rank() {
   local ranks=$1 rank
   LIMIT=60 start_ranks killed "$ranks" "$programs/client_rank" --loop
   sleep 5
-  pkill -KILL -P "${pids[$((ranks - 1))]}"
+  pkill -KILL -P "${pids[$((ranks - 1))]}" || fail "there is no rank $((ranks - 1)) to kill"
   local before=$SECONDS
   for ((rank = 0; rank < ranks - 1; ++rank)); do
     wait "${pids[$rank]}"
@@ -58,7 +60,8 @@ peers() {
       timeout -k 5 100 "$programs/kernel_gpu_bench" --only peers --ranks "$1" --nccl "${LIBNCCL:-}" --json "$out/kernels-$1.json" \
         >"$out/peers-$1.txt" 2>&1 || { fail "NCCL between $1 ranks: status $?"; tail -n 8 "$out/peers-$1.txt"; }
     else
-      echo "kernel_gpu_bench, which times NCCL, is not in this bundle"
+      echo "kernel_gpu_bench, which times NCCL in one process, is not in this bundle"
+      unseen=1
     fi
   fi
   LIMIT=120 run_ranks torch-peer "$1" python3 "$here/torch_peer.py" --sizes "$sizes" --json "$out/torch-peer-$1.json"
@@ -144,4 +147,5 @@ if [[ $parts == *" service "* ]]; then
   done
   python3 "$here/plot.py" "$out" || fail "no drawing"
 fi
-exit $status
+[ $status = 0 ] || exit 1
+[ $unseen = 0 ] || exit 77
