@@ -34,7 +34,7 @@ echo "$gpus GPUs; ranks: ${ranks_here[*]}; NCCL: ${nccl:-as the loader finds it}
 check() { # check <limit in seconds> <name> <program> <arguments>: a test program, its log, its last lines
   local limit=$1 name=$2
   shift 2
-  [ -e "$1" ] || { echo "$name: not in this bundle"; not_seen+=("$name, not in this bundle"); return 0; }
+  [ -e "$1" ] || { echo "$name: not in this bundle"; not_seen+=("$name (not in this bundle)"); return 0; }
   timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
   tail -n 30 "$out/$name.log"
 }
@@ -67,7 +67,10 @@ fi
 # One file, for machines that send back few.
 tar -C "$out" -czf "$here/logs.tar.gz" --exclude=logs.tar.gz . && mv "$here/logs.tar.gz" "$out/"
 missing=
-[ ${#not_seen[@]} = 0 ] || missing=$(printf '; not seen: %s' "${not_seen[@]}")
+if [ ${#not_seen[@]} != 0 ]; then
+  missing=$(printf ', %s' "${not_seen[@]}")
+  missing="; not seen: ${missing#, }"
+fi
 if [ $status != 0 ]; then
   echo "FAILED: see above and the logs in $out"
 elif [ -n "${SKIP_CHECKS:-}" ]; then

@@ -49,6 +49,7 @@ class SegmentChecks(torch_rank.Checks):
         return made
 
     def in_place(self, part, what):
+        """Of a part as it was filled: a sum of sums would not be exact for every number of ranks."""
         expected = torch_rank.expected_of(part)
         self.comm.all_reduce(part, part)
         self.compare(part, expected, what, True)
@@ -63,8 +64,11 @@ class SegmentChecks(torch_rank.Checks):
         to_chunk = (-big.data_ptr()) % CHUNK // 2  # elements, if segments began at whole chunks
         for begin in (1, to_chunk + 3, 7 * MB + 5, 10 * MB, 10 * MB - 1):
             for count in (4 * MB + 1, 32 * MB + 7):
-                self.in_place(big[begin:begin + count], f"elements {begin} + {count} of a tensor")
+                part = big[begin:begin + count]
+                part.copy_(self.integers(count, BF16))
+                self.in_place(part, f"elements {begin} + {count} of a tensor")
         source, target = big[3:3 + 24 * MB], big[40 * MB + 1:64 * MB + 1]
+        source.copy_(self.integers(source.numel(), BF16))
         expected = torch_rank.expected_of(source)
         self.comm.all_reduce(source, target)
         self.compare(target, expected, "from one part of a tensor to another", True)
@@ -118,6 +122,23 @@ class SegmentChecks(torch_rank.Checks):
         self.comm.settle()
         return graph, kept, target
 
+    def of_ours(self, count):
+        """A sum of memory that libarclient has allocated."""
+        place = ctypes.c_void_p()
+        self.comm.call("arcMemAlloc", ctypes.byref(place), ctypes.c_size_t(4 * count))
+        ours = torch.as_tensor(Lent(place.value, count), device="cuda")
+        if ours.data_ptr() != place.value:
+            raise RuntimeError("PyTorch copied the memory that it was lent")
+        ours.copy_(self.integers(count, torch.float32))
+        self.in_place(ours, "memory of arcMemAlloc, after a refusal")
+
+
+class Lent:
+    """Floats at an address, as PyTorch takes them from others."""
+
+    def __init__(self, address, count):
+        self.__cuda_array_interface__ = {"data": (address, False), "shape": (count,), "typestr": "<f4", "version": 3}
+
 
 def share(comm, options):
     checks = SegmentChecks(comm, options.rank)
@@ -134,22 +155,29 @@ def share(comm, options):
     graphs.append(checks.graphed(BF16, 4 * MB + 8, first_use=True))
     checks.changed()
     torch.cuda.synchronize()
-    inside = "inside" if checks.was_inside else "NOT inside"
+    if not checks.was_inside:
+        raise RuntimeError("not seen: a graph whose memory lies inside what was registered and then cut up")
     return graphs, (f"{checks.done} sums in expandable segments are what torch.distributed gets; a graph's memory lay "
-                    f"{inside} what was cut up")
+                    "inside what was cut up")
 
 
 def be_refused(comm, options):
-    """The call fails before anything is launched, and says what to set; what was asked for later is served."""
-    tensor = SegmentChecks(comm, options.rank).tensor(64)
+    """The call fails before anything is launched, and says what to set; what is asked for later is served."""
+    checks = SegmentChecks(comm, options.rank)
+    tensor = checks.tensor(64)
+    refusal = None
     try:
         comm.all_reduce(tensor, tensor)
     except RuntimeError as why:
-        for word in ("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1", "expandable_segments:False", "no handle at all"):
-            if word not in str(why):
-                raise RuntimeError(f"the refusal does not say {word}: {why}") from why
-        return [], f"memory that cannot be shared was refused: {why}"
-    raise RuntimeError("memory that cannot be shared was taken")
+        refusal = str(why)
+    if refusal is None:
+        raise RuntimeError("memory that cannot be shared was taken")
+    for word in ("TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=1", "expandable_segments:False", "no handle at all"):
+        if word not in refusal:
+            raise RuntimeError(f"the refusal does not say {word}: {refusal}")
+    for count in (1000, MB):
+        checks.of_ours(count)
+    return [], f"memory that cannot be shared was refused, and other memory served then: {refusal}"
 
 
 def main():
