@@ -11,8 +11,23 @@ sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanit
 [ -n "$sanitizer" ] || { echo "not possible here: there is no compute-sanitizer (it comes with the CUDA toolkit)"; exit 1; }
 folder=$(mktemp -d /tmp/arcommd-sanitizer-XXXXXX)
 chmod 755 "$folder"
+export CUDA_MPS_PIPE_DIRECTORY=$folder/no-mps
 status=0
 tools=(memcheck synccheck racecheck)
+
+ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 10 "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
+
+# The daemon's account, since no tool names the kernels it has looked at: operations that are done, and how many small
+# ones it launched itself. Direct ones are done without it.
+account() {
+  ask status --json >"$folder/status.json" && ask trace --last 0 --json >"$folder/trace.json" &&
+    python3 -c '
+import json, sys
+status, trace = (json.load(open(name)) for name in sys.argv[1:])
+print(sum(worker["operations_done"] for worker in status["workers"]),
+      sum(record["count"] <= 32768 and record["algorithm"] != "direct" for record in trace["records"]))
+' "$folder/status.json" "$folder/trace.json"
+}
 
 judge() { # judge <name> <exit status> <log>...: no error in any of them, and an account in each
   local name=$1 code=$2 log
@@ -30,13 +45,14 @@ judge() { # judge <name> <exit status> <log>...: no error in any of them, and an
 
 mkdir -p "$folder/run" "$folder/state"
 LD_LIBRARY_PATH=$programs/lib timeout -k 10 300 "$programs/arcommd" --set device.backend=cuda --set gpu.mps=off \
-  --set runtime_dir="$folder/run" --set state_dir="$folder/state" --set metrics.listen= --set access.group= \
-  --set access.admin_group= >"$out/sanitizer-arcommd.log" 2>&1 &
+  --set gpu.resident=off --set recorder.records=65536 --set runtime_dir="$folder/run" --set state_dir="$folder/state" \
+  --set metrics.listen= --set access.group= --set access.admin_group= >"$out/sanitizer-arcommd.log" 2>&1 &
 daemon=$!
 trap 'kill "$daemon" 2>/dev/null; wait "$daemon"; rm -rf "$folder"' EXIT
 for _ in $(seq 300); do [ -S "$folder/run/client.sock" ] && break; sleep 0.1; done
 for tool in "${tools[@]}"; do
   pids=() code=0
+  read -r before _ < <(account)
   for rank in 0 1; do
     ARCOMM_RUNTIME_DIR=$folder/run LD_LIBRARY_PATH=$programs/client timeout -k 5 60 "$sanitizer" --tool "$tool" \
       --target-processes all --kernel-regex kns=arcomm_ "$programs/client_rank" --verify --dtype f16 \
@@ -45,6 +61,11 @@ for tool in "${tools[@]}"; do
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || code=1; done
+  read -r after launched < <(account)
+  if [ "${after:-0}" -le "${before:-0}" ] || [ "${launched:-1}" != 0 ]; then
+    echo "no direct kernels were seen: operations done: ${before:-?}, then ${after:-?}; small ones launched: ${launched:-?}"
+    code=1
+  fi
   judge "direct kernels, $tool" $code "$out/sanitizer-direct-$tool-"[01].log
 done
 # racecheck does not follow barriers in shared memory that count bytes (mbarrier), by which the steps of tiled_push hand
@@ -54,6 +75,8 @@ for tool in "${tools[@]}"; do
   [ "$tool" = racecheck ] && left_out=tiled_push
   ARCOMM_LAUNCH_APART=1 ARCOMM_LEAVE_OUT=$left_out timeout -k 5 120 "$sanitizer" --tool "$tool" \
     "$programs/all_reduce_gpu_test" --gtest_brief=1 --gtest_filter='Ranks/AllReduceOnGpus.TakesAnyPointer*/2' >"$log" 2>&1
-  judge "kernels of the daemon, $tool" $? "$log"
+  code=$?
+  grep -q '\[  PASSED  \] [1-9]' "$log" || { echo "no test was run"; code=1; }
+  judge "kernels of the daemon, $tool" $code "$log"
 done
 exit $status
