@@ -1,7 +1,9 @@
 #include "client/arctl/gpu/bench.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "client/arctl/gpu/nccl_library.h"
@@ -12,6 +14,9 @@ namespace arcomm::arctl {
 namespace {
 
 constexpr std::uint32_t kPeerCopyRounds = 5;
+// What arcommd keeps on the GPUs for the next operation would run beside a peer's first: more than
+// gpu.lease_ms, which is 20 unless it is configured.
+constexpr std::chrono::milliseconds kLeftoversEnd{50};
 
 class GpuBench {
  public:
@@ -19,6 +24,7 @@ class GpuBench {
            const BenchOptions& options)
       : team_(std::move(team)), invocation_(invocation), options_(options) {
     run_.plan = plan;
+    run_.nvls = nccl_nvls();
   }
 
   Status measure() {
@@ -83,9 +89,11 @@ class GpuBench {
     for (const GpuOpened& each : run_.opened) {
       if (!each.is_open) continue;
       GpuFigure figure;
+      if (each.contender != Contender::Arcommd) std::this_thread::sleep_for(kLeftoversEnd);
       figure.what = gpu_case_of(run_.plan, options_, bytes, in_place, each.contender, in_graph);
       Result<Measured> measured = team_.run(figure.what);
       if (!measured) {
+        if (!line.empty()) run_.lines.push_back(std::move(line));
         Error failure = std::move(measured).error();
         failure.message = std::string(text_of(each.contender)) +
                           (in_graph ? " in a graph, " : " on a stream, ") + std::to_string(bytes) +

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 namespace arcomm::arctl {
 namespace {
 
@@ -54,6 +56,11 @@ Status NcclLibrary::checked(int result, const char* what, void* comm) const {
   return error(ErrorCode::Internal, Reason::None, what, ": ", get_error_string(result),
                tells ? ": " : "", tells ? last : "",
                "; with NCCL_DEBUG=INFO in the environment NCCL says more");
+}
+
+std::string nccl_nvls() {
+  const char* const value = std::getenv(kNvlsVariable);
+  return value != nullptr ? value : "0";
 }
 
 int nccl_number_of(DType dtype) {

@@ -36,6 +36,11 @@ struct NcclLibrary {
   Status checked(int result, const char* what, void* comm) const;
 };
 
+// NCCL_NVLS_ENABLE as the ranks have it: the environment's, else 0, since arcommd does not use
+// NVLink multicast either.
+inline constexpr const char* kNvlsVariable = "NCCL_NVLS_ENABLE";
+std::string nccl_nvls();
+
 // ncclDataType_t and ncclRedOp_t.
 int nccl_number_of(DType dtype);
 int nccl_number_of(ReduceOp op);

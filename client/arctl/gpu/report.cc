@@ -1,5 +1,6 @@
 #include "client/arctl/gpu/report.h"
 
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cmath>
@@ -76,11 +77,13 @@ void figure_json(Json& json, const GpuRun& run, const GpuFigure& figure) {
       .end_object();
 }
 
-// One row for each size and place: its lines are one for each mode.
+// One row for each size and place: its lines are one for each mode. Of a run that failed the last
+// ones may be missing, and the last one's peers.
 void rows_json_of(Json& json, const GpuRun& run) {
   json.key("rows").begin_array();
   const std::size_t modes = run.plan.in_graph.size();
-  for (std::size_t first = 0; first + modes <= run.lines.size(); first += modes) {
+  for (std::size_t first = 0; first < run.lines.size(); first += modes) {
+    const std::size_t end = std::min(first + modes, run.lines.size());
     const BenchCase& what = run.lines[first].front().what;
     json.begin_object()
         .field("bytes", what.bytes())
@@ -88,8 +91,8 @@ void rows_json_of(Json& json, const GpuRun& run) {
         .field("in_place", what.in_place);
     for (std::size_t each = 0; each < run.lines[first].size(); ++each) {
       json.key(text_of(run.lines[first][each].what.contender)).begin_object();
-      for (std::size_t mode = 0; mode < modes; ++mode) {
-        const GpuFigure& figure = run.lines[first + mode][each];
+      for (std::size_t at = first; at < end && each < run.lines[at].size(); ++at) {
+        const GpuFigure& figure = run.lines[at][each];
         json.key(mode_name(figure.what));
         figure_json(json, run, figure);
       }
@@ -112,14 +115,21 @@ std::string gpu_heading(const GpuRun& run, bool colour) {
   text += ", " + timing_name(plan) + " timing, " + memory_name(plan.memory) + " memory; arcommd " +
           arcommd_version();
   std::string left_out;
+  bool peers = false;
   for (const GpuOpened& each : run.opened) {
     if (each.contender == Contender::Arcommd) continue;
     const std::string name(text_of(each.contender));
     if (each.is_open) {
+      peers = true;
       text += ", " + name + " " + printable(each.said);
     } else {
       left_out += "# without " + name + ": " + printable(each.said) + "\n";
     }
+  }
+  if (peers) {
+    text += run.nvls == "0"
+                ? "; NVLink multicast off"
+                : "; NVLink multicast on (NCCL_NVLS_ENABLE=" + printable(run.nvls) + ")";
   }
   text += "\n# the speed of light, copies from each GPU to the next, all at once: ";
   text += run.light_gb_s ? fixed(*run.light_gb_s, 1) + " GB/s"
@@ -134,10 +144,8 @@ std::string gpu_heading(const GpuRun& run, bool colour) {
   std::string units =
       "        (B)   (elements)                                                         (GB/s)   "
       "(GB/s)   (%)                ";
-  bool peers = false;
   for (const GpuOpened& each : run.opened) {
     if (each.contender == Contender::Arcommd || !each.is_open) continue;
-    peers = true;
     const std::string name = std::string(text_of(each.contender)) + " us";
     titles += " | " + formatted("%17s %10s", name.c_str(), "p99 us");
     units += " | " + std::string(28, ' ');
@@ -185,6 +193,7 @@ std::string gpu_json(const GpuRun& run) {
       .field("op", text_of(plan.op))
       .field("timing", timing_name(plan))
       .field("memory", memory_name(plan.memory))
+      .field("nccl_nvls_enable", run.nvls)
       .field("version", arcommd_version());
   json.key("gpus").begin_array();
   for (const int gpu : plan.gpus) json.value(gpu);

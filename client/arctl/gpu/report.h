@@ -31,6 +31,7 @@ struct GpuRun {
   // The speed of light: GB/s that each GPU copied to the next one, all at once.
   std::optional<double> light_gb_s;
   std::string light_why;  // there is none
+  std::string nvls;       // NCCL_NVLS_ENABLE of the peers
   std::vector<GpuOpened> opened;
   std::vector<GpuLine> lines;
   std::string failure;  // why it ended before everything was measured, if it did

@@ -146,10 +146,9 @@ class GpuWorker {
 }  // namespace
 
 ExitCode run_gpu_rank(const RankBoard& board, Rank rank, const std::string& runtime_dir) {
-  // Before CUDA and NCCL look: all code on the GPU at once, and none by NVLink multicast, which
-  // arcommd does not use either.
+  // Before CUDA and NCCL look: all code on the GPU at once, and none by NVLink multicast.
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  ::setenv(kNvlsVariable, nccl_nvls().c_str(), 1);
   bool nccl = false;
   const Status served = [&] {
     GpuWorker worker(board, rank, runtime_dir);

@@ -33,6 +33,7 @@ GpuRun sample_run() {
   GpuRun run;
   run.plan = *plan_of(options);
   run.light_gb_s = 300;
+  run.nvls = "0";
   run.opened = {{Contender::Arcommd, true, "NVIDIA H200, CUDA 13.0"},
                 {Contender::Nccl, true, "2.27.3"},
                 {Contender::NcclSymmetric, false, "NCCL 2.27.3 gave no symmetric window here"}};
@@ -119,13 +120,29 @@ TEST(GpuReport, HoldsEverythingAsJson) {
   }
 }
 
-TEST(GpuReport, HoldsWholeRowsOfARunThatFailed) {
+TEST(GpuReport, HoldsWhatWasMeasuredOfARunThatFailed) {
   GpuRun run = sample_run();
   run.lines.push_back(run.lines[0]);  // the graph's line of the second size did not come
   run.failure = "rank 1 died";
-  const auto json = nlohmann::json::parse(gpu_json(run));
-  EXPECT_EQ(json["rows"].size(), 1u);
+  auto json = nlohmann::json::parse(gpu_json(run));
+  ASSERT_EQ(json["rows"].size(), 2u);
+  EXPECT_EQ(json["rows"][1]["arcommd"]["stream"]["p50_us"], 10);
+  EXPECT_FALSE(json["rows"][1]["arcommd"].contains("graph"));
   EXPECT_EQ(json["error"], "rank 1 died");
+  run.lines.push_back({run.lines[1][0]});  // now nccl's half of it
+  json = nlohmann::json::parse(gpu_json(run));
+  EXPECT_TRUE(json["rows"][1]["arcommd"].contains("graph"));
+  EXPECT_FALSE(json["rows"][1]["nccl"].contains("graph"));
+}
+
+TEST(GpuReport, SaysWhetherPeersHadNvlinkMulticast) {
+  GpuRun run = sample_run();
+  EXPECT_THAT(gpu_heading(run, false), HasSubstr("nccl 2.27.3; NVLink multicast off\n"));
+  run.nvls = "2";
+  EXPECT_THAT(gpu_heading(run, false), HasSubstr("; NVLink multicast on (NCCL_NVLS_ENABLE=2)\n"));
+  EXPECT_EQ(nlohmann::json::parse(gpu_json(run))["nccl_nvls_enable"], "2");
+  run.opened.resize(1);
+  EXPECT_THAT(gpu_heading(run, false), Not(HasSubstr("multicast")));
 }
 
 TEST(GpuReport, CountsWhatIsWrongOfAllAndNamesTheFirst) {
