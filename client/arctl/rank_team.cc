@@ -23,6 +23,15 @@ bool is_echo(Reason reason) {
          reason == Reason::Revoked;
 }
 
+Error death_of(std::size_t rank, pid_t pid, int how, const char* when) {
+  if (WIFSIGNALED(how)) {
+    return error(ErrorCode::Aborted, Reason::RemoteDied, "rank ", rank, " (pid ", pid,
+                 ") was killed by signal ", WTERMSIG(how), when);
+  }
+  return error(ErrorCode::Aborted, Reason::RemoteDied, "rank ", rank, " (pid ", pid,
+               ") exited with status ", WEXITSTATUS(how), when);
+}
+
 }  // namespace
 
 Result<RankTeam> RankTeam::start(const TeamOptions& options) {
@@ -172,12 +181,7 @@ Status RankTeam::look_for_dead() {
     const pid_t pid = pids_[rank];
     pids_[rank] = 0;
     if (board_.page().failed.load(std::memory_order_acquire) != 0) return first_failure();
-    if (WIFSIGNALED(how)) {
-      return error(ErrorCode::Aborted, Reason::RemoteDied, "rank ", rank, " (pid ", pid,
-                   ") was killed by signal ", WTERMSIG(how));
-    }
-    return error(ErrorCode::Aborted, Reason::RemoteDied, "rank ", rank, " (pid ", pid,
-                 ") exited with status ", WEXITSTATUS(how), " before it was done");
+    return death_of(rank, pid, how, " before it was done");
   }
   return {};
 }
@@ -200,15 +204,20 @@ Status RankTeam::finish() {
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the ranks did not leave within ",
                  options_.timeout.count(), " ms");
   }
-  return {};
+  return std::move(ended_);
 }
 
 bool RankTeam::reap_all(milliseconds patience) {
   const auto deadline = Clock::now() + patience;
   for (;;) {
     bool all = true;
-    for (pid_t& pid : pids_) {
-      if (pid != 0 && ::waitpid(pid, nullptr, WNOHANG) == pid) pid = 0;
+    for (std::size_t rank = 0; rank < pids_.size(); ++rank) {
+      pid_t& pid = pids_[rank];
+      int how = 0;
+      if (pid != 0 && ::waitpid(pid, &how, WNOHANG) == pid) {
+        if (how != 0 && ended_.ok()) ended_ = death_of(rank, pid, how, " when it left");
+        pid = 0;
+      }
       all = all && pid == 0;
     }
     if (all || Clock::now() > deadline) return all;

@@ -48,11 +48,12 @@ class RankTeam {
   // The error of a rank process that is gone without a word, if there is one.
   Status look_for_dead();
   std::uint64_t heartbeats() const;
-  bool reap_all(std::chrono::milliseconds patience);
+  bool reap_all(std::chrono::milliseconds patience);  // leaves in ended_ how the first failed
 
   RankBoard board_;
   TeamOptions options_;
   std::vector<pid_t> pids_;  // by rank; 0 once reaped
+  Status ended_;             // of those that were told to
   std::uint32_t cases_ = 0;
 };
 

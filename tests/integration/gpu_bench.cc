@@ -120,6 +120,17 @@ TEST_F(GpuBench, SaysWhyAPeerIsNotThere) {
       << run.output;
 }
 
+TEST_F(GpuBench, FailsWhereARankDoesNotLeaveWell) {
+  start();
+  const ArctlRun failed = bench(kNode, {"-e", "1K"}, {"ARCOMM_FAKE_END=fails"});
+  EXPECT_EQ(failed.code, 1) << failed.errors;
+  EXPECT_TRUE(says(failed, "a fake fails")) << failed.errors;
+  const ArctlRun crashed = bench(kNode, {"-e", "1K", "--json"}, {"ARCOMM_FAKE_END=crashes"});
+  EXPECT_EQ(crashed.code, 1) << crashed.errors;
+  EXPECT_TRUE(says(crashed, "was killed by signal 6 when it left")) << crashed.errors;
+  EXPECT_EQ(crashed.json()["rows"].size(), 1u) << crashed.output;
+}
+
 // One rank that fails must not leave another one waiting for it.
 TEST_F(GpuBench, GoesOnWithoutAPeerThatFailsOnOneRankOrOnAll) {
   start();

@@ -1,5 +1,7 @@
 #include "client/arctl/gpu/arcommd_contender.h"
 
+#include <utility>
+
 #include "client/arctl/arc_status.h"
 
 namespace arcomm::arctl {
@@ -10,7 +12,7 @@ class ArcommdContender final : public GpuContender {
   explicit ArcommdContender(GpuDevice& device) : device_(device) {}
   // The process ends next: what cannot be given back goes with it.
   ~ArcommdContender() override {
-    if (comm_ != nullptr) arcCommDestroy(comm_);
+    if (comm_ != nullptr) arcCommDestroy(comm_);  // where nobody came to leave()
     for (std::byte* place : shared_) {
       if (place != nullptr) arcMemFree(place);
     }
@@ -52,6 +54,7 @@ class ArcommdContender final : public GpuContender {
     ARC_RETURN_IF_ERROR(status_of(arcCommGetAsyncError(comm_, &state)));
     return status_of(state);
   }
+  Status leave() override { return status_of(arcCommDestroy(std::exchange(comm_, nullptr))); }
 
  private:
   GpuDevice& device_;

@@ -32,6 +32,8 @@ class GpuContender {
   virtual Status meet() = 0;
   // After the stream was waited for: did everything go well?
   virtual Status outcome() = 0;
+  // When all is done, by all ranks: gives back what others hold too.
+  virtual Status leave() { return {}; }
 };
 
 }  // namespace arcomm::arctl

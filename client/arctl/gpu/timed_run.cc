@@ -11,10 +11,14 @@
 namespace arcomm::arctl {
 namespace {
 
-constexpr std::size_t kInputs = 4;                // each of them as many as it has elements
-constexpr unsigned char kPoison = 0xff;           // NaNs, and not those that a sum gives
-constexpr std::uint64_t kGuardBytes = 512;        // poisoned behind a result
-constexpr std::chrono::milliseconds kMore{2000};  // an operation says itself that it is late
+constexpr std::size_t kInputs = 4;          // each of them as many as it has elements
+constexpr unsigned char kPoison = 0xff;     // NaNs, and not those that a sum gives
+constexpr std::uint64_t kGuardBytes = 512;  // poisoned behind a result
+// An operation says itself that it is late; the stream has as long as the slowest machine takes for
+// all that is on it: a millisecond for each, and a second for a gigabyte.
+constexpr std::chrono::milliseconds kMore{2000};
+constexpr std::chrono::nanoseconds kEach{1'000'000}, kByte{1};
+constexpr std::chrono::milliseconds kBeat{500};
 
 double us_from(GpuDevice::Clock::time_point start) {
   return std::chrono::duration<double, std::micro>(GpuDevice::Clock::now() - start).count();
@@ -91,35 +95,35 @@ Status TimedRun::time(const BenchCase& what, GpuContender& contender, const Enqu
     if (is_warmup && what.warmup == 0) continue;
     const Batch batch = draw_batch(what, contender);
     ARC_RETURN_IF_ERROR(prepare(what, batch));
-    ARC_RETURN_IF_ERROR(device_.wait(deadline()));  // or calls would gather behind the inputs
+    ARC_RETURN_IF_ERROR(wait(what, 1));  // or calls would gather behind the inputs
     ARC_RETURN_IF_ERROR(all_here());
     ARC_RETURN_IF_ERROR(contender.meet());  // and the GPUs, within a microsecond or two
     if (is_warmup) {
       ARC_RETURN_IF_ERROR(enqueue(what.warmup));
-      ARC_RETURN_IF_ERROR(finish(contender));
+      ARC_RETURN_IF_ERROR(finish(what, what.warmup, contender));
       continue;
     }
     if (what.timing == Timing::CudaEvents) {
       ARC_RETURN_IF_ERROR(device_.record(GpuDevice::Mark::Begin));
       ARC_RETURN_IF_ERROR(enqueue(what.iterations));
       ARC_RETURN_IF_ERROR(device_.record(GpuDevice::Mark::End));
-      ARC_RETURN_IF_ERROR(finish(contender));
+      ARC_RETURN_IF_ERROR(finish(what, what.iterations, contender));
       const Result<double> us = device_.between_us();
       if (!us) return us.error();
       board_.sample(rank_, *us / what.iterations);
     } else {
-      ARC_RETURN_IF_ERROR(finish(contender));
+      ARC_RETURN_IF_ERROR(finish(what, 1, contender));
       ARC_RETURN_IF_ERROR(all_here());
       const bool each = what.timing == Timing::Each;
       const std::uint32_t at_once = each ? 1 : what.iterations;
-      const GpuDevice::Clock::time_point late = deadline();
       for (std::uint32_t done = 0; done < what.iterations; done += at_once) {
         const auto start = GpuDevice::Clock::now();
         ARC_RETURN_IF_ERROR(enqueue(at_once));
-        ARC_RETURN_IF_ERROR(device_.wait(late));
+        ARC_RETURN_IF_ERROR(wait(what, at_once, start));
         board_.sample(rank_, us_from(start) / at_once);
+        board_.beat(rank_);
       }
-      ARC_RETURN_IF_ERROR(finish(contender));
+      ARC_RETURN_IF_ERROR(finish(what, 1, contender));
     }
     ARC_RETURN_IF_ERROR(check(what, batch, where + std::to_string(number)));
   }
@@ -156,7 +160,7 @@ Status TimedRun::check(const BenchCase& what, const Batch& batch, const std::str
     to += window.count * element;
   }
   ARC_RETURN_IF_ERROR(device_.download(to, batch.out + what.bytes(), kGuardBytes));
-  ARC_RETURN_IF_ERROR(device_.wait(deadline()));
+  ARC_RETURN_IF_ERROR(wait(what, 1));
   std::string first;
   std::uint64_t wrong = 0, checked = 0;
   const std::byte* got = pinned_;
@@ -201,14 +205,24 @@ Status TimedRun::check_once(const BenchCase& what, GpuContender& contender) {
   ARC_RETURN_IF_ERROR(prepare(what, batch));
   ARC_RETURN_IF_ERROR(all_here());
   ARC_RETURN_IF_ERROR(graph ? graph->launch() : once());
-  ARC_RETURN_IF_ERROR(finish(contender));
+  ARC_RETURN_IF_ERROR(finish(what, 1, contender));
   return check(what, batch,
                " of " + std::string(text_of(what.contender)) +
                    (what.in_graph ? " in a graph" : " on a stream") + ", once in place");
 }
 
-GpuDevice::Clock::time_point TimedRun::deadline() const {
-  return GpuDevice::Clock::now() + std::chrono::milliseconds(board_.page().timeout_ms) + kMore;
+Status TimedRun::wait(const BenchCase& what, std::uint32_t operations,
+                      GpuDevice::Clock::time_point from) {
+  const GpuDevice::Clock::time_point deadline =
+      from + std::chrono::milliseconds(board_.page().timeout_ms) + kMore +
+      (kEach + what.bytes() * kByte) * operations;
+  // No clock is read here: what is waited for may be timed.
+  for (GpuDevice::Clock::time_point next = from + kBeat;; next += kBeat) {
+    Status waited = device_.wait(std::min(next, deadline));
+    const bool late = !waited.ok() && waited.error().code == ErrorCode::DeadlineExceeded;
+    if (!late || next >= deadline) return waited;
+    board_.beat(rank_);
+  }
 }
 
 Status TimedRun::all_here() {
@@ -216,8 +230,8 @@ Status TimedRun::all_here() {
                      std::chrono::milliseconds(2 * board_.page().timeout_ms));
 }
 
-Status TimedRun::finish(GpuContender& contender) {
-  const Status waited = device_.wait(deadline());
+Status TimedRun::finish(const BenchCase& what, std::uint32_t operations, GpuContender& contender) {
+  const Status waited = wait(what, operations);
   // Its own word for what went wrong says more than that the stream is late.
   ARC_RETURN_IF_ERROR(contender.outcome());
   return waited;

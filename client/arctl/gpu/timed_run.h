@@ -46,9 +46,12 @@ class TimedRun {
   // In place sums are timed on zeros: once on real inputs, the same way and not timed.
   Status check_once(const BenchCase& what, GpuContender& contender);
 
-  GpuDevice::Clock::time_point deadline() const;  // of what is on the stream now
+  // For the stream, on which there are so many operations of the case; the parent hears meanwhile
+  // that this rank lives.
+  Status wait(const BenchCase& what, std::uint32_t operations,
+              GpuDevice::Clock::time_point from = GpuDevice::Clock::now());
   Status all_here();
-  Status finish(GpuContender& contender);
+  Status finish(const BenchCase& what, std::uint32_t operations, GpuContender& contender);
 
   const RankBoard& board_;
   Rank rank_;

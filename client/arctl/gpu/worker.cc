@@ -35,7 +35,11 @@ class GpuWorker {
     Result<std::unique_ptr<GpuDevice>> device = open_gpu(board_.page().gpus[rank_]);
     if (!device) return std::move(device).error();
     device_ = std::move(*device);
-    return board_.serve(rank_, [this](const BenchCase& what) { return run(what); });
+    ARC_RETURN_IF_ERROR(board_.serve(rank_, [this](const BenchCase& what) { return run(what); }));
+    for (const std::unique_ptr<GpuContender>& contender : contenders_) {
+      if (contender) ARC_RETURN_IF_ERROR(contender->leave());
+    }
+    return {};
   }
   bool has_loaded_nccl() const { return nccl_.has_value(); }
 

@@ -1,5 +1,6 @@
 // What `arctl bench --device gpu` calls of libarclient, with neither a daemon nor a GPU. Results
-// are wrong where ARCOMM_FAKE_WRONG is "arcommd".
+// are wrong where ARCOMM_FAKE_WRONG is "arcommd". ARCOMM_FAKE_END: "fails", "crashes" is how a rank
+// leaves its communicator.
 #include "client/include/arclient.h"
 
 #include <string_view>
@@ -44,8 +45,10 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
   return arcSuccess;
 }
 arcResult_t arcCommDestroy(arcComm_t comm) {
+  const char* const end = std::getenv("ARCOMM_FAKE_END");
+  if (end != nullptr && std::string_view(end) == "crashes") std::abort();
   delete ranks_of(comm);
-  return arcSuccess;
+  return end != nullptr ? arcInternal : arcSuccess;
 }
 arcResult_t arcCommGetAsyncError(arcComm_t, arcResult_t* state) {
   *state = arcSuccess;

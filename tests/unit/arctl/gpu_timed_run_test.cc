@@ -65,7 +65,12 @@ class FakeDevice final : public GpuDevice {
     capturing_.reset();
     return graph;
   }
-  Status wait(Clock::time_point) override { return {}; }
+  Status wait(Clock::time_point deadline) override {
+    if (deadline < busy_until)
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the stream is late");
+    busy_until = {};
+    return {};
+  }
   Result<std::unique_ptr<GpuPeerCopy>> peer_copy(int, std::uint64_t) override {
     return error(ErrorCode::Unimplemented, Reason::Unsupported, "a fake has no neighbour");
   }
@@ -79,7 +84,8 @@ class FakeDevice final : public GpuDevice {
     return {};
   }
 
-  int launches = 0;  // of graphs
+  int launches = 0;                // of graphs
+  Clock::time_point busy_until{};  // as far as waits go: no time passes here
 
  private:
   std::list<std::vector<std::byte>> memory_;
@@ -224,6 +230,24 @@ TEST_F(GpuTimedRun, ChecksSumsInPlaceOnceOnRealInputsTheWayTheyWereTimed) {
     EXPECT_EQ(slot().wrong, 1u);
     EXPECT_THAT(slot().note, HasSubstr(in_graph ? "in a graph, once in place" : "on a stream"));
   }
+}
+
+// 12 s for whatever it is, and 20 s more for so many.
+TEST_F(GpuTimedRun, WaitsLongerForManyOperationsAndSaysMeanwhileThatItLives) {
+  FakeContender contender(device_, kMost, [&](std::byte*, std::uint64_t) {
+    device_.busy_until = GpuDevice::Clock::now() + std::chrono::seconds(30);
+  });
+  BenchCase what = of(10);
+  what.warmup = 0;
+  what.rounds = 1;
+  what.iterations = 20'000;
+  const std::uint64_t beats = slot().heartbeat.load();
+  EXPECT_TRUE(timed_->run(what, contender).ok());
+  EXPECT_GT(slot().heartbeat.load(), beats + 50);
+  what.iterations = 20;
+  const Status late = timed_->run(what, contender);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().reason, Reason::Timeout);
 }
 
 TEST_F(GpuTimedRun, EndsWithTheLibrarysOwnError) {
