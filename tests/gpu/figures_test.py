@@ -109,6 +109,24 @@ class Run(unittest.TestCase):
         self.assertNotEqual(failed.returncode, 0)
         self.assertIn("mine.json.none", failed.stderr)
 
+    def test_figures_of_a_host_are_none(self):
+        self.write("service-2.json", {"collective": "all_reduce", "ranks": 2, "rows": [{"bytes": 1024, "p50_us": 3.0}]})
+        for command in ([run_figures.__file__, self.folder.name, "2"], [plot.__file__, self.folder.name],
+                        [plot.__file__, os.path.join(self.folder.name, "service-2.json")]):
+            failed = subprocess.run([sys.executable, *command], capture_output=True, text=True)
+            self.assertEqual(failed.returncode, 1)
+            self.assertIn("this is not what `arctl bench --device gpu --json` says", failed.stderr)
+            self.assertNotIn("Traceback", failed.stderr)
+
+    def test_a_run_that_failed_may_lack_a_mode_and_a_contender(self):
+        said = bench()
+        del said["rows"][-2]["arcommd"]["graph"], said["rows"][-2]["nccl"]  # out of place
+        self.write("service-2.json", said)
+        large = self.figures()[-1]
+        self.assertIsNone(large.times_as_fast("stream"))
+        self.assertEqual(len(list(run_figures.table(self.figures()))), 2 + 3)
+        self.assertIn("arcommd, graph", plot.draw([self.figures()]))
+
     def test_a_program_that_failed_leaves_no_figures(self):
         self.write("service-2.json", "")
         self.assertEqual(self.figures(), [])

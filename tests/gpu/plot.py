@@ -141,13 +141,16 @@ def main():
     if len(sys.argv) not in (2, 3):
         sys.exit(__doc__)
     source = sys.argv[1]
-    if os.path.isdir(source):
-        target = os.path.join(source, "figures.svg")
-        all_figures = [run_figures.figures_of(source, ranks) for ranks in run_figures.ranks_in(source)]
-    else:
-        target = os.path.splitext(source)[0] + ".svg"
-        bench = run_figures.load(*os.path.split(source))
-        all_figures = [run_figures.figures_from(bench)] if bench else []
+    try:
+        if os.path.isdir(source):
+            target = os.path.join(source, "figures.svg")
+            all_figures = [run_figures.figures_of(source, ranks) for ranks in run_figures.ranks_in(source)]
+        else:
+            target = os.path.splitext(source)[0] + ".svg"
+            bench = run_figures.load(*os.path.split(source))
+            all_figures = [run_figures.figures_from(bench)] if bench else []
+    except run_figures.NotOfGpus as why:
+        sys.exit(f"{source}: {why}")
     target = sys.argv[2] if len(sys.argv) == 3 else target
     all_figures = [figures for figures in all_figures if figures]
     if not all_figures:

@@ -82,8 +82,16 @@ def figures_of(folder, ranks):
     return figures_from(bench, load(folder, f"kernels-{ranks}.json"), load(folder, f"torch-peer-{ranks}.json"))
 
 
+class NotOfGpus(Exception):
+    """What is there was said by another benchmark; in words."""
+
+
 def figures_from(bench, kernels=None, torch=None):
     """Of what the programs wrote."""
+    device = bench.get("device") if isinstance(bench, dict) else None
+    if device != "gpu":
+        raise NotOfGpus("this is not what `arctl bench --device gpu --json` says" +
+                        (f": its device is {device}" if device else ""))
     kernels, torch = by_size(kernels), by_size(torch)
     rows = by_size(row for row in bench["rows"] if not row["in_place"])
     return [Size(row, bench, kernels.get(size, {}), torch.get(size, {})) for size, row in sorted(rows.items())]
@@ -122,7 +130,10 @@ def table(figures):
 def main():
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    figures = figures_of(sys.argv[1], int(sys.argv[2]))
+    try:
+        figures = figures_of(sys.argv[1], int(sys.argv[2]))
+    except NotOfGpus as why:
+        sys.exit(f"{sys.argv[1]}, {sys.argv[2]} ranks: {why}")
     if not figures:
         sys.exit(f"no figures of {sys.argv[2]} ranks in {sys.argv[1]}")
     for line in table(figures):
