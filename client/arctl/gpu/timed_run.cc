@@ -67,7 +67,10 @@ Status TimedRun::run(const BenchCase& what, GpuContender& contender) {
   };
   if (!what.in_graph) {
     const Enqueue calls = [&](std::uint32_t operations) -> Status {
-      for (std::uint32_t i = 0; i < operations; ++i) ARC_RETURN_IF_ERROR(once());
+      for (std::uint32_t i = 0; i < operations; ++i) {
+        ARC_RETURN_IF_ERROR(once());
+        board_.beat(rank_);  // calls wait where a stream is full
+      }
       return {};
     };
     ARC_RETURN_IF_ERROR(time(what, contender, calls));
@@ -79,7 +82,10 @@ Status TimedRun::run(const BenchCase& what, GpuContender& contender) {
     });
     if (!graph) return graph.error();
     const Enqueue replays = [&](std::uint32_t operations) -> Status {
-      for (std::uint32_t i = 0; i < operations; i += chain) ARC_RETURN_IF_ERROR((*graph)->launch());
+      for (std::uint32_t i = 0; i < operations; i += chain) {
+        ARC_RETURN_IF_ERROR((*graph)->launch());
+        board_.beat(rank_);
+      }
       return {};
     };
     ARC_RETURN_IF_ERROR(time(what, contender, replays));
@@ -121,7 +127,6 @@ Status TimedRun::time(const BenchCase& what, GpuContender& contender, const Enqu
         ARC_RETURN_IF_ERROR(enqueue(at_once));
         ARC_RETURN_IF_ERROR(wait(what, at_once, start));
         board_.sample(rank_, us_from(start) / at_once);
-        board_.beat(rank_);
       }
       ARC_RETURN_IF_ERROR(finish(what, 1, contender));
     }
