@@ -38,7 +38,7 @@ arcUniqueId exchange_id(const std::string& path) {
 
 void meet_by_files(const std::string& path) {
   const auto here = [&path](int rank) { return path + ".here." + std::to_string(rank); };
-  std::ofstream{here(options.rank)};
+  std::ofstream(here(options.rank)).close();
   const auto deadline = std::chrono::steady_clock::now() + kIdPatience;
   for (int rank = 0; rank < options.ranks; ++rank) {
     while (::access(here(rank).c_str(), F_OK) != 0) {

@@ -110,11 +110,12 @@ std::uint64_t GpuInputs::wrong(const std::byte* got, std::uint64_t shift, std::u
       if (std::memcmp(is + i * element_, must_be + i * element_, element_) == 0) continue;
       if (++wrong != 1 || what == nullptr) continue;
       unsigned long long one = 0, other = 0;
+      const unsigned long long number = first + done + i;
       std::memcpy(&one, is + i * element_, element_);
       std::memcpy(&other, must_be + i * element_, element_);
       char text[112];
-      std::snprintf(text, sizeof(text), "element %llu is %#llx and must be %#llx",
-                    static_cast<unsigned long long>(first + done + i), one, other);
+      std::snprintf(text, sizeof(text), "element %llu is %#llx and must be %#llx", number, one,
+                    other);
       *what = text;
     }
   }

@@ -236,7 +236,7 @@ Status TimedRun::all_here() {
 }
 
 Status TimedRun::finish(const BenchCase& what, std::uint32_t operations, GpuContender& contender) {
-  const Status waited = wait(what, operations);
+  Status waited = wait(what, operations);
   // Its own word for what went wrong says more than that the stream is late.
   ARC_RETURN_IF_ERROR(contender.outcome());
   return waited;

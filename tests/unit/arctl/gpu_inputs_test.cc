@@ -31,10 +31,12 @@ TEST(GpuInputs, AreReducedAsEveryLibraryMust) {
       const auto op = static_cast<ReduceOp>(number);
       const int ranks = op == ReduceOp::Sum && size_of(dtype) <= 2 ? 8 : 2;
       std::vector<GpuInputs> all;
+      all.reserve(static_cast<std::size_t>(ranks));
       for (Rank rank = 0; rank < ranks; ++rank) all.emplace_back(dtype, op, ranks, rank, 3);
       std::vector<std::byte> result(kLooked * size_of(dtype));
       for (std::uint64_t i = 0; i < kLooked; ++i) {
         std::vector<double> inputs;
+        inputs.reserve(all.size());
         for (const GpuInputs& one : all)
           inputs.push_back(decode(dtype, one.mine().data() + i * size_of(dtype)));
         const auto value = static_cast<int>(reduced_by_hand(op, inputs));
@@ -60,8 +62,8 @@ TEST(GpuInputs, SayWhichElementIsWrongFromAnyShiftOn) {
   }
   std::string what;
   EXPECT_EQ(inputs.wrong(got.data(), kShift, kFirst, kCount, &what), 0u) << what;
-  got[4 * 7] ^= std::byte{1};
-  got[4 * (kPeriod + 9)] ^= std::byte{1};
+  got[std::size_t{4} * 7] ^= std::byte{1};
+  got[std::size_t{4} * (kPeriod + 9)] ^= std::byte{1};
   EXPECT_EQ(inputs.wrong(got.data(), kShift, kFirst, kCount, &what), 2u);
   EXPECT_EQ(what.rfind("element 107 is ", 0), 0u) << what;
   EXPECT_GT(inputs.wrong(got.data(), kShift + 1, kFirst, kCount, nullptr), kCount / 2)
