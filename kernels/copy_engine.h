@@ -8,7 +8,6 @@
 // begun ends after as long as the copies take. So it is for operations that all ranks have called.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -18,44 +17,39 @@
 
 namespace arcomm {
 
-// One GPU's streams and events for this. Operations of several communicators may share them: one
+// One GPU's stream and events for this. Operations of several communicators may share them: one
 // after the other, each behind its ranks' own streams. Move-only owner; destroyed once all has
 // ended. One thread.
-class CopyLanes {
+class CopyLane {
  public:
-  static Result<CopyLanes> create(int ordinal);
+  static Result<CopyLane> create(int ordinal);
 
-  CopyLanes() = default;
-  ~CopyLanes();
-  CopyLanes(CopyLanes&& other) noexcept { swap(other); }
-  CopyLanes& operator=(CopyLanes&& other) noexcept {
+  CopyLane() = default;
+  ~CopyLane();
+  CopyLane(CopyLane&& other) noexcept { swap(other); }
+  CopyLane& operator=(CopyLane&& other) noexcept {
     swap(other);
     return *this;
   }
 
-  // cudaStream_t; peers take turns in them.
-  void* scatter(std::uint32_t hop) const { return streams_[hop % kEach]; }
-  void* gather(std::uint32_t hop) const { return streams_[kEach + hop % kEach]; }
-  std::span<void* const> scatters() const { return std::span(streams_).first(kEach); }
-  std::span<void* const> gathers() const { return std::span(streams_).last(kEach); }
-  // Has everything in them run?
+  void* stream() const { return stream_; }  // cudaStream_t
+  // Has everything in it run?
   Result<bool> idle() const;
   // A cudaEvent_t that nobody is going to be told to wait for any more.
   void* next_event();
 
  private:
-  static constexpr std::uint32_t kEach = 3;  // few, as streams share the GPU's 32 channels
   static constexpr std::size_t kEvents = 256;
 
-  void swap(CopyLanes& other) {
+  void swap(CopyLane& other) {
     std::swap(ordinal_, other.ordinal_);
-    std::swap(streams_, other.streams_);
+    std::swap(stream_, other.stream_);
     std::swap(events_, other.events_);
     std::swap(next_, other.next_);
   }
 
   int ordinal_ = -1;
-  std::array<void*, std::size_t{2} * kEach> streams_{};
+  void* stream_ = nullptr;
   std::vector<void*> events_;
   std::size_t next_ = 0;
 };
@@ -64,12 +58,13 @@ class CopyLanes {
 struct CopyEnginePart {
   CudaAllReduce call;      // as launch_all_reduce() takes it, for CudaAlgorithm::CopyEngine
   void* stream = nullptr;  // the rank's: begins behind what is in it, and ends in it
-  CopyLanes* lanes = nullptr;
+  CopyLane* lane = nullptr;
 };
 
-// All ranks' parts, by rank. Enqueuing takes the caller 10 to 15 us per chunk and rank. After an
+// All ranks' parts, by rank. Enqueuing takes the caller 10 to 15 us per chunk and rank: two chunks,
+// or in place as many as have room in the scratch. After an
 // error some of it may have been begun, here or in the lanes, and not all ranks are told of an end.
-// most_chunk_bytes: 0, or less than the scratch has room for.
+// most_chunk_bytes: 0, or how large a chunk may be.
 Status launch_by_copy_engines(std::span<const CopyEnginePart> parts,
                               std::uint64_t most_chunk_bytes = 0);
 

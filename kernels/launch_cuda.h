@@ -11,6 +11,7 @@
 // not Done the communicator must get new scratch. Any thread; nothing here allocates or waits.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -46,8 +47,8 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
 // twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
-// Stream a ring of slots per block and sender; for TiledPush two halves of such rings; for
-// CopyEngine slots for chunks.
+// Stream a ring of slots per block and sender; for TiledPush two halves of such rings; and, over
+// both, for CopyEngine slots for chunks.
 inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
 inline constexpr std::uint64_t kLl128Offset =
     kCudaControlBytes + 2ull * kMaxCudaRanks * 2 * kMaxLl16Bytes;
@@ -61,23 +62,26 @@ constexpr std::uint64_t push_offset(std::uint32_t ranks) {
 inline constexpr std::uint32_t kMaxPushBlocks = 64;
 inline constexpr std::uint32_t kMaxPushTileBytes = 16 * 1024;
 inline constexpr std::uint64_t kPushLaneBytes = 128ull * 1024;  // of slots, per block and sender
-constexpr std::uint64_t copy_offset(std::uint32_t ranks) {
+constexpr std::uint64_t push_end(std::uint32_t ranks) {
   return push_offset(ranks) +
          2 * std::uint64_t{kMaxPushBlocks} * (ranks == 0 ? 0 : ranks - 1) * kPushLaneBytes;
 }
-inline constexpr std::uint64_t kCopyBytes = 64ull * 1024 * 1024;
+// Over the slots of Stream and TiledPush, whose state is in the control page: all ranks' streams
+// meet before the copies, and again behind them.
+inline constexpr std::uint64_t kCopyOffset = kStreamOffset;
+inline constexpr std::uint64_t kCopySlotBytes = 32ull * 1024 * 1024;
 inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
 inline constexpr std::uint64_t kMinCopyChunk = 1024ull * 1024;
-constexpr std::uint64_t copy_slot_bytes(std::uint32_t ranks) {
-  return kCopyBytes / (std::uint64_t{kCopySlots} * (ranks - 1)) / kMinCopyChunk * kMinCopyChunk;
+constexpr std::uint64_t copy_end(std::uint32_t ranks) {
+  return kCopyOffset + std::uint64_t{kCopySlots} * (ranks == 0 ? 0 : ranks - 1) * kCopySlotBytes;
 }
-// So few chunks that a stream has room for all that an operation puts into it: the worker that
-// launches would wait for the GPU.
+// So few chunks, also in place, that a stream has room for all that an operation puts into it: the
+// worker that launches would wait for the GPU.
 constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
-  return ranks < 2 ? 0 : 64ull * ranks * copy_slot_bytes(ranks);
+  return ranks < 2 ? 0 : 64ull * ranks * kCopySlotBytes;
 }
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
-  return copy_offset(ranks) + (ranks > 1 ? kCopyBytes : 0);
+  return std::max(push_end(ranks), copy_end(ranks));
 }
 
 // What there is to choose from: values that need no CUDA to be read (cuda_algorithms.cc).

@@ -40,11 +40,11 @@ class CudaPreparedLaunch final : public PreparedLaunch {
 class CudaLauncher final : public GpuLauncher {
  public:
   // queues: the shared one first, then those of each rank, one for each turn.
-  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, CopyLanes lanes, PinnedPage page)
+  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, CopyLane lane, PinnedPage page)
       : page_(std::move(page)),
         queues_(std::move(queues)),
         beside_(std::move(beside)),
-        lanes_(std::move(lanes)) {}
+        lane_(std::move(lane)) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
@@ -64,12 +64,12 @@ class CudaLauncher final : public GpuLauncher {
       auto& launcher = static_cast<CudaLauncher&>(*part.launcher);  // one build has one kind
       all.push_back({.call = launcher.here(*part.call),
                      .stream = launcher.of(part.queue, turn).stream(),
-                     .lanes = &launcher.lanes_});
+                     .lane = &launcher.lane_});
     }
     Status launched = launch_by_copy_engines(all);
     if (!launched) {
       for (const JointPart& part : parts)
-        static_cast<CudaLauncher&>(*part.launcher).lanes_may_run_on_ = true;
+        static_cast<CudaLauncher&>(*part.launcher).lane_may_run_on_ = true;
     }
     return launched;
   }
@@ -97,11 +97,11 @@ class CudaLauncher final : public GpuLauncher {
     return of(queue).wait_equal(address, value);
   }
   Result<bool> idle(std::uint32_t queue) override {
-    // Else a queue is behind all that its operations have in the lanes.
-    if (lanes_may_run_on_) {
-      Result<bool> lanes = lanes_.idle();
-      if (!lanes || !*lanes) return lanes;
-      lanes_may_run_on_ = false;
+    // Else a queue is behind all that its operations have in the lane.
+    if (lane_may_run_on_) {
+      Result<bool> lane = lane_.idle();
+      if (!lane || !*lane) return lane;
+      lane_may_run_on_ = false;
     }
     Result<bool> first = of(queue).idle();
     if (queue == 0 || !first || !*first) return first;
@@ -156,8 +156,8 @@ class CudaLauncher final : public GpuLauncher {
   PinnedPage page_;  // first: kernels in the queues write there
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
-  CopyLanes lanes_;
-  bool lanes_may_run_on_ = false;
+  CopyLane lane_;
+  bool lane_may_run_on_ = false;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -212,8 +212,8 @@ Result<GpuHardware> open_gpu(Device& device) {
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
-  Result<CopyLanes> lanes = CopyLanes::create(ordinal);
-  if (!lanes) return std::move(lanes).error();
+  Result<CopyLane> lane = CopyLane::create(ordinal);
+  if (!lane) return std::move(lane).error();
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
@@ -221,7 +221,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   return GpuHardware{
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
-                                     std::move(lanes).value(), std::move(page).value()),
+                                     std::move(lane).value(), std::move(page).value()),
       resident_scratch_bytes(),
       has_bulk_copies(ordinal),
       processors_of(ordinal),

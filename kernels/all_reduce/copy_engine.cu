@@ -1,10 +1,18 @@
-// copy_engine.h: the streams' order, and the kernel that combines a chunk.
+// copy_engine.h: the order of the copies, and the kernel that combines a chunk.
 //
-// Chunk c of shard p goes from each rank into slot c % kCopySlots of p's staging region, once what
-// lay there has been combined; from p's output into everybody's, once it has been. All begin when
-// all ranks' streams have come here, as then their buffers and the staging are free. A rank's
-// stream goes on when the copies from its output and into it have ended; those out of its input
-// have then too, as every shard's result needed them.
+// All shards are equal, and cut into chunks: what is left of the count, less than a line for each
+// rank, is the last rank's as a chunk of its own. Chunk c of shard p goes from each rank r to p, and
+// waits there where r's shard of p's output is to be: nobody writes there before p has combined it.
+// In place that is p's input, so there, and for the rest, it goes into slot c % kCopySlots of p's
+// scratch, once what lay in that has been combined. From p's output the result goes into
+// everybody's.
+//
+// A GPU's copies follow one another in one stream, as two at a time share a link and are no faster:
+// those out of chunk c's parts, one peer at a time and all ranks to different ones, then those of
+// chunk c - 1's result, which has been combined meanwhile.
+//
+// All begin when all ranks' streams have come here, as then their buffers and the scratch are free.
+// A rank's stream goes on when all copies have ended, into its output and out of its input.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -27,18 +35,11 @@ constexpr std::uint32_t kVectorBytes = 16;
 
 // All of it in the memory of one GPU.
 struct Chunk {
-  const void* own = nullptr;
-  void* out = nullptr;
-  const unsigned char* others = nullptr;  // by rank, the own one left out
-  std::uint64_t stride = 0;               // from one to the next
+  const unsigned char* parts[kMaxCudaRanks] = {};
+  unsigned char* out = nullptr;
   std::uint64_t count = 0;
-  std::uint32_t rank = 0, ranks = 0;
-  bool vectors = false;  // own and out lie on 16 bytes
-
-  __device__ __forceinline__ const unsigned char* part(std::uint32_t of) const {
-    return of == rank ? static_cast<const unsigned char*>(own)
-                      : others + (of < rank ? of : of - 1) * stride;
-  }
+  std::uint32_t ranks = 0;
+  bool vectors = false;  // all of them lie on 16 bytes
 };
 
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chun
     Pack<Format, kVectorBytes> results[kUnroll];
 #pragma unroll
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const auto* from = reinterpret_cast<const uint4*>(chunk.part(rank));
+      const auto* from = reinterpret_cast<const uint4*>(chunk.parts[rank]);
       Vector parts[kUnroll];
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
@@ -76,13 +77,13 @@ __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chun
     for (int u = 0; u < kUnroll; ++u) {
       Vector out;
       results[u].template store_to<kOp>(out.elements, ranks);
-      if (i + u * stride < vectors) static_cast<uint4*>(chunk.out)[i + u * stride] = out.whole;
+      if (i + u * stride < vectors) reinterpret_cast<uint4*>(chunk.out)[i + u * stride] = out.whole;
     }
   }
   for (std::uint64_t i = vectors * kCount + thread; i < chunk.count; i += stride) {
     Pack<Format, static_cast<int>(sizeof(Stored))> result;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Stored part[1] = {reinterpret_cast<const Stored*>(chunk.part(rank))[i]};
+      const Stored part[1] = {reinterpret_cast<const Stored*>(chunk.parts[rank])[i]};
       if (rank == 0) {
         result.widen(part);
       } else {
@@ -91,7 +92,7 @@ __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chun
     }
     Stored out[1];
     result.template store_to<kOp>(out, ranks);
-    static_cast<Stored*>(chunk.out)[i] = out[0];
+    reinterpret_cast<Stored*>(chunk.out)[i] = out[0];
   }
 }
 
@@ -125,23 +126,27 @@ class CopyEngineOperation {
   CopyEngineOperation(std::span<const CopyEnginePart> parts, std::uint64_t most_chunk_bytes)
       : parts_(parts),
         ranks_(static_cast<std::uint32_t>(parts.size())),
-        element_(size_of(parts[0].call.dtype)) {
-    const CudaAllReduce& call = parts[0].call;
-    const std::uint64_t longest = shard_range(call.count, call.dtype, ranks_, 0).size();
-    slot_bytes_ = copy_slot_bytes(ranks_);
-    std::uint64_t most = slot_bytes_;
-    if (most_chunk_bytes != 0) most = std::min(most, most_chunk_bytes);
-    // A shard in two chunks where it fits: the second travels while the first is combined.
-    chunk_elements_ = tile_elements(
-        call.dtype, std::clamp(longest * element_ / 2, std::min(kMinCopyChunk, most), most));
-    chunks_ = tile_count(longest, chunk_elements_);
+        count_(parts[0].call.count),
+        element_(size_of(parts[0].call.dtype)),
+        outputs_are_free_(std::none_of(parts.begin(), parts.end(), shares_memory)) {
+    const DType dtype = parts[0].call.dtype;
+    const std::uint64_t line = kCacheLineBytes / element_;
+    shard_ = count_ / ranks_ / line * line;
+    // A shard in two chunks where it fits: each travels while the other is combined.
+    std::uint64_t bytes = std::max(shard_ * element_ / 2 + kCacheLineBytes - 1, kMinCopyChunk);
+    if (!outputs_are_free_) bytes = std::min(bytes, kCopySlotBytes);
+    if (most_chunk_bytes != 0) bytes = std::min(bytes, most_chunk_bytes);
+    chunk_elements_ = tile_elements(dtype, bytes);
+    chunks_ = tile_count(shard_, chunk_elements_);
   }
 
   cudaError_t run() {
     begin();
-    for (std::uint64_t chunk = 0; chunk < chunks_ && error_ == cudaSuccess; ++chunk) {
-      for (std::uint32_t rank = 0; rank < ranks_; ++rank) scatter(rank, chunk);
-      for (std::uint32_t rank = 0; rank < ranks_; ++rank) reduce_and_gather(rank, chunk);
+    const std::uint64_t all = chunks_ + (shard_ * ranks_ < count_ ? 1 : 0);
+    for (std::uint64_t chunk = 0; chunk <= all && error_ == cudaSuccess; ++chunk) {
+      for (std::uint32_t rank = 0; rank < ranks_ && chunk < all; ++rank) scatter(rank, chunk);
+      for (std::uint32_t rank = 0; rank < ranks_ && chunk < all; ++rank) reduce(rank, chunk);
+      for (std::uint32_t rank = 0; rank < ranks_ && chunk > 0; ++rank) gather(rank, chunk - 1);
     }
     end();
     return error_;
@@ -149,31 +154,48 @@ class CopyEngineOperation {
 
  private:
   static cudaStream_t stream(void* of) { return static_cast<cudaStream_t>(of); }
+  // Whether the rank's output overlaps its input.
+  static bool shares_memory(const CopyEnginePart& part) {
+    const CudaAllReduce& call = part.call;
+    const auto* const send = static_cast<const unsigned char*>(call.send[call.rank]);
+    const auto* const recv = static_cast<const unsigned char*>(call.recv[call.rank]);
+    const std::uint64_t bytes = call.count * size_of(call.dtype);
+    return send < recv + bytes && recv < send + bytes;
+  }
+
   void go_to(std::uint32_t rank) { note(cudaSetDevice(parts_[rank].call.ordinal)); }
   void note(cudaError_t result) {
     if (error_ == cudaSuccess) error_ = result;
   }
   // On the rank's GPU, which is current.
   cudaEvent_t record(std::uint32_t rank, void* in) {
-    auto event = static_cast<cudaEvent_t>(parts_[rank].lanes->next_event());
+    auto event = static_cast<cudaEvent_t>(parts_[rank].lane->next_event());
     note(cudaEventRecord(event, stream(in)));
     return event;
   }
   void wait(void* in, cudaEvent_t event) { note(cudaStreamWaitEvent(stream(in), event, 0)); }
-
-  ElementRange chunk_of(std::uint32_t owner, std::uint64_t chunk) const {
-    const CudaAllReduce& call = parts_[0].call;
-    const ElementRange shard = shard_range(call.count, call.dtype, ranks_, owner);
-    const std::uint64_t first = shard.first + chunk * chunk_elements_;
-    if (first >= shard.last) return {shard.last, shard.last};
-    return {first, std::min(first + chunk_elements_, shard.last)};
+  void copy(void* to, const void* from, ElementRange range, void* in) {
+    note(cudaMemcpyAsync(to, from, range.size() * element_, cudaMemcpyDefault, stream(in)));
   }
-  // In the memory of `at`, by the address at which rank `seen_by` finds it.
-  unsigned char* slot(std::uint32_t seen_by, std::uint32_t at, std::uint32_t from,
-                      std::uint64_t chunk) const {
-    const std::uint64_t place = chunk % kCopySlots * (ranks_ - 1) + (from < at ? from : from - 1);
-    return static_cast<unsigned char*>(parts_[seen_by].call.scratch[at]) + copy_offset(ranks_) +
-           place * slot_bytes_;
+
+  // Empty: the owner has no such chunk.
+  ElementRange chunk_of(std::uint32_t owner, std::uint64_t chunk) const {
+    if (chunk == chunks_)  // the rest
+      return {owner == ranks_ - 1 ? shard_ * ranks_ : count_, count_};
+    const std::uint64_t first = owner * shard_ + chunk * chunk_elements_;
+    return {first, std::min(first + chunk_elements_, (owner + 1) * shard_)};
+  }
+  bool waits_in_output(std::uint64_t chunk) const { return outputs_are_free_ && chunk < chunks_; }
+  // Where `from`'s part of a chunk waits in the memory of `at`, by the address at which rank
+  // `seen_by` finds it.
+  unsigned char* place(std::uint32_t seen_by, std::uint32_t at, std::uint32_t from,
+                       std::uint64_t chunk) const {
+    const CudaAllReduce& call = parts_[seen_by].call;
+    if (waits_in_output(chunk)) {
+      return static_cast<unsigned char*>(call.recv[at]) + chunk_of(from, chunk).first * element_;
+    }
+    const std::uint64_t slot = chunk % kCopySlots * (ranks_ - 1) + (from < at ? from : from - 1);
+    return static_cast<unsigned char*>(call.scratch[at]) + kCopyOffset + slot * kCopySlotBytes;
   }
 
   void begin() {
@@ -182,59 +204,63 @@ class CopyEngineOperation {
       go_to(rank);
       ready[rank] = record(rank, parts_[rank].stream);
     }
-    for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
-      for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
-        for (void* in : parts_[rank].lanes->scatters()) wait(in, ready[peer]);
-        for (void* in : parts_[rank].lanes->gathers()) wait(in, ready[peer]);
-      }
+    for (const CopyEnginePart& part : parts_) {
+      for (std::uint32_t peer = 0; peer < ranks_; ++peer) wait(part.lane->stream(), ready[peer]);
     }
   }
 
   void scatter(std::uint32_t rank, std::uint64_t chunk) {
     if (error_ != cudaSuccess) return;
+    const CopyEnginePart& part = parts_[rank];
     go_to(rank);
     for (std::uint32_t hop = 1; hop < ranks_; ++hop) {
       const std::uint32_t owner = (rank + hop) % ranks_;
       const ElementRange range = chunk_of(owner, chunk);
       if (range.empty()) continue;
-      void* const in = parts_[rank].lanes->scatter(hop);
-      if (chunk >= kCopySlots) wait(in, combined_[owner][chunk % kCopySlots]);
-      const auto* from = static_cast<const unsigned char*>(parts_[rank].call.send[rank]);
-      note(cudaMemcpyAsync(slot(rank, owner, rank, chunk), from + range.first * element_,
-                           range.size() * element_, cudaMemcpyDefault, stream(in)));
-      sent_[rank][owner] = record(rank, in);
+      if (!waits_in_output(chunk) && chunk >= kCopySlots)
+        wait(part.lane->stream(), combined_[owner][chunk % kCopySlots]);
+      const auto* const from = static_cast<const unsigned char*>(part.call.send[rank]);
+      copy(place(rank, owner, rank, chunk), from + range.first * element_, range,
+           part.lane->stream());
+      sent_[rank][owner] = record(rank, part.lane->stream());
     }
   }
 
-  void reduce_and_gather(std::uint32_t rank, std::uint64_t chunk) {
+  void reduce(std::uint32_t rank, std::uint64_t chunk) {
     const CopyEnginePart& part = parts_[rank];
     const CudaAllReduce& call = part.call;
     const ElementRange range = chunk_of(rank, chunk);
     if (range.empty() || error_ != cudaSuccess) return;
     go_to(rank);
+    const std::uint64_t at = range.first * element_;
+    Chunk work{.out = static_cast<unsigned char*>(call.recv[rank]) + at,
+               .count = range.size(),
+               .ranks = ranks_};
+    work.vectors = lies_on(work.out, kVectorBytes);
     for (std::uint32_t peer = 0; peer < ranks_; ++peer) {
       if (peer != rank) wait(part.stream, sent_[peer][rank]);
+      work.parts[peer] = peer == rank ? static_cast<const unsigned char*>(call.send[rank]) + at
+                                      : place(rank, rank, peer, chunk);
+      work.vectors = work.vectors && lies_on(work.parts[peer], kVectorBytes);
     }
+    note(launch_combine(call, work, stream(part.stream)));
+    combined_[rank][chunk % kCopySlots] = record(rank, part.stream);
+  }
+
+  void gather(std::uint32_t rank, std::uint64_t chunk) {
+    const CopyEnginePart& part = parts_[rank];
+    const ElementRange range = chunk_of(rank, chunk);
+    if (range.empty() || error_ != cudaSuccess) return;
+    go_to(rank);
+    wait(part.lane->stream(), combined_[rank][chunk % kCopySlots]);
     const std::uint64_t at = range.first * element_;
-    auto* const out = static_cast<unsigned char*>(call.recv[rank]) + at;
-    const auto* const own = static_cast<const unsigned char*>(call.send[rank]) + at;
-    note(launch_combine(call,
-                        {.own = own,
-                         .out = out,
-                         .others = slot(rank, rank, rank == 0 ? 1 : 0, chunk),
-                         .stride = slot_bytes_,
-                         .count = range.size(),
-                         .rank = rank,
-                         .ranks = ranks_,
-                         .vectors = lies_on(own, kVectorBytes) && lies_on(out, kVectorBytes)},
-                        stream(part.stream)));
-    const cudaEvent_t combined = record(rank, part.stream);
-    combined_[rank][chunk % kCopySlots] = combined;
     for (std::uint32_t hop = 1; hop < ranks_; ++hop) {
-      void* const in = part.lanes->gather(hop);
-      wait(in, combined);
-      auto* const to = static_cast<unsigned char*>(call.recv[(rank + hop) % ranks_]) + at;
-      note(cudaMemcpyAsync(to, out, range.size() * element_, cudaMemcpyDefault, stream(in)));
+      const std::uint32_t peer = (rank + hop) % ranks_;
+      // The rank's own part for the peer lay there.
+      if (waits_in_output(chunk)) wait(part.lane->stream(), combined_[peer][chunk % kCopySlots]);
+      copy(static_cast<unsigned char*>(part.call.recv[peer]) + at,
+           static_cast<const unsigned char*>(part.call.recv[rank]) + at, range,
+           part.lane->stream());
     }
   }
 
@@ -242,18 +268,16 @@ class CopyEngineOperation {
   void end() {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       go_to(rank);
-      for (void* in : parts_[rank].lanes->scatters()) wait(parts_[rank].stream, record(rank, in));
-      for (void* in : parts_[rank].lanes->gathers()) {
-        const cudaEvent_t ended = record(rank, in);
-        for (const CopyEnginePart& part : parts_) wait(part.stream, ended);
-      }
+      const cudaEvent_t ended = record(rank, parts_[rank].lane->stream());
+      for (const CopyEnginePart& part : parts_) wait(part.stream, ended);
     }
   }
 
   std::span<const CopyEnginePart> parts_;
   const std::uint32_t ranks_;
-  const std::uint64_t element_;
-  std::uint64_t slot_bytes_ = 0, chunk_elements_ = 0, chunks_ = 0;
+  const std::uint64_t count_, element_;
+  const bool outputs_are_free_;
+  std::uint64_t shard_ = 0, chunk_elements_ = 0, chunks_ = 0;  // elements; chunks of a shard
   cudaEvent_t sent_[kMaxCudaRanks][kMaxCudaRanks] = {};  // the latest chunk: by sender and owner
   cudaEvent_t combined_[kMaxCudaRanks][kCopySlots] = {};
   cudaError_t error_ = cudaSuccess;
@@ -269,45 +293,40 @@ cudaError_t load_copy_engine(DType dtype, ReduceOp op) {
 
 }  // namespace device
 
-Result<CopyLanes> CopyLanes::create(int ordinal) {
-  CopyLanes lanes;
-  lanes.ordinal_ = ordinal;
+Result<CopyLane> CopyLane::create(int ordinal) {
+  CopyLane lane;
+  lane.ordinal_ = ordinal;
   cudaError_t made = cudaSetDevice(ordinal);
-  for (void*& stream : lanes.streams_) {
-    cudaStream_t one = nullptr;
-    if (made == cudaSuccess) made = cudaStreamCreateWithFlags(&one, cudaStreamNonBlocking);
-    stream = one;
-  }
-  lanes.events_.resize(kEvents);
-  for (void*& event : lanes.events_) {
+  cudaStream_t stream = nullptr;
+  if (made == cudaSuccess) made = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+  lane.stream_ = stream;
+  lane.events_.resize(kEvents);
+  for (void*& event : lane.events_) {
     cudaEvent_t one = nullptr;
     if (made == cudaSuccess) made = cudaEventCreateWithFlags(&one, cudaEventDisableTiming);
     event = one;
   }
   if (made != cudaSuccess) return device::cuda_error(made, "preparing a GPU's copy engines");
-  return Result<CopyLanes>(std::move(lanes));
+  return Result<CopyLane>(std::move(lane));
 }
 
-CopyLanes::~CopyLanes() {
+CopyLane::~CopyLane() {
   if (ordinal_ < 0 || cudaSetDevice(ordinal_) != cudaSuccess) return;
   for (void* event : events_) {
     if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
   }
-  for (void* stream : streams_) {
-    if (stream != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream));
-  }
+  if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
 }
 
-Result<bool> CopyLanes::idle() const {
-  for (void* stream : streams_) {
-    const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream));
-    if (state == cudaErrorNotReady) return false;
-    if (state != cudaSuccess) return device::cuda_error(state, "a stream of the copy engines");
-  }
+Result<bool> CopyLane::idle() const {
+  if (stream_ == nullptr) return true;
+  const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream_));
+  if (state == cudaErrorNotReady) return false;
+  if (state != cudaSuccess) return device::cuda_error(state, "the stream of the copy engines");
   return true;
 }
 
-void* CopyLanes::next_event() {
+void* CopyLane::next_event() {
   void* const event = events_[next_];
   next_ = (next_ + 1) % events_.size();
   return event;

@@ -105,10 +105,10 @@ TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
                         {}, (*node_)[0].stream->handle());
   ASSERT_FALSE(alone);
   EXPECT_EQ(alone.error().code, ErrorCode::InvalidArgument);
-  CopyLanes lanes;
+  CopyLane lane;
   const CopyEnginePart one{.call = node_->call(0, 8, DType::Int32, ReduceOp::Sum),
                            .stream = (*node_)[0].stream->handle(),
-                           .lanes = &lanes};
+                           .lane = &lane};
   const Status some = launch_by_copy_engines(std::span(&one, 1));
   ASSERT_FALSE(some);
   EXPECT_EQ(some.error().code, ErrorCode::InvalidArgument);

@@ -35,9 +35,9 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
     }
     const CurrentCudaDevice current(rank);
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
-    auto lanes = CopyLanes::create(rank);
-    if (!lanes) return std::move(lanes).error();
-    one.lanes = std::move(*lanes);
+    auto lane = CopyLane::create(rank);
+    if (!lane) return std::move(lane).error();
+    one.lane = std::move(*lane);
     node.abilities_.bulk_copies &= has_bulk_copies(rank);
     node.ranks_.push_back(std::move(one));
   }
@@ -95,7 +95,7 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
     for (int rank = 0; rank < ranks(); ++rank) {
       CudaAllReduce own = call(rank, count, dtype, op, send_offset, recv_offset, in_place);
       own.ordinal = rank;
-      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].lanes});
+      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].lane});
     }
     return launch_by_copy_engines(parts, most_chunk_bytes);
   }
@@ -108,6 +108,7 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
   std::vector<Status> launched(ranks_.size());
   if (std::getenv("ARCOMM_LAUNCH_APART") != nullptr) {
     std::vector<std::thread> threads;
+    threads.reserve(ranks_.size());
     for (int rank = 0; rank < ranks(); ++rank)
       threads.emplace_back(
           [&, rank] { launched[static_cast<std::size_t>(rank)] = launch_one(rank); });

@@ -23,7 +23,7 @@ struct GpuRank {
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
-  CopyLanes lanes;
+  CopyLane lane;
 };
 
 class GpuNode {

@@ -36,7 +36,7 @@ TEST(PushShape, EveryBlockAndSenderHasSlotsOfItsOwnInEitherHalf) {
           for (std::uint32_t block = 0; block < kMaxPushBlocks; ++block) {
             const std::uint64_t offset = push_lane_offset(epoch, ranks, reader, from, block);
             ASSERT_EQ(offset % kPushLaneBytes, 0U);
-            ASSERT_LE(push_offset(ranks) + offset + kPushLaneBytes, copy_offset(ranks));
+            ASSERT_LE(push_offset(ranks) + offset + kPushLaneBytes, push_end(ranks));
             ASSERT_TRUE(offsets.insert(offset).second);
           }
         }
