@@ -24,7 +24,7 @@ GpuTuningTable default_gpu_tuning() {
       {2, 128ull << 10, CudaAlgorithm::OneShotLl128},
       {2, 3ull << 20, CudaAlgorithm::TwoShotDirect},
       {2, 12ull << 20, CudaAlgorithm::Stream},
-      {2, 128ull << 20, CudaAlgorithm::CopyEngine},
+      {2, 256ull << 20, CudaAlgorithm::CopyEngine},
       {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
       {kMaxCudaRanks, 64ull << 10, CudaAlgorithm::OneShotLl128},
       {kMaxCudaRanks, 512ull << 10, CudaAlgorithm::TwoShotLl128},

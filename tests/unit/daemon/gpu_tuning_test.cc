@@ -38,8 +38,8 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(2, 3 * kMiB), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 12 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
   EXPECT_EQ(built_in(2, 12 * kMiB), CudaAlgorithm::Stream);
-  EXPECT_EQ(built_in(2, 128 * kMiB - 1), CudaAlgorithm::Stream);
-  EXPECT_EQ(built_in(2, 128 * kMiB), CudaAlgorithm::CopyEngine);
+  EXPECT_EQ(built_in(2, 256 * kMiB - 1), CudaAlgorithm::Stream);
+  EXPECT_EQ(built_in(2, 256 * kMiB), CudaAlgorithm::CopyEngine);
   EXPECT_EQ(built_in(3, 256 << 10), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(3, kMiB), CudaAlgorithm::TwoShotLl128);
   EXPECT_EQ(built_in(4, 4 * kMiB), CudaAlgorithm::TwoShotLl128);
