@@ -1,10 +1,10 @@
 // copy_engine.h: the order of the copies, and the kernel that combines a chunk.
 //
 // All shards are equal, and cut into chunks: what is left of the count, less than a line for each
-// rank, is the last rank's as a chunk of its own. Chunk c of shard p goes from each rank r to p, and
-// waits there where r's shard of p's output is to be: nobody writes there before p has combined it.
-// In place that is p's input, so there, and for the rest, it goes into slot c % kCopySlots of p's
-// scratch, once what lay in that has been combined. From p's output the result goes into
+// rank, is the last rank's as a chunk of its own. Chunk c of shard p goes from each rank r to p,
+// and waits there where r's shard of p's output is to be: nobody writes there before p has combined
+// it. In place that is p's input, so there, and for the rest, it goes into slot c % kCopySlots of
+// p's scratch, once what lay in that has been combined. From p's output the result goes into
 // everybody's.
 //
 // A GPU's copies follow one another in one stream, as two at a time share a link and are no faster:
