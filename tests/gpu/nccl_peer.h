@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "client/arctl/gpu/nccl_library.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -29,25 +30,12 @@ class NcclPeer {
   // One AllReduce, sum, on every rank's stream. False: NCCL refused it.
   bool all_reduce(const std::vector<void*>& send, const std::vector<void*>& recv,
                   std::uint64_t count, DType dtype, const std::vector<cudaStream_t>& streams);
-  std::string version() const;
+  std::string version() const { return nccl_.version(); }
 
  private:
-  struct Functions {
-    int (*comm_init_all)(void** comms, int count, const int* devices) = nullptr;
-    int (*all_reduce)(const void* send, void* recv, std::size_t count, int dtype, int op,
-                      void* comm, cudaStream_t stream) = nullptr;
-    int (*group_start)() = nullptr;
-    int (*group_end)() = nullptr;
-    int (*get_version)(int* version) = nullptr;
-    // Null in a libnccl that is older than they are.
-    int (*mem_alloc)(void** memory, std::size_t bytes) = nullptr;
-    int (*window_register)(void* comm, void* memory, std::size_t bytes, void** window,
-                           int flags) = nullptr;
-  };
-
-  Functions nccl_;
-  std::vector<void*>
-      comms_;  // for the life of the process: taking NCCL down is no part of a benchmark
+  arctl::NcclLibrary nccl_;
+  // For the life of the process: taking NCCL down is no part of a benchmark.
+  std::vector<void*> comms_;
 };
 
 }  // namespace arcomm::gpu

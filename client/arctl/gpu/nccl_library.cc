@@ -31,6 +31,9 @@ Result<NcclLibrary> NcclLibrary::load(const std::string& path) {
       !find_in_nccl(library, "ncclCommInitRank", nccl.comm_init_rank) ||
       !find_in_nccl(library, "ncclAllReduce", nccl.all_reduce) ||
       !find_in_nccl(library, "ncclCommGetAsyncError", nccl.comm_get_async_error) ||
+      !find_in_nccl(library, "ncclCommInitAll", nccl.comm_init_all) ||
+      !find_in_nccl(library, "ncclGroupStart", nccl.group_start) ||
+      !find_in_nccl(library, "ncclGroupEnd", nccl.group_end) ||
       !find_in_nccl(library, "ncclGetErrorString", nccl.get_error_string)) {
     const char* why = ::dlerror();
     return error(ErrorCode::FailedPrecondition, Reason::Unsupported, file,

@@ -24,6 +24,10 @@ struct NcclLibrary {
   int (*all_reduce)(const void* send, void* recv, std::size_t count, int dtype, int op, void* comm,
                     void* stream) = nullptr;
   int (*comm_get_async_error)(void* comm, int* state) = nullptr;
+  // For one process that drives all GPUs.
+  int (*comm_init_all)(void** comms, int count, const int* devices) = nullptr;
+  int (*group_start)() = nullptr;
+  int (*group_end)() = nullptr;
   const char* (*get_error_string)(int result) = nullptr;
   // Null in a library that is older than they are.
   const char* (*get_last_error)(void* comm) = nullptr;
