@@ -35,8 +35,8 @@ if [[ $parts == *" service "* ]]; then
       strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
     done
 fi
-# Every program holds all kernels for several architectures, which pack to a fifth.
-tar -C "$out" -czf "$stage/programs.tar.gz" .
+# Every program holds all kernels for several architectures, the same in each.
+tar -C "$out" -c . | xz -6 -T0 >"$stage/programs.tar.xz"
 rm -rf "$out"
 cp "$here"/run*.sh "$here/daemon.sh" "$stage/"
 find "$here" -maxdepth 1 -name '*.py' -exec cp {} "$stage/" \;
