@@ -5,7 +5,8 @@
 //
 // No GPU waits for another here but by events that the host has put into streams, for work that is
 // in streams already: nothing can hang, there is no deadline and nothing to abort, and what was
-// begun ends after as long as the copies take. So it is for operations that all ranks have called.
+// begun ends after as long as the copies take, and as processors are free to combine. So it is for
+// operations that all ranks have called.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,10 @@
 
 namespace arcomm {
 
-// One GPU's stream and events for this. Operations of several communicators may share them: one
-// after the other, each behind its ranks' own streams. Move-only owner; destroyed once all has
-// ended. One thread.
+// A stream of one GPU's and events for this. Operations of several communicators may share them:
+// one after the other, each behind its ranks' own streams, and behind other GPUs that combine what
+// is ahead; so where communicators have streams of their own, they have lanes of their own.
+// Move-only owner; destroyed once all has ended. One thread.
 class CopyLane {
  public:
   static Result<CopyLane> create(int ordinal);
@@ -39,7 +41,7 @@ class CopyLane {
   void* next_event();
 
  private:
-  static constexpr std::size_t kEvents = 256;
+  static constexpr std::size_t kEvents = 128;  // a few times those of two chunks, between 8
 
   void swap(CopyLane& other) {
     std::swap(ordinal_, other.ordinal_);
@@ -61,10 +63,10 @@ struct CopyEnginePart {
   CopyLane* lane = nullptr;
 };
 
-// All ranks' parts, by rank. Enqueuing takes the caller 10 to 15 us per chunk and rank: two chunks,
-// or in place as many as have room in the scratch. After an
-// error some of it may have been begun, here or in the lanes, and not all ranks are told of an end.
-// most_chunk_bytes: 0, or how large a chunk may be.
+// All ranks' parts, by rank. Enqueuing takes the caller 10 to 15 us per chunk and rank; a shard has
+// two chunks, or where a rank's output is its input as many as a slot of the scratch makes of it.
+// After an error some of it may have been begun, here or in the lanes, and not all ranks are told
+// of an end. most_chunk_bytes: 0, or how large a chunk may be.
 Status launch_by_copy_engines(std::span<const CopyEnginePart> parts,
                               std::uint64_t most_chunk_bytes = 0);
 

@@ -67,7 +67,7 @@ constexpr std::uint64_t push_end(std::uint32_t ranks) {
          2 * std::uint64_t{kMaxPushBlocks} * (ranks == 0 ? 0 : ranks - 1) * kPushLaneBytes;
 }
 // Over the slots of Stream and TiledPush, whose state is in the control page: all ranks' streams
-// meet before the copies, and again behind them.
+// meet before the copies, and again behind them. (After an error nobody uses the scratch again.)
 inline constexpr std::uint64_t kCopyOffset = kStreamOffset;
 inline constexpr std::uint64_t kCopySlotBytes = 32ull * 1024 * 1024;
 inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
@@ -75,10 +75,17 @@ inline constexpr std::uint64_t kMinCopyChunk = 1024ull * 1024;
 constexpr std::uint64_t copy_end(std::uint32_t ranks) {
   return kCopyOffset + std::uint64_t{kCopySlots} * (ranks == 0 ? 0 : ranks - 1) * kCopySlotBytes;
 }
-// So few chunks, also in place, that a stream has room for all that an operation puts into it: the
-// worker that launches would wait for the GPU.
+// What one chunk puts into a GPU's stream of copies: its parts for the others, each with a wait and
+// an event, and its result.
+constexpr std::uint64_t copy_entries(std::uint32_t ranks) {
+  return 4ull * ranks - 3;
+}
+// So few chunks, also in place, that a stream has room for all that an operation puts into it,
+// which is about 1000 entries: the worker that launches would wait for the GPU.
 constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
-  return ranks < 2 ? 0 : 64ull * ranks * kCopySlotBytes;
+  return ranks < 2
+             ? 0
+             : std::min<std::uint64_t>(64, 512 / copy_entries(ranks)) * ranks * kCopySlotBytes;
 }
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return std::max(push_end(ranks), copy_end(ranks));

@@ -19,7 +19,7 @@ constexpr std::uint64_t kRankWords = 1024;
 constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
 constexpr std::uint32_t kTurns = 2;
-// Fewer streams than there are channels (32), also with the grid's and the copy engines'.
+// Fewer streams than there are channels (32), also with the grid's and one lane of copies for each.
 constexpr std::uint32_t kOwnQueues = 8;
 
 class CudaPreparedLaunch final : public PreparedLaunch {
@@ -40,11 +40,14 @@ class CudaPreparedLaunch final : public PreparedLaunch {
 class CudaLauncher final : public GpuLauncher {
  public:
   // queues: the shared one first, then those of each rank, one for each turn.
-  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, CopyLane lane, PinnedPage page)
+  // lanes: by queue.
+  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, std::vector<CopyLane> lanes,
+               PinnedPage page)
       : page_(std::move(page)),
         queues_(std::move(queues)),
         beside_(std::move(beside)),
-        lane_(std::move(lane)) {}
+        lanes_(std::move(lanes)),
+        lane_may_run_on_(lanes_.size()) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
@@ -64,12 +67,12 @@ class CudaLauncher final : public GpuLauncher {
       auto& launcher = static_cast<CudaLauncher&>(*part.launcher);  // one build has one kind
       all.push_back({.call = launcher.here(*part.call),
                      .stream = launcher.of(part.queue, turn).stream(),
-                     .lane = &launcher.lane_});
+                     .lane = &launcher.lanes_[part.queue]});
     }
     Status launched = launch_by_copy_engines(all);
     if (!launched) {
       for (const JointPart& part : parts)
-        static_cast<CudaLauncher&>(*part.launcher).lane_may_run_on_ = true;
+        static_cast<CudaLauncher&>(*part.launcher).lane_may_run_on_[part.queue] = true;
     }
     return launched;
   }
@@ -97,11 +100,11 @@ class CudaLauncher final : public GpuLauncher {
     return of(queue).wait_equal(address, value);
   }
   Result<bool> idle(std::uint32_t queue) override {
-    // Else a queue is behind all that its operations have in the lane.
-    if (lane_may_run_on_) {
-      Result<bool> lane = lane_.idle();
+    // Else a queue is behind all that its operations have in its lane.
+    if (lane_may_run_on_[queue]) {
+      Result<bool> lane = lanes_[queue].idle();
       if (!lane || !*lane) return lane;
-      lane_may_run_on_ = false;
+      lane_may_run_on_[queue] = false;
     }
     Result<bool> first = of(queue).idle();
     if (queue == 0 || !first || !*first) return first;
@@ -156,8 +159,8 @@ class CudaLauncher final : public GpuLauncher {
   PinnedPage page_;  // first: kernels in the queues write there
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
-  CopyLane lane_;
-  bool lane_may_run_on_ = false;
+  std::vector<CopyLane> lanes_;
+  std::vector<bool> lane_may_run_on_;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -212,8 +215,12 @@ Result<GpuHardware> open_gpu(Device& device) {
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
-  Result<CopyLane> lane = CopyLane::create(ordinal);
-  if (!lane) return std::move(lane).error();
+  std::vector<CopyLane> lanes;
+  for (std::size_t queue = 0; queue <= (queues->size() - 1) / kTurns; ++queue) {
+    Result<CopyLane> lane = CopyLane::create(ordinal);
+    if (!lane) return std::move(lane).error();
+    lanes.push_back(std::move(lane).value());
+  }
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
@@ -221,7 +228,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   return GpuHardware{
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
-                                     std::move(lane).value(), std::move(page).value()),
+                                     std::move(lanes), std::move(page).value()),
       resident_scratch_bytes(),
       has_bulk_copies(ordinal),
       processors_of(ordinal),

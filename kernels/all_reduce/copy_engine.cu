@@ -1,11 +1,9 @@
 // copy_engine.h: the order of the copies, and the kernel that combines a chunk.
 //
-// All shards are equal, and cut into chunks: what is left of the count, less than a line for each
-// rank, is the last rank's as a chunk of its own. Chunk c of shard p goes from each rank r to p,
-// and waits there where r's shard of p's output is to be: nobody writes there before p has combined
-// it. In place that is p's input, so there, and for the rest, it goes into slot c % kCopySlots of
-// p's scratch, once what lay in that has been combined. From p's output the result goes into
-// everybody's.
+// Chunk c of shard p (copy_shape.h) goes from each rank r to p, and waits there where r's shard of
+// p's output is to be: nobody writes there before p has combined it. Where a rank's output is its
+// input, and for the rest, it goes into slot c % kCopySlots of p's scratch, once what lay in that
+// has been combined. From p's output the result goes into everybody's.
 //
 // A GPU's copies follow one another in one stream, as two at a time share a link and are no faster:
 // those out of chunk c's parts, one peer at a time and all ranks to different ones, then those of
@@ -18,6 +16,7 @@
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/all_reduce/copy_shape.h"
 #include "kernels/copy_engine.h"
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
@@ -126,23 +125,14 @@ class CopyEngineOperation {
   CopyEngineOperation(std::span<const CopyEnginePart> parts, std::uint64_t most_chunk_bytes)
       : parts_(parts),
         ranks_(static_cast<std::uint32_t>(parts.size())),
-        count_(parts[0].call.count),
         element_(size_of(parts[0].call.dtype)),
-        outputs_are_free_(std::none_of(parts.begin(), parts.end(), shares_memory)) {
-    const DType dtype = parts[0].call.dtype;
-    const std::uint64_t line = kCacheLineBytes / element_;
-    shard_ = count_ / ranks_ / line * line;
-    // A shard in two chunks where it fits: each travels while the other is combined.
-    std::uint64_t bytes = std::max(shard_ * element_ / 2 + kCacheLineBytes - 1, kMinCopyChunk);
-    if (!outputs_are_free_) bytes = std::min(bytes, kCopySlotBytes);
-    if (most_chunk_bytes != 0) bytes = std::min(bytes, most_chunk_bytes);
-    chunk_elements_ = tile_elements(dtype, bytes);
-    chunks_ = tile_count(shard_, chunk_elements_);
-  }
+        in_slots_(std::any_of(parts.begin(), parts.end(), shares_memory)),
+        shape_(copy_shape(parts[0].call.count, parts[0].call.dtype, ranks_, in_slots_,
+                          most_chunk_bytes)) {}
 
   cudaError_t run() {
     begin();
-    const std::uint64_t all = chunks_ + (shard_ * ranks_ < count_ ? 1 : 0);
+    const std::uint64_t all = shape_.all_chunks();
     for (std::uint64_t chunk = 0; chunk <= all && error_ == cudaSuccess; ++chunk) {
       for (std::uint32_t rank = 0; rank < ranks_ && chunk < all; ++rank) scatter(rank, chunk);
       for (std::uint32_t rank = 0; rank < ranks_ && chunk < all; ++rank) reduce(rank, chunk);
@@ -178,24 +168,18 @@ class CopyEngineOperation {
     note(cudaMemcpyAsync(to, from, range.size() * element_, cudaMemcpyDefault, stream(in)));
   }
 
-  // Empty: the owner has no such chunk.
-  ElementRange chunk_of(std::uint32_t owner, std::uint64_t chunk) const {
-    if (chunk == chunks_)  // the rest
-      return {owner == ranks_ - 1 ? shard_ * ranks_ : count_, count_};
-    const std::uint64_t first = owner * shard_ + chunk * chunk_elements_;
-    return {first, std::min(first + chunk_elements_, (owner + 1) * shard_)};
-  }
-  bool waits_in_output(std::uint64_t chunk) const { return outputs_are_free_ && chunk < chunks_; }
+  bool waits_in_output(std::uint64_t chunk) const { return !in_slots_ && chunk < shape_.chunks; }
   // Where `from`'s part of a chunk waits in the memory of `at`, by the address at which rank
   // `seen_by` finds it.
   unsigned char* place(std::uint32_t seen_by, std::uint32_t at, std::uint32_t from,
                        std::uint64_t chunk) const {
     const CudaAllReduce& call = parts_[seen_by].call;
     if (waits_in_output(chunk)) {
-      return static_cast<unsigned char*>(call.recv[at]) + chunk_of(from, chunk).first * element_;
+      return static_cast<unsigned char*>(call.recv[at]) +
+             shape_.chunk_of(from, chunk).first * element_;
     }
-    const std::uint64_t slot = chunk % kCopySlots * (ranks_ - 1) + (from < at ? from : from - 1);
-    return static_cast<unsigned char*>(call.scratch[at]) + kCopyOffset + slot * kCopySlotBytes;
+    return static_cast<unsigned char*>(call.scratch[at]) + kCopyOffset +
+           copy_slot_offset(ranks_, at, from, chunk);
   }
 
   void begin() {
@@ -215,7 +199,7 @@ class CopyEngineOperation {
     go_to(rank);
     for (std::uint32_t hop = 1; hop < ranks_; ++hop) {
       const std::uint32_t owner = (rank + hop) % ranks_;
-      const ElementRange range = chunk_of(owner, chunk);
+      const ElementRange range = shape_.chunk_of(owner, chunk);
       if (range.empty()) continue;
       if (!waits_in_output(chunk) && chunk >= kCopySlots)
         wait(part.lane->stream(), combined_[owner][chunk % kCopySlots]);
@@ -229,7 +213,7 @@ class CopyEngineOperation {
   void reduce(std::uint32_t rank, std::uint64_t chunk) {
     const CopyEnginePart& part = parts_[rank];
     const CudaAllReduce& call = part.call;
-    const ElementRange range = chunk_of(rank, chunk);
+    const ElementRange range = shape_.chunk_of(rank, chunk);
     if (range.empty() || error_ != cudaSuccess) return;
     go_to(rank);
     const std::uint64_t at = range.first * element_;
@@ -249,7 +233,7 @@ class CopyEngineOperation {
 
   void gather(std::uint32_t rank, std::uint64_t chunk) {
     const CopyEnginePart& part = parts_[rank];
-    const ElementRange range = chunk_of(rank, chunk);
+    const ElementRange range = shape_.chunk_of(rank, chunk);
     if (range.empty() || error_ != cudaSuccess) return;
     go_to(rank);
     wait(part.lane->stream(), combined_[rank][chunk % kCopySlots]);
@@ -275,9 +259,9 @@ class CopyEngineOperation {
 
   std::span<const CopyEnginePart> parts_;
   const std::uint32_t ranks_;
-  const std::uint64_t count_, element_;
-  const bool outputs_are_free_;
-  std::uint64_t shard_ = 0, chunk_elements_ = 0, chunks_ = 0;  // elements; chunks of a shard
+  const std::uint64_t element_;
+  const bool in_slots_;
+  const CopyShape shape_;
   cudaEvent_t sent_[kMaxCudaRanks][kMaxCudaRanks] = {};  // the latest chunk: by sender and owner
   cudaEvent_t combined_[kMaxCudaRanks][kCopySlots] = {};
   cudaError_t error_ = cudaSuccess;

@@ -99,6 +99,100 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   expect_done();
 }
 
+// Each result is the next one's input, out of place from one buffer into the other and now and then
+// in place, and nobody waits between: parts wait in outputs and in scratch that others use before
+// and behind them.
+TEST_P(CopyEnginesOnGpus, PartsThatWaitInOutputsAreNobodyElses) {
+  struct Step {
+    CudaAlgorithm algorithm;
+    bool in_place;
+  };
+  constexpr Step kSteps[] = {{CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::TiledPush, false},
+                             {CudaAlgorithm::CopyEngine, true},  {CudaAlgorithm::Stream, false},
+                             {CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::CopyEngine, false},
+                             {CudaAlgorithm::Stream, true},      {CudaAlgorithm::CopyEngine, true}};
+  constexpr std::uint64_t kElements = (1 << 20) - 5;
+  const int ranks = node_->ranks();
+  std::vector<std::int64_t> values(kElements);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    cudaMemcpy((*node_)[rank].send.data(), values.data(), kElements * 8, cudaMemcpyHostToDevice);
+    cudaMemset((*node_)[rank].recv.data(), 0xa5, kElements * 8);
+    cudaDeviceSynchronize();
+  }
+  bool in_recv = false;
+  std::int64_t factor = 1;
+  for (std::size_t i = 0; factor < (std::int64_t{1} << 57); ++i) {
+    const Step step = kSteps[i % std::size(kSteps)];
+    const auto all = node_->algorithms();
+    const bool runs = step.algorithm == CudaAlgorithm::CopyEngine ||
+                      std::ranges::find(all, step.algorithm) != all.end();
+    node_->swapped = in_recv;
+    ASSERT_TRUE(node_->launch(runs ? step.algorithm : CudaAlgorithm::Stream, kElements,
+                              DType::Int64, ReduceOp::Sum, {}, 0, 0, step.in_place));
+    if (!step.in_place) in_recv = !in_recv;
+    factor *= ranks;
+  }
+  ASSERT_TRUE(node_->synchronize());
+  for (int rank = 0; rank < ranks; ++rank) {
+    cudaSetDevice(rank);
+    const Memory& last = in_recv ? (*node_)[rank].recv : (*node_)[rank].send;
+    cudaMemcpy(values.data(), last.data(), kElements * 8, cudaMemcpyDeviceToHost);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(values[i], static_cast<std::int64_t>(i % 5 + 1) * factor)
+          << "rank " << rank << ", element " << i;
+    }
+  }
+  expect_done();
+}
+
+// Slots of 32 MB, more than two of them for each sender; and one rank that sums in place among
+// others that do not.
+TEST_P(CopyEnginesOnGpus, LargeOnesGoInPlaceThroughWholeSlots) {
+  const int ranks = node_->ranks();
+  const std::uint64_t count =
+      (static_cast<std::uint64_t>(ranks) * 5 * kCopySlotBytes / 2 + 4096) / sizeof(std::int32_t);
+  node_.reset();  // its memory
+  auto large = GpuNode::open(ranks, count * sizeof(std::int32_t));
+  ASSERT_TRUE(large) << large.error().to_string();
+  std::vector<std::int32_t> values(count);
+  for (const bool only_the_first : {false, true}) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<std::int32_t>(i * 2654435761U) + rank;
+      cudaSetDevice(rank);
+      cudaMemcpy((*large)[rank].send.data(), values.data(), count * 4, cudaMemcpyHostToDevice);
+      cudaMemset((*large)[rank].recv.data(), 0xa5, count * 4);
+      cudaDeviceSynchronize();
+    }
+    std::vector<CopyEnginePart> parts;
+    for (int rank = 0; rank < ranks; ++rank) {
+      CudaAllReduce call =
+          large->call(rank, count, DType::Int32, ReduceOp::Sum, 0, 0, !only_the_first);
+      if (only_the_first) call.recv[0] = (*large)[0].send.data();
+      call.ordinal = rank;
+      parts.push_back({call, (*large)[rank].stream->handle(), &(*large)[rank].lane});
+    }
+    const Status launched = launch_by_copy_engines(parts);
+    ASSERT_TRUE(launched) << launched.error().to_string();
+    ASSERT_TRUE(large->synchronize());
+    for (int rank = 0; rank < ranks; ++rank) {
+      cudaSetDevice(rank);
+      const bool in_send = !only_the_first || rank == 0;
+      const Memory& result = in_send ? (*large)[rank].send : (*large)[rank].recv;
+      cudaMemcpy(values.data(), result.data(), count * 4, cudaMemcpyDeviceToHost);
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint32_t expected =
+            static_cast<std::uint32_t>(i * 2654435761U) * static_cast<std::uint32_t>(ranks) +
+            static_cast<std::uint32_t>(ranks * (ranks - 1) / 2);
+        ASSERT_EQ(static_cast<std::uint32_t>(values[i]), expected)
+            << "rank " << rank << ", element " << i << (only_the_first ? ", one in place" : "");
+      }
+    }
+  }
+}
+
 TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
   const Status alone =
       launch_all_reduce(CudaAlgorithm::CopyEngine, node_->call(0, 8, DType::Int32, ReduceOp::Sum),

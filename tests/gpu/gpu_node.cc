@@ -80,8 +80,10 @@ CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp
                      .op = op};
   for (int r = 0; r < ranks(); ++r) {
     GpuRank& one = (*this)[r];
-    call.send[r] = one.send.data() + send_offset;
-    call.recv[r] = in_place ? one.send.data() + send_offset : one.recv.data() + recv_offset;
+    const Memory& from = swapped ? one.recv : one.send;
+    const Memory& to = swapped ? one.send : one.recv;
+    call.send[r] = from.data() + send_offset;
+    call.recv[r] = in_place ? from.data() + send_offset : to.data() + recv_offset;
     call.scratch[r] = one.scratch.data();
   }
   return call;

@@ -57,6 +57,7 @@ class GpuNode {
 
   std::uint64_t timeout_ns = 5'000'000'000;
   std::uint64_t most_chunk_bytes = 0;  // of what is launched for all ranks at once
+  bool swapped = false;                // call() takes recv for send and send for recv
 
  private:
   std::vector<GpuRank> ranks_;
