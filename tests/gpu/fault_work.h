@@ -20,8 +20,9 @@ std::chrono::milliseconds ms_since(FaultClock::time_point begin);
 
 // No call lasts longer than its timeout and this.
 inline constexpr std::chrono::milliseconds kCallLate{100};
-// Nor does a stream, whose kernels begin a little after the call and are looked at now and then.
-inline constexpr std::chrono::milliseconds kStreamLate{150};
+// Nor does a stream, whose kernels begin a little after the call, give the daemon's word 100 ms,
+// and are looked at now and then: without MPS, when it is their process's turn.
+inline constexpr std::chrono::milliseconds kStreamLate{250};
 // For a process that is stopped for so long: added to every limit.
 extern std::chrono::milliseconds stopped_for;
 

@@ -45,11 +45,15 @@ judge() { # judge <name> <exit status> <log>...: no error in any of them, and an
 
 mkdir -p "$folder/run" "$folder/state"
 LD_LIBRARY_PATH=$programs/lib timeout -k 10 300 "$programs/arcommd" --set device.backend=cuda --set gpu.mps=off \
-  --set gpu.resident=off --set recorder.records=65536 --set runtime_dir="$folder/run" --set state_dir="$folder/state" \
+  --set gpu.resident=false --set recorder.records=65536 --set runtime_dir="$folder/run" --set state_dir="$folder/state" \
   --set metrics.listen= --set access.group= --set access.admin_group= >"$out/sanitizer-arcommd.log" 2>&1 &
 daemon=$!
 trap 'kill "$daemon" 2>/dev/null; wait "$daemon"; rm -rf "$folder"' EXIT
-for _ in $(seq 300); do [ -S "$folder/run/client.sock" ] && break; sleep 0.1; done
+for _ in $(seq 300); do
+  [ -S "$folder/run/client.sock" ] && break
+  kill -0 "$daemon" 2>/dev/null || { echo "FAILED: arcommd does not start"; tail -n 5 "$out/sanitizer-arcommd.log"; exit 1; }
+  sleep 0.1
+done
 for tool in "${tools[@]}"; do
   pids=() code=0
   read -r before _ < <(account)
