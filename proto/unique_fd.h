@@ -1,6 +1,7 @@
 // A file descriptor with one owner.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <utility>
@@ -31,5 +32,11 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// A second descriptor of what `fd` names, closed on exec. Empty, and errno says why, where `fd` is
+// none or the process has as many as it may.
+inline UniqueFd duplicate(int fd) {
+  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+}
 
 }  // namespace arcomm

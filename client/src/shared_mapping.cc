@@ -60,7 +60,7 @@ UniqueFd sealed_descriptor_of(const MapLine& line) {
     if (info.st_ino != line.inode || info.st_dev != line.device) continue;
     const int seals = ::fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) continue;
-    found.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    found = duplicate(fd);
     break;
   }
   ::closedir(folder);

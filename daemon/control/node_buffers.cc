@@ -1,5 +1,4 @@
 // NodeControl's calls about memory.
-#include <fcntl.h>
 
 #include <cerrno>
 #include <cstring>
@@ -99,7 +98,7 @@ void NodeControl::add_buffer(const std::shared_ptr<NewBuffer>& buffer,
   }
   std::shared_ptr<UniqueFd> for_client;
   if (buffer->give_ticket) {
-    for_client = memory_closer_.hold(UniqueFd(::fcntl(memory->get(), F_DUPFD_CLOEXEC, 0)));
+    for_client = memory_closer_.hold(duplicate(memory->get()));
     if (!*for_client) {
       return buffer->fail(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                                 "no descriptor is left: ", std::strerror(errno),

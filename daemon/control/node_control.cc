@@ -19,10 +19,6 @@ namespace {
 
 constexpr std::size_t kNameCharacters = 64;
 
-UniqueFd duplicate(int fd) {
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-}
-
 Error no_descriptor() {
   return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                "no descriptor is left: ", std::strerror(errno),

@@ -34,7 +34,7 @@ Result<DirectImage> DirectImage::create(std::span<const std::byte> image) {
 }
 
 Result<UniqueFd> DirectImage::export_fd() const {
-  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy = duplicate(fd_.get());
   if (!copy) return cannot_lend("a second descriptor");
   return copy;
 }

@@ -1,6 +1,5 @@
 #include "daemon/exec/doors_page.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -35,7 +34,7 @@ DoorsPage::~DoorsPage() {
 }
 
 Result<UniqueFd> DoorsPage::export_fd() const {
-  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy = duplicate(fd_.get());
   if (!copy) return failed("a second descriptor");
   return copy;
 }

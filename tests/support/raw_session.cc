@@ -181,7 +181,7 @@ Result<std::unique_ptr<RawSession>> RawSession::attach(const DaemonProcess& daem
   if (!fds) return std::move(fds).error();
   if (fds->size() != 2)
     return error(ErrorCode::Internal, Reason::Bug, "Attach gave ", fds->size(), " descriptors");
-  parts->segment_copy = UniqueFd(::fcntl((*fds)[0].get(), F_DUPFD_CLOEXEC, 0));
+  parts->segment_copy = duplicate((*fds)[0].get());
   Result<ring::Segment> segment = ring::Segment::open(std::move((*fds)[0]));
   if (!segment) return std::move(segment).error();
   parts->segment.emplace(std::move(*segment));

@@ -1,6 +1,5 @@
 #include "transport/device/host_memory.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -35,7 +34,7 @@ HostMemory::~HostMemory() {
 }
 
 Result<UniqueFd> HostMemory::export_fd() const {
-  UniqueFd copy(::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 0));
+  UniqueFd copy = duplicate(fd_.get());
   if (!copy) return out_of_memory("a second descriptor", view_.bytes, errno);
   return copy;
 }

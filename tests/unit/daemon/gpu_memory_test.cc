@@ -17,9 +17,7 @@ class GpuMemoryTest : public GpuWorkerTest {
     const UniqueFd writer(ends[1]);
     BufferSeed seed;
     for (std::size_t i = 0; i < pieces; ++i) {
-      seed.chunks.push_back({.memory = UniqueFd(::fcntl(writer.get(), F_DUPFD_CLOEXEC, 0)),
-                             .fabric = {},
-                             .bytes = kPiece});
+      seed.chunks.push_back({.memory = duplicate(writer.get()), .fabric = {}, .bytes = kPiece});
     }
     seed.length_bytes = seed.allocation_bytes = pieces * kPiece;
     seed.device = "GPU-1";

@@ -22,10 +22,6 @@ using ring::SessionState;
 constexpr std::uint32_t kSlots = 8;
 constexpr SessionId kSession{7, 0x2a};
 
-UniqueFd copy_of(int fd) {
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-}
-
 // A session with both its sides, of which the daemon's is then dead.
 struct DeadSession {
   ring::Segment segment = ring::Segment::create(kSlots, kSession).value();
@@ -53,7 +49,7 @@ struct DeadSession {
     ASSERT_EQ(reap.pop(completion), ring::Pop::Done);
   }
   EndedRings end() const {
-    Result<EndedRings> ended = end_rings(copy_of(segment.fd()));
+    Result<EndedRings> ended = end_rings(duplicate(segment.fd()));
     EXPECT_TRUE(ended) << ended.error().message;
     return ended ? *ended : EndedRings{};
   }
@@ -186,9 +182,9 @@ TEST(KeptRings, RefuseWhatIsNoSegment) {
   EXPECT_FALSE(end_rings(UniqueFd()));
   UniqueFd memory(::memfd_create("strange", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(memory.get(), ring::segment_bytes_for(kSlots)), 0);
-  EXPECT_FALSE(end_rings(copy_of(memory.get()))) << "not sealed";
+  EXPECT_FALSE(end_rings(duplicate(memory.get()))) << "not sealed";
   ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL), 0);
-  EXPECT_FALSE(end_rings(copy_of(memory.get()))) << "no header";
+  EXPECT_FALSE(end_rings(duplicate(memory.get()))) << "no header";
 }
 
 TEST(KeptRings, AreStoredBySessionAndTakenOutOfTheStoreWhateverTheyAre) {

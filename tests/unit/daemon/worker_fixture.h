@@ -64,7 +64,7 @@ struct SharedBytes {
   SharedBytes& operator=(const SharedBytes&) = delete;
   ~SharedBytes() { ::munmap(data, bytes); }
 
-  BufferSeed seed() const { return {UniqueFd(::fcntl(fd.get(), F_DUPFD_CLOEXEC, 0)), 0, bytes}; }
+  BufferSeed seed() const { return {duplicate(fd.get()), 0, bytes}; }
   template <typename T>
   T* as(std::size_t offset_bytes = 0) const {
     return reinterpret_cast<T*>(data + offset_bytes);
@@ -84,15 +84,14 @@ class Client {
     EXPECT_TRUE(segment.ok());
     control_ = &segment->control();
     // The worker unmaps the segment when it closes the session; what it last said is read here.
-    keeper_.emplace(
-        ring::Segment::open(UniqueFd(::fcntl(segment->fd(), F_DUPFD_CLOEXEC, 0))).value());
+    keeper_.emplace(ring::Segment::open(duplicate(segment->fd())).value());
     request_slots_ = segment->requests();
     completion_slots_ = segment->completions();
     producer_.emplace(segment->requests());
     consumer_.emplace(segment->completions());
     Result<UniqueFd> event = ring::EventDoorbell::create();
     EXPECT_TRUE(event.ok());
-    event_.reset(::fcntl(event->get(), F_DUPFD_CLOEXEC, 0));
+    event_ = duplicate(event->get());
     bell_.emplace(control_->requests.consumer_sleeps, event_.get());
     SessionSeed seed{id,
                      PeerCredentials{pid, 1000, 1000},

@@ -14,10 +14,6 @@ namespace {
 
 constexpr SessionId kSession{3, 7};
 
-UniqueFd copy_of(int fd) {
-  return UniqueFd(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
-}
-
 // A memfd with the header that `spoil` made of a good one.
 template <typename Spoil>
 UniqueFd forged(Spoil spoil, std::uint64_t bytes = segment_bytes_for(8),
@@ -40,7 +36,7 @@ void leave_alone(SegmentHeader&) {}
 TEST(Segment, BothSidesSeeTheSameRings) {
   Result<Segment> made = Segment::create(16, kSession);
   ASSERT_TRUE(made.ok());
-  Result<Segment> opened = Segment::open(copy_of(made->fd()));
+  Result<Segment> opened = Segment::open(duplicate(made->fd()));
   ASSERT_TRUE(opened.ok()) << opened.error().to_string();
   EXPECT_EQ(opened->slots(), 16u);
   Producer<WorkRequest> producer(opened->requests());
@@ -56,7 +52,7 @@ TEST(Segment, BothSidesSeeTheSameRings) {
 TEST(Segment, ItsSizeCannotBeChangedByAnyHolder) {
   Result<Segment> made = Segment::create(8, kSession);
   ASSERT_TRUE(made.ok());
-  const UniqueFd copy = copy_of(made->fd());
+  const UniqueFd copy = duplicate(made->fd());
   EXPECT_EQ(::ftruncate(copy.get(), 0), -1);
   EXPECT_EQ(errno, EPERM);
   EXPECT_EQ(::ftruncate(copy.get(), 1 << 20), -1);

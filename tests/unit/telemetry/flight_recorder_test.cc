@@ -124,7 +124,7 @@ TEST(FlightRecorder, IsReadOverItsMemoryWhenItsWriterIsGone) {
       FlightRecord record{.seq = seq, .pid = 4711};
       recorder->write(record);
     }
-    kept.reset(::fcntl(recorder->memfd(), F_DUPFD_CLOEXEC, 0));
+    kept = duplicate(recorder->memfd());
   }
   const auto records = FlightRecorder::read(kept.get());
   ASSERT_TRUE(records) << records.error().message;
