@@ -6,6 +6,8 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
+// Of a warp, between two ranks: longer operations a launch of `stream` does in less time.
+constexpr std::uint32_t kMaxPairPackets = 12;
 
 constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -25,6 +27,8 @@ const char* name_of(DirectAlgorithm algorithm) {
       return "one_shot_ll128";
     case DirectAlgorithm::TwoShotLl128:
       return "two_shot_ll128";
+    case DirectAlgorithm::PairLl128:
+      return "pair_ll128";
   }
   return "none";
 }
@@ -45,12 +49,14 @@ DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, 
             .blocks = static_cast<std::uint32_t>(blocks)};
   }
   if (!room.whole_lines) return {};
-  const std::uint64_t most_one_shot = (ranks == 2 ? 4096 : ranks <= 4 ? 256 : 128) * kKiB;
+  const std::uint64_t most_one_shot = (ranks == 2 ? 16 * 1024 : ranks <= 4 ? 256 : 128) * kKiB;
   if (bytes <= most_one_shot) {
     const std::uint64_t packets = divide_up(bytes, kDirectPacketData);
     const std::uint32_t blocks = blocks_for(packets, 4, room);
-    if (divide_up(packets, blocks) > direct_packets(ranks)) return {};
-    return {.algorithm = DirectAlgorithm::OneShotLl128, .blocks = blocks};
+    const std::uint32_t most = (ranks == 2 ? kMaxPairPackets : 1) * kDirectPartPackets;
+    if (divide_up(packets, blocks) > most) return {};
+    return {.algorithm = ranks == 2 ? DirectAlgorithm::PairLl128 : DirectAlgorithm::OneShotLl128,
+            .blocks = blocks};
   }
   if (ranks == 2 || bytes > 2048 * kKiB) return {};
   // The longest shard: whole cache lines, as partition.h cuts them.

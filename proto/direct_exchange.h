@@ -26,9 +26,9 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDirectRanks = 8;
 // Of what client and daemon share here: the layout, DirectCall, direct_shape(), the kernels' names,
-// and that they begin with a wait for what is before them in the stream, as clients launch them
-// early (from 2 on). Kernels are lent only to clients of the same number.
-inline constexpr std::uint32_t kDirectAbi = 2;
+// and that they wait themselves for what is before them in the stream, as clients launch them early
+// (from 2 on). Kernels are lent only to clients of the same number.
+inline constexpr std::uint32_t kDirectAbi = 3;
 inline constexpr std::uint32_t kMaxDirectBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kDirectThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + 32;
@@ -49,10 +49,11 @@ constexpr std::uint32_t direct_share(std::uint32_t processors, std::uint32_t tak
 
 enum class DirectAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
-  OneShotLl128 = 1,  // these two only between GPUs that store lines of 128 bytes whole
-  TwoShotLl128 = 2
+  OneShotLl128 = 1,  // this and what follows only between GPUs that store lines of 128 bytes whole
+  TwoShotLl128 = 2,
+  PairLl128 = 3  // one_shot_ll128 between two ranks, also longer than its areas
 };
-inline constexpr std::uint32_t kDirectAlgorithms = 3;
+inline constexpr std::uint32_t kDirectAlgorithms = 4;
 
 // A line whose halves are each written and read whole. What all ranks must agree on.
 struct alignas(16) DirectHead {
@@ -76,14 +77,19 @@ static_assert(sizeof(DirectControl) <= kDirectControlBytes &&
               std::is_standard_layout_v<DirectControl>);
 
 // Areas behind the control page, of each block and sender. LL16, of the first blocks only: a line
-// of 16 bytes per thread, of which 8 are data. LL128: packets, of which two_shot_ll128 uses the
-// first kDirectPartPackets for parts and as many behind them for results.
+// of 16 bytes per thread, of which 8 are data. LL128: packets, so many for each of a block's warps.
+// two_shot_ll128 uses the first kDirectPartPackets for parts and as many behind them for results.
 inline constexpr std::uint32_t kMaxDirectLl16Blocks = 16;
 inline constexpr std::uint64_t kDirectLl16Bytes = std::uint64_t{kDirectThreads} * 16;
 inline constexpr std::uint64_t kDirectPacketBytes = 1024, kDirectPacketData = 960;
 inline constexpr std::uint32_t kDirectPartPackets = kDirectThreads / 32;
+// Between two ranks a warp may have more packets than slots. It pushes packet i once it has taken
+// in packet i - kDirectAhead of its peer, which had by then taken in i - 2 * kDirectAhead: so it
+// writes no slot that is still to be read. How often the slots were used before is part of a
+// packet's flag.
+inline constexpr std::uint32_t kDirectAhead = 2, kDirectSlots = 2 * kDirectAhead;
 constexpr std::uint32_t direct_packets(std::uint32_t ranks) {
-  return ranks == 2 ? 48 : 2 * kDirectPartPackets;
+  return (ranks == 2 ? kDirectSlots : 2) * kDirectPartPackets;
 }
 
 constexpr std::uint64_t direct_ll16_offset(std::uint32_t ranks, std::uint32_t number,

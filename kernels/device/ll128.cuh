@@ -44,6 +44,15 @@ __device__ __forceinline__ std::uint32_t lane_of_thread() {
   return threadIdx.x % kLl128Lanes;
 }
 
+// What the 8 bytes behind a line's data hold.
+struct LineFlag {
+  std::uint32_t low, high;
+  // Of what is counted by one number alone.
+  __device__ __forceinline__ LineFlag(std::uint32_t number) : low(number), high(number) {}
+  __device__ __forceinline__ LineFlag(std::uint32_t low_word, std::uint32_t high_word)
+      : low(low_word), high(high_word) {}
+};
+
 // `packet` counts from the start of the region, as in ll128_layout.h.
 __device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t packet) {
   return reinterpret_cast<uint4*>(static_cast<unsigned char*>(scratch) + kLl128Offset +
@@ -55,13 +64,12 @@ __device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t pack
 // among them those with flags, which would then arrive before the data. That is what we believe:
 // wrong sums on H200, of a kernel that read element by element, were gone once its stores and its
 // way of reading had changed together; nobody has looked at the machine code.
-inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data,
-                                                 std::uint32_t epoch) {
+inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, LineFlag flag) {
   const std::uint32_t lane = lane_of_thread();
   LaneData lines = data;
   if (ll128_has_flag(lane)) {
-    lines.second = {data.first.z, data.first.w, epoch, epoch};
-    lines.first = {data.first.x, data.first.y, epoch, epoch};
+    lines.second = {data.first.z, data.first.w, flag.low, flag.high};
+    lines.first = {data.first.x, data.first.y, flag.low, flag.high};
   }
   __syncwarp();  // each line with one instruction
   store_line(packet + lane, lines.first);
@@ -77,9 +85,9 @@ struct Lines {
     first = load_line(packet + lane);
     second = load_line(packet + kLl128Lanes + lane);
   }
-  __device__ __forceinline__ bool are_of(std::uint32_t epoch) const {
-    return !ll128_has_flag(lane_of_thread()) ||
-           (first.z == epoch && first.w == epoch && second.z == epoch && second.w == epoch);
+  __device__ __forceinline__ bool are_of(LineFlag flag) const {
+    return !ll128_has_flag(lane_of_thread()) || (first.z == flag.low && first.w == flag.high &&
+                                                 second.z == flag.low && second.w == flag.high);
   }
   __device__ __forceinline__ LaneData data() const {
     if (!ll128_has_flag(lane_of_thread())) return {first, second};
@@ -90,12 +98,13 @@ struct Lines {
 // Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
 template <typename Patience>
 __device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
-                                               std::uint32_t from, std::uint32_t epoch,
+                                               std::uint32_t from, LineFlag flag,
                                                Patience& patience) {
   for (;;) {
     lines.load(packet);
-    if (__all_sync(kWarp, lines.are_of(epoch))) return true;
-    const bool gives_up = lane_of_thread() == 0 && !patience.goes_on(from);
+    if (__all_sync(kWarp, lines.are_of(flag))) return true;
+    if (!patience.is_due()) continue;
+    const bool gives_up = lane_of_thread() == 0 && !patience.looks_around(from);
     if (__any_sync(kWarp, gives_up)) return false;
   }
 }
@@ -140,28 +149,35 @@ class PacketElements {
     return range_.first + (packet * (kLl128PacketData / 16) + vector) * kCount;
   }
   __device__ __forceinline__ uint4 read_vector(const Stored* from, std::uint64_t at) const {
-    Vector vector{};
-    if (vectors_ && at + kCount <= range_.last) {
-      vector.whole = load_past_l1(reinterpret_cast<const uint4*>(from + at));
-    } else {
-#pragma unroll
-      for (std::uint32_t i = 0; i < kCount; ++i) {
-        if (at + i < range_.last) vector.elements[i] = load_past_l1(from + at + i);
-      }
-    }
-    return vector.whole;
+    if (vectors_ && at + kCount <= range_.last)
+      return load_past_l1(reinterpret_cast<const uint4*>(from + at));
+    return read_elements(from, at, range_.last);
   }
   __device__ __forceinline__ void write_vector(Stored* to, std::uint64_t at,
                                                const uint4& whole) const {
-    Vector vector;
-    vector.whole = whole;
     if (vectors_ && at + kCount <= range_.last) {
       *reinterpret_cast<uint4*>(to + at) = whole;
     } else {
+      write_elements(to, at, range_.last, whole);
+    }
+  }
+  // Out of the way of whole vectors.
+  static __device__ __noinline__ uint4 read_elements(const Stored* from, std::uint64_t at,
+                                                     std::uint64_t last) {
+    Vector vector{};
 #pragma unroll
-      for (std::uint32_t i = 0; i < kCount; ++i) {
-        if (at + i < range_.last) to[at + i] = vector.elements[i];
-      }
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      if (at + i < last) vector.elements[i] = load_past_l1(from + at + i);
+    }
+    return vector.whole;
+  }
+  static __device__ __noinline__ void write_elements(Stored* to, std::uint64_t at,
+                                                     std::uint64_t last, uint4 whole) {
+    Vector vector;
+    vector.whole = whole;
+#pragma unroll
+    for (std::uint32_t i = 0; i < kCount; ++i) {
+      if (at + i < last) to[at + i] = vector.elements[i];
     }
   }
 
@@ -228,7 +244,8 @@ __device__ __forceinline__ bool reduce_packet(const Call& call, const LaneData& 
       }
       missing = __reduce_min_sync(kWarp, missing);
       if (missing == kNobody) break;
-      const bool gives_up = lane_of_thread() == 0 && !patience.goes_on(missing);
+      if (!patience.is_due()) continue;
+      const bool gives_up = lane_of_thread() == 0 && !patience.looks_around(missing);
       if (__any_sync(kWarp, gives_up)) return false;
     }
 #pragma unroll

@@ -78,7 +78,11 @@ class Patience {
   // Called after a look in vain; false: give up. The clock is read only now and then: it costs as
   // much as a look. It starts with the first wait that is not over at once.
   __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
-    if ((++looks_ & 127U) != 0) return true;
+    return !is_due() || looks_around(waited_for);
+  }
+  // The two parts of it, for a warp whose lanes count together and one of which looks around.
+  __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
+  __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
     if (load_relaxed(&own_->abort) != 0) {
       fail(own_, CudaOutcomeCode::Aborted, waited_for);
       return false;

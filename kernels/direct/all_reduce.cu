@@ -1,23 +1,26 @@
 // The image's kernels: one per algorithm, type and operation, under the names that
 // direct_kernel_name() gives them.
-#include "kernels/direct/ll128.cuh"
+#include "kernels/direct/one_shot_ll128.cuh"
 #include "kernels/direct/one_shot_ll16.cuh"
+#include "kernels/direct/pair_ll128.cuh"
+#include "kernels/direct/two_shot_ll128.cuh"
 
 namespace arcomm::device {
 #define ARC_DIRECT_KERNELS(type, Format, operation, kOp)                                    \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ DirectCall call) {  \
-    wait_for_previous_launch();                                                             \
     one_shot_ll16<Format, kOp>(call);                                                       \
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
-    wait_for_previous_launch();                                                             \
-    one_shot_ll128<Format, kOp>(call);                                                      \
+    one_shot_ll128<Format, kOp, 4>(call);                                                   \
+  }                                                                                         \
+  extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
+      arcomm_pair_ll128_##type##_##operation(const __grid_constant__ DirectCall call) {     \
+    pair_ll128<Format, kOp>(call);                                                          \
   }                                                                                         \
   extern "C" __global__ void __launch_bounds__(kDirectBlockThreads)                         \
       arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ DirectCall call) { \
-    wait_for_previous_launch();                                                             \
     two_shot_ll128<Format, kOp, 4>(call);                                                   \
   }
 #define ARC_DIRECT_TYPE(type, Format)                    \

@@ -101,15 +101,15 @@ __device__ __forceinline__ void one_shot_ll16(const DirectCall& call) {
   __shared__ TurnWords words;
   const DirectLine<Format> line(call);
   typename DirectLine<Format>::Elements mine{}, out{};
-  if (line.exists) mine = line.read(call.send);  // while the turn's number is on its way
   Turn turn(call, words);
-  if (!turn.runs()) return turn.leave();
+  if (line.exists) mine = line.read(call.send);
+  if (!turn.begins()) return turn.leave();
   if (turn.looks_on()) {
     turn.agree();
   } else if (line.exists) {
     const std::uint32_t flag = turn.flag();
     for (std::uint32_t hop = 1; hop < call.ranks; ++hop) {  // each rank starts with another peer
-      store_line(turn.ll16_lines((call.rank + hop) % call.ranks, call.rank) + threadIdx.x,
+      store_line(turn.ll16_lines(peer_of(call, hop), call.rank) + threadIdx.x,
                  {mine.whole.x, flag, mine.whole.y, flag});
     }
     DirectPatience patience(call, words);
@@ -119,7 +119,9 @@ __device__ __forceinline__ void one_shot_ll16(const DirectCall& call) {
       combine_lines<Format, kOp, 4>(call, turn, patience, mine, out);
     }
   }
-  if (turn.all_agree() && line.exists) line.write(call.recv, out);
+  const bool agree = turn.all_agree();
+  turn.let_next_begin();
+  if (agree && line.exists) line.write(call.recv, out);
   turn.leave();
 }
 

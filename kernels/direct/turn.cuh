@@ -15,8 +15,14 @@
 namespace arcomm::device {
 
 // Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
-// in some five thousand turns.
-constexpr std::uint32_t kDirectWipeEvery = 128;
+// in some forty thousand turns. Each takes 6 us.
+constexpr std::uint32_t kDirectWipeEvery = 1024;
+
+// Each rank starts with another peer: hop is 1 to ranks - 1.
+__device__ __forceinline__ std::uint32_t peer_of(const DirectCall& call, std::uint32_t hop) {
+  const std::uint32_t peer = call.rank + hop;
+  return peer < call.ranks ? peer : peer - call.ranks;
+}
 
 struct TurnWords {  // in shared memory
   std::uint32_t taken;
@@ -29,11 +35,39 @@ __device__ __forceinline__ std::uint32_t direct_flag(std::uint32_t number) {
   return number == 0 ? 0xffff'ffffU : number;
 }
 
-__device__ __forceinline__ void fail_direct(const DirectCall& call, TurnWords& words, Done why) {
+// Out of line, as is all that a block does seldom: instructions that it only jumps over have to be
+// fetched too, and of an operation of 3 us that was half a microsecond.
+inline __device__ __noinline__ void fail_direct(const DirectCall& call, TurnWords& words,
+                                                Done why) {
   const auto word = static_cast<unsigned long long>(to_word(why));
   if (atomicCAS(reinterpret_cast<unsigned long long*>(&call.mailbox->failed), 0ull, word) == 0)
     store_relaxed(&call.doors->direct_failed, word);
   words.over = 1;
+}
+
+// What a thread looks at now and then while it waits. Returns when its waits began, or 0: give up.
+inline __device__ __noinline__ std::uint64_t look_around(const DirectCall& call, TurnWords& words,
+                                                         std::uint64_t since, std::uint64_t more_ns,
+                                                         std::uint32_t waited_for) {
+  if (words.over != 0) return 0;
+  const std::uint64_t closed = load_relaxed(&call.mailbox->closed);
+  if (closed != 0) {
+    fail_direct(call, words, done_from(closed));
+    return 0;
+  }
+  if (load_relaxed(&call.mailbox->failed) != 0) {
+    words.over = 1;
+    return 0;
+  }
+  const std::uint64_t now = global_nanoseconds();
+  if (since == 0) return now;
+  if (now - since < call.timeout_ns + more_ns) return since;
+  fail_direct(call, words,
+              {.number = words.taken,
+               .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+               .reason = static_cast<std::uint8_t>(Reason::Timeout),
+               .culprit_rank = static_cast<std::int16_t>(waited_for)});
+  return 0;
 }
 
 // One thread's account of its waits in one turn.
@@ -44,29 +78,16 @@ class DirectPatience {
 
   __device__ __forceinline__ void grow(std::uint64_t more_ns) { more_ns_ += more_ns; }
 
-  // Called after a look in vain; false: give up. Memory and clock are read only now and then: they
-  // cost as much as a look. The clock starts with the first wait that is not over at once.
+  // Called after a look in vain; false: give up. What else there is to see is looked at only now
+  // and then, as it costs as much as a look; the clock starts the first time.
   __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
-    if (words_.over != 0) return false;
-    if ((++looks_ & 127U) != 0) return true;
-    const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
-    if (closed != 0) {
-      fail_direct(call_, words_, done_from(closed));
-      return false;
-    }
-    if (load_relaxed(&call_.mailbox->failed) != 0) {
-      words_.over = 1;
-      return false;
-    }
-    const std::uint64_t now = global_nanoseconds();
-    if (since_ == 0) since_ = now;
-    if (now - since_ < call_.timeout_ns + more_ns_) return true;
-    fail_direct(call_, words_,
-                {.number = words_.taken,
-                 .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
-                 .reason = static_cast<std::uint8_t>(Reason::Timeout),
-                 .culprit_rank = static_cast<std::int16_t>(waited_for)});
-    return false;
+    return !is_due() || looks_around(waited_for);
+  }
+  // The two parts of it, for a warp whose lanes count together and one of which looks around.
+  __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
+  __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
+    since_ = look_around(call_, words_, since_, more_ns_, waited_for);
+    return since_ != 0;
   }
 
  private:
@@ -78,18 +99,25 @@ class DirectPatience {
 
 class Turn {
  public:
-  // By all threads of the block.
+  // By all threads of the block, of which those that move data go on, to read it, when what is
+  // before the operation in its stream has ended; meanwhile the warp that looks on takes the
+  // number.
   __device__ __forceinline__ Turn(const DirectCall& call, TurnWords& words)
       : call_(call), words_(words) {
-    if (threadIdx.x == 0) take();
-    __syncthreads();
-    number_ = words.taken;
-    runs_ = words.runs;
-    if (number_ % kDirectWipeEvery < 2 && runs_) wipe();
+    // Also before its time: a block of this kernel has its number when it lets another launch
+    // begin. What another stream has next waits for this one either way.
+    if (threadIdx.x == kDirectThreads) take();
+    wait_for_previous_launch();
   }
 
-  // Otherwise the block must do nothing but leave().
-  __device__ __forceinline__ bool runs() const { return runs_; }
+  // By all threads, before anything else here. False: the block must do nothing but leave().
+  __device__ __forceinline__ bool begins() {
+    __syncthreads();
+    number_ = words_.taken;
+    const bool runs = words_.runs;
+    if (number_ % kDirectWipeEvery < 2 && runs) wipe();
+    return runs;
+  }
   __device__ __forceinline__ std::uint32_t flag() const { return direct_flag(number_); }
   // The warp that moves no data.
   __device__ __forceinline__ bool looks_on() const { return threadIdx.x >= kDirectThreads; }
@@ -97,6 +125,7 @@ class Turn {
   // By that warp: tells all ranks what this one does, and waits until each has said the same.
   __device__ __forceinline__ void agree() {
     const std::uint32_t peer = threadIdx.x - kDirectThreads;
+    if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doors->direct_begun, number_);
     if (peer >= call_.ranks || peer == call_.rank) return;
     store_line(head(peer, call_.rank), {call_.what, flag(), call_.count, flag()});
     DirectPatience patience(call_, words_);
@@ -117,13 +146,15 @@ class Turn {
   // By all threads, when what they would write first is ready: whether it may be written.
   __device__ __forceinline__ bool all_agree() { return __syncthreads_or(words_.over != 0) == 0; }
 
+  // By any thread, once no thread of the block waits for anybody any more. Not before: a grid that
+  // waits for this one would keep processors from blocks for which a peer's wait.
+  __device__ __forceinline__ void let_next_begin() const { let_next_launch_begin(); }
+
   // By all threads, last of all.
   __device__ __forceinline__ void leave() {
     __syncthreads();
     if (threadIdx.x != 0) return;
-    // Not before: a grid that waits for this one would keep processors from blocks for which a
-    // peer's wait. Now all of this grid's have one, and wait for nobody.
-    let_next_launch_begin();
+    let_next_begin();
     // Relaxed: what this block read from its areas it has used, and what it wrote for others
     // carries flags of its own. A fence would wait for the links.
     store_relaxed(&own().ended, words_.taken);
@@ -169,7 +200,6 @@ class Turn {
     while (words_.over == 0 && ended != number - 1 && patience.goes_on(call_.rank))
       ended = load_relaxed(&own().ended);
     words_.runs = words_.over == 0;
-    if (blockIdx.x == 0 && words_.runs) store_relaxed(&call_.doors->direct_begun, number);
   }
 
   __device__ __noinline__ void wipe() const {
@@ -192,7 +222,6 @@ class Turn {
   const DirectCall& call_;
   TurnWords& words_;
   std::uint32_t number_;
-  bool runs_;
 };
 
 }  // namespace arcomm::device

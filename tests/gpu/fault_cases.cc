@@ -18,8 +18,9 @@ using std::chrono::milliseconds;
 
 // For the other ranks to be as far as this one.
 constexpr milliseconds kMoment{100};
-// Whatever the number of ranks.
-constexpr std::uint64_t kMostDirect = 2U << 20;
+// Between two ranks; between more, what is longer than 2 MB is launched. The sizes that are asked
+// for are small or large for either.
+constexpr std::uint64_t kMostDirect = 16U << 20;
 // Two aborts, each a few calls to the daemon, and what waited has left its stream.
 constexpr milliseconds kAbortedWithin{250};
 constexpr int kHoards = 200;

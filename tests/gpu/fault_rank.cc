@@ -2,7 +2,7 @@
 // makes it happen, or the rank does.
 //   fault_rank ROLE [--expect KIND] [--culprit R] [--culprit-does ROLE] [--culprit-expects KIND]
 //     [--recover] [--seconds S] [--most-ms T] [--stopped-ms T] + what client_rank takes: --rank R
-//     --ranks N --id-file PATH [--gpu G] [--sizes 4k,16m] [--dtype f16|bf16|f32]
+//     --ranks N --id-file PATH [--gpu G] [--sizes 4k,32m] [--dtype f16|bf16|f32]
 //     [--memory arc|cuda] [--timeout-ms T]
 // work     AllReduces (fault_work.h) until they fail as KIND says (fault_expect.h), of the culprit;
 //          with --recover it rebuilds then, and works on for a moment. Without --expect: for S

@@ -15,8 +15,8 @@ export CUDA_MODULE_LOADING=EAGER
 settings=(--set quota.registered_bytes=1125899906842624)
 failed=0
 unseen=()
-# What is done to a rank is done to the last one. 4 KB is direct, 16 MB is launched.
-work=("$programs/fault_rank" work --sizes "4k,16m" --dtype f16)
+# What is done to a rank is done to the last one. 4 KB is direct, 32 MB is launched.
+work=("$programs/fault_rank" work --sizes "4k,32m" --dtype f16)
 limit=60 # of each client, seconds
 
 now() { echo $((${EPOCHREALTIME/[.,]/} / 1000)); } # milliseconds
@@ -156,7 +156,7 @@ replace_last() { # replace_last <name> <ranks> <timeout in ms> [what goes before
   local name=$1 ranks=$2 timeout_ms=$3
   shift 3
   mv "$out/$name-$ranks-$((ranks - 1)).log" "$out/$name-$ranks-$((ranks - 1))-before.log"
-  timeout -k 5 "$limit" "$@" "$programs/fault_rank" join --sizes "4k,16m" --dtype f16 --timeout-ms "$timeout_ms" \
+  timeout -k 5 "$limit" "$@" "$programs/fault_rank" join --sizes "4k,32m" --dtype f16 --timeout-ms "$timeout_ms" \
     --rank $((ranks - 1)) --ranks "$ranks" --id-file "$folder/id-$name-$ranks" >"$out/$name-$ranks-$((ranks - 1)).log" 2>&1 &
   pids[ranks - 1]=$!
 }
@@ -190,7 +190,7 @@ cases_by_ranks() { # what the ranks do to themselves
   local ranks=$1 before after number
   before=$(descriptors)
   # Many communicators one after the other: a stream that waits must not share a channel with one of another.
-  CUDA_DEVICE_MAX_CONNECTIONS=32 LIMIT=$limit run_ranks cases "$ranks" "$programs/fault_rank" cases --sizes 4k,16m --dtype f16 --timeout-ms 1000
+  CUDA_DEVICE_MAX_CONNECTIONS=32 LIMIT=$limit run_ranks cases "$ranks" "$programs/fault_rank" cases --sizes 4k,32m --dtype f16 --timeout-ms 1000
   for number in "21, 38" 39 22 30; do
     said cases "$ranks" "^case $number:" >/dev/null || fail "fault $number was not come to"
     case_of "$number: $(said cases "$ranks" "^case $number:" | sed 's/^case [^:]*: //')"
@@ -277,7 +277,7 @@ daemon_dies() {
   kill_daemon
   end_ranks daemon-dies "$most"
   restart_daemon || fail "no daemon within 20 s"
-  LIMIT=$limit run_ranks after-death "$most" "$programs/client_rank" --verify --sizes 4k,16m
+  LIMIT=$limit run_ranks after-death "$most" "$programs/client_rank" --verify --sizes 4k,32m
   case_of "6, 7: arcommd is killed: $(said daemon-dies "$most" ' ms: '); $restarted; new processes are served"
 }
 
@@ -294,7 +294,7 @@ client_breaks_all() { # MPS: an error of one is one of all who share the GPU, ar
     start_mps
     restart_daemon || fail "no daemon within 20 s"
   fi
-  LIMIT=$limit run_ranks after "$most" "$programs/client_rank" --verify --sizes 4k,16m
+  LIMIT=$limit run_ranks after "$most" "$programs/client_rank" --verify --sizes 4k,32m
   case_of "10b: a client breaks its context, under MPS: arcommd $loss; $restarted; $(said breaks-all "$most" ' ms: ')"
 }
 

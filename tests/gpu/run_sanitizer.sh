@@ -60,7 +60,7 @@ for tool in "${tools[@]}"; do
   for rank in 0 1; do
     ARCOMM_RUNTIME_DIR=$folder/run LD_LIBRARY_PATH=$programs/client timeout -k 5 60 "$sanitizer" --tool "$tool" \
       --target-processes all --kernel-regex kns=arcomm_ "$programs/client_rank" --verify --dtype f16 \
-      --sizes 1k,64k,1m --timeout-ms 40000 --rank "$rank" --ranks 2 --id-file "$folder/id-$tool" \
+      --sizes 1k,64k,1m,6m --timeout-ms 40000 --rank "$rank" --ranks 2 --id-file "$folder/id-$tool" \
       >"$out/sanitizer-direct-$tool-$rank.log" 2>&1 &
     pids+=($!)
   done

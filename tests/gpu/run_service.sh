@@ -77,11 +77,11 @@ if [[ $parts == *" service "* ]]; then
     alive || break
     run_ranks verify-arc "$ranks" "$programs/client_rank" --verify
     run_ranks verify-cuda "$ranks" "$programs/client_rank" --verify --memory cuda --dtype f32
-    run_ranks faults "$ranks" "$programs/client_rank" --faults --dtype f16 --timeout-ms 300 --sizes 4k,256k,1m,16m
+    run_ranks faults "$ranks" "$programs/client_rank" --faults --dtype f16 --timeout-ms 300 --sizes 4k,256k,1m,16m,32m
     # The same with stream memory operations in the post kernel's place.
-    ARCOMM_POST=memops run_ranks verify-memops "$ranks" "$programs/client_rank" --verify --sizes 1k,64k,1m,16m
+    ARCOMM_POST=memops run_ranks verify-memops "$ranks" "$programs/client_rank" --verify --sizes 1k,64k,1m,32m
     ARCOMM_POST=memops run_ranks faults-memops "$ranks" "$programs/client_rank" --faults --dtype f16 --timeout-ms 300 \
-      --sizes 4k,16m
+      --sizes 4k,32m
     bench "$ranks"
   done
   alive && ask status

@@ -56,7 +56,7 @@ TEST_F(GpuDirectTest, LeavesOtherTypesAndSizesToTheDaemon) {
   AllReduceCall integers = call(64);
   integers.dtype = DType::Int32;
   ASSERT_TRUE(member->all_reduce(integers, send, recv, 1000, nullptr, deadline()).ok());
-  ASSERT_TRUE(all_reduce((1 << 20) + 1).ok());
+  ASSERT_TRUE(all_reduce((4 << 20) + 1).ok());
   EXPECT_EQ(gpu->starts.size(), 2u);
   EXPECT_TRUE(gpu->direct_starts.empty());
 }

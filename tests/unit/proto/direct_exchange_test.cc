@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <random>
 #include <set>
 #include <utility>
 #include <vector>
@@ -12,7 +14,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20, kMost = 4 * kMiB;
+constexpr std::uint64_t kMiB = 1 << 20, kMost = 16 * kMiB;
 constexpr DirectRoom kRoom{.whole_lines = true};
 
 std::uint64_t up(std::uint64_t a, std::uint64_t b) {
@@ -47,7 +49,14 @@ TEST(DirectShapeTest, GivesNoBlockMoreThanItsAreasHold) {
             ASSERT_LE(up(up(bytes, 8), shape.blocks), kDirectThreads);
             break;
           case DirectAlgorithm::OneShotLl128:
-            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), direct_packets(ranks));
+            ASSERT_GT(ranks, 2u);
+            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), kDirectPartPackets);
+            ASSERT_LE(kDirectPartPackets, direct_packets(ranks));
+            break;
+          case DirectAlgorithm::PairLl128:
+            ASSERT_EQ(ranks, 2u);
+            ASSERT_EQ(direct_packets(ranks), kDirectSlots * kDirectPartPackets);
+            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), 12 * kDirectPartPackets);
             break;
           case DirectAlgorithm::TwoShotLl128: {
             const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
@@ -101,10 +110,38 @@ TEST(DirectShapeTest, TellsApartWhatRanksMustAgreeOn) {
   std::set<std::uint32_t> seen;
   for (const DirectShape shape :
        {DirectShape{DirectAlgorithm::OneShotLl16, 1}, DirectShape{DirectAlgorithm::OneShotLl16, 32},
-        DirectShape{DirectAlgorithm::TwoShotLl128, 32}}) {
+        DirectShape{DirectAlgorithm::TwoShotLl128, 32},
+        DirectShape{DirectAlgorithm::PairLl128, 32}}) {
     for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
       for (unsigned op = 0; op < kReduceOps; ++op)
         EXPECT_TRUE(seen.insert(shape.what(dtype, static_cast<ReduceOp>(op))).second);
+    }
+  }
+}
+
+// Two warps, as pair_ll128 has them, in any order of their steps: each takes in what the other
+// pushed, and not what came before or after it in the slot.
+TEST(DirectExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
+  struct Warp {
+    std::array<std::uint32_t, kDirectSlots> slots{};  // the last packet that arrived, plus 1
+    std::uint32_t pushed = 0, taken = 0;
+  };
+  std::mt19937 random(20261123);
+  for (int run = 0; run < 500; ++run) {
+    const auto packets = static_cast<std::uint32_t>(1 + random() % 40);
+    const auto often = 2 + random() % 20;  // of so many steps one is the second rank's
+    Warp ranks[2];
+    while (ranks[0].taken < packets || ranks[1].taken < packets) {
+      const std::uint32_t moves = random() % often == 0 ? 1 : 0;
+      Warp& self = ranks[moves];
+      Warp& peer = ranks[1 - moves];
+      if (self.pushed < packets && self.pushed < self.taken + kDirectAhead) {
+        std::uint32_t& slot = peer.slots[self.pushed % kDirectSlots];
+        ASSERT_TRUE(slot == 0 || slot - 1 < peer.taken) << "still to be read";
+        slot = ++self.pushed;
+      } else if (self.taken < packets && self.slots[self.taken % kDirectSlots] == self.taken + 1) {
+        ++self.taken;
+      }
     }
   }
 }
