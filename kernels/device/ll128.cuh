@@ -151,17 +151,18 @@ class PacketElements {
   __device__ __forceinline__ uint4 read_vector(const Stored* from, std::uint64_t at) const {
     if (vectors_ && at + kCount <= range_.last)
       return load_past_l1(reinterpret_cast<const uint4*>(from + at));
+    if (at >= range_.last) return {};
     return read_elements(from, at, range_.last);
   }
   __device__ __forceinline__ void write_vector(Stored* to, std::uint64_t at,
                                                const uint4& whole) const {
     if (vectors_ && at + kCount <= range_.last) {
       *reinterpret_cast<uint4*>(to + at) = whole;
-    } else {
+    } else if (at < range_.last) {
       write_elements(to, at, range_.last, whole);
     }
   }
-  // Out of the way of whole vectors.
+  // Out of the way of whole vectors, and of what lies behind the last: most operations have both.
   static __device__ __noinline__ uint4 read_elements(const Stored* from, std::uint64_t at,
                                                      std::uint64_t last) {
     Vector vector{};
