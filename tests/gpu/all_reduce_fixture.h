@@ -40,7 +40,7 @@ inline void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937_64& ra
 class AllReduceOnGpus : public testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    auto node = GpuNode::open(GetParam(), kBytes);
+    auto node = GpuNode::open(GetParam(), kBytes, GpuNode::Gpus::Shared);
     ASSERT_TRUE(node) << node.error().to_string();
     node_ = std::make_unique<GpuNode>(std::move(*node));
   }
@@ -68,13 +68,13 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
       output.resize(bytes + 1);
       args.send[rank] = input.data();
       args.recv[rank] = output.data();
-      cudaSetDevice(rank);
+      node_->use(rank);
       cudaMemset((*node_)[rank].recv.data(), 0xa5, kGuard + recv_offset + bytes + kGuard);
       cudaMemcpy((*node_)[rank].send.data() + kGuard + send_offset, input.data(), bytes,
                  cudaMemcpyHostToDevice);
     }
     for (int rank = 0; rank < ranks; ++rank) {
-      cudaSetDevice(rank);
+      node_->use(rank);
       cudaDeviceSynchronize();
     }
     reference::all_reduce_range(args, 0, count);
@@ -85,7 +85,7 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
     ASSERT_TRUE(ended) << ended.error().to_string();
     for (int rank = 0; rank < ranks; ++rank) {
       GpuRank& one = (*node_)[rank];
-      cudaSetDevice(rank);
+      node_->use(rank);
       std::vector<std::byte> output(bytes + 1);
       const std::byte* from = in_place ? one.send.data() + kGuard + send_offset
                                        : one.recv.data() + kGuard + recv_offset;
@@ -115,11 +115,13 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
   std::mt19937_64 random_{20261121};
 };
 
-// From two GPUs to all there are.
-inline std::vector<int> rank_counts() {
+// From two to all the GPUs that there are, a rank on each, and more that share them.
+inline std::vector<int> rank_counts(std::vector<int> sharing) {
   std::vector<int> counts;
   for (int ranks = 2; ranks <= std::clamp(count_cuda_devices(), 2, 8); ++ranks)
     counts.push_back(ranks);
+  std::erase_if(sharing, [&](int ranks) { return ranks <= counts.back(); });
+  counts.insert(counts.end(), sharing.begin(), sharing.end());
   return counts;
 }
 

@@ -75,7 +75,7 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   std::vector<std::int64_t> values(kElements);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
   for (int rank = 0; rank < ranks; ++rank) {
-    cudaSetDevice(rank);
+    node_->use(rank);
     cudaMemcpy((*node_)[rank].send.data(), values.data(), kElements * 8, cudaMemcpyHostToDevice);
   }
   constexpr CudaAlgorithm kTurns[] = {CudaAlgorithm::CopyEngine, CudaAlgorithm::CopyEngine,
@@ -89,7 +89,7 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
   }
   ASSERT_TRUE(node_->synchronize());
   for (int rank = 0; rank < ranks; ++rank) {
-    cudaSetDevice(rank);
+    node_->use(rank);
     cudaMemcpy(values.data(), (*node_)[rank].send.data(), kElements * 8, cudaMemcpyDeviceToHost);
     for (std::size_t i = 0; i < values.size(); ++i) {
       ASSERT_EQ(values[i], static_cast<std::int64_t>(i % 5 + 1) * factor)
@@ -116,7 +116,7 @@ TEST_P(CopyEnginesOnGpus, PartsThatWaitInOutputsAreNobodyElses) {
   std::vector<std::int64_t> values(kElements);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::int64_t>(i % 5 + 1);
   for (int rank = 0; rank < ranks; ++rank) {
-    cudaSetDevice(rank);
+    node_->use(rank);
     cudaMemcpy((*node_)[rank].send.data(), values.data(), kElements * 8, cudaMemcpyHostToDevice);
     cudaMemset((*node_)[rank].recv.data(), 0xa5, kElements * 8);
     cudaDeviceSynchronize();
@@ -136,7 +136,7 @@ TEST_P(CopyEnginesOnGpus, PartsThatWaitInOutputsAreNobodyElses) {
   }
   ASSERT_TRUE(node_->synchronize());
   for (int rank = 0; rank < ranks; ++rank) {
-    cudaSetDevice(rank);
+    node_->use(rank);
     const Memory& last = in_recv ? (*node_)[rank].recv : (*node_)[rank].send;
     cudaMemcpy(values.data(), last.data(), kElements * 8, cudaMemcpyDeviceToHost);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -154,14 +154,14 @@ TEST_P(CopyEnginesOnGpus, LargeOnesGoInPlaceThroughWholeSlots) {
   const std::uint64_t count =
       (static_cast<std::uint64_t>(ranks) * 5 * kCopySlotBytes / 2 + 4096) / sizeof(std::int32_t);
   node_.reset();  // its memory
-  auto large = GpuNode::open(ranks, count * sizeof(std::int32_t));
+  auto large = GpuNode::open(ranks, count * sizeof(std::int32_t), GpuNode::Gpus::Shared);
   ASSERT_TRUE(large) << large.error().to_string();
   std::vector<std::int32_t> values(count);
   for (const bool only_the_first : {false, true}) {
     for (int rank = 0; rank < ranks; ++rank) {
       for (std::size_t i = 0; i < count; ++i)
         values[i] = static_cast<std::int32_t>(i * 2654435761U) + rank;
-      cudaSetDevice(rank);
+      large->use(rank);
       cudaMemcpy((*large)[rank].send.data(), values.data(), count * 4, cudaMemcpyHostToDevice);
       cudaMemset((*large)[rank].recv.data(), 0xa5, count * 4);
       cudaDeviceSynchronize();
@@ -171,14 +171,14 @@ TEST_P(CopyEnginesOnGpus, LargeOnesGoInPlaceThroughWholeSlots) {
       CudaAllReduce call =
           large->call(rank, count, DType::Int32, ReduceOp::Sum, 0, 0, !only_the_first);
       if (only_the_first) call.recv[0] = (*large)[0].send.data();
-      call.ordinal = rank;
+      call.ordinal = (*large)[rank].device->ordinal();
       parts.push_back({call, (*large)[rank].stream->handle(), &(*large)[rank].lane});
     }
     const Status launched = launch_by_copy_engines(parts);
     ASSERT_TRUE(launched) << launched.error().to_string();
     ASSERT_TRUE(large->synchronize());
     for (int rank = 0; rank < ranks; ++rank) {
-      cudaSetDevice(rank);
+      large->use(rank);
       const bool in_send = !only_the_first || rank == 0;
       const Memory& result = in_send ? (*large)[rank].send : (*large)[rank].recv;
       cudaMemcpy(values.data(), result.data(), count * 4, cudaMemcpyDeviceToHost);
@@ -208,7 +208,7 @@ TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
   EXPECT_EQ(some.error().code, ErrorCode::InvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, CopyEnginesOnGpus, testing::ValuesIn(rank_counts()),
+INSTANTIATE_TEST_SUITE_P(Ranks, CopyEnginesOnGpus, testing::ValuesIn(rank_counts({3, 4})),
                          [](const auto& one) { return std::to_string(one.param); });
 
 }  // namespace

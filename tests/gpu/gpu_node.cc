@@ -1,5 +1,6 @@
 #include "tests/gpu/gpu_node.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <thread>
@@ -7,21 +8,24 @@
 
 namespace arcomm::gpu {
 
-Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
-  if (count_cuda_devices() < ranks) {
-    return error(ErrorCode::Unavailable, Reason::Unsupported, ranks, " ranks need ", ranks,
-                 " GPUs; there are ", count_cuda_devices());
+Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
+  const int least = gpus == Gpus::Own ? ranks : 1, taken = std::min(ranks, count_cuda_devices());
+  if (taken < least) {
+    return error(ErrorCode::Unavailable, Reason::Unsupported, ranks, " ranks need ", least,
+                 " GPUs; there are ", taken);
   }
-  std::vector<int> peers(static_cast<std::size_t>(ranks));
+  std::vector<int> peers(static_cast<std::size_t>(taken));
   std::iota(peers.begin(), peers.end(), 0);
   GpuNode node;
+  node.on_a_gpu_ = static_cast<std::uint32_t>((ranks + taken - 1) / taken);
   for (int rank = 0; rank < ranks; ++rank) {
+    const int ordinal = rank % taken;
     GpuRank one;
-    auto device = CudaDevice::create({.ordinal = rank, .peers = peers});
+    auto device = CudaDevice::create({.ordinal = ordinal, .peers = peers});
     if (!device) return std::move(device).error();
     one.device = std::move(*device);
     for (std::unique_ptr<CudaStream>* stream : {&one.stream, &one.side}) {
-      auto made = CudaStream::create(rank, 256);
+      auto made = CudaStream::create(ordinal, 256);
       if (!made) return std::move(made).error();
       *stream = std::move(*made);
     }
@@ -33,16 +37,16 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes) {
       if (!made) return std::move(made).error();
       *memory = std::move(*made);
     }
-    const CurrentCudaDevice current(rank);
+    const CurrentCudaDevice current(ordinal);
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
-    auto lane = CopyLane::create(rank);
+    auto lane = CopyLane::create(ordinal);
     if (!lane) return std::move(lane).error();
     one.lane = std::move(*lane);
-    node.abilities_.bulk_copies &= has_bulk_copies(rank);
+    node.abilities_.bulk_copies &= has_bulk_copies(ordinal);
     node.ranks_.push_back(std::move(one));
   }
-  for (int writer = 0; writer < ranks; ++writer) {
-    for (int reader = 0; reader < ranks; ++reader) {
+  for (int writer = 0; writer < taken; ++writer) {
+    for (int reader = 0; reader < taken; ++reader) {
       if (writer == reader) continue;
       const auto verdict = node.try_lines(writer, reader);
       if (!verdict) return verdict.error();
@@ -61,6 +65,12 @@ std::vector<CudaAlgorithm> GpuNode::algorithms() const {
       algorithms.push_back(entry.algorithm);
   }
   return algorithms;
+}
+
+CudaShape GpuNode::fitting(CudaShape shape) const {
+  if (on_a_gpu_ == 1) return shape;
+  const std::uint32_t most = kDefaultCudaBlocks / on_a_gpu_;
+  return {.blocks = shape.blocks == 0 ? most : std::min(shape.blocks, most)};
 }
 
 Result<Ll128Verdict> GpuNode::try_lines(int writer, int reader) {
@@ -96,16 +106,16 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
     std::vector<CopyEnginePart> parts;
     for (int rank = 0; rank < ranks(); ++rank) {
       CudaAllReduce own = call(rank, count, dtype, op, send_offset, recv_offset, in_place);
-      own.ordinal = rank;
+      own.ordinal = (*this)[rank].device->ordinal();
       parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].lane});
     }
     return launch_by_copy_engines(parts, most_chunk_bytes);
   }
   const auto launch_one = [&](int rank) {
-    cudaSetDevice(rank);
+    use(rank);
     return launch_all_reduce(algorithm,
                              call(rank, count, dtype, op, send_offset, recv_offset, in_place),
-                             shape, (*this)[rank].stream->handle());
+                             fitting(shape), (*this)[rank].stream->handle());
   };
   std::vector<Status> launched(ranks_.size());
   if (std::getenv("ARCOMM_LAUNCH_APART") != nullptr) {

@@ -29,10 +29,17 @@ struct GpuRank {
 class GpuNode {
  public:
   // bytes: of each rank's send and of its recv.
-  static Result<GpuNode> open(int ranks, std::uint64_t bytes);
+  // Shared: ranks take the GPUs in turn, where there are fewer. What they launch has fewer blocks
+  // then, so that those of all find room side by side.
+  enum class Gpus : std::uint8_t { Own, Shared };
+  static Result<GpuNode> open(int ranks, std::uint64_t bytes, Gpus gpus = Gpus::Own);
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
   GpuRank& operator[](int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  // With blocks that find room beside those of the ranks on the same GPU.
+  CudaShape fitting(CudaShape shape) const;
+  // The rank's GPU is the calling thread's from now on.
+  void use(int rank) { cudaSetDevice((*this)[rank].device->ordinal()); }
 
   // All that each rank launches by itself, less those that these GPUs cannot run (for lines, where
   // open() saw torn ones) and the one that $ARCOMM_LEAVE_OUT names.
@@ -62,6 +69,7 @@ class GpuNode {
  private:
   std::vector<GpuRank> ranks_;
   CudaAbilities abilities_{.whole_lines = true, .bulk_copies = true};
+  std::uint32_t on_a_gpu_ = 1;  // ranks, at most
 };
 
 }  // namespace arcomm::gpu
