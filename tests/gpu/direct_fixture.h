@@ -17,7 +17,7 @@
 
 namespace arcomm::gpu {
 
-#define ARC_EXPECT_CUDA(call) ASSERT_EQ(call, cudaSuccess)
+#define ARC_ASSERT_CUDA(call) ASSERT_EQ(call, cudaSuccess)
 
 inline constexpr std::uint64_t kMaxDirectBytes = 16 << 20;
 
@@ -44,30 +44,31 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
   void SetUp() override {
     const int devices = count_cuda_devices();
     ASSERT_GE(devices, 1);
-    const auto each = (ranks() + static_cast<std::uint32_t>(devices) - 1) / devices;
+    const auto gpus = static_cast<std::uint32_t>(devices);
+    const std::uint32_t each = (ranks() + gpus - 1) / gpus;
     int processors = 0;
-    ARC_EXPECT_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
+    ARC_ASSERT_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     room_ = {.whole_lines = true, .blocks = static_cast<std::uint32_t>(processors) / each};
     const auto image = direct_kernel_image();
-    ARC_EXPECT_CUDA(
+    ARC_ASSERT_CUDA(
         cudaLibraryLoadData(&library_, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
     for (std::uint32_t number = 0; number < ranks(); ++number) {
       Rank rank;
       rank.device = static_cast<int>(number) % devices;
-      ARC_EXPECT_CUDA(cudaSetDevice(rank.device));
-      for (int peer = 0; peer < devices && number < static_cast<std::uint32_t>(devices); ++peer) {
+      ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
+      for (int peer = 0; peer < devices && number < gpus; ++peer) {
         if (peer != rank.device) cudaDeviceEnablePeerAccess(peer, 0);
       }
-      ARC_EXPECT_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
-      ARC_EXPECT_CUDA(cudaMalloc(&rank.send, kMaxDirectBytes + 3 * kGuard));
-      ARC_EXPECT_CUDA(cudaMalloc(&rank.recv, kMaxDirectBytes + 3 * kGuard));
-      ARC_EXPECT_CUDA(cudaMalloc(&rank.exchange, direct_exchange_bytes(ranks())));
-      ARC_EXPECT_CUDA(cudaMemset(rank.exchange, 0, direct_exchange_bytes(ranks())));
-      ARC_EXPECT_CUDA(cudaMalloc(&rank.mailbox, kMailboxBytes));
-      ARC_EXPECT_CUDA(cudaMemset(rank.mailbox, 0, kMailboxBytes));
-      ARC_EXPECT_CUDA(cudaMallocHost(&rank.doors, sizeof(HostDoors)));
+      ARC_ASSERT_CUDA(cudaStreamCreateWithFlags(&rank.stream, cudaStreamNonBlocking));
+      ARC_ASSERT_CUDA(cudaMalloc(&rank.send, kMaxDirectBytes + 3 * kGuard));
+      ARC_ASSERT_CUDA(cudaMalloc(&rank.recv, kMaxDirectBytes + 3 * kGuard));
+      ARC_ASSERT_CUDA(cudaMalloc(&rank.exchange, direct_exchange_bytes(ranks())));
+      ARC_ASSERT_CUDA(cudaMemset(rank.exchange, 0, direct_exchange_bytes(ranks())));
+      ARC_ASSERT_CUDA(cudaMalloc(&rank.mailbox, kMailboxBytes));
+      ARC_ASSERT_CUDA(cudaMemset(rank.mailbox, 0, kMailboxBytes));
+      ARC_ASSERT_CUDA(cudaMallocHost(&rank.doors, sizeof(HostDoors)));
       std::memset(rank.doors, 0, sizeof(HostDoors));
-      ARC_EXPECT_CUDA(cudaDeviceSynchronize());
+      ARC_ASSERT_CUDA(cudaDeviceSynchronize());
       ranks_.push_back(rank);
     }
     cudaGetLastError();  // access that was there already
@@ -102,7 +103,7 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     const DirectShape shape = shape_of(what);
     ASSERT_NE(shape.blocks, 0U) << what.bytes() << " bytes";
     cudaKernel_t kernel = nullptr;
-    ARC_EXPECT_CUDA(cudaLibraryGetKernel(
+    ARC_ASSERT_CUDA(cudaLibraryGetKernel(
         &kernel, library_, direct_kernel_name(shape.algorithm, what.dtype, what.op).c_str()));
     DirectCall call{.send = input(rank, what),
                     .recv = output(rank, what),
@@ -125,13 +126,13 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     config.attrs = &early;
     config.numAttrs = 1;
     void* arguments[] = {&call};
-    ARC_EXPECT_CUDA(cudaSetDevice(rank.device));
-    ARC_EXPECT_CUDA(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
+    ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
+    ARC_ASSERT_CUDA(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
   }
   void synchronize() {
     for (const Rank& rank : ranks_) {
-      ARC_EXPECT_CUDA(cudaSetDevice(rank.device));
-      ARC_EXPECT_CUDA(cudaStreamSynchronize(rank.stream));
+      ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
+      ARC_ASSERT_CUDA(cudaStreamSynchronize(rank.stream));
     }
   }
   Done failure(std::uint32_t number) const {
@@ -168,8 +169,8 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     std::vector<std::byte> got(what.bytes() + 2 * kGuard);
     for (std::uint32_t number = 0; number < ranks(); ++number) {
       const Rank& rank = ranks_[number];
-      ARC_EXPECT_CUDA(cudaSetDevice(rank.device));
-      ARC_EXPECT_CUDA(
+      ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
+      ARC_ASSERT_CUDA(
           cudaMemcpy(got.data(), output(rank, what) - kGuard, got.size(), cudaMemcpyDeviceToHost));
       ASSERT_EQ(std::memcmp(&got[kGuard], expected_.data(), what.bytes()), 0)
           << "rank " << number << " of " << ranks() << ", " << what.dtype << " " << what.op << ", "

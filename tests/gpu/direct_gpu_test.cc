@@ -22,7 +22,7 @@ std::vector<std::uint64_t> sizes(std::uint32_t ranks) {
 }
 
 TEST_P(DirectOnGpus, EqualTheReferenceForEveryTypeOperationAndSize) {
-  int run = 0;
+  unsigned run = 0;
   for (const DType dtype : kTypes) {
     for (unsigned op = 0; op < kReduceOps; ++op) {
       for (const std::uint64_t bytes : sizes(ranks())) {
@@ -70,13 +70,13 @@ TEST_P(DirectOnGpus, GiveTheSameBitsOverThousandsOfTurns) {
     std::shuffle(turns.begin(), turns.end(), random_);
     std::vector<cudaGraphExec_t> graphs(ranks());
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-      ARC_EXPECT_CUDA(cudaSetDevice(ranks_[rank].device));
-      ARC_EXPECT_CUDA(
+      ARC_ASSERT_CUDA(cudaSetDevice(ranks_[rank].device));
+      ARC_ASSERT_CUDA(
           cudaStreamBeginCapture(ranks_[rank].stream, cudaStreamCaptureModeThreadLocal));
       for (const Operation& what : turns) ASSERT_NO_FATAL_FAILURE(launch(rank, what));
       cudaGraph_t graph = nullptr;
-      ARC_EXPECT_CUDA(cudaStreamEndCapture(ranks_[rank].stream, &graph));
-      ARC_EXPECT_CUDA(cudaGraphInstantiate(&graphs[rank], graph, 0));
+      ARC_ASSERT_CUDA(cudaStreamEndCapture(ranks_[rank].stream, &graph));
+      ARC_ASSERT_CUDA(cudaGraphInstantiate(&graphs[rank], graph, 0));
       cudaGraphDestroy(graph);
     }
     // The last one writes last, and what it leaves of a longer one's result is that one's.
@@ -85,17 +85,17 @@ TEST_P(DirectOnGpus, GiveTheSameBitsOverThousandsOfTurns) {
         [](const Operation& a, const Operation& b) { return a.count < b.count; })));
     for (int replay = 0; replay < 25; ++replay) {
       for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-        ARC_EXPECT_CUDA(cudaSetDevice(ranks_[rank].device));
+        ARC_ASSERT_CUDA(cudaSetDevice(ranks_[rank].device));
         if (replay % 5 == 0) {
-          ARC_EXPECT_CUDA(cudaMemsetAsync(ranks_[rank].recv + kGuard, 0xa5, expected_.size() - 1,
+          ARC_ASSERT_CUDA(cudaMemsetAsync(ranks_[rank].recv + kGuard, 0xa5, expected_.size() - 1,
                                           ranks_[rank].stream));
         }
-        ARC_EXPECT_CUDA(cudaGraphLaunch(graphs[rank], ranks_[rank].stream));
+        ARC_ASSERT_CUDA(cudaGraphLaunch(graphs[rank], ranks_[rank].stream));
       }
     }
     ASSERT_NO_FATAL_FAILURE(synchronize());
     ASSERT_NO_FATAL_FAILURE(expect_results({.count = (expected_.size() - 1) / 2}));
-    for (const cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
+    for (cudaGraphExec_t graph : graphs) cudaGraphExecDestroy(graph);
   }
   expect_no_failure();
 }
@@ -137,11 +137,11 @@ TEST_P(DirectOnGpus, EndWhenTheirMailboxIsClosed) {
   ASSERT_NO_FATAL_FAILURE(prepare(what));
   ASSERT_NO_FATAL_FAILURE(launch(0, what));
   cudaStream_t side = nullptr;
-  ARC_EXPECT_CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
-  ARC_EXPECT_CUDA(
+  ARC_ASSERT_CUDA(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking));
+  ARC_ASSERT_CUDA(
       cudaMemcpyAsync(&ranks_[0].mailbox->closed, &word, 8, cudaMemcpyHostToDevice, side));
   ASSERT_NO_FATAL_FAILURE(launch(0, what));
-  ARC_EXPECT_CUDA(cudaStreamSynchronize(ranks_[0].stream));
+  ARC_ASSERT_CUDA(cudaStreamSynchronize(ranks_[0].stream));
   cudaStreamDestroy(side);
   EXPECT_EQ(failure(0).reason, closed.reason);
   expected_.assign(expected_.size(), std::byte{0xa5});
