@@ -31,7 +31,7 @@ enum class CudaAlgorithm : std::uint8_t {
   TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
   Stream,         // the same through rings of slots, so that only stores cross the links
   Flash,          // pulls everybody's input through shared memory, three copies ahead
-  OneShotLl128,   // pushes lines of 120 bytes and their flag; one hop; small operations
+  OneShotLl128,   // pushes lines of 124 bytes and their flag; one hop; small operations
   TwoShotLl128,   // the same to each shard's owner and from there to all; small and middle ones
   TiledPush,      // pushes tiles by bulk copies and combines behind them; one hop; middle and large
   CopyEngine,     // the copy engines carry it all, in chunks; the largest. See copy_engine.h

@@ -1,11 +1,11 @@
 // How the LL128 algorithms lay data out in lines and lines in the scratch: pure arithmetic, proven
 // in tests/unit/kernels.
 //
-// A line is 128 bytes, of which the last 8 are the flag: it arrives whole, so who sees the flag has
+// A line is 128 bytes, of which the last 4 are the flag: it arrives whole, so who sees the flag has
 // the data. A packet is what a warp stores with two instructions of 16 bytes per lane: eight lines,
-// 960 bytes of data. Lane l stores into line l / 8 and into line 4 + l / 8. Data goes in vectors of
-// 16 bytes: most lanes have two; each eighth lane has room for 8 bytes beside either flag and
-// splits one vector between its two lines.
+// 992 bytes of data. Lane l stores into line l / 8 and into line 4 + l / 8. Data goes in vectors of
+// 16 bytes, two to a lane but the last one, which has none: the words that flags displace from the
+// vectors of lanes 7, 15 and 23 travel where its own would be.
 #pragma once
 
 #include <algorithm>
@@ -16,17 +16,20 @@ namespace arcomm {
 inline constexpr std::uint32_t kLl128Lanes = 32;  // a warp
 inline constexpr std::uint64_t kLl128LineBytes = 128;
 inline constexpr std::uint64_t kLl128PacketBytes = 8 * kLl128LineBytes;
-inline constexpr std::uint64_t kLl128PacketData = 8 * (kLl128LineBytes - 8);
+inline constexpr std::uint64_t kLl128PacketData = 8 * (kLl128LineBytes - 4);
 
 constexpr bool ll128_has_flag(std::uint32_t lane) {
   return lane % 8 == 7;
 }
-// Which vectors of a packet's data are the lane's own; the second is not there where the flag is.
+constexpr bool ll128_has_data(std::uint32_t lane) {
+  return lane + 1 < kLl128Lanes;
+}
+// Which vectors of a packet's data are the lane's own, if it has data.
 constexpr std::uint32_t ll128_first_vector(std::uint32_t lane) {
   return lane;
 }
 constexpr std::uint32_t ll128_second_vector(std::uint32_t lane) {
-  return kLl128Lanes + lane - lane / 8;
+  return kLl128Lanes - 1 + lane;
 }
 constexpr std::uint64_t ll128_packets(std::uint64_t bytes) {
   return (bytes + kLl128PacketData - 1) / kLl128PacketData;

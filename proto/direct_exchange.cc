@@ -6,8 +6,6 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
-// Of a warp, between two ranks: longer operations a launch of `stream` does in less time.
-constexpr std::uint32_t kMaxPairPackets = 12;
 
 constexpr std::uint64_t divide_up(std::uint64_t a, std::uint64_t b) {
   return (a + b - 1) / b;
@@ -53,7 +51,7 @@ DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, 
   if (bytes <= most_one_shot) {
     const std::uint64_t packets = divide_up(bytes, kDirectPacketData);
     const std::uint32_t blocks = blocks_for(packets, 4, room);
-    const std::uint32_t most = (ranks == 2 ? kMaxPairPackets : 1) * kDirectPartPackets;
+    const std::uint32_t most = (ranks == 2 ? kDirectLaps * kDirectSlots : 1) * kDirectPartPackets;
     if (divide_up(packets, blocks) > most) return {};
     return {.algorithm = ranks == 2 ? DirectAlgorithm::PairLl128 : DirectAlgorithm::OneShotLl128,
             .blocks = blocks};

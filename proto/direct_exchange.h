@@ -28,7 +28,7 @@ inline constexpr std::uint32_t kMaxDirectRanks = 8;
 // Of what client and daemon share here: the layout, DirectCall, direct_shape(), the kernels' names,
 // and that they wait themselves for what is before them in the stream, as clients launch them early
 // (from 2 on). Kernels are lent only to clients of the same number.
-inline constexpr std::uint32_t kDirectAbi = 3;
+inline constexpr std::uint32_t kDirectAbi = 4;
 inline constexpr std::uint32_t kMaxDirectBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kDirectThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kDirectBlockThreads = kDirectThreads + 32;
@@ -81,13 +81,13 @@ static_assert(sizeof(DirectControl) <= kDirectControlBytes &&
 // two_shot_ll128 uses the first kDirectPartPackets for parts and as many behind them for results.
 inline constexpr std::uint32_t kMaxDirectLl16Blocks = 16;
 inline constexpr std::uint64_t kDirectLl16Bytes = std::uint64_t{kDirectThreads} * 16;
-inline constexpr std::uint64_t kDirectPacketBytes = 1024, kDirectPacketData = 960;
+inline constexpr std::uint64_t kDirectPacketBytes = 1024, kDirectPacketData = 992;
 inline constexpr std::uint32_t kDirectPartPackets = kDirectThreads / 32;
 // Between two ranks a warp may have more packets than slots. It pushes packet i once it has taken
 // in packet i - kDirectAhead of its peer, which had by then taken in i - 2 * kDirectAhead: so it
-// writes no slot that is still to be read. How often the slots were used before is part of a
-// packet's flag.
-inline constexpr std::uint32_t kDirectAhead = 2, kDirectSlots = 2 * kDirectAhead;
+// writes no slot that is still to be read. Which lap over the slots it is, is part of a packet's
+// flag. Operations of more laps a launch of `stream` does in less time.
+inline constexpr std::uint32_t kDirectAhead = 2, kDirectSlots = 2 * kDirectAhead, kDirectLaps = 3;
 constexpr std::uint32_t direct_packets(std::uint32_t ranks) {
   return (ranks == 2 ? kDirectSlots : 2) * kDirectPartPackets;
 }

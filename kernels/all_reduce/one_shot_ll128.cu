@@ -1,4 +1,4 @@
-// As one_shot_ll16, with lines of 128 bytes of which 120 are data: one hop and no fence, at 7
+// As one_shot_ll16, with lines of 128 bytes of which 124 are data: one hop and no fence, at 3
 // percent more traffic than the data instead of twice as much. Only between GPUs that store such
 // lines whole.
 //

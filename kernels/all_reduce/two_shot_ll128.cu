@@ -1,4 +1,4 @@
-// Two hops of lines of 128 bytes, 120 of them data, and no fence: every rank pushes its part of
+// Two hops of lines of 128 bytes, 124 of them data, and no fence: every rank pushes its part of
 // shard p to rank p, p combines the parts in rank order and pushes the result to everybody. Between
 // more than two ranks that is less traffic than one_shot_ll128. Only between GPUs that store such
 // lines whole. Why two halves of the region are enough: see one_shot_ll128.cu; parts and results

@@ -35,7 +35,7 @@ inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
       std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
 }
 
-// What one lane has of a packet. Where the lane holds the flag, `second` is empty.
+// What one lane has of a packet: nothing where ll128_has_data() says so.
 struct LaneData {
   uint4 first, second;
 };
@@ -44,14 +44,26 @@ __device__ __forceinline__ std::uint32_t lane_of_thread() {
   return threadIdx.x % kLl128Lanes;
 }
 
-// What the 8 bytes behind a line's data hold.
-struct LineFlag {
-  std::uint32_t low, high;
-  // Of what is counted by one number alone.
-  __device__ __forceinline__ LineFlag(std::uint32_t number) : low(number), high(number) {}
-  __device__ __forceinline__ LineFlag(std::uint32_t low_word, std::uint32_t high_word)
-      : low(low_word), high(high_word) {}
-};
+// The lane's part of four lines, from its vector of their data; and back.
+__device__ __forceinline__ uint4 into_lines(uint4 vector, std::uint32_t flag) {
+  const std::uint32_t lane = lane_of_thread();
+  const std::uint32_t of_7 = __shfl_sync(kWarp, vector.w, 7);
+  const std::uint32_t of_15 = __shfl_sync(kWarp, vector.w, 15);
+  const std::uint32_t of_23 = __shfl_sync(kWarp, vector.w, 23);
+  if (!ll128_has_data(lane)) return {of_7, of_15, of_23, flag};
+  if (ll128_has_flag(lane)) vector.w = flag;
+  return vector;
+}
+__device__ __forceinline__ uint4 from_lines(uint4 vector) {
+  const std::uint32_t lane = lane_of_thread(), last = kLl128Lanes - 1;
+  const std::uint32_t of_7 = __shfl_sync(kWarp, vector.x, last);
+  const std::uint32_t of_15 = __shfl_sync(kWarp, vector.y, last);
+  const std::uint32_t of_23 = __shfl_sync(kWarp, vector.z, last);
+  if (lane == 7) vector.w = of_7;
+  if (lane == 15) vector.w = of_15;
+  if (lane == 23) vector.w = of_23;
+  return vector;
+}
 
 // `packet` counts from the start of the region, as in ll128_layout.h.
 __device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t packet) {
@@ -64,16 +76,12 @@ __device__ __forceinline__ uint4* ll128_packet(void* scratch, std::uint64_t pack
 // among them those with flags, which would then arrive before the data. That is what we believe:
 // wrong sums on H200, of a kernel that read element by element, were gone once its stores and its
 // way of reading had changed together; nobody has looked at the machine code.
-inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, LineFlag flag) {
+inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, std::uint32_t flag) {
   const std::uint32_t lane = lane_of_thread();
-  LaneData lines = data;
-  if (ll128_has_flag(lane)) {
-    lines.second = {data.first.z, data.first.w, flag.low, flag.high};
-    lines.first = {data.first.x, data.first.y, flag.low, flag.high};
-  }
+  const uint4 first = into_lines(data.first, flag), second = into_lines(data.second, flag);
   __syncwarp();  // each line with one instruction
-  store_line(packet + lane, lines.first);
-  store_line(packet + kLl128Lanes + lane, lines.second);
+  store_line(packet + lane, first);
+  store_line(packet + kLl128Lanes + lane, second);
 }
 
 struct Lines {
@@ -85,20 +93,19 @@ struct Lines {
     first = load_line(packet + lane);
     second = load_line(packet + kLl128Lanes + lane);
   }
-  __device__ __forceinline__ bool are_of(LineFlag flag) const {
-    return !ll128_has_flag(lane_of_thread()) || (first.z == flag.low && first.w == flag.high &&
-                                                 second.z == flag.low && second.w == flag.high);
+  __device__ __forceinline__ bool are_of(std::uint32_t flag) const {
+    return !ll128_has_flag(lane_of_thread()) || (first.w == flag && second.w == flag);
   }
+  // Of the last lane nobody may use it.
   __device__ __forceinline__ LaneData data() const {
-    if (!ll128_has_flag(lane_of_thread())) return {first, second};
-    return {{first.x, first.y, second.x, second.y}, {}};
+    return {from_lines(first), from_lines(second)};
   }
 };
 
 // Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
 template <typename Patience>
 __device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
-                                               std::uint32_t from, LineFlag flag,
+                                               std::uint32_t from, std::uint32_t flag,
                                                Patience& patience) {
   for (;;) {
     lines.load(packet);
@@ -129,18 +136,17 @@ class PacketElements {
   __device__ __forceinline__ LaneData read(const void* send, std::uint64_t packet) const {
     const std::uint32_t lane = lane_of_thread();
     const auto* from = static_cast<const Stored*>(send);
-    LaneData data{read_vector(from, element(packet, ll128_first_vector(lane))), {}};
-    if (!ll128_has_flag(lane))
-      data.second = read_vector(from, element(packet, ll128_second_vector(lane)));
-    return data;
+    if (!ll128_has_data(lane)) return {};
+    return {read_vector(from, element(packet, ll128_first_vector(lane))),
+            read_vector(from, element(packet, ll128_second_vector(lane)))};
   }
   __device__ __forceinline__ void write(void* recv, std::uint64_t packet,
                                         const LaneData& data) const {
     const std::uint32_t lane = lane_of_thread();
     auto* to = static_cast<Stored*>(recv);
+    if (!ll128_has_data(lane)) return;
     write_vector(to, element(packet, ll128_first_vector(lane)), data.first);
-    if (!ll128_has_flag(lane))
-      write_vector(to, element(packet, ll128_second_vector(lane)), data.second);
+    write_vector(to, element(packet, ll128_second_vector(lane)), data.second);
   }
 
  private:

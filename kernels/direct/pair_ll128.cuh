@@ -22,9 +22,7 @@ __device__ __forceinline__ void pair_ll128(const DirectCall& call) {
   if (!turn.begins()) return turn.leave();
   if (turn.looks_on()) turn.agree();
   const std::uint32_t peer = 1 - call.rank;
-  const auto flag = [&](std::uint32_t i) {
-    return LineFlag(turn.flag(), turn.flag() + i / kDirectSlots);
-  };
+  const auto flag = [&](std::uint32_t i) { return turn.flag_of_lap(i / kDirectSlots); };
   const auto push = [&](std::uint32_t i, const LaneData& data) {
     store_packet(packets.place(turn, peer, call.rank, i % kDirectSlots), data, flag(i));
   };

@@ -1,9 +1,9 @@
 // One block's turn in a direct operation: its number, what makes it give up, and that all ranks are
 // doing the same. See proto/direct_exchange.h for the memory.
 //
-// Numbers come round after 2^32 operations. So that no stale line can then be taken for a new one,
-// now and then a turn wipes a piece of the half that is not in use: no peer writes there before it
-// has seen what this rank stores afterwards.
+// Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. So that
+// no stale line can then be taken for a new one, now and then a turn wipes a piece of the half that
+// is not in use: no peer writes there before it has seen what this rank stores afterwards.
 #pragma once
 
 #include <cstdint>
@@ -119,6 +119,11 @@ class Turn {
     return runs;
   }
   __device__ __forceinline__ std::uint32_t flag() const { return direct_flag(number_); }
+  // Where lines are used several times in a turn, and always: not 0 either.
+  __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
+    static_assert(kDirectLaps <= 3);
+    return number_ << 2 | (lap + 1);
+  }
   // The warp that moves no data.
   __device__ __forceinline__ bool looks_on() const { return threadIdx.x >= kDirectThreads; }
 

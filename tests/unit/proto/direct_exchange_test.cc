@@ -56,7 +56,8 @@ TEST(DirectShapeTest, GivesNoBlockMoreThanItsAreasHold) {
           case DirectAlgorithm::PairLl128:
             ASSERT_EQ(ranks, 2u);
             ASSERT_EQ(direct_packets(ranks), kDirectSlots * kDirectPartPackets);
-            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks), 12 * kDirectPartPackets);
+            ASSERT_LE(up(up(bytes, kDirectPacketData), shape.blocks),
+                      kDirectLaps * kDirectSlots * kDirectPartPackets);
             break;
           case DirectAlgorithm::TwoShotLl128: {
             const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
