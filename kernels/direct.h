@@ -5,10 +5,37 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
+
+#include "proto/direct_exchange.h"
+#include "proto/status.h"
 
 namespace arcomm {
 
 std::span<const std::byte> direct_kernel_image();
+
+// The image's kernels in this process, on one of its GPUs: for who runs direct operations without
+// being a client. Any thread.
+class DirectKernels {
+ public:
+  // Of the GPU that is current. Loads them all, which may wait for what runs there; launching then
+  // waits for nothing.
+  static Result<std::unique_ptr<DirectKernels>> load();
+  ~DirectKernels();
+  DirectKernels(const DirectKernels&) = delete;
+  DirectKernels& operator=(const DirectKernels&) = delete;
+
+  // Into `stream`, a cudaStream_t of that GPU, as early as a client launches it. `call` says all
+  // but what follows from the shape.
+  Status launch(const DirectShape& shape, DType dtype, ReduceOp op, DirectCall call,
+                void* stream) const;
+
+ private:
+  DirectKernels() = default;
+
+  void* library_ = nullptr;                                           // a cudaLibrary_t
+  const void* kernels_[kDirectAlgorithms][kDTypes][kReduceOps] = {};  // cudaKernel_t
+};
 
 }  // namespace arcomm

@@ -38,6 +38,7 @@ const char* name_of(DirectAlgorithm algorithm) {
 // belongs together on one.
 DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, DirectRoom room) {
   if (bytes == 0 || ranks < 2 || ranks > kMaxDirectRanks || !has_direct_kernel(dtype)) return {};
+  if (room.blocks == 0 || bytes > room.most_bytes) return {};
   constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kDirectThreads} * 8;
   const std::uint64_t most_ll16 = (ranks == 2 || !room.whole_lines ? 64 : 32) * kKiB;
   if (bytes <= most_ll16) {

@@ -126,6 +126,7 @@ constexpr bool has_direct_kernel(DType dtype) {
 struct DirectRoom {
   bool whole_lines = false;  // they have passed the test of kernels/ll128_self_test.h
   std::uint32_t blocks = kMaxDirectBlocks;
+  std::uint64_t most_bytes = ~std::uint64_t{0};  // what is longer the daemon launches
 };
 DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, DirectRoom room);
 

@@ -147,6 +147,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                  if (field.field() == 9)
                                    created.room.blocks = static_cast<std::uint32_t>(field.number());
                                  if (field.field() == 10) created.max_timeout_ms = field.number();
+                                 if (field.field() == 11) created.room.most_bytes = field.number();
                                }));
   return created;
 }

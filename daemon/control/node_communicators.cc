@@ -177,6 +177,7 @@ void NodeControl::hand_over_mailbox(SessionId id, MemberId member,
                 filled.set_exchange_bytes(mailbox->exchange_bytes);
                 filled.set_whole_lines(mailbox->room.whole_lines);
                 filled.set_direct_blocks(mailbox->room.blocks);
+                filled.set_direct_most_bytes(mailbox->room.most_bytes);
                 filled.set_max_timeout_ms(parts_.settings->op.max_timeout_ms);
                 answer(filled);
               }));

@@ -103,8 +103,8 @@ struct MailboxDescriptors {
 
 // GPU workers: what one measurement of `arctl tune` asks.
 struct GpuMeasurement {
-  CudaAlgorithm algorithm;
-  std::uint64_t bytes = 0;  // of one rank
+  std::optional<CudaAlgorithm> algorithm;  // none: a direct operation, as clients launch it
+  std::uint64_t bytes = 0;                 // of one rank
 };
 
 struct PlanSeed {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/plan/gpu_tuning_table.h"
 #include "daemon/telemetry/log.h"
 #include "transport/device/device.h"
 
@@ -40,11 +42,15 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
   }
   std::unique_ptr<GpuBench> bench(new GpuBench(plane, gpus));
   CommunicatorSeed seed;
+  std::vector<std::string> names;  // this process has them all
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(gpus[rank]->name());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    seed.ranks.push_back(
-        {.session = {}, .rank = static_cast<Rank>(rank), .device = gpus[rank]->name()});
+    seed.ranks.push_back({.session = {},
+                          .rank = static_cast<Rank>(rank),
+                          .device = names[rank],
+                          .visible_gpus = names});
   }
-  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed);
+  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed, kUnlimitedDirectBytes);
   if (!group) return std::move(group).error();
   bench->group_ = std::move(group).value();
   Status taken;
@@ -103,7 +109,7 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
   call.count = bytes / size_of(kType);
   call.timeout_ns = kKernelTimeoutNs;
   call.rank = static_cast<std::uint32_t>(member.rank);
-  call.ranks = static_cast<std::uint32_t>(group_->members.size());
+  call.ranks = ranks();
   call.dtype = kType;
   for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
     call.scratch[peer] = group_->members[peer].scratch.data();
@@ -113,33 +119,61 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
   return call;
 }
 
-Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
-  ARC_RETURN_IF_ERROR(
-      can_launch(algorithm, bytes, static_cast<std::uint32_t>(group_->members.size())));
+DirectShape GpuBench::direct_shape_of(std::uint64_t bytes) const {
+  return group_->is_direct() ? direct_shape(bytes, ranks(), kType, group_->room) : DirectShape{};
+}
+
+DirectCall GpuBench::direct_call_of(const GpuMember& member, std::uint64_t bytes) const {
+  const auto rank = static_cast<std::size_t>(member.rank);
+  DirectCall call;
+  call.send = parts_[rank].send.data();
+  call.recv = parts_[rank].recv.data();
+  call.mailbox = member.device_mailbox();
+  call.doors = &plane_.words(member).doors;
+  for (std::uint32_t peer = 0; peer < ranks(); ++peer)
+    call.exchange[peer] = reinterpret_cast<DirectControl*>(group_->members[peer].exchange.data());
+  call.timeout_ns = kKernelTimeoutNs;
+  call.count = static_cast<std::uint32_t>(bytes / size_of(kType));
+  call.rank = static_cast<std::uint32_t>(member.rank);
+  call.ranks = ranks();
+  return call;
+}
+
+Status GpuBench::can_measure(const GpuMeasurement& what) const {
+  if (what.algorithm) ARC_RETURN_IF_ERROR(can_launch(*what.algorithm, what.bytes, ranks()));
   if (failed_) {
     return error(ErrorCode::Aborted, Reason::Revoked,
                  "a kernel has failed here: measure in a set of ranks made anew");
   }
-  if (!can_run(algorithm, group_->abilities)) {
-    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(algorithm), ": ",
-                 entry_of(algorithm).needs_whole_lines
+  if (what.algorithm && !can_run(*what.algorithm, group_->abilities)) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(what.algorithm), ": ",
+                 entry_of(*what.algorithm).needs_whole_lines
                      ? "stores of 128 bytes do not arrive whole between these GPUs"
                      : "not all of these GPUs are of the Hopper generation or later");
   }
-  if (bytes > room_bytes_ || bytes < size_of(kType)) {
-    return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", bytes,
+  if (!what.algorithm && direct_shape_of(what.bytes).blocks == 0) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, "nothing of ", what.bytes,
+                 " bytes is direct between these GPUs");
+  }
+  if (what.bytes > room_bytes_ || what.bytes < size_of(kType)) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", what.bytes,
                  " bytes: there is memory for ", room_bytes_);
   }
-  Result<std::uint64_t> took = run(algorithm, bytes, kFirstTimes);
-  if (took) took = run(algorithm, bytes, kFewestTimes);
+  return {};
+}
+
+Result<double> GpuBench::measure(const GpuMeasurement& what) {
+  ARC_RETURN_IF_ERROR(can_measure(what));
+  Result<std::uint64_t> took = run(what, kFirstTimes);
+  if (took) took = run(what, kFewestTimes);
   if (!took) return std::move(took).error();
   const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
-  const auto times = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(kRoundNs / one_ns, kFewestTimes,
-                                entry_of(algorithm).is_joint ? kMostJointTimes : kMostTimes));
+  const bool joint = what.algorithm && entry_of(*what.algorithm).is_joint;
+  const auto times = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      kRoundNs / one_ns, kFewestTimes, joint ? kMostJointTimes : kMostTimes));
   std::array<std::uint64_t, kRounds> rounds{};
   for (std::uint64_t& round : rounds) {
-    took = run(algorithm, bytes, times);
+    took = run(what, times);
     if (!took) return std::move(took).error();
     round = *took;
   }
@@ -147,49 +181,60 @@ Result<double> GpuBench::measure(CudaAlgorithm algorithm, std::uint64_t bytes) {
   return std::max(static_cast<double>(rounds[kRounds / 2]) / times / 1000.0, 0.001);
 }
 
-Result<std::uint64_t> GpuBench::run(CudaAlgorithm algorithm, std::uint64_t bytes,
-                                    std::uint32_t times) {
+Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t times) {
   gate_ = {.number = number_ + 1, .plans = {}};
   const std::uint64_t launching_ns = now_ns();
-  const Status launched = launch(algorithm, bytes, times);
+  const Status launched = launch(what, times);
   Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
-  const bool waits = can_wait(algorithm);
+  const bool waits = can_wait(what);
   if (begun && !waits) begun = launching_ns;  // it started at once
   Status ended = launched;
   if (ended && !begun) ended = begun.error();
-  if (ended) ended = wait();
+  if (ended) ended = wait(what);
   if (ended) return now_ns() - *begun;
   stop();
   Error why = ended.error();
-  why.message = std::string(name_of(algorithm)) + " of " + std::to_string(bytes) +
-                " bytes between " + std::to_string(group_->members.size()) +
-                " GPUs: " + why.message;
+  why.message = std::string(name_of(what.algorithm)) + " of " + std::to_string(what.bytes) +
+                " bytes between " + std::to_string(ranks()) + " GPUs: " + why.message;
   return why;
 }
 
 // What is many entries of a queue could fill it, and wait there for the door that this very thread
 // opens when all has been launched.
-bool GpuBench::can_wait(CudaAlgorithm algorithm) const {
-  return !entry_of(algorithm).is_joint &&
+bool GpuBench::can_wait(const GpuMeasurement& what) const {
+  return !(what.algorithm && entry_of(*what.algorithm).is_joint) &&
          std::all_of(group_->members.begin(), group_->members.end(),
                      [](const GpuMember& member) { return member.queue != 0; });
 }
 
-Status GpuBench::launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t times) {
-  if (can_wait(algorithm)) {  // else it starts at once
+Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
+  if (can_wait(what)) {  // else it starts at once
     for (const GpuMember& member : group_->members) {
       std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
       ARC_RETURN_IF_ERROR(
           plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
     }
   }
+  if (!what.algorithm) return launch_direct(what.bytes, times);
   std::vector<CudaAllReduce> calls;
-  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, bytes));
+  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what.bytes));
   for (std::uint32_t time = 0; time < times; ++time) {
     ++number_;
     for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
     std::uint64_t launched = 0;
-    ARC_RETURN_IF_ERROR(plane_.launch(*group_, 0, algorithm, calls, launched));
+    ARC_RETURN_IF_ERROR(plane_.launch(*group_, 0, *what.algorithm, calls, launched));
+  }
+  return {};
+}
+
+Status GpuBench::launch_direct(std::uint64_t bytes, std::uint32_t times) {
+  const DirectShape shape = direct_shape_of(bytes);
+  for (std::uint32_t time = 0; time < times; ++time) {
+    ++number_;  // its own the kernels count; the next door must be another one
+    for (const GpuMember& member : group_->members) {
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch_direct(
+          member.queue, shape, kType, ReduceOp::Sum, direct_call_of(member, bytes)));
+    }
   }
   return {};
 }
@@ -207,19 +252,36 @@ Result<std::uint64_t> GpuBench::open() {
   return begun;
 }
 
-Status GpuBench::wait() {
+Result<bool> GpuBench::has_ended(const GpuMember& member) const {
+  // Both acquire what the kernel wrote before: pairs with its release at system scope.
+  const RankWords& words = plane_.words(member);
+  if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_))
+    return true;
+  const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
+  if (code == 0) return false;
+  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " ended with outcome ",
+               code, ", having waited for rank ",
+               __atomic_load_n(&words.outcome.culprit, __ATOMIC_RELAXED));
+}
+
+// Such an operation tells nobody of its end but its stream.
+Result<bool> GpuBench::has_ended_directly(const GpuMember& member) const {
+  Result<bool> idle = plane_.launcher(member).idle(member.queue);
+  const std::uint64_t failed =
+      __atomic_load_n(&plane_.words(member).doors.direct_failed, __ATOMIC_ACQUIRE);
+  if (failed == 0) return idle;
+  const Done why = done_from(failed);
+  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " failed (",
+               text_of(reason_from(why.reason)), "), having waited for rank ", why.culprit_rank);
+}
+
+Status GpuBench::wait(const GpuMeasurement& what) {
   const std::uint64_t until = now_ns() + kWaitNs;
   for (const GpuMember& member : group_->members) {
     while (true) {
-      // Both acquire what the kernel wrote before: pairs with its release at system scope.
-      const RankWords& words = plane_.words(member);
-      if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_)) break;
-      const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
-      if (code != 0) {
-        return error(ErrorCode::Internal, Reason::None, "rank ", member.rank,
-                     " ended with outcome ", code, ", having waited for rank ",
-                     __atomic_load_n(&words.outcome.culprit, __ATOMIC_RELAXED));
-      }
+      const Result<bool> ended = what.algorithm ? has_ended(member) : has_ended_directly(member);
+      if (!ended) return ended.error();
+      if (*ended) break;
       if (now_ns() < until) continue;
       ARC_RETURN_IF_ERROR(plane_.launcher(member).health());
       return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", member.rank,
@@ -231,8 +293,13 @@ Status GpuBench::wait() {
 
 void GpuBench::stop() {
   failed_ = true;
-  for (const GpuMember& member : group_->members)
-    static_cast<void>(plane_.launcher(member).abort(member.scratch.data()));
+  const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
+                 .reason = static_cast<std::uint8_t>(Reason::Revoked)};
+  for (const GpuMember& member : group_->members) {
+    GpuLauncher& launcher = plane_.launcher(member);
+    static_cast<void>(launcher.abort(member.scratch.data()));
+    static_cast<void>(launcher.store(&member.device_mailbox()->closed, to_word(why)));
+  }
   const std::uint64_t until = now_ns() + kGiveUpNs;
   for (const GpuMember& member : group_->members) {
     while (true) {

@@ -39,6 +39,10 @@ class GpuExecutor {
 
   // Both hold for what is launched from now on.
   void use_tuning(std::shared_ptr<const TuningTable> tuning) { tuning_ = std::move(tuning); }
+  // Of a communicator that is formed now.
+  std::uint64_t most_direct_bytes(std::uint32_t ranks) const {
+    return tuning_->gpu.most_direct_bytes(ranks);
+  }
   void use_settings(const Settings& settings);
   // Starts one operation that may run. Returns whether there was any.
   bool start_next();

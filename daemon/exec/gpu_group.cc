@@ -30,7 +30,8 @@ GpuGroup::~GpuGroup() {
   plane_.forget(*this);
 }
 
-Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& seed) {
+Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& seed,
+                                                       std::uint64_t most_direct_bytes) {
   const std::size_t ranks = seed.ranks.size();
   if (ranks == 0 || ranks > kMaxCudaRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
@@ -58,7 +59,8 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
   }
   group->abilities = abilities_of(*group);
   group->room = {.whole_lines = group->abilities.whole_lines,
-                 .blocks = direct_blocks_for(*group, seed)};
+                 .blocks = most_direct_bytes == 0 ? 0 : direct_blocks_for(*group, seed),
+                 .most_bytes = most_direct_bytes};
   if (group->is_direct()) {
     for (GpuMember& member : group->members)
       ARC_RETURN_IF_ERROR(

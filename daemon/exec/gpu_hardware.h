@@ -14,6 +14,8 @@
 #include "kernels/launch_cuda.h"
 #include "kernels/ll128_self_test.h"
 #include "kernels/resident.h"
+#include "proto/device_mailbox.h"
+#include "proto/direct_exchange.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -25,6 +27,7 @@ class Device;
 struct alignas(64) RankWords {
   std::uint64_t done = 0;    // CudaAllReduce::host_done
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
+  HostDoors doors = {};      // DirectCall::doors, of direct operations that the daemon runs itself
 };
 
 // What PreparedAllReduce is, for both turns of one queue.
@@ -69,6 +72,10 @@ class GpuLauncher {
   virtual Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                           CudaAlgorithm algorithm,
                                                           const CudaAllReduce& call) = 0;
+  // What clients run by themselves, for who measures it: in turn 0. Unimplemented where there is
+  // nothing of the kind.
+  virtual Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype,
+                               ReduceOp op, const DirectCall& call) = 0;
   // What comes behind it in turn 0 waits until the word is `value`: for ever, if need be, and
   // whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;

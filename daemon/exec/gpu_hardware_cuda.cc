@@ -42,12 +42,13 @@ class CudaLauncher final : public GpuLauncher {
   // queues: the shared one first, then those of each rank, one for each turn.
   // lanes: by queue.
   CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, std::vector<CopyLane> lanes,
-               PinnedPage page)
+               PinnedPage page, std::unique_ptr<DirectKernels> direct)
       : page_(std::move(page)),
         queues_(std::move(queues)),
         beside_(std::move(beside)),
         lanes_(std::move(lanes)),
-        lane_may_run_on_(lanes_.size()) {}
+        lane_may_run_on_(lanes_.size()),
+        direct_(std::move(direct)) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
@@ -95,6 +96,11 @@ class CudaLauncher final : public GpuLauncher {
       parts[turn].prepared = std::move(prepared).value();
     }
     return std::unique_ptr<PreparedLaunch>(std::make_unique<CudaPreparedLaunch>(std::move(parts)));
+  }
+  Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype, ReduceOp op,
+                       const DirectCall& call) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return direct_->launch(shape, dtype, op, call, of(queue).stream());
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     return of(queue).wait_equal(address, value);
@@ -161,6 +167,7 @@ class CudaLauncher final : public GpuLauncher {
   CudaQueue beside_;
   std::vector<CopyLane> lanes_;
   std::vector<bool> lane_may_run_on_;
+  std::unique_ptr<DirectKernels> direct_;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -223,16 +230,18 @@ Result<GpuHardware> open_gpu(Device& device) {
   }
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
+  Result<std::unique_ptr<DirectKernels>> direct = DirectKernels::load();
+  if (!direct) return std::move(direct).error();
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
   if (!grid) return std::move(grid).error();
-  return GpuHardware{
-      std::move(grid).value(),
-      std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
-                                     std::move(lanes), std::move(page).value()),
-      resident_scratch_bytes(),
-      has_bulk_copies(ordinal),
-      processors_of(ordinal),
-      direct_kernel_image()};
+  return GpuHardware{std::move(grid).value(),
+                     std::make_unique<CudaLauncher>(
+                         std::move(queues).value(), std::move(beside).value(), std::move(lanes),
+                         std::move(page).value(), std::move(direct).value()),
+                     resident_scratch_bytes(),
+                     has_bulk_copies(ordinal),
+                     processors_of(ordinal),
+                     direct_kernel_image()};
 }
 
 }  // namespace arcomm

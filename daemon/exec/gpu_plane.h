@@ -41,7 +41,9 @@ class GpuPlane {
 
   // ---- communicators ----
   // Mailboxes, doors and scratch for every rank; nothing is left behind where it fails.
-  Result<std::unique_ptr<GpuGroup>> make_group(const CommunicatorSeed& seed);
+  // most_direct_bytes: DirectRoom::most_bytes; 0: it has no direct operations.
+  Result<std::unique_ptr<GpuGroup>> make_group(const CommunicatorSeed& seed,
+                                               std::uint64_t most_direct_bytes);
   void adopt(Communicator& communicator, const std::vector<MemberId>& members,
              std::unique_ptr<GpuGroup> group);
   void forget(GpuGroup& group);  // its destructor's

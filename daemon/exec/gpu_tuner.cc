@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -38,6 +39,17 @@ std::vector<std::uint32_t> sets_of(std::uint32_t gpus) {
   for (std::uint32_t ranks = 2; ranks <= gpus; ranks *= 2) sets.insert(ranks);
   if (gpus >= 2) sets.insert(gpus);
   return {sets.begin(), sets.end()};
+}
+
+// Those that make sense of so many bytes, direct operations first. Which of them these GPUs can do
+// the worker knows.
+std::vector<std::optional<CudaAlgorithm>> candidates(std::uint32_t ranks, std::uint64_t bytes) {
+  std::vector<std::optional<CudaAlgorithm>> all{std::nullopt};
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    if (bytes >= entry.sensible_from && can_launch(entry.algorithm, bytes, ranks))
+      all.emplace_back(entry.algorithm);
+  }
+  return all;
 }
 
 class Tuner {
@@ -83,22 +95,20 @@ class Tuner {
   }
 
   Status measure_set(std::uint32_t ranks) {
-    std::set<CudaAlgorithm> broken;
+    std::set<std::optional<CudaAlgorithm>> broken;
     Result<std::uint64_t> room = begin(ranks);
     if (!room) return std::move(room).error();
     for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) {
       ++steps_;
       if (stopped_ || over() || bytes > *room) continue;
       double best = 0;
-      for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-        if (stopped_ || broken.contains(entry.algorithm) || bytes < entry.sensible_from ||
-            !can_launch(entry.algorithm, bytes, ranks))
-          continue;
+      for (const std::optional<CudaAlgorithm> algorithm : candidates(ranks, bytes)) {
+        if (stopped_ || broken.contains(algorithm)) continue;
         const Result<double> took = ask<double>([&](auto done) {
-          worker_.measure({entry.algorithm, bytes}, std::move(done));
+          worker_.measure({algorithm, bytes}, std::move(done));
         });
         if (took) {
-          report({ranks, bytes, entry.algorithm, *took}, best);
+          report({ranks, bytes, algorithm, *took}, best);
           continue;
         }
         const ErrorCode code = took.error().code;
@@ -108,7 +118,7 @@ class Tuner {
             code == ErrorCode::Unimplemented)
           return took.error();
         log::warn("tune: left out from here on: {}", took.error().message);
-        broken.insert(entry.algorithm);
+        broken.insert(algorithm);
         room = begin(ranks);
         if (!room) return std::move(room).error();
         if (bytes > *room) break;
@@ -123,8 +133,8 @@ class Tuner {
   }
 
   void report(const GpuTuningPoint& point, double& best) {
-    const bool chosen = best == 0 || point.microseconds < best;
-    if (chosen) best = point.microseconds;
+    const bool chosen = best == 0 || cost_of(point) < best;
+    if (chosen) best = cost_of(point);
     table_.points.push_back(point);
     if (progress_ && !progress_({progress(), point, chosen})) stopped_ = true;
   }

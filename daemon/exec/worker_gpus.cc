@@ -297,7 +297,7 @@ Result<double> Worker::measure(GpuMeasurement what) {
   if (bench_ == nullptr)
     return error(ErrorCode::FailedPrecondition, Reason::None,
                  "nobody has begun to measure, or a client came and took the memory: tune again");
-  return bench_->measure(what.algorithm, what.bytes);
+  return bench_->measure(what);
 }
 
 bool Worker::lost() const {

@@ -185,7 +185,9 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
   std::unique_ptr<GpuGroup> group;
   if (gpus_ != nullptr) {
     bench_.reset();  // clients come first
-    Result<std::unique_ptr<GpuGroup>> made = gpus_->make_group(seed);
+    const auto ranks = static_cast<std::uint32_t>(seed.ranks.size());
+    Result<std::unique_ptr<GpuGroup>> made =
+        gpus_->make_group(seed, gpu_executor_->most_direct_bytes(ranks));
     if (!made) return std::move(made).error();
     group = std::move(made).value();
   }

@@ -56,49 +56,46 @@ std::vector<const Point*> rivals_of(std::vector<const Point*> group, std::uint64
   return group;
 }
 
+// The figures of what was chosen and of the runner-up: where none is named, the fastest other.
 template <typename Point>
 void list(const std::vector<const Point*>& rivals, Explanation& answer) {
   for (const Point* point : rivals) {
     answer.text += fmt::format("  {:>12.2f} us  {}\n", point->microseconds, choice_text(*point));
     const std::string_view name = name_of(point->algorithm);
-    if (name == answer.chosen && answer.chosen_microseconds == 0)
-      answer.chosen_microseconds = point->microseconds;
-    if (name != answer.chosen && answer.runner_up_microseconds == 0) {
-      answer.runner_up = name;
-      answer.runner_up_microseconds = point->microseconds;
+    if (name == answer.chosen) {
+      if (answer.chosen_microseconds == 0) answer.chosen_microseconds = point->microseconds;
+      continue;
     }
+    if (answer.runner_up == answer.chosen) answer.runner_up = name;
+    if (name == answer.runner_up && answer.runner_up_microseconds == 0)
+      answer.runner_up_microseconds = point->microseconds;
   }
 }
 
-// What is launched for so many bytes, whoever takes them first.
-Explanation explain_launch(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                           std::uint32_t ranks, std::uint64_t bytes) {
-  Explanation answer;
-  answer.chosen = answer.runner_up = name_of(choose(table, forced, ranks, bytes));
-  if (ranks <= 1) {
-    answer.text = "  one rank alone: its input is its output\n";
-    return answer;
-  }
-  if (forced) {
-    answer.text += fmt::format("  gpu.algorithm is \"{}\"{}\n", name_of(*forced),
-                               answer.chosen == name_of(*forced) ? "" : ", which does not take it");
-  }
+// What was measured, and who decided: as text, and as figures. with_direct: also of what clients
+// launch.
+void tell_measured(const GpuTuningTable& table, std::uint32_t ranks, std::uint64_t bytes,
+                   bool with_direct, Explanation& answer) {
   const GpuTuningTable::Crossover* crossover = table.find(ranks, bytes);
   if (crossover == nullptr || table.points.empty()) {
     answer.text +=
         fmt::format("  table: {}; run `arctl tune` to measure this node\n", table.source);
-    return answer;
+    return;
   }
   answer.text += ranks_text(ranks, crossover->ranks);
   std::vector<const GpuTuningPoint*> group;
   for (const GpuTuningPoint& point : table.points) {
-    if (point.ranks == crossover->ranks) group.push_back(&point);
+    if (point.ranks == crossover->ranks && (point.algorithm || with_direct))
+      group.push_back(&point);
   }
   const auto rivals = rivals_of(std::move(group), bytes);
   answer.text += fmt::format("  measured between {} GPUs at {}, table: {}\n", crossover->ranks,
                              size_text(rivals.front()->bytes), table.source);
   list(rivals, answer);
-  return answer;
+  if (std::ranges::any_of(rivals, [](const auto* point) { return !point->algorithm; })) {
+    answer.text += fmt::format(
+        "  what the daemon launches counts {:.0f} us more: it has to be asked for\n", kHandOverUs);
+  }
 }
 
 }  // namespace
@@ -142,33 +139,50 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
 
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
                     std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool direct) {
-  Explanation answer = explain_launch(table, forced, ranks, bytes);
-  std::string why;
-  const auto prefer = [&answer](std::string_view lane) {
-    answer.runner_up = answer.chosen;
-    answer.runner_up_microseconds = answer.chosen_microseconds;
-    answer.chosen = lane;
-    answer.chosen_microseconds = 0;
-  };
-  if (lane_of(bytes, ranks) == Lane::Resident) {
-    why = fmt::format(
-        "  the kernel that stays on each GPU takes it, and nothing is launched; launched, it would "
+  const CudaAlgorithm launched = choose(table, forced, ranks, bytes);
+  const bool is_resident = lane_of(bytes, ranks) == Lane::Resident;
+  const std::string_view otherwise = is_resident ? kResidentName : name_of(launched);
+  const bool may_be_direct = direct && has_direct_kernel(dtype);
+  const std::uint64_t most_direct = table.most_direct_bytes(ranks);
+  const DirectShape shape =
+      may_be_direct
+          ? direct_shape(bytes, ranks, dtype, {.whole_lines = true, .most_bytes = most_direct})
+          : DirectShape{};
+  Explanation answer;
+  answer.chosen = shape.blocks != 0 ? kDirectName : otherwise;
+  answer.runner_up = name_of(launched);
+  answer.text = fmt::format("{} x {} between GPUs: {}\n", ranks, size_text(bytes), answer.chosen);
+  if (shape.blocks != 0) {
+    answer.text += fmt::format(
+        "  each rank's own stream runs it, on {} blocks of a kernel that the daemon handed over "
+        "(gpu.direct); where a process does not see all GPUs, or they have no room, it is {}\n",
+        shape.blocks, otherwise);
+  } else if (may_be_direct && bytes > most_direct) {
+    answer.text += fmt::format(
+        "  clients launch nothing above {} themselves, as measured here: gpu.direct serves what is "
+        "shorter\n",
+        size_text(most_direct));
+  }
+  if (is_resident) {
+    answer.text += fmt::format(
+        "  the kernel that stays on each GPU takes {}, and nothing is launched; launched, it would "
         "be {}\n",
-        answer.chosen);
-    prefer(kResidentName);
+        shape.blocks != 0 ? "it then" : "it", name_of(launched));
   }
-  const DirectShape shape = direct_shape(bytes, ranks, dtype, {.whole_lines = true});
-  if (direct && shape.blocks != 0) {
-    why = fmt::format(
-              "  each rank's own stream runs it, on {} blocks of a kernel that the daemon handed "
-              "over (gpu.direct); where a process does not see all GPUs, or they have no room, it "
-              "is {}\n",
-              shape.blocks, answer.chosen) +
-          why;
-    prefer(kDirectName);
+  if (ranks <= 1) {
+    answer.text += "  one rank alone: its input is its output\n";
+    return answer;
   }
-  answer.text = fmt::format("{} x {} between GPUs: {}\n", ranks, size_text(bytes), answer.chosen) +
-                why + answer.text;
+  if (forced) {
+    answer.text += fmt::format("  gpu.algorithm is \"{}\"{}\n", name_of(*forced),
+                               launched == *forced ? "" : ", which does not take it");
+  }
+  tell_measured(table, ranks, bytes, may_be_direct, answer);
+  if (shape.blocks != 0 && answer.chosen_microseconds == 0) {
+    // Second is then what would happen instead.
+    answer.runner_up = otherwise;
+    if (is_resident) answer.runner_up_microseconds = 0;
+  }
   return answer;
 }
 

@@ -24,8 +24,8 @@ struct Explanation {
 Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uint32_t ranks,
                     std::uint64_t bytes, DType dtype);
 // What happens between GPUs, where small operations are not launched by the daemon: those are
-// "direct" or "resident", with what would be launched as the runner-up. forced: gpu.algorithm;
-// direct: gpu.direct.
+// "direct" or "resident", with what would be launched as the runner-up (or "resident", where direct
+// ones were not measured). forced: gpu.algorithm; direct: gpu.direct.
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
                     std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool direct);
 

@@ -1,9 +1,12 @@
 #include "daemon/plan/gpu_tuning_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
+#include <utility>
 
 #include "daemon/plan/crossovers.h"
+#include "daemon/plan/recorded_algorithm.h"
 
 namespace arcomm {
 namespace {
@@ -14,7 +17,51 @@ auto order_of(const GpuTuningPoint& point) {
   return std::tuple(point.ranks, point.bytes, point.algorithm);
 }
 
+// What is fastest of one size, either way; 0 where that was not measured.
+struct Rivals {
+  std::uint64_t bytes = 0;
+  double direct = 0, launched = 0;
+};
+
+// Of points of one number of ranks, in their order: the sizes that were measured both ways.
+std::vector<Rivals> measured_both_ways(const std::vector<GpuTuningPoint>& points,
+                                       std::uint32_t ranks) {
+  std::vector<Rivals> sizes;
+  for (const GpuTuningPoint& point : points) {
+    if (point.ranks != ranks) continue;
+    if (sizes.empty() || sizes.back().bytes != point.bytes) sizes.push_back({.bytes = point.bytes});
+    double& best = point.algorithm ? sizes.back().launched : sizes.back().direct;
+    const double cost = cost_of(point);
+    best = best == 0 ? cost : std::min(best, cost);
+  }
+  std::erase_if(sizes, [](const Rivals& size) { return size.direct == 0 || size.launched == 0; });
+  return sizes;
+}
+
+// One bound for all sizes, so that one that was measured in a bad moment does not decide alone:
+// where all that is below it, taken together by ratio, gains most.
+std::uint64_t direct_bound(const std::vector<Rivals>& sizes) {
+  double gain = 0, most = 0;
+  std::size_t end = 0;  // of those that are direct
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    gain += std::log(sizes[i].launched / sizes[i].direct);
+    if (gain <= most) continue;
+    most = gain;
+    end = i + 1;
+  }
+  if (end == sizes.size()) return kUnlimitedDirectBytes;
+  return end == 0 ? 0 : half_way(sizes[end - 1].bytes, sizes[end].bytes) - 1;
+}
+
 }  // namespace
+
+std::string_view name_of(std::optional<CudaAlgorithm> algorithm) {
+  return algorithm ? name_of(*algorithm) : kDirectName;
+}
+
+double cost_of(const GpuTuningPoint& point) {
+  return point.microseconds + (point.algorithm ? kHandOverUs : 0);
+}
 
 // Measured with tests/gpu's kernel_gpu_bench, between two and four GPUs.
 GpuTuningTable default_gpu_tuning() {
@@ -38,12 +85,27 @@ void GpuTuningTable::settle() {
   std::sort(points.begin(), points.end(), [](const GpuTuningPoint& a, const GpuTuningPoint& b) {
     return order_of(a) < order_of(b);
   });
+  std::vector<GpuTuningPoint> launched = points;
+  std::erase_if(launched, [](const GpuTuningPoint& point) { return !point.algorithm; });
   crossovers = crossovers_of<Crossover>(
-      points, [](const GpuTuningPoint& point) { return point.ranks; },
-      [](const GpuTuningPoint& point) { return point.microseconds; },
+      launched, [](const GpuTuningPoint& point) { return point.ranks; }, cost_of,
       [](const GpuTuningPoint& best, std::uint64_t from_bytes) {
-        return Crossover{best.ranks, from_bytes, best.algorithm};
+        return Crossover{best.ranks, from_bytes, *best.algorithm};
       });
+  direct_bounds.clear();
+  for (const Crossover& crossover : crossovers) {
+    if (!direct_bounds.empty() && direct_bounds.back().ranks == crossover.ranks) continue;
+    direct_bounds.push_back(
+        {crossover.ranks, direct_bound(measured_both_ways(points, crossover.ranks))});
+  }
+}
+
+std::uint64_t GpuTuningTable::most_direct_bytes(std::uint32_t ranks) const {
+  const Crossover* same = find(ranks, 0);
+  for (const DirectBound& bound : direct_bounds) {
+    if (same != nullptr && bound.ranks == same->ranks) return bound.most_bytes;
+  }
+  return kUnlimitedDirectBytes;
 }
 
 const GpuTuningTable::Crossover* GpuTuningTable::find(std::uint32_t ranks,

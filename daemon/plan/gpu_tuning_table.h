@@ -1,8 +1,8 @@
-// Which kernel is launched for an AllReduce between GPUs, by ranks and size: what was measured on
-// this node, or else what was measured on an H200. Operations that the resident kernel takes
-// (lane_of in proto/device_mailbox.h) are launched by nobody, whatever stands here. A value:
-// immutable once shared, so any thread may read it. Units: bytes of one rank's message,
-// microseconds of one AllReduce.
+// Which kernel is launched for an AllReduce between GPUs, by ranks and size, and up to which size
+// clients launch it themselves: what was measured on this node, or else what was measured on an
+// H200. Operations that the resident kernel takes (lane_of in proto/device_mailbox.h) are launched
+// by nobody, whatever stands here. A value: immutable once shared, so any thread may read it.
+// Units: bytes of one rank's message, microseconds of one AllReduce.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,31 @@ namespace arcomm {
 struct GpuTuningPoint {
   std::uint32_t ranks = 2;
   std::uint64_t bytes = 0;
-  CudaAlgorithm algorithm = CudaAlgorithm::TwoShotDirect;
+  // None: a direct operation, which clients launch with the kernel that proto/direct_exchange.h
+  // names for the size.
+  std::optional<CudaAlgorithm> algorithm = CudaAlgorithm::TwoShotDirect;
   double microseconds = 0;
   friend bool operator==(const GpuTuningPoint&, const GpuTuningPoint&) = default;
 };
+
+// "direct" for none.
+std::string_view name_of(std::optional<CudaAlgorithm> algorithm);
+
+// What the daemon launches it has to be asked for. Points are measured without that; in service,
+// between two H200, it was 1.5 to 3 us.
+inline constexpr double kHandOverUs = 2;
+// By which points of one size are compared.
+double cost_of(const GpuTuningPoint& point);
+
+inline constexpr std::uint64_t kUnlimitedDirectBytes = ~std::uint64_t{0};
 
 struct GpuTuningTable {
   std::string source = "built in, measured on H200";  // for people; else a path
   std::string machine;                                // what it was measured on; "" where unknown
   std::vector<GpuTuningPoint> points;                 // sorted by ranks, bytes, algorithm
 
-  // Sorts the points and works out the crossovers. Called by all that make a table of points.
+  // Sorts the points and works out crossovers and bounds. Called by all that make a table of
+  // points.
   void settle();
 
   struct Crossover {
@@ -42,10 +56,22 @@ struct GpuTuningTable {
   // are a case of their own. Null only in an empty table. No allocation.
   const Crossover* find(std::uint32_t ranks, std::uint64_t bytes) const;
 
-  std::vector<Crossover> crossovers;  // sorted by ranks, from_bytes
+  // Up to which size clients launch operations themselves, where they can: 0 for none of them, and
+  // kUnlimitedDirectBytes where that was not measured, or nothing else was faster. Of the same
+  // number of ranks as find()'s.
+  std::uint64_t most_direct_bytes(std::uint32_t ranks) const;
+
+  struct DirectBound {
+    std::uint32_t ranks = 0;
+    std::uint64_t most_bytes = kUnlimitedDirectBytes;
+    friend bool operator==(const DirectBound&, const DirectBound&) = default;
+  };
+  std::vector<Crossover> crossovers;       // sorted by ranks, from_bytes
+  std::vector<DirectBound> direct_bounds;  // sorted by ranks; only those that are measured
 
   friend bool operator==(const GpuTuningTable& a, const GpuTuningTable& b) {
-    return a.points == b.points && a.crossovers == b.crossovers;
+    return a.points == b.points && a.crossovers == b.crossovers &&
+           a.direct_bounds == b.direct_bounds;
   }
 };
 

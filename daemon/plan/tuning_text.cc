@@ -14,6 +14,7 @@
 #include <optional>
 #include <sstream>
 
+#include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning_table.h"
 #include "proto/unique_fd.h"
 
@@ -119,12 +120,11 @@ class Reader {
         check_keys(fields, "a point", {"ranks", "bytes", "algorithm", "microseconds"}));
     ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxCudaRanks, point));
     const std::string algorithm = fields["algorithm"].value_or(std::string());
-    const std::optional<CudaAlgorithm> named = cuda_algorithm_named(algorithm);
-    if (!named) {
+    point.algorithm = cuda_algorithm_named(algorithm);
+    if (!point.algorithm && algorithm != kDirectName) {
       return wrong(fields, "algorithm '", algorithm, "' is unknown; there are ",
-                   known_cuda_algorithms());
+                   known_cuda_algorithms(), ", ", kDirectName);
     }
-    point.algorithm = *named;
     return {};
   }
 
@@ -227,8 +227,10 @@ std::string print_tuning(const TuningTable& table) {
     text += microseconds_line(point.microseconds);
   }
   if (table.gpu.points.empty()) return text;
-  text += fmt::format("\n# Between GPUs: kernels that are launched.\n[gpu]\nmachine = {}\n",
-                      quoted(table.gpu.machine));
+  text += fmt::format(
+      "\n# Between GPUs: kernels that the daemon launches; direct: what clients "
+      "launch.\n[gpu]\nmachine = {}\n",
+      quoted(table.gpu.machine));
   for (const GpuTuningPoint& point : table.gpu.points) {
     text += fmt::format("\n[[gpu.point]]\nranks = {}\nbytes = {}\nalgorithm = \"{}\"\n",
                         point.ranks, point.bytes, name_of(point.algorithm));

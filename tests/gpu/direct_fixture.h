@@ -30,6 +30,7 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     DirectControl* exchange = nullptr;
     DeviceMailbox* mailbox = nullptr;
     HostDoors* doors = nullptr;
+    std::unique_ptr<DirectKernels> kernels = {};
   };
   struct Operation {
     DType dtype = DType::Float16;
@@ -49,13 +50,13 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     int processors = 0;
     ARC_ASSERT_CUDA(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, 0));
     room_ = {.whole_lines = true, .blocks = static_cast<std::uint32_t>(processors) / each};
-    const auto image = direct_kernel_image();
-    ARC_ASSERT_CUDA(
-        cudaLibraryLoadData(&library_, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
     for (std::uint32_t number = 0; number < ranks(); ++number) {
       Rank rank;
       rank.device = static_cast<int>(number) % devices;
       ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
+      Result<std::unique_ptr<DirectKernels>> kernels = DirectKernels::load();
+      ASSERT_TRUE(kernels.ok()) << kernels.error().to_string();
+      rank.kernels = std::move(kernels).value();
       for (int peer = 0; peer < devices && number < gpus; ++peer) {
         if (peer != rank.device) cudaDeviceEnablePeerAccess(peer, 0);
       }
@@ -69,12 +70,12 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
       ARC_ASSERT_CUDA(cudaMallocHost(&rank.doors, sizeof(HostDoors)));
       std::memset(rank.doors, 0, sizeof(HostDoors));
       ARC_ASSERT_CUDA(cudaDeviceSynchronize());
-      ranks_.push_back(rank);
+      ranks_.push_back(std::move(rank));
     }
     cudaGetLastError();  // access that was there already
   }
   void TearDown() override {
-    for (const Rank& rank : ranks_) {
+    for (Rank& rank : ranks_) {
       cudaSetDevice(rank.device);
       cudaStreamSynchronize(rank.stream);
       cudaStreamDestroy(rank.stream);
@@ -82,8 +83,8 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
                            static_cast<void*>(rank.exchange), static_cast<void*>(rank.mailbox)})
         cudaFree(memory);
       cudaFreeHost(rank.doors);
+      rank.kernels.reset();
     }
-    cudaLibraryUnload(library_);
   }
 
   static std::uint32_t ranks() { return GetParam(); }
@@ -102,32 +103,19 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
     const Rank& rank = ranks_[number];
     const DirectShape shape = shape_of(what);
     ASSERT_NE(shape.blocks, 0U) << what.bytes() << " bytes";
-    cudaKernel_t kernel = nullptr;
-    ARC_ASSERT_CUDA(cudaLibraryGetKernel(
-        &kernel, library_, direct_kernel_name(shape.algorithm, what.dtype, what.op).c_str()));
     DirectCall call{.send = input(rank, what),
                     .recv = output(rank, what),
                     .mailbox = rank.mailbox,
                     .doors = rank.doors,
                     .timeout_ns = what.timeout_ns,
                     .count = static_cast<std::uint32_t>(what.count),
-                    .what = shape.what(what.dtype, what.op),
                     .rank = number,
                     .ranks = ranks()};
     for (std::uint32_t other = 0; other < ranks(); ++other)
       call.exchange[other] = ranks_[other].exchange;
-    cudaLaunchAttribute early{};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config{};
-    config.gridDim = shape.blocks;
-    config.blockDim = kDirectBlockThreads;
-    config.stream = rank.stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    void* arguments[] = {&call};
     ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
-    ARC_ASSERT_CUDA(cudaLaunchKernelExC(&config, reinterpret_cast<const void*>(kernel), arguments));
+    const Status launched = rank.kernels->launch(shape, what.dtype, what.op, call, rank.stream);
+    ASSERT_TRUE(launched.ok()) << launched.error().to_string();
   }
   void synchronize() {
     for (const Rank& rank : ranks_) {
@@ -193,7 +181,6 @@ class DirectOnGpus : public testing::TestWithParam<std::uint32_t> {
   std::vector<Rank> ranks_;
   std::vector<std::byte> expected_;
   DirectRoom room_;
-  cudaLibrary_t library_ = nullptr;
   std::mt19937_64 random_{20261123};
 };
 

@@ -76,6 +76,8 @@ struct FakeNode {
   std::atomic<int> prepared_used{0};
   std::atomic<int> joint{0};  // operations launched for all ranks at once
   std::atomic<bool> joint_fails{false};
+  std::atomic<int> direct{0};  // launched for direct operations of the daemon's own
+  std::atomic<bool> direct_fails{false};
   bool bulk_copies = true;
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.

@@ -55,6 +55,26 @@ TEST_F(GpuDirectTest, LendsNothingWhenItIsTurnedOff) {
   expect_serving(kSmall);
 }
 
+TEST_F(GpuDirectTest, LendsUpToWhereItWasMeasuredToBeFaster) {
+  const auto tuned = [&](double direct_us) {
+    auto table = std::make_shared<TuningTable>();
+    table->gpu.points = {{2, 1024, CudaAlgorithm::Stream, 5.0},
+                         {2, 1024, std::nullopt, direct_us},
+                         {2, 4096, CudaAlgorithm::Stream, 5.0},
+                         {2, 4096, std::nullopt, 50.0}};
+    table->gpu.settle();
+    worker_->use_tuning(table);
+  };
+  tuned(30);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+  tuned(3);
+  for (const GpuRank* rank : group(2)) {
+    EXPECT_NE(rank->exchange_bytes, 0u);
+    EXPECT_EQ(rank->room.most_bytes, 2048u);
+  }
+}
+
 TEST_F(GpuDirectTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNothing) {
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxDirectBlocks);
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kSmallShare);

@@ -141,6 +141,23 @@ class FakeLauncher final : public GpuLauncher {
   Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                   CudaAlgorithm algorithm,
                                                   const CudaAllReduce& call) override;
+  // Done as soon as it is launched, as nobody looks at its sums.
+  Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype, ReduceOp op,
+                       const DirectCall& call) override {
+    EXPECT_NE(shape.blocks, 0u);
+    EXPECT_TRUE(has_direct_kernel(dtype)) << op;
+    for (std::uint32_t rank = 0; rank < call.ranks; ++rank) EXPECT_NE(call.exchange[rank], nullptr);
+    const auto [word, value] = std::exchange(waits_[queue], {});
+    EXPECT_TRUE(word == nullptr || load_word(*word) != value) << "it was not held back";
+    ++node_.direct;
+    if (!node_.direct_fails) return {};
+    const Done why{.number = 1,
+                   .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                   .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                   .culprit_rank = 1};
+    store_word(call.doors->direct_failed, to_word(why));
+    return {};
+  }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     EXPECT_NE(queue, 0u) << "others' work is queued there";
     waits_[queue] = {address, value};

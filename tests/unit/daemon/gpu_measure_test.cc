@@ -1,5 +1,7 @@
 // Tuning on GPUs: which kernels are measured on which sets, and that clients come first.
+#include <optional>
 #include <set>
+#include <tuple>
 
 #include "daemon/exec/gpu_tuner.h"
 #include "tests/unit/daemon/gpu_fixture.h"
@@ -29,7 +31,7 @@ TEST_F(GpuMeasure, EveryKernelIsMeasuredOnEverySetAndNoMemoryIsKept) {
     return true;
   });
   ASSERT_TRUE(table.ok()) << table.error().to_string();
-  std::set<std::tuple<std::uint32_t, std::uint64_t, CudaAlgorithm>> seen, wanted;
+  std::set<std::tuple<std::uint32_t, std::uint64_t, std::optional<CudaAlgorithm>>> seen, wanted;
   for (const GpuTuningPoint& point : table->points)
     seen.emplace(point.ranks, point.bytes, point.algorithm);
   std::set<CudaAlgorithm> kernels;
@@ -99,7 +101,45 @@ TEST_F(GpuMeasure, KernelsOfWholeLinesAreLeftOutWhereLinesTear) {
   ASSERT_TRUE(table.ok()) << table.error().to_string();
   EXPECT_FALSE(table->points.empty());
   for (const GpuTuningPoint& point : table->points)
-    EXPECT_FALSE(entry_of(point.algorithm).needs_whole_lines) << name_of(point.algorithm);
+    EXPECT_FALSE(entry_of(point.algorithm.value()).needs_whole_lines) << name_of(point.algorithm);
+}
+
+class DirectMeasure : public GpuMeasure {
+ protected:
+  DirectMeasure() { node_.direct_image.resize(1000); }
+};
+
+TEST_F(DirectMeasure, WhatClientsLaunchIsMeasuredBesideTheRest) {
+  const Result<GpuTuningTable> table = tune(3);
+  ASSERT_TRUE(table.ok()) << table.error().to_string();
+  std::set<std::pair<std::uint32_t, std::uint64_t>> seen;
+  for (const GpuTuningPoint& point : table->points) {
+    if (!point.algorithm) seen.emplace(point.ranks, point.bytes);
+  }
+  EXPECT_EQ(seen.size(), 2u * 3);
+  EXPECT_GT(node_.direct, 0);
+  EXPECT_EQ(table->direct_bounds.size(), 2u);
+  EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
+}
+
+TEST_F(DirectMeasure, IsLeftOutWhereItIsOff) {
+  Settings settings;
+  settings.gpu.direct = false;
+  start(settings);
+  const Result<GpuTuningTable> table = tune(2);
+  ASSERT_TRUE(table.ok()) << table.error().to_string();
+  for (const GpuTuningPoint& point : table->points) EXPECT_TRUE(point.algorithm.has_value());
+  EXPECT_EQ(node_.direct, 0);
+  EXPECT_EQ(table->most_direct_bytes(2), kUnlimitedDirectBytes);
+}
+
+TEST_F(DirectMeasure, IsLeftOutWhereItFails) {
+  node_.direct_fails = true;
+  const Result<GpuTuningTable> table = tune(2);
+  ASSERT_TRUE(table.ok()) << table.error().to_string();
+  EXPECT_FALSE(table->points.empty());
+  for (const GpuTuningPoint& point : table->points) EXPECT_TRUE(point.algorithm.has_value());
+  EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
 }
 
 TEST_F(GpuMeasure, SizesThatDoNotFitAreNotMeasured) {

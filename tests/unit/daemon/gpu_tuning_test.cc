@@ -1,7 +1,10 @@
 // The GPUs' part of a tuning table: what it chooses, and how it is written and read.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daemon/plan/explain.h"
 #include "daemon/plan/recorded_algorithm.h"
@@ -64,6 +67,35 @@ TEST(GpuTuning, ThreeRanksAreMoreLikeFourThanLikeTwo) {
   EXPECT_EQ(GpuTuningTable{}.find(2, kMiB), nullptr);
 }
 
+// What the daemon launches for 8 us, beside what clients launch.
+GpuTuningTable with_direct(const std::vector<std::pair<std::uint64_t, double>>& direct) {
+  GpuTuningTable table;
+  for (std::uint64_t bytes = 1024; bytes <= 16 * kMiB; bytes *= 4)
+    table.points.push_back({2, bytes, CudaAlgorithm::Stream, 8.0});
+  for (const auto& [bytes, microseconds] : direct)
+    table.points.push_back({2, bytes, std::nullopt, microseconds});
+  table.settle();
+  return table;
+}
+
+TEST(GpuTuning, ClientsLaunchAsLongAsThatIsFaster) {
+  EXPECT_EQ(default_gpu_tuning().most_direct_bytes(2), kUnlimitedDirectBytes);
+  EXPECT_EQ(with_direct({}).most_direct_bytes(2), kUnlimitedDirectBytes);
+  EXPECT_EQ(with_direct({{1024, 3}, {4096, 9}, {16384, 9.9}}).most_direct_bytes(2),
+            kUnlimitedDirectBytes);
+  const GpuTuningTable some = with_direct({{1024, 3}, {4096, 4}, {16384, 11}, {65536, 30}});
+  EXPECT_EQ(some.most_direct_bytes(2), 8192u);
+  EXPECT_EQ(some.most_direct_bytes(8), 8192u);  // the nearest that were measured
+  EXPECT_EQ(some.find(2, 1024)->algorithm, CudaAlgorithm::Stream);
+  EXPECT_EQ(with_direct({{1024, 20}, {4096, 30}}).most_direct_bytes(2), 0u);
+}
+
+TEST(GpuTuning, OneSizeMeasuredInABadMomentDoesNotDecideWhoLaunches) {
+  EXPECT_EQ(with_direct({{1024, 3}, {4096, 14}, {16384, 4}, {65536, 60}, {262144, 9}})
+                .most_direct_bytes(2),
+            32768u);
+}
+
 TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
   GpuTuningTable stubborn;  // edited by somebody who wants one_shot_ll16 everywhere
   stubborn.points = {{2, 1024, CudaAlgorithm::OneShotLl16, 1.0},
@@ -91,6 +123,8 @@ TEST(GpuTuning, IsKeptInTheFileOfTheHostsTable) {
   table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0}};
   table.settle();
   table.gpu = gpu_sample();
+  table.gpu.points.push_back({4, 1 * kMiB, std::nullopt, 20.0});
+  table.gpu.settle();
   const Result<TuningTable> read = parse_tuning(print_tuning(table), "t.toml");
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, table);
@@ -156,6 +190,24 @@ TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
             std::string::npos)
       << answer.text;
   EXPECT_EQ(explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, false).chosen, "resident");
+}
+
+TEST(GpuExplain, GivesTheFiguresOfWhatClientsLaunch) {
+  const GpuTuningTable table = with_direct({{1024, 3}, {4096, 4}, {16384, 11}, {65536, 30}});
+  const Explanation below = explain(table, std::nullopt, 2, 4096, DType::Float16, true);
+  EXPECT_EQ(below.chosen, "direct");
+  EXPECT_EQ(below.chosen_microseconds, 4.0);
+  EXPECT_EQ(below.runner_up, "stream");
+  EXPECT_EQ(below.runner_up_microseconds, 8.0);
+  EXPECT_NE(below.text.find("counts 2 us more"), std::string::npos) << below.text;
+  const Explanation above = explain(table, std::nullopt, 2, kMiB, DType::Float16, true);
+  EXPECT_EQ(above.chosen, "stream");
+  EXPECT_NE(above.text.find("clients launch nothing above 8 KiB themselves"), std::string::npos)
+      << above.text;
+  const Explanation not_of_this_type = explain(table, std::nullopt, 2, 4096, DType::Int32, true);
+  EXPECT_EQ(not_of_this_type.chosen, "resident");
+  EXPECT_EQ(not_of_this_type.runner_up, "stream");
+  EXPECT_EQ(not_of_this_type.text.find("direct"), std::string::npos) << not_of_this_type.text;
 }
 
 TEST(GpuExplain, SaysWhoForcedTheChoiceAndWhenThatCouldNotBe) {

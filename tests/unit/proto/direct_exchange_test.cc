@@ -91,6 +91,11 @@ TEST(DirectShapeTest, LeavesTheRestToOthers) {
   EXPECT_EQ(direct_shape(1024, 9, DType::Float16, kRoom).blocks, 0u);
   EXPECT_EQ(direct_shape(1024, 2, DType::Int32, kRoom).blocks, 0u);
   EXPECT_EQ(direct_shape(kMost + 2, 2, DType::Float16, kRoom).blocks, 0u);
+  const DirectRoom bounded{.whole_lines = true, .most_bytes = 4096};
+  EXPECT_NE(direct_shape(4096, 2, DType::Float16, bounded).blocks, 0u);
+  EXPECT_EQ(direct_shape(4098, 2, DType::Float16, bounded).blocks, 0u);
+  const DirectRoom none{.whole_lines = true, .blocks = 0};
+  EXPECT_EQ(direct_shape(1 << 20, 2, DType::Float16, none).blocks, 0u);
 }
 
 TEST(DirectShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
