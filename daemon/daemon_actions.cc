@@ -32,6 +32,8 @@ v1::TuneReply to_wire(const Step& step) {
   point.set_algorithm(std::string(name_of(step.point.algorithm)));
   point.set_microseconds(step.point.microseconds);
   point.set_chosen(step.chosen);
+  if constexpr (requires { step.point.type_class; })
+    point.set_type_class(std::string(text_of(step.point.type_class)));
   return reply;
 }
 

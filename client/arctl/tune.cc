@@ -36,15 +36,30 @@ void draw_progress(double progress, const v1::TunePoint& point) {
   std::fflush(stderr);
 }
 
+// While it measures, each point that is faster than those before it of its size is chosen; in the
+// end one of them is.
+void leave_last_chosen(std::vector<v1::TunePoint>& points) {
+  v1::TunePoint* chosen = nullptr;
+  for (v1::TunePoint& point : points) {
+    if (!point.chosen()) continue;
+    if (chosen != nullptr && chosen->bytes() == point.bytes() && chosen->ranks() == point.ranks() &&
+        chosen->type_class() == point.type_class())
+      chosen->set_chosen(false);
+    chosen = &point;
+  }
+}
+
 std::string points_text(const std::vector<v1::TunePoint>& points, bool colour) {
   Table table({{"SIZE", Align::Right},
                {"RANKS", Align::Right},
+               {"TYPES"},
                {"ALGORITHM"},
                {"TIME", Align::Right},
                {""}});
   for (const v1::TunePoint& point : points) {
     table.add({human_bytes(point.bytes()),
                std::to_string(point.ranks()),
+               point.type_class().empty() ? "all" : point.type_class(),
                point.algorithm(),
                human_us(point.microseconds()),
                {point.chosen() ? "chosen" : "", Colour::Green}});
@@ -64,6 +79,7 @@ std::string outcome_json(const std::vector<v1::TunePoint>& points, const v1::Tun
     json.begin_object()
         .field("bytes", point.bytes())
         .field("ranks", point.ranks())
+        .field("class", point.type_class())
         .field("algorithm", point.algorithm())
         .field("us", point.microseconds())
         .field("chosen", point.chosen())
@@ -105,6 +121,7 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
     return report(error(ErrorCode::Unavailable, Reason::DaemonLost,
                         "the daemon ended the measurement before it was finished: see its log"));
   }
+  leave_last_chosen(points);
   if (invocation.json) return print(outcome_json(points, last, options.dry_run));
   std::string text = points_text(points, invocation.colour);
   text += options.dry_run ? "\nnothing was saved (--dry-run)\n"
