@@ -12,6 +12,8 @@ namespace {
 // Of plans that no graph and no caller holds. The daemon has kMaxDevicePlans for everyone.
 constexpr std::size_t kMostPlans = 4096;
 constexpr std::size_t kDroppedAtOnce = 64;
+// The daemon looks at what clients launch every 5 ms at least.
+constexpr std::chrono::milliseconds kVerdictWithin{20};
 // CUDA's handle for a stream of each thread's own: one name of several streams.
 void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
 
@@ -108,6 +110,16 @@ void GpuMember::close(const Error& why) {
       parts_.gpu->write(&parts_.mailbox->words()->closed, &word, sizeof(word), kWordsWithin).ok();
 }
 
+// A kernel knows for whom it waited; the daemon, which sees all communicators, may know why.
+void GpuMember::await_verdict(DeviceMailbox& now) const {
+  const Deadline deadline = Deadline::after(kVerdictWithin);
+  while (now.closed == 0 && !deadline.passed()) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::uint64_t* const closed = &parts_.mailbox->words()->closed;
+    if (!parts_.gpu->read(&now.closed, closed, sizeof(now.closed), kWordsWithin)) return;
+  }
+}
+
 Error GpuMember::look() {
   {
     const std::lock_guard lock(over_mutex_);
@@ -119,7 +131,12 @@ Error GpuMember::look() {
     const bool is_late = read.error().code == ErrorCode::DeadlineExceeded;
     return is_late ? Error{ErrorCode::Ok, Reason::None, "", -1} : std::move(read).error();
   }
+  const bool has_waited = done_from(now.failed).code != 0 &&
+                          reason_from(done_from(now.failed).reason) == Reason::Timeout;
+  if (has_waited) await_verdict(now);
   Error said = error_of(now.failed, "an operation did not end well");
+  if (has_waited && reason_from(done_from(now.closed).reason) == Reason::Crossed)
+    said = error_of(now.closed, "the communicator is over");
   if (said.code == ErrorCode::Ok) said = error_of(now.closed, "the communicator is over");
   if (said.code == ErrorCode::Ok) return said;
   const std::lock_guard lock(over_mutex_);

@@ -79,6 +79,7 @@ class GpuMember {
   Error look();
 
  private:
+  void await_verdict(DeviceMailbox& now) const;
   Result<GpuPlan*> plan_for(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
                             std::uint64_t timeout_ms, Deadline deadline);
   Status make_room(Deadline deadline);

@@ -247,22 +247,24 @@ void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
   }
 }
 
+void CommunicatorTable::revoke_crossed(Communicator& communicator, Communicator& other,
+                                       Rank culprit) {
+  const auto failure = [](const Communicator& mine, const Communicator& theirs, Rank whose) {
+    return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, whose,
+                        "communicators %s and %s wait for each other: same order on all ranks?",
+                        short_name(mine.unique_id, 4).c_str(),
+                        short_name(theirs.unique_id, 4).c_str());
+  };
+  revoke(other, failure(other, communicator, kNoRank));
+  revoke(communicator, failure(communicator, other, culprit));
+}
+
 void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
                                  std::uint64_t now_ns) {
   Failure failure = describe_timeout(communicator, arrival, now_ns);
   Communicator* other =
       arrival.state == Arrival::State::Gathering ? find_crossing(communicator, arrival) : nullptr;
-  if (other != nullptr) {
-    failure.reason = Reason::Crossed;
-    const auto text = [](Communicator& mine, Communicator& theirs, Rank culprit) {
-      return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, culprit,
-                          "communicators %s and %s wait for each other: same order on all ranks?",
-                          short_name(mine.unique_id, 4).c_str(),
-                          short_name(theirs.unique_id, 4).c_str());
-    };
-    revoke(*other, text(*other, communicator, kNoRank));
-    return revoke(communicator, text(communicator, *other, failure.culprit));
-  }
+  if (other != nullptr) return revoke_crossed(communicator, *other, failure.culprit);
   if (arrival.state == Arrival::State::Running) return revoke(communicator, failure);
   // The operation whose deadline passed says so; the others are only caught up in it.
   communicator.board.fail(arrival, failure, finished_);

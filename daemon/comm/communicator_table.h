@@ -41,6 +41,8 @@ class CommunicatorTable {
   // Operations in flight end with `failure`; later ones with Aborted/Revoked and its text.
   void revoke(Communicator& communicator, const Failure& failure);
   void revoke_all(const Failure& failure);
+  // Two that wait for each other; `culprit`, for whom the first one waited.
+  void revoke_crossed(Communicator& communicator, Communicator& other, Rank culprit);
   // The rank goes in good order: what all ranks had called still runs, the rest ends at once with
   // RemoteAborted.
   void leave(MemberId member);

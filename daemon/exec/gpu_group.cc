@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu_plane.h"
@@ -14,6 +15,8 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kForgetNs = 100'000'000;
+// Longer than the worker takes to hear of a direct operation that failed.
+constexpr std::uint64_t kJustNowNs = 50'000'000;
 
 ResidentPlan resident_plan(const PersistentPlan& plan) {
   return {.send = plan.send,
@@ -247,6 +250,37 @@ void GpuPlane::wait_for_resident(GpuMember& member) {
     if (now_ns() >= until) return;
     ::sched_yield();
   }
+}
+
+Communicator* GpuPlane::find_crossing(const GpuGroup& group, Rank rank,
+                                      std::uint64_t now_ns) const {
+  // Where a deadline has passed the stream goes on with what is behind: so it counts where they
+  // stood until just now.
+  const auto stood_at = [now_ns](const GpuMember& member) -> std::optional<std::uint32_t> {
+    if (now_ns >= member.direct_begun_ns + kStandingNs) return member.direct_begun;
+    if (now_ns < member.direct_stood_until_ns + kJustNowNs) return member.direct_stood_at;
+    return std::nullopt;
+  };
+  const auto was_ahead = [&](const GpuMember& one, const GpuMember& other) {
+    const auto begun = stood_at(one), others = stood_at(other);
+    return begun && others && *begun != *others && reached(*begun, *others);
+  };
+  const auto find = [](const GpuGroup& other, const GpuMember& wanted) {
+    return std::ranges::find_if(other.members, [&](const GpuMember& member) {
+      return member.session == wanted.session && member.gpu == wanted.gpu;
+    });
+  };
+  const GpuMember& waited = group.members[static_cast<std::size_t>(rank)];
+  for (const GpuMember& missing : group.members) {
+    if (!was_ahead(waited, missing)) continue;
+    for (const GpuGroup* other : groups_) {
+      if (other == &group || other->closed) continue;
+      const auto here = find(*other, waited), there = find(*other, missing);
+      if (here != other->members.end() && there != other->members.end() && was_ahead(*there, *here))
+        return other->communicator;
+    }
+  }
+  return nullptr;
 }
 
 Status GpuPlane::set_plan(PlanId id, const GpuMember& member, const PersistentPlan& plan) {

@@ -24,6 +24,9 @@ class GpuPlane;
 inline constexpr std::uint64_t kMomentNs = 200'000;
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
+// Who has begun no other direct operation for so long waits for somebody, or is idle.
+inline constexpr std::uint64_t kStandingNs = 10'000'000;
+
 struct GpuMember {
   std::size_t gpu = 0;  // index among the plane's
   Rank rank = kNoRank;
@@ -41,8 +44,12 @@ struct GpuMember {
   std::uint32_t posted = 0;  // as the client says
   std::uint32_t done = 0;
   std::uint64_t changed_ns = 0;
-  std::uint32_t direct_begun = 0;  // direct operations, as the client says
-  std::uint64_t patience_ns = 0;   // of its longest plan: who posts nothing keeps no grid awake
+  std::uint32_t direct_begun = 0;     // direct operations, as the client says
+  std::uint64_t direct_begun_ns = 0;  // when that was seen
+  // How many they were before, if that was so for kStandingNs, and when it was over.
+  std::uint32_t direct_stood_at = 0;
+  std::uint64_t direct_stood_until_ns = 0;
+  std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
 };

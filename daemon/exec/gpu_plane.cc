@@ -293,7 +293,12 @@ bool GpuPlane::look_at_direct(GpuGroup& group, GpuMember& member, std::uint64_t 
   const std::uint32_t begun = member.doors.direct_begun();
   if (begun != member.direct_begun) {
     resident_done_ += static_cast<std::uint32_t>(begun - member.direct_begun);
+    if (now_ns >= member.direct_begun_ns + kStandingNs) {
+      member.direct_stood_at = member.direct_begun;
+      member.direct_stood_until_ns = now_ns;
+    }
     member.direct_begun = begun;
+    member.direct_begun_ns = now_ns;
     // They need no worker; but what they are mixed with should not find it in its longest naps.
     moved_ns_ = std::max(moved_ns_, now_ns - std::min(now_ns, kSpinNs + kShortNapsNs));
   }

@@ -117,6 +117,9 @@ class GpuPlane {
   };
   // Leases; what failed on the resident lane since the last call; what may be let go.
   const std::vector<ResidentFailure>& tend(std::uint64_t now_ns);
+  // The communicator in which a rank that was missing here waited for `rank`, which waited here
+  // until just now, both in direct operations, or null: by how many of them each had begun.
+  Communicator* find_crossing(const GpuGroup& group, Rank rank, std::uint64_t now_ns) const;
   void moved(std::uint64_t now_ns) { moved_ns_ = now_ns; }
   // A GPU is in error, or does not answer: nothing it is asked for will be done, and only a new
   // process can use it again.

@@ -86,8 +86,13 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
     Communicator& communicator = *failed.communicator;
     if (!communicator.ready()) continue;
     const ErrorCode code = error_code_from(failed.how.code);
-    const Reason reason = reason_from(failed.how.reason);
+    Reason reason = reason_from(failed.how.reason);
     const auto culprit = static_cast<Rank>(failed.how.culprit_rank);
+    Communicator* const crossed =
+        failed.direct && reason == Reason::Timeout
+            ? gpus_->find_crossing(*gpus_of(communicator), failed.rank, now_ns)
+            : nullptr;
+    if (crossed != nullptr) reason = Reason::Crossed;
     const char* const lane = failed.direct ? "direct" : "resident";
     parts_.metrics.operations[code].add();
     FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
@@ -102,6 +107,10 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
                         .reason = reason};
     parts_.recorder.write(record);
     ++communicator.operations_failed;
+    if (crossed != nullptr) {
+      communicators_.revoke_crossed(communicator, *crossed, culprit);
+      continue;
+    }
     if (code == ErrorCode::Internal && !failed.direct) {
       communicators_.revoke(
           communicator,

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "tests/unit/client/gpu_member_fixture.h"
 
 namespace arcomm::client {
@@ -168,6 +171,24 @@ TEST_F(GpuMemberTest, TellsWhatItsKernelsHaveRecorded) {
   EXPECT_EQ(said.rank, 1);
   EXPECT_EQ(all_reduce(1).error().reason, Reason::Timeout) << "nothing more may be started";
   EXPECT_TRUE(gpu->starts.empty());
+}
+
+TEST_F(GpuMemberTest, BelievesTheDaemonThatCommunicatorsCrossedWhereItsKernelSawADeadlinePass) {
+  const Done failed{.number = 3,
+                    .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                    .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                    .culprit_rank = 1};
+  Done closed = failed;
+  closed.reason = static_cast<std::uint8_t>(Reason::Crossed);
+  __atomic_store_n(&words->failed, to_word(failed), __ATOMIC_RELEASE);
+  std::thread daemon([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    __atomic_store_n(&words->closed, to_word(closed), __ATOMIC_RELEASE);
+  });
+  const Error said = member->look();
+  daemon.join();
+  EXPECT_EQ(said.code, ErrorCode::DeadlineExceeded);
+  EXPECT_EQ(said.reason, Reason::Crossed);
 }
 
 TEST_F(GpuMemberTest, ClosesItsMailboxWhenTheDaemonIsLost) {

@@ -2,6 +2,9 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "daemon/plan/recorded_algorithm.h"
 #include "proto/direct_exchange.h"
 #include "tests/unit/daemon/gpu_fixture.h"
@@ -14,6 +17,12 @@ class GpuDirectTest : public GpuWorkerTest {
   void SetUp() override {
     node_.direct_image.resize(1000, std::byte{42});
     GpuWorkerTest::SetUp();
+  }
+  static Done waited_for(Rank culprit) {
+    return {.number = 5,
+            .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+            .reason = static_cast<std::uint8_t>(Reason::Timeout),
+            .culprit_rank = static_cast<std::int16_t>(culprit)};
   }
   static HostDoors& doors(const GpuRank& rank) { return *rank.doors.as<HostDoors>(); }
 };
@@ -110,6 +119,41 @@ TEST_F(GpuDirectTest, EndsTheCommunicatorWhenARankSaysThatOneFailed) {
   for (const GpuRank* rank : ranks)
     expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
   EXPECT_EQ(recorded_algorithms(), std::set<std::uint8_t>{kDirectKernel});
+}
+
+TEST_F(GpuDirectTest, SaysOfTwoCommunicatorsThatWaitForEachOtherThatTheyCrossed) {
+  const auto one = group(2);
+  const auto other = group_again(one);
+  const auto call = [](const GpuRank* rank, std::uint32_t number) {
+    __atomic_store_n(&doors(*rank).direct_begun, number, __ATOMIC_RELEASE);
+  };
+  for (const GpuRank* rank : one) call(rank, 4);
+  call(one[0], 5);    // waits for rank 1
+  call(other[1], 1);  // which waits for rank 0
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  call(other[0], 1);  // its deadline has passed, and its stream goes on
+  call(one[1], 5);
+  store_word(doors(*one[0]).direct_failed, to_word(waited_for(1)));
+  for (const auto& ranks : {one, other}) {
+    for (const GpuRank* rank : ranks) {
+      const Done closed = rank->closed();
+      EXPECT_EQ(name_of(error_code_from(closed.code)), name_of(ErrorCode::DeadlineExceeded));
+      EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Crossed));
+    }
+  }
+}
+
+TEST_F(GpuDirectTest, LeavesAnotherCommunicatorAloneThatWaitsForNobodyHere) {
+  const auto one = group(2);
+  const auto other = group_again(one);
+  for (const GpuRank* rank : other)
+    __atomic_store_n(&doors(*rank).direct_begun, 3u, __ATOMIC_RELEASE);
+  __atomic_store_n(&doors(*one[0]).direct_begun, 1u, __ATOMIC_RELEASE);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  store_word(doors(*one[0]).direct_failed, to_word(waited_for(1)));
+  for (const GpuRank* rank : one)
+    expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
+  for (const GpuRank* rank : other) EXPECT_EQ(rank->closed(std::chrono::milliseconds(20)).code, 0);
 }
 
 TEST_F(GpuDirectTest, TakesNonsenseForTheFailureOfWhoeverSaysIt) {

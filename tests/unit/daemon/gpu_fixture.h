@@ -207,6 +207,17 @@ class GpuWorkerTest : public ::testing::Test {
     form(made);
     return made;
   }
+  // Another communicator of the same clients, on the same GPUs.
+  std::vector<GpuRank*> group_again(const std::vector<GpuRank*>& others) {
+    std::vector<GpuRank*> made;
+    for (const GpuRank* other : others) {
+      ranks_.push_back(std::make_unique<GpuRank>());
+      made.push_back(ranks_.back().get());
+      made.back()->client = other->client;
+    }
+    form(made);
+    return made;
+  }
   Result<PlanId> try_plan(const GpuRank& rank, std::uint64_t count, milliseconds timeout) {
     PlanSeed seed;
     seed.member = rank.member;
