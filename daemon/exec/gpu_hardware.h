@@ -24,7 +24,7 @@ class Device;
 
 // By which a launched kernel tells the worker how one rank's part ended: pinned host memory, at the
 // same address for host and GPU. Read without a call to the driver.
-struct alignas(64) RankWords {
+struct alignas(128) RankWords {
   std::uint64_t done = 0;    // CudaAllReduce::host_done
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
   HostDoors doors = {};      // DirectCall::doors, of direct operations that the daemon runs itself
