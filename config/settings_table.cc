@@ -111,13 +111,12 @@ constexpr SettingRow kRows[] = {
      .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.direct)},
      .reloadable = true,
      .doc = "Operations of float16, bfloat16 and float32 up to 2 MB (16 MB between two GPUs; less "
-            "where "
-            "arctl tune found launches to be faster) run in the client's own stream, by a kernel "
-            "that the daemon hands over, through memory that "
-            "it lends the ranks: where every rank's process sees the GPUs of all ranks. The first "
-            "communicator on a GPU gets most of its processors for that, another one a small "
-            "share, further ones nothing. Off, for communicators to come: the resident kernel and "
-            "launches by the daemon take them, and no process maps memory of another GPU's rank."},
+            "where arctl tune found launches to be faster) run in the client's own stream, by a "
+            "kernel that the daemon hands over, through memory that it lends the ranks: where "
+            "every rank's process sees the GPUs of all ranks. The first communicator on a GPU gets "
+            "most of its processors for that, another one a small share, further ones nothing. "
+            "Off, for communicators to come: the resident kernel and launches by the daemon take "
+            "them, and no process maps memory of another GPU's rank."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =

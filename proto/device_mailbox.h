@@ -39,10 +39,11 @@ inline constexpr std::uint32_t kLanes = 2;
 
 // The resident grid has few processors: of 256 KB between two GPUs it makes 10 us, of 64 KB between
 // four 8.7, and what was launched ahead on many 9 and 8.
+constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
+  return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytesOfMany;
+}
 constexpr Lane lane_of(std::uint64_t bytes, std::uint32_t ranks) {
-  if (ranks < 2) return Lane::Launched;
-  return bytes <= (ranks == 2 ? kMaxResidentBytes : kMaxResidentBytesOfMany) ? Lane::Resident
-                                                                             : Lane::Launched;
+  return ranks >= 2 && bytes <= most_resident_bytes(ranks) ? Lane::Resident : Lane::Launched;
 }
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per lane, modulo 2^32; 0 before the first.

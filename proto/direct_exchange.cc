@@ -67,6 +67,18 @@ DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, 
   return {.algorithm = DirectAlgorithm::TwoShotLl128, .blocks = blocks};
 }
 
+std::vector<DirectKernel> all_direct_kernels() {
+  std::vector<DirectKernel> all;
+  constexpr std::size_t kEach = std::size_t{kDTypes} * kReduceOps;
+  for (std::size_t i = 0; i < kDirectAlgorithms * kEach; ++i) {
+    const auto dtype = static_cast<DType>(i / kReduceOps % kDTypes);
+    if (!has_direct_kernel(dtype)) continue;
+    all.push_back(
+        {static_cast<DirectAlgorithm>(i / kEach), dtype, static_cast<ReduceOp>(i % kReduceOps)});
+  }
+  return all;
+}
+
 std::string direct_kernel_name(DirectAlgorithm algorithm, DType dtype, ReduceOp op) {
   return std::string("arcomm_") + name_of(algorithm) + "_" + std::string(text_of(dtype)) + "_" +
          std::string(text_of(op));

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include "proto/device_mailbox.h"
 #include "proto/types.h"
@@ -130,7 +131,13 @@ struct DirectRoom {
 };
 DirectShape direct_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype, DirectRoom room);
 
-// What the kernels are called in their image.
+// What is in the image beside kDirectWaitName, and under which names.
+struct DirectKernel {
+  DirectAlgorithm algorithm;
+  DType dtype;
+  ReduceOp op;
+};
+std::vector<DirectKernel> all_direct_kernels();
 std::string direct_kernel_name(DirectAlgorithm algorithm, DType dtype, ReduceOp op);
 
 // Arguments of each of them: addresses as this rank's GPU sees them. Launched with

@@ -34,12 +34,7 @@ Result<std::unique_ptr<CudaDirectKernels>> CudaDirectKernels::load(const CudaApi
                       "loading the daemon's kernels (they are built for GPUs of sm_80 and "
                       "later)");
   }
-  constexpr std::size_t kEach = std::size_t{kDTypes} * kReduceOps;
-  for (std::size_t i = 0; i < kDirectAlgorithms * kEach; ++i) {
-    const auto algorithm = static_cast<DirectAlgorithm>(i / kEach);
-    const auto dtype = static_cast<DType>(i / kReduceOps % kDTypes);
-    const auto op = static_cast<ReduceOp>(i % kReduceOps);
-    if (!has_direct_kernel(dtype)) continue;
+  for (const auto& [algorithm, dtype, op] : all_direct_kernels()) {
     const Result<CudaKernel> loaded =
         load_kernel(api, module, direct_kernel_name(algorithm, dtype, op).c_str());
     if (!loaded) return loaded.error();

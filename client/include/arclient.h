@@ -174,8 +174,9 @@ ARC_API arcResult_t arcCommCount(arcComm_t comm, int* ranks);
 ARC_API arcResult_t arcCommUserRank(arcComm_t comm, int* rank);
 ARC_API arcResult_t arcCommGetEpoch(arcComm_t comm, uint64_t* epoch);
 /* *state: arcSuccess while usable, else why not (arcGetLastErrorInfo says which rank). May ask the
- * daemon and the GPU, for 50 ms each at most. On GPUs ask it after synchronizing a stream, before
- * the results are used: a stream never hangs, it also runs on when an operation has failed. */
+ * daemon, for 50 ms at most, and the GPU, for 70. On GPUs ask it after synchronizing a stream,
+ * before the results are used: a stream never hangs, it also runs on when an operation has failed.
+ */
 ARC_API arcResult_t arcCommGetAsyncError(arcComm_t comm, arcResult_t* state);
 
 /* ---- memory ---- */

@@ -144,6 +144,7 @@ Error Communicator::state() {
       said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
       said.rank = described->culprit;
     } else {
+      if (described->reason == Reason::Crossed) said.reason = described->reason;
       said.message += "; the communicator is " + described->state;
     }
   } else if (said.code == ErrorCode::Ok && !described &&

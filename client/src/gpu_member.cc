@@ -116,7 +116,7 @@ void GpuMember::await_verdict(DeviceMailbox& now) const {
   while (now.closed == 0 && !deadline.passed()) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     const std::uint64_t* const closed = &parts_.mailbox->words()->closed;
-    if (!parts_.gpu->read(&now.closed, closed, sizeof(now.closed), kWordsWithin)) return;
+    if (!parts_.gpu->read(&now.closed, closed, sizeof(now.closed), deadline.left())) return;
   }
 }
 

@@ -62,7 +62,7 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
   }
   group->abilities = abilities_of(*group);
   group->room = {.whole_lines = group->abilities.whole_lines,
-                 .blocks = most_direct_bytes == 0 ? 0 : direct_blocks_for(*group, seed),
+                 .blocks = direct_blocks_for(*group, seed),
                  .most_bytes = most_direct_bytes};
   if (group->is_direct()) {
     for (GpuMember& member : group->members)

@@ -72,8 +72,7 @@ class GpuLauncher {
   virtual Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                           CudaAlgorithm algorithm,
                                                           const CudaAllReduce& call) = 0;
-  // What clients run by themselves, for who measures it: in turn 0. Unimplemented where there is
-  // nothing of the kind.
+  // What clients run by themselves, for who measures it: in turn 0.
   virtual Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype,
                                ReduceOp op, const DirectCall& call) = 0;
   // What comes behind it in turn 0 waits until the word is `value`: for ever, if need be, and

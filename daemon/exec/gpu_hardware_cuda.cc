@@ -44,11 +44,11 @@ class CudaLauncher final : public GpuLauncher {
   CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, std::vector<CopyLane> lanes,
                PinnedPage page, std::unique_ptr<DirectKernels> direct)
       : page_(std::move(page)),
+        direct_(std::move(direct)),
         queues_(std::move(queues)),
         beside_(std::move(beside)),
         lanes_(std::move(lanes)),
-        lane_may_run_on_(lanes_.size()),
-        direct_(std::move(direct)) {}
+        lane_may_run_on_(lanes_.size()) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kTurns;
@@ -99,6 +99,11 @@ class CudaLauncher final : public GpuLauncher {
   }
   Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype, ReduceOp op,
                        const DirectCall& call) override {
+    if (direct_ == nullptr) {
+      return error(ErrorCode::Internal, Reason::None,
+                   "the kernels that clients launch could not be loaded here: see the start of the "
+                   "daemon's log");
+    }
     ARC_RETURN_IF_ERROR(of(queue).make_current());
     return direct_->launch(shape, dtype, op, call, of(queue).stream());
   }
@@ -162,12 +167,12 @@ class CudaLauncher final : public GpuLauncher {
     return queues_[queue == 0 ? 0 : 1 + (queue - 1) * kTurns + turn];
   }
 
-  PinnedPage page_;  // first: kernels in the queues write there
+  PinnedPage page_;  // these two first: kernels in the queues write there, or are of them
+  std::unique_ptr<DirectKernels> direct_;  // none where they could not be loaded
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
   std::vector<CopyLane> lanes_;
   std::vector<bool> lane_may_run_on_;
-  std::unique_ptr<DirectKernels> direct_;
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -231,13 +236,16 @@ Result<GpuHardware> open_gpu(Device& device) {
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   Result<std::unique_ptr<DirectKernels>> direct = DirectKernels::load();
-  if (!direct) return std::move(direct).error();
+  if (!direct) {
+    log::warn("{}: arctl tune cannot measure direct operations: {}", device.name(),
+              direct.error().message);
+  }
   Result<std::unique_ptr<ResidentGrid>> grid = ResidentGrid::create(ordinal);
   if (!grid) return std::move(grid).error();
   return GpuHardware{std::move(grid).value(),
                      std::make_unique<CudaLauncher>(
                          std::move(queues).value(), std::move(beside).value(), std::move(lanes),
-                         std::move(page).value(), std::move(direct).value()),
+                         std::move(page).value(), direct ? std::move(direct).value() : nullptr),
                      resident_scratch_bytes(),
                      has_bulk_copies(ordinal),
                      processors_of(ordinal),

@@ -41,7 +41,7 @@ class GpuPlane {
 
   // ---- communicators ----
   // Mailboxes, doors and scratch for every rank; nothing is left behind where it fails.
-  // most_direct_bytes: DirectRoom::most_bytes; 0: it has no direct operations.
+  // most_direct_bytes: DirectRoom::most_bytes.
   Result<std::unique_ptr<GpuGroup>> make_group(const CommunicatorSeed& seed,
                                                std::uint64_t most_direct_bytes);
   void adopt(Communicator& communicator, const std::vector<MemberId>& members,

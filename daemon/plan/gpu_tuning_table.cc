@@ -7,6 +7,7 @@
 
 #include "daemon/plan/crossovers.h"
 #include "daemon/plan/recorded_algorithm.h"
+#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {
@@ -40,7 +41,7 @@ std::vector<Rivals> measured_both_ways(const std::vector<GpuTuningPoint>& points
 
 // One bound for all sizes, so that one that was measured in a bad moment does not decide alone:
 // where all that is below it, taken together by ratio, gains most.
-std::uint64_t direct_bound(const std::vector<Rivals>& sizes) {
+std::uint64_t direct_bound(const std::vector<Rivals>& sizes, std::uint32_t ranks) {
   double gain = 0, most = 0;
   std::size_t end = 0;  // of those that are direct
   for (std::size_t i = 0; i < sizes.size(); ++i) {
@@ -50,7 +51,8 @@ std::uint64_t direct_bound(const std::vector<Rivals>& sizes) {
     end = i + 1;
   }
   if (end == sizes.size()) return kUnlimitedDirectBytes;
-  return end == 0 ? 0 : half_way(sizes[end - 1].bytes, sizes[end].bytes) - 1;
+  const std::uint64_t bound = end == 0 ? 0 : half_way(sizes[end - 1].bytes, sizes[end].bytes) - 1;
+  return std::max(bound, most_resident_bytes(ranks));
 }
 
 }  // namespace
@@ -96,7 +98,8 @@ void GpuTuningTable::settle() {
   for (const Crossover& crossover : crossovers) {
     if (!direct_bounds.empty() && direct_bounds.back().ranks == crossover.ranks) continue;
     direct_bounds.push_back(
-        {crossover.ranks, direct_bound(measured_both_ways(points, crossover.ranks))});
+        {crossover.ranks,
+         direct_bound(measured_both_ways(points, crossover.ranks), crossover.ranks)});
   }
 }
 

@@ -53,12 +53,12 @@ struct GpuTuningTable {
     friend bool operator==(const Crossover&, const Crossover&) = default;
   };
   // For the smallest number of ranks that is not below `ranks`, else the largest there is: two GPUs
-  // are a case of their own. Null only in an empty table. No allocation.
+  // are a case of their own. Null only where nothing that is launched was measured. No allocation.
   const Crossover* find(std::uint32_t ranks, std::uint64_t bytes) const;
 
-  // Up to which size clients launch operations themselves, where they can: 0 for none of them, and
-  // kUnlimitedDirectBytes where that was not measured, or nothing else was faster. Of the same
-  // number of ranks as find()'s.
+  // Up to which size clients launch operations themselves, where they can: at least what the
+  // resident kernel would take instead, which nobody measures, and kUnlimitedDirectBytes where it
+  // was not measured, or nothing else was faster. Of the same number of ranks as find()'s.
   std::uint64_t most_direct_bytes(std::uint32_t ranks) const;
 
   struct DirectBound {

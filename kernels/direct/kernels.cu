@@ -19,12 +19,7 @@ Result<std::unique_ptr<DirectKernels>> DirectKernels::load() {
       cudaLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (done != cudaSuccess) return cuda_error(done, "loading the kernels that clients launch");
   made->library_ = library;
-  constexpr std::size_t kEach = std::size_t{kDTypes} * kReduceOps;
-  for (std::size_t i = 0; i < kDirectAlgorithms * kEach; ++i) {
-    const auto algorithm = static_cast<DirectAlgorithm>(i / kEach);
-    const auto dtype = static_cast<DType>(i / kReduceOps % kDTypes);
-    const auto op = static_cast<ReduceOp>(i % kReduceOps);
-    if (!has_direct_kernel(dtype)) continue;
+  for (const auto& [algorithm, dtype, op] : all_direct_kernels()) {
     const std::string name = direct_kernel_name(algorithm, dtype, op);
     cudaKernel_t kernel = nullptr;
     done = cudaLibraryGetKernel(&kernel, library, name.c_str());
@@ -50,7 +45,7 @@ Status DirectKernels::launch(const DirectShape& shape, DType dtype, ReduceOp op,
       kernels_[static_cast<std::size_t>(shape.algorithm)][static_cast<std::size_t>(dtype)]
               [static_cast<std::size_t>(op)];
   if (kernel == nullptr || shape.blocks == 0) {
-    return error(ErrorCode::Unimplemented, Reason::Unsupported, "no direct operation of ",
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "no direct operation of ",
                  text_of(dtype), " ", text_of(op), " in ", shape.blocks, " blocks");
   }
   call.what = shape.what(dtype, op);

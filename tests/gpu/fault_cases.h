@@ -7,7 +7,7 @@ namespace arcomm::gpu {
 
 // Two communicators, called in opposite order on one stream of every rank: each rank's kernel waits
 // for one that waits for it. By abort both end at once (fault 39), by themselves at the deadline,
-// and are reported as crossed where the daemon has seen the calls (fault 22).
+// and are reported as crossed (fault 22).
 enum class Ending { Abort, Deadline };
 void cross(Ending ending);
 

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -130,6 +131,7 @@ class FakeGpu final : public Gpu {
     return {};
   }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    if (before_read) before_read();
     const std::lock_guard lock(words_);
     if (stuck) return late();
     std::memcpy(to, from, bytes);
@@ -179,6 +181,7 @@ class FakeGpu final : public Gpu {
   std::vector<DirectStart> direct_starts;
   bool capturing = false;
   bool stuck = false, refuses_writes = false;
+  std::function<void()> before_read = nullptr;
   int open_mappings = 0;
   int held_chunks = 0;
   int looks_at_chunks = 0;

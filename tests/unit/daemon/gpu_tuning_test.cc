@@ -9,6 +9,7 @@
 #include "daemon/plan/explain.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning_table.h"
+#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {
@@ -83,17 +84,21 @@ TEST(GpuTuning, ClientsLaunchAsLongAsThatIsFaster) {
   EXPECT_EQ(with_direct({}).most_direct_bytes(2), kUnlimitedDirectBytes);
   EXPECT_EQ(with_direct({{1024, 3}, {4096, 9}, {16384, 9.9}}).most_direct_bytes(2),
             kUnlimitedDirectBytes);
-  const GpuTuningTable some = with_direct({{1024, 3}, {4096, 4}, {16384, 11}, {65536, 30}});
-  EXPECT_EQ(some.most_direct_bytes(2), 8192u);
-  EXPECT_EQ(some.most_direct_bytes(8), 8192u);  // the nearest that were measured
+  const GpuTuningTable some = with_direct({{1024, 3}, {kMiB, 4}, {4 * kMiB, 11}, {16 * kMiB, 30}});
+  EXPECT_EQ(some.most_direct_bytes(2), 2 * kMiB);
+  EXPECT_EQ(some.most_direct_bytes(8), 2 * kMiB);  // the nearest that were measured
   EXPECT_EQ(some.find(2, 1024)->algorithm, CudaAlgorithm::Stream);
-  EXPECT_EQ(with_direct({{1024, 20}, {4096, 30}}).most_direct_bytes(2), 0u);
+}
+
+TEST(GpuTuning, TheBoundLeavesNothingToTheResidentKernelWhichIsNotMeasured) {
+  EXPECT_EQ(with_direct({{1024, 20}, {4096, 30}}).most_direct_bytes(2), kMaxResidentBytes);
+  EXPECT_EQ(with_direct({{1024, 3}, {4096, 30}}).most_direct_bytes(2), kMaxResidentBytes);
 }
 
 TEST(GpuTuning, OneSizeMeasuredInABadMomentDoesNotDecideWhoLaunches) {
-  EXPECT_EQ(with_direct({{1024, 3}, {4096, 14}, {16384, 4}, {65536, 60}, {262144, 9}})
+  EXPECT_EQ(with_direct({{1024, 3}, {4096, 14}, {kMiB, 4}, {4 * kMiB, 60}, {16 * kMiB, 9}})
                 .most_direct_bytes(2),
-            32768u);
+            2 * kMiB);
 }
 
 TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
@@ -193,16 +198,16 @@ TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
 }
 
 TEST(GpuExplain, GivesTheFiguresOfWhatClientsLaunch) {
-  const GpuTuningTable table = with_direct({{1024, 3}, {4096, 4}, {16384, 11}, {65536, 30}});
+  const GpuTuningTable table = with_direct({{4096, 4}, {kMiB, 5}, {4 * kMiB, 30}});
   const Explanation below = explain(table, std::nullopt, 2, 4096, DType::Float16, true);
   EXPECT_EQ(below.chosen, "direct");
   EXPECT_EQ(below.chosen_microseconds, 4.0);
   EXPECT_EQ(below.runner_up, "stream");
   EXPECT_EQ(below.runner_up_microseconds, 8.0);
   EXPECT_NE(below.text.find("counts 2 us more"), std::string::npos) << below.text;
-  const Explanation above = explain(table, std::nullopt, 2, kMiB, DType::Float16, true);
+  const Explanation above = explain(table, std::nullopt, 2, 4 * kMiB, DType::Float16, true);
   EXPECT_EQ(above.chosen, "stream");
-  EXPECT_NE(above.text.find("clients launch nothing above 8 KiB themselves"), std::string::npos)
+  EXPECT_NE(above.text.find("clients launch nothing above 2 MiB themselves"), std::string::npos)
       << above.text;
   const Explanation not_of_this_type = explain(table, std::nullopt, 2, 4096, DType::Int32, true);
   EXPECT_EQ(not_of_this_type.chosen, "resident");
