@@ -141,7 +141,11 @@ Error Communicator::state() {
       session.control().describe(session.key(), member->id, Deadline::after(kAskFor));
   if (described && described->reason != Reason::None) {
     if (said.code == ErrorCode::Ok) {
-      said = error(ErrorCode::Aborted, described->reason, "the communicator is ", described->state);
+      // A mailbox says it by the time that its GPU has the word: with the code of what happened.
+      const bool was_late = member->gpu && (described->reason == Reason::Crossed ||
+                                            described->reason == Reason::Timeout);
+      said = error(was_late ? ErrorCode::DeadlineExceeded : ErrorCode::Aborted, described->reason,
+                   "the communicator is ", described->state);
       said.rank = described->culprit;
     } else {
       if (described->reason == Reason::Crossed) said.reason = described->reason;
