@@ -15,7 +15,7 @@
 #include <utility>
 
 #include "daemon/exit_status.h"
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
 namespace {

@@ -6,12 +6,12 @@
 
 #include "config/settings_table.h"
 #include "daemon/daemon.h"
-#include "daemon/exec/gpu_tuner.h"
-#include "daemon/exec/tuner.h"
+#include "daemon/exec/tune/gpu_tuner.h"
+#include "daemon/exec/tune/tuner.h"
 #include "daemon/plan/device_shape.h"
 #include "daemon/plan/explain.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 #include "kernels/catalog.h"
 #include "proto/version.h"
 

@@ -8,7 +8,7 @@
 #include "config/settings.h"
 #include "daemon/daemon.h"
 #include "daemon/exit_status.h"
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 #include "proto/version.h"
 
 namespace {

@@ -16,7 +16,7 @@
 #include <string_view>
 #include <thread>
 
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 #include "proto/unique_fd.h"
 
 extern char** environ;

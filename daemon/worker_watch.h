@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/exec/device_worker.h"
+#include "daemon/exec/worker/device_worker.h"
 
 namespace arcomm {
 

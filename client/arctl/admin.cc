@@ -2,8 +2,8 @@
 
 #include <cstdlib>
 
-#include "client/src/control_call.h"
-#include "client/src/control_channel.h"
+#include "client/src/control/control_call.h"
+#include "client/src/control/control_channel.h"
 
 namespace arcomm::arctl {
 

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
 namespace {

@@ -10,11 +10,11 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/control/gate.h"
-#include "daemon/control/listener.h"
+#include "daemon/control/access/gate.h"
+#include "daemon/control/access/listener.h"
 #include "daemon/control/node_admin.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/rpc_server.h"
+#include "daemon/control/rpc/rpc_server.h"
 
 namespace arcomm {
 

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "daemon/telemetry/flight_recorder.h"
-#include "daemon/telemetry/log.h"
-#include "daemon/telemetry/metrics.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {
 namespace {

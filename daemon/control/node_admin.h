@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/control/caller.h"
+#include "daemon/control/access/caller.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/rpc_stream.h"
-#include "daemon/control/task_thread.h"
+#include "daemon/control/rpc/rpc_stream.h"
+#include "daemon/control/rpc/task_thread.h"
 #include "daemon/control/worker_replies.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "proto/arcommd/v1/control.pb.h"

@@ -6,8 +6,8 @@
 
 #include "daemon/control/new_buffer.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/shared_memory.h"
-#include "daemon/telemetry/log.h"
+#include "daemon/control/descriptors/shared_memory.h"
+#include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
 

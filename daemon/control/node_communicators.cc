@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "daemon/control/node_control.h"
-#include "daemon/telemetry/metrics.h"
+#include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {
 namespace {

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <utility>
 
-#include "daemon/control/shared_memory.h"
-#include "daemon/telemetry/log.h"
-#include "daemon/telemetry/metrics.h"
+#include "daemon/control/descriptors/shared_memory.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
 #include "proto/ring/doorbell.h"
 #include "proto/version.h"
 

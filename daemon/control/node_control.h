@@ -11,17 +11,17 @@
 #include <unordered_set>
 #include <vector>
 
-#include "daemon/control/caller.h"
-#include "daemon/control/event_loop.h"
-#include "daemon/control/fd_channel.h"
-#include "daemon/control/fd_closer.h"
-#include "daemon/control/memory_turns.h"
+#include "daemon/control/access/caller.h"
+#include "daemon/control/rpc/event_loop.h"
+#include "daemon/control/descriptors/fd_channel.h"
+#include "daemon/control/descriptors/fd_closer.h"
+#include "daemon/control/descriptors/memory_turns.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rendezvous.h"
 #include "daemon/control/session_ledger.h"
-#include "daemon/control/task_thread.h"
+#include "daemon/control/rpc/task_thread.h"
 #include "daemon/control/worker_replies.h"
-#include "daemon/exec/device_worker.h"
+#include "daemon/exec/worker/device_worker.h"
 #include "daemon/session/kept_rings.h"
 #include "proto/arcommd/v1/control.pb.h"
 

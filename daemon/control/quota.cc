@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "daemon/telemetry/metrics.h"
+#include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {
 namespace {

@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/exec/device_worker.h"
+#include "daemon/exec/worker/device_worker.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

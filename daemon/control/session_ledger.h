@@ -13,10 +13,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/control/caller.h"
-#include "daemon/control/event_loop.h"
+#include "daemon/control/access/caller.h"
+#include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/quota.h"
-#include "daemon/exec/device_worker.h"
+#include "daemon/exec/worker/device_worker.h"
 #include "daemon/memory/id_table.h"
 #include "proto/fd_message.h"
 #include "proto/memory_handle.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/control/event_loop.h"
+#include "daemon/control/rpc/event_loop.h"
 #include "proto/status.h"
 
 namespace arcomm {

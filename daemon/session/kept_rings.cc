@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "daemon/telemetry/log.h"
+#include "daemon/telemetry/log/log.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/segment.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/telemetry/metrics.h"
+#include "daemon/telemetry/metrics/metrics.h"
 #include "daemon/telemetry/sd_notify.h"
 #include "proto/status.h"
 #include "proto/types.h"

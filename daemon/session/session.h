@@ -12,7 +12,7 @@
 
 #include "daemon/plan/operation.h"
 #include "daemon/session/tenant.h"
-#include "daemon/telemetry/log_budget.h"
+#include "daemon/telemetry/log/log_budget.h"
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/producer.h"

@@ -6,11 +6,11 @@
 #include <cstring>
 #include <string>
 
-#include "daemon/control/fd_wire.h"
+#include "daemon/control/descriptors/fd_wire.h"
 #include "daemon/control/rendezvous.h"
 #include "daemon/control/session_ledger.h"
-#include "daemon/control/shared_memory.h"
-#include "daemon/telemetry/metrics.h"
+#include "daemon/control/descriptors/shared_memory.h"
+#include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace {

@@ -38,8 +38,7 @@ fi
 # Every program holds all kernels for several architectures, the same in each.
 tar -C "$out" -c . | xz -6 -T0 >"$stage/programs.tar.xz"
 rm -rf "$out"
-cp "$here"/run*.sh "$here/daemon.sh" "$stage/"
-find "$here" -maxdepth 1 -name '*.py' -exec cp {} "$stage/" \;
+find "$here" \( -name 'run*.sh' -o -name daemon.sh -o -name '*.py' \) -exec cp {} "$stage/" \;
 size=$(du -sm "$stage" | cut -f1)
 echo "$stage: $size MB"
 [ "$size" -le "$most_mb" ] || { echo "more than $most_mb MB: leave parts out with PARTS" >&2; exit 1; }

@@ -18,7 +18,7 @@ namespace arcomm::support {
 namespace {
 
 // Here each takes a round trip between processes; a hundred million of them are raced in
-// tests/unit/daemon/admission_race_test.cc.
+// tests/unit/daemon/session/admission_race_test.cc.
 std::uint64_t operations_to_race() {
   return std::min<std::uint64_t>(setting_from("ARCOMM_RACE_OPERATIONS", 30'000), 1'000'000);
 }

@@ -26,8 +26,8 @@ ROOMS = {
     "transport/bootstrap": ABOVE_DEVICE,
     "transport/topology": ABOVE_DEVICE,
     "client/include": [],
-    "client/device": ["proto"],
-    "client/src": ABOVE_DEVICE + ["client/include", "client/device"],
+    "client/cuda": ["proto"],
+    "client/src": ABOVE_DEVICE + ["client/include", "client/cuda"],
     "client/arctl": ABOVE_DEVICE + ["client/include", "client/src"],
     "client/examples": ["client/include"],
 }
@@ -47,10 +47,10 @@ EMPTY_NAMES = {"util", "utils", "helper", "helpers", "manager", "common", "misc"
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 GRPC_HEADER = re.compile(r"^(grpc|grpcpp|grpc\+\+)/|\.grpc\.pb\.h$")
-GRPC_PLACES = re.compile(r"^daemon/control/|^client/src/control_")
+GRPC_PLACES = re.compile(r"^daemon/control/|^client/src/control/control_")
 CUDA_HEADER = re.compile(r"^(cuda|cuda_\w+|cuda\w*_api|nvml|driver_types|cooperative_groups|nccl)\.h$|^(cuda|cub|thrust)/")
 CUDA_PLACES = re.compile(r"^kernels/.*\.cuh?$|^transport/(device|peer|topology)/([^/]*/)*[^/]*(cuda|nvml)[^/]*$"
-                         r"|^transport/(device|peer|topology)/.*\.cuh?$|^client/(device|arctl/gpu)/cuda_[^/]*$")
+                         r"|^transport/(device|peer|topology)/.*\.cuh?$|^client/(cuda|arctl/gpu)/cuda_[^/]*$")
 CUDA_SWITCH = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*\b\w*(ARCOMM|HAVE|USE|WITH|ENABLE)_?\w*CUDA")
 
 
@@ -77,7 +77,7 @@ def check_include(path, included, is_quoted):
     if GRPC_HEADER.search(included) and not path.startswith("tests/") and not GRPC_PLACES.search(path):
         yield f"includes {included}: gRPC stays in daemon/control and in the client's control channel"
     if CUDA_HEADER.search(included) and not path.startswith("tests/") and not CUDA_PLACES.search(path):
-        yield f"includes {included}: CUDA stays in kernels/**/*.cu(h) and the CUDA files of transport, client/device and " \
+        yield f"includes {included}: CUDA stays in kernels/**/*.cu(h) and the CUDA files of transport, client/cuda and " \
               "client/arctl/gpu"
     top = included.split("/")[0]
     # Installed headers find each other beside themselves; Highway documents its own in quotes.

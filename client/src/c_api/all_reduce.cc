@@ -1,5 +1,5 @@
 // AllReduce, the tickets that it leaves, and the groups that gather several.
-#include "client/src/all_reduce.h"
+#include "client/src/host/all_reduce.h"
 
 #include <chrono>
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/communicator.h"
-#include "client/src/gpu_all_reduce.h"
-#include "client/src/group.h"
-#include "client/src/library.h"
+#include "client/src/session/communicator.h"
+#include "client/src/gpu/gpu_all_reduce.h"
+#include "client/src/session/group.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 namespace {

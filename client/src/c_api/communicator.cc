@@ -1,4 +1,4 @@
-#include "client/src/communicator.h"
+#include "client/src/session/communicator.h"
 
 #include <cstring>
 #include <memory>
@@ -6,8 +6,8 @@
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/group.h"
-#include "client/src/library.h"
+#include "client/src/session/group.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "client/src/library.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 

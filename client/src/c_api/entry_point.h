@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "client/include/arclient.h"
-#include "client/src/communicator.h"
-#include "client/src/fork.h"
-#include "client/src/last_error.h"
+#include "client/src/session/communicator.h"
+#include "client/src/session/fork.h"
+#include "client/src/session/last_error.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -1,5 +1,5 @@
 // arcInit to arcFinalize, and what tells a caller why a call failed.
-#include "client/src/library.h"
+#include "client/src/session/library.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/last_error.h"
+#include "client/src/session/last_error.h"
 
 namespace arcomm::client {
 namespace {

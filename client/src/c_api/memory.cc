@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "client/include/arclient.h"
-#include "client/src/buffer.h"
+#include "client/src/host/buffer.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/direct_uses.h"
-#include "client/src/gpu_allocations.h"
-#include "client/src/library.h"
+#include "client/src/gpu/direct_uses.h"
+#include "client/src/gpu/gpu_allocations.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/src/plan.h"
+#include "client/src/host/plan.h"
 
 #include <chrono>
 #include <cstdint>
@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "client/include/arclient.h"
-#include "client/src/all_reduce.h"
+#include "client/src/host/all_reduce.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/communicator.h"
-#include "client/src/group.h"
+#include "client/src/session/communicator.h"
+#include "client/src/session/group.h"
 
 namespace arcomm::client {
 namespace {

@@ -1,0 +1,26 @@
+// A kernel as the client puts it into callers' streams. Thread: any, once loaded.
+#pragma once
+
+#include <cstdint>
+
+#include "client/cuda/cuda_api.h"
+
+namespace arcomm::client {
+
+struct CudaKernel {
+  CUfunction function = nullptr;
+  // Before it touches what callers see it waits for what is before it in the stream
+  // (wait_for_previous_launch() in the kernels' assembly), so it may be launched while that is
+  // still on its way out. Only code of sm_90 and later has such a wait, and only from CUDA 12.3 on
+  // may such a launch be captured.
+  bool waits_itself = false;
+};
+
+// Loads it at once, whatever CUDA_MODULE_LOADING says. The module's context is current.
+Result<CudaKernel> load_kernel(const CudaApi& api, CUmodule module, const char* name);
+
+// parameter: the kernel's only one. The stream's context is current.
+CUresult launch(const CudaApi& api, const CudaKernel& kernel, std::uint32_t blocks,
+                std::uint32_t threads, void* stream, void* parameter);
+
+}  // namespace arcomm::client

@@ -1,0 +1,80 @@
+#include "client/cuda/cuda_memory_post.h"
+
+#include <array>
+#include <cstddef>
+
+namespace arcomm::client {
+namespace {
+
+// In the order in which they are to happen.
+class Batch {
+ public:
+  // Until the 32 bits there have come so far; modulo 2^32.
+  void wait_until(const void* address, std::uint32_t value) {
+    CUstreamBatchMemOpParams& one = next(CU_STREAM_MEM_OP_WAIT_VALUE_32);
+    one.waitValue.address = reinterpret_cast<CUdeviceptr>(address);
+    one.waitValue.value = value;
+    one.waitValue.flags = CU_STREAM_WAIT_VALUE_GEQ;
+  }
+  void write(const std::uint32_t* address, std::uint32_t value) {
+    CUstreamBatchMemOpParams& one = next(CU_STREAM_MEM_OP_WRITE_VALUE_32);
+    one.writeValue.address = reinterpret_cast<CUdeviceptr>(address);
+    one.writeValue.value = value;
+  }
+  void write(const void* address, std::uint64_t value) {
+    CUstreamBatchMemOpParams& one = next(CU_STREAM_MEM_OP_WRITE_VALUE_64);
+    one.writeValue.address = reinterpret_cast<CUdeviceptr>(address);
+    one.writeValue.value64 = value;
+  }
+  CUresult put_into(const CudaApi& api, CUstream stream) {
+    return api.cuStreamBatchMemOp_(stream, static_cast<unsigned>(count_), operations_.data(), 0);
+  }
+
+ private:
+  CUstreamBatchMemOpParams& next(CUstreamBatchMemOpType what) {
+    CUstreamBatchMemOpParams& one = operations_[count_++];
+    one.operation = what;
+    return one;
+  }
+
+  std::array<CUstreamBatchMemOpParams, 8> operations_{};
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+bool can_post_by_memory(const CudaApi& api, CUdevice device) {
+  int can = 0;
+  return api.cuDeviceGetAttribute_(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
+                                   device) == CUDA_SUCCESS &&
+         can != 0;
+}
+
+CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream stream) {
+  const GpuPost& post = start.post;
+  const auto lane_index = static_cast<std::uint32_t>(post.lane);
+  MailboxLane& lane = post.mailbox->lanes[lane_index];
+  const std::uint64_t door = to_word(Door{.number = start.number, .plan = post.plan});
+  Batch batch;
+  // Both words have their number in the lower half, which comes first.
+  if (start.waits_for_turn) batch.wait_until(&lane.done, start.number - 1);
+  // As the post kernel would leave them, for kernels that follow and for the host.
+  batch.write(&lane.posted, start.number);
+  batch.write(&post.notes->in_order[lane_index], start.number);
+  batch.write(&post.notes->plans[post.plan],
+              std::uint64_t{start.note.number} << 32 | start.note.posted);
+  batch.write(&lane.door, door);
+  switch (post.lane) {
+    case Lane::Resident:
+      batch.write(&post.doors->resident_posted, start.number);
+      break;
+    case Lane::Launched:
+      batch.write(&post.doors->launched, door);
+      break;
+  }
+  batch.wait_until(&lane.done, start.number);
+  batch.write(&post.notes->passed[lane_index], start.number);  // nothing here is used any more
+  return batch.put_into(api, stream);
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,133 @@
+// The daemon's NodeControl service, call by call. Thread: any. Holds no session state.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/src/control/control_channel.h"
+#include "client/src/session/deadline.h"
+#include "proto/direct_exchange.h"
+#include "proto/fd_message.h"
+#include "proto/memory_handle.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm::client {
+
+struct SessionKey {
+  SessionId id;
+  std::array<std::byte, kTokenBytes> token{};  // proves that the session is ours
+};
+
+struct Attached {
+  SessionKey key;
+  std::uint64_t fd_ticket = 0;
+  std::uint32_t daemon_version = 0;
+  std::string device;
+  std::uint64_t default_timeout_ms = 0;
+  std::uint64_t segment_limit_bytes = 0;
+  std::uint32_t max_in_flight = 0;
+  bool on_gpus = false;
+  std::uint32_t max_chunks = 0;  // of one registration; 0: the daemon knows none
+};
+
+struct NewCommunicator {
+  std::string_view unique_id;
+  int rank = 0, ranks = 0;
+  std::uint64_t timeout_ms = 0;
+  std::string_view device{};  // "GPU-<uuid>", in a session on GPUs
+  std::vector<std::string> visible_gpus{};
+};
+struct CreatedCommunicator {
+  MemberId member;
+  std::uint64_t epoch = 0;
+  std::uint64_t segment_limit_bytes = 0;  // 0: the session's
+  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors; image, exchanges
+  std::uint64_t mailbox_bytes = 0;
+  std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
+  DirectRoom room;
+  std::uint64_t max_timeout_ms = 0;  // of direct operations
+};
+
+// A piece of memory: a descriptor that was offered, or, where that is 0, a handle.
+struct NewGpuChunk {
+  std::uint64_t bytes = 0;
+  std::uint64_t offered_fd = 0;
+  FabricHandle fabric{};
+};
+
+// A whole allocation of a GPU's memory: a handle, a descriptor that was offered, or the pieces that
+// lie behind one another.
+struct NewGpuBuffer {
+  std::string_view device{};  // "GPU-<uuid>"
+  std::uint64_t bytes = 0;
+  std::string_view ipc_handle{};
+  std::uint64_t offered_fd = 0;
+  std::vector<NewGpuChunk> chunks{};
+};
+
+struct SharedBuffer {
+  BufferId buffer;
+  std::uint64_t length_bytes = 0;
+  std::uint64_t fd_ticket = 0;  // of an allocation
+};
+
+struct NewPlan {
+  MemberId member;
+  BufferId send_buffer;
+  std::uint64_t send_offset_bytes = 0;
+  BufferId recv_buffer;
+  std::uint64_t recv_offset_bytes = 0;
+  std::uint64_t count = 0;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  std::uint64_t timeout_ms = 0;
+};
+
+struct Described {
+  std::string state;  // "ready", "revoked: <why>"
+  Reason reason = Reason::None;
+  Rank culprit = kNoRank;
+  std::uint64_t epoch = 0;
+};
+
+// Of a call that was to let something go: the daemon, or this session of it, or the thing itself is
+// no more, and so nothing is left to let go.
+bool is_gone(const Error& why);
+
+class NodeControl {
+ public:
+  explicit NodeControl(std::string socket_path) : channel_(std::move(socket_path)) {}
+
+  Result<Attached> attach(std::string_view device, std::string_view process_name,
+                          Deadline deadline);
+  Result<CreatedCommunicator> create_communicator(const SessionKey& session,
+                                                  const NewCommunicator& wanted, Deadline deadline);
+  Status destroy_communicator(const SessionKey& session, MemberId member, Deadline deadline);
+  Status abort_communicator(const SessionKey& session, MemberId member, std::string_view why,
+                            Deadline deadline);
+  // device: "" on the host.
+  Result<SharedBuffer> allocate_buffer(const SessionKey& session, std::uint64_t bytes,
+                                       std::string_view device, Deadline deadline);
+  Result<SharedBuffer> register_buffer(const SessionKey& session, std::uint64_t offered_fd,
+                                       std::uint64_t offset_bytes, std::uint64_t length_bytes,
+                                       Deadline deadline);
+  Result<SharedBuffer> register_gpu_buffer(const SessionKey& session, const NewGpuBuffer& wanted,
+                                           Deadline deadline);
+  Status release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline);
+  // Descriptors that were offered and will not be registered; those that are no more are no error.
+  Status withdraw_offers(const SessionKey& session, const std::vector<std::uint64_t>& tickets,
+                         Deadline deadline);
+  Result<PlanId> create_plan(const SessionKey& session, const NewPlan& wanted, Deadline deadline);
+  Status destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline);
+  Result<Described> describe(const SessionKey& session, MemberId member, Deadline deadline);
+  Status detach(const SessionKey& session, Deadline deadline);
+
+ private:
+  ControlChannel channel_;
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,40 @@
+#include "client/src/gpu/gpu_all_reduce.h"
+
+#include <utility>
+
+#include "client/src/gpu/gpu_member.h"
+#include "client/src/session/session.h"
+
+namespace arcomm::client {
+
+Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
+                                  Deadline deadline) {
+  GpuBuffers& buffers = member.session->gpus()->buffers();
+  Gpu& gpu = member.gpu->gpu();
+  const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.bytes(), deadline);
+  if (!send) return send.error();
+  const bool is_same = call.recv == call.send || !send->in_chunks;
+  if (is_same && send->holds(call.recv, call.bytes()))
+    return GpuOperands{.send = *send, .recv = *send};
+  const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.bytes(), deadline);
+  if (!recv) return recv.error();
+  return GpuOperands{.send = *send, .recv = *recv};
+}
+
+Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                         void* stream, std::chrono::milliseconds timeout) {
+  Session& session = *member->session;
+  session.check_now_and_then();
+  if (session.lost()) return session.submission().loss();
+  if (call.count == 0) return {};
+  const Deadline deadline = Deadline::after(timeout);
+  return with_second_attempt([&]() -> Status {
+    if (session.lost()) return session.submission().loss();
+    const Result<GpuOperands> operands = find_operands(*member, call, deadline);
+    if (!operands) return operands.error();
+    return member->gpu->all_reduce(call, operands->send, operands->recv,
+                                   static_cast<std::uint64_t>(timeout.count()), stream, deadline);
+  });
+}
+
+}  // namespace arcomm::client

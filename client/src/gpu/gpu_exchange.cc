@@ -1,0 +1,38 @@
+#include "client/src/gpu/gpu_exchange.h"
+
+#include <utility>
+
+namespace arcomm::client {
+
+Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
+                                                       std::span<const UniqueFd> descriptors,
+                                                       std::uint64_t bytes, DirectRoom room,
+                                                       std::uint64_t max_timeout_ms) {
+  const std::size_t ranks = descriptors.size() - 1;
+  if (ranks > kMaxDirectRanks || bytes < direct_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
+    return error(ErrorCode::Internal, Reason::Version, "the daemon's exchanges have ", bytes,
+                 " bytes for each of ", ranks,
+                 " ranks, too few: are client and daemon of one version?");
+  }
+  std::unique_ptr<GpuExchange> exchange(new GpuExchange);
+  exchange->room_ = room;
+  exchange->max_timeout_ns_ = max_timeout_ms * 1'000'000;
+  const Result<const DirectKernels*> kernels = gpu.load_direct(descriptors[0].get());
+  if (!kernels) return kernels.error();
+  exchange->kernels_ = *kernels;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    Result<std::unique_ptr<GpuMapping>> mapped =
+        gpu.import_memory(descriptors[rank + 1].get(), bytes);
+    if (!mapped) {
+      Error why = std::move(mapped).error();
+      why.message += ": the memory of rank " + std::to_string(rank) +
+                     "'s GPU; turn gpu.direct off in the daemon's configuration to do without";
+      return why;
+    }
+    exchange->call_.exchange[rank] = static_cast<DirectControl*>((*mapped)->address());
+    exchange->memory_.push_back(std::move(*mapped));
+  }
+  return exchange;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,39 @@
+// A rank's side of direct operations (proto/direct_exchange.h): the exchanges of all ranks, mapped
+// on this rank's GPU, and the kernels that use them. Thread: made by one, then only read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "client/cuda/gpu.h"
+#include "proto/direct_exchange.h"
+
+namespace arcomm::client {
+
+class GpuExchange {
+ public:
+  // descriptors: the image, then each rank's memory of `bytes`.
+  static Result<std::unique_ptr<GpuExchange>> open(Gpu& gpu, std::span<const UniqueFd> descriptors,
+                                                   std::uint64_t bytes, DirectRoom room,
+                                                   std::uint64_t max_timeout_ms);
+
+  const DirectKernels& kernels() const { return *kernels_; }
+  DirectRoom room() const { return room_; }
+  // What the daemon lets an operation last.
+  std::uint64_t max_timeout_ns() const { return max_timeout_ns_; }
+  // With the addresses of the exchanges; the rest is the operation's.
+  const DirectCall& call() const { return call_; }
+
+ private:
+  GpuExchange() = default;
+
+  std::vector<std::unique_ptr<GpuMapping>> memory_;  // by rank
+  const DirectKernels* kernels_ = nullptr;
+  DirectCall call_;
+  DirectRoom room_;
+  std::uint64_t max_timeout_ns_ = 0;
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,135 @@
+#include "client/src/gpu/gpu_session.h"
+
+#include <algorithm>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "client/src/gpu/gpu_allocations.h"
+#include "client/src/gpu/gpu_exchange.h"
+
+namespace arcomm::client {
+namespace {
+
+// What did not reach the caller must not count against the quota for the session's life. The
+// deadline that it was asked for under may be what made it fail.
+constexpr std::chrono::milliseconds kGiveBackFor{20};
+
+}  // namespace
+
+Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdChannel& descriptors,
+                                                     const Attached& attached) {
+  const Result<PostMode> post = post_mode_from_environment();
+  if (!post) return post.error();
+  const Result<Gpus*> gpus = load_gpus();
+  if (!gpus) return gpus.error();
+  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, *post, control, descriptors, attached));
+}
+
+GpuSession::GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
+                       const Attached& attached)
+    : gpus_(gpus),
+      post_(post),
+      control_(control),
+      descriptors_(descriptors),
+      attached_(attached),
+      buffers_(daemon_of_buffers(), daemon_of_chunks()) {}
+
+Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
+                                                    const CreatedCommunicator& created,
+                                                    std::uint32_t rank, std::uint32_t ranks,
+                                                    Deadline deadline) {
+  const bool is_direct = created.exchange_bytes != 0;
+  Result<std::vector<UniqueFd>> fds =
+      descriptors_.fetch(created.fd_ticket, is_direct ? 3 + ranks : 2, deadline);
+  if (!fds) return std::move(fds).error();
+  Result<std::unique_ptr<GpuMailbox>> mailbox =
+      GpuMailbox::open(*gpu, std::move((*fds)[0]), created.mailbox_bytes, std::move((*fds)[1]));
+  if (!mailbox) return std::move(mailbox).error();
+  std::unique_ptr<GpuExchange> exchange;
+  if (is_direct) {
+    Result<std::unique_ptr<GpuExchange>> opened =
+        GpuExchange::open(*gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.room,
+                          created.max_timeout_ms);
+    if (!opened) return std::move(opened).error();
+    exchange = std::move(*opened);
+  }
+  auto member = std::make_shared<GpuMember>(
+      GpuMember::Parts{.gpu = std::move(gpu),
+                       .mailbox = std::move(*mailbox),
+                       .exchange = std::move(exchange),
+                       .post = post_,
+                       .member = created.member,
+                       .rank = rank,
+                       .ranks = ranks,
+                       .daemon = {.create_plan =
+                                      [this](const NewPlan& wanted, Deadline until) {
+                                        return control_.create_plan(attached_.key, wanted, until);
+                                      },
+                                  .destroy_plan =
+                                      [this](PlanId plan, Deadline until) {
+                                        return control_.destroy_plan(attached_.key, plan, until);
+                                      }}});
+  const std::lock_guard lock(mutex_);
+  std::erase_if(members_, [](const auto& entry) { return entry.expired(); });
+  members_.push_back(member);
+  return member;
+}
+
+std::vector<std::shared_ptr<GpuMember>> GpuSession::members() {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<GpuMember>> live;
+  for (const std::weak_ptr<GpuMember>& entry : members_) {
+    if (std::shared_ptr<GpuMember> member = entry.lock()) live.push_back(std::move(member));
+  }
+  return live;
+}
+
+void GpuSession::close_members(const Error& why) {
+  for (const std::shared_ptr<GpuMember>& member : members()) member->close(why);
+}
+
+Status GpuSession::register_ahead(const void* address, std::size_t bytes, Deadline deadline) {
+  const Result<std::shared_ptr<Gpu>> gpu = current();
+  if (!gpu) return gpu.error();
+  const Result<GpuBuffer> buffer = buffers_.find(**gpu, address, bytes, deadline);
+  return buffer ? Status() : Status(buffer.error());
+}
+
+Result<void*> GpuSession::allocate(std::size_t bytes, Deadline deadline) {
+  const Result<std::shared_ptr<Gpu>> gpu = current();
+  if (!gpu) return gpu.error();
+  const Result<SharedBuffer> shared =
+      control_.allocate_buffer(attached_.key, bytes, (*gpu)->uuid(), deadline);
+  if (!shared) return shared.error();
+  const auto mapped = [&]() -> Result<std::shared_ptr<GpuAllocation>> {
+    Result<std::vector<UniqueFd>> memory = descriptors_.fetch(shared->fd_ticket, 1, deadline);
+    if (!memory) return std::move(memory).error();
+    if (shared->length_bytes < bytes) {
+      return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
+                   " bytes and gave ", shared->length_bytes);
+    }
+    Result<std::unique_ptr<GpuMapping>> mapping =
+        (*gpu)->import_memory((*memory)[0].get(), shared->length_bytes);
+    if (!mapping) return std::move(mapping).error();
+    return std::make_shared<GpuAllocation>(
+        GpuAllocation{.mapping = std::move(*mapping), .memory = std::move((*memory)[0])});
+  };
+  Result<std::shared_ptr<GpuAllocation>> allocation = mapped();
+  Status known;
+  if (allocation) {
+    const Result<GpuRange> range = (*gpu)->range_of((*allocation)->mapping->address());
+    known = range ? buffers_.add_known({.range = *range, .id = shared->buffer}, deadline)
+                  : Status(range.error());
+  }
+  if (!allocation || !known) {
+    static_cast<void>(
+        control_.release_buffer(attached_.key, shared->buffer, Deadline::after(kGiveBackFor)));
+    return allocation ? std::move(known).error() : std::move(allocation).error();
+  }
+  void* const address = (*allocation)->mapping->address();
+  gpu_allocations().insert(std::move(*allocation));
+  return address;
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,72 @@
+// The part of a session on GPUs that a session on the host does not have: CUDA, the memory that the
+// daemon was told of, the members whose streams must hear when the daemon is gone.
+// Thread: any. Ownership: the Session, whose control channel and descriptors it uses.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/cuda/gpu.h"
+#include "client/src/session/deadline.h"
+#include "client/src/control/fd_channel.h"
+#include "client/src/gpu/gpu_buffers.h"
+#include "client/src/gpu/gpu_member.h"
+#include "client/src/control/node_control.h"
+#include "client/src/gpu/post_mode.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm::client {
+
+class GpuSession {
+ public:
+  // Both outlive it, as does what `attached` refers to.
+  static Result<std::unique_ptr<GpuSession>> open(NodeControl& control, FdChannel& descriptors,
+                                                  const Attached& attached);
+
+  // The GPU that is current on this thread.
+  Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
+  // What this process can use whole, by UUID. None where no kernel of ours shall wait on a stream:
+  // direct ones do.
+  std::vector<std::string> visible() {
+    return post_ == PostMode::Memory ? std::vector<std::string>() : gpus_.visible();
+  }
+  GpuBuffers& buffers() { return buffers_; }
+  // Maps what the daemon has for the new member.
+  Result<std::shared_ptr<GpuMember>> join(std::shared_ptr<Gpu> gpu,
+                                          const CreatedCommunicator& created, std::uint32_t rank,
+                                          std::uint32_t ranks, Deadline deadline);
+  Result<void*> allocate(std::size_t bytes, Deadline deadline);
+  // Before the first operation does it.
+  Status register_ahead(const void* address, std::size_t bytes, Deadline deadline);
+
+  // Ends what waits on the members' streams.
+  void close_members(const Error& why);
+
+ private:
+  GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
+             const Attached& attached);
+  // gpu_registration.cc
+  GpuBuffers::Daemon daemon_of_buffers();
+  GpuSegments::Daemon daemon_of_chunks();
+  Result<BufferId> register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline);
+  Result<BufferId> register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline);
+  Status release_memory(BufferId buffer, Deadline deadline);
+  Result<bool> release_if_unneeded(BufferId buffer, const IsThere& is_there, Deadline deadline);
+  Status release_at_daemon(BufferId buffer, Deadline deadline);
+  std::vector<std::shared_ptr<GpuMember>> members();
+
+  Gpus& gpus_;
+  const PostMode post_;
+  NodeControl& control_;
+  FdChannel& descriptors_;
+  const Attached& attached_;
+  GpuBuffers buffers_;
+  std::mutex mutex_;
+  std::vector<std::weak_ptr<GpuMember>> members_;
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,41 @@
+// An AllReduce from the checked call to its result: finds the memory, takes staging, submits,
+// waits. Thread: any.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "client/src/host/operation.h"
+#include "client/src/host/submission.h"
+#include "proto/status.h"
+
+namespace arcomm::client {
+
+// Who tells the daemon of a member that gave up: the call that made it give up, before it returns,
+// or that call's group, once for all of its operations.
+enum class Teller : std::uint8_t { Call, Group };
+
+// Everything about a call that can be judged without the daemon.
+Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
+                  const void* stream);
+AllReduceCall make_call(const void* send, void* recv, std::uint64_t count, int dtype, int op);
+
+// The daemon's name for the memory at [address, +bytes), or none where it must be staged. Marks the
+// buffer as in use.
+Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Session& session,
+                                Deadline deadline);
+
+// Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+                           PlanId plan, Deadline deadline);
+// Hands it to the daemon; what its group has been preparing for does not count against `deadline`.
+// A refusal ends the operation with that error.
+void start(Operation& operation, Deadline deadline, Teller teller = Teller::Call);
+// Waits for the operation's own end and spends the ticket.
+Status finish(Operation& operation, Teller teller = Teller::Call);
+
+// For tickets in the caller's hands.
+Status test_ticket(std::uint64_t ticket, bool* in_progress);
+Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms);
+
+}  // namespace arcomm::client

@@ -1,0 +1,55 @@
+// The daemon's three sockets: made in the runtime folder, or taken over from systemd (socket
+// activation). Ownership: a ListeningSocket owns its descriptor; one that was made here unlinks its
+// path when it goes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "daemon/control/access/caller.h"
+#include "daemon/telemetry/sd_notify.h"
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+std::string_view file_name_of(SocketKind kind);  // "client.sock"
+
+class ListeningSocket {
+ public:
+  ListeningSocket(SocketKind kind, UniqueFd fd, std::string path, bool made_here)
+      : kind_(kind), fd_(std::move(fd)), path_(std::move(path)), made_here_(made_here) {}
+  ListeningSocket(ListeningSocket&& other) noexcept;
+  ListeningSocket& operator=(ListeningSocket&&) = delete;
+  ~ListeningSocket();
+
+  SocketKind kind() const { return kind_; }
+  int fd() const { return fd_.get(); }
+  const std::string& path() const { return path_; }
+  void rename_to(std::string path) { path_ = std::move(path); }  // after the file was renamed
+  // Mode and group of a socket made here; systemd sees to those it passed.
+  void use_group(const std::string& group, std::vector<std::string>& warnings) const;
+
+ private:
+  SocketKind kind_;
+  UniqueFd fd_;
+  std::string path_;
+  bool made_here_;
+};
+
+// Replaces whatever stale socket bears the name: the caller holds the instance lock. With an
+// unknown group the socket is the owner's alone, and a warning says so.
+Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
+                                    const std::string& group, std::vector<std::string>& warnings);
+
+// The sockets among what systemd passed to this process, told apart by their file names. What is no
+// socket is closed and logged: a daemon of another version left it in the descriptor store.
+Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSocket> passed);
+
+// All three: what was passed, and the rest made.
+Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
+                                                  std::vector<InheritedSocket> passed,
+                                                  std::vector<std::string>& warnings);
+
+}  // namespace arcomm

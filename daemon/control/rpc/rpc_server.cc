@@ -1,0 +1,165 @@
+#include "daemon/control/rpc/rpc_server.h"
+
+#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
+#include <pthread.h>
+
+#include <chrono>
+#include <utility>
+
+namespace arcomm {
+namespace {
+
+constexpr int kMostRequestBytes = 64 * 1024;  // the largest request is a few hundred bytes
+constexpr int kMostCallsPerConnection =
+    80;  // 64 ranks that join at once from one process, and room
+constexpr int kMostMetadataBytes = 8 * 1024;
+constexpr std::size_t kMostBufferBytes = 64 << 20;  // of all connections together
+constexpr int kQueueThreads = 2;
+constexpr std::chrono::milliseconds kFarewell{500};
+
+}  // namespace
+
+Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
+  std::unique_ptr<RpcServer> self(new RpcServer(std::move(parts)));
+  grpc::ServerBuilder builder;
+  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("arcommd").Resize(kMostBufferBytes));
+  builder.RegisterService(&self->control_service_);
+  builder.RegisterService(&self->admin_service_);
+  self->queue_ = builder.AddCompletionQueue();
+  self->server_ = builder.BuildAndStart();
+  if (self->server_ == nullptr)
+    return error(ErrorCode::Internal, Reason::None, "gRPC did not start its server");
+  self->floor_ = std::make_unique<RpcFloor>(self->parts_.loop, self->parts_.metrics, *self->queue_,
+                                            self->parts_.find_caller);
+  self->listen();
+  for (int i = 0; i < kQueueThreads; ++i)
+    self->threads_.emplace_back([server = self.get()] { server->serve_queue(); });
+  return self;
+}
+
+void RpcServer::adopt(UniqueFd connection) {
+  grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+}
+
+void RpcServer::serve_queue() {
+  ::pthread_setname_np(::pthread_self(), "arc-rpc");
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+    const auto* event = static_cast<RpcCall::Tag*>(tag);
+    event->call->step(event->event, ok);
+  }
+}
+
+void RpcServer::stop() {
+  if (!server_) return;
+  std::vector<std::shared_ptr<RpcCall>> pending;
+  {
+    std::lock_guard lock(floor_->mutex);
+    floor_->stopping = true;
+    pending.assign(floor_->calls.begin(), floor_->calls.end());
+  }
+  for (const auto& call : pending) call->refuse(shutting_down());
+  pending.clear();
+  server_->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  {
+    std::lock_guard lock(floor_->mutex);
+    floor_->closed = true;
+  }
+  queue_->Shutdown();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  floor_->calls.clear();
+  server_.reset();
+}
+
+template <typename Request, typename Reply, typename Listen>
+void RpcServer::add(const char* name, bool admin, Listen listen, Handle<Request, Reply> handle,
+                    TakeBack<Request, Reply> take_back,
+                    std::function<void(std::uint64_t call)> cancelled) {
+  using Call = UnaryCall<Request, Reply>;
+  auto method = std::make_shared<const typename Call::Method>(
+      typename Call::Method{name,
+                            admin,
+                            std::move(listen),
+                            {std::move(handle), std::move(take_back)},
+                            std::move(cancelled)});
+  methods_.push_back(method);
+  Call::listen(*floor_, *method);
+}
+
+// One line per method: how gRPC listens for it, and who handles it.
+void RpcServer::listen() {
+  // Behind `handler`, where there is something to undo: as UnaryHandler and RpcMethod have them.
+  const auto take_back = [this](const Caller& caller, const auto& request, const auto& unheard) {
+    parts_.control.take_back(caller, request.session(), unheard);
+  };
+#define ARC_METHOD(service, is_admin, Method, In, Out, handler, ...)               \
+  add<v1::In, v1::Out>(                                                            \
+      #Method, is_admin,                                                           \
+      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) { \
+        service.Request##Method(context, request, writer, queue, queue, tag);      \
+      },                                                                           \
+      [this](const Caller& caller, const v1::In& request, auto&& answer) {         \
+        parts_.handler(caller, request, std::forward<decltype(answer)>(answer));   \
+      } __VA_OPT__(, ) __VA_ARGS__)
+  ARC_METHOD(control_service_, false, Attach, AttachRequest, AttachReply, control.attach);
+  ARC_METHOD(control_service_, false, DestroyCommunicator, DestroyCommunicatorRequest, Empty,
+             control.destroy_communicator);
+  ARC_METHOD(control_service_, false, AbortCommunicator, AbortCommunicatorRequest, Empty,
+             control.abort_communicator);
+  ARC_METHOD(control_service_, false, AllocateBuffer, AllocateBufferRequest, BufferReply,
+             control.allocate_buffer, take_back,
+             [this](std::uint64_t call) { parts_.control.cancel_allocation(call); });
+  ARC_METHOD(control_service_, false, RegisterBuffer, RegisterBufferRequest, BufferReply,
+             control.register_buffer, take_back);
+  ARC_METHOD(control_service_, false, ReleaseBuffer, ReleaseBufferRequest, Empty,
+             control.release_buffer);
+  ARC_METHOD(control_service_, false, CreatePlan, CreatePlanRequest, CreatePlanReply,
+             control.create_plan, take_back);
+  ARC_METHOD(control_service_, false, DestroyPlan, DestroyPlanRequest, Empty, control.destroy_plan);
+  ARC_METHOD(control_service_, false, Describe, DescribeRequest, DescribeReply, control.describe);
+  ARC_METHOD(control_service_, false, Detach, DetachRequest, Empty, control.detach);
+  ARC_METHOD(admin_service_, true, GetStatus, Empty, StatusReply, admin.get_status);
+  ARC_METHOD(admin_service_, true, ListSessions, Empty, SessionsReply, admin.list_sessions);
+  ARC_METHOD(admin_service_, true, ListCommunicators, Empty, CommunicatorsReply,
+             admin.list_communicators);
+  ARC_METHOD(admin_service_, true, GetMetrics, Empty, MetricsReply, admin.get_metrics);
+  ARC_METHOD(admin_service_, true, Trace, TraceRequest, TraceReply, admin.trace);
+  ARC_METHOD(admin_service_, true, Reload, Empty, ReloadReply, admin.reload);
+  ARC_METHOD(admin_service_, true, Explain, ExplainRequest, ExplainReply, admin.explain);
+#undef ARC_METHOD
+  // The one call that waits for other processes: its caller may lose patience before it is
+  // answered.
+  add<v1::CreateCommunicatorRequest, v1::CreateCommunicatorReply>(
+      "CreateCommunicator", false,
+      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
+        control_service_.RequestCreateCommunicator(context, request, writer, queue, queue, tag);
+      },
+      [this](const Caller& caller, const v1::CreateCommunicatorRequest& request,
+             Answer<v1::CreateCommunicatorReply> answer) {
+        parts_.control.create_communicator(caller, request, std::move(answer));
+      },
+      {}, [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
+
+  using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
+  auto tune = std::make_shared<const Tune::Method>(
+      Tune::Method{"Tune",
+                   true,
+                   [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
+                     admin_service_.RequestTune(context, request, writer, queue, queue, tag);
+                   },
+                   [this](const Caller& caller, const v1::TuneRequest& request,
+                          RpcStream<v1::TuneReply> stream) {
+                     parts_.admin.tune(caller, request, std::move(stream));
+                   },
+                   {}});
+  methods_.push_back(tune);
+  Tune::listen(*floor_, *tune);
+}
+
+}  // namespace arcomm

@@ -1,0 +1,56 @@
+// The gRPC server: both services, over connections that the gate accepted. It listens nowhere
+// itself. Thread: adopt() on the control loop; start and stop on the daemon's main thread. Two
+// threads serve the completion queue; they only translate: handlers run on the control loop.
+#pragma once
+
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "daemon/control/node_admin.h"
+#include "daemon/control/node_control.h"
+#include "daemon/control/rpc/rpc_call.h"
+#include "daemon/control/rpc/rpc_stream.h"
+#include "proto/arcommd/v1/control.grpc.pb.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+class RpcServer {
+ public:
+  struct Parts {
+    EventLoop& loop;
+    Metrics& metrics;
+    NodeControl& control;
+    NodeAdmin& admin;
+    std::function<std::optional<Caller>(const std::string& grpc_peer)> find_caller;
+  };
+  static Result<std::unique_ptr<RpcServer>> start(Parts parts);
+  ~RpcServer() { stop(); }
+
+  // A non-blocking stream socket that the gate admitted.
+  void adopt(UniqueFd connection);
+  // Refuses what is pending with ShuttingDown, lets the answers out for at most half a second,
+  // closes.
+  void stop();
+
+ private:
+  explicit RpcServer(Parts parts) : parts_(std::move(parts)) {}
+  void listen();
+  void serve_queue();
+  template <typename Request, typename Reply, typename Listen>
+  void add(const char* name, bool admin, Listen listen, Handle<Request, Reply> handle,
+           TakeBack<Request, Reply> take_back = {},
+           std::function<void(std::uint64_t call)> cancelled = {});
+
+  Parts parts_;
+  v1::NodeControl::AsyncService control_service_;
+  v1::NodeAdmin::AsyncService admin_service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  std::unique_ptr<RpcFloor> floor_;
+  std::vector<std::shared_ptr<const void>> methods_;  // outlive every call
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace arcomm

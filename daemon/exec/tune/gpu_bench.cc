@@ -1,0 +1,319 @@
+#include "daemon/exec/tune/gpu_bench.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/plan/gpu_tuning_table.h"
+#include "daemon/telemetry/log/log.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+namespace {
+
+constexpr DType kType = DType::BFloat16;
+constexpr std::uint64_t kLeastRoomBytes = 1024;
+constexpr std::uint64_t kRoundNs = 5'000'000;
+constexpr int kRounds = 5;
+constexpr std::uint32_t kFirstTimes = 3;
+// Launches that wait in a queue: far fewer than a queue takes.
+constexpr std::uint32_t kFewestTimes = 2, kMostTimes = 64;
+// Each is dozens of entries.
+constexpr std::uint32_t kMostJointTimes = 8;
+// A kernel gives up by itself before the host gives it up.
+constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
+constexpr std::uint64_t kWaitNs = 2'000'000'000;
+constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
+
+constexpr int kLane = static_cast<int>(Lane::Launched);
+
+}  // namespace
+
+Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
+                                                   const std::vector<Device*>& gpus,
+                                                   std::uint32_t ranks, std::uint64_t room_bytes) {
+  if (ranks < 2 || ranks > gpus.size()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot measure ", ranks,
+                 " ranks on ", gpus.size(), " GPUs: 2 to ", gpus.size(), " can be");
+  }
+  std::unique_ptr<GpuBench> bench(new GpuBench(plane, gpus));
+  CommunicatorSeed seed;
+  std::vector<std::string> names;  // this process has them all
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(gpus[rank]->name());
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    seed.ranks.push_back({.session = {},
+                          .rank = static_cast<Rank>(rank),
+                          .device = names[rank],
+                          .visible_gpus = names});
+  }
+  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed, kUnlimitedDirectBytes);
+  if (!group) return std::move(group).error();
+  bench->group_ = std::move(group).value();
+  Status taken;
+  for (std::uint64_t bytes = std::max(room_bytes, kLeastRoomBytes); bytes >= kLeastRoomBytes;
+       bytes /= 4) {
+    taken = bench->take_buffers(bytes);
+    if (taken) {
+      bench->room_bytes_ = bytes;
+      return bench;
+    }
+    bench->return_buffers();
+  }
+  return taken.error();
+}
+
+GpuBench::~GpuBench() {
+  if (stuck_) {
+    // What a stuck GPU may still use is the driver's to take back, when the process ends.
+    // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
+    static auto* const kept = new std::vector<std::pair<std::vector<Part>, GpuGroup*>>();
+    kept->emplace_back(std::move(parts_), group_.release());
+    return;
+  }
+  group_.reset();
+  return_buffers();
+}
+
+Status GpuBench::take_buffers(std::uint64_t bytes) {
+  for (const GpuMember& member : group_->members) {
+    Result<Memory> send = plane_.allocate(member.gpu, bytes);
+    if (!send) return std::move(send).error();
+    Part& part = parts_.emplace_back();
+    part.send = std::move(send).value();
+    Result<Memory> recv = plane_.allocate(member.gpu, bytes);
+    if (!recv) return std::move(recv).error();
+    part.recv = std::move(recv).value();
+  }
+  return {};
+}
+
+void GpuBench::return_buffers() {
+  for (Part& part : std::exchange(parts_, {})) {
+    if (part.send) plane_.bury(std::move(part.send));
+    if (part.recv) plane_.bury(std::move(part.recv));
+  }
+  static_cast<void>(plane_.at_rest([] {}));  // buried is given back now, or a little later
+}
+
+CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) const {
+  const int ordinal = gpus_[member.gpu]->ordinal();
+  RankWords& words = plane_.words(member);
+  CudaAllReduce call;
+  call.done = &member.device_mailbox()->lanes[kLane].done;
+  call.host_done = &words.done;
+  call.host_outcome = &words.outcome;
+  call.count = bytes / size_of(kType);
+  call.timeout_ns = kKernelTimeoutNs;
+  call.rank = static_cast<std::uint32_t>(member.rank);
+  call.ranks = ranks();
+  call.dtype = kType;
+  for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
+    call.scratch[peer] = group_->members[peer].scratch.data();
+    call.send[peer] = parts_[peer].send.data_on(ordinal);
+    call.recv[peer] = parts_[peer].recv.data_on(ordinal);
+  }
+  return call;
+}
+
+DirectShape GpuBench::direct_shape_of(std::uint64_t bytes) const {
+  return group_->is_direct() ? direct_shape(bytes, ranks(), kType, group_->room) : DirectShape{};
+}
+
+DirectCall GpuBench::direct_call_of(const GpuMember& member, std::uint64_t bytes) const {
+  const auto rank = static_cast<std::size_t>(member.rank);
+  DirectCall call;
+  call.send = parts_[rank].send.data();
+  call.recv = parts_[rank].recv.data();
+  call.mailbox = member.device_mailbox();
+  call.doors = &plane_.words(member).doors;
+  for (std::uint32_t peer = 0; peer < ranks(); ++peer)
+    call.exchange[peer] = reinterpret_cast<DirectControl*>(group_->members[peer].exchange.data());
+  call.timeout_ns = kKernelTimeoutNs;
+  call.count = static_cast<std::uint32_t>(bytes / size_of(kType));
+  call.rank = static_cast<std::uint32_t>(member.rank);
+  call.ranks = ranks();
+  return call;
+}
+
+Status GpuBench::can_measure(const GpuMeasurement& what) const {
+  if (what.algorithm) ARC_RETURN_IF_ERROR(can_launch(*what.algorithm, what.bytes, ranks()));
+  if (failed_) {
+    return error(ErrorCode::Aborted, Reason::Revoked,
+                 "a kernel has failed here: measure in a set of ranks made anew");
+  }
+  if (what.algorithm && !can_run(*what.algorithm, group_->abilities)) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(what.algorithm), ": ",
+                 entry_of(*what.algorithm).needs_whole_lines
+                     ? "stores of 128 bytes do not arrive whole between these GPUs"
+                     : "not all of these GPUs are of the Hopper generation or later");
+  }
+  if (!what.algorithm && direct_shape_of(what.bytes).blocks == 0) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, "nothing of ", what.bytes,
+                 " bytes is direct between these GPUs");
+  }
+  if (what.bytes > room_bytes_ || what.bytes < size_of(kType)) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", what.bytes,
+                 " bytes: there is memory for ", room_bytes_);
+  }
+  return {};
+}
+
+Result<double> GpuBench::measure(const GpuMeasurement& what) {
+  ARC_RETURN_IF_ERROR(can_measure(what));
+  Result<std::uint64_t> took = run(what, kFirstTimes);
+  if (took) took = run(what, kFewestTimes);
+  if (!took) return std::move(took).error();
+  const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
+  const bool joint = what.algorithm && entry_of(*what.algorithm).is_joint;
+  const auto times = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      kRoundNs / one_ns, kFewestTimes, joint ? kMostJointTimes : kMostTimes));
+  std::array<std::uint64_t, kRounds> rounds{};
+  for (std::uint64_t& round : rounds) {
+    took = run(what, times);
+    if (!took) return std::move(took).error();
+    round = *took;
+  }
+  std::sort(rounds.begin(), rounds.end());
+  return std::max(static_cast<double>(rounds[kRounds / 2]) / times / 1000.0, 0.001);
+}
+
+Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t times) {
+  gate_ = {.number = number_ + 1, .plans = {}};
+  const std::uint64_t launching_ns = now_ns();
+  const Status launched = launch(what, times);
+  Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
+  const bool waits = can_wait(what);
+  if (begun && !waits) begun = launching_ns;  // it started at once
+  Status ended = launched;
+  if (ended && !begun) ended = begun.error();
+  if (ended) ended = wait(what);
+  if (ended) return now_ns() - *begun;
+  stop();
+  Error why = ended.error();
+  why.message = std::string(name_of(what.algorithm)) + " of " + std::to_string(what.bytes) +
+                " bytes between " + std::to_string(ranks()) + " GPUs: " + why.message;
+  return why;
+}
+
+// What is many entries of a queue could fill it, and wait there for the door that this very thread
+// opens when all has been launched.
+bool GpuBench::can_wait(const GpuMeasurement& what) const {
+  return !(what.algorithm && entry_of(*what.algorithm).is_joint) &&
+         std::all_of(group_->members.begin(), group_->members.end(),
+                     [](const GpuMember& member) { return member.queue != 0; });
+}
+
+Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
+  if (can_wait(what)) {  // else it starts at once
+    for (const GpuMember& member : group_->members) {
+      std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+      ARC_RETURN_IF_ERROR(
+          plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
+    }
+  }
+  if (!what.algorithm) return launch_direct(what.bytes, times);
+  std::vector<CudaAllReduce> calls;
+  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what.bytes));
+  for (std::uint32_t time = 0; time < times; ++time) {
+    ++number_;
+    for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
+    std::uint64_t launched = 0;
+    ARC_RETURN_IF_ERROR(plane_.launch(*group_, 0, *what.algorithm, calls, launched));
+  }
+  return {};
+}
+
+Status GpuBench::launch_direct(std::uint64_t bytes, std::uint32_t times) {
+  const DirectShape shape = direct_shape_of(bytes);
+  for (std::uint32_t time = 0; time < times; ++time) {
+    ++number_;  // its own the kernels count; the next door must be another one
+    for (const GpuMember& member : group_->members) {
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch_direct(
+          member.queue, shape, kType, ReduceOp::Sum, direct_call_of(member, bytes)));
+    }
+  }
+  return {};
+}
+
+Result<std::uint64_t> GpuBench::open() {
+  std::uint64_t begun = 0;
+  Status opened;
+  for (const GpuMember& member : group_->members) {
+    begun = now_ns();
+    std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+    Status stored = plane_.launcher(member).store(door, gate_.word(member.rank));
+    if (opened) opened = std::move(stored);
+  }
+  if (!opened) return opened.error();
+  return begun;
+}
+
+Result<bool> GpuBench::has_ended(const GpuMember& member) const {
+  // Both acquire what the kernel wrote before: pairs with its release at system scope.
+  const RankWords& words = plane_.words(member);
+  if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_))
+    return true;
+  const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
+  if (code == 0) return false;
+  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " ended with outcome ",
+               code, ", having waited for rank ",
+               __atomic_load_n(&words.outcome.culprit, __ATOMIC_RELAXED));
+}
+
+// Such an operation tells nobody of its end but its stream.
+Result<bool> GpuBench::has_ended_directly(const GpuMember& member) const {
+  Result<bool> idle = plane_.launcher(member).idle(member.queue);
+  const std::uint64_t failed =
+      __atomic_load_n(&plane_.words(member).doors.direct_failed, __ATOMIC_ACQUIRE);
+  if (failed == 0) return idle;
+  const Done why = done_from(failed);
+  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " failed (",
+               text_of(reason_from(why.reason)), "), having waited for rank ", why.culprit_rank);
+}
+
+Status GpuBench::wait(const GpuMeasurement& what) {
+  const std::uint64_t until = now_ns() + kWaitNs;
+  for (const GpuMember& member : group_->members) {
+    while (true) {
+      const Result<bool> ended = what.algorithm ? has_ended(member) : has_ended_directly(member);
+      if (!ended) return ended.error();
+      if (*ended) break;
+      if (now_ns() < until) continue;
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).health());
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", member.rank,
+                   " has not ended within ", kWaitNs / 1'000'000, " ms");
+    }
+  }
+  return {};
+}
+
+void GpuBench::stop() {
+  failed_ = true;
+  const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
+                 .reason = static_cast<std::uint8_t>(Reason::Revoked)};
+  for (const GpuMember& member : group_->members) {
+    GpuLauncher& launcher = plane_.launcher(member);
+    static_cast<void>(launcher.abort(member.scratch.data()));
+    static_cast<void>(launcher.store(&member.device_mailbox()->closed, to_word(why)));
+  }
+  const std::uint64_t until = now_ns() + kGiveUpNs;
+  for (const GpuMember& member : group_->members) {
+    while (true) {
+      const Result<bool> idle = plane_.launcher(member).idle(member.queue);
+      if (!idle || *idle) break;  // a queue in error holds nothing any more
+      if (now_ns() >= until) {
+        stuck_ = true;
+        log::error("{}: a kernel that was measured does not end; its memory is kept",
+                   gpus_[member.gpu]->name());
+        return;
+      }
+      ::sched_yield();
+    }
+  }
+}
+
+}  // namespace arcomm

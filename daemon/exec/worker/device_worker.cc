@@ -1,0 +1,335 @@
+// The worker's thread: its mailbox, the turns of its loop, and its sleep.
+#include "daemon/exec/worker/device_worker.h"
+
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <type_traits>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/failpoint.h"
+#include "daemon/exec/worker/mailbox.h"
+#include "daemon/exec/worker/worker.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
+constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another process and back
+constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
+constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
+constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#else
+  std::this_thread::yield();
+#endif
+}
+
+Error stopped() {
+  return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the device worker has stopped");
+}
+
+class ThreadedWorker final : public DeviceWorker {
+ public:
+  ThreadedWorker(std::unique_ptr<Worker> worker, const Settings& settings, Metrics& metrics,
+                 UniqueFd epoll, UniqueFd event)
+      : worker_(std::move(worker)),
+        metrics_(metrics),
+        spin_ns_(settings.wait.spin_us * 1000),
+        epoll_(std::move(epoll)),
+        mailbox_(std::move(event)) {}
+
+  Status watch(int fd) {
+    epoll_event event{};
+    // Edge-triggered, and never read: the descriptor's other copy is a client's, who could make a
+    // read block.
+    event.events = EPOLLIN | EPOLLET;
+    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot watch a doorbell: ", std::strerror(errno));
+  }
+  // Closing is not enough: the client's copy keeps the descriptor, and our interest in it, alive.
+  void unwatch(int fd) {
+    if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  }
+  int mailbox_fd() const { return mailbox_.event_fd(); }
+
+  void run() override;
+  void stop() override {
+    stop_.store(true, std::memory_order_release);
+    mailbox_.post({[] {}, [] {}});
+  }
+
+  void open_session(SessionSeed seed, Done<void> done) override {
+    ask(std::move(done), [this, seed = share(std::move(seed))]() -> Status {
+      const int doorbell = seed->doorbell.get();
+      const SessionId id = seed->id;
+      ARC_RETURN_IF_ERROR(watch(doorbell));
+      Status opened = worker_->open_session(std::move(*seed), now_ns());
+      if (opened) log::debug("session {} opened", fmt::streamed(id));
+      return opened;
+    });
+  }
+  void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
+    post(done, [this, session, reason, why = std::move(why), done] {
+      unwatch(worker_->doorbell_of(session));
+      worker_->close_session(session, reason, why, done);
+    });
+  }
+  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+    ask(std::move(done), [this, session, seed = share(std::move(seed))] {
+      return worker_->add_buffer(session, std::move(*seed));
+    });
+  }
+  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+                       Done<AllocatedBuffer> done) override {
+    ask(std::move(done), [this, session, device = std::move(device), bytes] {
+      return worker_->allocate_buffer(session, device, bytes);
+    });
+  }
+  void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
+    ask(std::move(done),
+        [this, session, buffer] { return worker_->remove_buffer(session, buffer); });
+  }
+  void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) override {
+    ask(std::move(done), [this, session, seed] { return worker_->add_plan(session, seed); });
+  }
+  void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
+    ask(std::move(done), [this, session, plan] { return worker_->remove_plan(session, plan); });
+  }
+  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+    ask(std::move(done),
+        [this, seed = std::move(seed)] { return worker_->form_communicator(seed); });
+  }
+  void abort_communicator(SessionId session, MemberId member, std::string why,
+                          Done<void> done) override {
+    post(done, [this, session, member, why = std::move(why), done = answering(done)] {
+      worker_->abort_communicator(session, member, why, done);
+    });
+  }
+  void leave_communicator(SessionId session, MemberId member, Done<void> done) override {
+    post(done, [this, session, member, done = answering(done)] {
+      worker_->leave_communicator(session, member, done);
+    });
+  }
+  void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
+    ask(std::move(done), [this, session, member] { return worker_->describe(session, member); });
+  }
+  void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) override {
+    ask(std::move(done),
+        [this, session, member] { return worker_->export_mailbox(session, member); });
+  }
+  bool on_gpus() const override { return worker_->on_gpus(); }
+  void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
+                       Done<std::uint64_t> done) override {
+    ask(std::move(done),
+        [this, ranks, room_bytes] { return worker_->begin_measuring(ranks, room_bytes); });
+  }
+  void measure(GpuMeasurement what, Done<double> done) override {
+    ask(std::move(done), [this, what] { return worker_->measure(what); });
+  }
+  void end_measuring(Done<void> done) override {
+    ask(std::move(done), [this]() -> Status {
+      worker_->end_measuring();
+      return {};
+    });
+  }
+  void inspect(Done<WorkerSnapshot> done) override {
+    ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
+      WorkerSnapshot shot = worker_->inspect();
+      shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
+      return shot;
+    });
+  }
+  void use_settings(std::shared_ptr<const Settings> settings) override {
+    mailbox_.post({[this, settings] {
+                     spin_ns_ = settings->wait.spin_us * 1000;
+                     worker_->use_settings(settings);
+                   },
+                   [] {}});
+  }
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
+    mailbox_.post({[this, tuning] { worker_->use_tuning(tuning); }, [] {}});
+  }
+  void drain(std::chrono::nanoseconds deadline, Done<void> done) override {
+    const std::uint64_t until =
+        now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(0, deadline.count()));
+    post(done, [this, until, done] { worker_->drain(until, done); });
+  }
+  std::uint64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
+
+ private:
+  // std::function wants to copy what it holds; a seed owns descriptors.
+  template <typename T>
+  static std::shared_ptr<T> share(T value) {
+    return std::make_shared<T>(std::move(value));
+  }
+  // `done` may be empty.
+  static Done<void> answering(const Done<void>& done) {
+    return [done](Result<void> result) {
+      if (done) done(std::move(result));
+    };
+  }
+  template <typename T, typename Act>
+  void post(const Done<T>& done, Act act) {
+    mailbox_.post({std::move(act), [done] {
+                     if (done) done(stopped());
+                   }});
+  }
+  template <typename T, typename Act>
+  void ask(Done<T> done, Act act) {
+    post(done, [done, act = std::move(act)] {
+      if (done) {
+        done(act());
+      } else {
+        static_cast<void>(act());
+      }
+    });
+  }
+
+  bool take_messages();
+  void rest(std::uint64_t now);
+  void sleep(std::uint64_t sleep_ns);
+  void note(std::uint64_t before, std::uint64_t after, bool worked);
+
+  std::unique_ptr<Worker> worker_;
+  Metrics& metrics_;
+  std::uint64_t spin_ns_;
+  UniqueFd epoll_;
+  Mailbox mailbox_;
+  std::atomic<bool> stop_{false};
+  std::atomic<std::uint64_t> progress_{0};
+  bool resting_ = false;  // slept just before the message that asks
+  std::uint64_t window_ns_ = 0, busy_ns_ = 0;
+};
+
+bool ThreadedWorker::take_messages() {
+  if (!mailbox_.pending()) return false;
+  for (const Message& message : mailbox_.take()) message.act();
+  return true;
+}
+
+void ThreadedWorker::run() {
+  // Naps of 50 us would become naps of 100 us: a GPU's operations wait for their end.
+  if (worker_->on_gpus()) ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
+  std::uint64_t now = now_ns();
+  std::uint64_t last_work = now;
+  window_ns_ = now;
+  while (!stop_.load(std::memory_order_acquire)) {
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    bool worked = take_messages();
+    worked |= worker_->poll_sessions();
+    while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
+      ::sched_yield();
+    // Before anything is started: what is past its deadline must not run any more.
+    worker_->sweep_deadlines(worked ? now_ns() : now);
+    worked |= worker_->settle();
+    worked |= worker_->execute();
+    worked |= worker_->reap();
+    worked |= worker_->settle();
+    if (worker_->lost() || (is_lost && worker_->pending() != 0)) {
+      log::error("a GPU is lost: ending, so that the service manager starts a new daemon");
+      break;
+    }
+
+    const std::uint64_t before = now;
+    now = now_ns();
+    note(before, now, worked);
+    if (worked) {
+      last_work = now;
+      resting_ = false;
+      // Tiles and floods keep this core busy for long, and where all is answered only clients can
+      // go on: let one that shares this core take its result or make its next request.
+      if (worker_->crowded() &&
+          (worker_->computing() || worker_->flooded() || worker_->pending() == 0)) {
+        ::sched_yield();
+      }
+    } else if (worker_->computing()) {
+      // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
+      // the core.
+      if (now - last_work >= kYieldAfterNs) ::sched_yield();
+    } else if (now - last_work >= spin_ns_ && worker_->rest_ns(now) != 0) {
+      rest(now);
+      now = now_ns();
+      window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
+    } else if (worker_->crowded() && (worker_->pending() == 0 || now - last_work >= kLingerNs)) {
+      // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
+      // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
+      // ranks of an operation have just called are the others worth a short wait: those that share
+      // this core have had their turn, so that they run on another.
+      ::sched_yield();
+    } else {
+      relax();
+    }
+  }
+  const std::vector<Message> refused = mailbox_.close();
+  worker_->shut_down();
+  for (const Message& message : refused) message.refuse();
+}
+
+void ThreadedWorker::rest(std::uint64_t now) {
+  mailbox_.bell().arm();
+  const Worker::Rest rest = mailbox_.pending() ? Worker::Rest::Awake : worker_->arm();
+  if (rest != Worker::Rest::Awake) {
+    const std::uint64_t deadline = worker_->next_deadline_ns();
+    std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
+    if (rest == Worker::Rest::Nap) sleep_ns = std::min(sleep_ns, kNapNs);
+    resting_ = true;
+    metrics_.worker_sleeps.add();
+    sleep(std::min(sleep_ns, worker_->rest_ns(now)));
+  }
+  worker_->disarm();
+  mailbox_.bell().disarm();
+}
+
+void ThreadedWorker::sleep(std::uint64_t sleep_ns) {
+  epoll_event events[16];
+  if (sleep_ns < kNapNs) {
+    const timespec nap{0, static_cast<long>(sleep_ns)};
+    if (::epoll_pwait2(epoll_.get(), events, 16, &nap, nullptr) >= 0 || errno != ENOSYS) return;
+  }
+  ::epoll_wait(epoll_.get(), events, 16, static_cast<int>((sleep_ns + 999'999) / 1'000'000));
+}
+
+void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {
+  if (worked) busy_ns_ += after - before;
+  if (after - window_ns_ < kBusyWindowNs) return;
+  worker_->set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
+  metrics_.worker_busy_ns.add(busy_ns_);
+  busy_ns_ = 0;
+  window_ns_ = after;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceWorker>> DeviceWorker::create(Parts parts) {
+  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "cannot create an epoll: ", std::strerror(errno));
+  }
+  Result<UniqueFd> event = ring::EventDoorbell::create();
+  if (!event) return std::move(event).error();
+  const std::shared_ptr<const Settings> settings = parts.settings;
+  Metrics& metrics = parts.metrics;
+  Result<std::unique_ptr<Worker>> worker = Worker::create(std::move(parts));
+  if (!worker) return std::move(worker).error();
+  auto made = std::make_unique<ThreadedWorker>(std::move(worker).value(), *settings, metrics,
+                                               std::move(epoll), std::move(event).value());
+  ARC_RETURN_IF_ERROR(made->watch(made->mailbox_fd()));
+  return std::unique_ptr<DeviceWorker>(std::move(made));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,151 @@
+// The metrics as prometheus-cpp's families, and those as text. Made anew at each scrape; nothing is
+// kept.
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <utility>
+
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
+#include "proto/version.h"
+
+namespace arcomm {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+
+ErrorCode nth(std::size_t index, ErrorCode) {
+  return error_code_from(static_cast<unsigned>(index));
+}
+Reason nth(std::size_t index, Reason) {
+  return reason_from(static_cast<unsigned>(index));
+}
+
+class Collector : public prometheus::Collectable {
+ public:
+  explicit Collector(const Metrics& metrics) : metrics_(metrics) {}
+
+  std::vector<MetricFamily> Collect() const override {
+    families_.clear();
+    const Metrics& m = metrics_;
+    by("arcomm_operations_total", "Finished operations, one per rank, by their code.", "code",
+       m.operations);
+    histogram("arcomm_operation_duration_seconds", "From submission to completion, one per rank.",
+              m.operation_duration);
+    counter("arcomm_bytes_reduced_total", "Bytes of the buffers of operations that succeeded.",
+            static_cast<double>(m.bytes_reduced.value()));
+    by("arcomm_rejected_total", "Requests refused before they became operations.", "reason",
+       m.rejected);
+    gauge("arcomm_operations_in_flight", "Operations admitted and not finished.",
+          m.operations_in_flight);
+    gauge("arcomm_sessions", "Attached client processes.", m.sessions);
+    counter("arcomm_sessions_opened_total", "Sessions opened since the start.",
+            static_cast<double>(m.sessions_opened.value()));
+    by("arcomm_sessions_lost_total", "Sessions that ended without saying so.", "reason",
+       m.sessions_lost);
+    gauge("arcomm_communicators", "Communicators, ready or revoked.", m.communicators);
+    by("arcomm_communicators_revoked_total", "Communicators that failed.", "reason",
+       m.communicators_revoked);
+    gauge("arcomm_registered_bytes", "Bytes of registered memory.", m.registered_bytes);
+    gauge("arcomm_buffers", "Registered buffers.", m.buffers);
+    gauge("arcomm_plans", "Persistent plans.", m.plans);
+    counter("arcomm_worker_busy_seconds_total", "Time that workers spent with work at hand.",
+            static_cast<double>(m.worker_busy_ns.value()) / kNsPerSecond);
+    counter("arcomm_worker_sleeps_total", "Times that a worker went to sleep for want of work.",
+            static_cast<double>(m.worker_sleeps.value()));
+    MetricFamily& armed = family("arcomm_armed_launches_total",
+                                 "Operations of GPUs that were launched before they were called.",
+                                 MetricType::Counter);
+    add_counter(armed, "result", "hit", static_cast<double>(m.armed_hits.value()));
+    add_counter(armed, "result", "miss", static_cast<double>(m.armed_misses.value()));
+    by("arcomm_control_calls_total", "Control calls answered, by code.", "code", m.control_calls);
+    counter("arcomm_connections_refused_total", "Connections of users who may not attach.",
+            static_cast<double>(m.connections_refused.value()));
+    MetricFamily& reloads =
+        family("arcomm_config_reloads_total", "Reloads of the configuration.", MetricType::Counter);
+    add_counter(reloads, "result", "ok", static_cast<double>(m.config_reloads_ok.value()));
+    add_counter(reloads, "result", "error", static_cast<double>(m.config_reloads_failed.value()));
+    counter("arcomm_log_lines_dropped_total", "Log lines that the output could not take.",
+            static_cast<double>(log::dropped_lines()));
+    build_info();
+    return families_;
+  }
+
+ private:
+  MetricFamily& family(std::string_view name, std::string_view help, MetricType type) const {
+    MetricFamily& added = families_.emplace_back();
+    added.name = name;
+    added.help = help;
+    added.type = type;
+    return added;
+  }
+
+  static void add_counter(MetricFamily& to, std::string_view label, std::string_view value,
+                          double amount) {
+    ClientMetric metric;
+    if (!label.empty()) metric.label = {{std::string(label), std::string(value)}};
+    metric.counter.value = amount;
+    to.metric.push_back(std::move(metric));
+  }
+
+  void counter(std::string_view name, std::string_view help, double value) const {
+    add_counter(family(name, help, MetricType::Counter), "", "", value);
+  }
+
+  void gauge(std::string_view name, std::string_view help, const Gauge& gauge) const {
+    ClientMetric metric;
+    metric.gauge.value = static_cast<double>(gauge.value());
+    family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+
+  template <typename Enum, std::size_t N>
+  void by(std::string_view name, std::string_view help, std::string_view label,
+          const CounterBy<Enum, N>& counters) const {
+    MetricFamily& to = family(name, help, MetricType::Counter);
+    for (std::size_t i = 0; i < N; ++i) {
+      const Enum which = nth(i, Enum{});
+      add_counter(to, label, name_of(which), static_cast<double>(counters[which].value()));
+    }
+  }
+
+  void histogram(std::string_view name, std::string_view help,
+                 const DurationHistogram& from) const {
+    const DurationHistogram::Folded folded = from.fold();
+    ClientMetric metric;
+    std::uint64_t cumulative = 0;
+    for (std::size_t i = 0; i < DurationHistogram::kBuckets; ++i) {
+      cumulative += folded.buckets[i];
+      const double bound = i < DurationHistogram::kBounds ? DurationHistogram::bound_seconds(i)
+                                                          : std::numeric_limits<double>::infinity();
+      metric.histogram.bucket.push_back({.cumulative_count = cumulative, .upper_bound = bound});
+    }
+    metric.histogram.sample_count = folded.count;
+    metric.histogram.sample_sum = folded.sum_seconds;
+    family(name, help, MetricType::Histogram).metric.push_back(std::move(metric));
+  }
+
+  void build_info() const {
+    ClientMetric metric;
+    metric.label = {{"version", std::to_string(kVersionMajor) + "." +
+                                    std::to_string(kVersionMinor) + "." +
+                                    std::to_string(kVersionPatch)}};
+    metric.gauge.value = 1;
+    family("arcomm_build_info", "The version that runs.", MetricType::Gauge)
+        .metric.push_back(std::move(metric));
+  }
+
+  const Metrics& metrics_;
+  mutable std::vector<MetricFamily> families_;  // one Collector serves one scrape
+};
+
+}  // namespace
+
+std::string render_metrics(const Metrics& metrics) {
+  return prometheus::TextSerializer().Serialize(Collector(metrics).Collect());
+}
+
+}  // namespace arcomm

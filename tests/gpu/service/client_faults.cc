@@ -1,0 +1,115 @@
+#include "tests/gpu/service/client_faults.h"
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/gpu/service/client_options.h"
+
+namespace arcomm::gpu {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kHeardWithin{1000};  // of what others did
+constexpr milliseconds kLate{400};          // past the deadline: the promise's 100, and a busy host
+constexpr unsigned char kUntouched = 0xa5;
+
+struct Outcome {
+  arcResult_t code = arcSuccess;
+  arcErrorInfo_t info{};
+};
+
+// Waits until the communicator says that it has failed.
+Outcome failure_of(ClientComm& comm, const char* what) {
+  const Clock::time_point deadline = Clock::now() + kHeardWithin;
+  Outcome out;
+  do {
+    arc(arcCommGetAsyncError(comm.handle(), &out.code), "arcCommGetAsyncError");
+    if (out.code != arcSuccess) {
+      out.info.struct_size = sizeof(out.info);
+      arc(arcGetLastErrorInfo(&out.info), "arcGetLastErrorInfo");
+      return out;
+    }
+    std::this_thread::sleep_for(milliseconds(1));
+  } while (Clock::now() < deadline);
+  die(std::string(what) + " went unnoticed");
+}
+
+// code: of those who waited; who did not come, or was not first, may hear of the end only.
+void expect(const Outcome& out, arcResult_t code, arcReason_t reason, int culprit,
+            const std::string& what) {
+  const bool is_code = out.code == code || out.code == arcAborted;
+  const bool is_rank = culprit < 0 ? out.info.rank >= 0 : out.info.rank == culprit;
+  if (is_code && out.info.reason == reason && is_rank) return;
+  die(what + " was told as code " + std::to_string(out.code) + ", reason " +
+      std::to_string(out.info.reason) + ", rank " + std::to_string(out.info.rank) + ": " +
+      out.info.message);
+}
+
+void poison(ClientComm& comm, std::uint64_t bytes) {
+  cuda(cudaMemsetAsync(comm.recv(), kUntouched, bytes, comm.stream()), "poisoning");
+  comm.meet();
+  comm.settle("poisoning");
+}
+
+void expect_untouched(ClientComm& comm, std::uint64_t bytes, const std::string& what) {
+  std::vector<unsigned char> seen(bytes);
+  cuda(cudaMemcpy(seen.data(), comm.recv(), bytes, cudaMemcpyDeviceToHost), "downloading");
+  if (std::ranges::any_of(seen, [](unsigned char byte) { return byte != kUntouched; }))
+    die(what + " had touched its output");
+}
+
+void rebuild(ClientComm& comm) {
+  arc(arcCommRebuild(comm.handle()), "arcCommRebuild");
+}
+
+// The first rank leaves out the last of the elements.
+void disagree(ClientComm& comm, std::uint64_t bytes) {
+  const std::string what = "a disagreement about " + std::to_string(bytes) + " bytes";
+  poison(comm, bytes);
+  const std::uint64_t count = bytes / size_of(options.dtype) - (options.rank == 0 ? 1 : 0);
+  comm.all_reduce(comm.send(), comm.recv(), count, comm.stream());
+  const Clock::time_point begin = Clock::now();
+  comm.synchronize(what.c_str());
+  if (Clock::now() - begin > kHeardWithin) die(what + " was told late");
+  expect(failure_of(comm, what.c_str()), arcFailedPrecondition, arcReasonMismatch, -1, what);
+  expect_untouched(comm, bytes, what);
+  rebuild(comm);
+}
+
+void stay_away(ClientComm& comm, std::uint64_t bytes) {
+  const std::string what = "a rank that did not come to " + std::to_string(bytes) + " bytes";
+  poison(comm, bytes);
+  const int last = options.ranks - 1;
+  const Clock::time_point begin = Clock::now();
+  if (options.rank != last) {
+    comm.all_reduce(comm.send(), comm.recv(), bytes / size_of(options.dtype), comm.stream());
+    comm.synchronize(what.c_str());
+    const auto took = std::chrono::duration_cast<milliseconds>(Clock::now() - begin);
+    const milliseconds patience(options.timeout_ms);
+    if (took < patience || took > patience + kLate)
+      die(what + " ended after " + std::to_string(took.count()) + " ms");
+  } else {
+    std::this_thread::sleep_for(milliseconds(options.timeout_ms));
+  }
+  expect(failure_of(comm, what.c_str()), arcDeadlineExceeded, arcReasonTimeout, last, what);
+  expect_untouched(comm, bytes, what);
+  rebuild(comm);
+}
+
+}  // namespace
+
+void expect_faults(ClientComm& comm) {
+  for (const std::uint64_t bytes : options.sizes) {
+    disagree(comm, bytes);
+    stay_away(comm, bytes);
+  }
+  comm.meet();
+  comm.settle("the operation after the faults");
+}
+
+}  // namespace arcomm::gpu

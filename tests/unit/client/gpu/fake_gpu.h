@@ -1,0 +1,197 @@
+// A GPU for tests, in host memory: allocations that the test makes and frees, words that both ends
+// see at once, and starts that are written down instead of run. Not for several threads, but for
+// the words: read(), write() and knock().
+#pragma once
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/cuda/gpu.h"
+
+namespace arcomm::client {
+
+class FakeMapping final : public GpuMapping {
+ public:
+  FakeMapping(void* address, std::size_t unmapped_bytes, int* open)
+      : unmapped_bytes_(unmapped_bytes), open_(open) {
+    address_ = address;
+    ++*open_;
+  }
+  ~FakeMapping() override {
+    if (unmapped_bytes_ != 0) ::munmap(address_, unmapped_bytes_);
+    --*open_;
+  }
+
+ private:
+  const std::size_t unmapped_bytes_;
+  int* const open_;
+};
+
+class FakeChunk final : public GpuChunk {
+ public:
+  FakeChunk(std::uintptr_t base, std::uint64_t bytes, std::uint64_t which, int* held)
+      : GpuChunk(base, bytes), memory(which), held_(held) {
+    ++*held_;
+  }
+  ~FakeChunk() override { --*held_; }
+  const std::uint64_t memory;  // its number
+
+ private:
+  int* const held_;
+};
+
+class FakeGpu final : public Gpu {
+ public:
+  struct Start {
+    GpuPost post;
+    void* stream = nullptr;
+  };
+
+  struct MemoryStart {
+    MemoryPost start;
+    void* stream = nullptr;
+  };
+
+  struct DirectStart {
+    DirectCall call;
+    DirectShape shape;
+    void* stream = nullptr;
+    bool waits_behind = false;
+  };
+
+  // What is at `base` from now on; an id of 0 frees it.
+  void place(std::uintptr_t base, std::uint64_t bytes, std::uint64_t id, int on = 0) {
+    allocations.erase(base);
+    if (id != 0) allocations[base] = {base, bytes, id, on};
+  }
+
+  // The same of physical memory, whose number comes again where the same memory does.
+  void map(std::uintptr_t base, std::uint64_t bytes, std::uint64_t memory, int on = 0) {
+    place(base, bytes, memory, on);
+    if (memory != 0) allocations[base].is_mapped = true;
+  }
+
+  const std::string& uuid() const override { return uuid_; }
+  int ordinal() const override { return number; }
+  Result<GpuRange> range_of(const void* address) override {
+    const auto where = reinterpret_cast<std::uintptr_t>(address);
+    auto found = allocations.upper_bound(where);
+    if (found != allocations.begin() && where - (--found)->first < found->second.bytes) {
+      if (found->second.ordinal == number) return found->second;
+      return GpuRange{.base = where, .bytes = 0, .ordinal = found->second.ordinal};
+    }
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
+  }
+  Result<GpuExport> export_memory(const GpuRange&) override { return GpuExport{}; }
+  Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override {
+    const Result<GpuRange> range = range_of(address);
+    if (!range) return range.error();
+    return std::unique_ptr<GpuChunk>(
+        new FakeChunk(range->base, range->bytes, range->allocation, &held_chunks));
+  }
+  bool is_in_place(const GpuChunk& chunk) override {
+    ++looks_at_chunks;
+    const auto now = allocations.find(chunk.base());
+    return now != allocations.end() && now->second.bytes == chunk.bytes() &&
+           now->second.allocation == static_cast<const FakeChunk&>(chunk).memory;
+  }
+  Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) override {
+    if (static_cast<const FakeChunk&>(chunk).memory == unshared)
+      return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "made without a descriptor");
+    return GpuChunkExport{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)), .fabric = {}};
+  }
+  Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override {
+    void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (pages == MAP_FAILED) return error(ErrorCode::Internal, Reason::Bug, "mmap");
+    return std::unique_ptr<GpuMapping>(new FakeMapping(pages, bytes, &open_mappings));
+  }
+  Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t) override {
+    return std::unique_ptr<GpuMapping>(new FakeMapping(memory, 0, &open_mappings));
+  }
+  Result<bool> is_capturing(void*) override { return capturing; }
+  Status post(const GpuPost& post, void* stream) override {
+    starts.push_back({post, stream});
+    return {};
+  }
+  Status post_by_memory(const MemoryPost& start, void* stream) override {
+    memory_starts.push_back({start, stream});
+    return {};
+  }
+  Result<const DirectKernels*> load_direct(int) override { return &kernels_; }
+  Status launch_direct(const DirectKernels&, const DirectShape& shape, DType, ReduceOp,
+                       const DirectCall& call, bool waits_behind, void* stream) override {
+    direct_starts.push_back({call, shape, stream, waits_behind});
+    return {};
+  }
+  Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    if (before_read) before_read();
+    const std::lock_guard lock(words_);
+    if (stuck) return late();
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+  Status write(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
+    const std::lock_guard lock(words_);
+    if (stuck || refuses_writes) return late();
+    std::memcpy(to, from, bytes);
+    return {};
+  }
+
+  // What the kernel of `start` does until the daemon has answered, in the order of the calls.
+  static void run(const Start& start) {
+    MailboxLane& lane = start.post.mailbox->lanes[static_cast<std::uint32_t>(start.post.lane)];
+    PlanNote& note = start.post.notes->plans[start.post.plan];
+    note = {.posted = note.posted + 1, .number = ++lane.posted};
+    lane.done = to_word(Done{.number = lane.posted});
+  }
+
+  // What the stream does until it waits.
+  void knock(const MemoryStart& made) {
+    const std::lock_guard lock(words_);
+    const GpuPost& post = made.start.post;
+    MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
+    lane.posted = made.start.number;
+    lane.door = to_word(Door{.number = made.start.number, .plan = post.plan});
+    post.notes->plans[post.plan] = made.start.note;
+  }
+
+  // And once it has been answered, or let go.
+  void pass(const MemoryStart& made) {
+    const std::lock_guard lock(words_);
+    const GpuPost& post = made.start.post;
+    post.notes->passed[static_cast<std::uint32_t>(post.lane)] = made.start.number;
+  }
+
+  // What the blocks of a direct operation do when all ranks have come.
+  static void run(const DirectStart& start) {
+    if (start.call.left != nullptr) *start.call.left += start.shape.blocks;
+  }
+
+  std::map<std::uintptr_t, GpuRange> allocations;
+  int number = 0;  // its ordinal
+  std::vector<Start> starts;
+  std::vector<MemoryStart> memory_starts;
+  std::vector<DirectStart> direct_starts;
+  bool capturing = false;
+  bool stuck = false, refuses_writes = false;
+  std::function<void()> before_read = nullptr;
+  int open_mappings = 0;
+  int held_chunks = 0;
+  int looks_at_chunks = 0;
+  std::uint64_t unshared = 0;  // the number of memory that cannot be exported
+
+ private:
+  static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
+  std::mutex words_;
+  const DirectKernels kernels_{};
+  const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
+};
+
+}  // namespace arcomm::client

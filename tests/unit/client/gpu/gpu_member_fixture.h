@@ -1,0 +1,86 @@
+// One rank of a communicator on the fake GPU, with a daemon that is this test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "client/src/gpu/gpu_member.h"
+#include "tests/unit/client/gpu/fake_gpu.h"
+
+namespace arcomm::client {
+
+inline constexpr std::uint64_t kMemoryBytes = 2 << 20;
+
+inline UniqueFd memfd(std::uint64_t bytes) {
+  UniqueFd fd(::memfd_create("gpu_member_test", MFD_CLOEXEC));
+  EXPECT_EQ(::ftruncate(fd.get(), static_cast<off_t>(bytes)), 0);
+  return fd;
+}
+
+class GpuMemberTest : public testing::Test {
+ public:
+  GpuMemberTest() { make(nullptr); }
+
+  void make(std::unique_ptr<GpuExchange> exchange, PostMode post = PostMode::Kernel) {
+    Result<std::unique_ptr<GpuMailbox>> mailbox =
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoors)));
+    EXPECT_TRUE(mailbox.ok());
+    words = (*mailbox)->words();
+    notes = (*mailbox)->notes();
+    member = std::make_unique<GpuMember>(GpuMember::Parts{
+        .gpu = gpu,
+        .mailbox = std::move(*mailbox),
+        .exchange = std::move(exchange),
+        .post = post,
+        .member = {1, 1},
+        .ranks = 2,
+        .daemon = {
+            .create_plan = [this](const NewPlan& wanted, Deadline) { return create_plan(wanted); },
+            .destroy_plan =
+                [this](PlanId id, Deadline) {
+                  destroyed.push_back(id);
+                  return std::exchange(destroy_answer, Status());
+                }}});
+  }
+
+  Result<PlanId> create_plan(const NewPlan& wanted) {
+    asked.push_back(wanted);
+    if (!refusals.empty()) {
+      Error why = refusals.front();
+      refusals.pop_front();
+      return why;
+    }
+    return PlanId{static_cast<std::uint32_t>(asked.size()), 1};
+  }
+
+  AllReduceCall call(std::uint64_t count) {
+    return {.send = reinterpret_cast<const std::byte*>(send.range.base + 256),
+            .recv = reinterpret_cast<std::byte*>(recv.range.base),
+            .count = count};
+  }
+  Status all_reduce(std::uint64_t count, void* stream = nullptr) {
+    return member->all_reduce(call(count), send, recv, 1000, stream, deadline());
+  }
+  static Deadline deadline() { return Deadline::after(std::chrono::seconds(1)); }
+
+  const std::shared_ptr<FakeGpu> gpu = std::make_shared<FakeGpu>();
+  // Each test's own: the process remembers what its operations may still touch.
+  static inline std::uintptr_t next_base = 0x7f0000000000;
+  const GpuBuffer send{.range = {.base = next_base += 1ULL << 32, .bytes = 1 << 30}, .id = {1, 1}};
+  const GpuBuffer recv{.range = {.base = next_base += 1ULL << 32, .bytes = 1 << 30}, .id = {2, 1}};
+  std::vector<NewPlan> asked;
+  std::vector<PlanId> destroyed;
+  std::deque<Error> refusals;
+  Status destroy_answer;  // to the next one
+  DeviceMailbox* words = nullptr;
+  PostNotes* notes = nullptr;
+  std::unique_ptr<GpuMember> member;
+};
+
+}  // namespace arcomm::client

@@ -1,0 +1,280 @@
+// A device worker that owns no device: answers every message on a thread of its own, remembers what
+// it was told, and can be made to refuse or to keep silent. Thread: any.
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/control/rpc/task_thread.h"
+#include "daemon/exec/worker/device_worker.h"
+
+namespace arcomm::test {
+
+class FakeWorker final : public DeviceWorker {
+ public:
+  explicit FakeWorker(WorkerEvents events = {}) : events_(std::move(events)) {}
+  ~FakeWorker() override { thread_.stop(); }
+
+  struct Closed {
+    SessionId session;
+    Reason reason;
+    std::string why;
+  };
+
+  // What it does next.
+  std::atomic<bool> silent{false};          // never answers
+  std::atomic<bool> holding{false};         // answers at let_go()
+  std::atomic<bool> refuse_buffers{false};  // add_buffer fails
+  std::atomic<std::uint64_t> turns{0};
+  std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
+  std::atomic<bool> refuse_mailbox{false};  // export_mailbox fails
+  static constexpr std::uint64_t kGranule = 2 << 20;
+
+  std::vector<Closed> closed() {
+    std::lock_guard lock(mutex_);
+    return closed_;
+  }
+  std::size_t open_sessions() {
+    std::lock_guard lock(mutex_);
+    return sessions_.size();
+  }
+  std::size_t buffers() {
+    std::lock_guard lock(mutex_);
+    return buffers_.size();
+  }
+  std::size_t plans() {
+    std::lock_guard lock(mutex_);
+    return plans_.size();
+  }
+  std::size_t held() {
+    std::lock_guard lock(held_mutex_);
+    return held_.size();
+  }
+  void let_go() {
+    std::lock_guard lock(held_mutex_);
+    holding = false;
+    for (auto& one : std::exchange(held_, {})) thread_.post(std::move(one));
+  }
+  std::vector<MemberId> left() {
+    std::lock_guard lock(mutex_);
+    return left_;
+  }
+  std::vector<CommunicatorSeed> formed() {
+    std::lock_guard lock(mutex_);
+    return formed_;
+  }
+  // As a real one does when a rank fails: the communicator leaves the ready state.
+  void revoke(const UniqueIdBytes& id, std::uint64_t epoch, Reason reason) {
+    {
+      std::lock_guard lock(mutex_);
+      revoked_[{id, epoch}] = reason;
+    }
+    if (events_.communicator_revoked) events_.communicator_revoked(id, epoch, reason);
+  }
+  // The same, before anybody is told.
+  void revoke_quietly(const UniqueIdBytes& id, std::uint64_t epoch, Reason reason) {
+    std::lock_guard lock(mutex_);
+    revoked_[{id, epoch}] = reason;
+  }
+  void lose(SessionId session, Reason reason, std::string why) {
+    events_.session_lost(session, reason, std::move(why));
+  }
+
+  void run() override {}
+  void stop() override {}
+
+  void open_session(SessionSeed seed, Done<void> done) override {
+    const SessionId id = seed.id;
+    {
+      std::lock_guard lock(mutex_);
+      sessions_.emplace(id, std::move(seed));
+    }
+    answer(std::move(done), Status());
+  }
+  void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
+    {
+      std::lock_guard lock(mutex_);
+      sessions_.erase(session);
+      std::erase_if(buffers_, [&](const auto& one) { return one.second.first == session; });
+      std::erase_if(plans_, [&](const auto& one) { return one.second == session; });
+      closed_.push_back({session, reason, std::move(why)});
+    }
+    answer(std::move(done), Status());
+  }
+  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+    if (refuse_buffers) {
+      return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
+                                                            Reason::OutOfMemory, "cannot map")));
+    }
+    std::lock_guard lock(mutex_);
+    const BufferId id{next_++, 1};
+    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    answer(std::move(done), Result<BufferId>(id));
+  }
+  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+                       Done<AllocatedBuffer> done) override {
+    const std::uint64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
+    BufferSeed seed;
+    seed.length_bytes = whole;
+    seed.device = std::move(device);
+    std::lock_guard lock(mutex_);
+    const BufferId id{next_++, 1};
+    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    answer(std::move(done), Result<AllocatedBuffer>(AllocatedBuffer{id, memory(), whole}));
+  }
+  void export_mailbox(SessionId, MemberId, Done<MailboxDescriptors> done) override {
+    if (refuse_mailbox) {
+      return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
+                                                                      Reason::OutOfMemory, "no")));
+    }
+    MailboxDescriptors box;
+    box.mailbox_bytes = kGranule;
+    box.descriptors.push_back(memory());
+    box.descriptors.push_back(memory());
+    answer(std::move(done), Result<MailboxDescriptors>(std::move(box)));
+  }
+  bool on_gpus() const override { return gpus; }
+  // What the buffers were added with, without their descriptors.
+  std::vector<BufferSeed> buffer_seeds() {
+    std::lock_guard lock(mutex_);
+    std::vector<BufferSeed> seeds;
+    for (const auto& [id, held] : buffers_) {
+      const BufferSeed& seed = held.second;
+      seeds.push_back({.memory = {},
+                       .offset_bytes = seed.offset_bytes,
+                       .length_bytes = seed.length_bytes,
+                       .device = seed.device,
+                       .handle = seed.handle,
+                       .chunks = {},
+                       .allocation_bytes = seed.allocation_bytes});
+      for (const MemoryChunk& chunk : seed.chunks) {
+        seeds.back().chunks.push_back({.memory = {}, .fabric = chunk.fabric, .bytes = chunk.bytes});
+      }
+    }
+    return seeds;
+  }
+  void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    buffers_.erase(buffer);
+    answer(std::move(done), Status());
+  }
+  void add_plan(SessionId session, PlanSeed, Done<PlanId> done) override {
+    std::lock_guard lock(mutex_);
+    const PlanId id{next_++, 1};
+    plans_.emplace(id, session);
+    answer(std::move(done), Result<PlanId>(id));
+  }
+  void remove_plan(SessionId, PlanId plan, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    plans_.erase(plan);
+    answer(std::move(done), Status());
+  }
+
+  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+    std::vector<MemberId> members;
+    {
+      std::lock_guard lock(mutex_);
+      for (std::size_t i = 0; i < seed.ranks.size(); ++i) {
+        members.push_back({next_++, 1});
+        epochs_[members.back()] = {seed.unique_id, seed.epoch};
+      }
+      formed_.push_back(std::move(seed));
+    }
+    answer(std::move(done), Result<std::vector<MemberId>>(members));
+  }
+  void abort_communicator(SessionId, MemberId member, std::string, Done<void> done) override {
+    std::pair<UniqueIdBytes, std::uint64_t> of;
+    {
+      std::lock_guard lock(mutex_);
+      of = epochs_[member];
+    }
+    revoke(of.first, of.second, Reason::RemoteAborted);
+    answer(std::move(done), Status());
+  }
+  void leave_communicator(SessionId, MemberId member, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    left_.push_back(member);
+    answer(std::move(done), Status());
+  }
+  void describe(SessionId, MemberId member, Done<CommunicatorSnapshot> done) override {
+    std::lock_guard lock(mutex_);
+    CommunicatorSnapshot view;
+    std::tie(view.unique_id, view.epoch) = epochs_[member];
+    const auto revoked = revoked_.find({view.unique_id, view.epoch});
+    view.reason = revoked == revoked_.end() ? Reason::None : revoked->second;
+    view.state = view.reason == Reason::None ? "ready" : "revoked: test";
+    answer(std::move(done), Result<CommunicatorSnapshot>(view));
+  }
+  void inspect(Done<WorkerSnapshot> done) override {
+    WorkerSnapshot view;
+    view.device = "host:0";
+    view.state = "sleeping";
+    {
+      std::lock_guard lock(mutex_);
+      for (const auto& [id, seed] : sessions_) {
+        SessionSnapshot session;
+        session.id = id;
+        session.peer = seed.peer;
+        session.process_name = seed.process_name;
+        view.sessions.push_back(session);
+      }
+    }
+    answer(std::move(done), Result<WorkerSnapshot>(view));
+  }
+  void begin_measuring(std::uint32_t, std::uint64_t, Done<std::uint64_t> done) override {
+    answer(std::move(done), Result<std::uint64_t>(no_kernels()));
+  }
+  void measure(GpuMeasurement, Done<double> done) override {
+    answer(std::move(done), Result<double>(no_kernels()));
+  }
+  void end_measuring(Done<void> done) override { answer(std::move(done), Status()); }
+  void use_settings(std::shared_ptr<const Settings>) override {}
+  void use_tuning(std::shared_ptr<const TuningTable>) override {}
+  void drain(std::chrono::nanoseconds, Done<void> done) override {
+    answer(std::move(done), Status());
+  }
+  std::uint64_t progress() const override { return turns; }
+
+ private:
+  static Error no_kernels() {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "this worker measures nothing");
+  }
+  static UniqueFd memory() { return UniqueFd(::memfd_create("fake", MFD_CLOEXEC)); }
+  template <typename R>
+  void answer(std::function<void(R)> done, R result) {
+    if (silent) return;
+    const auto kept = std::make_shared<R>(std::move(result));
+    std::function<void()> told = [done = std::move(done), kept] { done(std::move(*kept)); };
+    std::lock_guard lock(held_mutex_);
+    if (holding) {
+      held_.push_back(std::move(told));
+    } else {
+      thread_.post(std::move(told));
+    }
+  }
+
+  WorkerEvents events_;
+  std::mutex mutex_;
+  std::map<SessionId, SessionSeed> sessions_;
+  std::map<BufferId, std::pair<SessionId, BufferSeed>> buffers_;
+  std::map<PlanId, SessionId> plans_;
+  std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
+  std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;
+  std::vector<Closed> closed_;
+  std::vector<MemberId> left_;
+  std::vector<CommunicatorSeed> formed_;
+  std::uint32_t next_ = 1;
+  std::mutex held_mutex_;  // after mutex_
+  std::vector<std::function<void()>> held_;
+  TaskThread thread_;
+};
+
+}  // namespace arcomm::test

@@ -1,0 +1,429 @@
+// What is different for sessions on GPUs: who is on which, mailboxes, and memory by handle.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+
+#include <future>
+#include <optional>
+
+#include "proto/direct_exchange.h"
+#include "tests/unit/daemon/control/control_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+using grpc::StatusCode;
+
+const std::string kFirst = "GPU-11111111-2222-3333-4444-555555555555";
+const std::string kSecond = "GPU-66666666-7777-8888-9999-000000000000";
+
+class GpuTest : public ControlTest {
+ protected:
+  void SetUp() override {
+    ControlTest::SetUp();
+    settings_.quota.registered_bytes = 8 << 20;
+  }
+  v1::RegisterBufferRequest register_request(const Session& session) const {
+    v1::RegisterBufferRequest request;
+    *request.mutable_session() = session.ref;
+    request.set_ipc_handle(std::string(64, 'h'));
+    request.set_offset_bytes(512);
+    request.set_length_bytes(1024);
+    request.set_allocation_bytes(4096);
+    return request;
+  }
+  Outcome register_buffer(const v1::RegisterBufferRequest& request, v1::BufferReply* reply) {
+    return call(*client_, &v1::NodeControl::Stub::RegisterBuffer, request, reply);
+  }
+  // The descriptors of a ticket.
+  static std::size_t fetch(Session& session, std::uint64_t ticket) {
+    std::vector<UniqueFd> fds;
+    const auto answer = session.fds->ask(fd_request(FdMessageKind::Fetch, ticket), {}, &fds);
+    return answer && answer->code == 0 ? fds.size() : 0;
+  }
+};
+
+TEST_F(GpuTest, ResolvesTheDeviceOfAnAttach) {
+  start({kFirst, kSecond});
+  const std::pair<std::string, std::pair<std::string, bool>> cases[] = {
+      {"", {"gpu", true}},
+      {"gpu", {"gpu", true}},
+      {kSecond, {kSecond, true}},
+      {"host:0", {"host:0", false}}};
+  for (const auto& [asked, expected] : cases) {
+    v1::AttachReply reply;
+    ASSERT_TRUE(attach(reply, kRingAbiMajor, asked).status.ok()) << asked;
+    EXPECT_EQ(reply.device(), expected.first);
+    EXPECT_EQ(reply.on_gpus(), expected.second) << asked;
+  }
+  EXPECT_EQ(worker_->open_sessions(), 3u);
+  EXPECT_EQ(host_worker_->open_sessions(), 1u);
+  v1::AttachReply reply;
+  const Outcome unknown = attach(reply, kRingAbiMajor, "GPU-0");
+  EXPECT_EQ(unknown.status.error_code(), StatusCode::NOT_FOUND);
+  EXPECT_NE(unknown.status.error_message().find("gpu, " + kFirst + ", " + kSecond + ", host:0"),
+            std::string::npos)
+      << unknown.status.error_message();
+}
+
+TEST_F(GpuTest, RefusesUsersWhomItsMpsServerDoesNotServe) {
+  only_uid_ = ::geteuid() + 1;
+  start({kFirst});
+  v1::AttachReply reply;
+  const Outcome refused = attach(reply, kRingAbiMajor, "gpu");
+  EXPECT_EQ(refused.reason, Reason::Permission);
+  for (const char* word : {"-multiuser-server", "gpu.mps", "require", "host:0"}) {
+    EXPECT_NE(refused.status.error_message().find(word), std::string::npos) << word;
+  }
+  EXPECT_EQ(worker_->open_sessions(), 0u);
+  EXPECT_TRUE(attach(reply, kRingAbiMajor, "host:0").status.ok());
+  EXPECT_EQ(metrics_.sessions.value(), 1);
+}
+
+TEST_F(GpuTest, ServesTheOneUserWhomItsMpsServerServes) {
+  only_uid_ = ::geteuid();
+  start({kFirst});
+  v1::AttachReply reply;
+  EXPECT_TRUE(attach(reply, kRingAbiMajor, "gpu").status.ok());
+}
+
+TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
+  start({kFirst, kSecond});
+  Session on_second = open_session(kSecond);
+  Session named = open_session("gpu");
+  v1::CreateCommunicatorReply mine, other;
+  auto later =
+      std::async(std::launch::async, [&] { return join(on_second, unique_id('1'), 1, 2, &other); });
+  const Outcome outcome = join(named, unique_id('1'), 0, 2, &mine, 3000, kFirst);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  ASSERT_TRUE(later.get().status.ok());
+  const auto formed = worker_->formed();
+  ASSERT_EQ(formed.size(), 1u);
+  EXPECT_EQ(formed[0].ranks[0].device, kFirst);
+  EXPECT_EQ(formed[0].ranks[1].device, kSecond) << "the GPU that the session named at Attach";
+  ASSERT_EQ(mine.rank_devices_size(), 2);
+  EXPECT_EQ(mine.rank_devices(1), kSecond);
+  EXPECT_EQ(mine.mailbox_bytes(), FakeWorker::kGranule);
+  EXPECT_EQ(fetch(named, mine.fd_ticket()), 2u);
+  EXPECT_EQ(fetch(on_second, mine.fd_ticket()), 0u) << "a stranger's ticket";
+  EXPECT_EQ(fetch(on_second, other.fd_ticket()), 2u);
+}
+
+// Kernels of another agreement than the client's would be launched by its rules: neither side may
+// take them for its own.
+TEST_F(GpuTest, NothingIsDirectForAClientOfAnotherAgreement) {
+  start({kFirst, kSecond});
+  const Session session = open_session("gpu");
+  const auto join_with = [&](std::uint32_t direct_abi, char id) {
+    v1::CreateCommunicatorRequest request;
+    *request.mutable_session() = session.ref;
+    request.set_unique_id(unique_id(id));
+    request.set_ranks(1);
+    request.set_timeout_ms(3000);
+    request.add_visible_gpus(kFirst);
+    request.add_visible_gpus(kSecond);
+    request.set_direct_abi(direct_abi);
+    v1::CreateCommunicatorReply reply;
+    return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
+  };
+  ASSERT_TRUE(join_with(kDirectAbi, '1').status.ok());
+  ASSERT_TRUE(join_with(kDirectAbi - 1, '2').status.ok());
+  ASSERT_TRUE(join_with(0, '3').status.ok()) << "a client from before there was any";
+  const auto formed = worker_->formed();
+  ASSERT_EQ(formed.size(), 3u);
+  EXPECT_THAT(formed[0].ranks[0].visible_gpus, testing::ElementsAre(kFirst, kSecond));
+  EXPECT_TRUE(formed[1].ranks[0].visible_gpus.empty());
+  EXPECT_TRUE(formed[2].ranks[0].visible_gpus.empty());
+}
+
+TEST_F(GpuTest, AHostSessionOfTheSameNodeHasNoMailbox) {
+  start({kFirst});
+  const Session session = open_session("host:0");
+  v1::CreateCommunicatorReply reply;
+  ASSERT_TRUE(join(session, unique_id('1'), 0, 1, &reply).status.ok());
+  EXPECT_EQ(reply.fd_ticket(), 0u);
+  EXPECT_EQ(host_worker_->formed()[0].ranks[0].device, "");
+  EXPECT_EQ(join(session, unique_id('2'), 0, 1, &reply, 3000, kFirst).status.error_code(),
+            StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(GpuTest, RefusesTwoRanksOnOneGpuAndTellsBoth) {
+  start({kFirst, kSecond});
+  const Session a = open_session();
+  const Session b = open_session();
+  auto first =
+      std::async(std::launch::async, [&] { return join(a, unique_id('1'), 0, 2, nullptr); });
+  const Outcome second = join(b, unique_id('1'), 1, 2, nullptr);
+  for (const Outcome& outcome : {first.get(), second}) {
+    EXPECT_EQ(outcome.status.error_code(), StatusCode::INVALID_ARGUMENT);
+    EXPECT_NE(outcome.status.error_message().find("are both on " + kFirst), std::string::npos)
+        << outcome.status.error_message();
+  }
+  EXPECT_TRUE(worker_->formed().empty());
+}
+
+TEST_F(GpuTest, RefusesMoreRanksThanTheKernelsServeAndUnknownGpus) {
+  start({kFirst});
+  const Session session = open_session();
+  const Outcome many = join(session, unique_id('1'), 0, 9, nullptr);
+  EXPECT_EQ(many.reason, Reason::Unsupported);
+  EXPECT_NE(many.status.error_message().find("1 to 8 ranks"), std::string::npos);
+  const Outcome unknown = join(session, unique_id('1'), 0, 2, nullptr, 3000, kSecond);
+  EXPECT_EQ(unknown.status.error_code(), StatusCode::NOT_FOUND);
+  EXPECT_NE(unknown.status.error_message().find(kFirst), std::string::npos);
+}
+
+TEST_F(GpuTest, ARankWithoutAMailboxLeavesItsSeat) {
+  settings_.quota.communicators = 1;
+  start({kFirst});
+  const Session session = open_session();
+  worker_->refuse_mailbox = true;
+  v1::CreateCommunicatorReply reply;
+  EXPECT_EQ(join(session, unique_id('1'), 0, 1, &reply).reason, Reason::OutOfMemory);
+  EXPECT_EQ(worker_->left().size(), 1u);
+  worker_->refuse_mailbox = false;
+  EXPECT_TRUE(join(session, unique_id('2'), 0, 1, &reply).status.ok()) << "its quota is free again";
+}
+
+TEST_F(GpuTest, AllocatesOnTheNamedGpuAndChargesWholeGranules) {
+  start({kFirst, kSecond});
+  Session session = open_session();
+  v1::BufferReply reply;
+  ASSERT_TRUE(allocate(session, 5000, &reply, kSecond).status.ok());
+  EXPECT_EQ(reply.length_bytes(), FakeWorker::kGranule);
+  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+  EXPECT_EQ(metrics_.registered_bytes.value(), static_cast<std::int64_t>(FakeWorker::kGranule));
+  EXPECT_EQ(fetch(session, reply.fd_ticket()), 1u);
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session.ref;
+  release.set_buffer(reply.buffer());
+  v1::Empty empty;
+  ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, release, &empty).status.ok());
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_EQ(allocate(session, 0, &reply).status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(allocate(session, ~0ull, &reply).status.error_code(), StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(GpuTest, AnAllocationThatRoundsUpPastTheQuotaIsGivenBack) {
+  settings_.quota.registered_bytes = FakeWorker::kGranule + 4096;
+  start({kFirst});
+  const Session session = open_session();
+  v1::BufferReply reply;
+  EXPECT_EQ(allocate(session, FakeWorker::kGranule + 1, &reply).reason, Reason::Quota);
+  EXPECT_TRUE(eventually([&] { return worker_->buffers() == 0; }));
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_TRUE(allocate(session, FakeWorker::kGranule, &reply).status.ok());
+}
+
+TEST_F(GpuTest, RegistersAnAllocationByItsHandle) {
+  start({kFirst, kSecond});
+  const Session session = open_session(kSecond);
+  v1::BufferReply reply;
+  const Outcome outcome = register_buffer(register_request(session), &reply);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  EXPECT_EQ(reply.length_bytes(), 1024u);
+  const auto seeds = worker_->buffer_seeds();
+  ASSERT_EQ(seeds.size(), 1u);
+  EXPECT_EQ(seeds[0].device, kSecond);
+  EXPECT_EQ(seeds[0].offset_bytes, 512u);
+  EXPECT_EQ(seeds[0].allocation_bytes, 4096u);
+  ASSERT_TRUE(seeds[0].handle);
+  EXPECT_EQ(seeds[0].handle->front(), std::byte{'h'});
+  EXPECT_EQ(metrics_.registered_bytes.value(), 1024);
+}
+
+TEST_F(GpuTest, RegistersAnOfferedDescriptorWithItsGpu) {
+  start({kFirst, kSecond});
+  Session session = open_session();
+  const UniqueFd memory(::memfd_create("exported", MFD_CLOEXEC));
+  const auto offer = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+  ASSERT_TRUE(offer && offer->code == 0);
+  v1::RegisterBufferRequest request = register_request(session);
+  request.clear_ipc_handle();
+  request.set_offered_fd(offer->ticket);
+  request.set_device(kSecond);
+  v1::BufferReply reply;
+  const Outcome outcome = register_buffer(request, &reply);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  EXPECT_FALSE(worker_->buffer_seeds().at(0).handle);
+  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+}
+
+TEST_F(GpuTest, RefusesHandlesAndRangesThatCannotBe) {
+  start({kFirst});
+  Session session = open_session();
+  v1::BufferReply reply;
+  for (const std::size_t size : {1u, 63u, 65u, 4096u}) {
+    v1::RegisterBufferRequest request = register_request(session);
+    request.set_ipc_handle(std::string(size, 'h'));
+    EXPECT_EQ(register_buffer(request, &reply).status.error_code(), StatusCode::INVALID_ARGUMENT)
+        << size;
+  }
+  v1::RegisterBufferRequest request = register_request(session);
+  request.clear_ipc_handle();
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::UnknownHandle);
+  request = register_request(session);
+  request.set_offset_bytes(~0ull - 511);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  request = register_request(session);
+  request.set_length_bytes(4096 - 512 + 1);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  request.set_length_bytes(0);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::BadValue);
+  request = register_request(session);
+  request.set_allocation_bytes(~0ull);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  const UniqueFd memory(::memfd_create("exported", MFD_CLOEXEC));
+  const auto offer = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+  ASSERT_TRUE(offer && offer->code == 0);
+  request = register_request(session);
+  request.set_offered_fd(offer->ticket);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::BadValue) << "handle and descriptor";
+  EXPECT_EQ(worker_->buffers(), 0u);
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+}
+
+// Memory that is registered in pieces.
+class GpuChunksTest : public GpuTest {
+ protected:
+  static constexpr std::uint64_t kPiece = 4096;
+
+  void SetUp() override {
+    GpuTest::SetUp();
+    start({kFirst, kSecond});
+    session_.emplace(open_session(kSecond));
+  }
+  std::uint64_t offer() {
+    const UniqueFd memory(::memfd_create("piece", MFD_CLOEXEC));
+    const auto answer = session_->fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+    EXPECT_TRUE(answer && answer->code == 0);
+    return answer ? answer->ticket : 0;
+  }
+  v1::RegisterBufferRequest pieces(std::size_t count) {
+    v1::RegisterBufferRequest request;
+    *request.mutable_session() = session_->ref;
+    for (std::size_t i = 0; i < count; ++i) {
+      v1::MemoryChunk* piece = request.add_chunks();
+      piece->set_offered_fd(offer());
+      piece->set_bytes(kPiece);
+    }
+    request.set_length_bytes(count * kPiece);
+    request.set_allocation_bytes(count * kPiece);
+    return request;
+  }
+  void expect_refused(const v1::RegisterBufferRequest& request, Reason reason, const char* word) {
+    v1::BufferReply reply;
+    const Outcome refused = register_buffer(request, &reply);
+    EXPECT_EQ(refused.reason, reason) << word;
+    EXPECT_NE(refused.status.error_message().find(word), std::string::npos)
+        << refused.status.error_message();
+    EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+    EXPECT_EQ(worker_->buffers(), 0u);
+  }
+  // The session has no offer left but `others`.
+  void expect_no_offers(std::size_t others = 0) {
+    std::size_t room = 0;
+    for (; room <= kMaxOffers; ++room) {
+      const UniqueFd memory(::memfd_create("piece", MFD_CLOEXEC));
+      const auto answer = session_->fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+      if (!answer || answer->code != 0) break;
+    }
+    EXPECT_EQ(room, kMaxOffers - others);
+  }
+
+  std::optional<Session> session_;
+};
+
+TEST_F(GpuChunksTest, SaysHowManyPiecesItTakes) {
+  EXPECT_EQ(session_->attached.max_chunks(), kMostChunks);
+  EXPECT_EQ(open_session("host:0").attached.max_chunks(), 0u);
+}
+
+TEST_F(GpuChunksTest, RegistersPiecesInTheirOrder) {
+  v1::RegisterBufferRequest request = pieces(3);
+  request.mutable_chunks(1)->set_bytes(3 * kPiece);
+  v1::MemoryChunk* by_handle = request.add_chunks();
+  by_handle->set_fabric_handle(std::string(kFabricHandleBytes, 'f'));
+  by_handle->set_bytes(kPiece);
+  request.set_length_bytes(6 * kPiece);
+  request.set_allocation_bytes(6 * kPiece);
+  v1::BufferReply reply;
+  const Outcome outcome = register_buffer(request, &reply);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  EXPECT_EQ(reply.length_bytes(), 6 * kPiece);
+  const auto seeds = worker_->buffer_seeds();
+  ASSERT_EQ(seeds.size(), 1u);
+  EXPECT_EQ(seeds[0].device, kSecond);
+  EXPECT_FALSE(seeds[0].handle);
+  ASSERT_EQ(seeds[0].chunks.size(), 4u);
+  EXPECT_EQ(seeds[0].chunks[1].bytes, 3 * kPiece);
+  EXPECT_EQ(seeds[0].chunks[3].fabric.back(), std::byte{'f'});
+  EXPECT_EQ(metrics_.registered_bytes.value(), static_cast<std::int64_t>(6 * kPiece));
+  expect_no_offers();
+}
+
+TEST_F(GpuChunksTest, RegistersAsManyAsItSaysAndNoMore) {
+  v1::BufferReply reply;
+  const Outcome most = register_buffer(pieces(kMostChunks), &reply);
+  EXPECT_TRUE(most.status.ok()) << most.status.error_message();
+  const Outcome more = register_buffer(pieces(kMostChunks + 1), &reply);
+  EXPECT_EQ(more.status.error_code(), StatusCode::OUT_OF_RANGE);
+  expect_no_offers();
+}
+
+TEST_F(GpuChunksTest, RefusesPiecesThatCannotBeAndKeepsNoOffer) {
+  v1::RegisterBufferRequest request = pieces(2);
+  request.set_allocation_bytes(kPiece);
+  request.set_length_bytes(kPiece);
+  expect_refused(request, Reason::OutOfBounds, "allocation_bytes says 4096");
+  request = pieces(2);
+  request.mutable_chunks(0)->set_bytes(0);
+  expect_refused(request, Reason::BadValue, "a piece of 0 bytes");
+  request = pieces(2);
+  request.mutable_chunks(1)->set_bytes(~0ull);
+  expect_refused(request, Reason::BadValue, "not a size");
+  request = pieces(2);
+  request.mutable_chunks(1)->set_fabric_handle(std::string(kFabricHandleBytes, 'f'));
+  expect_refused(request, Reason::BadValue, "this one has a descriptor");
+  request = pieces(1);
+  request.add_chunks()->set_bytes(kPiece);
+  expect_refused(request, Reason::BadValue, "no descriptor and a handle of 0 bytes");
+  request = pieces(2);
+  request.set_ipc_handle(std::string(64, 'h'));
+  expect_refused(request, Reason::BadValue, "in pieces");
+  request = pieces(2);
+  request.mutable_chunks(0)->set_offered_fd(12345678);
+  v1::BufferReply reply;
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::UnknownHandle);
+  request = pieces(2);
+  request.set_length_bytes(2 * kPiece + 1);
+  expect_refused(request, Reason::OutOfBounds, "not inside");
+  expect_no_offers(1);  // the piece whose place an unknown ticket took
+}
+
+TEST_F(GpuChunksTest, AWorkerThatCannotMapThemGivesTheQuotaBack) {
+  worker_->refuse_buffers = true;
+  expect_refused(pieces(3), Reason::OutOfMemory, "cannot map");
+  expect_no_offers();
+}
+
+TEST_F(GpuChunksTest, PiecesBeyondTheQuotaAreRefused) {
+  v1::RegisterBufferRequest request = pieces(2);
+  request.mutable_chunks(0)->set_bytes(8 << 20);
+  request.set_length_bytes((8 << 20) + kPiece);
+  request.set_allocation_bytes((8 << 20) + kPiece);
+  expect_refused(request, Reason::Quota, "quota.registered_bytes");
+}
+
+TEST_F(GpuChunksTest, ForgetsOffersThatAreWithdrawn) {
+  v1::ReleaseBufferRequest request;
+  *request.mutable_session() = session_->ref;
+  for (std::size_t i = 1; i < kMaxOffers; ++i) request.add_offered_fds(offer());
+  request.add_offered_fds(987654321);  // never given: no matter
+  v1::Empty empty;
+  const Outcome outcome = call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, request, &empty);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  expect_no_offers();
+}
+
+}  // namespace
+}  // namespace arcomm::test

@@ -1,0 +1,157 @@
+// The resident lane as the worker sees it: leases, plans, failures, departures.
+#include "daemon/plan/recorded_algorithm.h"
+#include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+using GpuResident = GpuWorkerTest;
+
+TEST_F(GpuResident, OperationsAreServedAndCounted) {
+  expect_serving(kSmall, 50);
+  const WorkerSnapshot shot = inspect();
+  EXPECT_EQ(shot.operations_done, 100u);
+  ASSERT_EQ(shot.communicators.size(), 1u);
+  EXPECT_EQ(shot.communicators[0].operations_done, 50u);
+  EXPECT_EQ(shot.communicators[0].ranks[1].next_seq, 50u);
+}
+
+TEST_F(GpuResident, LeasePausesTheGridsAndTheNextOperationResumesThem) {
+  expect_serving(kSmall);
+  EXPECT_TRUE(eventually([&] { return node_.running_grids == 0; }));
+  const int resumes = node_.resumes;
+  EXPECT_GE(resumes, 2);
+  expect_serving(kSmall);
+  EXPECT_GT(node_.resumes, resumes);
+}
+
+TEST_F(GpuResident, OpenOperationKeepsTheGridBeyondItsLease) {
+  const auto ranks = group(2);
+  const PlanId first = plan(*ranks[0], kSmall), second = plan(*ranks[1], kSmall);
+  ranks[0]->start(first, Lane::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  std::this_thread::sleep_for(milliseconds(60));
+  EXPECT_EQ(node_.running_grids, 1);
+  ranks[1]->start(second, Lane::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(Lane::Resident));
+}
+
+TEST_F(GpuResident, WithoutResidenceTheGridLeavesAfterEachBurst) {
+  Settings settings;
+  settings.gpu.resident = false;
+  start(settings);
+  expect_serving(kSmall, 5);
+  EXPECT_TRUE(eventually([&] { return node_.running_grids == 0; }));
+}
+
+TEST_F(GpuResident, RankThatNeverComesIsNamedToAll) {
+  const auto ranks = group(3);
+  for (std::size_t i : {0u, 2u})
+    ranks[i]->start(plan(*ranks[i], kSmall, milliseconds(100)), Lane::Resident);
+  for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
+  EXPECT_TRUE(eventually([&] { return recorded_algorithms() == std::set{kResidentKernel}; }));
+  const WorkerSnapshot shot = inspect();
+  ASSERT_EQ(shot.communicators.size(), 1u);
+  EXPECT_NE(shot.communicators[0].state.find("revoked"), std::string::npos);
+  EXPECT_EQ(shot.communicators[0].culprit, 1);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuResident, DeathOfASessionEndsWhatItsPeersWaitIn) {
+  const auto ranks = group(2);
+  ranks[1]->start(plan(*ranks[1], kSmall), Lane::Resident);
+  const Result<void> closed = await<void>([&](auto done) {
+    worker_->close_session(ranks[0]->client->id(), Reason::RemoteDied, "killed", done);
+  });
+  EXPECT_TRUE(closed.ok());
+  expect_closed(*ranks[1], ErrorCode::Aborted, Reason::RemoteDied, 0);
+  EXPECT_GE(node_.aborts, 2);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuResident, AbortIsToldToAllAndNothingOfTheMemberRunsAfterIt) {
+  const auto ranks = group(2);
+  ranks[1]->start(plan(*ranks[1], kSmall), Lane::Resident);
+  const Result<void> aborted = await<void>([&](auto done) {
+    worker_->abort_communicator(ranks[1]->client->id(), ranks[1]->member, "test", done);
+  });
+  EXPECT_TRUE(aborted.ok());
+  for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::Aborted, Reason::RemoteAborted, 1);
+}
+
+TEST_F(GpuResident, RankThatLeavesEndsWhatTheOthersHaveYetToCall) {
+  const auto ranks = group(2);
+  std::vector<PlanId> plans;
+  plans.reserve(ranks.size());
+  for (GpuRank* rank : ranks) plans.push_back(plan(*rank, kSmall));
+  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], Lane::Resident);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
+  const Result<void> left = await<void>([&](auto done) {
+    worker_->leave_communicator(ranks[0]->client->id(), ranks[0]->member, done);
+  });
+  EXPECT_TRUE(left.ok());
+  ranks[1]->start(plans[1], Lane::Resident);
+  EXPECT_FALSE(ranks[1]->wait(Lane::Resident));
+  expect_closed(*ranks[1], ErrorCode::Aborted, Reason::RemoteAborted, 0);
+}
+
+TEST_F(GpuResident, PlanStaysWhileItsOperationIsOpen) {
+  const auto ranks = group(2);
+  const PlanId first = plan(*ranks[0], kSmall), second = plan(*ranks[1], kSmall);
+  ranks[0]->start(first, Lane::Resident);
+  const Result<void> refused = remove_plan(*ranks[0], first);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
+  ranks[1]->start(second, Lane::Resident);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
+  EXPECT_TRUE(remove_plan(*ranks[0], first).ok());
+}
+
+// The client's count of its starts is only its word, and buffers go after their plan.
+TEST_F(GpuResident, PlanStaysWhileTheGridIsAtItWhateverTheClientSays) {
+  const auto ranks = group(2);
+  const PlanId first = plan(*ranks[0], kSmall);
+  store_word(ranks[0]->box().lanes[0].door, to_word(Door{.number = 1, .plan = first.index}));
+  const Result<void> refused = remove_plan(*ranks[0], first);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
+}
+
+TEST_F(GpuResident, PlanOfARevokedCommunicatorGoesAtOnce) {
+  const auto ranks = group(2);
+  const PlanId first = plan(*ranks[0], kSmall);
+  ranks[0]->start(first, Lane::Resident);
+  ranks[1]->open_door(7, PlanId{}, Lane::Launched);
+  expect_closed(*ranks[0], ErrorCode::Aborted, Reason::Quarantined, 1);
+  EXPECT_TRUE(remove_plan(*ranks[0], first).ok());
+}
+
+TEST_F(GpuResident, BothLanesOfOneCommunicatorServeSideBySide) {
+  const auto ranks = group(2);
+  PlanId small[2], large[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    small[i] = plan(*ranks[i], kSmall);
+    large[i] = plan(*ranks[i], kLarge);
+    ranks[i]->send()[0] = 1;
+  }
+  for (int round = 0; round < 20; ++round) {
+    ranks[0]->start(large[0], Lane::Launched);
+    for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(small[i], Lane::Resident);
+    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
+    ranks[1]->start(large[1], Lane::Launched);
+    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
+  }
+}
+
+TEST_F(GpuResident, FormingACommunicatorStopsTheGridsOfOthersOnlyForAMoment) {
+  const auto ranks = group(2);
+  PlanId plans[2] = {plan(*ranks[0], kSmall), plan(*ranks[1], kSmall)};
+  ranks[0]->start(plans[0], Lane::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  expect_serving(kSmall);  // allocates: the fakes check that no grid runs then
+  ranks[1]->start(plans[1], Lane::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(Lane::Resident));
+}
+
+}  // namespace
+}  // namespace arcomm::test
