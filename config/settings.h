@@ -49,8 +49,8 @@ struct Settings {
     MpsChoice mps = MpsChoice::Require;
     bool resident = true;            // a kernel that stays takes small operations
     std::uint64_t lease_ms = 20;     // without work it leaves after this
-    bool direct = true;              // small operations are launched by their clients
-    bool armed = true;               // larger operations are launched before they are called
+    bool in_stream = true;           // small operations are launched by their clients
+    bool speculative = true;         // larger operations are launched before they are called
     std::string algorithm = "auto";  // or the name of the kernel for what is launched
     friend bool operator==(const Gpu&, const Gpu&) = default;
   } gpu;

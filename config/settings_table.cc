@@ -107,14 +107,14 @@ constexpr SettingRow kRows[] = {
             "Off: it comes for each burst of them and leaves at once, which costs tens of "
             "microseconds. ARCOMM_NO_RESIDENT=1 in the daemon's environment is off too."},
     {.section = "gpu",
-     .key = "direct",
-     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.direct)},
+     .key = "in_stream",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.in_stream)},
      .reloadable = true,
      .doc = "Operations of float16, bfloat16 and float32 up to 2 MB (16 MB between two GPUs; less "
             "where arctl tune found launches to be faster) run in the client's own stream, by a "
             "kernel that the daemon hands over, through memory that it lends the ranks: where "
             "every rank's process sees the GPUs of all ranks. The first communicator on a GPU gets "
-            "most of its processors for that, another one a small share, further ones nothing. "
+            "most of its SMs for that, another one a small share, further ones nothing. "
             "Off, for communicators to come: the resident kernel and launches by the daemon take "
             "them, and no process maps memory of another GPU's rank."},
     {.section = "gpu",
@@ -126,10 +126,10 @@ constexpr SettingRow kRows[] = {
      .doc = "A resident kernel without work leaves after this time; the next operation brings it "
             "back, which costs tens of microseconds."},
     {.section = "gpu",
-     .key = "armed",
-     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.armed)},
+     .key = "speculative",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.speculative)},
      .reloadable = true,
-     .doc = "Operations too large for the resident kernel are launched ahead of time where a "
+     .doc = "Operations too large for the resident kernel are launched speculatively where a "
             "communicator repeats itself: the next two already wait for their calls, behind gates "
             "of one warp each, for gpu.lease_ms at most. Off: each is launched when all ranks have "
             "called it, which costs about 5 us a rank."},
@@ -139,7 +139,7 @@ constexpr SettingRow kRows[] = {
      .reloadable = true,
      .doc = "The kernel for every operation that is launched and that it can run; others, and all "
             "with auto, get the tuning table's choice (arctl tune --explain SIZE says which): "
-            "one_shot_ll16, one_shot_ll128, two_shot_ll128, two_shot_direct, flash, stream, "
+            "one_shot_ll16, one_shot_ll128, two_shot_ll128, two_shot, flash, stream, "
             "tiled_push or copy_engine. Operations small enough for the resident kernel go there "
             "in any case."},
     {.section = "rings",

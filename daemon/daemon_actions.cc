@@ -240,7 +240,7 @@ Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
     const auto forced = forced_algorithm(settings.gpu.algorithm);
     if (!forced) return forced.error();
     why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
-                          static_cast<DType>(request.dtype()), settings.gpu.direct);
+                          static_cast<DType>(request.dtype()), settings.gpu.in_stream);
   } else {
     why = arcomm::explain(*table, host_shape(settings.host.streams),
                           static_cast<std::uint32_t>(ranks), request.bytes(),

@@ -10,8 +10,8 @@ constexpr std::uint64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr std::uint64_t kUnlimited = ~std::uint64_t{0};
 
 constexpr std::array kCatalog{
-    AlgorithmEntry{.algorithm = Algorithm::Direct,
-                   .name = "direct",
+    AlgorithmEntry{.algorithm = Algorithm::Inline,
+                   .name = "inline",
                    .is_tiled = false,
                    .is_non_temporal = false,
                    .max_ranks = kMaxRanks,

@@ -13,7 +13,7 @@ namespace arcomm {
 
 // Numbers are written to tuning files by name, never by number.
 enum class Algorithm : std::uint8_t {
-  Direct,          // the worker reduces the whole operation itself
+  Inline,          // the worker reduces the whole operation itself
   Tiled,           // streams and worker pull tiles
   TiledStreaming,  // the same, results written around the caches
 };
@@ -32,7 +32,7 @@ struct AlgorithmEntry {
 
 // How to run one operation.
 struct Choice {
-  Algorithm algorithm = Algorithm::Direct;
+  Algorithm algorithm = Algorithm::Inline;
   std::uint32_t tile_bytes = 0;  // per rank; 0 where the algorithm is not tiled
   std::uint32_t streams = 1;     // threads that pull tiles, the worker included
 

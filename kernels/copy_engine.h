@@ -1,11 +1,11 @@
 // AllReduce whose traffic the GPUs' copy engines carry, for operations so large that links count
 // and latency does not: every rank's part of shard p is copied to rank p in chunks, p combines them
 // out of its own memory while the next chunk travels, and the result is copied to everybody. A copy
-// engine moves 390 GB/s over NVLink where stores of processors move 340 to 366 (H200).
+// engine moves 390 GB/s over NVLink where stores of SMs move 340 to 366 (H200).
 //
 // No GPU waits for another here but by events that the host has put into streams, for work that is
 // in streams already: nothing can hang, there is no deadline and nothing to abort, and what was
-// begun ends after as long as the copies take, and as processors are free to combine. So it is for
+// begun ends after as long as the copies take, and as SMs are free to combine. So it is for
 // operations that all ranks have called.
 #pragma once
 
@@ -20,16 +20,16 @@ namespace arcomm {
 
 // A stream of one GPU's and events for this. Operations of several communicators may share them:
 // one after the other, each behind its ranks' own streams, and behind other GPUs that combine what
-// is ahead; so where communicators have streams of their own, they have lanes of their own.
+// is ahead; so where communicators have streams of their own, they have copy queues of their own.
 // Move-only owner; destroyed once all has ended. One thread.
-class CopyLane {
+class CopyQueue {
  public:
-  static Result<CopyLane> create(int ordinal);
+  static Result<CopyQueue> create(int ordinal);
 
-  CopyLane() = default;
-  ~CopyLane();
-  CopyLane(CopyLane&& other) noexcept { swap(other); }
-  CopyLane& operator=(CopyLane&& other) noexcept {
+  CopyQueue() = default;
+  ~CopyQueue();
+  CopyQueue(CopyQueue&& other) noexcept { swap(other); }
+  CopyQueue& operator=(CopyQueue&& other) noexcept {
     swap(other);
     return *this;
   }
@@ -43,7 +43,7 @@ class CopyLane {
  private:
   static constexpr std::size_t kEvents = 128;  // a few times those of two chunks, between 8
 
-  void swap(CopyLane& other) {
+  void swap(CopyQueue& other) {
     std::swap(ordinal_, other.ordinal_);
     std::swap(stream_, other.stream_);
     std::swap(events_, other.events_);
@@ -60,13 +60,13 @@ class CopyLane {
 struct CopyEnginePart {
   CudaAllReduce call;      // as launch_all_reduce() takes it, for CudaAlgorithm::CopyEngine
   void* stream = nullptr;  // the rank's: begins behind what is in it, and ends in it
-  CopyLane* lane = nullptr;
+  CopyQueue* copies = nullptr;
 };
 
 // All ranks' parts, by rank. Enqueuing takes the caller 10 to 15 us per chunk and rank; a shard has
 // two chunks, or where a rank's output is its input as many as a slot of the scratch makes of it.
-// After an error some of it may have been begun, here or in the lanes, and not all ranks are told
-// of an end. most_chunk_bytes: 0, or how large a chunk may be.
+// After an error some of it may have been begun, here or in the copy queues, and not all ranks are
+// told of an end. most_chunk_bytes: 0, or how large a chunk may be.
 Status launch_by_copy_engines(std::span<const CopyEnginePart> parts,
                               std::uint64_t most_chunk_bytes = 0);
 

@@ -13,8 +13,8 @@ constexpr CudaAlgorithmEntry plain(CudaAlgorithm algorithm, std::string_view nam
           .max_ranks = kMaxCudaRanks,
           .max_bytes = max_bytes};
 }
-constexpr CudaAlgorithmEntry with_whole_lines(CudaAlgorithmEntry entry) {
-  entry.needs_whole_lines = true;
+constexpr CudaAlgorithmEntry with_atomic_128b_stores(CudaAlgorithmEntry entry) {
+  entry.needs_atomic_128b_stores = true;
   return entry;
 }
 constexpr CudaAlgorithmEntry with_bulk_copies(CudaAlgorithmEntry entry) {
@@ -22,19 +22,20 @@ constexpr CudaAlgorithmEntry with_bulk_copies(CudaAlgorithmEntry entry) {
   return entry;
 }
 constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensible_from) {
-  entry.is_joint = true;
+  entry.launches_all_ranks = true;
   entry.sensible_from = sensible_from;
   return entry;
 }
 
 constexpr std::array kAlgorithms = {
     plain(CudaAlgorithm::OneShotLl16, "one_shot_ll16", kMaxLl16Bytes),
-    plain(CudaAlgorithm::TwoShotDirect, "two_shot_direct", 0),
+    plain(CudaAlgorithm::TwoShot, "two_shot", 0),
     plain(CudaAlgorithm::Stream, "stream", 0),
     plain(CudaAlgorithm::Flash, "flash", 0),
-    with_whole_lines(
+    with_atomic_128b_stores(
         plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
-    with_whole_lines(plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
+    with_atomic_128b_stores(
+        plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
     with_bulk_copies(plain(CudaAlgorithm::TiledPush, "tiled_push", 0)),
     joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20),
     CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
@@ -92,14 +93,14 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
 
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
-  return (abilities.whole_lines || !entry.needs_whole_lines) &&
+  return (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
          (abilities.bulk_copies || !entry.needs_bulk_copies);
 }
 
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes) {
   if (can_run(algorithm, abilities)) return algorithm;
-  return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShotDirect;
+  return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShot;
 }
 
 Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {

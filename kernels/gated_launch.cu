@@ -20,21 +20,21 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
   if (threadIdx.x == 0) {
     Scratch* own = scratch_of(call, call.rank);
     // Even turns begin with number 2, odd ones with number 1.
-    const std::uint32_t before = load_relaxed(&own->gates[gate.turn]);
-    const std::uint32_t number = 2 * before + (gate.turn == 0 ? 2 : 1);
-    own->gates[gate.turn] = before + 1;
+    const std::uint32_t before = load_relaxed(&own->gates[gate.parity]);
+    const std::uint32_t number = 2 * before + (gate.parity == 0 ? 2 : 1);
+    own->gates[gate.parity] = before + 1;
     std::uint64_t since = 0;
     bool is_too_old = false, skips = false, opens = false;
     for (std::uint32_t looks = 1;; ++looks) {
       const Progress progress = progress_of(own);
       const bool cancelled = load_relaxed(&own->cancelled) - number < kMostGatesAhead;
       const bool aborted = load_relaxed(&own->abort) != 0;  // what begins then tells so itself
-      const std::uint64_t door = load_relaxed(gate.door);   // what begins then acquires
+      const std::uint64_t doorbell = load_relaxed(gate.doorbell);  // what begins then acquires
       // Two launches at a time would count their blocks together.
       if (progress.gated == number - 1) {  // it is its turn
         skips = !aborted && (cancelled || is_too_old);
-        const Door open{.number = progress.number + 1, .plan = gate.plan};
-        opens = !skips && door == to_word(open);
+        const Doorbell open{.number = progress.number + 1, .plan = gate.plan};
+        opens = !skips && doorbell == to_word(open);
         if (skips || aborted || opens) break;
       } else if (aborted && is_too_old) {
         break;  // what should have come before it was never launched
@@ -55,7 +55,7 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
     }
   }
   __syncwarp();
-  let_next_launch_begin();
+  trigger_dependents();
   if (threadIdx.x == 0 && opens_at != 0) {
     for (std::uint32_t hop = 1; hop < call.ranks; ++hop) {
       store_release(&scratch_of(call, (call.rank + hop) % call.ranks)->opened[call.rank], opens_at);

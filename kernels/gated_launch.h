@@ -15,7 +15,8 @@
 
 namespace arcomm {
 
-// Opens when *door is the Door (proto/device_mailbox.h) of this plan with the operation's number.
+// Opens when *doorbell is the Doorbell (proto/device_mailbox.h) of this plan with the operation's
+// number.
 //
 // Gates of a scratch are numbered 1, 2, 3 ... modulo 2^32, and open in that order; at most
 // kMostGatesAhead may be there at a time. Even and odd ones take turns in two streams: what waits
@@ -29,9 +30,9 @@ namespace arcomm {
 // run as if nothing had been said. Before a launch without a gate on this scratch all ranks'
 // launches must have ended (a slow reader of one_shot_ll16's halves is not waited for).
 struct CudaGate {
-  const std::uint64_t* door = nullptr;  // memory of the rank's GPU
+  const std::uint64_t* doorbell = nullptr;  // memory of the rank's GPU
   std::uint32_t plan = 0;
-  std::uint32_t turn = 0;         // number modulo 2; one stream for each
+  std::uint32_t parity = 0;       // number modulo 2; one stream for each
   std::uint64_t lifetime_ns = 0;  // so that nothing outlives a process that is gone
 };
 

@@ -45,8 +45,8 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     case CudaAlgorithm::OneShotLl16:
       launched = device::launch_one_shot_ll16(call, shape.blocks, queue);
       break;
-    case CudaAlgorithm::TwoShotDirect:
-      launched = device::launch_two_shot_direct(call, shape.blocks, queue);
+    case CudaAlgorithm::TwoShot:
+      launched = device::launch_two_shot(call, shape.blocks, queue);
       break;
     case CudaAlgorithm::Stream:
       launched = device::launch_stream(call, shape.blocks, queue);
@@ -81,11 +81,10 @@ bool has_bulk_copies(int ordinal) {
          major >= 9;
 }
 
-std::uint32_t processors_of(int ordinal) {
-  int processors = 0;
-  const cudaError_t known =
-      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, ordinal);
-  return known == cudaSuccess ? static_cast<std::uint32_t>(processors) : 0;
+std::uint32_t sms_of(int ordinal) {
+  int sms = 0;
+  const cudaError_t known = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal);
+  return known == cudaSuccess ? static_cast<std::uint32_t>(sms) : 0;
 }
 
 Status abort_all_reduce(void* scratch, void* stream) {
@@ -103,7 +102,7 @@ Status load_all_reduce_kernels() {
   const bool bulk_copies = loaded == cudaSuccess && has_bulk_copies(ordinal);
   device::for_each_kernel([&](DType dtype, ReduceOp op) {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
-    if (loaded == cudaSuccess) loaded = device::load_two_shot_direct(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_two_shot(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_stream(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll128(dtype, op);

@@ -27,20 +27,20 @@ inline constexpr std::uint32_t kMaxCudaRanks = 8;
 
 // Written to tuning files by name, never by number.
 enum class CudaAlgorithm : std::uint8_t {
-  OneShotLl16,    // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
-  TwoShotDirect,  // each rank reduces its shard from everybody's input into everybody's output
-  Stream,         // the same through rings of slots, so that only stores cross the links
-  Flash,          // pulls everybody's input through shared memory, three copies ahead
-  OneShotLl128,   // pushes lines of 124 bytes and their flag; one hop; small operations
-  TwoShotLl128,   // the same to each shard's owner and from there to all; small and middle ones
-  TiledPush,      // pushes tiles by bulk copies and combines behind them; one hop; middle and large
-  CopyEngine,     // the copy engines carry it all, in chunks; the largest. See copy_engine.h
-  Alone           // one rank: its input is its output
+  OneShotLl16,   // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
+  TwoShot,       // each rank reduces its shard from everybody's input into everybody's output
+  Stream,        // the same through rings of slots, so that only stores cross the links
+  Flash,         // pulls everybody's input through shared memory, three copies ahead
+  OneShotLl128,  // pushes lines of 124 bytes and their flag; one hop; small operations
+  TwoShotLl128,  // the same to each shard's owner and from there to all; small and middle ones
+  TiledPush,     // pushes tiles by bulk copies and combines behind them; one hop; middle and large
+  CopyEngine,    // the copy engines carry it all, in chunks; the largest. See copy_engine.h
+  Alone          // one rank: its input is its output
 };
 
 inline constexpr std::uint64_t kMaxLl16Bytes = 512ull * 1024;
 inline constexpr std::uint32_t kMaxCudaBlocks = 128;
-// What the built-in rule gives at most: of an H200's 132 processors the resident grid takes part of
+// What the built-in rule gives at most: of an H200's 132 SMs the resident grid takes part of
 // ten and clients' waiting kernels part of some. A block that found no room would run after all
 // others: 20 us for 4 MB and more.
 inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
@@ -97,14 +97,15 @@ struct CudaAlgorithmEntry {
   std::string_view name;  // as in tuning files
   std::uint32_t min_ranks, max_ranks;
   std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
-  bool needs_whole_lines = false;   // only between GPUs that passed the test of ll128_self_test.h
+  bool needs_atomic_128b_stores =
+      false;                        // only between GPUs that passed the test of ll128_self_test.h
   bool needs_bulk_copies = false;   // only on Hopper and later
-  bool is_joint = false;            // not by launch_all_reduce(): see copy_engine.h
+  bool launches_all_ranks = false;  // not by launch_all_reduce(): see copy_engine.h
   std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
 };
 // What the GPUs of a communicator can do.
 struct CudaAbilities {
-  bool whole_lines = false, bulk_copies = false;
+  bool atomic_128b_stores = false, bulk_copies = false;
 };
 // One entry per CudaAlgorithm, in the enum's order.
 std::span<const CudaAlgorithmEntry> cuda_algorithms();
@@ -117,8 +118,8 @@ bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
 // What to run instead between GPUs that cannot run it; itself where they can.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes);
-bool has_bulk_copies(int ordinal);         // whether that GPU is a Hopper or later; launch_cuda.cu
-std::uint32_t processors_of(int ordinal);  // its streaming multiprocessors; 0: CUDA does not say
+bool has_bulk_copies(int ordinal);  // whether that GPU is a Hopper or later; launch_cuda.cu
+std::uint32_t sms_of(int ordinal);  // its streaming multiprocessors; 0: CUDA does not say
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 
@@ -129,7 +130,7 @@ struct alignas(8) CudaOutcome {
 };
 
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
-// TwoShotDirect and Flash, and recv of Stream and CopyEngine. Pointers are aligned to the element.
+// TwoShot and Flash, and recv of Stream and CopyEngine. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxCudaRanks] = {};
   void* recv[kMaxCudaRanks] = {};

@@ -1,6 +1,6 @@
 // The kernel that is already there: one small grid per GPU that takes small operations from the
-// doors of proto/device_mailbox.h, runs them (as one_shot_ll16 does: launch.h's rules, bit for bit)
-// and writes their `done` words, with no CPU in between. Each member's operation is a state
+// doorbells of proto/device_mailbox.h, runs them (as one_shot_ll16 does: launch.h's rules, bit for
+// bit) and writes their `done` words, with no CPU in between. Each member's operation is a state
 // (pushed, collecting) that is looked at in turn, and pushing never waits: operations of different
 // communicators that start in another order on another GPU cannot block each other.
 //
@@ -34,14 +34,14 @@ struct ResidentPlan {
   const void* send = nullptr;
   void* recv = nullptr;
   std::uint64_t count = 0;       // elements; at most kMaxResidentBytes of them
-  std::uint64_t timeout_ns = 0;  // from the door being seen
+  std::uint64_t timeout_ns = 0;  // from the doorbell being seen
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
 };
 
 // What the owner reads of a member, from host memory that the grid writes.
 struct ResidentStatus {
-  std::uint32_t done = 0;  // the last operation that ended well, as Door::number
+  std::uint32_t done = 0;  // the last operation that ended well, as Doorbell::number
   Done failed;             // code 0: nothing has failed. After a failure the member serves no more
 };
 

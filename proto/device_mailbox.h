@@ -4,23 +4,24 @@
 //   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by
 //                  both. Memory comes in whole granules (2 MiB): all of it is exported, the daemon
 //                  clears and uses the first kMailboxBytes, the rest is the client's own.
-//   HostDoors      one per member, in a sealed memfd that the client registers with its GPU; the
+//   HostDoorbells      one per member, in a sealed memfd that the client registers with its GPU;
+//   the
 //                  daemon's worker reads it.
 //
 // An operation is a plan (buffers, count, type, operation: registered and checked beforehand) and a
 // start of it: `posted` grows by one on the device, so that a start replayed from a graph is a new
-// operation, and the door says which plan it is. The client's stream then waits for the same number
-// in `done`. Two lanes, each with numbers of its own: Resident operations are taken from the door
-// by a kernel of the daemon that is already there, Launched ones by the daemon's worker, which
-// launches a kernel. Where it foresaw the very door, it has launched ahead: a kernel waits for that
-// word in the mailbox, so the client writes it there, and then in HostDoors. A plan's lane depends
-// on its size alone, so all ranks agree.
+// operation, and the doorbell says which plan it is. The client's stream then waits for the same
+// number in `done`. Two paths, each with numbers of its own: Resident operations are taken from the
+// doorbell by a kernel of the daemon that is already there, Launched ones by the daemon's worker,
+// which launches a kernel. Where it foresaw the very doorbell, it has launched speculatively: a
+// kernel waits for that word in the mailbox, so the client writes it there, and then in
+// HostDoorbells. A plan's path depends on its size alone, so all ranks agree.
 //
-// Trust: the client can write every byte at any time. The daemon reads doors only: a plan's index
-// is bounded and looked up in the daemon's own memory, a number that is not the next one ends the
-// session. A launched door in the mailbox only lets a kernel begin that the daemon had checked; it
-// may also be the daemon that writes it, to be rid of one. What it writes there it never reads
-// back.
+// Trust: the client can write every byte at any time. The daemon reads doorbells only: a plan's
+// index is bounded and looked up in the daemon's own memory, a number that is not the next one ends
+// the session. A launched doorbell in the mailbox only lets a kernel begin that the daemon had
+// checked; it may also be the daemon that writes it, to be rid of one. What it writes there it
+// never reads back.
 #pragma once
 
 #include <cstddef>
@@ -34,27 +35,28 @@ inline constexpr std::uint64_t kMailboxBytes = 4096;
 inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;       // larger plans are Launched
 inline constexpr std::uint64_t kMaxResidentBytesOfMany = 32ull * 1024;  // of more than two ranks
 
-enum class Lane : std::uint32_t { Resident = 0, Launched = 1 };
-inline constexpr std::uint32_t kLanes = 2;
+enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1 };
+inline constexpr std::uint32_t kLaunchPaths = 2;
 
-// The resident grid has few processors: of 256 KB between two GPUs it makes 10 us, of 64 KB between
-// four 8.7, and what was launched ahead on many 9 and 8.
+// The resident grid has few SMs: of 256 KB between two GPUs it makes 10 us, of 64 KB between
+// four 8.7, and what was launched speculatively on many 9 and 8.
 constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
   return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytesOfMany;
 }
-constexpr Lane lane_of(std::uint64_t bytes, std::uint32_t ranks) {
-  return ranks >= 2 && bytes <= most_resident_bytes(ranks) ? Lane::Resident : Lane::Launched;
+constexpr LaunchPath launch_path_of(std::uint64_t bytes, std::uint32_t ranks) {
+  return ranks >= 2 && bytes <= most_resident_bytes(ranks) ? LaunchPath::Resident
+                                                           : LaunchPath::Launched;
 }
 
-// 8 bytes, written and read whole. number: 1, 2, 3, ... per lane, modulo 2^32; 0 before the first.
-struct Door {
+// 8 bytes, written and read whole. number: 1, 2, 3, ... per path, modulo 2^32; 0 before the first.
+struct Doorbell {
   std::uint32_t number = 0;
   std::uint32_t plan = 0;  // PlanId::index
 };
-constexpr std::uint64_t to_word(Door door) {
-  return std::uint64_t{door.plan} << 32 | door.number;
+constexpr std::uint64_t to_word(Doorbell doorbell) {
+  return std::uint64_t{doorbell.plan} << 32 | doorbell.number;
 }
-constexpr Door door_from(std::uint64_t word) {
+constexpr Doorbell doorbell_from(std::uint64_t word) {
   return {.number = static_cast<std::uint32_t>(word),
           .plan = static_cast<std::uint32_t>(word >> 32)};
 }
@@ -77,8 +79,8 @@ constexpr Done done_from(std::uint64_t word) {
           .culprit_rank = static_cast<std::int16_t>(word >> 48)};
 }
 
-struct MailboxLane {
-  alignas(128) std::uint64_t door;  // client -> daemon
+struct MailboxPath {
+  alignas(128) std::uint64_t doorbell;  // client -> daemon
   // daemon -> client; and the client's host, for streams that wait by memory operations and that
   // nobody else will let go.
   alignas(128) std::uint64_t done;
@@ -86,7 +88,7 @@ struct MailboxLane {
 };
 
 struct DeviceMailbox {
-  MailboxLane lanes[kLanes];
+  MailboxPath paths[kLaunchPaths];
   // Not 0: a Done word; the communicator is over, and whoever waits here stops waiting. Written by
   // the daemon when it revokes, by the client's host when the daemon is lost or answers nothing.
   alignas(128) std::uint64_t closed;
@@ -95,15 +97,15 @@ struct DeviceMailbox {
   alignas(128) std::uint64_t failed;
 };
 
-struct HostDoors {
-  alignas(128) std::uint64_t launched;         // Door, written after the mailbox's
+struct HostDoorbells {
+  alignas(128) std::uint64_t launched;         // Doorbell, written after the mailbox's
   alignas(128) std::uint32_t resident_posted;  // tells a daemon whose resident kernel has left
-  std::uint32_t direct_begun;   // direct operations that this rank has begun: direct_exchange.h
-  std::uint64_t direct_failed;  // the first of them that did not end well, a Done word
+  std::uint32_t in_stream_begun;   // in-stream operations that this rank has begun: exchange.h
+  std::uint64_t in_stream_failed;  // the first of them that did not end well, a Done word
 };
 
 static_assert(sizeof(DeviceMailbox) <= kMailboxBytes && std::is_standard_layout_v<DeviceMailbox>);
-static_assert(offsetof(DeviceMailbox, closed) == 2 * sizeof(MailboxLane));
-static_assert(sizeof(MailboxLane) == 384 && sizeof(HostDoors) == 256);
+static_assert(offsetof(DeviceMailbox, closed) == 2 * sizeof(MailboxPath));
+static_assert(sizeof(MailboxPath) == 384 && sizeof(HostDoorbells) == 256);
 
 }  // namespace arcomm

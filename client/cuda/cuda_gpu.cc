@@ -60,7 +60,7 @@ class CudaGpus final : public Gpus {
 
   std::vector<std::string> visible() override {
     std::vector<std::string> uuids;
-    // Where MPS gives this process a part of the processors, blocks that wait for other GPUs may
+    // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may
     // not find the room that the daemon counts on.
     const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
     if (part != nullptr && std::string_view(part) != "100") return uuids;
@@ -276,31 +276,31 @@ Status CudaGpu::post_by_memory(const MemoryPost& start, void* stream) {
   return why;
 }
 
-Result<const DirectKernels*> CudaGpu::load_direct(int image_fd) {
+Result<const InStreamKernels*> CudaGpu::load_in_stream(int image_fd) {
   const CudaScope scope(api_, context_);
   ARC_RETURN_IF_ERROR(scope.entered());
-  const std::lock_guard lock(direct_mutex_);
-  for (const auto& loaded : direct_) {
+  const std::lock_guard lock(in_stream_mutex_);
+  for (const auto& loaded : in_stream_) {
     if (loaded->is_of(image_fd)) return loaded.get();
   }
-  Result<std::unique_ptr<CudaDirectKernels>> loaded = CudaDirectKernels::load(api_, image_fd);
+  Result<std::unique_ptr<CudaInStreamKernels>> loaded = CudaInStreamKernels::load(api_, image_fd);
   if (!loaded) return std::move(loaded).error();
-  direct_.push_back(std::move(*loaded));
-  return direct_.back().get();
+  in_stream_.push_back(std::move(*loaded));
+  return in_stream_.back().get();
 }
 
-Status CudaGpu::launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                              ReduceOp op, const DirectCall& call, bool waits_behind,
-                              void* stream) {
+Status CudaGpu::launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape,
+                                 DType dtype, ReduceOp op, const InStreamCall& call,
+                                 bool waits_behind, void* stream) {
   const CurrentContext current(api_, context_);
   ARC_RETURN_IF_ERROR(current.entered());
-  const auto& loaded = static_cast<const CudaDirectKernels&>(kernels);
-  DirectCall copy = call;
+  const auto& loaded = static_cast<const CudaInStreamKernels&>(kernels);
+  InStreamCall copy = call;
   CUresult done = CUDA_SUCCESS;
   if (waits_behind) done = launch(api_, loaded.waiting(), 1, 1, stream, &copy);
   if (done == CUDA_SUCCESS) {
-    done = launch(api_, loaded.find(shape.algorithm, dtype, op), shape.blocks, kDirectBlockThreads,
-                  stream, &copy);
+    done = launch(api_, loaded.find(shape.algorithm, dtype, op), shape.blocks,
+                  kInStreamBlockThreads, stream, &copy);
   }
   if (done == CUDA_SUCCESS) return {};
   Error why = api_.failed(done, "launching the operation on the caller's stream");

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/cuda/cuda_api.h"
-#include "client/cuda/cuda_direct.h"
+#include "client/cuda/cuda_in_stream.h"
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/gpu.h"
 
@@ -32,10 +32,10 @@ class CudaGpu final : public Gpu {
   Result<bool> is_capturing(void* stream) override;
   Status post(const GpuPost& post, void* stream) override;
   Status post_by_memory(const MemoryPost& start, void* stream) override;
-  Result<const DirectKernels*> load_direct(int image_fd) override;
-  Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                       ReduceOp op, const DirectCall& call, bool waits_behind,
-                       void* stream) override;
+  Result<const InStreamKernels*> load_in_stream(int image_fd) override;
+  Status launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape, DType dtype,
+                          ReduceOp op, const InStreamCall& call, bool waits_behind,
+                          void* stream) override;
   Status read(void* to, const void* from, std::size_t bytes,
               std::chrono::nanoseconds timeout) override;
   Status write(void* to, const void* from, std::size_t bytes,
@@ -55,8 +55,8 @@ class CudaGpu final : public Gpu {
   CudaKernel post_;
   bool can_post_by_memory_ = false;
   CUstream stream_ = nullptr;
-  std::mutex direct_mutex_;
-  std::vector<std::unique_ptr<CudaDirectKernels>> direct_;  // by image
+  std::mutex in_stream_mutex_;
+  std::vector<std::unique_ptr<CudaInStreamKernels>> in_stream_;  // by image
 
   std::mutex mutex_;  // of what follows: one copy at a time
   CUevent copied_ = nullptr;

@@ -10,7 +10,7 @@ namespace arcomm::client {
 struct CudaKernel {
   CUfunction function = nullptr;
   // Before it touches what callers see it waits for what is before it in the stream
-  // (wait_for_previous_launch() in the kernels' assembly), so it may be launched while that is
+  // (grid_dependency_wait() in the kernels' assembly), so it may be launched while that is
   // still on its way out. Only code of sm_90 and later has such a wait, and only from CUDA 12.3 on
   // may such a launch be captured.
   bool waits_itself = false;

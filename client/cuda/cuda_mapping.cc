@@ -42,12 +42,14 @@ Result<std::unique_ptr<GpuMapping>> HostMemoryOnGpu::create(const CudaApi& api, 
   CUresult done = api.cuMemHostRegister_(
       memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
   if (done != CUDA_SUCCESS) {
-    return api.failed(done, "registering the daemon's doors with the GPU (is ulimit -l too low?)");
+    return api.failed(done,
+                      "registering the daemon's doorbells with the GPU (is ulimit -l too low?)");
   }
   std::unique_ptr<HostMemoryOnGpu> mapping(new HostMemoryOnGpu(api, context, memory));
   CUdeviceptr address = 0;
   done = api.cuMemHostGetDevicePointer_(&address, memory, 0);
-  if (done != CUDA_SUCCESS) return api.failed(done, "asking for the GPU's address of the doors");
+  if (done != CUDA_SUCCESS)
+    return api.failed(done, "asking for the GPU's address of the doorbells");
   mapping->address_ = reinterpret_cast<void*>(address);
   return std::unique_ptr<GpuMapping>(std::move(mapping));
 }

@@ -52,27 +52,27 @@ bool can_post_by_memory(const CudaApi& api, CUdevice device) {
 
 CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream stream) {
   const GpuPost& post = start.post;
-  const auto lane_index = static_cast<std::uint32_t>(post.lane);
-  MailboxLane& lane = post.mailbox->lanes[lane_index];
-  const std::uint64_t door = to_word(Door{.number = start.number, .plan = post.plan});
+  const auto lane_index = static_cast<std::uint32_t>(post.path);
+  MailboxPath& path = post.mailbox->paths[lane_index];
+  const std::uint64_t doorbell = to_word(Doorbell{.number = start.number, .plan = post.plan});
   Batch batch;
   // Both words have their number in the lower half, which comes first.
-  if (start.waits_for_turn) batch.wait_until(&lane.done, start.number - 1);
+  if (start.waits_for_order) batch.wait_until(&path.done, start.number - 1);
   // As the post kernel would leave them, for kernels that follow and for the host.
-  batch.write(&lane.posted, start.number);
+  batch.write(&path.posted, start.number);
   batch.write(&post.notes->in_order[lane_index], start.number);
   batch.write(&post.notes->plans[post.plan],
               std::uint64_t{start.note.number} << 32 | start.note.posted);
-  batch.write(&lane.door, door);
-  switch (post.lane) {
-    case Lane::Resident:
-      batch.write(&post.doors->resident_posted, start.number);
+  batch.write(&path.doorbell, doorbell);
+  switch (post.path) {
+    case LaunchPath::Resident:
+      batch.write(&post.doorbells->resident_posted, start.number);
       break;
-    case Lane::Launched:
-      batch.write(&post.doors->launched, door);
+    case LaunchPath::Launched:
+      batch.write(&post.doorbells->launched, doorbell);
       break;
   }
-  batch.wait_until(&lane.done, start.number);
+  batch.wait_until(&path.done, start.number);
   batch.write(&post.notes->passed[lane_index], start.number);  // nothing here is used any more
   return batch.put_into(api, stream);
 }

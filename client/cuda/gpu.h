@@ -16,7 +16,7 @@
 
 #include "client/cuda/memory_post.h"
 #include "client/cuda/post.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
@@ -78,10 +78,10 @@ class GpuMapping {
   void* address_ = nullptr;
 };
 
-// The direct kernels of one image, loaded. Lives as long as the process.
-class DirectKernels {
+// The in-stream kernels of one image, loaded. Lives as long as the process.
+class InStreamKernels {
  public:
-  virtual ~DirectKernels() = default;
+  virtual ~InStreamKernels() = default;
 };
 
 class Gpu {
@@ -112,11 +112,11 @@ class Gpu {
 
   // Once per image, whatever CUDA_MODULE_LOADING says, so that no launch ever loads. The descriptor
   // stays the caller's.
-  virtual Result<const DirectKernels*> load_direct(int image_fd) = 0;
+  virtual Result<const InStreamKernels*> load_in_stream(int image_fd) = 0;
   // Puts one of them on the stream and returns. waits_behind: until call.behind blocks have left.
-  virtual Status launch_direct(const DirectKernels& kernels, const DirectShape& shape, DType dtype,
-                               ReduceOp op, const DirectCall& call, bool waits_behind,
-                               void* stream) = 0;
+  virtual Status launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape,
+                                  DType dtype, ReduceOp op, const InStreamCall& call,
+                                  bool waits_behind, void* stream) = 0;
 
   // Copies up to kMailboxWithNotesBytes, on a stream of our own that no other work delays.
   virtual Status read(void* to, const void* from, std::size_t bytes,

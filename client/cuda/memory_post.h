@@ -10,11 +10,12 @@
 namespace arcomm::client {
 
 struct MemoryPost {
-  GpuPost post;              // turn and called_before are not looked at, nor the timeout: whoever
+  GpuPost post;              // order and called_before are not looked at, nor the timeout: whoever
                              // waits here waits until `done` says so (see stream_watch.h)
-  std::uint32_t number = 0;  // of this start, in its lane
+  std::uint32_t number = 0;  // of this start, in its path
   PlanNote note;             // of its plan, with this start
-  bool waits_for_turn = false;  // until the start before it has ended; a single stream sees to that
+  bool waits_for_order =
+      false;  // until the start before it has ended; a single stream sees to that
 };
 
 }  // namespace arcomm::client

@@ -1,4 +1,4 @@
-// One operation, seen from the client's stream: knock, and stay until the daemon says done. One
+// One operation, seen from the client's stream: ring, and stay until the daemon says done. One
 // thread. Counters live in device memory, so a start that a graph replays is a new operation.
 #include "client/cuda/post.h"
 #include "client/cuda/ptx.cuh"
@@ -35,11 +35,11 @@ __device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t
   return true;
 }
 
-// Until the lane's `done` has reached `number`, or the communicator is over.
-__device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint32_t number) {
+// Until the path's `done` has reached `number`, or the communicator is over.
+__device__ Wait wait_for(const GpuPost& post, const MailboxPath& path, std::uint32_t number) {
   std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
-    const Done done = done_from(load_acquire(&lane.done));
+    const Done done = done_from(load_acquire(&path.done));
     if (done.code != 0) {  // of this start, or of one that all later ones fail with
       record_failure(post, done);
       return Wait::Left;
@@ -50,7 +50,7 @@ __device__ Wait wait_for(const GpuPost& post, const MailboxLane& lane, std::uint
 }
 
 // Until the starts that were called before this one have taken their numbers.
-__device__ Wait wait_for_turn(const GpuPost& post, const std::uint32_t* in_order) {
+__device__ Wait wait_for_order(const GpuPost& post, const std::uint32_t* in_order) {
   std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
     if (static_cast<std::int32_t>(load_acquire(in_order) - post.called_before) >= 0) {
@@ -61,53 +61,55 @@ __device__ Wait wait_for_turn(const GpuPost& post, const std::uint32_t* in_order
 }
 
 __device__ Wait run(const GpuPost& post) {
-  MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
-  std::uint32_t* const in_order = &post.notes->in_order[static_cast<std::uint32_t>(post.lane)];
-  const bool is_late = post.turn == Turn::Taken && wait_for_turn(post, in_order) == Wait::Left;
+  MailboxPath& path = post.mailbox->paths[static_cast<std::uint32_t>(post.path)];
+  std::uint32_t* const in_order = &post.notes->in_order[static_cast<std::uint32_t>(post.path)];
+  const bool is_late =
+      post.order == StartOrder::Taken && wait_for_order(post, in_order) == Wait::Left;
   // Three words travel while the counter does.
   const std::uint64_t failed = load_relaxed(&post.mailbox->failed);
   const std::uint64_t closed = load_relaxed(&post.mailbox->closed);
-  const std::uint64_t before = load_relaxed(&lane.done);
-  const std::uint32_t number = atomicAdd(&lane.posted, 1u) + 1;  // counted even when it is late
-  // One operation of the lane at a time.
+  const std::uint64_t before = load_relaxed(&path.done);
+  const std::uint32_t number = atomicAdd(&path.posted, 1u) + 1;  // counted even when it is late
+  // One operation of the path at a time.
   const bool is_free =
       before == to_word(Done{.number = number - 1}) || (number == 1 && before == 0);
-  if (is_late || (!is_free && wait_for(post, lane, number - 1) == Wait::Left)) return Wait::Left;
+  if (is_late || (!is_free && wait_for(post, path, number - 1) == Wait::Left)) return Wait::Left;
   if (failed != 0) return Wait::Left;
   if (closed != 0) {
     record_failure(post, done_from(closed));
     return Wait::Left;
   }
-  const std::uint64_t door = to_word(Door{.number = number, .plan = post.plan});
+  const std::uint64_t doorbell = to_word(Doorbell{.number = number, .plan = post.plan});
   // No fence: what the stream did before was made visible to all when those kernels ended, and this
-  // one has written nothing that anybody reads behind the door. (It would cost half a microsecond.)
-  switch (post.lane) {
-    case Lane::Resident:
-      store_relaxed(&lane.door, door);
-      store_relaxed(&post.doors->resident_posted, number);
+  // one has written nothing that anybody reads behind the doorbell. (It would cost half a
+  // microsecond.)
+  switch (post.path) {
+    case LaunchPath::Resident:
+      store_relaxed(&path.doorbell, doorbell);
+      store_relaxed(&post.doorbells->resident_posted, number);
       break;
-    case Lane::Launched:
-      // A kernel that was launched ahead waits at the first.
-      store_relaxed(&lane.door, door);
-      store_relaxed(&post.doors->launched, door);
+    case LaunchPath::Launched:
+      // A kernel that was launched speculatively waits at the first.
+      store_relaxed(&path.doorbell, doorbell);
+      store_relaxed(&post.doorbells->launched, doorbell);
       break;
   }
-  // While the daemon works: the lane's turns make this the only start of the plan.
+  // While the daemon works: the path's turns make this the only start of the plan.
   auto* const note = reinterpret_cast<std::uint64_t*>(&post.notes->plans[post.plan]);
   const auto posted = static_cast<std::uint32_t>(load_relaxed(note));
   store_relaxed(note, std::uint64_t{number} << 32 | (posted + 1));
-  if (post.turn != Turn::AsItComes) atomicAdd(in_order, 1u);
-  return wait_for(post, lane, number);
+  if (post.order != StartOrder::AsItComes) atomicAdd(in_order, 1u);
+  return wait_for(post, path, number);
 }
 
 }  // namespace
 
 extern "C" __global__ void arcomm_post(const __grid_constant__ GpuPost post) {
-  // And nobody behind it may begin before its end: a grid that waits keeps processors from the
+  // And nobody behind it may begin before its end: a grid that waits keeps SMs from the
   // daemon's, for which this one waits.
-  wait_for_previous_launch();
+  grid_dependency_wait();
   if (run(post) == Wait::Left) {
-    atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.lane)], 1u);
+    atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.path)], 1u);
   }
 }
 

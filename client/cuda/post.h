@@ -15,15 +15,16 @@ namespace arcomm::client {
 // count of starts it says whether the plan may still be needed by a start that is under way.
 struct alignas(8) PlanNote {  // read and written whole
   std::uint32_t posted = 0;
-  std::uint32_t number = 0;  // as in Door::number
+  std::uint32_t number = 0;  // as in Doorbell::number
 };
 
 struct PostNotes {
-  std::uint32_t left_early[kLanes] = {};  // starts that gave up waiting for their `done`
-  std::uint32_t in_order[kLanes] = {};    // starts that were Turn::Counted or Turn::Taken
-  std::uint32_t direct_left = 0;          // DirectCall::left
+  std::uint32_t left_early[kLaunchPaths] = {};  // starts that gave up waiting for their `done`
+  std::uint32_t in_order[kLaunchPaths] =
+      {};                            // starts that were StartOrder::Counted or StartOrder::Taken
+  std::uint32_t in_stream_left = 0;  // InStreamCall::left
   // Numbers of the last starts by memory operations that their streams have left behind.
-  std::uint32_t passed[kLanes] = {};
+  std::uint32_t passed[kLaunchPaths] = {};
   PlanNote plans[kMaxDevicePlans];  // by PlanId::index
 };
 
@@ -33,17 +34,17 @@ static_assert(std::is_standard_layout_v<PostNotes> && sizeof(PlanNote) == 8);
 // In which order starts take their numbers. A graph's take them as they come. The others do so in
 // the order of the calls, of which a single stream takes care; on several streams a start waits
 // until as many have taken theirs as were called before it.
-enum class Turn : std::uint32_t { AsItComes = 0, Counted = 1, Taken = 2 };
+enum class StartOrder : std::uint32_t { AsItComes = 0, Counted = 1, Taken = 2 };
 
 struct GpuPost {
   DeviceMailbox* mailbox = nullptr;
-  HostDoors* doors = nullptr;
+  HostDoorbells* doorbells = nullptr;
   PostNotes* notes = nullptr;
-  Lane lane = Lane::Resident;
+  LaunchPath path = LaunchPath::Resident;
   std::uint32_t plan = 0;        // PlanId::index
   std::uint64_t timeout_ns = 0;  // the operation's; the kernel waits kPostGraceNs longer
-  Turn turn = Turn::AsItComes;
-  std::uint32_t called_before = 0;  // Taken: starts of this lane, other than graphs'
+  StartOrder order = StartOrder::AsItComes;
+  std::uint32_t called_before = 0;  // Taken: starts of this path, other than graphs'
 };
 
 // The daemon knows better why an operation was late: it gets the first word.

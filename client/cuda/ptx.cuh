@@ -34,7 +34,7 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
 }
 
 // What was launched before this grid in its stream has ended, and all that it wrote is there.
-__device__ __forceinline__ void wait_for_previous_launch() {
+__device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

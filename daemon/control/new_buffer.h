@@ -8,7 +8,7 @@ namespace arcomm {
 
 struct NodeControl::NewBuffer {
   SessionId session;
-  BufferSeed seed;
+  BufferSpec seed;
   HeldBuffer held;
   bool give_ticket = false;
   Answer<v1::BufferReply> answer;

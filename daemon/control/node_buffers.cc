@@ -4,9 +4,9 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/control/new_buffer.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -32,7 +32,7 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   buffer->seed.length_bytes = *length;
   buffer->give_ticket = true;
   buffer->answer = std::move(answer);
-  memory_turns_.allocate(
+  fair_prefault_.allocate(
       {buffer->session, caller.call}, *length, [this, buffer](Result<UniqueFd> made) {
         if (SessionEntry* owner = ledger_.find(buffer->session); owner != nullptr)
           --owner->tickets_promised;
@@ -42,8 +42,8 @@ void NodeControl::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
 }
 
 void NodeControl::cancel_allocation(std::uint64_t call) {
-  memory_turns_.drop_call(call, error(ErrorCode::Cancelled, Reason::None,
-                                      "the caller went away before the memory was there"));
+  fair_prefault_.drop_call(call, error(ErrorCode::Cancelled, Reason::None,
+                                       "the caller went away before the memory was there"));
 }
 
 void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
@@ -70,11 +70,11 @@ void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
   // A memfd may be larger than what is in it: the rest must be there to be had.
-  memory_turns_.check({buffer->session, caller.call}, memory, buffer->seed.length_bytes,
-                      [this, buffer, memory](const Status& had) {
-                        if (!had) return buffer->fail(had.error());
-                        add_buffer(buffer, memory);
-                      });
+  fair_prefault_.check({buffer->session, caller.call}, memory, buffer->seed.length_bytes,
+                       [this, buffer, memory](const Status& had) {
+                         if (!had) return buffer->fail(had.error());
+                         add_buffer(buffer, memory);
+                       });
 }
 
 Status NodeControl::charge(NewBuffer& buffer, uid_t uid, std::uint64_t length_bytes) {

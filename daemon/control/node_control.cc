@@ -44,7 +44,7 @@ NodeControl::NodeControl(Parts parts)
       replies_(parts_.loop),
       quotas_(parts_.settings->quota, parts_.metrics),
       rendezvous_(
-          [this](std::size_t worker, CommunicatorSeed seed, Rendezvous::Formed formed) {
+          [this](std::size_t worker, CommunicatorSpec seed, Rendezvous::Formed formed) {
             auto undo = [this, worker, ranks = seed.ranks](Result<std::vector<MemberId>> late) {
               for (std::size_t i = 0; late && i < std::min(ranks.size(), late->size()); ++i)
                 leave(worker, ranks[i].session, (*late)[i]);
@@ -64,7 +64,7 @@ NodeControl::NodeControl(Parts parts)
                         [this](uid_t uid) {
                           if (released_) released_(uid);
                         }}),
-      memory_turns_(
+      fair_prefault_(
           {.loop = parts_.loop, .thread = parts_.memory_thread, .closer = memory_closer_}) {}
 
 Status NodeControl::refuse_when_stopping() const {
@@ -170,7 +170,7 @@ void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,
   const std::uint64_t ticket = ledger_.add_ticket(**opened, std::move(for_client));
   const auto in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(parts_.settings->rings.slots, parts_.settings->quota.in_flight));
-  SessionSeed seed{.id = id,
+  SessionSpec seed{.id = id,
                    .peer = caller.peer,
                    .process_name = (*opened)->process_name,
                    .segment = std::move(segment).value(),
@@ -232,7 +232,7 @@ void NodeControl::close_session(SessionId id, Reason reason, const std::string& 
   const Reason told = reason == Reason::None ? Reason::RemoteAborted : reason;
   rendezvous_.session_gone(id, entry->peer.pid, told);
   count_communicators();
-  memory_turns_.drop_session(
+  fair_prefault_.drop_session(
       id, error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
   const std::string name = entry->process_name;
   if (reason == Reason::None || reason == Reason::RemoteDied) {

@@ -12,14 +12,14 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/rpc/event_loop.h"
+#include "daemon/control/descriptors/fair_prefault.h"
 #include "daemon/control/descriptors/fd_channel.h"
 #include "daemon/control/descriptors/fd_closer.h"
-#include "daemon/control/descriptors/memory_turns.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rendezvous.h"
-#include "daemon/control/session_ledger.h"
+#include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/task_thread.h"
+#include "daemon/control/session_ledger.h"
 #include "daemon/control/worker_replies.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/session/kept_rings.h"
@@ -155,7 +155,7 @@ class NodeControl {
   std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join
   FdChannel descriptors_;
   FdCloser memory_closer_;  // its last reference may be ours
-  MemoryTurns memory_turns_;
+  FairPrefault fair_prefault_;
   std::function<void(uid_t)> released_;
   bool stopping_ = false;
 };

@@ -20,7 +20,7 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
   if (!charged) return answer(charged.error());
   const std::uint64_t timeout_ms =
       std::min(request.timeout_ms(), parts_.settings->op.max_timeout_ms);
-  const PlanSeed seed{.member = MemberId::from_bits(request.member()),
+  const PlanSpec seed{.member = MemberId::from_bits(request.member()),
                       .send_buffer = BufferId::from_bits(request.send_buffer()),
                       .recv_buffer = BufferId::from_bits(request.recv_buffer()),
                       .send_offset_bytes = request.send_offset_bytes(),

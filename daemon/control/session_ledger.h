@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/quota.h"
+#include "daemon/control/rpc/event_loop.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/memory/id_table.h"
 #include "proto/fd_message.h"

@@ -8,7 +8,7 @@
 
 #include "daemon/plan/recorded_algorithm.h"
 #include "proto/device_mailbox.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 
 namespace arcomm {
 namespace {
@@ -72,10 +72,10 @@ void list(const std::vector<const Point*>& rivals, Explanation& answer) {
   }
 }
 
-// What was measured, and who decided: as text, and as figures. with_direct: also of what clients
+// What was measured, and who decided: as text, and as figures. with_in_stream: also of what clients
 // launch.
 void tell_measured(const GpuTuningTable& table, std::uint32_t ranks, std::uint64_t bytes,
-                   bool with_direct, Explanation& answer) {
+                   bool with_in_stream, Explanation& answer) {
   const GpuTuningTable::Crossover* crossover = table.find(ranks, bytes);
   if (crossover == nullptr || table.points.empty()) {
     answer.text +=
@@ -85,7 +85,7 @@ void tell_measured(const GpuTuningTable& table, std::uint32_t ranks, std::uint64
   answer.text += ranks_text(ranks, crossover->ranks);
   std::vector<const GpuTuningPoint*> group;
   for (const GpuTuningPoint& point : table.points) {
-    if (point.ranks == crossover->ranks && (point.algorithm || with_direct))
+    if (point.ranks == crossover->ranks && (point.algorithm || with_in_stream))
       group.push_back(&point);
   }
   const auto rivals = rivals_of(std::move(group), bytes);
@@ -138,30 +138,31 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
 }
 
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                    std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool direct) {
+                    std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool in_stream) {
   const CudaAlgorithm launched = choose(table, forced, ranks, bytes);
-  const bool is_resident = lane_of(bytes, ranks) == Lane::Resident;
+  const bool is_resident = launch_path_of(bytes, ranks) == LaunchPath::Resident;
   const std::string_view otherwise = is_resident ? kResidentName : name_of(launched);
-  const bool may_be_direct = direct && has_direct_kernel(dtype);
-  const std::uint64_t most_direct = table.most_direct_bytes(ranks);
-  const DirectShape shape =
-      may_be_direct
-          ? direct_shape(bytes, ranks, dtype, {.whole_lines = true, .most_bytes = most_direct})
-          : DirectShape{};
+  const bool may_be_in_stream = in_stream && has_in_stream_kernel(dtype);
+  const std::uint64_t most_in_stream = table.most_in_stream_bytes(ranks);
+  const InStreamShape shape =
+      may_be_in_stream ? in_stream_shape(bytes, ranks, dtype,
+                                         {.atomic_128b_stores = true, .most_bytes = most_in_stream})
+                       : InStreamShape{};
   Explanation answer;
-  answer.chosen = shape.blocks != 0 ? kDirectName : otherwise;
+  answer.chosen = shape.blocks != 0 ? kInStreamName : otherwise;
   answer.runner_up = name_of(launched);
   answer.text = fmt::format("{} x {} between GPUs: {}\n", ranks, size_text(bytes), answer.chosen);
   if (shape.blocks != 0) {
     answer.text += fmt::format(
         "  each rank's own stream runs it, on {} blocks of a kernel that the daemon handed over "
-        "(gpu.direct); where a process does not see all GPUs, or they have no room, it is {}\n",
+        "(gpu.in_stream); where a process does not see all GPUs, or they have no room, it is {}\n",
         shape.blocks, otherwise);
-  } else if (may_be_direct && bytes > most_direct) {
+  } else if (may_be_in_stream && bytes > most_in_stream) {
     answer.text += fmt::format(
-        "  clients launch nothing above {} themselves, as measured here: gpu.direct serves what is "
+        "  clients launch nothing above {} themselves, as measured here: gpu.in_stream serves what "
+        "is "
         "shorter\n",
-        size_text(most_direct));
+        size_text(most_in_stream));
   }
   if (is_resident) {
     answer.text += fmt::format(
@@ -177,7 +178,7 @@ Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> fo
     answer.text += fmt::format("  gpu.algorithm is \"{}\"{}\n", name_of(*forced),
                                launched == *forced ? "" : ", which does not take it");
   }
-  tell_measured(table, ranks, bytes, may_be_direct, answer);
+  tell_measured(table, ranks, bytes, may_be_in_stream, answer);
   if (shape.blocks != 0 && answer.chosen_microseconds == 0) {
     // Second is then what would happen instead.
     answer.runner_up = otherwise;

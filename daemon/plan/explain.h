@@ -24,9 +24,9 @@ struct Explanation {
 Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uint32_t ranks,
                     std::uint64_t bytes, DType dtype);
 // What happens between GPUs, where small operations are not launched by the daemon: those are
-// "direct" or "resident", with what would be launched as the runner-up (or "resident", where direct
-// ones were not measured). forced: gpu.algorithm; direct: gpu.direct.
+// "in-stream" or "resident", with what would be launched as the runner-up (or "resident", where
+// in-stream ones were not measured). forced: gpu.algorithm; in-stream: gpu.in_stream.
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                    std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool direct);
+                    std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool in_stream);
 
 }  // namespace arcomm

@@ -21,7 +21,7 @@ auto order_of(const GpuTuningPoint& point) {
 // What is fastest of one size, either way; 0 where that was not measured.
 struct Rivals {
   std::uint64_t bytes = 0;
-  double direct = 0, launched = 0;
+  double in_stream = 0, launched = 0;
 };
 
 // Of points of one number of ranks, in their order: the sizes that were measured both ways.
@@ -31,26 +31,27 @@ std::vector<Rivals> measured_both_ways(const std::vector<GpuTuningPoint>& points
   for (const GpuTuningPoint& point : points) {
     if (point.ranks != ranks) continue;
     if (sizes.empty() || sizes.back().bytes != point.bytes) sizes.push_back({.bytes = point.bytes});
-    double& best = point.algorithm ? sizes.back().launched : sizes.back().direct;
+    double& best = point.algorithm ? sizes.back().launched : sizes.back().in_stream;
     const double cost = cost_of(point);
     best = best == 0 ? cost : std::min(best, cost);
   }
-  std::erase_if(sizes, [](const Rivals& size) { return size.direct == 0 || size.launched == 0; });
+  std::erase_if(sizes,
+                [](const Rivals& size) { return size.in_stream == 0 || size.launched == 0; });
   return sizes;
 }
 
 // One bound for all sizes, so that one that was measured in a bad moment does not decide alone:
 // where all that is below it, taken together by ratio, gains most.
-std::uint64_t direct_bound(const std::vector<Rivals>& sizes, std::uint32_t ranks) {
+std::uint64_t in_stream_bound(const std::vector<Rivals>& sizes, std::uint32_t ranks) {
   double gain = 0, most = 0;
-  std::size_t end = 0;  // of those that are direct
+  std::size_t end = 0;  // of those that are in-stream
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    gain += std::log(sizes[i].launched / sizes[i].direct);
+    gain += std::log(sizes[i].launched / sizes[i].in_stream);
     if (gain <= most) continue;
     most = gain;
     end = i + 1;
   }
-  if (end == sizes.size()) return kUnlimitedDirectBytes;
+  if (end == sizes.size()) return kUnlimitedInStreamBytes;
   const std::uint64_t bound = end == 0 ? 0 : half_way(sizes[end - 1].bytes, sizes[end].bytes) - 1;
   return std::max(bound, most_resident_bytes(ranks));
 }
@@ -58,7 +59,7 @@ std::uint64_t direct_bound(const std::vector<Rivals>& sizes, std::uint32_t ranks
 }  // namespace
 
 std::string_view name_of(std::optional<CudaAlgorithm> algorithm) {
-  return algorithm ? name_of(*algorithm) : kDirectName;
+  return algorithm ? name_of(*algorithm) : kInStreamName;
 }
 
 double cost_of(const GpuTuningPoint& point) {
@@ -71,7 +72,7 @@ GpuTuningTable default_gpu_tuning() {
   table.crossovers = {
       {2, 0, CudaAlgorithm::OneShotLl16},
       {2, 128ull << 10, CudaAlgorithm::OneShotLl128},
-      {2, 3ull << 20, CudaAlgorithm::TwoShotDirect},
+      {2, 3ull << 20, CudaAlgorithm::TwoShot},
       {2, 12ull << 20, CudaAlgorithm::Stream},
       {2, 256ull << 20, CudaAlgorithm::CopyEngine},
       {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
@@ -94,21 +95,21 @@ void GpuTuningTable::settle() {
       [](const GpuTuningPoint& best, std::uint64_t from_bytes) {
         return Crossover{best.ranks, from_bytes, *best.algorithm};
       });
-  direct_bounds.clear();
+  in_stream_bounds.clear();
   for (const Crossover& crossover : crossovers) {
-    if (!direct_bounds.empty() && direct_bounds.back().ranks == crossover.ranks) continue;
-    direct_bounds.push_back(
+    if (!in_stream_bounds.empty() && in_stream_bounds.back().ranks == crossover.ranks) continue;
+    in_stream_bounds.push_back(
         {crossover.ranks,
-         direct_bound(measured_both_ways(points, crossover.ranks), crossover.ranks)});
+         in_stream_bound(measured_both_ways(points, crossover.ranks), crossover.ranks)});
   }
 }
 
-std::uint64_t GpuTuningTable::most_direct_bytes(std::uint32_t ranks) const {
+std::uint64_t GpuTuningTable::most_in_stream_bytes(std::uint32_t ranks) const {
   const Crossover* same = find(ranks, 0);
-  for (const DirectBound& bound : direct_bounds) {
+  for (const InStreamBound& bound : in_stream_bounds) {
     if (same != nullptr && bound.ranks == same->ranks) return bound.most_bytes;
   }
-  return kUnlimitedDirectBytes;
+  return kUnlimitedInStreamBytes;
 }
 
 const GpuTuningTable::Crossover* GpuTuningTable::find(std::uint32_t ranks,
@@ -147,7 +148,7 @@ CudaAlgorithm choose(const GpuTuningTable& table, std::optional<CudaAlgorithm> f
   const GpuTuningTable::Crossover* measured = table.find(ranks, bytes);
   if (measured != nullptr && can_launch(measured->algorithm, bytes, ranks))
     return measured->algorithm;
-  return CudaAlgorithm::TwoShotDirect;
+  return CudaAlgorithm::TwoShot;
 }
 
 }  // namespace arcomm

@@ -1,8 +1,8 @@
 // Which kernel is launched for an AllReduce between GPUs, by ranks and size, and up to which size
 // clients launch it themselves: what was measured on this node, or else what was measured on an
-// H200. Operations that the resident kernel takes (lane_of in proto/device_mailbox.h) are launched
-// by nobody, whatever stands here. A value: immutable once shared, so any thread may read it.
-// Units: bytes of one rank's message, microseconds of one AllReduce.
+// H200. Operations that the resident kernel takes (launch_path_of in proto/device_mailbox.h) are
+// launched by nobody, whatever stands here. A value: immutable once shared, so any thread may read
+// it. Units: bytes of one rank's message, microseconds of one AllReduce.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ namespace arcomm {
 struct GpuTuningPoint {
   std::uint32_t ranks = 2;
   std::uint64_t bytes = 0;
-  // None: a direct operation, which clients launch with the kernel that proto/direct_exchange.h
+  // None: an in-stream operation, which clients launch with the kernel that proto/exchange.h
   // names for the size.
-  std::optional<CudaAlgorithm> algorithm = CudaAlgorithm::TwoShotDirect;
+  std::optional<CudaAlgorithm> algorithm = CudaAlgorithm::TwoShot;
   double microseconds = 0;
   friend bool operator==(const GpuTuningPoint&, const GpuTuningPoint&) = default;
 };
 
-// "direct" for none.
+// "in-stream" for none.
 std::string_view name_of(std::optional<CudaAlgorithm> algorithm);
 
 // What the daemon launches it has to be asked for. Points are measured without that; in service,
@@ -35,7 +35,7 @@ inline constexpr double kHandOverUs = 2;
 // By which points of one size are compared.
 double cost_of(const GpuTuningPoint& point);
 
-inline constexpr std::uint64_t kUnlimitedDirectBytes = ~std::uint64_t{0};
+inline constexpr std::uint64_t kUnlimitedInStreamBytes = ~std::uint64_t{0};
 
 struct GpuTuningTable {
   std::string source = "built in, measured on H200";  // for people; else a path
@@ -49,7 +49,7 @@ struct GpuTuningTable {
   struct Crossover {
     std::uint32_t ranks = 0;
     std::uint64_t from_bytes = 0;  // until the next one of the same ranks
-    CudaAlgorithm algorithm = CudaAlgorithm::TwoShotDirect;
+    CudaAlgorithm algorithm = CudaAlgorithm::TwoShot;
     friend bool operator==(const Crossover&, const Crossover&) = default;
   };
   // For the smallest number of ranks that is not below `ranks`, else the largest there is: two GPUs
@@ -57,21 +57,21 @@ struct GpuTuningTable {
   const Crossover* find(std::uint32_t ranks, std::uint64_t bytes) const;
 
   // Up to which size clients launch operations themselves, where they can: at least what the
-  // resident kernel would take instead, which nobody measures, and kUnlimitedDirectBytes where it
+  // resident kernel would take instead, which nobody measures, and kUnlimitedInStreamBytes where it
   // was not measured, or nothing else was faster. Of the same number of ranks as find()'s.
-  std::uint64_t most_direct_bytes(std::uint32_t ranks) const;
+  std::uint64_t most_in_stream_bytes(std::uint32_t ranks) const;
 
-  struct DirectBound {
+  struct InStreamBound {
     std::uint32_t ranks = 0;
-    std::uint64_t most_bytes = kUnlimitedDirectBytes;
-    friend bool operator==(const DirectBound&, const DirectBound&) = default;
+    std::uint64_t most_bytes = kUnlimitedInStreamBytes;
+    friend bool operator==(const InStreamBound&, const InStreamBound&) = default;
   };
-  std::vector<Crossover> crossovers;       // sorted by ranks, from_bytes
-  std::vector<DirectBound> direct_bounds;  // sorted by ranks; only those that are measured
+  std::vector<Crossover> crossovers;            // sorted by ranks, from_bytes
+  std::vector<InStreamBound> in_stream_bounds;  // sorted by ranks; only those that are measured
 
   friend bool operator==(const GpuTuningTable& a, const GpuTuningTable& b) {
     return a.points == b.points && a.crossovers == b.crossovers &&
-           a.direct_bounds == b.direct_bounds;
+           a.in_stream_bounds == b.in_stream_bounds;
   }
 };
 

@@ -37,8 +37,8 @@ struct Operation {
   Rank rank = kNoRank;
   Signature signature;
   PlanId plan;  // invalid where it is no start of one
-  // Started through a door: its client waits in a stream, and hears of it in its mailbox.
-  bool by_door = false;
+  // Started through a doorbell: its client waits in a stream, and hears of it in its mailbox.
+  bool by_doorbell = false;
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
   BufferId send_buffer,

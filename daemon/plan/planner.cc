@@ -7,7 +7,7 @@ namespace {
 
 // Larger operations are always cut up, whatever was measured: the worker must come back to its
 // rings.
-constexpr std::uint64_t kMaxDirectTraffic = 2 * kTileTrafficBytes;
+constexpr std::uint64_t kMaxInlineTraffic = 2 * kTileTrafficBytes;
 
 std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
   const std::uint64_t most =
@@ -26,7 +26,7 @@ Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const Devic
     if (can_run(wanted, bytes, ranks)) choice = wanted;
   }
   if (!entry_of(choice.algorithm).is_tiled &&
-      std::uint64_t{2} * ranks * bytes > kMaxDirectTraffic) {
+      std::uint64_t{2} * ranks * bytes > kMaxInlineTraffic) {
     choice = {Algorithm::Tiled, kMaxTileBytes, shape.streams};
   }
   if (entry_of(choice.algorithm).is_tiled)

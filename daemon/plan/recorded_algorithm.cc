@@ -4,7 +4,7 @@ namespace arcomm {
 
 std::string_view name_of_recorded(std::uint8_t algorithm) {
   if (algorithm == kResidentKernel) return kResidentName;
-  if (algorithm == kDirectKernel) return kDirectName;
+  if (algorithm == kInStreamKernel) return kInStreamName;
   if (algorithm < catalog().size()) return name_of(static_cast<Algorithm>(algorithm));
   if (algorithm < kFirstCudaAlgorithm) return {};
   const std::size_t index = algorithm - kFirstCudaAlgorithm;

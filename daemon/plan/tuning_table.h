@@ -25,7 +25,7 @@ struct TuningPoint {
   std::uint32_t ranks = 2;
   std::uint64_t bytes = 0;
   TypeClass type_class = TypeClass::Plain;
-  Algorithm algorithm = Algorithm::Direct;
+  Algorithm algorithm = Algorithm::Inline;
   std::uint32_t tile_bytes = 0;  // 0 where the algorithm is not tiled
   double microseconds = 0;
   friend bool operator==(const TuningPoint&, const TuningPoint&) = default;
@@ -53,7 +53,7 @@ struct TuningTable {
     TypeClass type_class = TypeClass::Plain;
     std::uint64_t from_bytes =
         0;  // this algorithm from here on, until the next one of the same ranks and class
-    Algorithm algorithm = Algorithm::Direct;
+    Algorithm algorithm = Algorithm::Inline;
     std::uint32_t tile_bytes = 0;
     friend bool operator==(const Crossover&, const Crossover&) = default;
   };

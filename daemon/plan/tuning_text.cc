@@ -121,9 +121,9 @@ class Reader {
     ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxCudaRanks, point));
     const std::string algorithm = fields["algorithm"].value_or(std::string());
     point.algorithm = cuda_algorithm_named(algorithm);
-    if (!point.algorithm && algorithm != kDirectName) {
+    if (!point.algorithm && algorithm != kInStreamName) {
       return wrong(fields, "algorithm '", algorithm, "' is unknown; there are ",
-                   known_cuda_algorithms(), ", ", kDirectName);
+                   known_cuda_algorithms(), ", ", kInStreamName);
     }
     return {};
   }
@@ -228,7 +228,7 @@ std::string print_tuning(const TuningTable& table) {
   }
   if (table.gpu.points.empty()) return text;
   text += fmt::format(
-      "\n# Between GPUs: kernels that the daemon launches; direct: what clients "
+      "\n# Between GPUs: kernels that the daemon launches; in_stream: what clients "
       "launch.\n[gpu]\nmachine = {}\n",
       quoted(table.gpu.machine));
   for (const GpuTuningPoint& point : table.gpu.points) {

@@ -62,7 +62,7 @@ AdmissionLimits AdmissionLimits::from(const Settings& settings, bool draining) {
           .max_timeout_ns = settings.op.max_timeout_ms * 1'000'000,
           .max_in_flight_per_user = settings.quota.in_flight,
           .draining = draining,
-          .doors_only = false};
+          .doorbells_only = false};
 }
 
 Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
@@ -77,16 +77,16 @@ Admitted Admission::admit(Session& session, const ring::WorkRequest& slot,
   return check(session, asked, now_ns);
 }
 
-Admitted Admission::admit_door(Session& session, MemberId id, Door door,
-                               std::uint64_t now_ns) const {
+Admitted Admission::admit_doorbell(Session& session, MemberId id, Doorbell doorbell,
+                                   std::uint64_t now_ns) const {
   Asked asked;
-  asked.by_door = true;
+  asked.by_doorbell = true;
   asked.request.kind = ring::RequestKind::StartPlan;
-  asked.request.ticket = door.number;
+  asked.request.ticket = doorbell.number;
   asked.request.member = id;
   if (const Member* member = find_member(session.id(), id))
     asked.request.seq = member->communicator->seat(member->rank).next_seq;
-  asked.request.plan = plans_.id_at(door.plan);
+  asked.request.plan = plans_.id_at(doorbell.plan);
   return check(session, asked, now_ns);
 }
 
@@ -121,7 +121,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   };
   if (asked.form == ring::Decode::BadValue)
     return refuse(invalid(Reason::BadValue, member->rank, asked.detail));
-  if (limits.doors_only && !asked.by_door) {
+  if (limits.doorbells_only && !asked.by_doorbell) {
     return refuse(make_failure(ErrorCode::Unimplemented, Reason::Unsupported, member->rank,
                                "operations on GPUs start in a stream, not in the ring"));
   }
@@ -192,7 +192,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   operation->rank = member->rank;
   operation->signature = signature;
   operation->plan = request.kind == ring::RequestKind::StartPlan ? request.plan : PlanId{};
-  operation->by_door = asked.by_door;
+  operation->by_doorbell = asked.by_doorbell;
   operation->send = send_address;
   operation->recv = recv_address;
   operation->send_buffer = signature.count == 0 ? BufferId{} : send_buffer;

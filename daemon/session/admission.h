@@ -23,8 +23,8 @@ struct AdmissionLimits {
   std::uint64_t default_timeout_ns = 30'000'000'000;
   std::uint64_t max_timeout_ns = 3'600'000'000'000;
   std::uint64_t max_in_flight_per_user = 4096;
-  bool draining = false;    // only operations that another rank has begun
-  bool doors_only = false;  // GPU workers: nothing starts in the ring
+  bool draining = false;        // only operations that another rank has begun
+  bool doorbells_only = false;  // GPU workers: nothing starts in the ring
 };
 
 struct Admitted {
@@ -59,8 +59,9 @@ class Admission {
   // `slot` is a private copy.
   Admitted admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) const;
 
-  // The start of a plan through the member's door: its rank's next operation.
-  Admitted admit_door(Session& session, MemberId member, Door door, std::uint64_t now_ns) const;
+  // The start of a plan through the member's doorbell: its rank's next operation.
+  Admitted admit_doorbell(Session& session, MemberId member, Doorbell doorbell,
+                          std::uint64_t now_ns) const;
 
   // The member of a session; null for one that is unknown, stale or of another session.
   Member* find_member(SessionId session, MemberId member) const;
@@ -76,7 +77,7 @@ class Admission {
     ring::Request request;
     ring::Decode form = ring::Decode::Done;
     const char* detail = "";  // where the form is wrong
-    bool by_door = false;
+    bool by_doorbell = false;
   };
   Admitted check(Session& session, const Asked& asked, std::uint64_t now_ns) const;
 

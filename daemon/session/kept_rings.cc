@@ -43,16 +43,16 @@ std::uint64_t next_of(const ring::RingView<Slot>& ring, std::uint64_t slot) {
 // nullopt: no producer leaves such stamps. A producer that goes on meanwhile is seen as it was.
 template <typename Slot>
 std::optional<std::uint64_t> find_tail(const ring::RingView<Slot>& ring) {
-  const std::uint64_t next_turn = next_of(ring, 0);
-  if (next_turn % ring.count != 0) return std::nullopt;
-  if (next_turn == 0) return 0;
-  const std::uint64_t turn = next_turn - ring.count;
+  const std::uint64_t next_parity = next_of(ring, 0);
+  if (next_parity % ring.count != 0) return std::nullopt;
+  if (next_parity == 0) return 0;
+  const std::uint64_t turn = next_parity - ring.count;
   for (std::uint64_t i = 1; i < ring.count; ++i) {
     const std::uint64_t next = next_of(ring, i);
     if (next == turn + i) return next;
-    if (next != next_turn + i) return std::nullopt;
+    if (next != next_parity + i) return std::nullopt;
   }
-  return next_turn;
+  return next_parity;
 }
 
 // As Producer does it, which begins at position 0 and so cannot go on where another left off.

@@ -10,9 +10,8 @@ namespace arcomm::device {
 cudaError_t launch_one_shot_ll16(const CudaAllReduce& call, std::uint32_t blocks,
                                  cudaStream_t stream);
 cudaError_t load_one_shot_ll16(DType dtype, ReduceOp op);
-cudaError_t launch_two_shot_direct(const CudaAllReduce& call, std::uint32_t blocks,
-                                   cudaStream_t stream);
-cudaError_t load_two_shot_direct(DType dtype, ReduceOp op);
+cudaError_t launch_two_shot(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
+cudaError_t load_two_shot(DType dtype, ReduceOp op);
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_stream(DType dtype, ReduceOp op);
 cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);

@@ -159,7 +159,7 @@ class CopyEngineOperation {
   }
   // On the rank's GPU, which is current.
   cudaEvent_t record(std::uint32_t rank, void* in) {
-    auto event = static_cast<cudaEvent_t>(parts_[rank].lane->next_event());
+    auto event = static_cast<cudaEvent_t>(parts_[rank].copies->next_event());
     note(cudaEventRecord(event, stream(in)));
     return event;
   }
@@ -189,7 +189,7 @@ class CopyEngineOperation {
       ready[rank] = record(rank, parts_[rank].stream);
     }
     for (const CopyEnginePart& part : parts_) {
-      for (std::uint32_t peer = 0; peer < ranks_; ++peer) wait(part.lane->stream(), ready[peer]);
+      for (std::uint32_t peer = 0; peer < ranks_; ++peer) wait(part.copies->stream(), ready[peer]);
     }
   }
 
@@ -202,11 +202,11 @@ class CopyEngineOperation {
       const ElementRange range = shape_.chunk_of(owner, chunk);
       if (range.empty()) continue;
       if (!waits_in_output(chunk) && chunk >= kCopySlots)
-        wait(part.lane->stream(), combined_[owner][chunk % kCopySlots]);
+        wait(part.copies->stream(), combined_[owner][chunk % kCopySlots]);
       const auto* const from = static_cast<const unsigned char*>(part.call.send[rank]);
       copy(place(rank, owner, rank, chunk), from + range.first * element_, range,
-           part.lane->stream());
-      sent_[rank][owner] = record(rank, part.lane->stream());
+           part.copies->stream());
+      sent_[rank][owner] = record(rank, part.copies->stream());
     }
   }
 
@@ -236,15 +236,15 @@ class CopyEngineOperation {
     const ElementRange range = shape_.chunk_of(rank, chunk);
     if (range.empty() || error_ != cudaSuccess) return;
     go_to(rank);
-    wait(part.lane->stream(), combined_[rank][chunk % kCopySlots]);
+    wait(part.copies->stream(), combined_[rank][chunk % kCopySlots]);
     const std::uint64_t at = range.first * element_;
     for (std::uint32_t hop = 1; hop < ranks_; ++hop) {
       const std::uint32_t peer = (rank + hop) % ranks_;
       // The rank's own part for the peer lay there.
-      if (waits_in_output(chunk)) wait(part.lane->stream(), combined_[peer][chunk % kCopySlots]);
+      if (waits_in_output(chunk)) wait(part.copies->stream(), combined_[peer][chunk % kCopySlots]);
       copy(static_cast<unsigned char*>(part.call.recv[peer]) + at,
            static_cast<const unsigned char*>(part.call.recv[rank]) + at, range,
-           part.lane->stream());
+           part.copies->stream());
     }
   }
 
@@ -252,7 +252,7 @@ class CopyEngineOperation {
   void end() {
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       go_to(rank);
-      const cudaEvent_t ended = record(rank, parts_[rank].lane->stream());
+      const cudaEvent_t ended = record(rank, parts_[rank].copies->stream());
       for (const CopyEnginePart& part : parts_) wait(part.stream, ended);
     }
   }
@@ -277,24 +277,24 @@ cudaError_t load_copy_engine(DType dtype, ReduceOp op) {
 
 }  // namespace device
 
-Result<CopyLane> CopyLane::create(int ordinal) {
-  CopyLane lane;
-  lane.ordinal_ = ordinal;
+Result<CopyQueue> CopyQueue::create(int ordinal) {
+  CopyQueue copies;
+  copies.ordinal_ = ordinal;
   cudaError_t made = cudaSetDevice(ordinal);
   cudaStream_t stream = nullptr;
   if (made == cudaSuccess) made = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
-  lane.stream_ = stream;
-  lane.events_.resize(kEvents);
-  for (void*& event : lane.events_) {
+  copies.stream_ = stream;
+  copies.events_.resize(kEvents);
+  for (void*& event : copies.events_) {
     cudaEvent_t one = nullptr;
     if (made == cudaSuccess) made = cudaEventCreateWithFlags(&one, cudaEventDisableTiming);
     event = one;
   }
   if (made != cudaSuccess) return device::cuda_error(made, "preparing a GPU's copy engines");
-  return Result<CopyLane>(std::move(lane));
+  return Result<CopyQueue>(std::move(copies));
 }
 
-CopyLane::~CopyLane() {
+CopyQueue::~CopyQueue() {
   if (ordinal_ < 0 || cudaSetDevice(ordinal_) != cudaSuccess) return;
   for (void* event : events_) {
     if (event != nullptr) cudaEventDestroy(static_cast<cudaEvent_t>(event));
@@ -302,7 +302,7 @@ CopyLane::~CopyLane() {
   if (stream_ != nullptr) cudaStreamDestroy(static_cast<cudaStream_t>(stream_));
 }
 
-Result<bool> CopyLane::idle() const {
+Result<bool> CopyQueue::idle() const {
   if (stream_ == nullptr) return true;
   const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream_));
   if (state == cudaErrorNotReady) return false;
@@ -310,7 +310,7 @@ Result<bool> CopyLane::idle() const {
   return true;
 }
 
-void* CopyLane::next_event() {
+void* CopyQueue::next_event() {
   void* const event = events_[next_];
   next_ = (next_ + 1) % events_.size();
   return event;

@@ -6,7 +6,7 @@
 //
 // Out of place, between two ranks or while the operation is small, each rank reads everything and
 // writes its own output: nothing is stored over a link. In place that would overwrite what others
-// still read; and between more ranks it reads ranks / 2 times what two_shot_direct moves. Then rank
+// still read; and between more ranks it reads ranks / 2 times what two_shot moves. Then rank
 // r alone touches shard r, in everybody's input and output, as there.
 #include <algorithm>
 
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(512)
   extern __shared__ uint4 stages[];
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
   const std::uint32_t epoch = begin_epoch(call);
-  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
+  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };

@@ -8,9 +8,8 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kFlashStages = 3;  // copies that a thread has under way
-inline constexpr std::uint32_t kFlashBlocksPerLane =
-    4;  // neighbouring tiles go to other processors
+inline constexpr std::uint32_t kFlashStages = 3;         // copies that a thread has under way
+inline constexpr std::uint32_t kFlashBlocksPerLane = 4;  // neighbouring tiles go to other SMs
 inline constexpr std::uint64_t kFlashVectorBytes = 16;
 // Between more than two GPUs every input over every link pays only while latency counts.
 inline constexpr std::uint64_t kMaxFlashWholeBytes = 512ull * 1024;

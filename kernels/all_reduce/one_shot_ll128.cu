@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   read_ahead(first_packet());  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
   if (epoch == 0) return end_epoch(call, true);
-  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
+  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
   const auto place = [&](std::uint32_t at, std::uint32_t from, std::uint64_t packet) {
     return ll128_packet(call.scratch[at], one_shot_area(epoch, call.ranks, from) + packet);
   };

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
   };
   Line mine = read();  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
-  Patience patience(own, call.timeout_ns);
+  WaitBudget patience(own, call.timeout_ns);
   bool failed = epoch == 0;
 
   for (; line < lines && !failed; line += stride, mine = read()) {

@@ -76,7 +76,7 @@ class StreamLane {
   static constexpr int kCount = kVectorBytes / sizeof(Stored);
 
   __device__ __forceinline__ StreamLane(const CudaAllReduce& call, const StreamShape& shape,
-                                        std::uint32_t epoch, Patience& patience, Team team)
+                                        std::uint32_t epoch, WaitBudget& patience, Team team)
       : call_(call),
         shape_(shape),
         patience_(patience),
@@ -239,7 +239,7 @@ class StreamLane {
 
   const CudaAllReduce& call_;
   const StreamShape& shape_;
-  Patience& patience_;
+  WaitBudget& patience_;
   Team team_;
   const std::uint64_t epoch_;
   Scratch* own_;
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(kThreads)
   if (epoch == 0) return end_epoch(call, true);
   // No meeting before: who writes into another's output has that one's part, so its stream has come
   // here.
-  Patience patience(own, call.timeout_ns);
+  WaitBudget patience(own, call.timeout_ns);
   Team team(over);
   StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, patience, team);
   bool goes_on = true;
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kThreads)
       goes_on = lane.reduce(turn);
   }
   if (__syncthreads_or(!goes_on) != 0) return end_epoch(call, true);
-  Patience for_results(own, call.timeout_ns + kForResultsNs);
+  WaitBudget for_results(own, call.timeout_ns + kForResultsNs);
   end_epoch(call, !meet(call, finished, epoch, for_results));
 }
 

@@ -32,7 +32,7 @@ constexpr std::uint32_t kReducers = 8;
 constexpr std::uint32_t kReducerThreads = kReducers * kWarpThreads;
 constexpr std::uint32_t kThreads = kFirstReducer * kWarpThreads + kReducerThreads;
 // Tiles that a pusher tells of at once. Telling takes 3 to 4 us whatever it tells of, and a
-// processor does one of it at a time (H200): so it is what bounds the rate of a block.
+// SM does one of it at a time (H200): so it is what bounds the rate of a block.
 constexpr std::uint32_t kBatch = 4;
 static_assert(kBatch < kPushOwnStages);  // who waits for a stage has told of the others
 constexpr std::uint32_t kUnroll = 2;
@@ -110,7 +110,7 @@ class PushLane {
 
   // One thread.
   __device__ __forceinline__ void push() {
-    Patience patience(own_, call_.timeout_ns + kForResultsNs);
+    WaitBudget patience(own_, call_.timeout_ns + kForResultsNs);
     const std::uint32_t slots = push_slots(shape_.bytes);
     bool goes_on = true;
     for (std::uint32_t first = 0, last = 0; first < tiles_ && goes_on; first = last) {
@@ -137,7 +137,7 @@ class PushLane {
 
   // One thread.
   __device__ __forceinline__ void fetch() {
-    Patience patience(own_, call_.timeout_ns);
+    WaitBudget patience(own_, call_.timeout_ns);
     Turn<kPushPeerStages> turn;
     std::uint32_t i = 0;
     for (; i < tiles_; ++i, turn.advance()) {
@@ -250,7 +250,7 @@ class PushLane {
   }
   // False: the wait failed, here or in another step.
   __device__ __forceinline__ bool reaches(const std::uint64_t* word, std::uint32_t tiles,
-                                          std::uint32_t peer, Patience& patience) {
+                                          std::uint32_t peer, WaitBudget& patience) {
     while (load_acquire(word) < counted(tiles)) {
       if (patience.goes_on(peer) && !has_given_up()) continue;
       *static_cast<volatile std::uint32_t*>(&steps_.gave_up) = 1;
@@ -260,7 +260,7 @@ class PushLane {
   }
   // At all peers, for tile i.
   __device__ __forceinline__ bool has_room(std::uint32_t i, std::uint32_t slots,
-                                           Patience& patience) {
+                                           WaitBudget& patience) {
     for (std::uint32_t hop = 1; hop < ranks(); ++hop) {
       const std::uint32_t peer = (call_.rank + hop) % ranks();
       if (!reaches(&own_->freed[blockIdx.x][peer], i + 1 - slots, peer, patience)) return false;
@@ -268,7 +268,7 @@ class PushLane {
     return true;
   }
   // From all peers, tile i.
-  __device__ __forceinline__ bool has_come(std::uint32_t i, Patience& patience) {
+  __device__ __forceinline__ bool has_come(std::uint32_t i, WaitBudget& patience) {
     for (std::uint32_t hop = 1; hop < ranks(); ++hop) {
       const std::uint32_t peer = (call_.rank + hop) % ranks();
       if (!reaches(&own_->sent[blockIdx.x][peer], i + 1, peer, patience)) return false;

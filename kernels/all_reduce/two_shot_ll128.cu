@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   LaneData next = read(first_of_others);  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
   if (epoch == 0) return end_epoch(call, true);
-  Patience patience(scratch_of(call, call.rank), call.timeout_ns);
+  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
   const auto part = [&](std::uint32_t owner, std::uint32_t from, std::uint64_t packet) {
     return ll128_packet(call.scratch[owner], two_shot_part_area(epoch, call.ranks, from) + packet);
   };

@@ -1,4 +1,4 @@
-// Copies that a processor's copy engine makes by itself (Hopper and later), and the barriers in
+// Copies that an SM's copy engine makes by itself (Hopper and later), and the barriers in
 // shared memory that they report to. Before Hopper nothing here may run.
 //
 // The engine reaches memory by a way of its own: what threads have written to shared memory, or

@@ -18,7 +18,7 @@ namespace arcomm::device {
 constexpr std::uint32_t kWarp = 0xffff'ffffU;
 constexpr std::uint32_t kLl128Threads = 512;
 
-// A warp takes every so-many-th packet, neighbours on different processors. Packet p is block
+// A warp takes every so-many-th packet, neighbours on different SMs. Packet p is block
 // p % gridDim.x's on every rank.
 __device__ __forceinline__ std::uint32_t first_packet() {
   return threadIdx.x / kLl128Lanes * gridDim.x + blockIdx.x;
@@ -26,7 +26,7 @@ __device__ __forceinline__ std::uint32_t first_packet() {
 __device__ __forceinline__ std::uint32_t packet_stride() {
   return kLl128Threads / kLl128Lanes * gridDim.x;
 }
-// `times`: how many warps work on each packet at once. Spread over the processors before their
+// `times`: how many warps work on each packet at once. Spread over the SMs before their
 // warps are used up: latency is what counts here.
 inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
   constexpr std::uint64_t kWarpsPerBlock = 4;
@@ -103,10 +103,10 @@ struct Lines {
 };
 
 // Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
-template <typename Patience>
+template <typename WaitBudget>
 __device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
                                                std::uint32_t from, std::uint32_t flag,
-                                               Patience& patience) {
+                                               WaitBudget& patience) {
   for (;;) {
     lines.load(packet);
     if (__all_sync(kWarp, lines.are_of(flag))) return true;
@@ -227,11 +227,11 @@ class LaneResult {
 
 // This lane's part of one packet, combined over all ranks: `mine`, and what the others leave at
 // place(rank). kBatch of them are looked at together. False: the wait failed.
-// Call: CudaAllReduce or DirectCall, Patience as theirs.
+// Call: CudaAllReduce or InStreamCall, WaitBudget as theirs.
 template <typename Format, ReduceOp kOp, std::uint32_t kBatch, typename Call, typename Place,
-          typename Patience>
+          typename WaitBudget>
 __device__ __forceinline__ bool reduce_packet(const Call& call, const LaneData& mine, Place place,
-                                              std::uint32_t epoch, Patience& patience,
+                                              std::uint32_t epoch, WaitBudget& patience,
                                               LaneData& out) {
   constexpr std::uint32_t kNobody = 0xffff'ffffU;
   LaneResult<Format, kOp> result;

@@ -55,7 +55,7 @@ __device__ __forceinline__ void fence_on_gpu() {
 
 // What is launched behind this grid without waiting for its end may begin, once every block of it
 // has said so or has ended.
-__device__ __forceinline__ void let_next_launch_begin() {
+__device__ __forceinline__ void trigger_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
@@ -85,7 +85,7 @@ __device__ __forceinline__ bool sync_some_or(std::uint32_t barrier, std::uint32_
 
 // What was launched before this grid in its stream has ended, and all that it wrote is there. For
 // grids that may be launched before that.
-__device__ __forceinline__ void wait_for_previous_launch() {
+__device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
@@ -108,7 +108,7 @@ __device__ __forceinline__ uint4 load_line(const uint4* address) {
   return line;
 }
 
-// For what others may have written since this processor's L1 was emptied, and are known to have.
+// For what others may have written since this SM's L1 was emptied, and are known to have.
 template <typename T>
 __device__ __forceinline__ T load_past_l1(const T* address) {
   static_assert(sizeof(T) <= 16);

@@ -26,7 +26,7 @@ struct Scratch {
   // Of the next operation, less one. Grows when the last block of a launch leaves.
   alignas(128) std::uint32_t epoch;
   std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
-  std::uint32_t gates[2];     // that have begun, by turn
+  std::uint32_t gates[2];     // that have begun, by parity
   Progress progress;
   std::uint32_t opened[kMaxCudaRanks];  // the epochs whose gates peers have opened; written by them
   // Epochs that peers have reached, per block and rank; written by them.
@@ -68,9 +68,9 @@ __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::ui
 constexpr std::uint64_t kForResultsNs = 5'000'000;
 
 // One thread's account of its waits in one launch: together they end at the operation's timeout.
-class Patience {
+class WaitBudget {
  public:
-  __device__ __forceinline__ Patience(Scratch* own, std::uint64_t timeout_ns)
+  __device__ __forceinline__ WaitBudget(Scratch* own, std::uint64_t timeout_ns)
       : own_(own), timeout_ns_(timeout_ns) {}
 
   __device__ __forceinline__ void grow(std::uint64_t more_ns) { timeout_ns_ += more_ns; }
@@ -106,7 +106,7 @@ class Patience {
 // The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
 // Called by all threads, which get one answer: an abort may be raised while they look.
 //
-// A gated launch may begin before the processor's L1 has been emptied of what the launch before it
+// A gated launch may begin before the SM's L1 has been emptied of what the launch before it
 // left there: so nothing is read here but past L1. What acquires empties it, on the GPUs that there
 // are, for all that follows; the programming model promises that only to who reads what another has
 // released. A rank whose gate was shut for good runs no block; others that find this out have not
@@ -182,7 +182,7 @@ __device__ __forceinline__ void end_epoch(const CudaAllReduce& call, bool failed
 // visible to all behind it. False: the wait failed. Called by all threads.
 template <typename Word>
 __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch,
-                                     Patience& patience) {
+                                     WaitBudget& patience) {
   __syncthreads();
   bool failed = false;
   const std::uint32_t peer = threadIdx.x;
@@ -197,7 +197,7 @@ __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::
 // The ranks' buffers may be used from here on, by block b together with block b of the others.
 // False: the wait failed. Called by all threads. Behind gates those have met for all blocks.
 __device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::uint32_t epoch,
-                                              Patience& patience) {
+                                              WaitBudget& patience) {
   if (!call.gated) {
     const auto arrived = [](Scratch* at, std::uint32_t from) {
       return &at->arrived[blockIdx.x][from];

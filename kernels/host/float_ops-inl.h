@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Which NaN an instruction makes differs between processors and even with the order of its
+// Which NaN an instruction makes differs between SMs and even with the order of its
 // operands; we make one.
 template <class D, class V>
 HWY_INLINE V canonical_nan(D d, V v) {

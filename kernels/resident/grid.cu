@@ -194,7 +194,7 @@ class Grid final : public ResidentGrid {
   }
 
   // A block that came too late to operations which needed no more of them shall not look at their
-  // door when its plan is another. The first block has part in each: what it has ended is over.
+  // doorbell when its plan is another. The first block has part in each: what it has ended is over.
   Status catch_up(std::uint32_t slot) {
     const Result<Blocks> blocks = read_blocks(slot);
     if (!blocks) return blocks.error();

@@ -1,6 +1,6 @@
-// The resident kernel's loop: look at the doors, push what is new, collect what has arrived, leave
-// when told. Blocks do not wait for each other: block b of one rank waits only for block b of the
-// others.
+// The resident kernel's loop: look at the doorbells, push what is new, collect what has arrived,
+// leave when told. Blocks do not wait for each other: block b of one rank waits only for block b of
+// the others.
 #include "kernels/resident/operation.cuh"
 
 namespace arcomm::device {
@@ -12,7 +12,7 @@ constexpr std::uint32_t kCalmSleepNs = 100;
 struct Looked {
   std::uint32_t begun, pushed, over;  // one bit per slot
   std::uint32_t quit;
-  std::uint64_t doors[kResidentMembers];
+  std::uint64_t doorbells[kResidentMembers];
 };
 
 __device__ __forceinline__ std::uint64_t word_of(std::uint32_t number, ErrorCode code,
@@ -59,12 +59,12 @@ class ResidentBlock {
       const std::uint32_t quit = slot == 0 ? load_relaxed(&table_->quit) : 0;
       if (mailbox != nullptr && progress != Progress::Over) {
         over = load_relaxed(reinterpret_cast<const std::uint64_t*>(&table_->ended[slot])) != 0;
-        const std::uint64_t door = load_acquire(&mailbox->lanes[0].door);
+        const std::uint64_t doorbell = load_acquire(&mailbox->paths[0].doorbell);
         // The first block has part in every operation. Another one may have been late to one that
         // needed no more; if its plan is another by then, it may even wait in it: it goes on.
-        begun = !over && door_from(door).number != pending_[slot].number &&
+        begun = !over && doorbell_from(doorbell).number != pending_[slot].number &&
                 (progress == Progress::Idle || blockIdx.x != 0);
-        looked_->doors[slot] = door;
+        looked_->doorbells[slot] = doorbell;
       }
       const unsigned all_begun = __ballot_sync(0xffff'ffffU, begun);
       const unsigned all_pushed = __ballot_sync(0xffff'ffffU, progress == Progress::Pushed);
@@ -81,13 +81,14 @@ class ResidentBlock {
 
   __device__ __forceinline__ void begin(std::uint32_t slot) {
     Pending& pending = pending_[slot];
-    const Door door = door_from(looked_->doors[slot]);
+    const Doorbell doorbell = doorbell_from(looked_->doorbells[slot]);
     const MemberEntry& entry = members_[slot];
-    const bool in_order = door.number == pending.number + 1;
-    if (door.plan != pending.plan) {  // the same for all threads
+    const bool in_order = doorbell.number == pending.number + 1;
+    if (doorbell.plan != pending.plan) {  // the same for all threads
       __shared__ std::uint64_t owner;
       if (threadIdx.x == 0) {
-        owner = door.plan < kMaxDevicePlans ? load_acquire(&table_->plans[door.plan].owner) : 0;
+        owner =
+            doorbell.plan < kMaxDevicePlans ? load_acquire(&table_->plans[doorbell.plan].owner) : 0;
       }
       __syncthreads();
       // One vector per thread, past the L1: the owner may have written since.
@@ -96,7 +97,7 @@ class ResidentBlock {
         if (threadIdx.x == 0) pending.entry.owner = 0;
       } else if (threadIdx.x < kVectors) {
         reinterpret_cast<uint4*>(&pending.entry)[threadIdx.x] =
-            __ldcg(reinterpret_cast<const uint4*>(&table_->plans[door.plan]) + threadIdx.x);
+            __ldcg(reinterpret_cast<const uint4*>(&table_->plans[doorbell.plan]) + threadIdx.x);
       }
     }
     __syncthreads();
@@ -108,8 +109,8 @@ class ResidentBlock {
         wanted < 1 ? 1 : (wanted > kResidentBlocks ? kResidentBlocks : wanted);
     const bool takes_part = known && blockIdx.x < blocks;
     if (threadIdx.x == 0) {
-      pending.plan = known ? door.plan : kNoPlan;
-      pending.number = door.number;
+      pending.plan = known ? doorbell.plan : kNoPlan;
+      pending.number = doorbell.number;
       pending.lines = lines;
       pending.blocks = blocks;
       pending.next = 0;
@@ -172,7 +173,7 @@ class ResidentBlock {
       if (atomicInc(blocks_done, pending.blocks - 1) != pending.blocks - 1) return;
       fence_on_gpu();
     }
-    store_relaxed(&entry.member.mailbox->lanes[0].done, to_word(Done{.number = pending.number}));
+    store_relaxed(&entry.member.mailbox->paths[0].done, to_word(Done{.number = pending.number}));
     store_relaxed(entry.host_done, std::uint64_t{pending.number});
   }
 
@@ -219,7 +220,7 @@ __device__ __forceinline__ void copy_words(T* to, const T* from, std::uint32_t c
   }
 }
 
-// Half of a processor's registers at most: others work there too.
+// Half of an SM's registers at most: others work there too.
 __global__ void __launch_bounds__(kResidentThreads, 2) resident(ResidentTable* table) {
   __shared__ alignas(16) unsigned char member_bytes[kResidentMembers * sizeof(MemberEntry)];
   __shared__ alignas(16) unsigned char pending_bytes[kResidentMembers * sizeof(Pending)];

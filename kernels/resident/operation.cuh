@@ -175,7 +175,7 @@ class ResidentOperation {
 
   // What is rare is a function of its own for each type, and pays for the call by saving registers;
   // what inference does is not. Words go in and out in registers: local memory would be read anew
-  // after each look at a door.
+  // after each look at a doorbell.
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
   static __device__ __noinline__ std::uint32_t called_apart(const ResidentMember* member,
                                                             Pending* pending) {

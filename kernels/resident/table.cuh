@@ -11,7 +11,7 @@
 namespace arcomm::device {
 
 // Ten blocks of 256 threads are 0.95% of the thread slots of an H200; spread over ten of its
-// processors they push fast enough for kMaxResidentBytes.
+// SMs they push fast enough for kMaxResidentBytes.
 inline constexpr std::uint32_t kResidentBlocks = 10;
 inline constexpr std::uint32_t kResidentThreads = 256;
 

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "daemon/control/descriptors/fd_wire.h"
+#include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/control/rendezvous.h"
 #include "daemon/control/session_ledger.h"
-#include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.pb.h"
 
@@ -33,7 +33,7 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
   Rendezvous::Formed formed;
   std::size_t ranks = 0;
   Rendezvous rendezvous(
-      [&](std::size_t, const arcomm::CommunicatorSeed& seed, Rendezvous::Formed done) {
+      [&](std::size_t, const arcomm::CommunicatorSpec& seed, Rendezvous::Formed done) {
         formed = std::move(done);
         ranks = seed.ranks.size();
       });

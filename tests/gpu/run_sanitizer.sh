@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # compute-sanitizer over the kernels, on small sizes: memory, barriers, and races in shared memory. Called by run.sh,
 # part `sanitizer`:   run_sanitizer.sh <folder for the results>
-# Direct kernels run in their clients, one process for each rank, without MPS; those of the daemon in all_reduce_gpu_test,
+# In-stream kernels run in their clients, one process for each rank, without MPS; those of the daemon in all_reduce_gpu_test,
 # a thread for each rank where the tool makes a launch last as long as its kernel.
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -18,14 +18,14 @@ tools=(memcheck synccheck racecheck)
 ask() { LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 10 "$programs/arctl" --runtime-dir "$folder/run" "$@"; }
 
 # The daemon's account, since no tool names the kernels it has looked at: operations that are done, and how many small
-# ones it launched itself. Direct ones are done without it.
+# ones it launched itself. In-stream ones are done without it.
 account() {
   ask status --json >"$folder/status.json" && ask trace --last 0 --json >"$folder/trace.json" &&
     python3 -c '
 import json, sys
 status, trace = (json.load(open(name)) for name in sys.argv[1:])
 print(sum(worker["operations_done"] for worker in status["workers"]),
-      sum(record["count"] <= 32768 and record["algorithm"] != "direct" for record in trace["records"]))
+      sum(record["count"] <= 32768 and record["algorithm"] != "in_stream" for record in trace["records"]))
 ' "$folder/status.json" "$folder/trace.json"
 }
 
@@ -61,16 +61,16 @@ for tool in "${tools[@]}"; do
     ARCOMM_RUNTIME_DIR=$folder/run LD_LIBRARY_PATH=$programs/client timeout -k 5 60 "$sanitizer" --tool "$tool" \
       --target-processes all --kernel-regex kns=arcomm_ "$programs/client_rank" --verify --dtype f16 \
       --sizes 1k,64k,1m,6m --timeout-ms 40000 --rank "$rank" --ranks 2 --id-file "$folder/id-$tool" \
-      >"$out/sanitizer-direct-$tool-$rank.log" 2>&1 &
+      >"$out/sanitizer-in-stream-$tool-$rank.log" 2>&1 &
     pids+=($!)
   done
   for pid in "${pids[@]}"; do wait "$pid" || code=1; done
   read -r after launched < <(account)
   if [ "${after:-0}" -le "${before:-0}" ] || [ "${launched:-1}" != 0 ]; then
-    echo "no direct kernels were seen: operations done: ${before:-?}, then ${after:-?}; small ones launched: ${launched:-?}"
+    echo "no in-stream kernels were seen: operations done: ${before:-?}, then ${after:-?}; small ones launched: ${launched:-?}"
     code=1
   fi
-  judge "direct kernels, $tool" $code "$out/sanitizer-direct-$tool-"[01].log
+  judge "in-stream kernels, $tool" $code "$out/sanitizer-in-stream-$tool-"[01].log
 done
 # racecheck does not follow barriers in shared memory that count bytes (mbarrier), by which the steps of tiled_push hand
 # tiles on: it takes every tile for a race.

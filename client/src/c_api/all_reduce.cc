@@ -9,8 +9,8 @@
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/session/communicator.h"
 #include "client/src/gpu/gpu_all_reduce.h"
+#include "client/src/session/communicator.h"
 #include "client/src/session/group.h"
 #include "client/src/session/library.h"
 

@@ -4,10 +4,10 @@
 #include <utility>
 
 #include "client/include/arclient.h"
-#include "client/src/host/buffer.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/gpu/direct_uses.h"
 #include "client/src/gpu/gpu_allocations.h"
+#include "client/src/gpu/in_stream_uses.h"
+#include "client/src/host/buffer.h"
 #include "client/src/session/library.h"
 
 namespace arcomm::client {
@@ -15,7 +15,7 @@ namespace {
 
 // In every session that knows the memory; one whose daemon is gone has nothing left to forget.
 Status forget_gpu_memory(void* address, Deadline deadline, bool* was_known) {
-  ARC_RETURN_IF_ERROR(DirectUses::check_unused(address));
+  ARC_RETURN_IF_ERROR(InStreamUses::check_unused(address));
   for (const std::shared_ptr<Session>& session : Session::all()) {
     if (session->gpus() == nullptr || session->lost()) continue;
     Status forgotten = session->gpus()->buffers().forget(address, deadline);

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "client/include/arclient.h"
-#include "client/src/host/all_reduce.h"
 #include "client/src/c_api/entry_point.h"
+#include "client/src/host/all_reduce.h"
 #include "client/src/session/communicator.h"
 #include "client/src/session/group.h"
 

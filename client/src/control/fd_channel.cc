@@ -7,8 +7,8 @@
 #include <cstring>
 #include <utility>
 
-#include "client/src/session/fork.h"
 #include "client/src/control/unix_socket.h"
+#include "client/src/session/fork.h"
 
 namespace arcomm::client {
 namespace {

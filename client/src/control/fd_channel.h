@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "client/src/control/node_control.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
-#include "client/src/control/node_control.h"
 #include "proto/fd_message.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"

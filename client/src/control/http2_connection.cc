@@ -10,8 +10,8 @@
 #include <cstring>
 #include <utility>
 
-#include "client/src/session/fork.h"
 #include "client/src/control/unix_socket.h"
+#include "client/src/session/fork.h"
 #include "proto/version.h"
 
 namespace arcomm::client {

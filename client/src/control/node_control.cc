@@ -130,7 +130,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.number(5, wanted.timeout_ms);
   request.bytes(6, wanted.device);
   for (const std::string& gpu : wanted.visible_gpus) request.bytes(7, gpu);
-  request.number(8, kDirectAbi);
+  request.number(8, kInStreamAbi);
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
                                [&created](const WireReader& field) {
@@ -143,7 +143,7 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                  if (field.field() == 6) created.mailbox_bytes = field.number();
                                  if (field.field() == 7) created.exchange_bytes = field.number();
                                  if (field.field() == 8)
-                                   created.room.whole_lines = field.number() != 0;
+                                   created.room.atomic_128b_stores = field.number() != 0;
                                  if (field.field() == 9)
                                    created.room.blocks = static_cast<std::uint32_t>(field.number());
                                  if (field.field() == 10) created.max_timeout_ms = field.number();

@@ -9,7 +9,7 @@
 
 #include "client/src/control/control_channel.h"
 #include "client/src/session/deadline.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "proto/fd_message.h"
 #include "proto/memory_handle.h"
 #include "proto/status.h"
@@ -45,11 +45,11 @@ struct CreatedCommunicator {
   MemberId member;
   std::uint64_t epoch = 0;
   std::uint64_t segment_limit_bytes = 0;  // 0: the session's
-  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doors; image, exchanges
+  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doorbells; image, exchanges
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
-  DirectRoom room;
-  std::uint64_t max_timeout_ms = 0;  // of direct operations
+  InStreamRoom room;
+  std::uint64_t max_timeout_ms = 0;  // of in-stream operations
 };
 
 // A piece of memory: a descriptor that was offered, or, where that is 0, a handle.

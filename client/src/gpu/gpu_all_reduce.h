@@ -4,10 +4,10 @@
 #include <chrono>
 #include <memory>
 
-#include "client/src/session/deadline.h"
 #include "client/src/gpu/gpu_buffer.h"
 #include "client/src/host/operation.h"
 #include "client/src/host/submission.h"
+#include "client/src/session/deadline.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

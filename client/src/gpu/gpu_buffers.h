@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "client/src/session/deadline.h"
-#include "client/src/session/deadline_mutex.h"
 #include "client/src/gpu/gpu_buffer.h"
 #include "client/src/gpu/gpu_segments.h"
+#include "client/src/session/deadline.h"
+#include "client/src/session/deadline_mutex.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

@@ -6,10 +6,11 @@ namespace arcomm::client {
 
 Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                                                        std::span<const UniqueFd> descriptors,
-                                                       std::uint64_t bytes, DirectRoom room,
+                                                       std::uint64_t bytes, InStreamRoom room,
                                                        std::uint64_t max_timeout_ms) {
   const std::size_t ranks = descriptors.size() - 1;
-  if (ranks > kMaxDirectRanks || bytes < direct_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
+  if (ranks > kMaxInStreamRanks ||
+      bytes < in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's exchanges have ", bytes,
                  " bytes for each of ", ranks,
                  " ranks, too few: are client and daemon of one version?");
@@ -17,7 +18,7 @@ Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
   std::unique_ptr<GpuExchange> exchange(new GpuExchange);
   exchange->room_ = room;
   exchange->max_timeout_ns_ = max_timeout_ms * 1'000'000;
-  const Result<const DirectKernels*> kernels = gpu.load_direct(descriptors[0].get());
+  const Result<const InStreamKernels*> kernels = gpu.load_in_stream(descriptors[0].get());
   if (!kernels) return kernels.error();
   exchange->kernels_ = *kernels;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -26,10 +27,10 @@ Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
     if (!mapped) {
       Error why = std::move(mapped).error();
       why.message += ": the memory of rank " + std::to_string(rank) +
-                     "'s GPU; turn gpu.direct off in the daemon's configuration to do without";
+                     "'s GPU; turn gpu.in_stream off in the daemon's configuration to do without";
       return why;
     }
-    exchange->call_.exchange[rank] = static_cast<DirectControl*>((*mapped)->address());
+    exchange->call_.exchange[rank] = static_cast<InStreamControl*>((*mapped)->address());
     exchange->memory_.push_back(std::move(*mapped));
   }
   return exchange;

@@ -1,4 +1,4 @@
-// A rank's side of direct operations (proto/direct_exchange.h): the exchanges of all ranks, mapped
+// A rank's side of in-stream operations (proto/exchange.h): the exchanges of all ranks, mapped
 // on this rank's GPU, and the kernels that use them. Thread: made by one, then only read.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 
 namespace arcomm::client {
 
@@ -16,23 +16,23 @@ class GpuExchange {
  public:
   // descriptors: the image, then each rank's memory of `bytes`.
   static Result<std::unique_ptr<GpuExchange>> open(Gpu& gpu, std::span<const UniqueFd> descriptors,
-                                                   std::uint64_t bytes, DirectRoom room,
+                                                   std::uint64_t bytes, InStreamRoom room,
                                                    std::uint64_t max_timeout_ms);
 
-  const DirectKernels& kernels() const { return *kernels_; }
-  DirectRoom room() const { return room_; }
+  const InStreamKernels& kernels() const { return *kernels_; }
+  InStreamRoom room() const { return room_; }
   // What the daemon lets an operation last.
   std::uint64_t max_timeout_ns() const { return max_timeout_ns_; }
   // With the addresses of the exchanges; the rest is the operation's.
-  const DirectCall& call() const { return call_; }
+  const InStreamCall& call() const { return call_; }
 
  private:
   GpuExchange() = default;
 
   std::vector<std::unique_ptr<GpuMapping>> memory_;  // by rank
-  const DirectKernels* kernels_ = nullptr;
-  DirectCall call_;
-  DirectRoom room_;
+  const InStreamKernels* kernels_ = nullptr;
+  InStreamCall call_;
+  InStreamRoom room_;
   std::uint64_t max_timeout_ns_ = 0;
 };
 

@@ -12,16 +12,18 @@
 namespace arcomm::client {
 
 Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
-                                                     std::uint64_t memory_bytes, UniqueFd doors) {
+                                                     std::uint64_t memory_bytes,
+                                                     UniqueFd doorbells) {
   if (memory_bytes < kMailboxWithNotesBytes) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's mailbox has ", memory_bytes,
                  " bytes and ", kMailboxWithNotesBytes,
                  " are needed: are client and daemon of one version?");
   }
   struct stat facts {};
-  if (::fstat(doors.get(), &facts) != 0 || facts.st_size < static_cast<off_t>(sizeof(HostDoors))) {
-    return error(ErrorCode::Internal, Reason::Version, "the daemon's doors have ", facts.st_size,
-                 " bytes and ", sizeof(HostDoors),
+  if (::fstat(doorbells.get(), &facts) != 0 ||
+      facts.st_size < static_cast<off_t>(sizeof(HostDoorbells))) {
+    return error(ErrorCode::Internal, Reason::Version, "the daemon's doorbells have ",
+                 facts.st_size, " bytes and ", sizeof(HostDoorbells),
                  " are needed: are client and daemon of one version?");
   }
   std::unique_ptr<GpuMailbox> mailbox(new GpuMailbox);
@@ -30,17 +32,17 @@ Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
   mailbox->memory_ = std::move(*mapped);
   // CUDA pins whole pages.
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  mailbox->doors_bytes_ = (static_cast<std::size_t>(facts.st_size) + page - 1) / page * page;
-  void* const pages = ::mmap(nullptr, mailbox->doors_bytes_, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_POPULATE, doors.get(), 0);
+  mailbox->doorbells_bytes_ = (static_cast<std::size_t>(facts.st_size) + page - 1) / page * page;
+  void* const pages = ::mmap(nullptr, mailbox->doorbells_bytes_, PROT_READ | PROT_WRITE,
+                             MAP_SHARED | MAP_POPULATE, doorbells.get(), 0);
   if (pages == MAP_FAILED) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot map the daemon's doors: ", std::strerror(errno));
+                 "cannot map the daemon's doorbells: ", std::strerror(errno));
   }
-  mailbox->doors_ = pages;
-  mapped = gpu.map_host(pages, mailbox->doors_bytes_);
+  mailbox->doorbells_ = pages;
+  mapped = gpu.map_host(pages, mailbox->doorbells_bytes_);
   if (!mapped) return std::move(mapped).error();
-  mailbox->doors_on_gpu_ = std::move(*mapped);
+  mailbox->doorbells_on_gpu_ = std::move(*mapped);
   const std::vector<std::byte> zeros(sizeof(PostNotes));
   // The first use of the GPU: its context may still be settling.
   constexpr std::chrono::seconds kFirstCopy{5};
@@ -49,8 +51,8 @@ Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
 }
 
 GpuMailbox::~GpuMailbox() {
-  doors_on_gpu_.reset();
-  if (doors_ != nullptr) ::munmap(doors_, doors_bytes_);
+  doorbells_on_gpu_.reset();
+  if (doorbells_ != nullptr) ::munmap(doorbells_, doorbells_bytes_);
 }
 
 Error error_of(std::uint64_t done_word, const char* what) {

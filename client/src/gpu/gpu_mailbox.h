@@ -1,5 +1,5 @@
 // A member's mailbox (proto/device_mailbox.h) as its client has it: the daemon's GPU memory and the
-// daemon's doors, both mapped. Thread: none of its own. Owns the mappings.
+// daemon's doorbells, both mapped. Thread: none of its own. Owns the mappings.
 #pragma once
 
 #include <chrono>
@@ -22,23 +22,23 @@ inline constexpr std::chrono::milliseconds kWordsWithin{50};
 struct MailboxCounts {
   DeviceMailbox words;
   std::byte rest[kMailboxBytes - sizeof(DeviceMailbox)];
-  std::uint32_t left_early[kLanes];
-  std::uint32_t in_order[kLanes];
-  std::uint32_t direct_left;
-  std::uint32_t passed[kLanes];
+  std::uint32_t left_early[kLaunchPaths];
+  std::uint32_t in_order[kLaunchPaths];
+  std::uint32_t in_stream_left;
+  std::uint32_t passed[kLaunchPaths];
 };
 static_assert(offsetof(MailboxCounts, left_early) ==
                   kMailboxBytes + offsetof(PostNotes, left_early) &&
               offsetof(MailboxCounts, in_order) == kMailboxBytes + offsetof(PostNotes, in_order) &&
-              offsetof(MailboxCounts, direct_left) ==
-                  kMailboxBytes + offsetof(PostNotes, direct_left) &&
+              offsetof(MailboxCounts, in_stream_left) ==
+                  kMailboxBytes + offsetof(PostNotes, in_stream_left) &&
               offsetof(MailboxCounts, passed) == kMailboxBytes + offsetof(PostNotes, passed));
 
 class GpuMailbox {
  public:
   // Clears the notes, which the daemon leaves alone.
   static Result<std::unique_ptr<GpuMailbox>> open(Gpu& gpu, UniqueFd memory,
-                                                  std::uint64_t memory_bytes, UniqueFd doors);
+                                                  std::uint64_t memory_bytes, UniqueFd doorbells);
   ~GpuMailbox();
   GpuMailbox(const GpuMailbox&) = delete;
   GpuMailbox& operator=(const GpuMailbox&) = delete;
@@ -53,15 +53,17 @@ class GpuMailbox {
   Status read_counts(Gpu& gpu, MailboxCounts& now) const {
     return gpu.read(&now, words(), sizeof(now), kWordsWithin);
   }
-  HostDoors* doors() const { return static_cast<HostDoors*>(doors_on_gpu_->address()); }
+  HostDoorbells* doorbells() const {
+    return static_cast<HostDoorbells*>(doorbells_on_gpu_->address());
+  }
 
  private:
   GpuMailbox() = default;
 
   std::unique_ptr<GpuMapping> memory_;
-  void* doors_ = nullptr;
-  std::size_t doors_bytes_ = 0;
-  std::unique_ptr<GpuMapping> doors_on_gpu_;
+  void* doorbells_ = nullptr;
+  std::size_t doorbells_bytes_ = 0;
+  std::unique_ptr<GpuMapping> doorbells_on_gpu_;
 };
 
 // "of rank 1: the deadline passed", with the Done's code, reason and culprit. Ok for 0.

@@ -53,10 +53,10 @@ GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevi
   if (parts_.post == PostMode::Memory)
     starts_ = std::make_shared<MemoryStarts>(parts_.gpu, parts_.mailbox);
   if (parts_.exchange == nullptr) return;
-  uses_ = DirectUses::create({.gpu = parts_.gpu,
-                              .mailbox = parts_.mailbox,
-                              .exchange = parts_.exchange,
-                              .rank = parts_.rank});
+  uses_ = InStreamUses::create({.gpu = parts_.gpu,
+                                .mailbox = parts_.mailbox,
+                                .exchange = parts_.exchange,
+                                .rank = parts_.rank});
 }
 
 GpuMember::~GpuMember() {
@@ -76,20 +76,20 @@ GpuMember::~GpuMember() {
 }
 
 bool GpuMember::is_idle() {
-  const std::uint32_t direct_blocks = this->direct_blocks();
-  if (direct_blocks == 0 &&
-      std::ranges::all_of(launched_in_lane_, [](auto starts) { return starts == 0; }))
+  const std::uint32_t in_stream_blocks = this->in_stream_blocks();
+  if (in_stream_blocks == 0 &&
+      std::ranges::all_of(launched_on_path_, [](auto starts) { return starts == 0; }))
     return true;
   MailboxCounts now;
   if (!parts_.mailbox->read_counts(*parts_.gpu, now)) return false;
-  for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    const MailboxLane& words = now.words.lanes[lane];
-    const std::uint32_t ended = done_from(words.done).number + now.left_early[lane];
-    if (words.posted != launched_in_lane_[lane]) return false;
+  for (std::uint32_t path = 0; path < kLaunchPaths; ++path) {
+    const MailboxPath& words = now.words.paths[path];
+    const std::uint32_t ended = done_from(words.done).number + now.left_early[path];
+    if (words.posted != launched_on_path_[path]) return false;
     if (static_cast<std::int32_t>(ended - words.posted) < 0) return false;
-    if (starts_ != nullptr && now.passed[lane] != words.posted) return false;
+    if (starts_ != nullptr && now.passed[path] != words.posted) return false;
   }
-  return now.direct_left == direct_blocks;
+  return now.in_stream_left == in_stream_blocks;
 }
 
 Status GpuMember::usable() const {
@@ -190,7 +190,7 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
   // Another timeout makes another plan; callers change theirs hardly ever.
   if (GpuPlan* plan = plans_.find(key)) {
     if (!plan->may_be_gone) return plan;
-    // A start knocks with the bare index, which may be another plan's by now.
+    // A start rings with the bare index, which may be another plan's by now.
     ARC_RETURN_IF_ERROR(drop(*plan, deadline));
   }
   ARC_RETURN_IF_ERROR(make_room(deadline));
@@ -216,11 +216,12 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
   }
   GpuPlan plan{.key = key,
                .id = *id,
-               .lane = lane_of(call.bytes(), parts_.ranks),
+               .path = launch_path_of(call.bytes(), parts_.ranks),
                .timeout_ns = timeout_ms * 1'000'000};
   if (parts_.exchange != nullptr)
-    plan.direct = direct_shape(call.bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
-  if (plan.direct.blocks != 0) {
+    plan.in_stream =
+        in_stream_shape(call.bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
+  if (plan.in_stream.blocks != 0) {
     plan.send_use = &uses_->of(send.range);
     plan.recv_use = &uses_->of(recv.range);
   }
@@ -246,10 +247,10 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
   const auto* notes = reinterpret_cast<const PostNotes*>(now.data() + kMailboxBytes);
   bool any = false;
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
-    const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
+    const std::uint64_t done = words->paths[static_cast<std::uint32_t>(plan->path)].done;
     const std::uint32_t index = plan->id.index;
-    // What is direct needs the daemon's plan no more.
-    if (plan->direct.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
+    // What is in-stream needs the daemon's plan no more.
+    if (plan->in_stream.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
       continue;
     ARC_RETURN_IF_ERROR(drop(*plan, deadline));
     any = true;
@@ -260,33 +261,33 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
 Status GpuMember::post(GpuPlan& plan, void* stream) {
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
   if (!capturing) return capturing.error();
-  std::uint32_t& launched_in_lane = launched_in_lane_[static_cast<std::uint32_t>(plan.lane)];
+  std::uint32_t& launched_on_path = launched_on_path_[static_cast<std::uint32_t>(plan.path)];
   if (!*capturing) {
-    const bool is_first = direct_blocks() == 0 &&
-                          std::ranges::all_of(launched_in_lane_, [](auto n) { return n == 0; });
+    const bool is_first = in_stream_blocks() == 0 &&
+                          std::ranges::all_of(launched_on_path_, [](auto n) { return n == 0; });
     has_several_streams_ |= (!is_first && stream != last_stream_) || stream == kStreamPerThread;
     last_stream_ = stream;
   }
-  if (plan.direct.blocks != 0) {
-    ARC_RETURN_IF_ERROR(post_direct(plan, *capturing, stream));
+  if (plan.in_stream.blocks != 0) {
+    ARC_RETURN_IF_ERROR(post_in_stream(plan, *capturing, stream));
     if (*capturing) {
       was_captured_ = true;
       uses_->captured(*plan.send_use, *plan.recv_use);
     } else {
-      uses_->launched(*plan.send_use, *plan.recv_use, plan.direct.blocks);
+      uses_->launched(*plan.send_use, *plan.recv_use, plan.in_stream.blocks);
     }
     return {};
   }
   const GpuPost start{.mailbox = parts_.mailbox->words(),
-                      .doors = parts_.mailbox->doors(),
+                      .doorbells = parts_.mailbox->doorbells(),
                       .notes = parts_.mailbox->notes(),
-                      .lane = plan.lane,
+                      .path = plan.path,
                       .plan = plan.id.index,
                       .timeout_ns = plan.timeout_ns,
-                      .turn = *capturing             ? Turn::AsItComes
-                              : has_several_streams_ ? Turn::Taken
-                                                     : Turn::Counted,
-                      .called_before = launched_in_lane};
+                      .order = *capturing             ? StartOrder::AsItComes
+                               : has_several_streams_ ? StartOrder::Taken
+                                                      : StartOrder::Counted,
+                      .called_before = launched_on_path};
   // What a graph starts is not known here, so once there is one only the GPU knows the numbers.
   const bool by_memory = starts_ != nullptr && !*capturing && !was_captured_;
   ARC_RETURN_IF_ERROR(by_memory ? post_by_memory(start, stream) : parts_.gpu->post(start, stream));
@@ -295,42 +296,43 @@ Status GpuMember::post(GpuPlan& plan, void* stream) {
     was_captured_ = true;
   } else {
     ++launched_[plan.id.index];
-    ++launched_in_lane;
+    ++launched_on_path;
   }
   return {};
 }
 
 Status GpuMember::post_by_memory(const GpuPost& post, void* stream) {
   const std::uint32_t number = post.called_before + 1;
-  starts_->expect(post.lane, number, post.timeout_ns);
+  starts_->expect(post.path, number, post.timeout_ns);
   Status posted = watch_streams(starts_);
   if (posted) {
     posted =
         parts_.gpu->post_by_memory({.post = post,
                                     .number = number,
                                     .note = {.posted = launched_[post.plan] + 1, .number = number},
-                                    .waits_for_turn = post.turn == Turn::Taken},
+                                    .waits_for_order = post.order == StartOrder::Taken},
                                    stream);
   }
-  if (!posted) starts_->take_back(post.lane, number);
+  if (!posted) starts_->take_back(post.path, number);
   return posted;
 }
 
-Status GpuMember::post_direct(const GpuPlan& plan, bool is_captured, void* stream) {
-  DirectCall call = parts_.exchange->call();
+Status GpuMember::post_in_stream(const GpuPlan& plan, bool is_captured, void* stream) {
+  InStreamCall call = parts_.exchange->call();
   call.send = reinterpret_cast<const void*>(plan.key.send);
   call.recv = reinterpret_cast<void*>(plan.key.recv);
   call.mailbox = parts_.mailbox->words();
-  call.doors = parts_.mailbox->doors();
-  call.left = is_captured ? nullptr : &parts_.mailbox->notes()->direct_left;
+  call.doorbells = parts_.mailbox->doorbells();
+  call.left = is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
   call.timeout_ns = std::min(plan.timeout_ns, parts_.exchange->max_timeout_ns());
   call.count = static_cast<std::uint32_t>(plan.key.count);
-  call.what = plan.direct.what(plan.key.dtype, plan.key.op);
+  call.what = plan.in_stream.what(plan.key.dtype, plan.key.op);
   call.rank = parts_.rank;
   call.ranks = parts_.ranks;
-  call.behind = direct_blocks();
-  return parts_.gpu->launch_direct(parts_.exchange->kernels(), plan.direct, plan.key.dtype,
-                                   plan.key.op, call, !is_captured && has_several_streams_, stream);
+  call.behind = in_stream_blocks();
+  return parts_.gpu->launch_in_stream(parts_.exchange->kernels(), plan.in_stream, plan.key.dtype,
+                                      plan.key.op, call, !is_captured && has_several_streams_,
+                                      stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {

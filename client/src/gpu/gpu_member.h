@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "client/src/session/deadline.h"
-#include "client/src/session/deadline_mutex.h"
-#include "client/src/gpu/direct_uses.h"
+#include "client/src/control/node_control.h"
 #include "client/src/gpu/gpu_buffer.h"
 #include "client/src/gpu/gpu_exchange.h"
 #include "client/src/gpu/gpu_mailbox.h"
 #include "client/src/gpu/gpu_plan_cache.h"
+#include "client/src/gpu/in_stream_uses.h"
 #include "client/src/gpu/memory_starts.h"
-#include "client/src/control/node_control.h"
-#include "client/src/host/operation.h"
 #include "client/src/gpu/post_mode.h"
+#include "client/src/host/operation.h"
+#include "client/src/session/deadline.h"
+#include "client/src/session/deadline_mutex.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -37,7 +37,7 @@ class GpuMember {
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
-    std::shared_ptr<GpuExchange> exchange;  // null: nothing is direct
+    std::shared_ptr<GpuExchange> exchange;  // null: nothing is in-stream
     PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
@@ -89,18 +89,18 @@ class GpuMember {
   Status drop(GpuPlan& plan, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
   Status post_by_memory(const GpuPost& post, void* stream);
-  Status post_direct(const GpuPlan& plan, bool is_captured, void* stream);
+  Status post_in_stream(const GpuPlan& plan, bool is_captured, void* stream);
   Status usable() const;
   bool is_idle();
-  std::uint32_t direct_blocks() const { return uses_ == nullptr ? 0 : uses_->blocks(); }
+  std::uint32_t in_stream_blocks() const { return uses_ == nullptr ? 0 : uses_->blocks(); }
 
   Parts parts_;
-  std::shared_ptr<DirectUses> uses_;      // null without an exchange
+  std::shared_ptr<InStreamUses> uses_;    // null without an exchange
   std::shared_ptr<MemoryStarts> starts_;  // null unless they are made by memory operations
   DeadlineMutex mutex_;
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
-  std::uint32_t launched_in_lane_[kLanes] = {};
+  std::uint32_t launched_on_path_[kLaunchPaths] = {};
   bool was_captured_ = false;
   void* last_stream_ = nullptr;  // compared, never used: it may be gone
   bool has_several_streams_ = false;

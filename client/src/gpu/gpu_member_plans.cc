@@ -35,8 +35,8 @@ bool GpuMember::nobody_needs_plans_of(BufferId buffer, const IsThere& is_there) 
   for (const GpuPlan* plan : plans_.users_of(buffer)) {
     if (!is_on_memory_there(plan->key, buffer, is_there)) continue;
     if (!plan->may_go()) return false;
-    // What is direct needs the daemon's plan no more.
-    if (plan->direct.blocks == 0 && launched_[plan->id.index] != 0) asked.push_back(plan);
+    // What is in-stream needs the daemon's plan no more.
+    if (plan->in_stream.blocks == 0 && launched_[plan->id.index] != 0) asked.push_back(plan);
   }
   if (asked.empty()) return true;
   std::vector<std::byte> now(kMailboxWithNotesBytes);
@@ -45,7 +45,7 @@ bool GpuMember::nobody_needs_plans_of(BufferId buffer, const IsThere& is_there) 
   const auto* words = reinterpret_cast<const DeviceMailbox*>(now.data());
   const auto* notes = reinterpret_cast<const PostNotes*>(now.data() + kMailboxBytes);
   for (const GpuPlan* plan : asked) {
-    const std::uint64_t done = words->lanes[static_cast<std::uint32_t>(plan->lane)].done;
+    const std::uint64_t done = words->paths[static_cast<std::uint32_t>(plan->path)].done;
     if (!has_ended(notes->plans[plan->id.index], launched_[plan->id.index], done)) return false;
   }
   return true;

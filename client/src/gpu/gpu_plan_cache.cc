@@ -63,9 +63,9 @@ std::vector<GpuPlan*> GpuPlanCache::all() {
   return found;
 }
 
-bool has_ended(const PlanNote& note, std::uint32_t launched, std::uint64_t lane_done) {
+bool has_ended(const PlanNote& note, std::uint32_t launched, std::uint64_t path_done) {
   if (launched == 0) return true;
-  const std::uint32_t done = done_from(lane_done).number;
+  const std::uint32_t done = done_from(path_done).number;
   return note.posted == launched && static_cast<std::int32_t>(done - note.number) >= 0;
 }
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "client/cuda/post.h"
-#include "client/src/gpu/direct_uses.h"
-#include "proto/direct_exchange.h"
+#include "client/src/gpu/in_stream_uses.h"
+#include "proto/exchange.h"
 #include "proto/types.h"
 
 namespace arcomm::client {
@@ -29,10 +29,10 @@ struct GpuPlanKey {
 struct GpuPlan {
   GpuPlanKey key;
   PlanId id{};
-  Lane lane = Lane::Resident;
-  DirectShape direct{};           // with blocks: started that way, not through its lane
-  DirectUse* send_use = nullptr;  // then
-  DirectUse* recv_use = nullptr;
+  LaunchPath path = LaunchPath::Resident;
+  InStreamShape in_stream{};        // with blocks: started that way, not through its path
+  InStreamUse* send_use = nullptr;  // then
+  InStreamUse* recv_use = nullptr;
   std::uint64_t timeout_ns = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles
@@ -62,8 +62,8 @@ class GpuPlanCache {
   std::unordered_map<GpuPlanKey, List::iterator, Hash> by_key_;
 };
 
-// Whether every one of `launched` starts of the plan has ended: all have been posted, and the lane
+// Whether every one of `launched` starts of the plan has ended: all have been posted, and the path
 // has got past the last of them.
-bool has_ended(const PlanNote& note, std::uint32_t launched, std::uint64_t lane_done);
+bool has_ended(const PlanNote& note, std::uint32_t launched, std::uint64_t path_done);
 
 }  // namespace arcomm::client

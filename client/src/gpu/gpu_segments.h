@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "client/src/session/deadline.h"
 #include "client/src/gpu/gpu_buffer.h"
+#include "client/src/session/deadline.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

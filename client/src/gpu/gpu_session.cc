@@ -39,15 +39,15 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                                     const CreatedCommunicator& created,
                                                     std::uint32_t rank, std::uint32_t ranks,
                                                     Deadline deadline) {
-  const bool is_direct = created.exchange_bytes != 0;
+  const bool is_in_stream = created.exchange_bytes != 0;
   Result<std::vector<UniqueFd>> fds =
-      descriptors_.fetch(created.fd_ticket, is_direct ? 3 + ranks : 2, deadline);
+      descriptors_.fetch(created.fd_ticket, is_in_stream ? 3 + ranks : 2, deadline);
   if (!fds) return std::move(fds).error();
   Result<std::unique_ptr<GpuMailbox>> mailbox =
       GpuMailbox::open(*gpu, std::move((*fds)[0]), created.mailbox_bytes, std::move((*fds)[1]));
   if (!mailbox) return std::move(mailbox).error();
   std::unique_ptr<GpuExchange> exchange;
-  if (is_direct) {
+  if (is_in_stream) {
     Result<std::unique_ptr<GpuExchange>> opened =
         GpuExchange::open(*gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.room,
                           created.max_timeout_ms);

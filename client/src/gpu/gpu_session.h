@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "client/src/session/deadline.h"
 #include "client/src/control/fd_channel.h"
+#include "client/src/control/node_control.h"
 #include "client/src/gpu/gpu_buffers.h"
 #include "client/src/gpu/gpu_member.h"
-#include "client/src/control/node_control.h"
 #include "client/src/gpu/post_mode.h"
+#include "client/src/session/deadline.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -30,7 +30,7 @@ class GpuSession {
   // The GPU that is current on this thread.
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
   // What this process can use whole, by UUID. None where no kernel of ours shall wait on a stream:
-  // direct ones do.
+  // in-stream ones do.
   std::vector<std::string> visible() {
     return post_ == PostMode::Memory ? std::vector<std::string>() : gpus_.visible();
   }

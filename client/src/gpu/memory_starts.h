@@ -27,10 +27,10 @@ class MemoryStarts {
       : gpu_(std::move(gpu)), mailbox_(std::move(mailbox)) {}
 
   // Before the start is put into its stream; and when it could not be.
-  void expect(Lane lane, std::uint32_t number, std::uint64_t timeout_ns);
-  void take_back(Lane lane, std::uint32_t number);
+  void expect(LaunchPath path, std::uint32_t number, std::uint64_t timeout_ns);
+  void take_back(LaunchPath path, std::uint32_t number);
   // What waits, and what will come to wait, is let go, once the daemon has had time to hear that it
-  // is over: what is let go still knocks.
+  // is over: what is let go still rings.
   void end() { ended_.store(true, std::memory_order_release); }
 
   // False: the streams have left all of it behind. Blocks for a few words from the GPU.
@@ -42,12 +42,12 @@ class MemoryStarts {
     std::uint32_t done_before = 0;           // at the last look
     std::optional<Clock::time_point> since;  // the one that runs has been seen to run
   };
-  bool is_late(Waiting& lane, const MailboxLane& words, Clock::time_point now) const;
-  void let_go(const DeviceMailbox& words, const std::uint32_t (&last)[kLanes]);
+  bool is_late(Waiting& path, const MailboxPath& words, Clock::time_point now) const;
+  void let_go(const DeviceMailbox& words, const std::uint32_t (&last)[kLaunchPaths]);
 
   const std::shared_ptr<Gpu> gpu_;
   const std::shared_ptr<GpuMailbox> mailbox_;
-  Waiting lanes_[kLanes];
+  Waiting lanes_[kLaunchPaths];
   std::atomic<std::uint64_t> timeout_ns_{0};  // the longest of them
   std::atomic<bool> ended_{false};
   std::optional<Clock::time_point> over_since_;

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <utility>
 
-#include "client/src/session/library.h"
 #include "client/src/host/ticket_table.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 namespace {
@@ -32,12 +32,12 @@ void refuse(Operation& operation, Error why) {
 Status take_resources(Operation& operation, Deadline deadline) {
   if (operation.call.count == 0) return {};
   Session& session = *operation.member->session;
-  Result<DirectRange> send =
-      find_direct(operation.call.send, operation.call.bytes(), session, deadline);
+  Result<SharedRange> send =
+      find_shared(operation.call.send, operation.call.bytes(), session, deadline);
   if (!send) return std::move(send).error();
   operation.send = std::move(*send);
-  Result<DirectRange> recv =
-      find_direct(operation.call.recv, operation.call.bytes(), session, deadline);
+  Result<SharedRange> recv =
+      find_shared(operation.call.recv, operation.call.bytes(), session, deadline);
   if (!recv) return std::move(recv).error();
   operation.recv = std::move(*recv);
   if (!operation.stages_send() && !operation.stages_recv()) return {};
@@ -107,15 +107,15 @@ class Claim {
 
 }  // namespace
 
-Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Session& session,
+Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Session& session,
                                 Deadline deadline) {
   std::shared_ptr<Buffer> buffer = buffers().find(reinterpret_cast<std::uintptr_t>(address), bytes);
-  if (!buffer || !buffer->is_shared()) return DirectRange{};
+  if (!buffer || !buffer->is_shared()) return SharedRange{};
   Result<BufferId> id = buffer->id_in(session, deadline);
   if (!id) return std::move(id).error();
   buffer->begin_use();
   const std::uint64_t offset = buffer->offset_of(address);
-  return DirectRange{std::move(buffer), *id, offset};
+  return SharedRange{std::move(buffer), *id, offset};
 }
 
 Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,

@@ -22,7 +22,7 @@ AllReduceCall make_call(const void* send, void* recv, std::uint64_t count, int d
 
 // The daemon's name for the memory at [address, +bytes), or none where it must be staged. Marks the
 // buffer as in use.
-Result<DirectRange> find_direct(const void* address, std::uint64_t bytes, Session& session,
+Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Session& session,
                                 Deadline deadline);
 
 // Holds everything the operation needs; its ticket is valid. `plan` may be invalid.

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "client/src/session/session.h"
 #include "client/src/host/shared_mapping.h"
+#include "client/src/session/session.h"
 
 namespace arcomm::client {
 namespace {

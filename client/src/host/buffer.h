@@ -13,9 +13,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "client/src/host/interval_map.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
-#include "client/src/host/interval_map.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"

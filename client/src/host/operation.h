@@ -14,10 +14,10 @@
 #include <string>
 
 #include "client/src/host/buffer.h"
-#include "client/src/session/deadline.h"
-#include "client/src/session/last_error.h"
 #include "client/src/host/segmentation.h"
 #include "client/src/host/staging.h"
+#include "client/src/session/deadline.h"
+#include "client/src/session/last_error.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -39,7 +39,7 @@ struct AllReduceCall {
 
 // Where one side of the operation lies, when the daemon can reach it. buffer is null where it is
 // staged.
-struct DirectRange {
+struct SharedRange {
   std::shared_ptr<Buffer> buffer;
   BufferId id;
   std::uint64_t offset_bytes = 0;
@@ -69,7 +69,7 @@ struct Operation {
   std::shared_ptr<Member> member;
   AllReduceCall call;
   Segmentation cut;
-  DirectRange send, recv;
+  SharedRange send, recv;
   PlanId plan;  // valid: started instead of described
   Deadline deadline{Deadline::Clock::time_point{}};
 

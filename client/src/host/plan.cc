@@ -4,8 +4,8 @@
 
 #include "client/src/gpu/gpu_all_reduce.h"
 #include "client/src/gpu/gpu_member.h"
-#include "client/src/session/library.h"
 #include "client/src/host/ticket_table.h"
+#include "client/src/session/library.h"
 
 namespace arcomm::client {
 namespace {
@@ -49,10 +49,10 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
       cut(call.count, call.element_bytes(), plan->member_->segment_limit_bytes).segments == 1;
   if (call.count == 0 || !one_request) return plan;
 
-  Result<DirectRange> send = find_direct(call.send, call.bytes(), session, deadline);
+  Result<SharedRange> send = find_shared(call.send, call.bytes(), session, deadline);
   if (!send) return std::move(send).error();
   plan->send_ = std::move(*send);
-  Result<DirectRange> recv = find_direct(call.recv, call.bytes(), session, deadline);
+  Result<SharedRange> recv = find_shared(call.recv, call.bytes(), session, deadline);
   if (!recv) return std::move(recv).error();
   plan->recv_ = std::move(*recv);
   if (!plan->send_.buffer || !plan->recv_.buffer) return plan;

@@ -9,9 +9,9 @@
 #include <mutex>
 #include <optional>
 
+#include "client/src/gpu/gpu_plan_cache.h"
 #include "client/src/host/all_reduce.h"
 #include "client/src/session/communicator.h"
-#include "client/src/gpu/gpu_plan_cache.h"
 #include "client/src/session/handle_table.h"
 #include "proto/status.h"
 
@@ -42,7 +42,7 @@ class Plan {
   const std::shared_ptr<Communicator> communicator_;
   const std::shared_ptr<Member> member_;
   const AllReduceCall call_;
-  DirectRange send_, recv_;
+  SharedRange send_, recv_;
   PlanId id_;  // invalid: the daemon does not know the plan
   std::optional<GpuPlanKey> gpu_key_;
   bool in_chunks_ = false;  // its memory may change under its addresses: every start looks

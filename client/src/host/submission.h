@@ -21,11 +21,11 @@
 #include <optional>
 #include <vector>
 
-#include "client/src/session/deadline.h"
 #include "client/src/control/fd_channel.h"
 #include "client/src/host/operation.h"
 #include "client/src/host/staged_copying.h"
 #include "client/src/host/staging.h"
+#include "client/src/session/deadline.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"

@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "client/cuda/gpu.h"
+#include "client/src/host/submission.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/handle_table.h"
-#include "client/src/host/submission.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "client/src/session/communicator.h"
 #include "client/src/host/operation.h"
+#include "client/src/session/communicator.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
-#include "client/src/session/deadline.h"
 #include "client/src/control/fd_channel.h"
-#include "client/src/gpu/gpu_session.h"
 #include "client/src/control/node_control.h"
+#include "client/src/gpu/gpu_session.h"
 #include "client/src/host/staging.h"
 #include "client/src/host/submission.h"
+#include "client/src/session/deadline.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/rpc/event_loop.h"
-#include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/access/listener.h"
 #include "daemon/control/access/peer_credentials.h"
+#include "daemon/control/descriptors/fd_closer.h"
+#include "daemon/control/rpc/event_loop.h"
 
 namespace arcomm {
 

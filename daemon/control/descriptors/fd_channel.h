@@ -8,9 +8,9 @@
 #include <unordered_map>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/descriptors/fd_wire.h"
+#include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/session_ledger.h"
 
 namespace arcomm {

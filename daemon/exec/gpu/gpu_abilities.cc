@@ -17,7 +17,7 @@ constexpr std::uint64_t kAllLinesNs = 10'000'000'000;
 
 void GpuPlane::try_lines() {
   const std::size_t gpus = gpus_.size();
-  whole_lines_.assign(gpus * gpus, true);
+  atomic_128b_stores_.assign(gpus * gpus, true);
   if (gpus < 2) return;
   const std::uint64_t begin = now_ns();
   std::size_t whole = 0;
@@ -28,7 +28,7 @@ void GpuPlane::try_lines() {
       Status tried = error(ErrorCode::DeadlineExceeded, Reason::Timeout,
                            "not tried, as the pairs before took too long");
       if (now_ns() < begin + kAllLinesNs) tried = try_lines(gpus_[writer], gpus_[reader], memory);
-      whole_lines_[writer * gpus + reader] = tried.ok();
+      atomic_128b_stores_[writer * gpus + reader] = tried.ok();
       if (tried) {
         ++whole;
         continue;
@@ -50,19 +50,19 @@ Status GpuPlane::try_lines(const Gpu& writer, const Gpu& reader, Memory& memory)
     if (!made) return std::move(made).error();
     memory = std::move(made).value();
   }
-  Status tried = writer.hardware.launcher->try_whole_lines(reader.device->ordinal(), memory.data(),
-                                                           kLinesTimeout);
+  Status tried = writer.hardware.launcher->try_atomic_128b_stores(reader.device->ordinal(),
+                                                                  memory.data(), kLinesTimeout);
   // What did not end in time may still use it.
-  if (!tried) bury(std::exchange(memory, {}));
+  if (!tried) release_later(std::exchange(memory, {}));
   return tried;
 }
 
 CudaAbilities GpuPlane::abilities_of(const GpuGroup& group) const {
-  CudaAbilities abilities{.whole_lines = true, .bulk_copies = true};
+  CudaAbilities abilities{.atomic_128b_stores = true, .bulk_copies = true};
   for (const GpuMember& writer : group.members) {
     abilities.bulk_copies &= gpus_[writer.gpu].hardware.bulk_copies;
     for (const GpuMember& reader : group.members)
-      abilities.whole_lines &= whole_lines_[writer.gpu * gpus_.size() + reader.gpu];
+      abilities.atomic_128b_stores &= atomic_128b_stores_[writer.gpu * gpus_.size() + reader.gpu];
   }
   return abilities;
 }

@@ -19,8 +19,8 @@ namespace {
 constexpr std::uint64_t kDrainNs = 5'000'000'000;
 // What was stopped ends in microseconds: a GPU that takes longer is asked whether it still works.
 constexpr std::uint64_t kStopNs = 100'000'000;
-// What was called at all host doors begins at once, unless the other door was not written, or the
-// daemon wrote over it when it opened it itself.
+// What was called at all host doorbells begins at once, unless the other doorbell was not written,
+// or the daemon wrote over it when it opened it itself.
 constexpr std::uint64_t kOpenAgainNs = 1'000'000;
 
 // What the failpoint gpu.fault makes a kernel read.
@@ -107,36 +107,37 @@ void GpuExecutor::start(Communicator& communicator) {
   running_.push_back(run);
   // What was launched waits for a rank that was not: revoking stops it.
   if (!run.failure.ok()) return communicators_.revoke(communicator, run.failure);
-  arm_next(communicator, arrival);
+  speculate_next(communicator, arrival);
 }
 
 bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  Ahead& ahead = group.ahead;
+  Speculation& speculation = group.speculation;
   const Gate called = gate_of(arrival, group.members.size());
   const auto is_first = [&] {
-    return !ahead.launched.empty() && ahead.launched.front().gate == called;
+    return !speculation.launched.empty() && speculation.launched.front().gate == called;
   };
-  if ((ahead.state != Ahead::State::Waiting || !is_first()) && !plane_.disarm(group, 0))
+  if ((speculation.state != Speculation::State::Waiting || !is_first()) &&
+      !plane_.withdraw(group, 0))
     return false;
-  if (ahead.state == Ahead::State::None) {
+  if (speculation.state == Speculation::State::None) {
     launch(run, arrival);
     return true;
   }
   if (!is_first()) {
-    ahead.clear();
+    speculation.clear();
     run.failure =
         make_failure(ErrorCode::Aborted, Reason::Corrupt, kNoRank,
-                     "seq %" PRIu64 ": the ranks' two doors name different plans", arrival.seq);
+                     "seq %" PRIu64 ": the ranks' two doorbells name different plans", arrival.seq);
     return true;
   }
-  if (ahead.state == Ahead::State::Waiting) ++plane_.foresight.hits;
+  if (speculation.state == Speculation::State::Waiting) ++plane_.speculation_counts.hits;
   run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
   run.since_ns = now_ns();
   run.open_again_ns = run.since_ns + kOpenAgainNs;
-  record_algorithm(arrival, ahead.launched.front().algorithm);
+  record_algorithm(arrival, speculation.launched.front().algorithm);
   group.running = called;
-  ahead.pop();
+  speculation.pop();
   return true;
 }
 
@@ -146,9 +147,9 @@ CudaAllReduce GpuExecutor::call_of(GpuGroup& group, Rank rank, const Signature& 
                                    std::uint64_t timeout_ns) {
   GpuMember& own = group.member(rank);
   const int ordinal = gpus_[own.gpu]->ordinal();
-  RankWords& words = plane_.words(own);
+  RankCompletion& words = plane_.words(own);
   CudaAllReduce call;
-  call.done = &own.device_mailbox()->lanes[static_cast<int>(Lane::Launched)].done;
+  call.done = &own.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done;
   call.done_word = to_word(Done{.number = number});
   call.host_done = &words.done;
   call.host_outcome = &words.outcome;
@@ -192,7 +193,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   }
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
   const Status launched =
-      plane_.launch(group, group.next_turn(), algorithm, std::span(calls).first(ranks), run.open);
+      plane_.launch(group, group.next_parity(), algorithm, std::span(calls).first(ranks), run.open);
   if (launched) return;
   run.failure = Failure::from(launched.error());
   run.failure.culprit = static_cast<Rank>(std::countr_one(run.open));  // the first that was not
@@ -206,9 +207,9 @@ void GpuExecutor::look_at(Run& run) {
   const Arrival& arrival = *run.communicator->board.head();
   for (std::uint32_t rank = 0; rank < group.members.size(); ++rank) {
     if ((run.open & bit(rank)) == 0) continue;
-    RankWords& words = plane_.words(group.members[rank]);
+    RankCompletion& words = plane_.words(group.members[rank]);
     // Both acquire what the kernel wrote before: pairs with its release at system scope.
-    // The next one may have ended already, where that was launched ahead.
+    // The next one may have ended already, where that was launched speculatively.
     const Done done = done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE));
     if (reached(done.number, static_cast<std::uint32_t>(arrival.operations[rank]->ticket))) {
       run.open &= ~bit(rank);
@@ -269,7 +270,7 @@ bool GpuExecutor::go_on(std::size_t index) {
   }
   if (!begin(run, arrival)) return false;
   run.waits = false;
-  if (run.failure.ok() && run.open != 0) arm_next(communicator, arrival);
+  if (run.failure.ok() && run.open != 0) speculate_next(communicator, arrival);
   return true;
 }
 
@@ -283,7 +284,7 @@ void GpuExecutor::open_again(Run& run) {
     if (run.open == bit(static_cast<std::uint32_t>(group.members.size())) - 1)
       return launch_again(run);
   }
-  if (run.doubted) plane_.disarm(group, 0);  // all or nothing: what runs goes on
+  if (run.doubted) plane_.withdraw(group, 0);  // all or nothing: what runs goes on
   plane_.open(group, group.running);
   run.doubted = true;
   run.open_again_ns = now + 2 * (kOpenAgainNs + now - run.since_ns);
@@ -295,7 +296,7 @@ void GpuExecutor::launch_again(Run& run) {
   run.open = 0;
   run.open_again_ns = 0;
   group.running = {};
-  group.ahead.clear();  // its kernels have left too, and cannot have run before this one
+  group.speculation.clear();  // its kernels have left too, and cannot have run before this one
   if (!arrival.failure.ok()) {
     run.failure = arrival.failure;
     return;

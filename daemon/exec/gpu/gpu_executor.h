@@ -40,8 +40,8 @@ class GpuExecutor {
   // Both hold for what is launched from now on.
   void use_tuning(std::shared_ptr<const TuningTable> tuning) { tuning_ = std::move(tuning); }
   // Of a communicator that is formed now.
-  std::uint64_t most_direct_bytes(std::uint32_t ranks) const {
-    return tuning_->gpu.most_direct_bytes(ranks);
+  std::uint64_t most_in_stream_bytes(std::uint32_t ranks) const {
+    return tuning_->gpu.most_in_stream_bytes(ranks);
   }
   void use_settings(const Settings& settings);
   // Starts one operation that may run. Returns whether there was any.
@@ -62,12 +62,14 @@ class GpuExecutor {
     std::uint64_t open = 0;  // bit r: rank r's part was launched and has not ended
     std::uint64_t stopped_ns = 0;
     std::uint64_t since_ns = 0;
-    std::uint64_t open_again_ns = 0;  // where it was launched ahead: doubts whether that began
-    bool doubted = false;             // once already
-    bool waits = false;  // to be launched, until what was launched ahead in its place has left
-    Failure failure;     // the first
+    std::uint64_t open_again_ns =
+        0;                 // where it was launched speculatively: doubts whether that began
+    bool doubted = false;  // once already
+    bool waits =
+        false;        // to be launched, until what was launched speculatively in its place has left
+    Failure failure;  // the first
   };
-  // One rank's memory in an operation, called or foreseen.
+  // One rank's memory in an operation, called or speculative.
   struct Part {
     SessionId session;
     BufferId send_buffer, recv_buffer;
@@ -77,11 +79,12 @@ class GpuExecutor {
   using Parts = std::array<Part, kMaxCudaRanks>;
 
   void start(Communicator& communicator);
-  // Launches it, or finds that it was launched ahead. False: something else was, and has not left.
+  // Launches it, or finds that it was launched speculatively. False: something else was, and has
+  // not left.
   bool begin(Run& run, const Arrival& arrival);
   void launch(Run& run, const Arrival& arrival);
   CudaAlgorithm choose_for(const GpuGroup& group, const Signature& signature) const;
-  // The door that all ranks came through; number 0 where the numbers differ.
+  // The doorbell that all ranks came through; number 0 where the numbers differ.
   static Gate gate_of(const Arrival& arrival, std::size_t ranks);
   // Rank's share of the operation, by the addresses at which its GPU finds everybody's memory.
   CudaAllReduce call_of(GpuGroup& group, Rank rank, const Signature& signature, const Parts& parts,
@@ -95,10 +98,10 @@ class GpuExecutor {
   void look_at(Run& run);
   void give_up_broken(Run& run);
 
-  // ---- gpu_executor_ahead.cc ----
+  // ---- gpu_executor_speculation.cc ----
   // What runs on is left out of account: it is about what comes after `arrival`.
-  void arm_next(Communicator& communicator, const Arrival& arrival);
-  bool arm(Communicator& communicator, const Gate& gate);
+  void speculate_next(Communicator& communicator, const Arrival& arrival);
+  bool speculate(Communicator& communicator, const Gate& gate);
   // Null where it could not be done: then it is launched without.
   PreparedParts* prepare(GpuGroup& group, const PlanTuple& plans, CudaAlgorithm algorithm,
                          std::span<const CudaAllReduce> calls);

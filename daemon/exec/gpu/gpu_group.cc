@@ -15,7 +15,7 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kForgetNs = 100'000'000;
-// Longer than the worker takes to hear of a direct operation that failed.
+// Longer than the worker takes to hear of an in-stream operation that failed.
 constexpr std::uint64_t kJustNowNs = 50'000'000;
 
 ResidentPlan resident_plan(const PersistentPlan& plan) {
@@ -33,15 +33,15 @@ GpuGroup::~GpuGroup() {
   plane_.forget(*this);
 }
 
-Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& seed,
-                                                       std::uint64_t most_direct_bytes) {
+Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSpec& seed,
+                                                       std::uint64_t most_in_stream_bytes) {
   const std::size_t ranks = seed.ranks.size();
   if (ranks == 0 || ranks > kMaxCudaRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
                  kMaxCudaRanks, " ranks, not ", ranks);
   }
-  const Standstill standstill(*this);
-  if (!standstill.status()) return standstill.status().error();
+  const QuiesceGuard quiesce(*this);
+  if (!quiesce.status()) return quiesce.status().error();
   auto group = std::make_unique<GpuGroup>(*this);
   group->members.resize(ranks);
   // First of all: a group that is given up half made is forgotten rank by rank.
@@ -61,13 +61,13 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
   group->abilities = abilities_of(*group);
-  group->room = {.whole_lines = group->abilities.whole_lines,
-                 .blocks = direct_blocks_for(*group, seed),
-                 .most_bytes = most_direct_bytes};
-  if (group->is_direct()) {
+  group->room = {.atomic_128b_stores = group->abilities.atomic_128b_stores,
+                 .blocks = in_stream_blocks_for(*group, seed),
+                 .most_bytes = most_in_stream_bytes};
+  if (group->is_in_stream()) {
     for (GpuMember& member : group->members)
-      ARC_RETURN_IF_ERROR(
-          take(member, member.exchange, direct_exchange_bytes(static_cast<std::uint32_t>(ranks))));
+      ARC_RETURN_IF_ERROR(take(member, member.exchange,
+                               in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))));
   }
   if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
   return group;
@@ -75,14 +75,14 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSeed& s
 
 // Every rank's process must be able to map every rank's memory, and every GPU have room for the
 // blocks of one communicator more. 0: there is none.
-std::uint32_t GpuPlane::direct_blocks_for(const GpuGroup& group,
-                                          const CommunicatorSeed& seed) const {
+std::uint32_t GpuPlane::in_stream_blocks_for(const GpuGroup& group,
+                                             const CommunicatorSpec& seed) const {
   const std::size_t ranks = group.members.size();
-  if (!direct_ || !direct_image_ || ranks < 2 || ranks > kMaxDirectRanks) return 0;
-  std::uint32_t blocks = kMaxDirectBlocks;
+  if (!in_stream_ || !in_stream_image_ || ranks < 2 || ranks > kMaxInStreamRanks) return 0;
+  std::uint32_t blocks = kMaxInStreamBlocks;
   for (const GpuMember& member : group.members) {
     const std::string name = gpus_[member.gpu].device->name();
-    const auto sees_it = [&](const RankSeed& rank) {
+    const auto sees_it = [&](const RankSpec& rank) {
       return std::ranges::find(rank.visible_gpus, name) != rank.visible_gpus.end();
     };
     if (!std::ranges::all_of(seed.ranks, sees_it)) return 0;
@@ -92,7 +92,7 @@ std::uint32_t GpuPlane::direct_blocks_for(const GpuGroup& group,
       if (!other->closed && std::ranges::any_of(other->members, is_here))
         taken += other->room.blocks;
     }
-    blocks = std::min(blocks, direct_share(gpus_[member.gpu].hardware.processors, taken));
+    blocks = std::min(blocks, in_stream_share(gpus_[member.gpu].hardware.sms, taken));
   }
   return blocks;
 }
@@ -110,9 +110,9 @@ Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
   ARC_RETURN_IF_ERROR(take(member, member.scratch, cuda_scratch_bytes(ranks)));
   if (ranks > 1)
     ARC_RETURN_IF_ERROR(take(member, member.resident_scratch, gpu.hardware.resident_scratch_bytes));
-  Result<DoorsPage> doors = DoorsPage::create();
-  if (!doors) return std::move(doors).error();
-  member.doors = std::move(doors).value();
+  Result<DoorbellPage> doorbells = DoorbellPage::create();
+  if (!doorbells) return std::move(doorbells).error();
+  member.doorbells = std::move(doorbells).value();
   if (gpu.free_words.empty()) {
     return error(ErrorCode::ResourceExhausted, Reason::Quota, gpu.device->name(), " serves ",
                  gpu.hardware.launcher->words().size(),
@@ -120,7 +120,7 @@ Status GpuPlane::fill(GpuMember& member, std::uint32_t ranks) {
   }
   member.words = gpu.free_words.back();
   gpu.free_words.pop_back();
-  words(member) = RankWords{};
+  words(member) = RankCompletion{};
   if (!gpu.free_queues.empty()) {
     member.queue = gpu.free_queues.back();
     gpu.free_queues.pop_back();
@@ -156,28 +156,28 @@ void GpuPlane::adopt(Communicator& communicator, const std::vector<MemberId>& me
 }
 
 void GpuPlane::forget(GpuGroup& group) {
-  if (!disarm(group, kForgetNs)) {
+  if (!withdraw(group, kForgetNs)) {
     log::error(
-        "what was launched ahead for a communicator that is gone has not left: its memory "
+        "what was launched speculation for a communicator that is gone has not left: its memory "
         "is kept until it has");
   }
   std::erase(groups_, &group);
   group.prepared.drop_all();
-  bury_dropped(group);
+  release_dropped_later(group);
   for (GpuMember& member : group.members) {
-    Grave grave;
-    grave.gpu = member.gpu;
-    grave.slot = member.slot;
-    grave.words = member.words;
-    grave.queue = member.queue;
-    grave.memory[0] = std::move(member.mailbox);
-    grave.memory[1] = std::move(member.scratch);
-    grave.memory[2] = std::move(member.resident_scratch);
-    grave.memory[3] = std::move(member.exchange);
-    grave.doors = std::move(member.doors);
-    graves_.push_back(std::move(grave));
+    DeferredRelease deferred;
+    deferred.gpu = member.gpu;
+    deferred.slot = member.slot;
+    deferred.words = member.words;
+    deferred.queue = member.queue;
+    deferred.memory[0] = std::move(member.mailbox);
+    deferred.memory[1] = std::move(member.scratch);
+    deferred.memory[2] = std::move(member.resident_scratch);
+    deferred.memory[3] = std::move(member.exchange);
+    deferred.doorbells = std::move(member.doorbells);
+    deferred_.push_back(std::move(deferred));
   }
-  if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
+  if (first_deferred_ns_ == 0) first_deferred_ns_ = now_ns();
 }
 
 Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank rank) const {
@@ -190,9 +190,9 @@ Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank 
     return {};
   };
   ARC_RETURN_IF_ERROR(add(member.mailbox.export_fd()));
-  ARC_RETURN_IF_ERROR(add(member.doors.export_fd()));
-  if (!group.is_direct()) return out;
-  ARC_RETURN_IF_ERROR(add(direct_image_.export_fd()));
+  ARC_RETURN_IF_ERROR(add(member.doorbells.export_fd()));
+  if (!group.is_in_stream()) return out;
+  ARC_RETURN_IF_ERROR(add(in_stream_image_.export_fd()));
   for (const GpuMember& each : group.members) ARC_RETURN_IF_ERROR(add(each.exchange.export_fd()));
   out.exchange_bytes = member.exchange.bytes();
   return out;
@@ -209,7 +209,7 @@ void GpuPlane::close(GpuGroup& group, Done why) {
                gpus_[member.gpu].device->name(), member.rank, told.error().message);
   };
   if (group.running.number != 0) open(group, group.running);
-  disarm(group, 0);
+  withdraw(group, 0);
   for (GpuMember& member : group.members) {
     // What runs ends first, on all ranks: what is told afterwards may take its time.
     if (member.slot != kNoSlot) tell(member, grid(member).abort_member(member.slot, why));
@@ -228,15 +228,15 @@ void GpuPlane::end_after_leave(GpuGroup& group, Rank rank, Done why) {
 Status GpuPlane::retire(GpuGroup& group, Rank rank) {
   GpuMember& member = group.member(rank);
   member.active = false;
-  disarm(group, kMomentNs);
+  withdraw(group, kMomentNs);
   if (member.slot == kNoSlot) return {};
   if (!group.closed) wait_for_resident(member);
   const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
                  .reason = static_cast<std::uint8_t>(Reason::RemoteAborted),
                  .culprit_rank = static_cast<std::int16_t>(rank)};
   ARC_RETURN_IF_ERROR(grid(member).abort_member(member.slot, why));
-  const Standstill standstill(*this);
-  if (!standstill.status()) return standstill.status().error();
+  const QuiesceGuard quiesce(*this);
+  if (!quiesce.status()) return quiesce.status().error();
   drop_slot(member);
   return {};
 }
@@ -245,7 +245,7 @@ void GpuPlane::wait_for_resident(GpuMember& member) {
   const std::uint64_t until = now_ns() + kMomentNs;
   while (true) {
     const ResidentStatus status = grid(member).status(member.slot);
-    if (status.failed.code != 0 || status.done == member.doors.resident_posted()) return;
+    if (status.failed.code != 0 || status.done == member.doorbells.resident_posted()) return;
     if (!grid(member).running()) resume(gpus_[member.gpu]);
     if (now_ns() >= until) return;
     ::sched_yield();
@@ -257,8 +257,8 @@ Communicator* GpuPlane::find_crossing(const GpuGroup& group, Rank rank,
   // Where a deadline has passed the stream goes on with what is behind: so it counts where they
   // stood until just now.
   const auto stood_at = [now_ns](const GpuMember& member) -> std::optional<std::uint32_t> {
-    if (now_ns >= member.direct_begun_ns + kStandingNs) return member.direct_begun;
-    if (now_ns < member.direct_stood_until_ns + kJustNowNs) return member.direct_stood_at;
+    if (now_ns >= member.in_stream_begun_ns + kStandingNs) return member.in_stream_begun;
+    if (now_ns < member.in_stream_stood_until_ns + kJustNowNs) return member.in_stream_stood_at;
     return std::nullopt;
   };
   const auto was_ahead = [&](const GpuMember& one, const GpuMember& other) {
@@ -292,16 +292,16 @@ Status GpuPlane::clear_plan(PlanId id, const PersistentPlan& plan, GpuGroup* gro
   GpuMember* member = group == nullptr ? nullptr : &group->member(rank);
   if (member != nullptr && member->slot != kNoSlot) {
     if (!group->closed) wait_for_resident(*member);
-    const Standstill standstill(*this);
-    if (!standstill.status()) return standstill.status().error();
-    // Of a closed communicator nothing goes on: its places in the grids go with this standstill.
+    const QuiesceGuard quiesce(*this);
+    if (!quiesce.status()) return quiesce.status().error();
+    // Of a closed communicator nothing goes on: its places in the grids go with this quiesce.
     Result<bool> begun = false;
     if (!group->closed) begun = grid(*member).has_begun(member->slot, resident_plan(plan));
     if (!begun) return std::move(begun).error();
     if (*begun) {
       return error(ErrorCode::FailedPrecondition, Reason::BadValue, "plan ", id,
                    " cannot be destroyed: rank ", rank, " has started ",
-                   member->doors.resident_posted(), " operations and ",
+                   member->doorbells.resident_posted(), " operations and ",
                    grid(*member).status(member->slot).done,
                    " have ended; wait for the stream, or abort the communicator, first");
     }

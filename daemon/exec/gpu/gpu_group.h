@@ -1,4 +1,4 @@
-// A communicator as its GPUs see it: each member's mailbox, doors and scratch. Goes with the
+// A communicator as its GPUs see it: each member's mailbox, doorbells and scratch. Goes with the
 // communicator; what it owned is then let go by the plane, which knows when that is safe.
 // Thread: the worker's.
 #pragma once
@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "daemon/comm/communicator.h"
-#include "daemon/exec/gpu/doors_page.h"
+#include "daemon/exec/gpu/doorbell_page.h"
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
@@ -24,7 +24,7 @@ class GpuPlane;
 inline constexpr std::uint64_t kMomentNs = 200'000;
 inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
 
-// Who has begun no other direct operation for so long waits for somebody, or is idle.
+// Who has begun no other in-stream operation for so long waits for somebody, or is idle.
 inline constexpr std::uint64_t kStandingNs = 10'000'000;
 
 struct GpuMember {
@@ -33,59 +33,59 @@ struct GpuMember {
   SessionId session;
   MemberId id;
   Memory mailbox, scratch, resident_scratch;
-  Memory exchange;  // proto/direct_exchange.h; none where the group is not direct
-  DoorsPage doors;
+  Memory exchange;  // proto/exchange.h; none where the group is not in-stream
+  DoorbellPage doorbells;
   std::uint32_t words = kNoSlot;  // index into its launcher's words
   std::uint32_t queue = 0;        // of its launcher; not 0: its own
-  std::uint32_t slot = kNoSlot;   // in its GPU's resident grid; none where there is no such lane
+  std::uint32_t slot = kNoSlot;   // in its GPU's resident grid; none where there is no such path
   bool active = true;             // may start operations: its rank has not left
   std::uint32_t taken = 0;        // number of the last launched operation
-  // The resident lane, as last seen.
+  // The resident path, as last seen.
   std::uint32_t posted = 0;  // as the client says
   std::uint32_t done = 0;
   std::uint64_t changed_ns = 0;
-  std::uint32_t direct_begun = 0;     // direct operations, as the client says
-  std::uint64_t direct_begun_ns = 0;  // when that was seen
+  std::uint32_t in_stream_begun = 0;     // in-stream operations, as the client says
+  std::uint64_t in_stream_begun_ns = 0;  // when that was seen
   // How many they were before, if that was so for kStandingNs, and when it was over.
-  std::uint32_t direct_stood_at = 0;
-  std::uint64_t direct_stood_until_ns = 0;
+  std::uint32_t in_stream_stood_at = 0;
+  std::uint64_t in_stream_stood_until_ns = 0;
   std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
 };
 
-// What opens each rank's gate: the door with this number and that rank's plan.
+// What opens each rank's gate: the doorbell with this number and that rank's plan.
 struct Gate {
   std::uint32_t number = 0;  // 0: none
   PlanTuple plans{};
 
   std::uint64_t word(Rank rank) const {
-    return to_word(Door{.number = number, .plan = plans[static_cast<std::size_t>(rank)].index});
+    return to_word(Doorbell{.number = number, .plan = plans[static_cast<std::size_t>(rank)].index});
   }
   friend bool operator==(const Gate&, const Gate&) = default;
 };
 
 // An operation that was launched before it was called.
-struct Foreseen {
+struct SpeculativeLaunch {
   Gate gate;
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   std::uint64_t since_ns = 0;
 };
 
 // Those of one communicator, in the order in which they will be called.
-struct Ahead {
+struct Speculation {
   // With one, each waited for the CPU to launch it and for the end of the one before in the same
   // stream: 1 MB between two took 13.7 us, one after the other, and 11.5 with two.
   static constexpr std::size_t kMost = 2;
 
   enum class State : std::uint8_t {
     None,     // there are none
-    Waiting,  // for their doors
+    Waiting,  // for their doorbells
     Leaving,  // they were cancelled, and their kernels are still to be seen to end
     Ran       // they were cancelled too late: all ranks had called them, and they have ended well
   };
   State state = State::None;
-  std::vector<Foreseen> launched;
+  std::vector<SpeculativeLaunch> launched;
   std::uint64_t begun_ns = 0;   // some ranks were seen to have called the first
   std::uint64_t opened_ns = 0;  // the gate of what runs before them, by the daemon
 
@@ -106,26 +106,26 @@ class GpuGroup final : public CommunicatorExtension {
   explicit GpuGroup(GpuPlane& plane) : plane_(plane) {}
   ~GpuGroup() override;
 
-  bool is_direct() const { return room.blocks != 0; }
+  bool is_in_stream() const { return room.blocks != 0; }
   GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
   // Of the next gate. What is launched without one goes there too: that gate must not take its call
   // for its own.
-  std::uint32_t next_turn() const { return (gates + 1) % 2; }
+  std::uint32_t next_parity() const { return (gates + 1) % 2; }
 
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
-  DirectRoom room{.blocks = 0};          // for what clients launch by themselves
+  InStreamRoom room{.blocks = 0};        // for what clients launch by themselves
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;
   std::uint32_t ends_after = 0;  // resident operations
 
-  // The launched lane ahead of its calls.
+  // The launched path ahead of its calls.
   Prediction prediction;
   PreparedLaunches prepared;
-  Ahead ahead;
-  Gate running;                     // of what runs, where that was launched ahead
+  Speculation speculation;
+  Gate running;                     // of what runs, where that was launched speculatively
   std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h
   std::uint32_t rest_launches = 0;  // so many operations without looking ahead
 

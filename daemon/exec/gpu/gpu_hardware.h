@@ -15,7 +15,7 @@
 #include "kernels/ll128_self_test.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -24,17 +24,18 @@ class Device;
 
 // By which a launched kernel tells the worker how one rank's part ended: pinned host memory, at the
 // same address for host and GPU. Read without a call to the driver.
-struct alignas(128) RankWords {
+struct alignas(128) RankCompletion {
   std::uint64_t done = 0;    // CudaAllReduce::host_done
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
-  HostDoors doors = {};      // DirectCall::doors, of direct operations that the daemon runs itself
+  HostDoorbells doorbells =
+      {};  // InStreamCall::doorbells, of in-stream operations that the daemon runs itself
 };
 
-// What PreparedAllReduce is, for both turns of one queue.
+// What PreparedAllReduce is, for both parities of one queue.
 class PreparedLaunch {
  public:
   virtual ~PreparedLaunch() = default;
-  virtual Status launch(std::uint32_t turn) = 0;
+  virtual Status launch(std::uint32_t parity) = 0;
 };
 
 class GpuLauncher;
@@ -54,28 +55,28 @@ class GpuLauncher {
   // to own_queues() are for one rank each, and only there may something wait for a client. 0 where
   // this GPU cannot keep such a wait apart from the rest.
   virtual std::uint32_t own_queues() const = 0;
-  // In order with what is launched there in the same turn: see launch_behind(). The words and
+  // In order with what is launched there of the same parity: see launch_behind(). The words and
   // addresses of `call` stay valid until it has ended.
-  virtual Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+  virtual Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
                         const CudaAllReduce& call) = 0;
-  // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::is_joint): in each
-  // rank's own queue as launch() would. Any of their launchers does it for all of them. After an
-  // error some of it may have been begun, and not all ranks are told of an end.
-  virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
+  // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::launches_all_ranks): in
+  // each rank's own queue as launch() would. Any of their launchers does it for all of them. After
+  // an error some of it may have been begun, and not all ranks are told of an end.
+  virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
                                  CudaAlgorithm algorithm) = 0;
-  // See gated_launch.h. The two turns run beside each other: a gate keeps order with the gates
-  // before it, and with other launches of its own turn only. Whoever allocates or lets go of memory
-  // while a gate waits may wait too.
+  // See gated_launch.h. The two parities run beside each other: a gate keeps order with the gates
+  // before it, and with other launches of its own parity only. Whoever allocates or lets go of
+  // memory while a gate waits may wait too.
   virtual Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                                const CudaAllReduce& call) = 0;
-  // For both turns, whichever is in `gate`.
+  // For both parities, whichever is in `gate`.
   virtual Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                           CudaAlgorithm algorithm,
                                                           const CudaAllReduce& call) = 0;
-  // What clients run by themselves, for who measures it: in turn 0.
-  virtual Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype,
-                               ReduceOp op, const DirectCall& call) = 0;
-  // What comes behind it in turn 0 waits until the word is `value`: for ever, if need be, and
+  // What clients run by themselves, for who measures it: with parity 0.
+  virtual Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype,
+                                  ReduceOp op, const InStreamCall& call) = 0;
+  // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, and
   // whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;
   // Has all of it ended?
@@ -91,21 +92,22 @@ class GpuLauncher {
   // Whether 128 bytes that a warp of this GPU stores arrive whole at the one of that ordinal: the
   // error says why not, or why nobody knows. `memory`: kLl128TestBytes of that GPU. Blocks, for
   // several times the timeout at worst; only while nothing runs or waits on either.
-  virtual Status try_whole_lines(int reader, void* memory, std::chrono::nanoseconds timeout) = 0;
+  virtual Status try_atomic_128b_stores(int reader, void* memory,
+                                        std::chrono::nanoseconds timeout) = 0;
   // An error that the GPU does not recover from, if it has one.
   virtual Status health() = 0;
   // One for each rank that is served here at a time.
-  virtual std::span<RankWords> words() = 0;
+  virtual std::span<RankCompletion> words() = 0;
 };
 
 struct GpuHardware {
   std::unique_ptr<ResidentGrid> grid;
   std::unique_ptr<GpuLauncher> launcher;
   std::uint64_t resident_scratch_bytes = 0;
-  bool bulk_copies = false;      // CudaAbilities: of this GPU
-  std::uint32_t processors = 0;  // streaming multiprocessors
+  bool bulk_copies = false;  // CudaAbilities: of this GPU
+  std::uint32_t sms = 0;     // streaming multiprocessors
   // What clients run by themselves, for any GPU; empty where there is nothing of the kind.
-  std::span<const std::byte> direct_image;
+  std::span<const std::byte> in_stream_image;
 };
 
 using OpenGpu = std::function<Result<GpuHardware>(Device&)>;

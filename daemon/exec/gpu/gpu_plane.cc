@@ -15,8 +15,8 @@ namespace {
 // ended.
 constexpr auto kPauseTimeout = std::chrono::seconds(3);
 constexpr auto kFlushTimeout = std::chrono::seconds(1);
-constexpr std::uint64_t kDisarmNs = 100'000'000;     // microseconds where nothing is wrong
-constexpr std::uint64_t kGraveNs = 5'000'000;        // what goes together shares one standstill
+constexpr std::uint64_t kWithdrawNs = 100'000'000;   // microseconds where nothing is wrong
+constexpr std::uint64_t kDeferNs = 5'000'000;        // what goes together shares one quiesce
 constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
 constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
 constexpr std::uint64_t kShortNapNs = 50'000;
@@ -57,17 +57,18 @@ Result<std::unique_ptr<GpuPlane>> GpuPlane::create(const std::vector<Device*>& g
   plane->try_lines();
   if (!plane->gpus_.empty()) {
     // The same for all of them.
-    Result<DirectImage> image = DirectImage::create(plane->gpus_.front().hardware.direct_image);
+    Result<InStreamImage> image =
+        InStreamImage::create(plane->gpus_.front().hardware.in_stream_image);
     if (!image) return std::move(image).error();
-    plane->direct_image_ = std::move(image).value();
+    plane->in_stream_image_ = std::move(image).value();
   }
   return plane;
 }
 
-Status GpuPlane::launch(GpuGroup& group, std::uint32_t turn, CudaAlgorithm algorithm,
+Status GpuPlane::launch(GpuGroup& group, std::uint32_t parity, CudaAlgorithm algorithm,
                         std::span<const CudaAllReduce> calls, std::uint64_t& launched) {
   launched = 0;
-  if (entry_of(algorithm).is_joint && calls[0].count != 0) {
+  if (entry_of(algorithm).launches_all_ranks && calls[0].count != 0) {
     std::array<JointPart, kMaxCudaRanks> parts;
     for (std::size_t rank = 0; rank < calls.size(); ++rank) {
       const GpuMember& member = group.members[rank];
@@ -75,11 +76,11 @@ Status GpuPlane::launch(GpuGroup& group, std::uint32_t turn, CudaAlgorithm algor
       launched |= std::uint64_t{1} << rank;
     }
     return launcher(group.members[0])
-        .launch_together(std::span(parts).first(calls.size()), turn, algorithm);
+        .launch_together(std::span(parts).first(calls.size()), parity, algorithm);
   }
   for (std::size_t rank = 0; rank < calls.size(); ++rank) {
     const GpuMember& member = group.members[rank];
-    Status done = launcher(member).launch(member.queue, turn, algorithm, calls[rank]);
+    Status done = launcher(member).launch(member.queue, parity, algorithm, calls[rank]);
     if (!done) {
       Error why = done.error();
       why.message = "rank " + std::to_string(rank) + ": " + why.message;
@@ -94,20 +95,20 @@ GpuPlane::~GpuPlane() {
   shut_down();
   // What a stuck GPU may still use is the driver's to take back, when the process ends.
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
-  static auto* const kept = new std::vector<std::vector<Grave>>();
-  if (!graves_.empty()) kept->push_back(std::move(graves_));
+  static auto* const kept = new std::vector<std::vector<DeferredRelease>>();
+  if (!deferred_.empty()) kept->push_back(std::move(deferred_));
 }
 
 void GpuPlane::use_settings(const Settings& settings) {
   // Without residence each burst of operations brings the grid and takes it away again.
-  direct_ = settings.gpu.direct;
+  in_stream_ = settings.gpu.in_stream;
   lease_ns_ = settings.gpu.resident ? settings.gpu.lease_ms * 1'000'000 : 0;
-  const std::uint64_t before_ns =
-      std::exchange(ahead_lease_ns_, settings.gpu.armed ? settings.gpu.lease_ms * 1'000'000 : 0);
-  if (ahead_lease_ns_ == before_ns) return;
+  const std::uint64_t before_ns = std::exchange(
+      speculation_lease_ns_, settings.gpu.speculative ? settings.gpu.lease_ms * 1'000'000 : 0);
+  if (speculation_lease_ns_ == before_ns) return;
   for (GpuGroup* group : groups_) {  // what is prepared has the old lifetime
     group->prepared.drop_all();
-    bury_dropped(*group);
+    release_dropped_later(*group);
   }
 }
 
@@ -124,51 +125,51 @@ Result<std::size_t> GpuPlane::find_gpu(const std::string& name) const {
 }
 
 Result<Memory> GpuPlane::allocate(std::size_t gpu, std::uint64_t bytes) {
-  const Standstill standstill(*this);
-  if (!standstill.status()) return standstill.status().error();
+  const QuiesceGuard quiesce(*this);
+  if (!quiesce.status()) return quiesce.status().error();
   return gpus_[gpu].device->allocate(bytes);
 }
 
-Result<Memory> GpuPlane::import(std::size_t gpu, const BufferSeed& seed) {
+Result<Memory> GpuPlane::import(std::size_t gpu, const BufferSpec& seed) {
   MemoryHandle handle;
   handle.kind = seed.handle ? MemoryKind::CudaIpc : MemoryKind::PosixFd;
   handle.offset_bytes = seed.offset_bytes;
   handle.length_bytes = seed.length_bytes;
   handle.allocation_bytes = seed.allocation_bytes;
   if (seed.handle) handle.opaque = *seed.handle;
-  const Standstill standstill(*this);
-  if (!standstill.status()) return standstill.status().error();
+  const QuiesceGuard quiesce(*this);
+  if (!quiesce.status()) return quiesce.status().error();
   Device& device = *gpus_[gpu].device;
   if (!seed.chunks.empty())
     return device.import_chunks(seed.chunks, seed.offset_bytes, seed.length_bytes);
   return device.import(handle, seed.memory.get());
 }
 
-void GpuPlane::bury(Memory memory) {
-  Grave grave;
-  grave.memory[0] = std::move(memory);
-  graves_.push_back(std::move(grave));
-  if (first_grave_ns_ == 0) first_grave_ns_ = now_ns();
+void GpuPlane::release_later(Memory memory) {
+  DeferredRelease deferred;
+  deferred.memory[0] = std::move(memory);
+  deferred_.push_back(std::move(deferred));
+  if (first_deferred_ns_ == 0) first_deferred_ns_ = now_ns();
 }
 
-GpuPlane::Standstill::Standstill(GpuPlane& plane) : plane_(plane) {
+GpuPlane::QuiesceGuard::QuiesceGuard(GpuPlane& plane) : plane_(plane) {
   for (GpuGroup* group : plane_.groups_) {
     if (group->running.number != 0) plane_.open(*group, group->running);
   }
-  const std::uint64_t until = now_ns() + kDisarmNs;
+  const std::uint64_t until = now_ns() + kWithdrawNs;
   bool quiet = true;
   for (GpuGroup* group : plane_.groups_) {
     const std::uint64_t now = now_ns();
-    quiet = plane_.disarm(*group, now < until ? until - now : 0) && quiet;
+    quiet = plane_.withdraw(*group, now < until ? until - now : 0) && quiet;
   }
-  while (quiet && !plane_.graves_are_quiet()) {
+  while (quiet && !plane_.deferred_are_idle()) {
     quiet = now_ns() < until;
     ::sched_yield();
   }
   if (!quiet) {
     status_ = error(ErrorCode::Unavailable, Reason::None,
-                    "a GPU has not come to what was launched on it within ", kDisarmNs / 1'000'000,
-                    " ms: other work keeps it busy; try again");
+                    "a GPU has not come to what was launched on it within ",
+                    kWithdrawNs / 1'000'000, " ms: other work keeps it busy; try again");
     return;
   }
   for (std::size_t i = 0; i < plane_.gpus_.size(); ++i) {
@@ -183,8 +184,8 @@ GpuPlane::Standstill::Standstill(GpuPlane& plane) : plane_(plane) {
   }
 }
 
-GpuPlane::Standstill::~Standstill() {
-  if (status_) plane_.empty_graves();
+GpuPlane::QuiesceGuard::~QuiesceGuard() {
+  if (status_) plane_.release_deferred();
   for (const std::size_t gpu : stopped_) plane_.resume(plane_.gpus_[gpu]);
 }
 
@@ -224,51 +225,51 @@ void GpuPlane::drop_slot(GpuMember& member) {
   member.slot = kNoSlot;
 }
 
-bool GpuPlane::graves_are_quiet() {
+bool GpuPlane::deferred_are_idle() {
   // A queue that answers with an error holds nothing up any more.
   const auto is_quiet = [this](std::size_t gpu, std::uint32_t queue) {
     if (queue == 0) return true;
     const Result<bool> idle = gpus_[gpu].hardware.launcher->idle(queue);
     return !idle || *idle;
   };
-  return std::all_of(graves_.begin(), graves_.end(), [&](const Grave& grave) {
-    return is_quiet(grave.gpu, grave.queue) &&
-           std::all_of(grave.prepared_for.begin(), grave.prepared_for.end(),
+  return std::all_of(deferred_.begin(), deferred_.end(), [&](const DeferredRelease& deferred) {
+    return is_quiet(deferred.gpu, deferred.queue) &&
+           std::all_of(deferred.prepared_for.begin(), deferred.prepared_for.end(),
                        [&](const auto& place) { return is_quiet(place.first, place.second); });
   });
 }
 
-void GpuPlane::empty_graves() {
+void GpuPlane::release_deferred() {
   // A departed session's memory may go only when nothing that could use it is left.
   for (GpuGroup* group : groups_) {
     for (GpuMember& member : group->members) {
       if (group->closed) drop_slot(member);
     }
   }
-  if (graves_.empty()) return;
+  if (deferred_.empty()) return;
   for (Gpu& gpu : gpus_) {
     const Status flushed = gpu.hardware.launcher->flush(kFlushTimeout);
     if (flushed) continue;
     log::error("{}: memory is kept, as what was stored there did not arrive: {}",
                gpu.device->name(), flushed.error().message);
-    first_grave_ns_ = now_ns() + kPatienceNs;
+    first_deferred_ns_ = now_ns() + kPatienceNs;
     return;
   }
-  for (const Grave& grave : graves_) {
-    if (grave.slot != kNoSlot) {
-      Gpu& gpu = gpus_[grave.gpu];
-      if (const Status removed = gpu.hardware.grid->remove_member(grave.slot); !removed) {
+  for (const DeferredRelease& deferred : deferred_) {
+    if (deferred.slot != kNoSlot) {
+      Gpu& gpu = gpus_[deferred.gpu];
+      if (const Status removed = gpu.hardware.grid->remove_member(deferred.slot); !removed) {
         gpu.broken = true;
         log::error("{}: a rank's place in its resident kernel is not given back: {}",
                    gpu.device->name(), removed.error().message);
         return;
       }
     }
-    if (grave.words != kNoSlot) gpus_[grave.gpu].free_words.push_back(grave.words);
-    if (grave.queue != 0) gpus_[grave.gpu].free_queues.push_back(grave.queue);
+    if (deferred.words != kNoSlot) gpus_[deferred.gpu].free_words.push_back(deferred.words);
+    if (deferred.queue != 0) gpus_[deferred.gpu].free_queues.push_back(deferred.queue);
   }
-  graves_.clear();
-  first_grave_ns_ = 0;
+  deferred_.clear();
+  first_deferred_ns_ = 0;
 }
 
 bool GpuPlane::lost() const {
@@ -288,21 +289,21 @@ void GpuPlane::look_at_health(std::uint64_t now_ns) {
   }
 }
 
-bool GpuPlane::look_at_direct(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {
+bool GpuPlane::look_at_in_stream(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {
   if (!member.active || group.closed) return true;
-  const std::uint32_t begun = member.doors.direct_begun();
-  if (begun != member.direct_begun) {
-    resident_done_ += static_cast<std::uint32_t>(begun - member.direct_begun);
-    if (now_ns >= member.direct_begun_ns + kStandingNs) {
-      member.direct_stood_at = member.direct_begun;
-      member.direct_stood_until_ns = now_ns;
+  const std::uint32_t begun = member.doorbells.in_stream_begun();
+  if (begun != member.in_stream_begun) {
+    resident_done_ += static_cast<std::uint32_t>(begun - member.in_stream_begun);
+    if (now_ns >= member.in_stream_begun_ns + kStandingNs) {
+      member.in_stream_stood_at = member.in_stream_begun;
+      member.in_stream_stood_until_ns = now_ns;
     }
-    member.direct_begun = begun;
-    member.direct_begun_ns = now_ns;
+    member.in_stream_begun = begun;
+    member.in_stream_begun_ns = now_ns;
     // They need no worker; but what they are mixed with should not find it in its longest naps.
     moved_ns_ = std::max(moved_ns_, now_ns - std::min(now_ns, kSpinNs + kShortNapsNs));
   }
-  Done failed = member.doors.direct_failed();
+  Done failed = member.doorbells.in_stream_failed();
   if (failed.code == 0) return true;
   // Whatever a client writes there, it is no more than that.
   if (failed.culprit_rank < 0 ||
@@ -321,10 +322,10 @@ bool GpuPlane::look_at(GpuGroup& group, std::uint64_t now_ns) {
                            Done{.code = static_cast<std::uint8_t>(ErrorCode::Internal)}});
       return false;
     }
-    if (group.is_direct() && !look_at_direct(group, member, now_ns)) return false;
+    if (group.is_in_stream() && !look_at_in_stream(group, member, now_ns)) return false;
     if (member.slot == kNoSlot) continue;
     const ResidentStatus status = grid(member).status(member.slot);
-    const std::uint32_t posted = member.active ? member.doors.resident_posted() : member.posted;
+    const std::uint32_t posted = member.active ? member.doorbells.resident_posted() : member.posted;
     if (posted != member.posted || status.done != member.done) {
       resident_done_ += static_cast<std::uint32_t>(status.done - member.done);
       member.posted = posted;
@@ -352,7 +353,7 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
   // not be the one to find out.
   look_at_health(now_ns);
   for (GpuGroup* group : groups_) {
-    look_ahead(*group, now_ns);
+    look_at_speculation(*group, now_ns);
     const bool even = look_at(*group, now_ns);
     if (!group->ending || group->closed || !even) continue;
     const ArrivalBoard& board = group->communicator->board;
@@ -363,22 +364,22 @@ const std::vector<GpuPlane::ResidentFailure>& GpuPlane::tend(std::uint64_t now_n
     const bool running = gpu.hardware.grid->running();
     if (gpu.wanted && !running) {
       // It needs room, which kernels that wait for their ranks would not leave it.
-      for (GpuGroup* group : groups_) disarm(*group, kMomentNs);
+      for (GpuGroup* group : groups_) withdraw(*group, kMomentNs);
       resume(gpu);
     } else if (running && !gpu.wanted && now_ns >= gpu.changed_ns + lease_ns_) {
       static_cast<void>(pause(gpu));
     }
   }
-  if (!graves_.empty() && now_ns >= first_grave_ns_ + kGraveNs) {
-    const Standstill standstill(*this);
+  if (!deferred_.empty() && now_ns >= first_deferred_ns_ + kDeferNs) {
+    const QuiesceGuard quiesce(*this);
     // Each try holds up all tenants: not again at once.
-    if (!standstill.status()) first_grave_ns_ = now_ns + kPatienceNs;
+    if (!quiesce.status()) first_deferred_ns_ = now_ns + kPatienceNs;
   }
   return failures_;
 }
 
 std::uint64_t GpuPlane::rest_ns(std::uint64_t now_ns) const {
-  if (groups_.empty()) return graves_.empty() ? ~std::uint64_t{0} : kGraveNs;
+  if (groups_.empty()) return deferred_.empty() ? ~std::uint64_t{0} : kDeferNs;
   for (const Nap& nap : kNaps) {
     if (now_ns < moved_ns_ + nap.before_ns) return nap.nap_ns;
   }
@@ -386,7 +387,7 @@ std::uint64_t GpuPlane::rest_ns(std::uint64_t now_ns) const {
 }
 
 void GpuPlane::shut_down() {
-  const Standstill standstill(*this);
+  const QuiesceGuard quiesce(*this);
   for (Gpu& gpu : gpus_) static_cast<void>(gpu.hardware.launcher->flush(kFlushTimeout));
 }
 

@@ -29,7 +29,7 @@ constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
 constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
 
-constexpr int kLane = static_cast<int>(Lane::Launched);
+constexpr int kLane = static_cast<int>(LaunchPath::Launched);
 
 }  // namespace
 
@@ -41,7 +41,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
                  " ranks on ", gpus.size(), " GPUs: 2 to ", gpus.size(), " can be");
   }
   std::unique_ptr<GpuBench> bench(new GpuBench(plane, gpus));
-  CommunicatorSeed seed;
+  CommunicatorSpec seed;
   std::vector<std::string> names;  // this process has them all
   for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(gpus[rank]->name());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -50,7 +50,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
                           .device = names[rank],
                           .visible_gpus = names});
   }
-  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed, kUnlimitedDirectBytes);
+  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed, kUnlimitedInStreamBytes);
   if (!group) return std::move(group).error();
   bench->group_ = std::move(group).value();
   Status taken;
@@ -93,17 +93,17 @@ Status GpuBench::take_buffers(std::uint64_t bytes) {
 
 void GpuBench::return_buffers() {
   for (Part& part : std::exchange(parts_, {})) {
-    if (part.send) plane_.bury(std::move(part.send));
-    if (part.recv) plane_.bury(std::move(part.recv));
+    if (part.send) plane_.release_later(std::move(part.send));
+    if (part.recv) plane_.release_later(std::move(part.recv));
   }
-  static_cast<void>(plane_.at_rest([] {}));  // buried is given back now, or a little later
+  static_cast<void>(plane_.quiesced([] {}));  // buried is given back now, or a little later
 }
 
 CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) const {
   const int ordinal = gpus_[member.gpu]->ordinal();
-  RankWords& words = plane_.words(member);
+  RankCompletion& words = plane_.words(member);
   CudaAllReduce call;
-  call.done = &member.device_mailbox()->lanes[kLane].done;
+  call.done = &member.device_mailbox()->paths[kLane].done;
   call.host_done = &words.done;
   call.host_outcome = &words.outcome;
   call.count = bytes / size_of(kType);
@@ -119,19 +119,20 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
   return call;
 }
 
-DirectShape GpuBench::direct_shape_of(std::uint64_t bytes) const {
-  return group_->is_direct() ? direct_shape(bytes, ranks(), kType, group_->room) : DirectShape{};
+InStreamShape GpuBench::in_stream_shape_of(std::uint64_t bytes) const {
+  return group_->is_in_stream() ? in_stream_shape(bytes, ranks(), kType, group_->room)
+                                : InStreamShape{};
 }
 
-DirectCall GpuBench::direct_call_of(const GpuMember& member, std::uint64_t bytes) const {
+InStreamCall GpuBench::in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const {
   const auto rank = static_cast<std::size_t>(member.rank);
-  DirectCall call;
+  InStreamCall call;
   call.send = parts_[rank].send.data();
   call.recv = parts_[rank].recv.data();
   call.mailbox = member.device_mailbox();
-  call.doors = &plane_.words(member).doors;
+  call.doorbells = &plane_.words(member).doorbells;
   for (std::uint32_t peer = 0; peer < ranks(); ++peer)
-    call.exchange[peer] = reinterpret_cast<DirectControl*>(group_->members[peer].exchange.data());
+    call.exchange[peer] = reinterpret_cast<InStreamControl*>(group_->members[peer].exchange.data());
   call.timeout_ns = kKernelTimeoutNs;
   call.count = static_cast<std::uint32_t>(bytes / size_of(kType));
   call.rank = static_cast<std::uint32_t>(member.rank);
@@ -147,13 +148,13 @@ Status GpuBench::can_measure(const GpuMeasurement& what) const {
   }
   if (what.algorithm && !can_run(*what.algorithm, group_->abilities)) {
     return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(what.algorithm), ": ",
-                 entry_of(*what.algorithm).needs_whole_lines
+                 entry_of(*what.algorithm).needs_atomic_128b_stores
                      ? "stores of 128 bytes do not arrive whole between these GPUs"
                      : "not all of these GPUs are of the Hopper generation or later");
   }
-  if (!what.algorithm && direct_shape_of(what.bytes).blocks == 0) {
+  if (!what.algorithm && in_stream_shape_of(what.bytes).blocks == 0) {
     return error(ErrorCode::OutOfRange, Reason::Unsupported, "nothing of ", what.bytes,
-                 " bytes is direct between these GPUs");
+                 " bytes is in-stream between these GPUs");
   }
   if (what.bytes > room_bytes_ || what.bytes < size_of(kType)) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, "cannot measure ", what.bytes,
@@ -168,7 +169,7 @@ Result<double> GpuBench::measure(const GpuMeasurement& what) {
   if (took) took = run(what, kFewestTimes);
   if (!took) return std::move(took).error();
   const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
-  const bool joint = what.algorithm && entry_of(*what.algorithm).is_joint;
+  const bool joint = what.algorithm && entry_of(*what.algorithm).launches_all_ranks;
   const auto times = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       kRoundNs / one_ns, kFewestTimes, joint ? kMostJointTimes : kMostTimes));
   std::array<std::uint64_t, kRounds> rounds{};
@@ -199,10 +200,10 @@ Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t ti
   return why;
 }
 
-// What is many entries of a queue could fill it, and wait there for the door that this very thread
-// opens when all has been launched.
+// What is many entries of a queue could fill it, and wait there for the doorbell that this very
+// thread opens when all has been launched.
 bool GpuBench::can_wait(const GpuMeasurement& what) const {
-  return !(what.algorithm && entry_of(*what.algorithm).is_joint) &&
+  return !(what.algorithm && entry_of(*what.algorithm).launches_all_ranks) &&
          std::all_of(group_->members.begin(), group_->members.end(),
                      [](const GpuMember& member) { return member.queue != 0; });
 }
@@ -210,12 +211,12 @@ bool GpuBench::can_wait(const GpuMeasurement& what) const {
 Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
   if (can_wait(what)) {  // else it starts at once
     for (const GpuMember& member : group_->members) {
-      std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
+      std::uint64_t* doorbell = &member.device_mailbox()->paths[kLane].doorbell;
       ARC_RETURN_IF_ERROR(
-          plane_.launcher(member).wait_for(member.queue, door, gate_.word(member.rank)));
+          plane_.launcher(member).wait_for(member.queue, doorbell, gate_.word(member.rank)));
     }
   }
-  if (!what.algorithm) return launch_direct(what.bytes, times);
+  if (!what.algorithm) return launch_in_stream(what.bytes, times);
   std::vector<CudaAllReduce> calls;
   for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what.bytes));
   for (std::uint32_t time = 0; time < times; ++time) {
@@ -227,13 +228,13 @@ Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
   return {};
 }
 
-Status GpuBench::launch_direct(std::uint64_t bytes, std::uint32_t times) {
-  const DirectShape shape = direct_shape_of(bytes);
+Status GpuBench::launch_in_stream(std::uint64_t bytes, std::uint32_t times) {
+  const InStreamShape shape = in_stream_shape_of(bytes);
   for (std::uint32_t time = 0; time < times; ++time) {
-    ++number_;  // its own the kernels count; the next door must be another one
+    ++number_;  // its own the kernels count; the next doorbell must be another one
     for (const GpuMember& member : group_->members) {
-      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch_direct(
-          member.queue, shape, kType, ReduceOp::Sum, direct_call_of(member, bytes)));
+      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch_in_stream(
+          member.queue, shape, kType, ReduceOp::Sum, in_stream_call_of(member, bytes)));
     }
   }
   return {};
@@ -244,8 +245,8 @@ Result<std::uint64_t> GpuBench::open() {
   Status opened;
   for (const GpuMember& member : group_->members) {
     begun = now_ns();
-    std::uint64_t* door = &member.device_mailbox()->lanes[kLane].door;
-    Status stored = plane_.launcher(member).store(door, gate_.word(member.rank));
+    std::uint64_t* doorbell = &member.device_mailbox()->paths[kLane].doorbell;
+    Status stored = plane_.launcher(member).store(doorbell, gate_.word(member.rank));
     if (opened) opened = std::move(stored);
   }
   if (!opened) return opened.error();
@@ -254,7 +255,7 @@ Result<std::uint64_t> GpuBench::open() {
 
 Result<bool> GpuBench::has_ended(const GpuMember& member) const {
   // Both acquire what the kernel wrote before: pairs with its release at system scope.
-  const RankWords& words = plane_.words(member);
+  const RankCompletion& words = plane_.words(member);
   if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_))
     return true;
   const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
@@ -265,10 +266,10 @@ Result<bool> GpuBench::has_ended(const GpuMember& member) const {
 }
 
 // Such an operation tells nobody of its end but its stream.
-Result<bool> GpuBench::has_ended_directly(const GpuMember& member) const {
+Result<bool> GpuBench::has_ended_in_stream(const GpuMember& member) const {
   Result<bool> idle = plane_.launcher(member).idle(member.queue);
   const std::uint64_t failed =
-      __atomic_load_n(&plane_.words(member).doors.direct_failed, __ATOMIC_ACQUIRE);
+      __atomic_load_n(&plane_.words(member).doorbells.in_stream_failed, __ATOMIC_ACQUIRE);
   if (failed == 0) return idle;
   const Done why = done_from(failed);
   return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " failed (",
@@ -279,7 +280,7 @@ Status GpuBench::wait(const GpuMeasurement& what) {
   const std::uint64_t until = now_ns() + kWaitNs;
   for (const GpuMember& member : group_->members) {
     while (true) {
-      const Result<bool> ended = what.algorithm ? has_ended(member) : has_ended_directly(member);
+      const Result<bool> ended = what.algorithm ? has_ended(member) : has_ended_in_stream(member);
       if (!ended) return ended.error();
       if (*ended) break;
       if (now_ns() < until) continue;

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/exec/worker/device_worker.h"
 #include "daemon/exec/gpu/gpu_plane.h"
+#include "daemon/exec/worker/device_worker.h"
 
 namespace arcomm {
 
@@ -38,21 +38,21 @@ class GpuBench {
   void return_buffers();
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_->members.size()); }
   Status can_measure(const GpuMeasurement& what) const;
-  DirectShape direct_shape_of(std::uint64_t bytes) const;
+  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;
   CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
-  DirectCall direct_call_of(const GpuMember& member, std::uint64_t bytes) const;
+  InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
   // Whether its launches can be held back until all have been made.
   bool can_wait(const GpuMeasurement& what) const;
   // So many operations at once; how long they took together.
   Result<std::uint64_t> run(const GpuMeasurement& what, std::uint32_t times);
   Status launch(const GpuMeasurement& what, std::uint32_t times);
-  Status launch_direct(std::uint64_t bytes, std::uint32_t times);
+  Status launch_in_stream(std::uint64_t bytes, std::uint32_t times);
   // From now on the ranks' queues may run. Returns when the last of them was told.
   Result<std::uint64_t> open();
   Status wait(const GpuMeasurement& what);
   // Whether the rank's part has ended; the error says how it failed.
   Result<bool> has_ended(const GpuMember& member) const;
-  Result<bool> has_ended_directly(const GpuMember& member) const;
+  Result<bool> has_ended_in_stream(const GpuMember& member) const;
   // Nothing of what was launched runs after it, or the bench is stuck.
   void stop();
 

@@ -41,8 +41,8 @@ std::vector<std::uint32_t> sets_of(std::uint32_t gpus) {
   return {sets.begin(), sets.end()};
 }
 
-// Those that make sense of so many bytes, direct operations first. Which of them these GPUs can do
-// the worker knows.
+// Those that make sense of so many bytes, in-stream operations first. Which of them these GPUs can
+// do the worker knows.
 std::vector<std::optional<CudaAlgorithm>> candidates(std::uint32_t ranks, std::uint64_t bytes) {
   std::vector<std::optional<CudaAlgorithm>> all{std::nullopt};
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {

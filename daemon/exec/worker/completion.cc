@@ -49,7 +49,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   ++(outcome.ok() ? session.completed : session.failed);
   ++(outcome.ok() ? done_ : failed_);
   bool told = true;
-  if (session.readable() && !operation.by_door)
+  if (session.readable() && !operation.by_doorbell)
     told = session.complete(completion_of(operation.ticket, operation.seq, outcome, elapsed_ns));
   operation.record.code = outcome.code;
   operation.record.reason = outcome.reason;
@@ -75,7 +75,8 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
   return told;
 }
 
-void CompletionSink::refuse_door(Session& session, const Admitted& refused, std::uint64_t now_ns) {
+void CompletionSink::refuse_doorbell(Session& session, const Admitted& refused,
+                                     std::uint64_t now_ns) {
   note_refusal(session, ring::WorkRequest{}, refused, now_ns);
 }
 

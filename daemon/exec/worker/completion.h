@@ -30,8 +30,8 @@ class CompletionSink {
   // Counts, records and answers a request that never became an operation.
   bool refuse(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
               std::uint64_t now_ns);
-  // The same for the start of a plan through a door, whose client hears of it in its mailbox.
-  void refuse_door(Session& session, const Admitted& refused, std::uint64_t now_ns);
+  // The same for the start of a plan through a doorbell, whose client hears of it in its mailbox.
+  void refuse_doorbell(Session& session, const Admitted& refused, std::uint64_t now_ns);
 
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }

@@ -71,7 +71,7 @@ class ThreadedWorker final : public DeviceWorker {
     mailbox_.post({[] {}, [] {}});
   }
 
-  void open_session(SessionSeed seed, Done<void> done) override {
+  void open_session(SessionSpec seed, Done<void> done) override {
     ask(std::move(done), [this, seed = share(std::move(seed))]() -> Status {
       const int doorbell = seed->doorbell.get();
       const SessionId id = seed->id;
@@ -87,7 +87,7 @@ class ThreadedWorker final : public DeviceWorker {
       worker_->close_session(session, reason, why, done);
     });
   }
-  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+  void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) override {
     ask(std::move(done), [this, session, seed = share(std::move(seed))] {
       return worker_->add_buffer(session, std::move(*seed));
     });
@@ -102,13 +102,13 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done),
         [this, session, buffer] { return worker_->remove_buffer(session, buffer); });
   }
-  void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) override {
+  void add_plan(SessionId session, PlanSpec seed, Done<PlanId> done) override {
     ask(std::move(done), [this, session, seed] { return worker_->add_plan(session, seed); });
   }
   void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
     ask(std::move(done), [this, session, plan] { return worker_->remove_plan(session, plan); });
   }
-  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+  void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) override {
     ask(std::move(done),
         [this, seed = std::move(seed)] { return worker_->form_communicator(seed); });
   }
@@ -252,7 +252,7 @@ void ThreadedWorker::run() {
       resting_ = false;
       // Tiles and floods keep this core busy for long, and where all is answered only clients can
       // go on: let one that shares this core take its result or make its next request.
-      if (worker_->crowded() &&
+      if (worker_->oversubscribed() &&
           (worker_->computing() || worker_->flooded() || worker_->pending() == 0)) {
         ::sched_yield();
       }
@@ -264,7 +264,8 @@ void ThreadedWorker::run() {
       rest(now);
       now = now_ns();
       window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
-    } else if (worker_->crowded() && (worker_->pending() == 0 || now - last_work >= kLingerNs)) {
+    } else if (worker_->oversubscribed() &&
+               (worker_->pending() == 0 || now - last_work >= kLingerNs)) {
       // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
       // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
       // ranks of an operation have just called are the others worth a short wait: those that share

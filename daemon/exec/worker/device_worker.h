@@ -22,7 +22,7 @@
 
 #include "config/settings.h"
 #include "daemon/comm/unique_id.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "proto/memory_handle.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
@@ -50,7 +50,7 @@ struct SessionLimits {
   std::uint32_t max_in_flight = 128;  // operations; never above the ring's slots
 };
 
-struct SessionSeed {
+struct SessionSpec {
   SessionId id;
   PeerCredentials peer;
   std::string process_name;
@@ -59,22 +59,22 @@ struct SessionSeed {
   SessionLimits limits;
 };
 
-struct RankSeed {
+struct RankSpec {
   SessionId session;
   Rank rank = 0;
   std::string device = {};                     // GPU workers: "GPU-<uuid>"
   std::vector<std::string> visible_gpus = {};  // to the rank's process
 };
 
-struct CommunicatorSeed {
+struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
-  std::vector<RankSeed> ranks;  // complete and sorted by rank
+  std::vector<RankSpec> ranks;  // complete and sorted by rank
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then
 // closed.
-struct BufferSeed {
+struct BufferSpec {
   UniqueFd memory;  // memfd sealed against shrinking; GPU workers: an exported allocation, or none
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
@@ -92,22 +92,22 @@ struct AllocatedBuffer {
   std::uint64_t length_bytes = 0;  // whole granules of the device
 };
 
-// GPU workers: a rank's proto/device_mailbox.h, and what it needs for direct operations where they
-// are to be had, for the client to map. In the order of CreateCommunicatorReply.
+// GPU workers: a rank's proto/device_mailbox.h, and what it needs for in-stream operations where
+// they are to be had, for the client to map. In the order of CreateCommunicatorReply.
 struct MailboxDescriptors {
   std::vector<UniqueFd> descriptors;
   std::uint64_t mailbox_bytes = 0;
-  std::uint64_t exchange_bytes = 0;  // 0: no direct operations
-  DirectRoom room;
+  std::uint64_t exchange_bytes = 0;  // 0: no in-stream operations
+  InStreamRoom room;
 };
 
 // GPU workers: what one measurement of `arctl tune` asks.
 struct GpuMeasurement {
-  std::optional<CudaAlgorithm> algorithm;  // none: a direct operation, as clients launch it
+  std::optional<CudaAlgorithm> algorithm;  // none: an in-stream operation, as clients launch it
   std::uint64_t bytes = 0;                 // of one rank
 };
 
-struct PlanSeed {
+struct PlanSpec {
   MemberId member;
   BufferId send_buffer, recv_buffer;
   std::uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
@@ -184,23 +184,23 @@ class DeviceWorker {
   virtual void run() = 0;   // until stop(); called once, on the thread that becomes the owner
   virtual void stop() = 0;  // fails what is open and makes run() return
 
-  virtual void open_session(SessionSeed seed, Done<void> done) = 0;
+  virtual void open_session(SessionSpec seed, Done<void> done) = 0;
   // Revokes the session's communicators (its peers hear `reason` and its rank), unmaps its memory,
   // closes its rings. done: everything is released.
   virtual void close_session(SessionId session, Reason reason, std::string why,
                              Done<void> done) = 0;
 
-  virtual void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) = 0;
+  virtual void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) = 0;
   // GPU workers; Unimplemented on others. device: "" for the worker's first.
   virtual void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
                                Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
-  virtual void add_plan(SessionId session, PlanSeed seed, Done<PlanId> done) = 0;
+  virtual void add_plan(SessionId session, PlanSpec seed, Done<PlanId> done) = 0;
   virtual void remove_plan(SessionId session, PlanId plan, Done<void> done) = 0;
 
   // done: one MemberId per rank, in rank order.
-  virtual void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) = 0;
+  virtual void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) = 0;
   // Both: done once no operation of the member can touch memory any more, so that the caller may
   // use his own again. A rank that leaves ends what others have not called yet; what all had called
   // runs first.

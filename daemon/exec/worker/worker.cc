@@ -48,7 +48,7 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
         std::make_unique<GpuExecutor>(*worker->gpus_, worker->communicators_, worker->buffers_,
                                       worker->plans_, held.gpus, held.tuning);
     worker->gpu_executor_->use_settings(*held.settings);
-    worker->admission_.limits.doors_only = true;
+    worker->admission_.limits.doorbells_only = true;
     return worker;
   }
   Result<std::unique_ptr<Executor>> executor = Executor::create(
@@ -72,9 +72,9 @@ Worker::~Worker() {
 }
 
 bool Worker::poll_sessions() {
-  bool found = gpus_ != nullptr && poll_doors();
+  bool found = gpus_ != nullptr && poll_doorbells();
   const std::size_t count = polled_.size();
-  hurried_ = flooded_ = false;
+  yield_early_ = flooded_ = false;
   if (count == 0) return found;
   look_every_ = kFew + static_cast<int>(count / kSessionsPerStep);
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
@@ -99,7 +99,7 @@ bool Worker::poll(Session& session) {
     const ring::Pop seen = session.peek();
     if (seen == ring::Pop::Empty) {
       session.light = taken <= kFew;
-      if (session.light && taken != 0) hurried_ = true;  // what it called is to start soon
+      if (session.light && taken != 0) yield_early_ = true;  // what it called is to start soon
       return taken != 0;
     }
     const Session::Room room = session.room();
@@ -125,8 +125,8 @@ bool Worker::poll(Session& session) {
 // times as long; turns that are always short cost the busy one a fifth of its throughput.
 bool Worker::goes_on(int done) {
   if (done == 0 || done % look_every_ != 0) return done < kMostAtOnce;
-  hurried_ = hurried_ || somebody_calls();
-  return !hurried_ && done < kMostAtOnce;
+  yield_early_ = yield_early_ || somebody_calls();
+  return !yield_early_ && done < kMostAtOnce;
 }
 
 // Whoever had much in his last turn waits for his next.
@@ -188,13 +188,13 @@ bool Worker::settle() {
   while (Operation* operation = communicators_.finished().pop()) {
     if (now == 0) now = now_ns();
     Session& session = *operation->session;
-    const bool unheard = operation->by_door && !operation->outcome.ok();
+    const bool unheard = operation->by_doorbell && !operation->outcome.ok();
     const MemberId member = operation->member;
     const Failure failure = unheard ? operation->outcome : Failure{};
     if (!completions_.finish(*operation, now))
       lose(session, "the completion ring's index left its bounds");
     if (!std::exchange(session.to_be_woken, true)) to_wake_.push_back(&session);
-    if (unheard) end_by_door(member, failure);
+    if (unheard) end_by_doorbell(member, failure);
     found = true;
   }
   if (!to_wake_.empty()) wake_clients();
@@ -221,7 +221,7 @@ bool Worker::execute() {
     return found;
   }
   // Answered one by one: the first of many must not wait for the last.
-  hurried_ = false;  // that was about what is read
+  yield_early_ = false;  // that was about what is read
   const auto may_go_on = [&](int started) {
     return flooded_ ? goes_on(started) : started < kMostAtOnce;
   };
@@ -316,11 +316,11 @@ void Worker::on_revoked(Communicator& communicator) {
   }
 }
 
-void Worker::update_crowding() {
+void Worker::update_oversubscription() {
   std::size_t seats = 0;
   for (const Session* session : polled_) seats += std::max<std::size_t>(1, session->members.size());
-  crowded_ = seats + 1 > cores_;
-  for (Session* session : polled_) session->set_oversubscribed(crowded_);
+  oversubscribed_ = seats + 1 > cores_;
+  for (Session* session : polled_) session->set_oversubscribed(oversubscribed_);
 }
 
 }  // namespace arcomm

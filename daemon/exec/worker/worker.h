@@ -12,12 +12,12 @@
 #include <vector>
 
 #include "daemon/comm/communicator_table.h"
-#include "daemon/exec/worker/completion.h"
-#include "daemon/exec/worker/device_worker.h"
-#include "daemon/exec/host/executor.h"
-#include "daemon/exec/tune/gpu_bench.h"
 #include "daemon/exec/gpu/gpu_executor.h"
 #include "daemon/exec/gpu/gpu_plane.h"
+#include "daemon/exec/host/executor.h"
+#include "daemon/exec/tune/gpu_bench.h"
+#include "daemon/exec/worker/completion.h"
+#include "daemon/exec/worker/device_worker.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/pool.h"
 #include "daemon/session/admission.h"
@@ -57,20 +57,20 @@ class Worker {
   std::uint64_t rest_ns(std::uint64_t now_ns) const {
     return gpus_ ? gpus_->rest_ns(now_ns) : ~std::uint64_t{0};
   }
-  bool lost() const;                         // its device: only a new process can use it again
-  bool crowded() const { return crowded_; }  // more spinners than cores
+  bool lost() const;  // its device: only a new process can use it again
+  bool oversubscribed() const { return oversubscribed_; }  // more spinners than cores
   bool flooded() const { return flooded_; }  // this turn left somebody's requests for the next
 
   // ---- control's messages ----
-  Status open_session(SessionSeed seed, std::uint64_t now_ns);
+  Status open_session(SessionSpec seed, std::uint64_t now_ns);
   void close_session(SessionId session, Reason reason, const std::string& why, Done<void> done);
-  Result<BufferId> add_buffer(SessionId session, BufferSeed seed);
+  Result<BufferId> add_buffer(SessionId session, BufferSpec seed);
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
                                           std::uint64_t bytes);
   Status remove_buffer(SessionId session, BufferId buffer);
-  Result<PlanId> add_plan(SessionId session, const PlanSeed& seed);
+  Result<PlanId> add_plan(SessionId session, const PlanSpec& seed);
   Status remove_plan(SessionId session, PlanId plan);
-  Result<std::vector<MemberId>> form_communicator(const CommunicatorSeed& seed);
+  Result<std::vector<MemberId>> form_communicator(const CommunicatorSpec& seed);
   // Both answer once every operation of the member has ended, those too that were still to run:
   // from then on the caller's memory is his alone. Asked again meanwhile, they answer at that time
   // too.
@@ -142,13 +142,14 @@ class Worker {
   void let_go(RemovedBuffer removed);
 
   // ---- GPU workers, worker_gpus.cc ----
-  bool poll_doors();
-  void catch_up();  // with doors, before a message that ends something
-  void take_door(GpuGroup& group, GpuMember& member, Door door, std::uint64_t now_ns);
+  bool poll_doorbells();
+  void catch_up();  // with doorbells, before a message that ends something
+  void take_doorbell(GpuGroup& group, GpuMember& member, Doorbell doorbell, std::uint64_t now_ns);
   void tend_gpus(std::uint64_t now_ns);
-  // An operation through a door failed: whoever waits in the communicator's mailboxes hears of it.
-  void end_by_door(MemberId member, const Failure& failure);
-  Result<BufferId> add_gpu_buffer(Session& session, const BufferSeed& seed);
+  // An operation through a doorbell failed: whoever waits in the communicator's mailboxes hears of
+  // it.
+  void end_by_doorbell(MemberId member, const Failure& failure);
+  Result<BufferId> add_gpu_buffer(Session& session, const BufferSpec& seed);
   void leave_gpu(Communicator& communicator, Rank rank);
   void retire_from_gpu(Communicator& communicator, Rank rank);
   Status check_gpu_plan(const PersistentPlan& plan, const CheckedRange& send,
@@ -159,7 +160,7 @@ class Worker {
   void add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const;
 
   void on_revoked(Communicator& communicator);
-  void update_crowding();
+  void update_oversubscription();
   CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
 
   DeviceWorker::Parts parts_;
@@ -180,9 +181,9 @@ class Worker {
   std::vector<Leaving> leaving_;
   std::vector<Parting> parting_;
   std::vector<Draining> draining_;
-  int look_every_ = kFew;                   // requests or starts, for who else calls
-  bool hurried_ = false, flooded_ = false;  // in this turn
-  bool crowded_ = false;
+  int look_every_ = kFew;                       // requests or starts, for who else calls
+  bool yield_early_ = false, flooded_ = false;  // in this turn
+  bool oversubscribed_ = false;
   unsigned cores_ = 1;
   double busy_fraction_ = 0;
   std::unique_ptr<GpuExecutor> gpu_executor_;

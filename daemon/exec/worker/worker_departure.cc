@@ -59,7 +59,7 @@ void Worker::release(Session& session) {
   if (gpus_ != nullptr) {
     // One rest for all plans. Where it does not come: no later member can start them, and their
     // memory waits for one.
-    const Status rested = gpus_->at_rest([&] {
+    const Status rested = gpus_->quiesced([&] {
       for (const PlanId id : session.plans) {
         const PersistentPlan* held = plans_.find(id);
         if (held == nullptr) continue;

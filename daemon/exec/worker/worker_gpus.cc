@@ -1,5 +1,5 @@
-// What a worker does for the GPUs that it serves: doors in place of rings, mailboxes in place of
-// completions, and the resident lane, whose operations pass it by.
+// What a worker does for the GPUs that it serves: doorbells in place of rings, mailboxes in place
+// of completions, and the resident path, whose operations pass it by.
 #include <algorithm>
 #include <cinttypes>
 #include <utility>
@@ -9,11 +9,11 @@
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 
 namespace arcomm {
 
-bool Worker::poll_doors() {
+bool Worker::poll_doorbells() {
   bool found = false;
   std::uint64_t now = 0;  // read once for a sweep, and only if there is something
   // Nothing here frees a communicator: who broke the protocol goes at the end of the sweep.
@@ -21,10 +21,10 @@ bool Worker::poll_doors() {
     for (GpuMember& member : group->members) {
       if (group->closed) break;
       if (!member.active) continue;
-      const Door door = member.doors.launched();
-      if (door.number == member.taken) continue;
+      const Doorbell doorbell = member.doorbells.launched();
+      if (doorbell.number == member.taken) continue;
       if (now == 0) now = now_ns();
-      take_door(*group, member, door, now);
+      take_doorbell(*group, member, doorbell, now);
       found = true;
     }
   }
@@ -35,37 +35,38 @@ bool Worker::poll_doors() {
 
 void Worker::catch_up() {
   if (gpus_ == nullptr) return;
-  // What was launched ahead may have ended before its call was seen here, and be followed by one
-  // more.
-  for (std::size_t turn = 0; turn < 2 + Ahead::kMost && poll_doors(); ++turn) {
+  // What was launched speculatively may have ended before its call was seen here, and be followed
+  // by one more.
+  for (std::size_t turn = 0; turn < 2 + Speculation::kMost && poll_doorbells(); ++turn) {
     execute();
     reap();
     settle();
   }
 }
 
-void Worker::take_door(GpuGroup& group, GpuMember& member, Door door, std::uint64_t now_ns) {
+void Worker::take_doorbell(GpuGroup& group, GpuMember& member, Doorbell doorbell,
+                           std::uint64_t now_ns) {
   Session* session = find(member.session);
   if (session == nullptr || !session->readable()) {
     member.active = false;
     return;
   }
-  // What was launched ahead ends without the worker: later calls may have come to the door before
-  // that one was seen there.
-  if (door.number - member.taken - 2 < Ahead::kMost) {
-    for (const Foreseen& foreseen : group.ahead.launched) {
-      if (foreseen.gate.number == member.taken + 1)
-        door = door_from(foreseen.gate.word(member.rank));
+  // What was launched speculatively ends without the worker: later calls may have come to the
+  // doorbell before that one was seen there.
+  if (doorbell.number - member.taken - 2 < Speculation::kMost) {
+    for (const SpeculativeLaunch& speculative : group.speculation.launched) {
+      if (speculative.gate.number == member.taken + 1)
+        doorbell = doorbell_from(speculative.gate.word(member.rank));
     }
   }
-  if (door.number != member.taken + 1) {
+  if (doorbell.number != member.taken + 1) {
     member.active = false;
-    return lose(*session, "the number at a door is not the next one");
+    return lose(*session, "the number at a doorbell is not the next one");
   }
-  member.taken = door.number;
-  const Admitted admitted = admission_.admit_door(*session, member.id, door, now_ns);
+  member.taken = doorbell.number;
+  const Admitted admitted = admission_.admit_doorbell(*session, member.id, doorbell, now_ns);
   if (admitted.verdict == Admitted::Verdict::Done) return accept(*session, *admitted.operation);
-  completions_.refuse_door(*session, admitted, now_ns);
+  completions_.refuse_doorbell(*session, admitted, now_ns);
   tell_refused(admitted, now_ns);
   // Its client waits in a stream, and there is one way to tell it.
   Failure told = admitted.failure;
@@ -75,9 +76,9 @@ void Worker::take_door(GpuGroup& group, GpuMember& member, Door door, std::uint6
 
 void Worker::tend_gpus(std::uint64_t now_ns) {
   gpus_->clear_the_way(now_ns);
-  const GpuPlane::Foresight seen = std::exchange(gpus_->foresight, {});
-  if (seen.hits != 0) parts_.metrics.armed_hits.add(seen.hits);
-  if (seen.misses != 0) parts_.metrics.armed_misses.add(seen.misses);
+  const GpuPlane::SpeculationCounts seen = std::exchange(gpus_->speculation_counts, {});
+  if (seen.hits != 0) parts_.metrics.speculative_hits.add(seen.hits);
+  if (seen.misses != 0) parts_.metrics.speculative_misses.add(seen.misses);
   const std::uint64_t done_before = gpus_->resident_done();
   const std::vector<GpuPlane::ResidentFailure>& failures = gpus_->tend(now_ns);
   if (gpus_->resident_done() != done_before)
@@ -89,11 +90,11 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
     Reason reason = reason_from(failed.how.reason);
     const auto culprit = static_cast<Rank>(failed.how.culprit_rank);
     Communicator* const crossed =
-        failed.direct && reason == Reason::Timeout
+        failed.in_stream && reason == Reason::Timeout
             ? gpus_->find_crossing(*gpus_of(communicator), failed.rank, now_ns)
             : nullptr;
     if (crossed != nullptr) reason = Reason::Crossed;
-    const char* const lane = failed.direct ? "direct" : "resident";
+    const char* const path = failed.in_stream ? "in_stream" : "resident";
     parts_.metrics.operations[code].add();
     FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
                         .epoch = communicator.epoch,
@@ -102,7 +103,7 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
                         .rank = failed.rank,
                         .culprit = culprit,
                         .pid = communicator.seat(failed.rank).pid,
-                        .algorithm = failed.direct ? kDirectKernel : kResidentKernel,
+                        .algorithm = failed.in_stream ? kInStreamKernel : kResidentKernel,
                         .code = code,
                         .reason = reason};
     parts_.recorder.write(record);
@@ -111,7 +112,7 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
       communicators_.revoke_crossed(communicator, *crossed, culprit);
       continue;
     }
-    if (code == ErrorCode::Internal && !failed.direct) {
+    if (code == ErrorCode::Internal && !failed.in_stream) {
       communicators_.revoke(
           communicator,
           make_failure(code, reason, failed.rank,
@@ -124,13 +125,13 @@ void Worker::tend_gpus(std::uint64_t now_ns) {
             ? make_failure(code, reason, culprit,
                            "%s operation %" PRIu32 ": rank %d waited for rank %d until its "
                            "deadline",
-                           lane, failed.how.number, failed.rank, culprit)
-            : make_failure(code, reason, culprit, "%s operation %" PRIu32 " of rank %d: %s", lane,
+                           path, failed.how.number, failed.rank, culprit)
+            : make_failure(code, reason, culprit, "%s operation %" PRIu32 " of rank %d: %s", path,
                            failed.how.number, failed.rank, text_of(reason).data()));
   }
 }
 
-void Worker::end_by_door(MemberId id, const Failure& failure) {
+void Worker::end_by_doorbell(MemberId id, const Failure& failure) {
   const Member* member = communicators_.find(id);
   if (member == nullptr) return;
   // After a leave in good order what all had called still runs: the plane tells the rest.
@@ -151,7 +152,7 @@ void Worker::retire_from_gpu(Communicator& communicator, Rank rank) {
   }
 }
 
-Result<BufferId> Worker::add_gpu_buffer(Session& session, const BufferSeed& seed) {
+Result<BufferId> Worker::add_gpu_buffer(Session& session, const BufferSpec& seed) {
   if (!seed.memory && !seed.handle && seed.chunks.empty()) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
@@ -186,7 +187,7 @@ Result<AllocatedBuffer> Worker::allocate_buffer(SessionId id, const std::string&
   if (!memory) return std::move(memory).error();
   Result<UniqueFd> descriptor = memory->export_fd();
   if (!descriptor) {
-    gpus_->bury(std::move(memory).value());
+    gpus_->release_later(std::move(memory).value());
     return std::move(descriptor).error();
   }
   const std::uint64_t length = memory->bytes();
@@ -197,7 +198,7 @@ Result<AllocatedBuffer> Worker::allocate_buffer(SessionId id, const std::string&
 }
 
 void Worker::let_go(RemovedBuffer removed) {
-  if (removed.memory) gpus_->bury(std::move(removed.memory));
+  if (removed.memory) gpus_->release_later(std::move(removed.memory));
 }
 
 Result<MailboxDescriptors> Worker::export_mailbox(SessionId session, MemberId id) const {
@@ -234,9 +235,9 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
   const AdmissionLimits& limits = admission_.limits;
   if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
   plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
-  if (lane_of(plan.signature.bytes(), ranks) != Lane::Resident) return {};
-  if (group.is_direct() &&
-      direct_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.room).blocks != 0)
+  if (launch_path_of(plan.signature.bytes(), ranks) != LaunchPath::Resident) return {};
+  if (group.is_in_stream() &&
+      in_stream_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.room).blocks != 0)
     return {};  // its client launches it
   ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.gpu);
@@ -247,12 +248,12 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
 Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
   const Member* member = communicators_.find(plan.member);
   GpuGroup* group = member == nullptr ? nullptr : gpus_of(*member->communicator);
-  const auto is_of_plan = [&](const Foreseen& foreseen) {
-    return foreseen.gate.plans[static_cast<std::size_t>(member->rank)] == id;
+  const auto is_of_plan = [&](const SpeculativeLaunch& speculative) {
+    return speculative.gate.plans[static_cast<std::size_t>(member->rank)] == id;
   };
-  if (group != nullptr &&
-      std::any_of(group->ahead.launched.begin(), group->ahead.launched.end(), is_of_plan))
-    gpus_->disarm(*group, kMomentNs);
+  if (group != nullptr && std::any_of(group->speculation.launched.begin(),
+                                      group->speculation.launched.end(), is_of_plan))
+    gpus_->withdraw(*group, kMomentNs);
   if (plan.resident_on < 0) return {};
   return gpus_->clear_plan(id, plan, group, member == nullptr ? kNoRank : member->rank);
 }
@@ -263,14 +264,14 @@ void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot
   std::uint32_t most = 0, least = ~std::uint32_t{0};
   for (const GpuMember& member : group->members) {
     shot.ranks[static_cast<std::size_t>(member.rank)].next_seq +=
-        member.posted + member.direct_begun;
-    most = std::max(most, member.posted + member.direct_begun);
-    least = std::min(least, member.done + member.direct_begun);
+        member.posted + member.in_stream_begun;
+    most = std::max(most, member.posted + member.in_stream_begun);
+    least = std::min(least, member.done + member.in_stream_begun);
   }
   shot.operations_done += least;
   if (!shot.diagnosis.empty() || group->closed) return;
   for (const GpuMember& member : group->members) {
-    const std::uint32_t called = member.posted + member.direct_begun;
+    const std::uint32_t called = member.posted + member.in_stream_begun;
     if (called == most) continue;
     shot.diagnosis += (shot.diagnosis.empty() ? "" : "; ") + std::string("rank ") +
                       std::to_string(member.rank) + " has called " + std::to_string(called) +

@@ -38,7 +38,7 @@ std::shared_ptr<Tenant> Worker::tenant_of(uid_t uid) {
   return tenant;
 }
 
-Status Worker::open_session(SessionSeed seed, std::uint64_t now_ns) {
+Status Worker::open_session(SessionSpec seed, std::uint64_t now_ns) {
   if (find(seed.id) != nullptr) {
     return error(ErrorCode::AlreadyExists, Reason::Bug, "session ", seed.id, " is open already");
   }
@@ -52,7 +52,7 @@ Status Worker::open_session(SessionSeed seed, std::uint64_t now_ns) {
     session->set_state(ring::SessionState::ShuttingDown, Reason::ShuttingDown);
   polled_.push_back(session.get());
   sessions_.emplace(seed.id, std::move(session));
-  update_crowding();
+  update_oversubscription();
   return {};
 }
 
@@ -68,12 +68,12 @@ void Worker::close_session(SessionId id, Reason reason, const std::string& why, 
   if (session->readable()) session->set_state(ring::SessionState::Closed, reason);
   drop_members(*session, orderly ? Reason::RemoteAborted : reason, why);
   settle();
-  update_crowding();
+  update_oversubscription();
   leaving_.push_back({std::move(session), std::move(done)});
   reap();
 }
 
-Result<BufferId> Worker::add_buffer(SessionId id, BufferSeed seed) {
+Result<BufferId> Worker::add_buffer(SessionId id, BufferSpec seed) {
   Result<Session*> session = need(id);
   if (!session) return std::move(session).error();
   if (gpus_ != nullptr) return add_gpu_buffer(**session, seed);
@@ -99,7 +99,7 @@ Status Worker::remove_buffer(SessionId id, BufferId buffer) {
   return {};
 }
 
-Result<PlanId> Worker::add_plan(SessionId id, const PlanSeed& seed) {
+Result<PlanId> Worker::add_plan(SessionId id, const PlanSpec& seed) {
   Result<Session*> session = need(id);
   if (!session) return std::move(session).error();
   if (Result<Member*> member = need_member(id, seed.member); !member)
@@ -159,13 +159,13 @@ Status Worker::remove_plan(SessionId id, PlanId plan) {
   return {};
 }
 
-Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& seed) {
+Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSpec& seed) {
   if (seed.ranks.empty() || seed.ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator has 1 to ",
                  kMaxRanks, " ranks, not ", seed.ranks.size());
   }
   std::vector<Seat> seats;
-  for (const RankSeed& rank : seed.ranks) {
+  for (const RankSpec& rank : seed.ranks) {
     const Session* session = find(rank.session);
     // A session may die while its communicator gathers: the others must not be left with a hole.
     if (session == nullptr || !session->readable()) {
@@ -187,7 +187,7 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
     bench_.reset();  // clients come first
     const auto ranks = static_cast<std::uint32_t>(seed.ranks.size());
     Result<std::unique_ptr<GpuGroup>> made =
-        gpus_->make_group(seed, gpu_executor_->most_direct_bytes(ranks));
+        gpus_->make_group(seed, gpu_executor_->most_in_stream_bytes(ranks));
     if (!made) return std::move(made).error();
     group = std::move(made).value();
   }
@@ -196,7 +196,7 @@ Result<std::vector<MemberId>> Worker::form_communicator(const CommunicatorSeed& 
     gpus_->adopt(*communicators_.find(members[0])->communicator, members, std::move(group));
   for (std::size_t i = 0; i < members.size(); ++i)
     find(seed.ranks[i].session)->members.push_back(members[i]);
-  update_crowding();
+  update_oversubscription();
   return members;
 }
 
@@ -220,7 +220,7 @@ void Worker::abort_communicator(SessionId id, MemberId member_id, const std::str
   }
   communicators_.drop(member_id, aborted);
   settle();
-  update_crowding();
+  update_oversubscription();
   reap();
   answer_when_ended({id, member_id, committed, std::move(done)});
 }
@@ -237,14 +237,14 @@ void Worker::leave_communicator(SessionId id, MemberId member_id, Done<void> don
   if (gpus_ != nullptr) leave_gpu(*(*member)->communicator, (*member)->rank);
   communicators_.leave(member_id);
   settle();
-  update_crowding();
+  update_oversubscription();
   answer_when_ended({id, member_id, committed, std::move(done)});
 }
 
 void Worker::use_settings(std::shared_ptr<const Settings> settings) {
   const bool draining = admission_.limits.draining;
   admission_.limits = AdmissionLimits::from(*settings, draining);
-  admission_.limits.doors_only = gpus_ != nullptr;
+  admission_.limits.doorbells_only = gpus_ != nullptr;
   if (gpus_ != nullptr) {
     gpus_->use_settings(*settings);
     gpu_executor_->use_settings(*settings);
@@ -254,7 +254,7 @@ void Worker::use_settings(std::shared_ptr<const Settings> settings) {
 
 void Worker::drain(std::uint64_t deadline_ns, Done<void> done) {
   catch_up();
-  if (gpus_ != nullptr) gpus_->stop_arming();
+  if (gpus_ != nullptr) gpus_->stop_speculating();
   admission_.limits.draining = true;
   for (Session* session : polled_) {
     if (session->readable())

@@ -130,10 +130,10 @@ class Metrics {
   Gauge buffers;                                      // arcomm_buffers
   Gauge plans;                                        // arcomm_plans
 
-  Counter worker_busy_ns;                           // arcomm_worker_busy_seconds_total
-  Counter worker_sleeps;                            // arcomm_worker_sleeps_total
-  Counter armed_hits;                               // arcomm_armed_launches_total{result="hit"}
-  Counter armed_misses;                             // arcomm_armed_launches_total{result="miss"}
+  Counter worker_busy_ns;      // arcomm_worker_busy_seconds_total
+  Counter worker_sleeps;       // arcomm_worker_sleeps_total
+  Counter speculative_hits;    // arcomm_speculative_launches_total{result="hit"}
+  Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
   CounterBy<ErrorCode, kErrorCodes> control_calls;  // arcomm_control_calls_total{code}
   Counter connections_refused;                      // arcomm_connections_refused_total
   Counter config_reloads_ok;                        // arcomm_config_reloads_total{result="ok"}

@@ -57,11 +57,11 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.worker_busy_ns.value()) / kNsPerSecond);
     counter("arcomm_worker_sleeps_total", "Times that a worker went to sleep for want of work.",
             static_cast<double>(m.worker_sleeps.value()));
-    MetricFamily& armed = family("arcomm_armed_launches_total",
+    MetricFamily& armed = family("arcomm_speculative_launches_total",
                                  "Operations of GPUs that were launched before they were called.",
                                  MetricType::Counter);
-    add_counter(armed, "result", "hit", static_cast<double>(m.armed_hits.value()));
-    add_counter(armed, "result", "miss", static_cast<double>(m.armed_misses.value()));
+    add_counter(armed, "result", "hit", static_cast<double>(m.speculative_hits.value()));
+    add_counter(armed, "result", "miss", static_cast<double>(m.speculative_misses.value()));
     by("arcomm_control_calls_total", "Control calls answered, by code.", "code", m.control_calls);
     counter("arcomm_connections_refused_total", "Connections of users who may not attach.",
             static_cast<double>(m.connections_refused.value()));

@@ -13,8 +13,8 @@
 
 #include "tests/gpu/bench/copy_rate.h"
 #include "tests/gpu/bench/gpu_clock.h"
-#include "tests/gpu/kernels/gpu_node.h"
 #include "tests/gpu/bench/nccl_peer.h"
+#include "tests/gpu/kernels/gpu_node.h"
 
 namespace arcomm::gpu {
 namespace {
@@ -28,7 +28,7 @@ struct Contender {
   const char* name;
 };
 constexpr Contender kContenders[] = {
-    {CudaAlgorithm::OneShotLl16, "ll16"},   {CudaAlgorithm::TwoShotDirect, "two_shot"},
+    {CudaAlgorithm::OneShotLl16, "ll16"},   {CudaAlgorithm::TwoShot, "two_shot"},
     {CudaAlgorithm::Stream, "stream"},      {CudaAlgorithm::Flash, "flash"},
     {CudaAlgorithm::OneShotLl128, "ll128"}, {CudaAlgorithm::TwoShotLl128, "ll128_x2"},
     {CudaAlgorithm::TiledPush, "push"},     {CudaAlgorithm::CopyEngine, "copies"}};
@@ -208,7 +208,7 @@ class Bench {
     for (const Contender& one : kContenders) {
       if (!options_.takes(one.name)) continue;
       Times times;
-      const bool joint = entry_of(one.algorithm).is_joint;
+      const bool joint = entry_of(one.algorithm).launches_all_ranks;
       if ((joint || std::ranges::count(algorithms, one.algorithm) != 0) &&
           bytes >= entry_of(one.algorithm).sensible_from &&
           can_launch(one.algorithm, bytes, static_cast<std::uint32_t>(node_.ranks()))) {

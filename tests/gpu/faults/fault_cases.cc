@@ -5,11 +5,11 @@
 #include <string>
 #include <thread>
 
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
 #include "tests/gpu/faults/fault_expect.h"
 #include "tests/gpu/faults/fault_kernels.h"
 #include "tests/gpu/faults/fault_work.h"
+#include "tests/gpu/service/client_id.h"
+#include "tests/gpu/service/client_options.h"
 
 namespace arcomm::gpu {
 namespace {
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kMoment{100};
 // Between two ranks; between more, what is longer than 2 MB is launched. The sizes that are asked
 // for are small or large for either.
-constexpr std::uint64_t kMostDirect = 16U << 20;
+constexpr std::uint64_t kMostInStream = 16U << 20;
 // Two aborts, each a few calls to the daemon, and what waited has left its stream.
 constexpr milliseconds kAbortedWithin{250};
 constexpr int kHoards = 200;
@@ -76,7 +76,7 @@ void cross(Ending ending) {
   for (std::size_t size = 0; size < options.sizes.size(); ++size) {
     const std::uint64_t bytes = options.sizes[size];
     const std::string part = files + std::to_string(size);
-    const std::string what = (bytes <= kMostDirect ? "direct, " : "launched, ") +
+    const std::string what = (bytes <= kMostInStream ? "in-stream, " : "launched, ") +
                              std::to_string(bytes) + " bytes in opposite order";
     ClientComm one(exchange_id(part + "a")), other(exchange_id(part + "b"));
     cudaStream_t stream = one.stream();

@@ -12,7 +12,7 @@ enum class Ending { Abort, Deadline };
 void cross(Ending ending);
 
 // The last rank does not come, to a call and to a replay: the others are told who, at the deadline,
-// and a kernel behind it gets every processor (faults 21 and 38).
+// and a kernel behind it gets every SM (faults 21 and 38).
 void miss();
 
 // More memory than the GPU has, 200 times (fault 30).

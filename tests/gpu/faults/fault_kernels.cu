@@ -21,8 +21,8 @@ cudaError_t write_to_nobodys_memory(cudaStream_t stream) {
   return cudaGetLastError();
 }
 
-cudaError_t fill_processors(int processors, unsigned* count, cudaStream_t stream) {
-  count_kernel<<<static_cast<unsigned>(processors * kBlocksPerProcessor), 1024, 0, stream>>>(count);
+cudaError_t fill_processors(int sms, unsigned* count, cudaStream_t stream) {
+  count_kernel<<<static_cast<unsigned>(sms * kBlocksPerProcessor), 1024, 0, stream>>>(count);
   return cudaGetLastError();
 }
 

@@ -24,13 +24,13 @@
 #include <vector>
 
 #include "client/include/arclient.h"
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
 #include "tests/gpu/faults/fault_cases.h"
 #include "tests/gpu/faults/fault_expect.h"
 #include "tests/gpu/faults/fault_kernels.h"
 #include "tests/gpu/faults/fault_work.h"
+#include "tests/gpu/service/client_comm.h"
+#include "tests/gpu/service/client_id.h"
+#include "tests/gpu/service/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -15,7 +15,7 @@ export CUDA_MODULE_LOADING=EAGER
 settings=(--set quota.registered_bytes=1125899906842624)
 failed=0
 unseen=()
-# What is done to a rank is done to the last one. 4 KB is direct, 32 MB is launched.
+# What is done to a rank is done to the last one. 4 KB is in-stream, 32 MB is launched.
 work=("$programs/fault_rank" work --sizes "4k,32m" --dtype f16)
 limit=60 # of each client, seconds
 

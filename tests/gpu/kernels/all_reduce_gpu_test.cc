@@ -81,7 +81,7 @@ TEST_P(AllReduceOnGpus, LinesThatArriveTornKeepTheAlgorithmsAwayThatNeedThemWhol
   }
   const std::vector<CudaAlgorithm> there = node_->algorithms();
   EXPECT_EQ(std::count_if(there.begin(), there.end(),
-                          [](CudaAlgorithm one) { return entry_of(one).needs_whole_lines; }),
+                          [](CudaAlgorithm one) { return entry_of(one).needs_atomic_128b_stores; }),
             whole ? 2 : 0);
 }
 
@@ -91,7 +91,7 @@ TEST_P(AllReduceOnGpus, AlgorithmsThatShareARegionDoNotDisturbEachOther) {
   const auto ranks = static_cast<std::uint32_t>(node_->ranks());
   for (int turn = 0; turn < 24; ++turn) {
     for (const CudaAlgorithm algorithm : node_->algorithms()) {
-      if (!entry_of(algorithm).needs_whole_lines) continue;
+      if (!entry_of(algorithm).needs_atomic_128b_stores) continue;
       const std::uint64_t most = algorithm == CudaAlgorithm::OneShotLl128
                                      ? max_one_shot_ll128_bytes(ranks)
                                      : entry_of(algorithm).max_bytes;

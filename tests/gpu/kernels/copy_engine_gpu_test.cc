@@ -79,7 +79,7 @@ TEST_P(CopyEnginesOnGpus, OperationsInARowDoNotOvertakeEachOther) {
     cudaMemcpy((*node_)[rank].send.data(), values.data(), kElements * 8, cudaMemcpyHostToDevice);
   }
   constexpr CudaAlgorithm kTurns[] = {CudaAlgorithm::CopyEngine, CudaAlgorithm::CopyEngine,
-                                      CudaAlgorithm::TwoShotDirect, CudaAlgorithm::CopyEngine,
+                                      CudaAlgorithm::TwoShot, CudaAlgorithm::CopyEngine,
                                       CudaAlgorithm::Stream};
   std::int64_t factor = 1;
   for (int i = 0; i < kSums && factor < (std::int64_t{1} << 57); ++i) {
@@ -172,7 +172,7 @@ TEST_P(CopyEnginesOnGpus, LargeOnesGoInPlaceThroughWholeSlots) {
           large->call(rank, count, DType::Int32, ReduceOp::Sum, 0, 0, !only_the_first);
       if (only_the_first) call.recv[0] = (*large)[0].send.data();
       call.ordinal = (*large)[rank].device->ordinal();
-      parts.push_back({call, (*large)[rank].stream->handle(), &(*large)[rank].lane});
+      parts.push_back({call, (*large)[rank].stream->handle(), &(*large)[rank].copies});
     }
     const Status launched = launch_by_copy_engines(parts);
     ASSERT_TRUE(launched) << launched.error().to_string();
@@ -199,10 +199,10 @@ TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
                         {}, (*node_)[0].stream->handle());
   ASSERT_FALSE(alone);
   EXPECT_EQ(alone.error().code, ErrorCode::InvalidArgument);
-  CopyLane lane;
+  CopyQueue copies;
   const CopyEnginePart one{.call = node_->call(0, 8, DType::Int32, ReduceOp::Sum),
                            .stream = (*node_)[0].stream->handle(),
-                           .lane = &lane};
+                           .copies = &copies};
   const Status some = launch_by_copy_engines(std::span(&one, 1));
   ASSERT_FALSE(some);
   EXPECT_EQ(some.error().code, ErrorCode::InvalidArgument);

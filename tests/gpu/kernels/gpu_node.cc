@@ -39,9 +39,9 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
     }
     const CurrentCudaDevice current(ordinal);
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
-    auto lane = CopyLane::create(ordinal);
-    if (!lane) return std::move(lane).error();
-    one.lane = std::move(*lane);
+    auto copies = CopyQueue::create(ordinal);
+    if (!copies) return std::move(copies).error();
+    one.copies = std::move(*copies);
     node.abilities_.bulk_copies &= has_bulk_copies(ordinal);
     node.ranks_.push_back(std::move(one));
   }
@@ -50,7 +50,7 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
       if (writer == reader) continue;
       const auto verdict = node.try_lines(writer, reader);
       if (!verdict) return verdict.error();
-      node.abilities_.whole_lines &= verdict->lines_are_whole();
+      node.abilities_.atomic_128b_stores &= verdict->lines_are_whole();
     }
   }
   return node;
@@ -61,7 +61,7 @@ std::vector<CudaAlgorithm> GpuNode::algorithms() const {
   const char* const left_out = std::getenv("ARCOMM_LEAVE_OUT");
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
     if (left_out != nullptr && entry.name == left_out) continue;
-    if (entry.max_ranks > 1 && !entry.is_joint && can_run(entry.algorithm, abilities_))
+    if (entry.max_ranks > 1 && !entry.launches_all_ranks && can_run(entry.algorithm, abilities_))
       algorithms.push_back(entry.algorithm);
   }
   return algorithms;
@@ -102,12 +102,12 @@ CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp
 Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
                        CudaShape shape, std::uint64_t send_offset, std::uint64_t recv_offset,
                        bool in_place) {
-  if (entry_of(algorithm).is_joint) {
+  if (entry_of(algorithm).launches_all_ranks) {
     std::vector<CopyEnginePart> parts;
     for (int rank = 0; rank < ranks(); ++rank) {
       CudaAllReduce own = call(rank, count, dtype, op, send_offset, recv_offset, in_place);
       own.ordinal = (*this)[rank].device->ordinal();
-      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].lane});
+      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].copies});
     }
     return launch_by_copy_engines(parts, most_chunk_bytes);
   }

@@ -23,7 +23,7 @@ struct GpuRank {
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
-  CopyLane lane;
+  CopyQueue copies;
 };
 
 class GpuNode {
@@ -68,7 +68,7 @@ class GpuNode {
 
  private:
   std::vector<GpuRank> ranks_;
-  CudaAbilities abilities_{.whole_lines = true, .bulk_copies = true};
+  CudaAbilities abilities_{.atomic_128b_stores = true, .bulk_copies = true};
   std::uint32_t on_a_gpu_ = 1;  // ranks, at most
 };
 

@@ -7,20 +7,20 @@ namespace {
 constexpr std::uint64_t kLimitNs = 2'000'000'000;
 
 __global__ void post_kernel(DeviceMailbox* mailbox, std::uint32_t plan, std::uint32_t times) {
-  MailboxLane& lane = mailbox->lanes[0];
+  MailboxPath& path = mailbox->paths[0];
   const std::uint64_t begin = device::global_nanoseconds();
   for (std::uint32_t i = 0; i < times; ++i) {
-    const std::uint32_t number = atomicAdd(&lane.posted, 1U) + 1;
-    device::store_relaxed(&lane.door, to_word(Door{.number = number, .plan = plan}));
-    while (done_from(device::load_acquire(&lane.done)).number != number) {
+    const std::uint32_t number = atomicAdd(&path.posted, 1U) + 1;
+    device::store_relaxed(&path.doorbell, to_word(Doorbell{.number = number, .plan = plan}));
+    while (done_from(device::load_acquire(&path.done)).number != number) {
       if (device::load_acquire(&mailbox->closed) != 0) return;
       if (device::global_nanoseconds() - begin > kLimitNs) return;
     }
   }
 }
 
-__global__ void knock_kernel(DeviceMailbox* mailbox, std::uint64_t door) {
-  device::store_release(&mailbox->lanes[0].door, door);
+__global__ void ring_kernel(DeviceMailbox* mailbox, std::uint64_t doorbell) {
+  device::store_release(&mailbox->paths[0].doorbell, doorbell);
 }
 
 }  // namespace
@@ -31,8 +31,8 @@ cudaError_t post(DeviceMailbox* mailbox, std::uint32_t plan, std::uint32_t times
   return cudaGetLastError();
 }
 
-cudaError_t knock(DeviceMailbox* mailbox, Door door, cudaStream_t stream) {
-  knock_kernel<<<1, 1, 0, stream>>>(mailbox, to_word(door));
+cudaError_t ring(DeviceMailbox* mailbox, Doorbell doorbell, cudaStream_t stream) {
+  ring_kernel<<<1, 1, 0, stream>>>(mailbox, to_word(doorbell));
   return cudaGetLastError();
 }
 

@@ -1,4 +1,4 @@
-// What a client's stream does for one operation, bare: knocks at its member's door and waits for
+// What a client's stream does for one operation, bare: rings at its member's doorbell and waits for
 // `done`. For tests of the resident grid without a client library.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace arcomm::gpu {
 // mailbox is closed, or after two seconds.
 cudaError_t post(DeviceMailbox* mailbox, std::uint32_t plan, std::uint32_t times,
                  cudaStream_t stream);
-// Knocks with a number of the caller's and does not wait.
-cudaError_t knock(DeviceMailbox* mailbox, Door door, cudaStream_t stream);
+// Rings with a number of the caller's and does not wait.
+cudaError_t ring(DeviceMailbox* mailbox, Doorbell doorbell, cudaStream_t stream);
 
 }  // namespace arcomm::gpu

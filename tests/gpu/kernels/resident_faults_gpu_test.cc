@@ -65,7 +65,7 @@ TEST_P(ResidentFaults, AnAbortEndsAWaitInLessThanAMillisecond) {
   EXPECT_EQ(to_word(status(*main_, 0).failed), to_word(why));
 }
 
-TEST_P(ResidentFaults, DoorsThatLieEndTheirOwnMemberAlone) {
+TEST_P(ResidentFaults, DoorbellsThatLieEndTheirOwnMemberAlone) {
   Group& liar = make_group();
   resume();
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -74,14 +74,14 @@ TEST_P(ResidentFaults, DoorsThatLieEndTheirOwnMemberAlone) {
   }
   cudaSetDevice(0);
   auto* side = (*node_)[0].side->handle();
-  ASSERT_EQ(knock(mailbox(liar, 0), {.number = 7, .plan = 2}, side), cudaSuccess);
+  ASSERT_EQ(ring(mailbox(liar, 0), {.number = 7, .plan = 2}, side), cudaSuccess);
   ASSERT_EQ(cudaStreamSynchronize(side), cudaSuccess);
   post_all(*main_, 1, 100);
   ASSERT_TRUE(node_->synchronize(5s));
   EXPECT_EQ(status(liar, 0).failed.reason, static_cast<unsigned>(Reason::Quarantined));
   // A plan of another member, and one that is none.
   cudaSetDevice(1);
-  ASSERT_EQ(knock(mailbox(liar, 1), {.number = 1, .plan = 1}, (*node_)[1].side->handle()),
+  ASSERT_EQ(ring(mailbox(liar, 1), {.number = 1, .plan = 1}, (*node_)[1].side->handle()),
             cudaSuccess);
   std::this_thread::sleep_for(10ms);
   EXPECT_EQ(status(liar, 1).failed.reason, static_cast<unsigned>(Reason::UnknownHandle));

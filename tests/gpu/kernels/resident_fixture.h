@@ -1,5 +1,5 @@
 // Resident grids on the first GPUs of this machine and communicators over them, all ranks in this
-// process: posted to through their doors, and compared with the host's reference bit for bit.
+// process: posted to through their doorbells, and compared with the host's reference bit for bit.
 #pragma once
 
 #include <gtest/gtest.h>

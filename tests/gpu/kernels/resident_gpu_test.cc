@@ -1,4 +1,4 @@
-// The resident grid through its doors: every type, count and alignment, and how long it takes.
+// The resident grid through its doorbells: every type, count and alignment, and how long it takes.
 #include <algorithm>
 #include <cstdio>
 
@@ -27,9 +27,9 @@ TEST_P(ResidentGrids, RunOneOperation) {
   ASSERT_TRUE(node_->synchronize(5s));
   for (int rank = 0; rank < ranks(); ++rank) {
     const DeviceMailbox seen = read_mailbox(*main_, rank);
-    EXPECT_EQ(seen.lanes[0].posted, 1U);
-    EXPECT_EQ(seen.lanes[0].door, to_word(Door{.number = 1, .plan = 1}));
-    EXPECT_EQ(seen.lanes[0].done, to_word(Done{.number = 1}));
+    EXPECT_EQ(seen.paths[0].posted, 1U);
+    EXPECT_EQ(seen.paths[0].doorbell, to_word(Doorbell{.number = 1, .plan = 1}));
+    EXPECT_EQ(seen.paths[0].done, to_word(Done{.number = 1}));
     EXPECT_EQ(seen.closed, 0U) << "code " << int{done_from(seen.closed).code} << " reason "
                                << int{done_from(seen.closed).reason};
     EXPECT_EQ(status(*main_, rank).done, 1U);

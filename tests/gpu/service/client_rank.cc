@@ -22,8 +22,8 @@
 #include "tests/gpu/service/client_id.h"
 #include "tests/gpu/service/client_options.h"
 #include "tests/gpu/service/client_pattern.h"
-#include "tests/gpu/soak/client_soak.h"
 #include "tests/gpu/service/pattern_memory.h"
+#include "tests/gpu/soak/client_soak.h"
 
 namespace arcomm::gpu {
 namespace {

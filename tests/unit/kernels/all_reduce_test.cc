@@ -101,7 +101,7 @@ TEST_P(OnTarget, ConvertsAllHalvesThereAndBack) {
     AllReduceArgs args{.count = in.size(), .ranks = 1, .dtype = dtype, .op = ReduceOp::Prod};
     args.send[0] = in.data();
     args.recv[0] = out.data();
-    all_reduce_range(direct(), args, 0, args.count);
+    all_reduce_range(inline_choice(), args, 0, args.count);
     for (std::size_t i = 0; i < in.size(); ++i) {
       const bool half = dtype == DType::Float16;
       const std::uint32_t exponent = half ? 0x7c00 : 0x7f80;
@@ -127,7 +127,7 @@ TEST_P(OnTarget, RoundsSumsOfHalvesAsTheReference) {
       args.send[1] = other.data();
       args.recv[0] = got.data();
       args.recv[1] = second.data();
-      all_reduce_range(direct(), args, 0, args.count);
+      all_reduce_range(inline_choice(), args, 0, args.count);
       args.recv[0] = want.data();
       reference::all_reduce_range(args, 0, args.count);
       ASSERT_EQ(got, want) << dtype << " step " << step;
@@ -150,7 +150,7 @@ T combined(DType dtype, ReduceOp op, T first, T second) {
   AllReduceArgs args{.count = 1, .ranks = 2, .dtype = dtype, .op = op};
   args.send[0] = args.recv[0] = &first;
   args.send[1] = args.recv[1] = &second;
-  all_reduce_range(direct(), args, 0, 1);
+  all_reduce_range(inline_choice(), args, 0, 1);
   using Bits = std::array<std::byte, sizeof(T)>;  // of a NaN, too
   EXPECT_EQ(std::bit_cast<Bits>(first), std::bit_cast<Bits>(second)) << "ranks differ";
   return first;
@@ -200,7 +200,7 @@ TEST(AllReduce, AccumulatesHalvesInFloat32AndRoundsOnce) {
                              float16_from_float(1)};
   AllReduceArgs args{.count = 1, .ranks = 4, .dtype = DType::Float16, .op = ReduceOp::Sum};
   for (std::uint32_t r = 0; r < 4; ++r) args.send[r] = args.recv[r] = &values[r];
-  all_reduce_range(direct(), args, 0, 1);
+  all_reduce_range(inline_choice(), args, 0, 1);
   EXPECT_EQ(float_from_float16(values[3]),
             2052.0F);  // 2051 is a tie between 2050 and 2052: to even
 }
@@ -221,7 +221,7 @@ TEST(AllReduce, ReachesElementsBeyondTwoToTheThirtyTwoBytes) {
   }
   AllReduceArgs args{.count = kCount, .ranks = 2, .dtype = DType::Int32, .op = ReduceOp::Sum};
   for (int r = 0; r < 2; ++r) args.send[r] = args.recv[r] = ranks[r];
-  all_reduce_range(direct(), args, kFirst, kLast);
+  all_reduce_range(inline_choice(), args, kFirst, kLast);
   for (std::uint64_t i = kFirst; i < kLast; ++i) {
     ASSERT_EQ(ranks[1][i], static_cast<std::int32_t>(i - kFirst) + 1000);
     ASSERT_EQ(ranks[0][i], ranks[1][i]);

@@ -11,7 +11,7 @@ TEST(Catalog, FindsEveryAlgorithmByItsName) {
     EXPECT_EQ(&entry_of(entry.algorithm), &entry);
     EXPECT_FALSE(entry.description.empty());
   }
-  EXPECT_EQ(algorithm_named("Direct"), std::nullopt);
+  EXPECT_EQ(algorithm_named("Inline"), std::nullopt);
   EXPECT_EQ(algorithm_named(""), std::nullopt);
 }
 
@@ -28,8 +28,8 @@ TEST(Catalog, DefaultsCanAlwaysRun) {
   }
 }
 
-TEST(Catalog, DefaultsGrowFromDirectOverTiledToStreaming) {
-  EXPECT_EQ(default_choice(1024, 4, 2, 32 << 20).algorithm, Algorithm::Direct);
+TEST(Catalog, DefaultsGrowFromInlineOverTiledToStreaming) {
+  EXPECT_EQ(default_choice(1024, 4, 2, 32 << 20).algorithm, Algorithm::Inline);
   EXPECT_EQ(default_choice(1 << 20, 4, 2, 32 << 20).algorithm, Algorithm::Tiled);
   EXPECT_EQ(default_choice(256 << 20, 4, 2, 32 << 20).algorithm, Algorithm::TiledStreaming);
 }
@@ -45,7 +45,7 @@ TEST(Catalog, RefusesChoicesThatAPersonMayHaveWritten) {
   EXPECT_FALSE(can_run(wrong, 1 << 20, 4));
   EXPECT_FALSE(can_run(tiled, 1 << 20, kMaxRanks + 1));
   EXPECT_FALSE(can_run(tiled, 1 << 20, 0));
-  EXPECT_FALSE(can_run(Choice{}, std::uint64_t{1} << 30, 4)) << "direct would hold the worker up";
+  EXPECT_FALSE(can_run(Choice{}, std::uint64_t{1} << 30, 4)) << "inline would hold the worker up";
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
     for (const CudaAbilities abilities :
          {CudaAbilities{false, false}, {true, false}, {false, true}, {true, true}}) {
-      const bool runs = (abilities.whole_lines || !entry.needs_whole_lines) &&
+      const bool runs = (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
                         (abilities.bulk_copies || !entry.needs_bulk_copies);
       EXPECT_EQ(can_run(entry.algorithm, abilities), runs);
       for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {

@@ -149,7 +149,7 @@ SampleOperation::SampleOperation(const Shape& shape)
 
 std::string SampleOperation::run_and_compare() {
   reference::all_reduce_range(reference_.args, shape_.first, shape_.last);
-  all_reduce_range(shape_.non_temporal ? streaming() : direct(), kernel_.args, shape_.first,
+  all_reduce_range(shape_.non_temporal ? streaming() : inline_choice(), kernel_.args, shape_.first,
                    shape_.last);
   const std::uint64_t size = size_of(shape_.dtype);
   const auto compare = [&](const char* which, const std::vector<Buffer>& ours,
@@ -172,7 +172,7 @@ std::string SampleOperation::run_and_compare() {
   return inputs.empty() ? compare("recv", kernel_.recv, reference_.recv) : inputs;
 }
 
-Choice direct() {
+Choice inline_choice() {
   return {};
 }
 Choice streaming() {

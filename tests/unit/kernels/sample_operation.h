@@ -66,7 +66,7 @@ class SampleOperation {
   Copy kernel_, reference_;
 };
 
-Choice direct();
+Choice inline_choice();
 Choice streaming();
 
 }  // namespace arcomm

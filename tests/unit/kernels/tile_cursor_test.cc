@@ -68,7 +68,7 @@ TEST_F(TileCursorTest, SeveralThreadsReduceEveryElementOnce) {
   }
 }
 
-TEST_F(TileCursorTest, ADirectOperationIsOneTile) {
+TEST_F(TileCursorTest, AnInlineOperationIsOneTile) {
   cursor_.start(Choice{}, args_);
   EXPECT_TRUE(cursor_.pull(Choice{}, args_));
   EXPECT_FALSE(cursor_.pull(Choice{}, args_));

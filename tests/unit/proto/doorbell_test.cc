@@ -103,12 +103,12 @@ void hand_over(std::atomic<std::uint32_t>& flag, Sleep sleep, Ring ring_bell) {
   std::uint64_t lost = 0;
   for (std::uint64_t i = 0; i < kRounds; ++i) {
     while (consumer.peek() == Pop::Empty) {
-      FutexDoorbell arming(flag);  // both doorbells arm alike
-      arming.arm();
+      FutexDoorbell speculating(flag);  // both doorbells arm alike
+      speculating.arm();
       if (consumer.peek() == Pop::Empty && !sleep()) {
         lost += consumer.peek() == Pop::Done ? 1 : 0;
       }
-      arming.disarm();
+      speculating.disarm();
     }
     ASSERT_EQ(consumer.pop(out), Pop::Done);
     taken.store(i + 1, std::memory_order_release);

@@ -66,12 +66,12 @@ TEST(Layout, AFreshRequestCarriesItsMagicAndNothingElse) {
 }
 
 TEST(Layout, SmallPlansAreResidentAndMoreRanksLeaveThemLessRoom) {
-  EXPECT_EQ(lane_of(1, 1), Lane::Launched);
-  EXPECT_EQ(lane_of(kMaxResidentBytes, 2), Lane::Resident);
-  EXPECT_EQ(lane_of(kMaxResidentBytes + 1, 2), Lane::Launched);
+  EXPECT_EQ(launch_path_of(1, 1), LaunchPath::Launched);
+  EXPECT_EQ(launch_path_of(kMaxResidentBytes, 2), LaunchPath::Resident);
+  EXPECT_EQ(launch_path_of(kMaxResidentBytes + 1, 2), LaunchPath::Launched);
   for (const std::uint32_t ranks : {3U, 8U}) {
-    EXPECT_EQ(lane_of(kMaxResidentBytesOfMany, ranks), Lane::Resident);
-    EXPECT_EQ(lane_of(kMaxResidentBytesOfMany + 1, ranks), Lane::Launched);
+    EXPECT_EQ(launch_path_of(kMaxResidentBytesOfMany, ranks), LaunchPath::Resident);
+    EXPECT_EQ(launch_path_of(kMaxResidentBytesOfMany + 1, ranks), LaunchPath::Launched);
   }
 }
 

@@ -1,6 +1,6 @@
 // A GPU for tests, in host memory: allocations that the test makes and frees, words that both ends
 // see at once, and starts that are written down instead of run. Not for several threads, but for
-// the words: read(), write() and knock().
+// the words: read(), write() and ring().
 #pragma once
 
 #include <sys/mman.h>
@@ -59,9 +59,9 @@ class FakeGpu final : public Gpu {
     void* stream = nullptr;
   };
 
-  struct DirectStart {
-    DirectCall call;
-    DirectShape shape;
+  struct InStreamStart {
+    InStreamCall call;
+    InStreamShape shape;
     void* stream = nullptr;
     bool waits_behind = false;
   };
@@ -124,10 +124,10 @@ class FakeGpu final : public Gpu {
     memory_starts.push_back({start, stream});
     return {};
   }
-  Result<const DirectKernels*> load_direct(int) override { return &kernels_; }
-  Status launch_direct(const DirectKernels&, const DirectShape& shape, DType, ReduceOp,
-                       const DirectCall& call, bool waits_behind, void* stream) override {
-    direct_starts.push_back({call, shape, stream, waits_behind});
+  Result<const InStreamKernels*> load_in_stream(int) override { return &kernels_; }
+  Status launch_in_stream(const InStreamKernels&, const InStreamShape& shape, DType, ReduceOp,
+                          const InStreamCall& call, bool waits_behind, void* stream) override {
+    in_stream_starts.push_back({call, shape, stream, waits_behind});
     return {};
   }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
@@ -146,19 +146,19 @@ class FakeGpu final : public Gpu {
 
   // What the kernel of `start` does until the daemon has answered, in the order of the calls.
   static void run(const Start& start) {
-    MailboxLane& lane = start.post.mailbox->lanes[static_cast<std::uint32_t>(start.post.lane)];
+    MailboxPath& path = start.post.mailbox->paths[static_cast<std::uint32_t>(start.post.path)];
     PlanNote& note = start.post.notes->plans[start.post.plan];
-    note = {.posted = note.posted + 1, .number = ++lane.posted};
-    lane.done = to_word(Done{.number = lane.posted});
+    note = {.posted = note.posted + 1, .number = ++path.posted};
+    path.done = to_word(Done{.number = path.posted});
   }
 
   // What the stream does until it waits.
-  void knock(const MemoryStart& made) {
+  void ring(const MemoryStart& made) {
     const std::lock_guard lock(words_);
     const GpuPost& post = made.start.post;
-    MailboxLane& lane = post.mailbox->lanes[static_cast<std::uint32_t>(post.lane)];
-    lane.posted = made.start.number;
-    lane.door = to_word(Door{.number = made.start.number, .plan = post.plan});
+    MailboxPath& path = post.mailbox->paths[static_cast<std::uint32_t>(post.path)];
+    path.posted = made.start.number;
+    path.doorbell = to_word(Doorbell{.number = made.start.number, .plan = post.plan});
     post.notes->plans[post.plan] = made.start.note;
   }
 
@@ -166,11 +166,11 @@ class FakeGpu final : public Gpu {
   void pass(const MemoryStart& made) {
     const std::lock_guard lock(words_);
     const GpuPost& post = made.start.post;
-    post.notes->passed[static_cast<std::uint32_t>(post.lane)] = made.start.number;
+    post.notes->passed[static_cast<std::uint32_t>(post.path)] = made.start.number;
   }
 
-  // What the blocks of a direct operation do when all ranks have come.
-  static void run(const DirectStart& start) {
+  // What the blocks of an in-stream operation do when all ranks have come.
+  static void run(const InStreamStart& start) {
     if (start.call.left != nullptr) *start.call.left += start.shape.blocks;
   }
 
@@ -178,7 +178,7 @@ class FakeGpu final : public Gpu {
   int number = 0;  // its ordinal
   std::vector<Start> starts;
   std::vector<MemoryStart> memory_starts;
-  std::vector<DirectStart> direct_starts;
+  std::vector<InStreamStart> in_stream_starts;
   bool capturing = false;
   bool stuck = false, refuses_writes = false;
   std::function<void()> before_read = nullptr;
@@ -190,7 +190,7 @@ class FakeGpu final : public Gpu {
  private:
   static Error late() { return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "stuck"); }
   std::mutex words_;
-  const DirectKernels kernels_{};
+  const InStreamKernels kernels_{};
   const std::string uuid_ = "GPU-00000000-0000-0000-0000-000000000001";
 };
 

@@ -29,7 +29,7 @@ class GpuMemberTest : public testing::Test {
 
   void make(std::unique_ptr<GpuExchange> exchange, PostMode post = PostMode::Kernel) {
     Result<std::unique_ptr<GpuMailbox>> mailbox =
-        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoors)));
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
     EXPECT_TRUE(mailbox.ok());
     words = (*mailbox)->words();
     notes = (*mailbox)->notes();

@@ -22,24 +22,24 @@ TEST_F(GpuMemberTest, AsksTheDaemonOnceForWhatIsRepeated) {
   EXPECT_EQ(gpu->starts[1].post.timeout_ns, 1'000'000'000u);
 }
 
-TEST_F(GpuMemberTest, TakesTheLaneOfTheSize) {
+TEST_F(GpuMemberTest, TakesThePathOfTheSize) {
   ASSERT_TRUE(all_reduce(kMaxResidentBytes / 4).ok() && all_reduce(kMaxResidentBytes / 4 + 1).ok());
-  EXPECT_EQ(gpu->starts[0].post.lane, Lane::Resident);
-  EXPECT_EQ(gpu->starts[1].post.lane, Lane::Launched);
+  EXPECT_EQ(gpu->starts[0].post.path, LaunchPath::Resident);
+  EXPECT_EQ(gpu->starts[1].post.path, LaunchPath::Launched);
 }
 
 TEST_F(GpuMemberTest, PutsStartsOnSeveralStreamsInTheOrderOfTheCalls) {
   int first = 0, second = 0;
   ASSERT_TRUE(all_reduce(1, &first).ok() && all_reduce(1, &first).ok());
-  EXPECT_EQ(gpu->starts[1].post.turn, Turn::Counted) << "its stream has an order already";
+  EXPECT_EQ(gpu->starts[1].post.order, StartOrder::Counted) << "its stream has an order already";
   ASSERT_TRUE(all_reduce(1, &second).ok() && all_reduce(1 << 20, &first).ok());
-  EXPECT_EQ(gpu->starts[2].post.turn, Turn::Taken);
+  EXPECT_EQ(gpu->starts[2].post.order, StartOrder::Taken);
   EXPECT_EQ(gpu->starts[2].post.called_before, 2u);
-  EXPECT_EQ(gpu->starts[3].post.turn, Turn::Taken);
-  EXPECT_EQ(gpu->starts[3].post.called_before, 0u) << "the other lane counts for itself";
+  EXPECT_EQ(gpu->starts[3].post.order, StartOrder::Taken);
+  EXPECT_EQ(gpu->starts[3].post.called_before, 0u) << "the other path counts for itself";
   gpu->capturing = true;
   ASSERT_TRUE(all_reduce(1, &second).ok());
-  EXPECT_EQ(gpu->starts[4].post.turn, Turn::AsItComes);
+  EXPECT_EQ(gpu->starts[4].post.order, StartOrder::AsItComes);
 }
 
 TEST_F(GpuMemberTest, GivesUpFinishedPlansWhenTheDaemonHasNoRoom) {
@@ -101,7 +101,7 @@ TEST_F(GpuMemberTest, DropsThePlansThatNobodyNeedsAndAsksAsItDoes) {
   Result<bool> dropped = drop();
   ASSERT_TRUE(dropped.ok());
   EXPECT_FALSE(*dropped);
-  EXPECT_TRUE(destroyed.empty()) << "its start knocks with the plan's index";
+  EXPECT_TRUE(destroyed.empty()) << "its start rings with the plan's index";
   FakeGpu::run(gpu->starts[1]);
   dropped = drop();
   EXPECT_TRUE(dropped.ok() && *dropped);
@@ -223,7 +223,7 @@ TEST_F(GpuMemberTest, LeavesItsMailboxMappedWhileAStartMayStillCome) {
 TEST(GpuMailbox, RefusesADaemonWhoseMailboxIsTooSmall) {
   FakeGpu gpu;
   const auto opened =
-      GpuMailbox::open(gpu, memfd(kMailboxBytes), kMailboxBytes, memfd(sizeof(HostDoors)));
+      GpuMailbox::open(gpu, memfd(kMailboxBytes), kMailboxBytes, memfd(sizeof(HostDoorbells)));
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().reason, Reason::Version);
 }

@@ -32,16 +32,16 @@ class GpuMemoryPostTest : public GpuMemberTest {
   void put(std::uint64_t& word, std::uint64_t value) {
     EXPECT_TRUE(gpu->write(&word, &value, sizeof(value), kWordsWithin).ok());
   }
-  std::uint32_t done(Lane lane) {
-    return done_from(seen().lanes[static_cast<std::uint32_t>(lane)].done).number;
+  std::uint32_t done(LaunchPath path) {
+    return done_from(seen().paths[static_cast<std::uint32_t>(path)].done).number;
   }
   // As the daemon would.
-  void answer(Lane lane, std::uint32_t number) {
-    put(words->lanes[static_cast<std::uint32_t>(lane)].done, to_word(Done{.number = number}));
+  void answer(LaunchPath path, std::uint32_t number) {
+    put(words->paths[static_cast<std::uint32_t>(path)].done, to_word(Done{.number = number}));
   }
-  bool is_done_soon(Lane lane, std::uint32_t number) {
+  bool is_done_soon(LaunchPath path, std::uint32_t number) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-    while (done(lane) != number) {
+    while (done(path) != number) {
       if (std::chrono::steady_clock::now() >= deadline) return false;
       std::this_thread::sleep_for(milliseconds(1));
     }
@@ -59,15 +59,15 @@ TEST_F(GpuMemoryPostTest, StartsCarryTheNumbersThatAKernelWouldTake) {
   EXPECT_EQ(second.number, 2u);
   EXPECT_EQ(second.note.posted, 2u);
   EXPECT_EQ(second.note.number, 2u);
-  EXPECT_FALSE(second.waits_for_turn) << "its stream has an order already";
-  EXPECT_EQ(gpu->memory_starts[2].start.number, 1u) << "the other lane counts for itself";
-  EXPECT_EQ(gpu->memory_starts[2].start.post.lane, Lane::Launched);
+  EXPECT_FALSE(second.waits_for_order) << "its stream has an order already";
+  EXPECT_EQ(gpu->memory_starts[2].start.number, 1u) << "the other path counts for itself";
+  EXPECT_EQ(gpu->memory_starts[2].start.post.path, LaunchPath::Launched);
 }
 
 TEST_F(GpuMemoryPostTest, OnSeveralStreamsAStartWaitsForTheOneBeforeIt) {
   int first = 0, second = 0;
   ASSERT_TRUE(all_reduce(64, &first).ok() && all_reduce(64, &second).ok());
-  EXPECT_TRUE(gpu->memory_starts[1].start.waits_for_turn);
+  EXPECT_TRUE(gpu->memory_starts[1].start.waits_for_order);
 }
 
 TEST_F(GpuMemoryPostTest, OnceAGraphHoldsAStartOnlyTheGpuKnowsTheNumbers) {
@@ -78,16 +78,16 @@ TEST_F(GpuMemoryPostTest, OnceAGraphHoldsAStartOnlyTheGpuKnowsTheNumbers) {
   ASSERT_TRUE(all_reduce(64).ok());
   EXPECT_EQ(gpu->memory_starts.size(), 1u);
   ASSERT_EQ(gpu->starts.size(), 2u);
-  EXPECT_EQ(gpu->starts[1].post.turn, Turn::Counted);
+  EXPECT_EQ(gpu->starts[1].post.order, StartOrder::Counted);
 }
 
 TEST_F(GpuMemoryPostTest, AWaitEndsWhenTheCommunicatorIsClosedByTheDaemon) {
   ASSERT_TRUE(all_reduce(64).ok() && all_reduce(64).ok());
-  gpu->knock(gpu->memory_starts[0]);
+  gpu->ring(gpu->memory_starts[0]);
   put(words->closed, to_word(Done{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
                                   .reason = static_cast<std::uint8_t>(Reason::RemoteDied),
                                   .culprit_rank = 1}));
-  EXPECT_TRUE(is_done_soon(Lane::Resident, 2)) << "of the one that is still to begin, too";
+  EXPECT_TRUE(is_done_soon(LaunchPath::Resident, 2)) << "of the one that is still to begin, too";
   const Error why = member->look();
   EXPECT_EQ(why.reason, Reason::RemoteDied);
   EXPECT_EQ(why.rank, 1);
@@ -95,17 +95,17 @@ TEST_F(GpuMemoryPostTest, AWaitEndsWhenTheCommunicatorIsClosedByTheDaemon) {
 
 TEST_F(GpuMemoryPostTest, AWaitEndsWhenTheDaemonIsLost) {
   ASSERT_TRUE(all_reduce(1 << 20).ok());
-  gpu->knock(gpu->memory_starts[0]);
+  gpu->ring(gpu->memory_starts[0]);
   member->close(error(ErrorCode::Unavailable, Reason::DaemonLost, "the daemon is gone"));
-  EXPECT_TRUE(is_done_soon(Lane::Launched, 1));
+  EXPECT_TRUE(is_done_soon(LaunchPath::Launched, 1));
 }
 
 TEST_F(GpuMemoryPostTest, WhatTheDaemonAnswersIsLeftAlone) {
   ASSERT_TRUE(all_reduce(64).ok());
-  gpu->knock(gpu->memory_starts[0]);
+  gpu->ring(gpu->memory_starts[0]);
   std::this_thread::sleep_for(milliseconds(20));
-  EXPECT_EQ(done(Lane::Resident), 0u);
-  answer(Lane::Resident, 1);
+  EXPECT_EQ(done(LaunchPath::Resident), 0u);
+  answer(LaunchPath::Resident, 1);
   gpu->pass(gpu->memory_starts[0]);
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(seen().closed, 0u);
@@ -116,12 +116,12 @@ class MemoryStartsTest : public GpuMemoryPostTest {
  public:
   MemoryStartsTest() {
     Result<std::unique_ptr<GpuMailbox>> opened =
-        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoors)));
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
     EXPECT_TRUE(opened.ok());
     mailbox = std::move(*opened);
     words = mailbox->words();
     starts = std::make_unique<MemoryStarts>(gpu, mailbox);
-    starts->expect(Lane::Resident, 1, kTimeoutMs * 1'000'000);
+    starts->expect(LaunchPath::Resident, 1, kTimeoutMs * 1'000'000);
   }
   MemoryStarts::Clock::time_point at(std::uint64_t ms) const { return begin + milliseconds(ms); }
 
@@ -134,65 +134,65 @@ TEST_F(MemoryStartsTest, TheDeadlineRunsFromWhenTheStartWasSeenToHaveBegun) {
   EXPECT_TRUE(starts->look_after(at(0)));
   EXPECT_TRUE(starts->look_after(at(60'000)));
   EXPECT_EQ(words->closed, 0u) << "the stream has not come to it yet";
-  words->lanes[0].posted = 1;
+  words->paths[0].posted = 1;
   EXPECT_TRUE(starts->look_after(at(60'001)));
   EXPECT_TRUE(starts->look_after(at(60'001 + kTimeoutMs + 100)));
   EXPECT_EQ(words->closed, 0u);
   EXPECT_TRUE(starts->look_after(at(60'002 + kTimeoutMs + 100)));
   EXPECT_EQ(done_from(words->closed).reason, static_cast<std::uint8_t>(Reason::Timeout));
-  EXPECT_EQ(done_from(words->lanes[0].done).number, 1u) << "and the stream goes on";
+  EXPECT_EQ(done_from(words->paths[0].done).number, 1u) << "and the stream goes on";
   EXPECT_TRUE(starts->look_after(at(60'003 + kTimeoutMs + 100))) << "which it has yet to do";
   mailbox->notes()->passed[0] = 1;
   EXPECT_FALSE(starts->look_after(at(60'004 + kTimeoutMs + 100)));
 }
 
 TEST_F(MemoryStartsTest, NoStreamGoesOnWithoutAWordOfWhy) {
-  words->lanes[0].posted = 1;
+  words->paths[0].posted = 1;
   EXPECT_TRUE(starts->look_after(at(0)));
   gpu->refuses_writes = true;
   EXPECT_TRUE(starts->look_after(at(kTimeoutMs + 101)));
   gpu->refuses_writes = false;
-  EXPECT_EQ(words->lanes[0].done, 0u);
+  EXPECT_EQ(words->paths[0].done, 0u);
   EXPECT_TRUE(starts->look_after(at(kTimeoutMs + 103)));
   EXPECT_NE(words->closed, 0u);
-  EXPECT_EQ(done_from(words->lanes[0].done).number, 1u);
+  EXPECT_EQ(done_from(words->paths[0].done).number, 1u);
 }
 
-// What is let go knocks in passing: by then the daemon has closed the communicator, too.
-TEST_F(MemoryStartsTest, TheDaemonHearsOfTheEndBeforeWhatIsLetGoKnocks) {
+// What is let go rings in passing: by then the daemon has closed the communicator, too.
+TEST_F(MemoryStartsTest, TheDaemonHearsOfTheEndBeforeWhatIsLetGoRings) {
   starts->end();
   EXPECT_TRUE(starts->look_after(at(0)));
   EXPECT_TRUE(starts->look_after(at(29)));
-  EXPECT_EQ(words->lanes[0].done, 0u);
+  EXPECT_EQ(words->paths[0].done, 0u);
   EXPECT_TRUE(starts->look_after(at(30)));
-  EXPECT_EQ(done_from(words->lanes[0].done).number, 1u);
+  EXPECT_EQ(done_from(words->paths[0].done).number, 1u);
 }
 
 TEST_F(MemoryStartsTest, EachStartHasADeadlineOfItsOwn) {
-  starts->expect(Lane::Resident, 2, kTimeoutMs * 1'000'000);
-  words->lanes[0].posted = 1;
+  starts->expect(LaunchPath::Resident, 2, kTimeoutMs * 1'000'000);
+  words->paths[0].posted = 1;
   EXPECT_TRUE(starts->look_after(at(0)));
-  words->lanes[0].done = to_word(Done{.number = 1});
-  words->lanes[0].posted = 2;
+  words->paths[0].done = to_word(Done{.number = 1});
+  words->paths[0].posted = 2;
   EXPECT_TRUE(starts->look_after(at(1000)));
   EXPECT_TRUE(starts->look_after(at(2000)));
   EXPECT_EQ(words->closed, 0u);
 }
 
 TEST_F(MemoryStartsTest, WhatTheDaemonWritesLateDoesNotStopAStreamAgain) {
-  starts->expect(Lane::Resident, 3, kTimeoutMs * 1'000'000);
+  starts->expect(LaunchPath::Resident, 3, kTimeoutMs * 1'000'000);
   starts->end();
   EXPECT_TRUE(starts->look_after(at(0)));
   EXPECT_TRUE(starts->look_after(at(30)));
-  EXPECT_EQ(done_from(words->lanes[0].done).number, 3u);
+  EXPECT_EQ(done_from(words->paths[0].done).number, 3u);
   EXPECT_TRUE(starts->look_after(at(40))) << "the stream is still before the last of them";
-  words->lanes[0].done = to_word(Done{.number = 1});
+  words->paths[0].done = to_word(Done{.number = 1});
   EXPECT_TRUE(starts->look_after(at(42)));
-  EXPECT_EQ(done_from(words->lanes[0].done).number, 3u);
+  EXPECT_EQ(done_from(words->paths[0].done).number, 3u);
 }
 
 TEST_F(MemoryStartsTest, AStartThatCouldNotBeMadeIsNotWaitedFor) {
-  starts->take_back(Lane::Resident, 1);
+  starts->take_back(LaunchPath::Resident, 1);
   EXPECT_FALSE(starts->look_after(at(0)));
 }
 

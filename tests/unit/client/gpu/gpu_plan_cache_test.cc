@@ -61,7 +61,7 @@ TEST(GpuPlanCache, FindsTheUsersOfABufferOnEitherSide) {
 TEST(GpuPlanCache, KnowsWhenEveryStartOfAPlanHasEnded) {
   const std::uint64_t done = to_word(Done{.number = 9});
   EXPECT_TRUE(has_ended({.posted = 2, .number = 9}, 2, done));
-  EXPECT_FALSE(has_ended({.posted = 2, .number = 10}, 2, done)) << "the lane is not that far";
+  EXPECT_FALSE(has_ended({.posted = 2, .number = 10}, 2, done)) << "the path is not that far";
   EXPECT_FALSE(has_ended({.posted = 1, .number = 9}, 2, done)) << "a start is still in a stream";
   EXPECT_TRUE(has_ended({.posted = 5, .number = 0xffffffff}, 5, to_word(Done{.number = 1})));
 }

@@ -77,7 +77,7 @@ class FakeActions final : public DaemonActions {
     send(last);
     return {};
   }
-  std::string algorithm_name(std::uint8_t) override { return "direct"; }
+  std::string algorithm_name(std::uint8_t) override { return "inline"; }
   const std::vector<FlightRecord>& previous_operations() const override { return previous; }
   Result<v1::ExplainReply> explain(const v1::ExplainRequest&) override {
     return v1::ExplainReply();

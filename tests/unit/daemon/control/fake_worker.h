@@ -67,7 +67,7 @@ class FakeWorker final : public DeviceWorker {
     std::lock_guard lock(mutex_);
     return left_;
   }
-  std::vector<CommunicatorSeed> formed() {
+  std::vector<CommunicatorSpec> formed() {
     std::lock_guard lock(mutex_);
     return formed_;
   }
@@ -91,7 +91,7 @@ class FakeWorker final : public DeviceWorker {
   void run() override {}
   void stop() override {}
 
-  void open_session(SessionSeed seed, Done<void> done) override {
+  void open_session(SessionSpec seed, Done<void> done) override {
     const SessionId id = seed.id;
     {
       std::lock_guard lock(mutex_);
@@ -109,7 +109,7 @@ class FakeWorker final : public DeviceWorker {
     }
     answer(std::move(done), Status());
   }
-  void add_buffer(SessionId session, BufferSeed seed, Done<BufferId> done) override {
+  void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) override {
     if (refuse_buffers) {
       return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
                                                             Reason::OutOfMemory, "cannot map")));
@@ -122,7 +122,7 @@ class FakeWorker final : public DeviceWorker {
   void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
                        Done<AllocatedBuffer> done) override {
     const std::uint64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
-    BufferSeed seed;
+    BufferSpec seed;
     seed.length_bytes = whole;
     seed.device = std::move(device);
     std::lock_guard lock(mutex_);
@@ -143,11 +143,11 @@ class FakeWorker final : public DeviceWorker {
   }
   bool on_gpus() const override { return gpus; }
   // What the buffers were added with, without their descriptors.
-  std::vector<BufferSeed> buffer_seeds() {
+  std::vector<BufferSpec> buffer_seeds() {
     std::lock_guard lock(mutex_);
-    std::vector<BufferSeed> seeds;
+    std::vector<BufferSpec> seeds;
     for (const auto& [id, held] : buffers_) {
-      const BufferSeed& seed = held.second;
+      const BufferSpec& seed = held.second;
       seeds.push_back({.memory = {},
                        .offset_bytes = seed.offset_bytes,
                        .length_bytes = seed.length_bytes,
@@ -166,7 +166,7 @@ class FakeWorker final : public DeviceWorker {
     buffers_.erase(buffer);
     answer(std::move(done), Status());
   }
-  void add_plan(SessionId session, PlanSeed, Done<PlanId> done) override {
+  void add_plan(SessionId session, PlanSpec, Done<PlanId> done) override {
     std::lock_guard lock(mutex_);
     const PlanId id{next_++, 1};
     plans_.emplace(id, session);
@@ -178,7 +178,7 @@ class FakeWorker final : public DeviceWorker {
     answer(std::move(done), Status());
   }
 
-  void form_communicator(CommunicatorSeed seed, Done<std::vector<MemberId>> done) override {
+  void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) override {
     std::vector<MemberId> members;
     {
       std::lock_guard lock(mutex_);
@@ -263,14 +263,14 @@ class FakeWorker final : public DeviceWorker {
 
   WorkerEvents events_;
   std::mutex mutex_;
-  std::map<SessionId, SessionSeed> sessions_;
-  std::map<BufferId, std::pair<SessionId, BufferSeed>> buffers_;
+  std::map<SessionId, SessionSpec> sessions_;
+  std::map<BufferId, std::pair<SessionId, BufferSpec>> buffers_;
   std::map<PlanId, SessionId> plans_;
   std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
   std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;
   std::vector<Closed> closed_;
   std::vector<MemberId> left_;
-  std::vector<CommunicatorSeed> formed_;
+  std::vector<CommunicatorSpec> formed_;
   std::uint32_t next_ = 1;
   std::mutex held_mutex_;  // after mutex_
   std::vector<std::function<void()>> held_;

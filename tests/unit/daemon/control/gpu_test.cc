@@ -5,7 +5,7 @@
 #include <future>
 #include <optional>
 
-#include "proto/direct_exchange.h"
+#include "proto/exchange.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -110,10 +110,10 @@ TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
 
 // Kernels of another agreement than the client's would be launched by its rules: neither side may
 // take them for its own.
-TEST_F(GpuTest, NothingIsDirectForAClientOfAnotherAgreement) {
+TEST_F(GpuTest, NothingIsInStreamForAClientOfAnotherAgreement) {
   start({kFirst, kSecond});
   const Session session = open_session("gpu");
-  const auto join_with = [&](std::uint32_t direct_abi, char id) {
+  const auto join_with = [&](std::uint32_t in_stream_abi, char id) {
     v1::CreateCommunicatorRequest request;
     *request.mutable_session() = session.ref;
     request.set_unique_id(unique_id(id));
@@ -121,12 +121,12 @@ TEST_F(GpuTest, NothingIsDirectForAClientOfAnotherAgreement) {
     request.set_timeout_ms(3000);
     request.add_visible_gpus(kFirst);
     request.add_visible_gpus(kSecond);
-    request.set_direct_abi(direct_abi);
+    request.set_in_stream_abi(in_stream_abi);
     v1::CreateCommunicatorReply reply;
     return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
   };
-  ASSERT_TRUE(join_with(kDirectAbi, '1').status.ok());
-  ASSERT_TRUE(join_with(kDirectAbi - 1, '2').status.ok());
+  ASSERT_TRUE(join_with(kInStreamAbi, '1').status.ok());
+  ASSERT_TRUE(join_with(kInStreamAbi - 1, '2').status.ok());
   ASSERT_TRUE(join_with(0, '3').status.ok()) << "a client from before there was any";
   const auto formed = worker_->formed();
   ASSERT_EQ(formed.size(), 3u);

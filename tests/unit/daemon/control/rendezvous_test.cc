@@ -35,7 +35,7 @@ class RendezvousTest : public ::testing::Test {
   Rendezvous::Formed formed_;
   std::vector<MemberId> left_;
   Rendezvous rendezvous_{
-      [this](std::size_t, const CommunicatorSeed&, Rendezvous::Formed formed) {
+      [this](std::size_t, const CommunicatorSpec&, Rendezvous::Formed formed) {
         formed_ = std::move(formed);
       },
       [this](std::size_t, SessionId, MemberId member) { left_.push_back(member); }};

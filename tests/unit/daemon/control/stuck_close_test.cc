@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/descriptors/fd_channel.h"
 #include "daemon/control/access/gate.h"
+#include "daemon/control/descriptors/fd_channel.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "tests/support/descriptor_message.h"
 #include "tests/support/lingering_socket.h"

@@ -24,10 +24,8 @@ GpuTuningTable gpu_sample() {
   GpuTuningTable table;
   table.machine = "4 x \"GPU\"";
   table.points = {
-      {4, 1 * kMiB, CudaAlgorithm::Stream, 40.0},
-      {4, 1 * kMiB, CudaAlgorithm::TwoShotDirect, 30.5},
-      {4, 16 * kMiB, CudaAlgorithm::Stream, 90.0},
-      {4, 16 * kMiB, CudaAlgorithm::TwoShotDirect, 110.0},
+      {4, 1 * kMiB, CudaAlgorithm::Stream, 40.0},  {4, 1 * kMiB, CudaAlgorithm::TwoShot, 30.5},
+      {4, 16 * kMiB, CudaAlgorithm::Stream, 90.0}, {4, 16 * kMiB, CudaAlgorithm::TwoShot, 110.0},
       {2, 1024, CudaAlgorithm::OneShotLl16, 3.0},
   };
   table.settle();
@@ -39,8 +37,8 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
   EXPECT_EQ(built_in(2, (128 << 10) - 1), CudaAlgorithm::OneShotLl16);
   EXPECT_EQ(built_in(2, 128 << 10), CudaAlgorithm::OneShotLl128);
   EXPECT_EQ(built_in(2, 3 * kMiB - 1), CudaAlgorithm::OneShotLl128);
-  EXPECT_EQ(built_in(2, 3 * kMiB), CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(built_in(2, 12 * kMiB - 1), CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(built_in(2, 3 * kMiB), CudaAlgorithm::TwoShot);
+  EXPECT_EQ(built_in(2, 12 * kMiB - 1), CudaAlgorithm::TwoShot);
   EXPECT_EQ(built_in(2, 12 * kMiB), CudaAlgorithm::Stream);
   EXPECT_EQ(built_in(2, 256 * kMiB - 1), CudaAlgorithm::Stream);
   EXPECT_EQ(built_in(2, 256 * kMiB), CudaAlgorithm::CopyEngine);
@@ -54,8 +52,8 @@ TEST(GpuTuning, BuiltInTableIsTheOneOfTheReadme) {
 
 TEST(GpuTuning, CrossesOverHalfWayByRatio) {
   const GpuTuningTable table = gpu_sample();
-  EXPECT_EQ(table.find(4, 1)->algorithm, CudaAlgorithm::TwoShotDirect);
-  EXPECT_EQ(table.find(4, 4 * kMiB)->algorithm, CudaAlgorithm::TwoShotDirect);
+  EXPECT_EQ(table.find(4, 1)->algorithm, CudaAlgorithm::TwoShot);
+  EXPECT_EQ(table.find(4, 4 * kMiB)->algorithm, CudaAlgorithm::TwoShot);
   EXPECT_EQ(table.find(4, 4 * kMiB + 1)->algorithm, CudaAlgorithm::Stream);
   EXPECT_EQ(table.find(4, 1 << 30)->algorithm, CudaAlgorithm::Stream);
 }
@@ -69,35 +67,36 @@ TEST(GpuTuning, ThreeRanksAreMoreLikeFourThanLikeTwo) {
 }
 
 // What the daemon launches for 8 us, beside what clients launch.
-GpuTuningTable with_direct(const std::vector<std::pair<std::uint64_t, double>>& direct) {
+GpuTuningTable with_in_stream(const std::vector<std::pair<std::uint64_t, double>>& in_stream) {
   GpuTuningTable table;
   for (std::uint64_t bytes = 1024; bytes <= 16 * kMiB; bytes *= 4)
     table.points.push_back({2, bytes, CudaAlgorithm::Stream, 8.0});
-  for (const auto& [bytes, microseconds] : direct)
+  for (const auto& [bytes, microseconds] : in_stream)
     table.points.push_back({2, bytes, std::nullopt, microseconds});
   table.settle();
   return table;
 }
 
 TEST(GpuTuning, ClientsLaunchAsLongAsThatIsFaster) {
-  EXPECT_EQ(default_gpu_tuning().most_direct_bytes(2), kUnlimitedDirectBytes);
-  EXPECT_EQ(with_direct({}).most_direct_bytes(2), kUnlimitedDirectBytes);
-  EXPECT_EQ(with_direct({{1024, 3}, {4096, 9}, {16384, 9.9}}).most_direct_bytes(2),
-            kUnlimitedDirectBytes);
-  const GpuTuningTable some = with_direct({{1024, 3}, {kMiB, 4}, {4 * kMiB, 11}, {16 * kMiB, 30}});
-  EXPECT_EQ(some.most_direct_bytes(2), 2 * kMiB);
-  EXPECT_EQ(some.most_direct_bytes(8), 2 * kMiB);  // the nearest that were measured
+  EXPECT_EQ(default_gpu_tuning().most_in_stream_bytes(2), kUnlimitedInStreamBytes);
+  EXPECT_EQ(with_in_stream({}).most_in_stream_bytes(2), kUnlimitedInStreamBytes);
+  EXPECT_EQ(with_in_stream({{1024, 3}, {4096, 9}, {16384, 9.9}}).most_in_stream_bytes(2),
+            kUnlimitedInStreamBytes);
+  const GpuTuningTable some =
+      with_in_stream({{1024, 3}, {kMiB, 4}, {4 * kMiB, 11}, {16 * kMiB, 30}});
+  EXPECT_EQ(some.most_in_stream_bytes(2), 2 * kMiB);
+  EXPECT_EQ(some.most_in_stream_bytes(8), 2 * kMiB);  // the nearest that were measured
   EXPECT_EQ(some.find(2, 1024)->algorithm, CudaAlgorithm::Stream);
 }
 
 TEST(GpuTuning, TheBoundLeavesNothingToTheResidentKernelWhichIsNotMeasured) {
-  EXPECT_EQ(with_direct({{1024, 20}, {4096, 30}}).most_direct_bytes(2), kMaxResidentBytes);
-  EXPECT_EQ(with_direct({{1024, 3}, {4096, 30}}).most_direct_bytes(2), kMaxResidentBytes);
+  EXPECT_EQ(with_in_stream({{1024, 20}, {4096, 30}}).most_in_stream_bytes(2), kMaxResidentBytes);
+  EXPECT_EQ(with_in_stream({{1024, 3}, {4096, 30}}).most_in_stream_bytes(2), kMaxResidentBytes);
 }
 
 TEST(GpuTuning, OneSizeMeasuredInABadMomentDoesNotDecideWhoLaunches) {
-  EXPECT_EQ(with_direct({{1024, 3}, {4096, 14}, {kMiB, 4}, {4 * kMiB, 60}, {16 * kMiB, 9}})
-                .most_direct_bytes(2),
+  EXPECT_EQ(with_in_stream({{1024, 3}, {4096, 14}, {kMiB, 4}, {4 * kMiB, 60}, {16 * kMiB, 9}})
+                .most_in_stream_bytes(2),
             2 * kMiB);
 }
 
@@ -125,7 +124,7 @@ TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
 
 TEST(GpuTuning, IsKeptInTheFileOfTheHostsTable) {
   TuningTable table;
-  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0}};
+  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Inline, 0, 1.0}};
   table.settle();
   table.gpu = gpu_sample();
   table.gpu.points.push_back({4, 1 * kMiB, std::nullopt, 20.0});
@@ -164,13 +163,13 @@ TEST(GpuTuning, UnknownNamesOfKernelsAreRefusedWithThoseThatThereAre) {
   const auto unknown = forced_algorithm("ring");
   ASSERT_FALSE(unknown.ok());
   EXPECT_NE(unknown.error().message.find("gpu.algorithm \"ring\" is unknown"), std::string::npos);
-  EXPECT_NE(unknown.error().message.find("two_shot_direct"), std::string::npos);
+  EXPECT_NE(unknown.error().message.find("two_shot"), std::string::npos);
 }
 
 TEST(GpuExplain, SaysWhatWasMeasuredAndWhoCameSecond) {
   const Explanation answer = explain(gpu_sample(), std::nullopt, 4, 8 * kMiB, DType::Int32, true);
   EXPECT_EQ(answer.chosen, "stream");
-  EXPECT_EQ(answer.runner_up, "two_shot_direct");
+  EXPECT_EQ(answer.runner_up, "two_shot");
   EXPECT_EQ(answer.chosen_microseconds, 90.0);
   EXPECT_EQ(answer.runner_up_microseconds, 110.0);
   EXPECT_NE(answer.text.find("measured between 4 GPUs at 16 MiB"), std::string::npos)
@@ -188,7 +187,7 @@ TEST(GpuExplain, SaysThatSmallOperationsAreNotLaunched) {
 
 TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
   const Explanation answer = explain(gpu_sample(), std::nullopt, 2, 2048, DType::Float16, true);
-  EXPECT_EQ(answer.chosen, "direct");
+  EXPECT_EQ(answer.chosen, "in_stream");
   EXPECT_EQ(answer.runner_up, "resident");
   EXPECT_NE(answer.text.find(
                 "where a process does not see all GPUs, or they have no room, it is resident"),
@@ -198,9 +197,9 @@ TEST(GpuExplain, SaysWhatClientsLaunchByThemselves) {
 }
 
 TEST(GpuExplain, GivesTheFiguresOfWhatClientsLaunch) {
-  const GpuTuningTable table = with_direct({{4096, 4}, {kMiB, 5}, {4 * kMiB, 30}});
+  const GpuTuningTable table = with_in_stream({{4096, 4}, {kMiB, 5}, {4 * kMiB, 30}});
   const Explanation below = explain(table, std::nullopt, 2, 4096, DType::Float16, true);
-  EXPECT_EQ(below.chosen, "direct");
+  EXPECT_EQ(below.chosen, "in_stream");
   EXPECT_EQ(below.chosen_microseconds, 4.0);
   EXPECT_EQ(below.runner_up, "stream");
   EXPECT_EQ(below.runner_up_microseconds, 8.0);
@@ -212,15 +211,15 @@ TEST(GpuExplain, GivesTheFiguresOfWhatClientsLaunch) {
   const Explanation not_of_this_type = explain(table, std::nullopt, 2, 4096, DType::Int32, true);
   EXPECT_EQ(not_of_this_type.chosen, "resident");
   EXPECT_EQ(not_of_this_type.runner_up, "stream");
-  EXPECT_EQ(not_of_this_type.text.find("direct"), std::string::npos) << not_of_this_type.text;
+  EXPECT_EQ(not_of_this_type.text.find("in_stream"), std::string::npos) << not_of_this_type.text;
 }
 
 TEST(GpuExplain, SaysWhoForcedTheChoiceAndWhenThatCouldNotBe) {
   const Explanation forced =
-      explain(gpu_sample(), CudaAlgorithm::TwoShotDirect, 4, 16 * kMiB, DType::Int32, true);
-  EXPECT_EQ(forced.chosen, "two_shot_direct");
+      explain(gpu_sample(), CudaAlgorithm::TwoShot, 4, 16 * kMiB, DType::Int32, true);
+  EXPECT_EQ(forced.chosen, "two_shot");
   EXPECT_EQ(forced.runner_up, "stream");
-  EXPECT_NE(forced.text.find("gpu.algorithm is \"two_shot_direct\"\n"), std::string::npos);
+  EXPECT_NE(forced.text.find("gpu.algorithm is \"two_shot\"\n"), std::string::npos);
   const Explanation too_large =
       explain(gpu_sample(), CudaAlgorithm::OneShotLl16, 4, 16 * kMiB, DType::Int32, true);
   EXPECT_EQ(too_large.chosen, "stream");

@@ -17,12 +17,12 @@ TuningTable sample() {
   TuningTable table;
   table.machine = "a \"machine\"";
   table.points = {
-      {2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 1.0},
+      {2, 1024, TypeClass::Plain, Algorithm::Inline, 0, 1.0},
       {2, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 3.0},
-      {2, 65536, TypeClass::Plain, Algorithm::Direct, 0, 200.0},
+      {2, 65536, TypeClass::Plain, Algorithm::Inline, 0, 200.0},
       {2, 65536, TypeClass::Plain, Algorithm::Tiled, 65536, 125.0},
       {8, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 2.0},
-      {8, 1024, TypeClass::Plain, Algorithm::Direct, 0, 4.25},
+      {8, 1024, TypeClass::Plain, Algorithm::Inline, 0, 4.25},
   };
   table.settle();
   return table;
@@ -32,21 +32,21 @@ constexpr DeviceShape kShape{4, 32u << 20};
 
 TEST(TuningTable, CrossesOverHalfWayByRatio) {
   const TuningTable table = sample();
-  EXPECT_EQ(table.find(2, 1, DType::Float32)->algorithm, Algorithm::Direct);
+  EXPECT_EQ(table.find(2, 1, DType::Float32)->algorithm, Algorithm::Inline);
   EXPECT_EQ(table.find(2, 8192, DType::Float32)->algorithm,
-            Algorithm::Direct);  // 8 x 1024, 65536 / 8
+            Algorithm::Inline);  // 8 x 1024, 65536 / 8
   EXPECT_EQ(table.find(2, 8193, DType::Float32)->algorithm, Algorithm::Tiled);
   EXPECT_EQ(table.find(2, 1ull << 40, DType::Float32)->algorithm, Algorithm::Tiled);
 }
 
 TEST(TuningTable, ThreadsThatHelpHaveToSaveMoreThanTheyMayWaitForACore) {
   TuningTable table;
-  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Direct, 0, 60.0},
+  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Inline, 0, 60.0},
                   {2, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 60.0 - kHelpUs + 0.5},
-                  {2, 65536, TypeClass::Plain, Algorithm::Direct, 0, 60.0},
+                  {2, 65536, TypeClass::Plain, Algorithm::Inline, 0, 60.0},
                   {2, 65536, TypeClass::Plain, Algorithm::Tiled, 65536, 60.0 - kHelpUs - 0.5}};
   table.settle();
-  EXPECT_EQ(table.find(2, 1024, DType::Float32)->algorithm, Algorithm::Direct);
+  EXPECT_EQ(table.find(2, 1024, DType::Float32)->algorithm, Algorithm::Inline);
   EXPECT_EQ(table.find(2, 65536, DType::Float32)->algorithm, Algorithm::Tiled);
 }
 
@@ -120,7 +120,7 @@ TEST(Planner, TheSameQuestionHasTheSameAnswer) {
 TEST(Planner, WhatItChoosesCanRunAndLargeOperationsAreAlwaysCut) {
   TuningTable stubborn;  // measured by somebody who wants everything inline
   for (std::uint64_t bytes = 1024; bytes <= (1ull << 30); bytes *= 2) {
-    stubborn.points.push_back({2, bytes, TypeClass::Plain, Algorithm::Direct, 0, 1.0});
+    stubborn.points.push_back({2, bytes, TypeClass::Plain, Algorithm::Inline, 0, 1.0});
   }
   stubborn.settle();
   for (const TuningTable& table : {TuningTable{}, sample(), stubborn}) {
@@ -142,7 +142,7 @@ TEST(Planner, WhatItChoosesCanRunAndLargeOperationsAreAlwaysCut) {
 TEST(Explain, SaysWhatWasMeasuredAndWhoCameSecond) {
   const Explanation answer = explain(sample(), kShape, 2, 65536, DType::Float32);
   EXPECT_EQ(answer.chosen, "tiled");
-  EXPECT_EQ(answer.runner_up, "direct");
+  EXPECT_EQ(answer.runner_up, "inline");
   EXPECT_EQ(answer.chosen_microseconds, 125.0);
   EXPECT_EQ(answer.runner_up_microseconds, 200.0);
   EXPECT_NE(answer.text.find("64 KiB"), std::string::npos) << answer.text;

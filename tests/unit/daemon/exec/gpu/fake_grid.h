@@ -85,9 +85,9 @@ class FakeGrid final : public ResidentGrid {
   // The plan of the slot's open operation, if there is one.
   const ResidentPlan* open(std::uint32_t index) {
     const FakeMember& slot = *slots_[index];
-    const Door door = door_from(load_word(slot.member.mailbox->lanes[0].door));
-    if (door.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
-    const auto plan = plans_.find(door.plan);
+    const Doorbell doorbell = doorbell_from(load_word(slot.member.mailbox->paths[0].doorbell));
+    if (doorbell.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
+    const auto plan = plans_.find(doorbell.plan);
     return plan != plans_.end() && plan->second.first == index ? &plan->second.second : nullptr;
   }
   void look(std::uint32_t index) {
@@ -131,7 +131,7 @@ class FakeGrid final : public ResidentGrid {
       FakeMember& there = *grid->slots_[other];
       ++there.status.done;
       there.since_ns = 0;
-      store_word(there.member.mailbox->lanes[0].done, to_word(Done{.number = there.status.done}));
+      store_word(there.member.mailbox->paths[0].done, to_word(Done{.number = there.status.done}));
     }
   }
 

@@ -33,7 +33,7 @@ class FakeMemory final : public Memory::Backing {
     node_.cancelled.erase(memory_.data());
     node_.numbers.erase(memory_.data());
     node_.gates_done.erase(memory_.data());
-    for (const std::uint32_t turn : {0u, 1u}) node_.gates.erase({memory_.data(), turn});
+    for (const std::uint32_t parity : {0u, 1u}) node_.gates.erase({memory_.data(), parity});
     node_.aborted.erase(memory_.data());
     --node_.memories;
   }
@@ -94,17 +94,17 @@ class FakeLauncher final : public GpuLauncher {
       : node_(node), ordinal_(ordinal), waits_(own_queues() + 1), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
-  Status launch(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+  Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
                 const CudaAllReduce& call) override {
-    EXPECT_FALSE(entry_of(algorithm).is_joint && call.count != 0);
-    return put(queue, turn, algorithm, call);
+    EXPECT_FALSE(entry_of(algorithm).launches_all_ranks && call.count != 0);
+    return put(queue, parity, algorithm, call);
   }
-  Status put(std::uint32_t queue, std::uint32_t turn, CudaAlgorithm algorithm,
+  Status put(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
              const CudaAllReduce& call) {
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     FakeLaunch one{.launcher = this,
                    .queue = queue,
-                   .turn = queue == 0 ? 0 : turn,
+                   .parity = queue == 0 ? 0 : parity,
                    .algorithm = algorithm,
                    .call = call};
     std::tie(one.word, one.value) = std::exchange(waits_[queue], {});
@@ -112,26 +112,26 @@ class FakeLauncher final : public GpuLauncher {
     node_.advance();
     return {};
   }
-  Status launch_together(std::span<const JointPart> parts, std::uint32_t turn,
+  Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
                          CudaAlgorithm algorithm) override {
-    EXPECT_TRUE(entry_of(algorithm).is_joint);
+    EXPECT_TRUE(entry_of(algorithm).launches_all_ranks);
     if (node_.joint_fails)
       return error(ErrorCode::Internal, Reason::None, "the copy engines are on strike");
     ++node_.joint;
     for (const JointPart& part : parts) {
       auto& launcher = static_cast<FakeLauncher&>(*part.launcher);
-      ARC_RETURN_IF_ERROR(launcher.put(part.queue, turn, algorithm, *part.call));
+      ARC_RETURN_IF_ERROR(launcher.put(part.queue, parity, algorithm, *part.call));
     }
     return {};
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
-    EXPECT_FALSE(entry_of(algorithm).is_joint);
+    EXPECT_FALSE(entry_of(algorithm).launches_all_ranks);
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     EXPECT_NE(queue, 0u) << "others' work is queued there";
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
-                              .turn = gate.turn,
+                              .parity = gate.parity,
                               .algorithm = algorithm,
                               .call = call,
                               .gate = gate});
@@ -142,20 +142,20 @@ class FakeLauncher final : public GpuLauncher {
                                                   CudaAlgorithm algorithm,
                                                   const CudaAllReduce& call) override;
   // Done as soon as it is launched, as nobody looks at its sums.
-  Status launch_direct(std::uint32_t queue, const DirectShape& shape, DType dtype, ReduceOp op,
-                       const DirectCall& call) override {
+  Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype, ReduceOp op,
+                          const InStreamCall& call) override {
     EXPECT_NE(shape.blocks, 0u);
-    EXPECT_TRUE(has_direct_kernel(dtype)) << op;
+    EXPECT_TRUE(has_in_stream_kernel(dtype)) << op;
     for (std::uint32_t rank = 0; rank < call.ranks; ++rank) EXPECT_NE(call.exchange[rank], nullptr);
     const auto [word, value] = std::exchange(waits_[queue], {});
     EXPECT_TRUE(word == nullptr || load_word(*word) != value) << "it was not held back";
-    ++node_.direct;
-    if (!node_.direct_fails) return {};
+    ++node_.in_stream;
+    if (!node_.in_stream_fails) return {};
     const Done why{.number = 1,
                    .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                    .reason = static_cast<std::uint8_t>(Reason::Timeout),
                    .culprit_rank = 1};
-    store_word(call.doors->direct_failed, to_word(why));
+    store_word(call.doorbells->in_stream_failed, to_word(why));
     return {};
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
@@ -192,7 +192,7 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return health(); }
-  Status try_whole_lines(int reader, void* memory, std::chrono::nanoseconds) override {
+  Status try_atomic_128b_stores(int reader, void* memory, std::chrono::nanoseconds) override {
     EXPECT_EQ(node_.running_grids, 0) << "lines were tried while a grid ran";
     std::memset(memory, 0xff, kLl128TestBytes);
     if (!node_.torn.contains({ordinal_, reader})) return {};
@@ -202,7 +202,7 @@ class FakeLauncher final : public GpuLauncher {
     if (!node_.sick) return {};
     return error(ErrorCode::Internal, Reason::None, "an illegal memory access was encountered");
   }
-  std::span<RankWords> words() override {
+  std::span<RankCompletion> words() override {
     node_.advance();
     return words_;
   }
@@ -211,7 +211,7 @@ class FakeLauncher final : public GpuLauncher {
   FakeNode& node_;
   int ordinal_;
   std::vector<std::pair<const std::uint64_t*, std::uint64_t>> waits_;  // by queue
-  std::vector<RankWords> words_;
+  std::vector<RankCompletion> words_;
 };
 
 class FakePreparedLaunch final : public PreparedLaunch {
@@ -227,9 +227,9 @@ class FakePreparedLaunch final : public PreparedLaunch {
     EXPECT_EQ(node_.gated, 0) << "a launch was let go while another waited for a client";
     --node_.prepared;
   }
-  Status launch(std::uint32_t turn) override {
+  Status launch(std::uint32_t parity) override {
     ++node_.prepared_used;
-    return launch_(turn);
+    return launch_(parity);
   }
 
  private:
@@ -244,9 +244,9 @@ inline Result<std::unique_ptr<PreparedLaunch>> FakeLauncher::prepare(std::uint32
   if (node_.preparing_fails)
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no memory for it");
   return std::unique_ptr<PreparedLaunch>(
-      std::make_unique<FakePreparedLaunch>(node_, [=, this](std::uint32_t turn) {
+      std::make_unique<FakePreparedLaunch>(node_, [=, this](std::uint32_t parity) {
         CudaGate own = gate;
-        own.turn = turn;
+        own.parity = parity;
         return launch_behind(queue, own, algorithm, call);
       }));
 }

@@ -1,5 +1,5 @@
 // A GPU worker on a thread of its own over GPUs of host memory, and clients whose streams are this
-// test's own hands on the mailboxes and doors.
+// test's own hands on the mailboxes and doorbells.
 #pragma once
 
 #include <memory>
@@ -45,34 +45,36 @@ struct GpuRank {
   Client* client = nullptr;
   MemberId member;
   BufferId buffer;
-  Mapped mailbox, doors, memory;
+  Mapped mailbox, doorbells, memory;
   UniqueFd image;
   std::uint64_t exchange_bytes = 0;
-  DirectRoom room;
+  InStreamRoom room;
   std::vector<Mapped> exchanges;
   std::size_t half_bytes = 0;
-  std::uint32_t posted[kLanes] = {};
+  std::uint32_t posted[kLaunchPaths] = {};
 
   DeviceMailbox& box() const { return *mailbox.as<DeviceMailbox>(); }
   float* send() const { return memory.as<float>(); }
   float* recv() const { return memory.as<float>() + half_bytes / sizeof(float); }
-  void start(PlanId plan, Lane lane) { open_door(++posted[static_cast<int>(lane)], plan, lane); }
-  void open_door(std::uint32_t number, PlanId plan, Lane lane) {
-    const std::uint64_t door = to_word(Door{.number = number, .plan = plan.index});
-    auto& words = *doors.as<HostDoors>();
-    if (lane == Lane::Launched) {
-      store_word(box().lanes[1].door, door);
-      return store_word(words.launched, door);
+  void start(PlanId plan, LaunchPath path) {
+    open_doorbell(++posted[static_cast<int>(path)], plan, path);
+  }
+  void open_doorbell(std::uint32_t number, PlanId plan, LaunchPath path) {
+    const std::uint64_t doorbell = to_word(Doorbell{.number = number, .plan = plan.index});
+    auto& words = *doorbells.as<HostDoorbells>();
+    if (path == LaunchPath::Launched) {
+      store_word(box().paths[1].doorbell, doorbell);
+      return store_word(words.launched, doorbell);
     }
-    store_word(box().lanes[0].door, door);
+    store_word(box().paths[0].doorbell, doorbell);
     __atomic_store_n(&words.resident_posted, number, __ATOMIC_RELEASE);
   }
   // Waits for the last start; false: not within the patience, or the mailbox was closed.
-  bool wait(Lane lane) const {
-    const int index = static_cast<int>(lane);
+  bool wait(LaunchPath path) const {
+    const int index = static_cast<int>(path);
     const auto until = std::chrono::steady_clock::now() + kPatience;
     while (std::chrono::steady_clock::now() < until) {
-      if (done_from(load_word(box().lanes[index].done)).number == posted[index]) return true;
+      if (done_from(load_word(box().paths[index].done)).number == posted[index]) return true;
       if (load_word(box().closed) != 0) return false;
       std::this_thread::yield();
     }
@@ -131,7 +133,7 @@ class GpuWorkerTest : public ::testing::Test {
                                     4096,
                                     node_.bulk_copies,
                                     132,
-                                    node_.direct_image};
+                                    node_.in_stream_image};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
@@ -174,7 +176,7 @@ class GpuWorkerTest : public ::testing::Test {
   }
   // Rank i on GPU i, where nothing else is said.
   void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
-    CommunicatorSeed seed;
+    CommunicatorSpec seed;
     seed.unique_id.fill(std::byte{++names_});
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
@@ -191,7 +193,7 @@ class GpuWorkerTest : public ::testing::Test {
           [&](auto done) { worker_->export_mailbox(one.client->id(), one.member, done); });
       ASSERT_TRUE(box.ok()) << box.error().to_string();
       one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
-      one.doors = Mapped(std::move(box->descriptors[1]), sizeof(HostDoors));
+      one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostDoorbells));
       one.exchange_bytes = box->exchange_bytes;
       one.room = box->room;
       if (box->exchange_bytes == 0) continue;
@@ -219,7 +221,7 @@ class GpuWorkerTest : public ::testing::Test {
     return made;
   }
   Result<PlanId> try_plan(const GpuRank& rank, std::uint64_t count, milliseconds timeout) {
-    PlanSeed seed;
+    PlanSpec seed;
     seed.member = rank.member;
     seed.send_buffer = seed.recv_buffer = rank.buffer;
     seed.recv_offset_bytes = rank.half_bytes;
@@ -263,7 +265,7 @@ class GpuWorkerTest : public ::testing::Test {
   // So many operations on fresh ranks, with the right sums.
   void expect_serving(std::uint64_t count, int rounds = 1) {
     const auto ranks = group(2);
-    const Lane lane = lane_of(count * sizeof(float), 2);
+    const LaunchPath path = launch_path_of(count * sizeof(float), 2);
     std::vector<PlanId> plans;
     plans.reserve(ranks.size());
     for (GpuRank* rank : ranks) plans.push_back(plan(*rank, count));
@@ -271,10 +273,10 @@ class GpuWorkerTest : public ::testing::Test {
       for (std::size_t i = 0; i < 2; ++i) {
         for (std::uint64_t e = 0; e < count; ++e)
           ranks[i]->send()[e] = static_cast<float>(round + static_cast<int>(i));
-        ranks[i]->start(plans[i], lane);
+        ranks[i]->start(plans[i], path);
       }
       for (GpuRank* rank : ranks) {
-        ASSERT_TRUE(rank->wait(lane));
+        ASSERT_TRUE(rank->wait(path));
         ASSERT_EQ(rank->recv()[0], static_cast<float>(2 * round + 1));
         ASSERT_EQ(rank->recv()[count - 1], static_cast<float>(2 * round + 1));
       }

@@ -1,10 +1,11 @@
-// How operations are launched ahead: prepared or not, and what becomes of gates that give up.
-#include "tests/unit/daemon/exec/gpu/gpu_armed_fixture.h"
+// How operations are launched speculatively: prepared or not, and what becomes of gates that give
+// up.
+#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {
 
-using GpuGates = GpuArmed;
+using GpuGates = GpuSpeculation;
 
 TEST_F(GpuGates, WhatIsCalledAgainAndAgainIsPreparedOnce) {
   const auto ranks = group(2);
@@ -53,7 +54,7 @@ TEST_F(GpuGates, WhatWasPreparedGoesWithTheCommunicator) {
 TEST_F(GpuGates, WhatIsCalledAfterItsGateGaveUpIsLaunchedAgain) {
   const auto ranks = group(2);
   const auto same = plans(ranks);
-  arm(ranks, same);
+  speculate(ranks, same);
   const int sums = node_.sums;
   node_.gates_giving_up = static_cast<int>(2 * ahead_);  // the worker is not told
   for (std::size_t i = 0; i < 2; ++i) call(*ranks[i], same[i], 6);
@@ -74,10 +75,10 @@ TEST_F(GpuGates, GatesThatGaveUpInACycleHoldUpNobodyForLong) {
       for (std::size_t rank = 0; rank < 2; ++rank) {
         ranks[rank]->send()[0] = 3;
         ranks[rank]->recv()[0] = -1;
-        ranks[rank]->start(cycle[i][rank], Lane::Launched);
+        ranks[rank]->start(cycle[i][rank], LaunchPath::Launched);
       }
       for (GpuRank* rank : ranks) {
-        ASSERT_TRUE(rank->wait(Lane::Launched));
+        ASSERT_TRUE(rank->wait(LaunchPath::Launched));
         EXPECT_EQ(rank->recv()[0], 6);
       }
     }
@@ -97,8 +98,9 @@ TEST_F(GpuGates, NothingToReduceInBetweenIsCounted) {
   const auto same = plans(ranks), empty = plans(ranks, 0);
   for (int i = 0; i < 5; ++i) {
     run(ranks, same);
-    for (std::size_t rank = 0; rank < 2; ++rank) ranks[rank]->start(empty[rank], Lane::Launched);
-    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
+    for (std::size_t rank = 0; rank < 2; ++rank)
+      ranks[rank]->start(empty[rank], LaunchPath::Launched);
+    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Launched));
     run(ranks, same);
   }
   EXPECT_GT(hits(), 0u);

@@ -20,7 +20,7 @@ TEST_F(GpuJoint, OperationThatCannotBeLaunchedEndsTheCommunicatorAndSaysWhy) {
   GpuRank& b = rank(1, kLarge * sizeof(float));
   form({&a, &b});
   node_.joint_fails = true;
-  for (GpuRank* one : {&a, &b}) one->start(plan(*one, kLarge), Lane::Launched);
+  for (GpuRank* one : {&a, &b}) one->start(plan(*one, kLarge), LaunchPath::Launched);
   for (GpuRank* one : {&a, &b}) expect_closed(*one, ErrorCode::Internal, Reason::None, kNoRank);
 }
 
@@ -31,7 +31,7 @@ TEST_F(GpuJoint, KernelOfBulkCopiesIsReplacedWhereAGpuHasNone) {
   node_.bulk_copies = false;
   start_with("tiled_push");
   expect_serving(kLarge, 20);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShot});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Operations that the worker launches: from a door to the done word, and what everybody hears when
-// that goes wrong.
+// Operations that the worker launches: from a doorbell to the done word, and what everybody hears
+// when that goes wrong.
 #include <set>
 
 #include "daemon/plan/recorded_algorithm.h"
@@ -19,16 +19,16 @@ TEST_F(GpuLaunched, OneRankAloneGetsItsOwnInput) {
   const auto ranks = group(1);
   const PlanId one = plan(*ranks[0], 3), none = plan(*ranks[0], 0);
   ranks[0]->send()[2] = 7;
-  ranks[0]->start(one, Lane::Launched);
-  ASSERT_TRUE(ranks[0]->wait(Lane::Launched));
+  ranks[0]->start(one, LaunchPath::Launched);
+  ASSERT_TRUE(ranks[0]->wait(LaunchPath::Launched));
   EXPECT_EQ(ranks[0]->recv()[2], 7);
-  ranks[0]->start(none, Lane::Launched);
-  EXPECT_TRUE(ranks[0]->wait(Lane::Launched));
+  ranks[0]->start(none, LaunchPath::Launched);
+  EXPECT_TRUE(ranks[0]->wait(LaunchPath::Launched));
 }
 
 TEST_F(GpuLaunched, SkippedNumberQuarantinesTheSessionAndClosesItsPeers) {
   const auto ranks = group(2);
-  ranks[0]->open_door(2, plan(*ranks[0], kLarge), Lane::Launched);
+  ranks[0]->open_doorbell(2, plan(*ranks[0], kLarge), LaunchPath::Launched);
   expect_closed(*ranks[1], ErrorCode::Aborted, Reason::Quarantined, 0);
   EXPECT_TRUE(
       eventually([&] { return ranks[0]->client->state() == ring::SessionState::Quarantined; }));
@@ -41,21 +41,21 @@ TEST_F(GpuLaunched, SkippedNumberQuarantinesTheSessionAndClosesItsPeers) {
 
 TEST_F(GpuLaunched, UnknownPlanIsToldToAllRanks) {
   const auto ranks = group(2);
-  ranks[0]->open_door(1, PlanId{4000, 1}, Lane::Launched);
+  ranks[0]->open_doorbell(1, PlanId{4000, 1}, LaunchPath::Launched);
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::NotFound, Reason::UnknownHandle, 0);
   expect_serving(kLarge);
 }
 
 TEST_F(GpuLaunched, PlanOfAnotherRankIsRefused) {
   const auto ranks = group(2);
-  ranks[0]->open_door(1, plan(*ranks[1], kLarge), Lane::Launched);
+  ranks[0]->open_doorbell(1, plan(*ranks[1], kLarge), LaunchPath::Launched);
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::NotFound, Reason::UnknownHandle, 0);
 }
 
 TEST_F(GpuLaunched, MismatchIsToldToAllRanks) {
   const auto ranks = group(2);
-  ranks[0]->start(plan(*ranks[0], kLarge), Lane::Launched);
-  ranks[1]->start(plan(*ranks[1], kLarge - 1), Lane::Launched);
+  ranks[0]->start(plan(*ranks[0], kLarge), LaunchPath::Launched);
+  ranks[1]->start(plan(*ranks[1], kLarge - 1), LaunchPath::Launched);
   const Done closed = ranks[0]->closed();
   EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Mismatch));
   expect_closed(*ranks[1], ErrorCode::FailedPrecondition, Reason::Mismatch, closed.culprit_rank);
@@ -66,7 +66,8 @@ TEST_F(GpuLaunched, RankThatNeverComesIsNamedAtTheDeadline) {
   const auto ranks = group(3);
   for (int rank : {0, 2})
     ranks[static_cast<std::size_t>(rank)]->start(
-        plan(*ranks[static_cast<std::size_t>(rank)], kLarge, milliseconds(100)), Lane::Launched);
+        plan(*ranks[static_cast<std::size_t>(rank)], kLarge, milliseconds(100)),
+        LaunchPath::Launched);
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
   expect_serving(kLarge);
 }
@@ -74,7 +75,7 @@ TEST_F(GpuLaunched, RankThatNeverComesIsNamedAtTheDeadline) {
 TEST_F(GpuLaunched, DeathOfASessionClosesItsPeersAndStopsTheKernels) {
   node_.hold_launches = true;
   const auto ranks = group(2);
-  for (GpuRank* rank : ranks) rank->start(plan(*rank, kLarge), Lane::Launched);
+  for (GpuRank* rank : ranks) rank->start(plan(*rank, kLarge), LaunchPath::Launched);
   ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 2; }));
   const Result<void> closed = await<void>([&](auto done) {
     worker_->close_session(ranks[0]->client->id(), Reason::RemoteDied, "killed", done);
@@ -89,7 +90,8 @@ TEST_F(GpuLaunched, DeathOfASessionClosesItsPeersAndStopsTheKernels) {
 TEST_F(GpuLaunched, KernelThatDoesNotEndInTimeClosesTheCommunicator) {
   node_.hold_launches = true;
   const auto ranks = group(2);
-  for (GpuRank* rank : ranks) rank->start(plan(*rank, kLarge, milliseconds(100)), Lane::Launched);
+  for (GpuRank* rank : ranks)
+    rank->start(plan(*rank, kLarge, milliseconds(100)), LaunchPath::Launched);
   for (GpuRank* rank : ranks)
     expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank);
   EXPECT_TRUE(eventually([&] { return inspect().operations_pending == 0; }));
@@ -100,13 +102,13 @@ TEST_F(GpuLaunched, RankThatLeavesIsToldToThoseThatCallLater) {
   std::vector<PlanId> plans;
   plans.reserve(ranks.size());
   for (GpuRank* rank : ranks) plans.push_back(plan(*rank, kLarge));
-  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], Lane::Launched);
-  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
+  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], LaunchPath::Launched);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Launched));
   const Result<void> left = await<void>([&](auto done) {
     worker_->leave_communicator(ranks[0]->client->id(), ranks[0]->member, done);
   });
   EXPECT_TRUE(left.ok());
-  ranks[1]->start(plans[1], Lane::Launched);
+  ranks[1]->start(plans[1], LaunchPath::Launched);
   expect_closed(*ranks[1], ErrorCode::Aborted, Reason::RemoteAborted, 0);
 }
 
@@ -134,7 +136,7 @@ TEST_F(GpuLaunched, PlanNeedsMemoryOfItsRanksGpu) {
 }
 
 TEST_F(GpuLaunched, TwoRanksOnOneGpuAreRefused) {
-  CommunicatorSeed seed;
+  CommunicatorSpec seed;
   for (Rank i = 0; i < 2; ++i) seed.ranks.push_back({rank(0, 4096).client->id(), i, "GPU-0"});
   const auto formed =
       await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
@@ -144,7 +146,7 @@ TEST_F(GpuLaunched, TwoRanksOnOneGpuAreRefused) {
 
 TEST_F(GpuLaunched, StopOfTheDaemonClosesEveryMailbox) {
   const auto ranks = group(2);
-  ranks[0]->start(plan(*ranks[0], kLarge), Lane::Launched);
+  ranks[0]->start(plan(*ranks[0], kLarge), LaunchPath::Launched);
   ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 1; }));
   worker_->stop();
   for (GpuRank* rank : ranks)
@@ -153,7 +155,7 @@ TEST_F(GpuLaunched, StopOfTheDaemonClosesEveryMailbox) {
 
 TEST_F(GpuLaunched, GpuInErrorIsToldToAllAndEndsTheWorker) {
   const auto ranks = group(2);
-  ranks[0]->start(plan(*ranks[0], kLarge), Lane::Launched);
+  ranks[0]->start(plan(*ranks[0], kLarge), LaunchPath::Launched);
   ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 1; }));
   node_.sick = true;
   ASSERT_TRUE(eventually([&] { return ended_.load(); })) << "nothing would start a new daemon";
@@ -181,7 +183,7 @@ TEST_F(GpuLaunched, GpuInErrorIsToldToThoseOnOtherGpusToo) {
   const PlanId plans[2] = {plan(*others[0], kLarge), plan(*others[1], kLarge)};
   const auto begin = std::chrono::steady_clock::now();
   node_.sick = true;
-  for (std::size_t i = 0; i < 2; ++i) others[i]->start(plans[i], Lane::Launched);
+  for (std::size_t i = 0; i < 2; ++i) others[i]->start(plans[i], LaunchPath::Launched);
   for (GpuRank* rank : broken) EXPECT_NE(rank->closed().code, 0);
   for (GpuRank* rank : others) EXPECT_NE(rank->closed().code, 0);
   ASSERT_TRUE(eventually([&] { return ended_.load(); }));

@@ -17,8 +17,8 @@ class GpuLines : public GpuWorkerTest {
     for (const int gpu : gpus) ranks.push_back(&rank(gpu, kLarge * sizeof(float)));
     form(ranks, gpus);
     node_.algorithms();
-    for (GpuRank* one : ranks) one->start(plan(*one, kLarge), Lane::Launched);
-    for (GpuRank* one : ranks) EXPECT_TRUE(one->wait(Lane::Launched));
+    for (GpuRank* one : ranks) one->start(plan(*one, kLarge), LaunchPath::Launched);
+    for (GpuRank* one : ranks) EXPECT_TRUE(one->wait(LaunchPath::Launched));
     return node_.algorithms();
   }
 };
@@ -33,8 +33,8 @@ TEST_F(GpuLines, AreNotUsedByCommunicatorsOverATornPair) {
   for (const auto& torn : {std::pair{0, 1}, std::pair{1, 0}}) {
     node_.torn = {torn};
     start_with("two_shot_ll128");
-    EXPECT_EQ(ran_on({0, 1}), std::set{CudaAlgorithm::TwoShotDirect});
-    EXPECT_EQ(ran_on({0, 1, 2}), std::set{CudaAlgorithm::TwoShotDirect});
+    EXPECT_EQ(ran_on({0, 1}), std::set{CudaAlgorithm::TwoShot});
+    EXPECT_EQ(ran_on({0, 1, 2}), std::set{CudaAlgorithm::TwoShot});
     EXPECT_EQ(ran_on({1, 2}), std::set{CudaAlgorithm::TwoShotLl128});
     EXPECT_EQ(ran_on({0, 2}), std::set{CudaAlgorithm::TwoShotLl128});
   }
@@ -49,7 +49,7 @@ TEST_F(GpuLines, NamedKernelThatNeedsThemIsReplacedWhereTheyAreTorn) {
     node_.torn = {{1, 0}};
     start_with(std::string(name_of(needs)));
     expect_serving(kLarge, 20);
-    EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+    EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShot});
   }
 }
 
@@ -61,7 +61,7 @@ TEST_F(GpuLines, KernelOfTheTableThatNeedsThemIsReplacedWhereTheyAreTorn) {
   table->gpu.settle();
   worker_->use_tuning(table);
   expect_serving(kLarge, 20);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShotDirect});
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShot});
 }
 
 TEST_F(GpuLines, OtherKernelsRunWhereTheyAreTorn) {

@@ -10,12 +10,12 @@ namespace {
 class GpuMemoryTest : public GpuWorkerTest {
  protected:
   // Pieces whose descriptors are one end of a pipe: the other one tells when all are closed.
-  BufferSeed seed(std::size_t pieces) {
+  BufferSpec seed(std::size_t pieces) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
     reader_ = UniqueFd(ends[0]);
     const UniqueFd writer(ends[1]);
-    BufferSeed seed;
+    BufferSpec seed;
     for (std::size_t i = 0; i < pieces; ++i) {
       seed.chunks.push_back({.memory = duplicate(writer.get()), .fabric = {}, .bytes = kPiece});
     }
@@ -23,8 +23,8 @@ class GpuMemoryTest : public GpuWorkerTest {
     seed.device = "GPU-1";
     return seed;
   }
-  Result<BufferId> add(SessionId session, BufferSeed seed) {
-    auto shared = std::make_shared<BufferSeed>(std::move(seed));
+  Result<BufferId> add(SessionId session, BufferSpec seed) {
+    auto shared = std::make_shared<BufferSpec>(std::move(seed));
     return await<BufferId>(
         [&](auto done) { worker_->add_buffer(session, std::move(*shared), done); });
   }

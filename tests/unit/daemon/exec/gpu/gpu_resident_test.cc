@@ -1,4 +1,4 @@
-// The resident lane as the worker sees it: leases, plans, failures, departures.
+// The resident path as the worker sees it: leases, plans, failures, departures.
 #include "daemon/plan/recorded_algorithm.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
@@ -28,12 +28,12 @@ TEST_F(GpuResident, LeasePausesTheGridsAndTheNextOperationResumesThem) {
 TEST_F(GpuResident, OpenOperationKeepsTheGridBeyondItsLease) {
   const auto ranks = group(2);
   const PlanId first = plan(*ranks[0], kSmall), second = plan(*ranks[1], kSmall);
-  ranks[0]->start(first, Lane::Resident);
+  ranks[0]->start(first, LaunchPath::Resident);
   ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
   std::this_thread::sleep_for(milliseconds(60));
   EXPECT_EQ(node_.running_grids, 1);
-  ranks[1]->start(second, Lane::Resident);
-  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(Lane::Resident));
+  ranks[1]->start(second, LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
 }
 
 TEST_F(GpuResident, WithoutResidenceTheGridLeavesAfterEachBurst) {
@@ -47,7 +47,7 @@ TEST_F(GpuResident, WithoutResidenceTheGridLeavesAfterEachBurst) {
 TEST_F(GpuResident, RankThatNeverComesIsNamedToAll) {
   const auto ranks = group(3);
   for (std::size_t i : {0u, 2u})
-    ranks[i]->start(plan(*ranks[i], kSmall, milliseconds(100)), Lane::Resident);
+    ranks[i]->start(plan(*ranks[i], kSmall, milliseconds(100)), LaunchPath::Resident);
   for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
   EXPECT_TRUE(eventually([&] { return recorded_algorithms() == std::set{kResidentKernel}; }));
   const WorkerSnapshot shot = inspect();
@@ -59,7 +59,7 @@ TEST_F(GpuResident, RankThatNeverComesIsNamedToAll) {
 
 TEST_F(GpuResident, DeathOfASessionEndsWhatItsPeersWaitIn) {
   const auto ranks = group(2);
-  ranks[1]->start(plan(*ranks[1], kSmall), Lane::Resident);
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
   const Result<void> closed = await<void>([&](auto done) {
     worker_->close_session(ranks[0]->client->id(), Reason::RemoteDied, "killed", done);
   });
@@ -71,7 +71,7 @@ TEST_F(GpuResident, DeathOfASessionEndsWhatItsPeersWaitIn) {
 
 TEST_F(GpuResident, AbortIsToldToAllAndNothingOfTheMemberRunsAfterIt) {
   const auto ranks = group(2);
-  ranks[1]->start(plan(*ranks[1], kSmall), Lane::Resident);
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
   const Result<void> aborted = await<void>([&](auto done) {
     worker_->abort_communicator(ranks[1]->client->id(), ranks[1]->member, "test", done);
   });
@@ -84,26 +84,26 @@ TEST_F(GpuResident, RankThatLeavesEndsWhatTheOthersHaveYetToCall) {
   std::vector<PlanId> plans;
   plans.reserve(ranks.size());
   for (GpuRank* rank : ranks) plans.push_back(plan(*rank, kSmall));
-  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], Lane::Resident);
-  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
+  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], LaunchPath::Resident);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Resident));
   const Result<void> left = await<void>([&](auto done) {
     worker_->leave_communicator(ranks[0]->client->id(), ranks[0]->member, done);
   });
   EXPECT_TRUE(left.ok());
-  ranks[1]->start(plans[1], Lane::Resident);
-  EXPECT_FALSE(ranks[1]->wait(Lane::Resident));
+  ranks[1]->start(plans[1], LaunchPath::Resident);
+  EXPECT_FALSE(ranks[1]->wait(LaunchPath::Resident));
   expect_closed(*ranks[1], ErrorCode::Aborted, Reason::RemoteAborted, 0);
 }
 
 TEST_F(GpuResident, PlanStaysWhileItsOperationIsOpen) {
   const auto ranks = group(2);
   const PlanId first = plan(*ranks[0], kSmall), second = plan(*ranks[1], kSmall);
-  ranks[0]->start(first, Lane::Resident);
+  ranks[0]->start(first, LaunchPath::Resident);
   const Result<void> refused = remove_plan(*ranks[0], first);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
-  ranks[1]->start(second, Lane::Resident);
-  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
+  ranks[1]->start(second, LaunchPath::Resident);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Resident));
   EXPECT_TRUE(remove_plan(*ranks[0], first).ok());
 }
 
@@ -111,7 +111,8 @@ TEST_F(GpuResident, PlanStaysWhileItsOperationIsOpen) {
 TEST_F(GpuResident, PlanStaysWhileTheGridIsAtItWhateverTheClientSays) {
   const auto ranks = group(2);
   const PlanId first = plan(*ranks[0], kSmall);
-  store_word(ranks[0]->box().lanes[0].door, to_word(Door{.number = 1, .plan = first.index}));
+  store_word(ranks[0]->box().paths[0].doorbell,
+             to_word(Doorbell{.number = 1, .plan = first.index}));
   const Result<void> refused = remove_plan(*ranks[0], first);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
@@ -120,13 +121,13 @@ TEST_F(GpuResident, PlanStaysWhileTheGridIsAtItWhateverTheClientSays) {
 TEST_F(GpuResident, PlanOfARevokedCommunicatorGoesAtOnce) {
   const auto ranks = group(2);
   const PlanId first = plan(*ranks[0], kSmall);
-  ranks[0]->start(first, Lane::Resident);
-  ranks[1]->open_door(7, PlanId{}, Lane::Launched);
+  ranks[0]->start(first, LaunchPath::Resident);
+  ranks[1]->open_doorbell(7, PlanId{}, LaunchPath::Launched);
   expect_closed(*ranks[0], ErrorCode::Aborted, Reason::Quarantined, 1);
   EXPECT_TRUE(remove_plan(*ranks[0], first).ok());
 }
 
-TEST_F(GpuResident, BothLanesOfOneCommunicatorServeSideBySide) {
+TEST_F(GpuResident, BothPathsOfOneCommunicatorServeSideBySide) {
   const auto ranks = group(2);
   PlanId small[2], large[2];
   for (std::size_t i = 0; i < 2; ++i) {
@@ -135,22 +136,22 @@ TEST_F(GpuResident, BothLanesOfOneCommunicatorServeSideBySide) {
     ranks[i]->send()[0] = 1;
   }
   for (int round = 0; round < 20; ++round) {
-    ranks[0]->start(large[0], Lane::Launched);
-    for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(small[i], Lane::Resident);
-    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Resident));
-    ranks[1]->start(large[1], Lane::Launched);
-    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(Lane::Launched));
+    ranks[0]->start(large[0], LaunchPath::Launched);
+    for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(small[i], LaunchPath::Resident);
+    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Resident));
+    ranks[1]->start(large[1], LaunchPath::Launched);
+    for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Launched));
   }
 }
 
 TEST_F(GpuResident, FormingACommunicatorStopsTheGridsOfOthersOnlyForAMoment) {
   const auto ranks = group(2);
   PlanId plans[2] = {plan(*ranks[0], kSmall), plan(*ranks[1], kSmall)};
-  ranks[0]->start(plans[0], Lane::Resident);
+  ranks[0]->start(plans[0], LaunchPath::Resident);
   ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
   expect_serving(kSmall);  // allocates: the fakes check that no grid runs then
-  ranks[1]->start(plans[1], Lane::Resident);
-  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(Lane::Resident));
+  ranks[1]->start(plans[1], LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
 }
 
 }  // namespace

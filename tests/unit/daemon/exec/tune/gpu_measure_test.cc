@@ -87,7 +87,7 @@ TEST_F(GpuMeasure, KernelThatHangsIsLeftOut) {
   int others = 0;
   for (const GpuTuningPoint& point : table->points) {
     EXPECT_NE(point.algorithm, CudaAlgorithm::Stream);
-    others += point.algorithm == CudaAlgorithm::TwoShotDirect ? 1 : 0;
+    others += point.algorithm == CudaAlgorithm::TwoShot ? 1 : 0;
   }
   EXPECT_EQ(others, 3);
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
@@ -101,15 +101,16 @@ TEST_F(GpuMeasure, KernelsOfWholeLinesAreLeftOutWhereLinesTear) {
   ASSERT_TRUE(table.ok()) << table.error().to_string();
   EXPECT_FALSE(table->points.empty());
   for (const GpuTuningPoint& point : table->points)
-    EXPECT_FALSE(entry_of(point.algorithm.value()).needs_whole_lines) << name_of(point.algorithm);
+    EXPECT_FALSE(entry_of(point.algorithm.value()).needs_atomic_128b_stores)
+        << name_of(point.algorithm);
 }
 
-class DirectMeasure : public GpuMeasure {
+class InStreamMeasure : public GpuMeasure {
  protected:
-  DirectMeasure() { node_.direct_image.resize(1000); }
+  InStreamMeasure() { node_.in_stream_image.resize(1000); }
 };
 
-TEST_F(DirectMeasure, WhatClientsLaunchIsMeasuredBesideTheRest) {
+TEST_F(InStreamMeasure, WhatClientsLaunchIsMeasuredBesideTheRest) {
   const Result<GpuTuningTable> table = tune(3);
   ASSERT_TRUE(table.ok()) << table.error().to_string();
   std::set<std::pair<std::uint32_t, std::uint64_t>> seen;
@@ -117,24 +118,24 @@ TEST_F(DirectMeasure, WhatClientsLaunchIsMeasuredBesideTheRest) {
     if (!point.algorithm) seen.emplace(point.ranks, point.bytes);
   }
   EXPECT_EQ(seen.size(), 2u * 3);
-  EXPECT_GT(node_.direct, 0);
-  EXPECT_EQ(table->direct_bounds.size(), 2u);
+  EXPECT_GT(node_.in_stream, 0);
+  EXPECT_EQ(table->in_stream_bounds.size(), 2u);
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
 }
 
-TEST_F(DirectMeasure, IsLeftOutWhereItIsOff) {
+TEST_F(InStreamMeasure, IsLeftOutWhereItIsOff) {
   Settings settings;
-  settings.gpu.direct = false;
+  settings.gpu.in_stream = false;
   start(settings);
   const Result<GpuTuningTable> table = tune(2);
   ASSERT_TRUE(table.ok()) << table.error().to_string();
   for (const GpuTuningPoint& point : table->points) EXPECT_TRUE(point.algorithm.has_value());
-  EXPECT_EQ(node_.direct, 0);
-  EXPECT_EQ(table->most_direct_bytes(2), kUnlimitedDirectBytes);
+  EXPECT_EQ(node_.in_stream, 0);
+  EXPECT_EQ(table->most_in_stream_bytes(2), kUnlimitedInStreamBytes);
 }
 
-TEST_F(DirectMeasure, IsLeftOutWhereItFails) {
-  node_.direct_fails = true;
+TEST_F(InStreamMeasure, IsLeftOutWhereItFails) {
+  node_.in_stream_fails = true;
   const Result<GpuTuningTable> table = tune(2);
   ASSERT_TRUE(table.ok()) << table.error().to_string();
   EXPECT_FALSE(table->points.empty());

@@ -42,7 +42,7 @@ class FakeGrid;
 // One rank's part of an operation, in the queue of a launcher.
 struct FakeLaunch {
   const void* launcher = nullptr;
-  std::uint32_t queue = 0, turn = 0;
+  std::uint32_t queue = 0, parity = 0;
   const std::uint64_t* word = nullptr;  // null: it waits for nobody
   std::uint64_t value = 0;              // that it waits for
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
@@ -55,14 +55,14 @@ struct FakeLaunch {
 };
 
 struct FakeNode {
-  std::vector<std::byte> direct_image = {};  // none: clients launch nothing by themselves
+  std::vector<std::byte> in_stream_image = {};  // none: clients launch nothing by themselves
   // Of the ranks of every communicator that works at the time.
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;
   std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
   // By scratch: as in the control page of a real one.
   std::map<const void*, std::uint32_t> cancelled, numbers, gates_done;
-  std::map<std::pair<const void*, std::uint32_t>, std::uint32_t> gates;  // and turn
+  std::map<std::pair<const void*, std::uint32_t>, std::uint32_t> gates;  // and parity
   std::set<const void*> aborted;                                         // scratch
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
@@ -76,8 +76,8 @@ struct FakeNode {
   std::atomic<int> prepared_used{0};
   std::atomic<int> joint{0};  // operations launched for all ranks at once
   std::atomic<bool> joint_fails{false};
-  std::atomic<int> direct{0};  // launched for direct operations of the daemon's own
-  std::atomic<bool> direct_fails{false};
+  std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
+  std::atomic<bool> in_stream_fails{false};
   bool bulk_copies = true;
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
@@ -111,7 +111,7 @@ struct FakeNode {
     std::set<std::tuple<const void*, std::uint32_t, std::uint32_t>> queues;
     for (std::size_t i = 0; i < launches.size();) {
       FakeLaunch& one = launches[i++];
-      const bool first = queues.emplace(one.launcher, one.queue, one.turn).second;
+      const bool first = queues.emplace(one.launcher, one.queue, one.parity).second;
       if (!first || one.begun) continue;
       if (one.word != nullptr && load_word(*one.word) != one.value) continue;
       const void* scratch = one.call.scratch[one.call.rank];
@@ -128,8 +128,9 @@ struct FakeNode {
     return one.call.scratch[0] == other.call.scratch[0] && one.gate_number == other.gate_number;
   }
   bool passes(FakeLaunch& one, const void* scratch) {
-    const std::uint32_t turn = one.gate->turn;
-    if (one.gate_number == 0) one.gate_number = 2 * gates[{scratch, turn}]++ + (turn == 0 ? 2 : 1);
+    const std::uint32_t parity = one.gate->parity;
+    if (one.gate_number == 0)
+      one.gate_number = 2 * gates[{scratch, parity}]++ + (parity == 0 ? 2 : 1);
     if (aborted.contains(scratch)) return true;
     if (gates_done[scratch] != one.gate_number - 1) return false;
     one.call.done_word = to_word(Done{.number = numbers[scratch] + 1});
@@ -138,8 +139,8 @@ struct FakeNode {
       --gates_giving_up;
       one.skips = true;
     }
-    const Door open{.number = done_from(one.call.done_word).number, .plan = one.gate->plan};
-    return one.skips || load_word(*one.gate->door) == to_word(open);
+    const Doorbell open{.number = done_from(one.call.done_word).number, .plan = one.gate->plan};
+    return one.skips || load_word(*one.gate->doorbell) == to_word(open);
   }
   bool finish_some() {
     for (const FakeLaunch& one : launches) {

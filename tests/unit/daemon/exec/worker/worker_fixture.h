@@ -64,7 +64,7 @@ struct SharedBytes {
   SharedBytes& operator=(const SharedBytes&) = delete;
   ~SharedBytes() { ::munmap(data, bytes); }
 
-  BufferSeed seed() const { return {duplicate(fd.get()), 0, bytes}; }
+  BufferSpec seed() const { return {duplicate(fd.get()), 0, bytes}; }
   template <typename T>
   T* as(std::size_t offset_bytes = 0) const {
     return reinterpret_cast<T*>(data + offset_bytes);
@@ -93,13 +93,13 @@ class Client {
     EXPECT_TRUE(event.ok());
     event_ = duplicate(event->get());
     bell_.emplace(control_->requests.consumer_sleeps, event_.get());
-    SessionSeed seed{id,
+    SessionSpec seed{id,
                      PeerCredentials{pid, 1000, 1000},
                      "client " + std::to_string(pid),
                      std::move(*segment),
                      std::move(*event),
                      limits};
-    auto opened = std::make_shared<SessionSeed>(std::move(seed));
+    auto opened = std::make_shared<SessionSpec>(std::move(seed));
     const Result<void> open =
         await<void>([&](auto done) { worker_.open_session(std::move(*opened), done); });
     EXPECT_TRUE(open.ok());
@@ -234,7 +234,7 @@ class WorkerTest : public ::testing::Test {
   // The clients' ranks are their places in the list.
   std::vector<MemberId> form(const std::vector<Client*>& ranks, std::uint8_t name = 1,
                              std::uint64_t epoch = 1) {
-    CommunicatorSeed seed;
+    CommunicatorSpec seed;
     seed.unique_id.fill(std::byte{name});
     seed.epoch = epoch;
     for (std::size_t i = 0; i < ranks.size(); ++i)

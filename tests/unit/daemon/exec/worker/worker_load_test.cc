@@ -120,7 +120,7 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
   auto ranks = group(2);
   std::vector<PlanId> plans;
   for (Client* rank : ranks) {
-    PlanSeed seed{.member = rank->member,
+    PlanSpec seed{.member = rank->member,
                   .send_buffer = rank->buffer,
                   .recv_buffer = rank->buffer,
                   .recv_offset_bytes = 4096,
@@ -159,7 +159,7 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
 
 TEST_F(WorkerLoad, APlanOverARangeThatLeavesItsBufferIsRefused) {
   auto ranks = group(2);
-  PlanSeed seed{.member = ranks[0]->member,
+  PlanSpec seed{.member = ranks[0]->member,
                 .send_buffer = ranks[0]->buffer,
                 .recv_buffer = ranks[0]->buffer,
                 .recv_offset_bytes = 4096,

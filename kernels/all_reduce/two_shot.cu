@@ -1,0 +1,152 @@
+// Rank r alone touches shard r: it reads the shard from everybody's input, combines it in rank
+// order and writes it into everybody's output, over the links and without a copy in between. So in
+// place is safe. Block b of all ranks meet before (all inputs are there) and after (all outputs
+// are).
+#include <algorithm>
+
+#include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/element.cuh"
+#include "kernels/device/launching.cuh"
+#include "kernels/device/scratch.cuh"
+#include "kernels/partition.h"
+
+namespace arcomm::device {
+namespace {
+
+constexpr int kUnroll = 4;  // vectors that a thread asks for at once
+
+// kRanks: known at compile time, or 0.
+template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
+__global__ void __launch_bounds__(512)
+    two_shot(const __grid_constant__ CudaAllReduce call, const __grid_constant__ ElementRange shard,
+             bool vectors) {
+  using Stored = typename Format::Stored;
+  using Sixteen = Pack<Format, 16>;
+  constexpr int kCount = Sixteen::kCount;
+  const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
+  union Vector {
+    uint4 whole;
+    Stored elements[kCount];
+  };
+  Scratch* own = scratch_of(call, call.rank);
+  const std::uint32_t epoch = begin_epoch(call);
+  WaitBudget patience(own, call.timeout_ns);
+  const auto finished = [](Scratch* at, std::uint32_t from) {
+    return &at->finished[blockIdx.x][from];
+  };
+  if (epoch == 0 || !meet_at_start(call, epoch, patience)) return end_epoch(call, true);
+
+  const std::uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
+  const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
+  std::uint64_t done = shard.first;
+  if (vectors) {
+    const std::uint64_t count = shard.size() / kCount;
+    const auto at = [&](const void* base, std::uint64_t i) {
+      return reinterpret_cast<const uint4*>(static_cast<const Stored*>(base) + shard.first) + i;
+    };
+    const auto reduce = [&]<bool kAll>(std::uint64_t i) {
+      Sixteen results[kUnroll];
+#pragma unroll
+      for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        Vector loaded[kUnroll];
+#pragma unroll
+        for (int v = 0; v < kUnroll; ++v) {
+          if (kAll || i + v * stride < count)
+            loaded[v].whole = *at(call.send[rank], i + v * stride);
+        }
+#pragma unroll
+        for (int v = 0; v < kUnroll; ++v) {
+          if (rank == 0) {
+            results[v].widen(loaded[v].elements);
+          } else {
+            results[v].template combine_next<kOp>(loaded[v].elements);
+          }
+        }
+      }
+      Vector out[kUnroll];
+#pragma unroll
+      for (int v = 0; v < kUnroll; ++v) results[v].template store_to<kOp>(out[v].elements, ranks);
+#pragma unroll
+      for (std::uint32_t hop = 0; hop < ranks; ++hop) {
+        const std::uint32_t rank = (call.rank + 1 + hop) % ranks;  // spread over the links
+#pragma unroll
+        for (int v = 0; v < kUnroll; ++v) {
+          if (kAll || i + v * stride < count)
+            *const_cast<uint4*>(at(call.recv[rank], i + v * stride)) = out[v].whole;
+        }
+      }
+    };
+    std::uint64_t i = thread;
+    for (; i + (kUnroll - 1) * stride < count; i += kUnroll * stride)
+      reduce.template operator()<true>(i);
+    // All that is left at once: each wait for a link takes more than a microsecond.
+    if (i < count) reduce.template operator()<false>(i);
+    done += count * kCount;
+  }
+  // What is left after whole vectors, or all of it where pointers lie differently.
+  for (std::uint64_t i = done + thread; i < shard.last; i += stride) {
+    Pack<Format, static_cast<int>(sizeof(Stored))> result;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const Stored element[1] = {static_cast<const Stored*>(call.send[rank])[i]};
+      if (rank == 0) {
+        result.widen(element);
+      } else {
+        result.template combine_next<kOp>(element);
+      }
+    }
+    Stored out[1];
+    result.template store_to<kOp>(out, ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+      static_cast<Stored*>(call.recv[rank])[i] = out[0];
+  }
+  end_epoch(call, !meet(call, finished, epoch, patience));
+}
+
+constexpr std::uint32_t kThreads = 512;
+constexpr std::uint64_t kVectorBytes = 16;
+
+// Sums of the types that inference uses, between 2 or 4: loads of all ranks are then in flight at
+// once.
+template <typename Format, ReduceOp kOp>
+auto kernel_for(std::uint32_t ranks) {
+  if constexpr (kOp == ReduceOp::Sum &&
+                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+    if (ranks == 2) return &two_shot<Format, kOp, 2>;
+    if (ranks == 4) return &two_shot<Format, kOp, 4>;
+    if (ranks == 8) return &two_shot<Format, kOp, 8>;
+  }
+  return &two_shot<Format, kOp, 0>;
+}
+
+// A vector per thread while there are blocks to be had; then so many that no thread has a last turn
+// with less to do than it asks for at once, while turns are few.
+std::uint32_t blocks_for(const CudaAllReduce& call) {
+  constexpr std::uint64_t kFewestFull = 64, kFewTurns = 4, kTurn = kThreads * kUnroll;
+  const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;
+  const std::uint64_t vectors = shard_bytes / kVectorBytes;
+  const std::uint64_t turns = tile_count(vectors, kDefaultCudaBlocks * kTurn);
+  std::uint64_t blocks = vectors / kThreads;
+  if (blocks > kFewestFull && turns <= kFewTurns)
+    blocks = std::max(tile_count(vectors, turns * kTurn), kFewestFull);
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks, 1, kDefaultCudaBlocks));
+}
+
+}  // namespace
+
+cudaError_t launch_two_shot(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream) {
+  if (blocks == 0) blocks = blocks_for(call);
+  const ElementRange shard = shard_range(call.count, call.dtype, call.ranks, call.rank);
+  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
+    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, stream, shard,
+                  lie_on(call, kVectorBytes));
+  });
+}
+
+cudaError_t load_two_shot(DType dtype, ReduceOp op) {
+  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
+    return load_for_all_ranks(kernel_for<Format, kOp>);
+  });
+}
+
+}  // namespace arcomm::device

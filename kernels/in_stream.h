@@ -1,0 +1,41 @@
+// AllReduces that a client's own stream runs: kernels that need no daemon between call and links,
+// through memory that the ranks share (proto/exchange.h). The results are launch.h's, bit
+// for bit. The image is one for all GPUs from sm_80 on; the daemon hands it to its clients, which
+// find in it what in_stream_kernel_name() says. Built with CUDA only.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "proto/exchange.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+std::span<const std::byte> in_stream_kernel_image();
+
+// The image's kernels in this process, on one of its GPUs: for who runs in-stream operations
+// without being a client. Any thread.
+class InStreamKernels {
+ public:
+  // Of the GPU that is current. Loads them all, which may wait for what runs there; launching then
+  // waits for nothing.
+  static Result<std::unique_ptr<InStreamKernels>> load();
+  ~InStreamKernels();
+  InStreamKernels(const InStreamKernels&) = delete;
+  InStreamKernels& operator=(const InStreamKernels&) = delete;
+
+  // Into `stream`, a cudaStream_t of that GPU, as early as a client launches it. `call` says all
+  // but what follows from the shape.
+  Status launch(const InStreamShape& shape, DType dtype, ReduceOp op, InStreamCall call,
+                void* stream) const;
+
+ private:
+  InStreamKernels() = default;
+
+  void* library_ = nullptr;                                             // a cudaLibrary_t
+  const void* kernels_[kInStreamAlgorithms][kDTypes][kReduceOps] = {};  // cudaKernel_t
+};
+
+}  // namespace arcomm

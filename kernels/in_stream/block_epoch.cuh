@@ -1,0 +1,233 @@
+// One block's epoch in an in-stream operation: its number, what makes it give up, and that all
+// ranks are doing the same. See proto/exchange.h for the memory.
+//
+// Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. So that
+// no stale line can then be taken for a new one, now and then an epoch wipes a piece of the half
+// that is not in use: no peer writes there before it has seen what this rank stores afterwards.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/ptx.cuh"
+#include "proto/exchange.h"
+#include "proto/status.h"
+
+namespace arcomm::device {
+
+// Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
+// in some forty thousand turns. Each takes 6 us.
+constexpr std::uint32_t kInStreamWipeEvery = 1024;
+
+// Each rank starts with another peer: hop is 1 to ranks - 1.
+__device__ __forceinline__ std::uint32_t peer_of(const InStreamCall& call, std::uint32_t hop) {
+  const std::uint32_t peer = call.rank + hop;
+  return peer < call.ranks ? peer : peer - call.ranks;
+}
+
+struct BlockState {  // in shared memory
+  std::uint32_t taken;
+  bool runs;                    // settled before anything is stored, and the same for all threads
+  volatile std::uint32_t over;  // not 0: nothing more is written, the block leaves
+};
+
+// The flag of a number: never that of a wiped line.
+__device__ __forceinline__ std::uint32_t in_stream_flag(std::uint32_t number) {
+  return number == 0 ? 0xffff'ffffU : number;
+}
+
+// Out of line, as is all that a block does seldom: instructions that it only jumps over have to be
+// fetched too, and of an operation of 3 us that was half a microsecond.
+inline __device__ __noinline__ void fail_in_stream(const InStreamCall& call, BlockState& words,
+                                                   Done why) {
+  const auto word = static_cast<unsigned long long>(to_word(why));
+  if (atomicCAS(reinterpret_cast<unsigned long long*>(&call.mailbox->failed), 0ull, word) == 0)
+    store_relaxed(&call.doorbells->in_stream_failed, word);
+  words.over = 1;
+}
+
+// What a thread looks at now and then while it waits. Returns when its waits began, or 0: give up.
+inline __device__ __noinline__ std::uint64_t look_around(const InStreamCall& call,
+                                                         BlockState& words, std::uint64_t since,
+                                                         std::uint64_t more_ns,
+                                                         std::uint32_t waited_for) {
+  if (words.over != 0) return 0;
+  const std::uint64_t closed = load_relaxed(&call.mailbox->closed);
+  if (closed != 0) {
+    fail_in_stream(call, words, done_from(closed));
+    return 0;
+  }
+  if (load_relaxed(&call.mailbox->failed) != 0) {
+    words.over = 1;
+    return 0;
+  }
+  const std::uint64_t now = global_nanoseconds();
+  if (since == 0) return now;
+  if (now - since < call.timeout_ns + more_ns) return since;
+  fail_in_stream(call, words,
+                 {.number = words.taken,
+                  .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                  .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                  .culprit_rank = static_cast<std::int16_t>(waited_for)});
+  return 0;
+}
+
+// One thread's account of its waits in one epoch.
+class InStreamWaitBudget {
+ public:
+  __device__ __forceinline__ InStreamWaitBudget(const InStreamCall& call, BlockState& words)
+      : call_(call), words_(words) {}
+
+  __device__ __forceinline__ void grow(std::uint64_t more_ns) { more_ns_ += more_ns; }
+
+  // Called after a look in vain; false: give up. What else there is to see is looked at only now
+  // and then, as it costs as much as a look; the clock starts the first time.
+  __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
+    return !is_due() || looks_around(waited_for);
+  }
+  // The two parts of it, for a warp whose lanes count together and one of which looks around.
+  __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
+  __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
+    since_ = look_around(call_, words_, since_, more_ns_, waited_for);
+    return since_ != 0;
+  }
+
+ private:
+  const InStreamCall& call_;
+  BlockState& words_;
+  std::uint64_t since_ = 0, more_ns_ = 0;
+  std::uint32_t looks_ = 0;
+};
+
+class BlockEpoch {
+ public:
+  // By all threads of the block, of which those that move data go on, to read it, when what is
+  // before the operation in its stream has ended; meanwhile the warp that looks on takes the
+  // number.
+  __device__ __forceinline__ BlockEpoch(const InStreamCall& call, BlockState& words)
+      : call_(call), words_(words) {
+    // Also before its time: a block of this kernel has its number when it lets another launch
+    // begin. What another stream has next waits for this one either way.
+    if (threadIdx.x == kInStreamThreads) take();
+    grid_dependency_wait();
+  }
+
+  // By all threads, before anything else here. False: the block must do nothing but leave().
+  __device__ __forceinline__ bool begins() {
+    __syncthreads();
+    number_ = words_.taken;
+    const bool runs = words_.runs;
+    if (number_ % kInStreamWipeEvery < 2 && runs) wipe();
+    return runs;
+  }
+  __device__ __forceinline__ std::uint32_t flag() const { return in_stream_flag(number_); }
+  // Where lines are used several times in a epoch, and always: not 0 either.
+  __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
+    static_assert(kInStreamLaps <= 3);
+    return number_ << 2 | (lap + 1);
+  }
+  // The warp that moves no data.
+  __device__ __forceinline__ bool is_watcher() const { return threadIdx.x >= kInStreamThreads; }
+
+  // By that warp: tells all ranks what this one does, and waits until each has said the same.
+  __device__ __forceinline__ void agree() {
+    const std::uint32_t peer = threadIdx.x - kInStreamThreads;
+    if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doorbells->in_stream_begun, number_);
+    if (peer >= call_.ranks || peer == call_.rank) return;
+    store_line(head(peer, call_.rank), {call_.what, flag(), call_.count, flag()});
+    InStreamWaitBudget patience(call_, words_);
+    const uint4* theirs = head(call_.rank, peer);
+    uint4 seen = load_line(theirs);
+    while (seen.y != flag() || seen.w != flag()) {
+      if (!patience.goes_on(peer)) return;
+      seen = load_line(theirs);
+    }
+    if (seen.x == call_.what && seen.z == call_.count) return;
+    fail_in_stream(call_, words_,
+                   {.number = number_,
+                    .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
+                    .reason = static_cast<std::uint8_t>(Reason::Mismatch),
+                    .culprit_rank = static_cast<std::int16_t>(peer)});
+  }
+
+  // By all threads, when what they would write first is ready: whether it may be written.
+  __device__ __forceinline__ bool all_agree() { return __syncthreads_or(words_.over != 0) == 0; }
+
+  // By any thread, once no thread of the block waits for anybody any more. Not before: a grid that
+  // waits for this one would keep SMs from blocks for which a peer's wait.
+  __device__ __forceinline__ void trigger_dependents() const { trigger_dependents(); }
+
+  // By all threads, last of all.
+  __device__ __forceinline__ void leave() {
+    __syncthreads();
+    if (threadIdx.x != 0) return;
+    trigger_dependents();
+    // Relaxed: what this block read from its areas it has used, and what it wrote for others
+    // carries flags of its own. A fence would wait for the links.
+    store_relaxed(&own().ended, words_.taken);
+    if (call_.left != nullptr) atomicAdd(call_.left, 1U);
+  }
+
+  // Where rank `from` leaves its lines and packets for rank `at`.
+  __device__ __forceinline__ uint4* ll16_lines(std::uint32_t at, std::uint32_t from) const {
+    return at_offset(at, in_stream_ll16_offset(call_.ranks, number_, blockIdx.x, from));
+  }
+  __device__ __forceinline__ uint4* packets(std::uint32_t at, std::uint32_t from) const {
+    return at_offset(at, in_stream_ll128_offset(call_.ranks, number_, blockIdx.x, from));
+  }
+
+ private:
+  __device__ __forceinline__ InStreamBlock& own() const {
+    return call_.exchange[call_.rank]->blocks[blockIdx.x];
+  }
+  __device__ __forceinline__ uint4* at_offset(std::uint32_t at, std::uint64_t offset) const {
+    return reinterpret_cast<uint4*>(reinterpret_cast<unsigned char*>(call_.exchange[at]) + offset);
+  }
+  __device__ __forceinline__ uint4* head(std::uint32_t at, std::uint32_t from) const {
+    return reinterpret_cast<uint4*>(&call_.exchange[at]->heads[number_ & 1U][blockIdx.x][from]);
+  }
+
+  // An epoch that must not run is taken too: the ranks count alike.
+  __device__ __forceinline__ void take() {
+    words_.over = 0;
+    words_.taken = 0;
+    InStreamWaitBudget patience(call_, words_);
+    // These travel together.
+    const std::uint64_t failed = load_relaxed(&call_.mailbox->failed);
+    const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
+    std::uint32_t ended = load_relaxed(&own().ended);
+    const std::uint32_t number = atomicAdd(&own().taken, 1U) + 1;
+    words_.taken = number;
+    if (failed != 0) {
+      words_.over = 1;
+    } else if (closed != 0) {
+      fail_in_stream(call_, words_, done_from(closed));
+    }
+    // Another stream's block has the epoch before this one.
+    while (words_.over == 0 && ended != number - 1 && patience.goes_on(call_.rank))
+      ended = load_relaxed(&own().ended);
+    words_.runs = words_.over == 0;
+  }
+
+  __device__ __noinline__ void wipe() const {
+    const std::uint64_t ll16 =
+        blockIdx.x < kMaxInStreamLl16Blocks ? call_.ranks * kInStreamLl16Bytes / 16 : 0;
+    const std::uint64_t lines =
+        ll16 + call_.ranks * in_stream_packets(call_.ranks) * kInStreamPacketBytes / 16;
+    const std::uint64_t line =
+        (std::uint64_t{number_ / kInStreamWipeEvery} * kInStreamBlockThreads + threadIdx.x) % lines;
+    // The areas of one block and half lie one after the other, sender by sender.
+    const std::uint64_t offset =
+        line < ll16
+            ? in_stream_ll16_offset(call_.ranks, number_ + 1, blockIdx.x, 0) + line * 16
+            : in_stream_ll128_offset(call_.ranks, number_ + 1, blockIdx.x, 0) + (line - ll16) * 16;
+    store_line(at_offset(call_.rank, offset), {0, 0, 0, 0});
+    __threadfence_system();
+    __syncthreads();
+  }
+
+  const InStreamCall& call_;
+  BlockState& words_;
+  std::uint32_t number_;
+};
+
+}  // namespace arcomm::device

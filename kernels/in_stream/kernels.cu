@@ -1,0 +1,67 @@
+// The image, loaded into this process.
+#include <cuda_runtime_api.h>
+
+#include <string>
+#include <utility>
+
+#include "kernels/device/cuda_error.cuh"
+#include "kernels/in_stream.h"
+
+namespace arcomm {
+
+using device::cuda_error;
+
+Result<std::unique_ptr<InStreamKernels>> InStreamKernels::load() {
+  std::unique_ptr<InStreamKernels> made(new InStreamKernels);
+  const std::span<const std::byte> image = in_stream_kernel_image();
+  cudaLibrary_t library = nullptr;
+  cudaError_t done =
+      cudaLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  if (done != cudaSuccess) return cuda_error(done, "loading the kernels that clients launch");
+  made->library_ = library;
+  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels()) {
+    const std::string name = in_stream_kernel_name(algorithm, dtype, op);
+    cudaKernel_t kernel = nullptr;
+    done = cudaLibraryGetKernel(&kernel, library, name.c_str());
+    const void* const handle = kernel;
+    cudaFuncAttributes attributes{};
+    // Asked for, it is on the GPU: else it would be loaded by its first launch, which may be behind
+    // something that waits for this very thread.
+    if (done == cudaSuccess) done = cudaFuncGetAttributes(&attributes, handle);
+    if (done != cudaSuccess) return cuda_error(done, ("loading " + name).c_str());
+    made->kernels_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
+                  [static_cast<std::size_t>(op)] = handle;
+  }
+  return Result<std::unique_ptr<InStreamKernels>>(std::move(made));
+}
+
+InStreamKernels::~InStreamKernels() {
+  if (library_ != nullptr) cudaLibraryUnload(static_cast<cudaLibrary_t>(library_));
+}
+
+Status InStreamKernels::launch(const InStreamShape& shape, DType dtype, ReduceOp op,
+                               InStreamCall call, void* stream) const {
+  const void* const kernel =
+      kernels_[static_cast<std::size_t>(shape.algorithm)][static_cast<std::size_t>(dtype)]
+              [static_cast<std::size_t>(op)];
+  if (kernel == nullptr || shape.blocks == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "no in-stream operation of ",
+                 text_of(dtype), " ", text_of(op), " in ", shape.blocks, " blocks");
+  }
+  call.what = shape.what(dtype, op);
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = shape.blocks;
+  config.blockDim = kInStreamBlockThreads;
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &early;
+  config.numAttrs = 1;
+  void* arguments[] = {&call};
+  const cudaError_t done = cudaLaunchKernelExC(&config, kernel, arguments);
+  if (done != cudaSuccess) return cuda_error(done, "launching an in-stream operation");
+  return {};
+}
+
+}  // namespace arcomm

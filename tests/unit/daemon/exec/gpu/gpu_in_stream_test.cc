@@ -1,0 +1,195 @@
+// What the daemon does for operations that its clients launch by themselves.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <thread>
+
+#include "daemon/plan/recorded_algorithm.h"
+#include "proto/exchange.h"
+#include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+class GpuInStreamTest : public GpuWorkerTest {
+ protected:
+  void SetUp() override {
+    node_.in_stream_image.resize(1000, std::byte{42});
+    GpuWorkerTest::SetUp();
+  }
+  static Done waited_for(Rank culprit) {
+    return {.number = 5,
+            .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+            .reason = static_cast<std::uint8_t>(Reason::Timeout),
+            .culprit_rank = static_cast<std::int16_t>(culprit)};
+  }
+  // In-stream operations of all ranks; and for longer than it takes to be known to wait.
+  void wait_until_seen(std::uint64_t begun) {
+    EXPECT_TRUE(eventually([&] {
+      std::uint64_t seen = 0;
+      for (const CommunicatorSnapshot& communicator : inspect().communicators) {
+        for (const RankSnapshot& rank : communicator.ranks) seen += rank.next_seq;
+      }
+      return seen == begun;
+    }));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  static HostDoorbells& doorbells(const GpuRank& rank) {
+    return *rank.doorbells.as<HostDoorbells>();
+  }
+};
+
+TEST_F(GpuInStreamTest, LendsEveryRankTheKernelsAndAllExchanges) {
+  const auto ranks = group(3);
+  for (const GpuRank* rank : ranks) {
+    EXPECT_NE(rank->exchange_bytes, 0u);
+    ASSERT_EQ(rank->exchanges.size(), 3u);
+    ASSERT_TRUE(rank->image);
+  }
+  *ranks[0]->exchanges[2].as<std::uint32_t>() = 7;
+  EXPECT_EQ(*ranks[1]->exchanges[2].as<std::uint32_t>(), 7u) << "one memory for all";
+  EXPECT_EQ(*ranks[1]->exchanges[1].as<std::uint32_t>(), 0u) << "one for each rank";
+}
+
+TEST_F(GpuInStreamTest, LetsNoClientWriteTheKernelsOfAll) {
+  const auto ranks = group(2);
+  const int fd = ranks[0]->image.get();
+  std::vector<std::byte> image(1000);
+  ASSERT_EQ(::pread(fd, image.data(), image.size(), 0), 1000);
+  EXPECT_EQ(image, node_.in_stream_image);
+  EXPECT_LT(::pwrite(fd, image.data(), 1, 0), 0);
+  EXPECT_NE(::ftruncate(fd, 10), 0);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+}
+
+TEST_F(GpuInStreamTest, LendsNothingWhereAProcessDoesNotSeeAllGpus) {
+  see_ = {{"GPU-0", "GPU-1"}, {"GPU-1"}};
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuInStreamTest, LendsNothingWhenItIsTurnedOff) {
+  Settings settings;
+  settings.gpu.in_stream = false;
+  start(settings);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuInStreamTest, LendsUpToWhereItWasMeasuredToBeFaster) {
+  const auto tuned = [&](double in_stream_us) {
+    auto table = std::make_shared<TuningTable>();
+    table->gpu.points = {
+        {2, 1024, CudaAlgorithm::Stream, 5.0},    {2, 1024, std::nullopt, in_stream_us},
+        {2, 1 << 20, CudaAlgorithm::Stream, 5.0}, {2, 1 << 20, std::nullopt, in_stream_us},
+        {2, 4 << 20, CudaAlgorithm::Stream, 5.0}, {2, 4 << 20, std::nullopt, 50.0}};
+    table->gpu.settle();
+    worker_->use_tuning(table);
+  };
+  tuned(30);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.most_bytes, kMaxResidentBytes);
+  tuned(3);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.most_bytes, 2u << 20);
+}
+
+TEST_F(GpuInStreamTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNothing) {
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxInStreamBlocks);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kSmallShare);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuInStreamTest, LendsAgainWhatAFailedCommunicatorHad) {
+  const auto ranks = group(2);
+  const Done why{.number = 1, .code = static_cast<std::uint8_t>(ErrorCode::Aborted)};
+  store_word(doorbells(*ranks[0]).in_stream_failed, to_word(why));
+  ASSERT_NE(ranks[0]->closed().code, 0);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxInStreamBlocks);
+}
+
+TEST_F(GpuInStreamTest, LaunchesWhatIsCalledAtItsDoorbells) {
+  expect_serving(kLarge, 2);
+}
+
+TEST_F(GpuInStreamTest, CountsTheOperationsThatItDoesNotSee) {
+  const auto ranks = group(2);
+  for (GpuRank* rank : ranks)
+    __atomic_store_n(&doorbells(*rank).in_stream_begun, 5u, __ATOMIC_RELEASE);
+  EXPECT_TRUE(eventually([&] { return inspect().operations_done == 10; }));
+}
+
+TEST_F(GpuInStreamTest, EndsTheCommunicatorWhenARankSaysThatOneFailed) {
+  const auto ranks = group(2);
+  const Done why{.number = 3,
+                 .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                 .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                 .culprit_rank = 1};
+  store_word(doorbells(*ranks[0]).in_stream_failed, to_word(why));
+  for (const GpuRank* rank : ranks)
+    expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
+  EXPECT_EQ(recorded_algorithms(), std::set<std::uint8_t>{kInStreamKernel});
+}
+
+TEST_F(GpuInStreamTest, SaysOfTwoCommunicatorsThatWaitForEachOtherThatTheyCrossed) {
+  const auto one = group(2);
+  const auto other = group_again(one);
+  const auto call = [](const GpuRank* rank, std::uint32_t number) {
+    __atomic_store_n(&doorbells(*rank).in_stream_begun, number, __ATOMIC_RELEASE);
+  };
+  for (const GpuRank* rank : one) call(rank, 4);
+  call(one[0], 5);    // waits for rank 1
+  call(other[1], 1);  // which waits for rank 0
+  wait_until_seen(5 + 4 + 1);
+  store_word(doorbells(*one[0]).in_stream_failed, to_word(waited_for(1)));
+  call(other[0], 1);  // its deadline has passed, and its stream goes on
+  call(one[1], 5);
+  for (const auto& ranks : {one, other}) {
+    for (const GpuRank* rank : ranks) {
+      const Done closed = rank->closed();
+      EXPECT_EQ(name_of(error_code_from(closed.code)), name_of(ErrorCode::DeadlineExceeded));
+      EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Crossed));
+    }
+  }
+}
+
+TEST_F(GpuInStreamTest, LeavesAnotherCommunicatorAloneThatWaitsForNobodyHere) {
+  const auto one = group(2);
+  const auto other = group_again(one);
+  for (const GpuRank* rank : other)
+    __atomic_store_n(&doorbells(*rank).in_stream_begun, 3u, __ATOMIC_RELEASE);
+  __atomic_store_n(&doorbells(*one[0]).in_stream_begun, 1u, __ATOMIC_RELEASE);
+  wait_until_seen(3 + 3 + 1);
+  store_word(doorbells(*one[0]).in_stream_failed, to_word(waited_for(1)));
+  for (const GpuRank* rank : one)
+    expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 1);
+  for (const GpuRank* rank : other) EXPECT_EQ(rank->closed(std::chrono::milliseconds(20)).code, 0);
+}
+
+TEST_F(GpuInStreamTest, TakesNonsenseForTheFailureOfWhoeverSaysIt) {
+  const auto ranks = group(2);
+  const Done why{.number = 3, .code = 200, .reason = 250, .culprit_rank = 99};
+  store_word(doorbells(*ranks[1]).in_stream_failed, to_word(why));
+  for (const GpuRank* rank : ranks) {
+    const Done closed = rank->closed();
+    EXPECT_NE(closed.code, 0);
+    EXPECT_EQ(closed.culprit_rank, 1);
+  }
+  expect_serving(kLarge);
+}
+
+TEST_F(GpuInStreamTest, TakesSuchAPlanAwayWhenever) {
+  const auto ranks = group(2);
+  PlanSpec seed;
+  seed.member = ranks[0]->member;
+  seed.send_buffer = seed.recv_buffer = ranks[0]->buffer;
+  seed.recv_offset_bytes = ranks[0]->half_bytes;
+  seed.count = kSmall;
+  const Result<PlanId> made =
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->client->id(), seed, done); });
+  ASSERT_TRUE(made.ok());
+  EXPECT_TRUE(remove_plan(*ranks[0], *made).ok());
+}
+
+}  // namespace
+}  // namespace arcomm::test

@@ -1,0 +1,195 @@
+#include "proto/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "kernels/partition.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20, kMost = 16 * kMiB;
+constexpr InStreamRoom kRoom{.atomic_128b_stores = true};
+
+std::uint64_t up(std::uint64_t a, std::uint64_t b) {
+  return (a + b - 1) / b;
+}
+
+std::vector<std::uint64_t> sizes() {
+  std::vector<std::uint64_t> all;
+  for (std::uint64_t bytes = 2; bytes <= kMost; bytes *= 2) {
+    for (const std::uint64_t near : {bytes - 2, bytes, bytes + 2}) {
+      if (near > 0 && near <= kMost) all.push_back(near);
+    }
+  }
+  for (std::uint64_t bytes = 2; bytes < kMost; bytes += 16386) all.push_back(bytes);
+  return all;
+}
+
+TEST(InStreamShapeTest, GivesNoBlockMoreThanItsAreasHold) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+    for (const std::uint64_t bytes : sizes()) {
+      for (const std::uint32_t most : {1u, 24u, 72u, 96u, 500u}) {
+        const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float16,
+                                                    {.atomic_128b_stores = true, .blocks = most});
+        if (shape.blocks == 0) {
+          ASSERT_TRUE(most < 24 || bytes > kMiB) << bytes << " bytes, " << ranks << " ranks";
+          continue;
+        }
+        ASSERT_LE(shape.blocks, std::min(most, kMaxInStreamBlocks));
+        switch (shape.algorithm) {
+          case InStreamAlgorithm::OneShotLl16:
+            ASSERT_LE(shape.blocks, kMaxInStreamLl16Blocks);
+            ASSERT_LE(up(up(bytes, 8), shape.blocks), kInStreamThreads);
+            break;
+          case InStreamAlgorithm::OneShotLl128:
+            ASSERT_GT(ranks, 2u);
+            ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks), kInStreamPartPackets);
+            ASSERT_LE(kInStreamPartPackets, in_stream_packets(ranks));
+            break;
+          case InStreamAlgorithm::PairLl128:
+            ASSERT_EQ(ranks, 2u);
+            ASSERT_EQ(in_stream_packets(ranks), kInStreamSlots * kInStreamPartPackets);
+            ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks),
+                      kInStreamLaps * kInStreamSlots * kInStreamPartPackets);
+            break;
+          case InStreamAlgorithm::TwoShotLl128: {
+            const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
+            ASSERT_LE(up(up(longest.size() * 2, kInStreamPacketData), shape.blocks),
+                      kInStreamPartPackets);
+            ASSERT_LE(2 * kInStreamPartPackets, in_stream_packets(ranks));
+            break;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(InStreamShareTest, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
+  for (const std::uint32_t sms : {60u, 78u, 108u, 132u, 148u}) {
+    std::uint32_t taken = 0;
+    for (int i = 0; i < 20; ++i) taken += in_stream_share(sms, taken);
+    EXPECT_LE(taken + kSparedSms, sms);
+    EXPECT_GE(in_stream_share(sms, 0), kSmallShare);
+    EXPECT_GE(in_stream_share(sms, in_stream_share(sms, 0)), kSmallShare);
+    EXPECT_EQ(in_stream_share(sms, kSmallShare), in_stream_share(sms, 0));
+  }
+  EXPECT_EQ(in_stream_share(0, 0), 0u);
+  EXPECT_EQ(in_stream_share(20, 0), 0u);
+}
+
+TEST(InStreamShapeTest, LeavesTheRestToOthers) {
+  EXPECT_EQ(in_stream_shape(0, 2, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(1024, 1, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(1024, 9, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(1024, 2, DType::Int32, kRoom).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(kMost + 2, 2, DType::Float16, kRoom).blocks, 0u);
+  const InStreamRoom bounded{.atomic_128b_stores = true, .most_bytes = 4096};
+  EXPECT_NE(in_stream_shape(4096, 2, DType::Float16, bounded).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(4098, 2, DType::Float16, bounded).blocks, 0u);
+  const InStreamRoom none{.atomic_128b_stores = true, .blocks = 0};
+  EXPECT_EQ(in_stream_shape(1 << 20, 2, DType::Float16, none).blocks, 0u);
+}
+
+TEST(InStreamShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+    for (const std::uint64_t bytes : sizes()) {
+      const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float32, {});
+      if (shape.blocks != 0) {
+        ASSERT_EQ(shape.algorithm, InStreamAlgorithm::OneShotLl16);
+        ASSERT_LE(shape.blocks, kMaxInStreamLl16Blocks);
+        ASSERT_LE(up(up(bytes, 8), shape.blocks), kInStreamThreads);
+      }
+    }
+  }
+  EXPECT_NE(in_stream_shape(64ull * 1024, 2, DType::Float32, {}).blocks, 0u);
+}
+
+TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
+  std::set<std::uint32_t> seen;
+  for (const InStreamShape shape : {InStreamShape{InStreamAlgorithm::OneShotLl16, 1},
+                                    InStreamShape{InStreamAlgorithm::OneShotLl16, 32},
+                                    InStreamShape{InStreamAlgorithm::TwoShotLl128, 32},
+                                    InStreamShape{InStreamAlgorithm::PairLl128, 32}}) {
+    for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
+      for (unsigned op = 0; op < kReduceOps; ++op)
+        EXPECT_TRUE(seen.insert(shape.what(dtype, static_cast<ReduceOp>(op))).second);
+    }
+  }
+}
+
+// Two warps, as pair_ll128 has them, in any order of their steps: each takes in what the other
+// pushed, and not what came before or after it in the slot.
+TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
+  struct Warp {
+    std::array<std::uint32_t, kInStreamSlots> slots{};  // the last packet that arrived, plus 1
+    std::uint32_t pushed = 0, taken = 0;
+  };
+  std::mt19937 random(20261123);
+  for (int run = 0; run < 500; ++run) {
+    const auto packets = static_cast<std::uint32_t>(1 + random() % 40);
+    const auto often = 2 + random() % 20;  // of so many steps one is the second rank's
+    Warp ranks[2];
+    while (ranks[0].taken < packets || ranks[1].taken < packets) {
+      const std::uint32_t moves = random() % often == 0 ? 1 : 0;
+      Warp& self = ranks[moves];
+      Warp& peer = ranks[1 - moves];
+      if (self.pushed < packets && self.pushed < self.taken + kInStreamAhead) {
+        std::uint32_t& slot = peer.slots[self.pushed % kInStreamSlots];
+        ASSERT_TRUE(slot == 0 || slot - 1 < peer.taken) << "still to be read";
+        slot = ++self.pushed;
+      } else if (self.taken < packets &&
+                 self.slots[self.taken % kInStreamSlots] == self.taken + 1) {
+        ++self.taken;
+      }
+    }
+  }
+}
+
+TEST(InStreamExchangeTest, HasAreasThatDoNotMeet) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{{0, kInStreamControlBytes}};
+    for (std::uint32_t number = 6; number < 8; ++number) {
+      for (std::uint32_t block = 0; block < kMaxInStreamBlocks; ++block) {
+        for (std::uint32_t from = 0; from < ranks; ++from) {
+          if (block < kMaxInStreamLl16Blocks)
+            areas.emplace_back(in_stream_ll16_offset(ranks, number, block, from),
+                               kInStreamLl16Bytes);
+          areas.emplace_back(in_stream_ll128_offset(ranks, number, block, from),
+                             in_stream_packets(ranks) * kInStreamPacketBytes);
+        }
+      }
+    }
+    std::sort(areas.begin(), areas.end());
+    for (std::size_t i = 0; i + 1 < areas.size(); ++i) {
+      ASSERT_EQ(areas[i].first + areas[i].second, areas[i + 1].first) << ranks << " ranks";
+      ASSERT_EQ(areas[i + 1].first % 128, 0u);
+    }
+    EXPECT_EQ(areas.back().first + areas.back().second, in_stream_exchange_bytes(ranks));
+  }
+}
+
+// The kernel wipes the areas of one block and half as one piece of either kind.
+TEST(InStreamExchangeTest, PutsTheAreasOfABlockAndHalfSideBySide) {
+  for (std::uint32_t from = 1; from < 8; ++from) {
+    EXPECT_EQ(in_stream_ll16_offset(8, 3, 5, from),
+              in_stream_ll16_offset(8, 3, 5, 0) + from * 8192ull);
+    EXPECT_EQ(in_stream_ll128_offset(8, 3, 5, from),
+              in_stream_ll128_offset(8, 3, 5, 0) + from * 32ull * 1024);
+  }
+}
+
+TEST(InStreamKernelTest, IsNamedByWhatItDoes) {
+  EXPECT_EQ(in_stream_kernel_name(InStreamAlgorithm::TwoShotLl128, DType::BFloat16, ReduceOp::Avg),
+            "arcomm_two_shot_ll128_bfloat16_avg");
+}
+
+}  // namespace
+}  // namespace arcomm
