@@ -38,13 +38,13 @@ const char* name_of(InStreamAlgorithm algorithm) {
 // belongs together on one.
 InStreamShape in_stream_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype,
                               InStreamRoom room) {
-  if (bytes == 0 || ranks < 2 || ranks > kMaxInStreamRanks || !has_in_stream_kernel(dtype))
-    return {};
+  if (ranks < 2 || ranks > kMaxInStreamRanks || !has_in_stream_kernel(dtype)) return {};
   if (room.blocks == 0 || bytes > room.most_bytes) return {};
   constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
   const std::uint64_t most_ll16 = (ranks == 2 || !room.atomic_128b_stores ? 64 : 32) * kKiB;
   if (bytes <= most_ll16) {
-    const std::uint64_t blocks = divide_up(bytes, kLl16BlockBytes);
+    // One block even of nothing: its head tells the others that a rank asked for nothing.
+    const std::uint64_t blocks = std::max<std::uint64_t>(divide_up(bytes, kLl16BlockBytes), 1);
     if (blocks > room.blocks) return {};
     return {.algorithm = InStreamAlgorithm::OneShotLl16,
             .blocks = static_cast<std::uint32_t>(blocks)};

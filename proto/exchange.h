@@ -29,7 +29,7 @@ inline constexpr std::uint32_t kMaxInStreamRanks = 8;
 // Of what client and daemon share here: the layout, InStreamCall, in_stream_shape(), the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Kernels are lent only to clients of the same number.
-inline constexpr std::uint32_t kInStreamAbi = 4;
+inline constexpr std::uint32_t kInStreamAbi = 5;
 inline constexpr std::uint32_t kMaxInStreamBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kInStreamThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kInStreamBlockThreads = kInStreamThreads + 32;
@@ -111,6 +111,7 @@ constexpr std::uint64_t in_stream_exchange_bytes(std::uint32_t ranks) {
 }
 
 // How an operation is run directly; the same on all ranks, as it follows from what they agree on.
+// One of no elements has one block, too: it meets the others' and is compared with them.
 struct InStreamShape {
   InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
   std::uint32_t blocks = 0;  // 0: not directly

@@ -42,11 +42,26 @@ enum class ReduceOp : std::uint8_t {
   ARC_REDUCE_OPS(X)
 #undef X
 };
-enum class Codec : std::uint8_t { None = 0 };
+// What the ranks do together. Broadcast, ReduceScatter, AllGather, AllToAll, Send and Recv take the
+// next numbers. X(name, number, text); the text is also what tuning files say.
+#define ARC_COLLECTIVES(X) X(AllReduce, 0, "all_reduce")
+// What travels in the place of an element's own bits.
+#define ARC_CODECS(X) X(None, 0, "none")
+enum class Collective : std::uint8_t {
+#define X(name, number, text) name = number,
+  ARC_COLLECTIVES(X)
+#undef X
+};
+enum class Codec : std::uint8_t {
+#define X(name, number, text) name = number,
+  ARC_CODECS(X)
+#undef X
+};
 
 inline constexpr unsigned kDTypes = 10;
 inline constexpr unsigned kReduceOps = 5;
 inline constexpr unsigned kCodecs = 1;
+inline constexpr unsigned kCollectives = 1;
 
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
@@ -77,6 +92,26 @@ constexpr std::string_view text_of(ReduceOp op) {
 #undef X
   }
   return "unknown operation";
+}
+constexpr std::string_view text_of(Collective collective) {
+  switch (collective) {
+#define X(name, number, text) \
+  case Collective::name:      \
+    return text;
+    ARC_COLLECTIVES(X)
+#undef X
+  }
+  return "unknown collective";
+}
+constexpr std::string_view text_of(Codec codec) {
+  switch (codec) {
+#define X(name, number, text) \
+  case Codec::name:           \
+    return text;
+    ARC_CODECS(X)
+#undef X
+  }
+  return "unknown codec";
 }
 inline std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << text_of(dtype);

@@ -54,7 +54,7 @@ std::string trace_text(const v1::TraceReply& reply, bool colour) {
                  std::to_string(record.rank()),
                  record.pid() == 0 ? "?" : std::to_string(record.pid()),
                  record.op() + " " + record.dtype(),
-                 std::to_string(record.count()),
+                 std::to_string(record.send_count()),
                  record.algorithm(),
                  between_us(record.submitted_ns(), record.admitted_ns()),
                  between_us(record.admitted_ns(), record.matched_ns()),
@@ -81,9 +81,11 @@ void trace_json(Json& json, const v1::TraceReply& reply) {
         .field("seq", record.seq())
         .field("rank", record.rank())
         .field("pid", record.pid())
+        .field("collective", record.collective())
         .field("dtype", record.dtype())
         .field("op", record.op())
-        .field("count", record.count())
+        .field("send_count", record.send_count())
+        .field("recv_count", record.recv_count())
         .field("algorithm", record.algorithm())
         .field("code", name_of(error_code_from(record.code())))
         .field("reason", name_of(reason_from(record.reason())))

@@ -144,8 +144,9 @@ ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */
 ARC_API const char* arcGetErrorString(arcResult_t result);
 ARC_API const char* arcGetReasonString(arcReason_t reason);
-/* This thread's last failure; "" if none. Valid until the thread's next failing call. comm may be
- * NULL. */
+/* This thread's last failure, of whatever call; "" if none. Valid until the thread's next failing
+ * call. Failures are kept by thread, not by communicator: comm is not looked at, and may be NULL or
+ * destroyed. What ended a communicator, whoever noticed, says arcCommGetAsyncError. */
 ARC_API const char* arcGetLastError(arcComm_t comm);
 ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->struct_size first */
 
@@ -198,17 +199,26 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
 
 /* ---- AllReduce ---- */
 /* recv[i] = op over all ranks of send[i], i < count; the same bits on every rank. send == recv is
- * in place; otherwise they must not overlap. Pointers aligned to the element; any memory (see
- * above). arcAvg divides by the number of ranks; integers truncate toward zero. On the host it
- * returns when the result is there.
- * On GPUs it returns when the operation is on the stream; send and recv are device pointers into
- * memory of the rank's GPU that another process can be given: cudaMalloc, arcMemAlloc, or
- * mappings of cuMemCreate's allocations with a shareable handle, up to 256 behind one another
- * (PyTorch's caching allocator, expandable segments included); not managed memory or
- * cudaMallocAsync pools. The first use of an allocation, and of a combination of buffers and count,
- * asks the daemon, also during a capture. On several streams the operations take place in the order
- * of the calls; what graphs replay on several streams at once, the caller puts in order, the same
- * way on every rank. */
+ * in place; otherwise they must not overlap. Pointers are aligned to the element. arcAvg divides by
+ * the number of ranks; integers truncate toward zero.
+ *
+ *            | on the host                   | on GPUs
+ *   blocking | until the result is there     | no: returns when the operation is on the stream
+ *   stream   | must be NULL                  | any of the rank's GPU; on several streams operations
+ *            |                               | take place in the order of the calls
+ *   capture  | -                             | yes; what graphs replay on several streams at once,
+ *            |                               | the caller puts in order, alike on every rank
+ *   memory   | any (see above)               | of the rank's GPU, and such as another process can
+ * be |                               | given: cudaMalloc, arcMemAlloc, or mappings of | |
+ * cuMemCreate's allocations with a shareable handle, up |                               | to 256
+ * behind one another (PyTorch's allocator, |                               | expandable segments
+ * included); not managed memory or |                               | cudaMallocAsync pools asks the
+ * | for every operation           | for the first use of an allocation, and of a daemon   | |
+ * combination of buffers and count; also in a capture count 0  | ends when all ranks have called;
+ * the pointers are not looked at; where another rank | asks for more, both fail with reason
+ * Mismatch (on GPUs as the stream runs, and if both | sizes go the same way there: else at the
+ * deadline)
+ */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs

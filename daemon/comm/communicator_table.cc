@@ -210,7 +210,7 @@ Communicator* CommunicatorTable::next_ready() {
 }
 
 void CommunicatorTable::completed(Communicator& communicator, const Failure& outcome) {
-  const std::uint64_t bytes = communicator.board.head()->signature.bytes();
+  const std::uint64_t bytes = communicator.board.head()->signature.send_bytes();
   if (outcome.ok()) {
     ++communicator.operations_done;
     communicator.bytes_reduced += bytes;

@@ -36,7 +36,9 @@ v1::TraceRecord to_wire(const FlightRecord& record) {
   wire.set_pid(record.pid);
   wire.set_dtype(std::string(text_of(record.dtype)));
   wire.set_op(std::string(text_of(record.op)));
-  wire.set_count(record.count);
+  wire.set_collective(std::string(text_of(record.collective)));
+  wire.set_send_count(record.send_count);
+  wire.set_recv_count(record.recv_count);
   wire.set_code(static_cast<std::uint32_t>(record.code));
   wire.set_reason(static_cast<std::uint32_t>(record.reason));
   wire.set_culprit_rank(record.culprit);

@@ -1,20 +1,42 @@
 // NodeControl's calls about plans.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "daemon/control/node_control.h"
 
 namespace arcomm {
+namespace {
+
+// Nothing where a number does not fit into the place that it is for.
+std::optional<OperationSpec> spec_of(const v1::CreatePlanRequest& request) {
+  const auto fits = [](std::uint32_t number) { return number <= 0xff; };
+  if (!fits(request.collective()) || !fits(request.dtype()) || !fits(request.op()) ||
+      !fits(request.codec()) || request.root_plus_one() > 0x7fff'ffff)
+    return std::nullopt;
+  return OperationSpec{.send_count = request.send_count(),
+                       .recv_count = request.recv_count(),
+                       .collective = static_cast<Collective>(request.collective()),
+                       .dtype = static_cast<DType>(request.dtype()),
+                       .op = static_cast<ReduceOp>(request.op()),
+                       .codec = static_cast<Codec>(request.codec()),
+                       .root = static_cast<Rank>(request.root_plus_one()) - 1};
+}
+
+}  // namespace
 
 void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
                               Answer<v1::CreatePlanReply> answer) {
   if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = authorize(caller, request.session());
   if (!session) return answer(session.error());
-  if (request.dtype() >= kDTypes || request.op() >= kReduceOps || request.codec() >= kCodecs) {
-    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "dtype ", request.dtype(),
-                        ", op ", request.op(), " or codec ", request.codec(),
-                        " is none this version knows"));
+  const std::optional<OperationSpec> spec = spec_of(request);
+  if (const char* fault = spec ? find_fault(*spec) : "a number is out of range") {
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, fault, ": collective ",
+                        request.collective(), ", dtype ", request.dtype(), ", op ", request.op(),
+                        ", codec ", request.codec(), ", send count ", request.send_count(),
+                        ", recv count ", request.recv_count(), ", root ",
+                        std::int64_t{request.root_plus_one()} - 1));
   }
   Result<ChargePtr> charged = quotas_.charge(caller.peer.uid, QuotaKind::Plans);
   if (!charged) return answer(charged.error());
@@ -25,10 +47,7 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
                       .recv_buffer = BufferId::from_bits(request.recv_buffer()),
                       .send_offset_bytes = request.send_offset_bytes(),
                       .recv_offset_bytes = request.recv_offset_bytes(),
-                      .count = request.count(),
-                      .dtype = static_cast<DType>(request.dtype()),
-                      .op = static_cast<ReduceOp>(request.op()),
-                      .codec = static_cast<Codec>(request.codec()),
+                      .spec = *spec,
                       .timeout_ns = timeout_ms * 1'000'000};
   const SessionId id = (*session)->id;
   worker_of(**session).add_plan(

@@ -15,7 +15,7 @@ namespace {
 constexpr std::string_view kAuto = "auto";
 
 auto order_of(const GpuTuningPoint& point) {
-  return std::tuple(point.ranks, point.bytes, point.algorithm);
+  return std::tuple(point.key, point.ranks, point.bytes, point.algorithm);
 }
 
 // What is fastest of one size, either way; 0 where that was not measured.
@@ -24,12 +24,12 @@ struct Rivals {
   double in_stream = 0, launched = 0;
 };
 
-// Of points of one number of ranks, in their order: the sizes that were measured both ways.
+// Of points of one key and number of ranks, in their order: the sizes that were measured both ways.
 std::vector<Rivals> measured_both_ways(const std::vector<GpuTuningPoint>& points,
-                                       std::uint32_t ranks) {
+                                       std::uint32_t ranks, TuningKey key) {
   std::vector<Rivals> sizes;
   for (const GpuTuningPoint& point : points) {
-    if (point.ranks != ranks) continue;
+    if (point.ranks != ranks || point.key != key) continue;
     if (sizes.empty() || sizes.back().bytes != point.bytes) sizes.push_back({.bytes = point.bytes});
     double& best = point.algorithm ? sizes.back().launched : sizes.back().in_stream;
     const double cost = cost_of(point);
@@ -91,36 +91,40 @@ void GpuTuningTable::settle() {
   std::vector<GpuTuningPoint> launched = points;
   std::erase_if(launched, [](const GpuTuningPoint& point) { return !point.algorithm; });
   crossovers = crossovers_of<Crossover>(
-      launched, [](const GpuTuningPoint& point) { return point.ranks; }, cost_of,
+      launched, [](const GpuTuningPoint& point) { return std::tuple(point.key, point.ranks); },
+      cost_of,
       [](const GpuTuningPoint& best, std::uint64_t from_bytes) {
-        return Crossover{best.ranks, from_bytes, *best.algorithm};
+        return Crossover{best.ranks, from_bytes, *best.algorithm, best.key};
       });
   in_stream_bounds.clear();
   for (const Crossover& crossover : crossovers) {
-    if (!in_stream_bounds.empty() && in_stream_bounds.back().ranks == crossover.ranks) continue;
+    const auto& [ranks, key] = std::tie(crossover.ranks, crossover.key);
+    if (!in_stream_bounds.empty() && in_stream_bounds.back().ranks == ranks &&
+        in_stream_bounds.back().key == key)
+      continue;
     in_stream_bounds.push_back(
-        {crossover.ranks,
-         in_stream_bound(measured_both_ways(points, crossover.ranks), crossover.ranks)});
+        {ranks, in_stream_bound(measured_both_ways(points, ranks, key), ranks), key});
   }
 }
 
-std::uint64_t GpuTuningTable::most_in_stream_bytes(std::uint32_t ranks) const {
-  const Crossover* same = find(ranks, 0);
+std::uint64_t GpuTuningTable::most_in_stream_bytes(std::uint32_t ranks, TuningKey key) const {
+  const Crossover* same = find(ranks, 0, key);
   for (const InStreamBound& bound : in_stream_bounds) {
-    if (same != nullptr && bound.ranks == same->ranks) return bound.most_bytes;
+    if (same != nullptr && bound.ranks == same->ranks && bound.key == key) return bound.most_bytes;
   }
   return kUnlimitedInStreamBytes;
 }
 
-const GpuTuningTable::Crossover* GpuTuningTable::find(std::uint32_t ranks,
-                                                      std::uint64_t bytes) const {
+const GpuTuningTable::Crossover* GpuTuningTable::find(std::uint32_t ranks, std::uint64_t bytes,
+                                                      TuningKey key) const {
   std::uint32_t nearest = 0;
   for (const Crossover& crossover : crossovers) {
-    if (nearest < ranks) nearest = crossover.ranks;
+    if (crossover.key == key && nearest < ranks) nearest = crossover.ranks;
   }
   const Crossover* chosen = nullptr;
   for (const Crossover& crossover : crossovers) {
-    if (crossover.ranks == nearest && crossover.from_bytes <= bytes) chosen = &crossover;
+    if (crossover.key == key && crossover.ranks == nearest && crossover.from_bytes <= bytes)
+      chosen = &crossover;
   }
   return chosen;
 }
@@ -142,10 +146,10 @@ Result<std::optional<CudaAlgorithm>> forced_algorithm(std::string_view setting) 
 }
 
 CudaAlgorithm choose(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                     std::uint32_t ranks, std::uint64_t bytes) {
+                     std::uint32_t ranks, std::uint64_t bytes, TuningKey key) {
   if (ranks <= 1) return CudaAlgorithm::Alone;
   if (forced && can_launch(*forced, bytes, ranks)) return *forced;
-  const GpuTuningTable::Crossover* measured = table.find(ranks, bytes);
+  const GpuTuningTable::Crossover* measured = table.find(ranks, bytes, key);
   if (measured != nullptr && can_launch(measured->algorithm, bytes, ranks))
     return measured->algorithm;
   return CudaAlgorithm::TwoShot;

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/plan/tuning_key.h"
 #include "kernels/launch_cuda.h"
 #include "proto/status.h"
 
@@ -23,6 +24,7 @@ struct GpuTuningPoint {
   // names for the size.
   std::optional<CudaAlgorithm> algorithm = CudaAlgorithm::TwoShot;
   double microseconds = 0;
+  TuningKey key{};
   friend bool operator==(const GpuTuningPoint&, const GpuTuningPoint&) = default;
 };
 
@@ -40,7 +42,7 @@ inline constexpr std::uint64_t kUnlimitedInStreamBytes = ~std::uint64_t{0};
 struct GpuTuningTable {
   std::string source = "built in, measured on H200";  // for people; else a path
   std::string machine;                                // what it was measured on; "" where unknown
-  std::vector<GpuTuningPoint> points;                 // sorted by ranks, bytes, algorithm
+  std::vector<GpuTuningPoint> points;                 // sorted by key, ranks, bytes, algorithm
 
   // Sorts the points and works out crossovers and bounds. Called by all that make a table of
   // points.
@@ -48,26 +50,29 @@ struct GpuTuningTable {
 
   struct Crossover {
     std::uint32_t ranks = 0;
-    std::uint64_t from_bytes = 0;  // until the next one of the same ranks
+    std::uint64_t from_bytes = 0;  // until the next one of the same key and ranks
     CudaAlgorithm algorithm = CudaAlgorithm::TwoShot;
+    TuningKey key{};
     friend bool operator==(const Crossover&, const Crossover&) = default;
   };
   // For the smallest number of ranks that is not below `ranks`, else the largest there is: two GPUs
   // are a case of their own. Null only where nothing that is launched was measured. No allocation.
-  const Crossover* find(std::uint32_t ranks, std::uint64_t bytes) const;
+  const Crossover* find(std::uint32_t ranks, std::uint64_t bytes, TuningKey key = {}) const;
 
   // Up to which size clients launch operations themselves, where they can: at least what the
   // resident kernel would take instead, which nobody measures, and kUnlimitedInStreamBytes where it
   // was not measured, or nothing else was faster. Of the same number of ranks as find()'s.
-  std::uint64_t most_in_stream_bytes(std::uint32_t ranks) const;
+  std::uint64_t most_in_stream_bytes(std::uint32_t ranks, TuningKey key = {}) const;
 
   struct InStreamBound {
     std::uint32_t ranks = 0;
     std::uint64_t most_bytes = kUnlimitedInStreamBytes;
+    TuningKey key{};
     friend bool operator==(const InStreamBound&, const InStreamBound&) = default;
   };
-  std::vector<Crossover> crossovers;            // sorted by ranks, from_bytes
-  std::vector<InStreamBound> in_stream_bounds;  // sorted by ranks; only those that are measured
+  std::vector<Crossover> crossovers;  // sorted by key, ranks, from_bytes
+  std::vector<InStreamBound>
+      in_stream_bounds;  // sorted by key, ranks; only those that are measured
 
   friend bool operator==(const GpuTuningTable& a, const GpuTuningTable& b) {
     return a.points == b.points && a.crossovers == b.crossovers &&
@@ -86,6 +91,6 @@ Result<std::optional<CudaAlgorithm>> forced_algorithm(std::string_view setting);
 // The kernel of an operation that is launched: the forced one where it takes so many ranks and
 // bytes, else the table's, else one that takes everything.
 CudaAlgorithm choose(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
-                     std::uint32_t ranks, std::uint64_t bytes);
+                     std::uint32_t ranks, std::uint64_t bytes, TuningKey key = {});
 
 }  // namespace arcomm

@@ -8,24 +8,21 @@
 
 #include "daemon/plan/failure.h"
 #include "daemon/telemetry/flight_recorder.h"
+#include "proto/operation_spec.h"
 #include "proto/types.h"
 
 namespace arcomm {
 
 class Session;
 
-// What all ranks of one AllReduce must agree on.
-struct Signature {
-  std::uint64_t count = 0;  // elements, of this part
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  Codec codec = Codec::None;
+// What all ranks of one operation must agree on: what it is, with the extents of this part.
+struct Signature : OperationSpec {
   // A large operation comes as several: parts of different wholes may look alike, and must not
-  // match.
+  // match. Both count what is sent.
   std::uint64_t total_count = 0;
   std::uint64_t first_element = 0;
 
-  std::uint64_t bytes() const { return count * size_of(dtype); }
+  static Signature whole(const OperationSpec& spec) { return {spec, spec.send_count, 0}; }
   friend bool operator==(const Signature&, const Signature&) = default;
 };
 
@@ -41,8 +38,7 @@ struct Operation {
   bool by_doorbell = false;
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
-  BufferId send_buffer,
-      recv_buffer;  // held until the operation has ended; invalid where count is 0
+  BufferId send_buffer, recv_buffer;  // held until it has ended; invalid where it moves nothing
   std::uint64_t admitted_ns = 0;
   std::uint64_t deadline_ns = 0;
   Failure outcome;  // set when it ends

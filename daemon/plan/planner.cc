@@ -18,9 +18,9 @@ std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
 }  // namespace
 
 Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const DeviceShape& shape,
-              const TuningTable& table) {
+              const TuningTable& table, TuningKey key) {
   Choice choice = default_choice(bytes, ranks, shape.streams, shape.cache_bytes);
-  if (const TuningTable::Crossover* measured = table.find(ranks, bytes, dtype)) {
+  if (const TuningTable::Crossover* measured = table.find(ranks, bytes, dtype, key)) {
     const Choice wanted{measured->algorithm, measured->tile_bytes,
                         entry_of(measured->algorithm).is_tiled ? shape.streams : 1};
     if (can_run(wanted, bytes, ranks)) choice = wanted;
@@ -37,8 +37,9 @@ Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const Devic
 Plan make_plan(const Signature& signature, std::uint32_t ranks, const DeviceShape& shape,
                const TuningTable& table) {
   Plan plan;
-  if (signature.count == 0) return plan;  // that all ranks have come is all there is to it
-  plan.add(LaunchStep{choose(signature.bytes(), signature.dtype, ranks, shape, table)});
+  if (signature.is_empty()) return plan;  // that all ranks have come is all there is to it
+  plan.add(LaunchStep{choose(signature.send_bytes(), signature.dtype, ranks, shape, table,
+                             tuning_key_of(signature))});
   return plan;
 }
 

@@ -20,6 +20,6 @@ Plan make_plan(const Signature& signature, std::uint32_t ranks, const DeviceShap
                const TuningTable& table);
 // The same question for `arctl tune --explain`: the choice for a message of that size.
 Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const DeviceShape& shape,
-              const TuningTable& table);
+              const TuningTable& table, TuningKey key = {});
 
 }  // namespace arcomm

@@ -9,10 +9,11 @@ namespace arcomm {
 namespace {
 
 auto group_of(const TuningPoint& point) {
-  return std::tuple(point.ranks, point.type_class);
+  return std::tuple(point.key, point.ranks, point.type_class);
 }
 auto order_of(const TuningPoint& point) {
-  return std::tuple(point.ranks, point.type_class, point.bytes, point.algorithm, point.tile_bytes);
+  return std::tuple(point.key, point.ranks, point.type_class, point.bytes, point.algorithm,
+                    point.tile_bytes);
 }
 
 // Compared without division, by cross products.
@@ -59,23 +60,24 @@ void TuningTable::settle() {
         return point.microseconds + (entry_of(point.algorithm).is_tiled ? kHelpUs : 0);
       },
       [](const TuningPoint& best, std::uint64_t from_bytes) {
-        return Crossover{best.ranks, best.type_class, from_bytes, best.algorithm, best.tile_bytes};
+        return Crossover{best.ranks,     best.type_class, from_bytes,
+                         best.algorithm, best.tile_bytes, best.key};
       });
 }
 
 const TuningTable::Crossover* TuningTable::find(std::uint32_t ranks, std::uint64_t bytes,
-                                                DType dtype) const {
+                                                DType dtype, TuningKey key) const {
   const TypeClass type_class = class_of(dtype);
   // The nearest number of ranks that was measured: the largest not above, else the smallest there
   // is.
   std::uint32_t nearest = 0;
   for (const Crossover& crossover : crossovers) {
-    if (crossover.type_class != type_class) continue;
+    if (crossover.key != key || crossover.type_class != type_class) continue;
     if (nearest == 0 || crossover.ranks <= ranks) nearest = crossover.ranks;
   }
   const Crossover* chosen = nullptr;
   for (const Crossover& crossover : crossovers) {
-    if (crossover.ranks == nearest && crossover.type_class == type_class &&
+    if (crossover.key == key && crossover.ranks == nearest && crossover.type_class == type_class &&
         crossover.from_bytes <= bytes) {
       chosen = &crossover;
     }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/plan/gpu_tuning_table.h"
+#include "daemon/plan/tuning_key.h"
 #include "kernels/catalog.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -28,6 +29,7 @@ struct TuningPoint {
   Algorithm algorithm = Algorithm::Inline;
   std::uint32_t tile_bytes = 0;  // 0 where the algorithm is not tiled
   double microseconds = 0;
+  TuningKey key{};
   friend bool operator==(const TuningPoint&, const TuningPoint&) = default;
 };
 
@@ -40,7 +42,7 @@ inline constexpr double kHelpUs = 40;
 struct TuningTable {
   std::string source = "built in";  // where it came from, for people: a path, or "built in"
   std::string machine;              // what it was measured on; "" where unknown
-  std::vector<TuningPoint> points;  // sorted by ranks, class, bytes, algorithm, tile
+  std::vector<TuningPoint> points;  // sorted by key, ranks, class, bytes, algorithm, tile
 
   // Sorts the points and works out the crossovers. Called by all that make a table.
   void settle();
@@ -52,14 +54,16 @@ struct TuningTable {
     std::uint32_t ranks = 0;
     TypeClass type_class = TypeClass::Plain;
     std::uint64_t from_bytes =
-        0;  // this algorithm from here on, until the next one of the same ranks and class
+        0;  // this algorithm from here on, until the next one of the same key, ranks and class
     Algorithm algorithm = Algorithm::Inline;
     std::uint32_t tile_bytes = 0;
+    TuningKey key{};
     friend bool operator==(const Crossover&, const Crossover&) = default;
   };
-  const Crossover* find(std::uint32_t ranks, std::uint64_t bytes, DType dtype) const;
+  const Crossover* find(std::uint32_t ranks, std::uint64_t bytes, DType dtype,
+                        TuningKey key = {}) const;
 
-  std::vector<Crossover> crossovers;  // made by settle(); sorted by ranks, class, from_bytes
+  std::vector<Crossover> crossovers;  // made by settle(); sorted by key, ranks, class, from_bytes
 
   GpuTuningTable gpu = default_gpu_tuning();
 

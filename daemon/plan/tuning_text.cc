@@ -92,8 +92,9 @@ class Reader {
   }
 
   Status read(const toml::table& fields, TuningPoint& point) {
-    ARC_RETURN_IF_ERROR(check_keys(
-        fields, "a point", {"ranks", "bytes", "class", "algorithm", "tile_bytes", "microseconds"}));
+    ARC_RETURN_IF_ERROR(check_keys(fields, "a point",
+                                   {"collective", "codec", "ranks", "bytes", "class", "algorithm",
+                                    "tile_bytes", "microseconds"}));
     ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxRanks, point));
     const std::int64_t tile = fields["tile_bytes"].value<std::int64_t>().value_or(0);
     if (tile < 0 || tile > kMaxTileBytes)
@@ -116,8 +117,8 @@ class Reader {
   }
 
   Status read(const toml::table& fields, GpuTuningPoint& point) {
-    ARC_RETURN_IF_ERROR(
-        check_keys(fields, "a point", {"ranks", "bytes", "algorithm", "microseconds"}));
+    ARC_RETURN_IF_ERROR(check_keys(
+        fields, "a point", {"collective", "codec", "ranks", "bytes", "algorithm", "microseconds"}));
     ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxCudaRanks, point));
     const std::string algorithm = fields["algorithm"].value_or(std::string());
     point.algorithm = cuda_algorithm_named(algorithm);
@@ -138,10 +139,27 @@ class Reader {
     const double microseconds = fields["microseconds"].value<double>().value_or(-1);
     if (!std::isfinite(microseconds) || microseconds <= 0)
       return wrong(fields, "microseconds must be above 0");
+    ARC_RETURN_IF_ERROR(read_named(fields, "collective", kCollectives, point.key.collective));
+    ARC_RETURN_IF_ERROR(read_named(fields, "codec", kCodecs, point.key.codec));
     point.ranks = static_cast<std::uint32_t>(ranks);
     point.bytes = static_cast<std::uint64_t>(bytes);
     point.microseconds = microseconds;
     return {};
+  }
+
+  // What no point of the first tables said; it is the default where it is missing.
+  template <typename Named>
+  Status read_named(const toml::table& fields, std::string_view key, unsigned count, Named& value) {
+    const toml::node* node = fields.get(key);
+    if (node == nullptr) return {};
+    const std::string name = node->value<std::string>().value_or("");
+    std::string known;
+    for (unsigned i = 0; i < count; ++i) {
+      value = static_cast<Named>(i);
+      if (text_of(value) == name) return {};
+      known += (i == 0 ? "" : ", ") + std::string(text_of(value));
+    }
+    return wrong(*node, key, " '", name, "' is unknown; there are ", known);
   }
 
   Status check_keys(const toml::table& table, std::string_view where,
@@ -174,6 +192,15 @@ std::string quoted(std::string_view text) {
     out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
   }
   return out + '"';
+}
+
+// Only what older versions did not know.
+std::string key_lines(const TuningKey& key) {
+  std::string lines;
+  if (key.collective != TuningKey{}.collective)
+    lines += fmt::format("collective = \"{}\"\n", text_of(key.collective));
+  if (key.codec != TuningKey{}.codec) lines += fmt::format("codec = \"{}\"\n", text_of(key.codec));
+  return lines;
 }
 
 std::string microseconds_line(double microseconds) {
@@ -223,6 +250,7 @@ std::string print_tuning(const TuningTable& table) {
     text +=
         fmt::format("\n[[point]]\nranks = {}\nbytes = {}\nclass = \"{}\"\nalgorithm = \"{}\"\n",
                     point.ranks, point.bytes, text_of(point.type_class), name_of(point.algorithm));
+    text += key_lines(point.key);
     if (point.tile_bytes != 0) text += fmt::format("tile_bytes = {}\n", point.tile_bytes);
     text += microseconds_line(point.microseconds);
   }
@@ -234,6 +262,7 @@ std::string print_tuning(const TuningTable& table) {
   for (const GpuTuningPoint& point : table.gpu.points) {
     text += fmt::format("\n[[gpu.point]]\nranks = {}\nbytes = {}\nalgorithm = \"{}\"\n",
                         point.ranks, point.bytes, name_of(point.algorithm));
+    text += key_lines(point.key);
     text += microseconds_line(point.microseconds);
   }
   return text;

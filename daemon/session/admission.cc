@@ -21,10 +21,11 @@ Member* Admission::find_member(SessionId session, MemberId id) const {
 Failure Admission::check_ranges(SessionId session, const Signature& signature,
                                 const ring::BufferRange& send, const ring::BufferRange& recv,
                                 CheckedRange& checked_send, CheckedRange& checked_recv) const {
-  if (signature.count == 0) return {};
-  const std::uint64_t bytes = signature.bytes();  // decode made sure that it does not overflow
-  const auto check = [&](const char* name, const ring::BufferRange& range,
+  // find_fault() has made sure that these do not overflow.
+  const std::uint64_t send_bytes = signature.send_bytes(), recv_bytes = signature.recv_bytes();
+  const auto check = [&](const char* name, const ring::BufferRange& range, std::uint64_t bytes,
                          CheckedRange& checked) -> Failure {
+    if (bytes == 0) return {};
     checked.buffer = buffers_.find(session, range.buffer);
     if (checked.buffer == nullptr) {
       return make_failure(ErrorCode::NotFound, Reason::UnknownHandle, kNoRank,
@@ -47,11 +48,13 @@ Failure Admission::check_ranges(SessionId session, const Signature& signature,
     }
     return {};
   };
-  if (Failure failure = check("send", send, checked_send); !failure.ok()) return failure;
-  if (Failure failure = check("recv", recv, checked_recv); !failure.ok()) return failure;
+  if (Failure failure = check("send", send, send_bytes, checked_send); !failure.ok())
+    return failure;
+  if (Failure failure = check("recv", recv, recv_bytes, checked_recv); !failure.ok())
+    return failure;
   const std::byte* from = checked_send.address;
   const std::byte* to = checked_recv.address;
-  if (from != to && from < to + bytes && to < from + bytes) {
+  if (from != to && from < to + recv_bytes && to < from + send_bytes) {
     return invalid(Reason::BadValue, kNoRank, "send and recv overlap without being equal");
   }
   return {};
@@ -81,7 +84,6 @@ Admitted Admission::admit_doorbell(Session& session, MemberId id, Doorbell doorb
                                    std::uint64_t now_ns) const {
   Asked asked;
   asked.by_doorbell = true;
-  asked.request.kind = ring::RequestKind::StartPlan;
   asked.request.ticket = doorbell.number;
   asked.request.member = id;
   if (const Member* member = find_member(session.id(), id))
@@ -143,14 +145,14 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
                      limits.max_in_flight_per_user));
   }
 
-  Signature signature{request.count, request.dtype,       request.op,
-                      request.codec, request.total_count, request.first_element};
+  const bool is_start = asked.by_doorbell || request.plan.valid();
+  Signature signature{request.spec, request.total_count, request.first_element};
   CheckedRange send, recv;
   BufferId send_buffer = request.send.buffer, recv_buffer = request.recv.buffer;
   std::uint64_t timeout_ns = request.timeout_ns;
   const std::byte* send_address = nullptr;
   std::byte* recv_address = nullptr;
-  if (request.kind == ring::RequestKind::StartPlan) {
+  if (is_start) {
     const PersistentPlan* plan = plans_.find(request.plan);
     if (plan == nullptr || plan->owner != session.id() || plan->member != request.member) {
       return refuse(make_failure(ErrorCode::NotFound, Reason::UnknownHandle, member->rank,
@@ -191,27 +193,27 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   operation->member = request.member;
   operation->rank = member->rank;
   operation->signature = signature;
-  operation->plan = request.kind == ring::RequestKind::StartPlan ? request.plan : PlanId{};
+  operation->plan = request.plan;
   operation->by_doorbell = asked.by_doorbell;
   operation->send = send_address;
   operation->recv = recv_address;
-  operation->send_buffer = signature.count == 0 ? BufferId{} : send_buffer;
-  operation->recv_buffer = signature.count == 0 ? BufferId{} : recv_buffer;
+  operation->send_buffer = signature.send_count == 0 ? BufferId{} : send_buffer;
+  operation->recv_buffer = signature.recv_count == 0 ? BufferId{} : recv_buffer;
   operation->admitted_ns = now_ns;
   operation->deadline_ns = since_ns + timeout_ns;
   operation->outcome = Failure{};
-  if (signature.count != 0) {
-    buffers_.hold(send_buffer);
-    buffers_.hold(recv_buffer);
-  }
+  if (operation->send_buffer.valid()) buffers_.hold(send_buffer);
+  if (operation->recv_buffer.valid()) buffers_.hold(recv_buffer);
   operation->record = FlightRecord{.unique_id_prefix = prefix_of(member->communicator->unique_id),
                                    .epoch = member->communicator->epoch,
                                    .seq = request.seq,
-                                   .count = signature.count,
+                                   .send_count = signature.send_count,
+                                   .recv_count = signature.recv_count,
                                    .submitted_ns = request.submitted_ns,
                                    .admitted_ns = now_ns,
                                    .rank = member->rank,
                                    .pid = session.origin().pid,
+                                   .collective = signature.collective,
                                    .dtype = signature.dtype,
                                    .op = signature.op,
                                    .codec = signature.codec};

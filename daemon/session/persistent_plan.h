@@ -1,4 +1,4 @@
-// An AllReduce whose buffers, count, type and operation were checked once; each start is only a
+// An operation whose buffers, extents and types were checked once; each start is only a
 // ticket and a seq. Thread: the worker's. It holds its buffers: they cannot be released before it.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace arcomm {
 struct PersistentPlan {
   SessionId owner;
   MemberId member;
-  BufferId send_buffer, recv_buffer;  // invalid where count is 0
+  BufferId send_buffer, recv_buffer;  // invalid where it moves nothing
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
   Signature signature;

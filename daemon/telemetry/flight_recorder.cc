@@ -20,11 +20,11 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3152464D4D4F4352;  // "RCOMMFR1"
+constexpr std::uint64_t kMagic = 0x3252464D4D4F4352;  // "RCOMMFR2"
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kMinRecords = 16;
 constexpr std::size_t kMaxRecords = 1 << 20;
-constexpr std::size_t kRecordWords = 13;
+constexpr std::size_t kRecordWords = 14;
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
 static_assert(sizeof(FlightRecord) <= kRecordWords * sizeof(std::uint64_t));
 
@@ -183,6 +183,7 @@ Result<std::vector<FlightRecord>> FlightRecorder::read(int memfd) {
 
 std::string to_json(const FlightRecord& record) {
   std::array<char, 768> line{};
+  const auto collective = text_of(record.collective);
   const auto dtype = text_of(record.dtype);
   const auto op = text_of(record.op);
   const auto code = name_of(record.code);
@@ -196,13 +197,15 @@ std::string to_json(const FlightRecord& record) {
   }
   std::snprintf(line.data(), line.size(),
                 "{\"number\":%" PRIu64 ",\"comm\":\"%s\",\"epoch\":%" PRIu64 ",\"seq\":%" PRIu64
-                ",\"rank\":%d,\"pid\":%d,\"op\":\"%.*s\",\"dtype\":\"%.*s\",\"count\":%" PRIu64
+                ",\"rank\":%d,\"pid\":%d,\"collective\":\"%.*s\",\"op\":\"%.*s\",\"dtype\":\"%.*s\""
+                ",\"send_count\":%" PRIu64 ",\"recv_count\":%" PRIu64
                 ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
                 ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
                 ",\"matched_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64 ",\"done_ns\":%" PRIu64 "}",
                 record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
-                static_cast<int>(op.size()), op.data(), static_cast<int>(dtype.size()),
-                dtype.data(), record.count, unsigned{record.algorithm}, is_open ? "open" : "done",
+                static_cast<int>(collective.size()), collective.data(), static_cast<int>(op.size()),
+                op.data(), static_cast<int>(dtype.size()), dtype.data(), record.send_count,
+                record.recv_count, unsigned{record.algorithm}, is_open ? "open" : "done",
                 static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()),
                 reason.data(), record.culprit, record.submitted_ns, record.admitted_ns,
                 record.matched_ns, record.launched_ns, record.done_ns);

@@ -27,7 +27,8 @@ struct FlightRecord {
       0;  // the first 8 bytes of the communicator's unique id, as stored
   std::uint64_t epoch = 0;
   std::uint64_t seq = 0;
-  std::uint64_t count = 0;
+  std::uint64_t send_count = 0;  // elements
+  std::uint64_t recv_count = 0;
   std::uint64_t submitted_ns = 0;  // by the client, as its request says
   std::uint64_t admitted_ns = 0;
   std::uint64_t matched_ns = 0;  // all ranks had arrived with the same signature
@@ -36,6 +37,7 @@ struct FlightRecord {
   std::int32_t rank = kNoRank;
   std::int32_t culprit = kNoRank;
   std::int32_t pid = 0;
+  Collective collective = Collective::AllReduce;
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;

@@ -210,7 +210,8 @@ class ResidentOperation {
     std::uint32_t next = pending_.next;
     bool compared = pending_.agreed;
     // No function of the arrays below: they are to be registers.
-    while (next < lines_) {
+    // Of no lines one round, too: whether all ranks asked for nothing.
+    while (next < lines_ || !compared) {
       uint4 seen[kUnroll][kPeers];
       uint2 own[kUnroll];
       const std::uint32_t first_of_round = next + first_line();

@@ -1,7 +1,5 @@
 #include "proto/ring/decode.h"
 
-#include <limits>
-
 namespace arcomm::ring {
 
 Decode decode(const WorkRequest& slot, Request& request, const char*& detail) {
@@ -10,7 +8,6 @@ Decode decode(const WorkRequest& slot, Request& request, const char*& detail) {
     return Decode::BadMagic;
   }
   request = Request{};
-  request.kind = slot.kind;
   request.ticket = slot.ticket;
   request.member = MemberId::from_bits(slot.member);
   request.seq = slot.seq;
@@ -21,34 +18,28 @@ Decode decode(const WorkRequest& slot, Request& request, const char*& detail) {
     return Decode::BadValue;
   };
   if (!request.member.valid()) return refuse("the communicator id is zero");
-  switch (slot.kind) {
-    case RequestKind::StartPlan:
-      request.plan = PlanId::from_bits(slot.plan);
-      return request.plan.valid() ? Decode::Done : refuse("the plan id is zero");
-    case RequestKind::AllReduce:
-      break;
-    default:
-      return refuse("the request kind is unknown to this daemon");
+  if (slot.plan != 0) {
+    request.plan = PlanId::from_bits(slot.plan);
+    return request.plan.valid() ? Decode::Done : refuse("the plan id is of no generation");
   }
-  if (slot.dtype >= kDTypes) return refuse("the dtype is unknown");
-  if (slot.op >= kReduceOps) return refuse("the reduce operation is unknown");
-  if (slot.codec >= kCodecs) return refuse("the codec is unknown");
-  request.dtype = static_cast<DType>(slot.dtype);
-  request.op = static_cast<ReduceOp>(slot.op);
-  request.codec = static_cast<Codec>(slot.codec);
-  request.count = slot.count;
-  if (slot.count > std::numeric_limits<std::uint64_t>::max() / size_of(request.dtype)) {
-    return refuse("count times the element size overflows 64 bits");
-  }
-  request.total_count = slot.total_count == 0 ? slot.count : slot.total_count;
+  request.spec = {.send_count = slot.send_count,
+                  .recv_count = slot.recv_count,
+                  .collective = static_cast<Collective>(slot.collective),
+                  .dtype = static_cast<DType>(slot.dtype),
+                  .op = static_cast<ReduceOp>(slot.op),
+                  .codec = static_cast<Codec>(slot.codec),
+                  .root = slot.root};
+  if (const char* fault = find_fault(request.spec)) return refuse(fault);
+  request.total_count = slot.total_count == 0 ? slot.send_count : slot.total_count;
   request.first_element = slot.first_element;
   if (request.first_element > request.total_count ||
-      request.count > request.total_count - request.first_element) {
+      slot.send_count > request.total_count - request.first_element) {
     return refuse("the part leaves the operation that it says it belongs to");
   }
   request.send = {BufferId::from_bits(slot.send_buffer), slot.send_offset_bytes};
   request.recv = {BufferId::from_bits(slot.recv_buffer), slot.recv_offset_bytes};
-  if (slot.count != 0 && (!request.send.buffer.valid() || !request.recv.buffer.valid())) {
+  if ((slot.send_count != 0 && !request.send.buffer.valid()) ||
+      (slot.recv_count != 0 && !request.recv.buffer.valid())) {
     return refuse("a buffer id is zero");
   }
   return Decode::Done;

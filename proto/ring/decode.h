@@ -2,6 +2,7 @@
 // admission's.
 #pragma once
 
+#include "proto/operation_spec.h"
 #include "proto/ring/layout.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -14,23 +15,17 @@ struct BufferRange {
 };
 
 struct Request {
-  RequestKind kind = RequestKind::AllReduce;
   std::uint64_t ticket = 0;
   MemberId member;
   std::uint64_t seq = 0;
   std::uint64_t timeout_ns = 0;
   std::uint64_t submitted_ns = 0;
-  PlanId plan;  // StartPlan only
-  // AllReduce only:
+  PlanId plan;  // what is started; invalid where this is an operation, and only then has the rest
   BufferRange send;
   BufferRange recv;
-  std::uint64_t count = 0;
-  std::uint64_t total_count =
-      0;  // of the operation that this is a part of; `count` where it is whole
+  OperationSpec spec;               // of this part
+  std::uint64_t total_count = 0;    // that the whole sends; spec.send_count where this is the whole
   std::uint64_t first_element = 0;  // of this part
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  Codec codec = Codec::None;
 };
 
 enum class Decode : std::uint8_t {

@@ -21,7 +21,7 @@
 namespace arcomm::ring {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553'4d4f4341;  // "ACOMSEG1", little endian
-inline constexpr std::uint32_t kRequestMagic = 0x51455241;           // "AREQ"
+inline constexpr std::uint16_t kRequestMagic = 0x5241;               // "AR"
 inline constexpr std::size_t kSlotBytes = 128;
 inline constexpr std::size_t kLineBytes =
     128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
@@ -30,44 +30,41 @@ inline constexpr std::size_t kPageBytes = 4096;
 inline constexpr std::uint32_t kMinSlots = 8;
 inline constexpr std::uint32_t kMaxSlots = 65536;
 
-enum class RequestKind : std::uint8_t {
-  AllReduce = 1,  // every field below
-  StartPlan = 2,  // `plan`, `ticket`, `seq` and `timeout_ns`; the rest was registered with the plan
-};
-
 // When a completion is sent. Two words, because "completed" alone is ambiguous: Ordered means a
 // stream may wait on it, Done means the bytes are there.
 enum class Stage : std::uint8_t { None = 0, Ordered = 1, Done = 2 };
 
-// Both kinds of slot carry what every message needs in their first cache line, so that a message
-// that needs no more moves one line; `stamp` there is also what publishes the slot.
+// An operation, or the start of a plan, of which all that the second line says was registered
+// before. Both kinds of slot carry what every message needs in their first cache line, so that a
+// message that needs no more moves one line; `stamp` there is also what publishes the slot.
 struct alignas(kSlotBytes) WorkRequest {
-  std::uint32_t magic = kRequestMagic;
-  RequestKind kind = RequestKind::AllReduce;
+  std::uint16_t magic = kRequestMagic;
+  std::int16_t root = -1;          // Rank; -1 where the collective has none
+  std::uint8_t collective = 0;     // Collective
   std::uint8_t dtype = 0;          // DType
   std::uint8_t op = 0;             // ReduceOp
   std::uint8_t codec = 0;          // Codec
   std::uint64_t ticket = 0;        // comes back in the completion
   std::uint64_t member = 0;        // MemberId bits
   std::uint64_t seq = 0;           // 0, 1, 2, ... per member and epoch
-  std::uint64_t plan = 0;          // PlanId bits
+  std::uint64_t plan = 0;          // PlanId bits of what is started; 0: an operation
   std::uint64_t timeout_ns = 0;    // from admission; 0 means the daemon's default
   std::uint64_t submitted_ns = 0;  // CLOCK_MONOTONIC of the client, for the flight recorder only
   std::uint64_t stamp = 0;         // stamp_of(position), stored last
-  // The second line: AllReduce only.
+  // The second line, and what the operation is in the first: not of a plan's start.
   std::uint64_t send_buffer = 0;  // BufferId bits
   std::uint64_t send_offset_bytes = 0;
   std::uint64_t recv_buffer = 0;  // BufferId bits
   std::uint64_t recv_offset_bytes = 0;
-  std::uint64_t count = 0;  // elements
+  std::uint64_t send_count = 0;  // elements: OperationSpec's
+  std::uint64_t recv_count = 0;
   // A large operation travels as several requests, cut alike on every rank. These two say which
-  // part of what this is, so that parts of different operations never match. total_count 0: not
-  // cut.
+  // part of what this is, so that parts of different operations never match; both count what is
+  // sent. total_count 0: not cut.
   std::uint64_t total_count = 0;    // elements of the whole operation
   std::uint64_t first_element = 0;  // of this part, inside the whole
-  std::uint64_t reserved[1] = {};
 
-  bool uses_second_line() const { return kind != RequestKind::StartPlan; }
+  bool uses_second_line() const { return plan == 0; }
 };
 
 struct alignas(kSlotBytes) Completion {
@@ -133,7 +130,8 @@ struct SegmentPage {
 static_assert(sizeof(WorkRequest) == kSlotBytes && std::is_trivially_copyable_v<WorkRequest>);
 static_assert(sizeof(Completion) == kSlotBytes && std::is_trivially_copyable_v<Completion>);
 static_assert(offsetof(WorkRequest, stamp) < kCacheLineBytes);
-static_assert(offsetof(WorkRequest, send_buffer) == kCacheLineBytes);
+static_assert(offsetof(WorkRequest, send_buffer) == kCacheLineBytes &&
+              offsetof(WorkRequest, first_element) + sizeof(std::uint64_t) == kSlotBytes);
 static_assert(offsetof(Completion, stamp) < kCacheLineBytes);
 static_assert(sizeof(SegmentHeader) == 112 && std::is_trivially_copyable_v<SegmentHeader>);
 static_assert(sizeof(SegmentPage) <= kPageBytes && std::is_standard_layout_v<SegmentPage>);

@@ -26,13 +26,14 @@ void check_decoded(const WorkRequest& slot) {
   switch (decode(slot, request, detail)) {
     case Decode::Done:
       if (!request.member.valid()) __builtin_trap();
-      if (request.kind == RequestKind::StartPlan) {
-        if (!request.plan.valid()) __builtin_trap();
-        return;
-      }
-      if (size_of(request.dtype) == 0 || text_of(request.op) == "unknown operation")
+      if (request.plan.valid()) return;
+      if (text_of(request.spec.collective) == "unknown collective" ||
+          text_of(request.spec.codec) == "unknown codec")
         __builtin_trap();
-      if (request.count * size_of(request.dtype) / size_of(request.dtype) != request.count)
+      if (request.spec.element_bytes() == 0 || text_of(request.spec.op) == "unknown operation")
+        __builtin_trap();
+      if (request.spec.send_bytes() / request.spec.element_bytes() != request.spec.send_count ||
+          request.spec.recv_bytes() / request.spec.element_bytes() != request.spec.recv_count)
         __builtin_trap();
       return;
     case Decode::BadValue:

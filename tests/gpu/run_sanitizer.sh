@@ -25,7 +25,7 @@ account() {
 import json, sys
 status, trace = (json.load(open(name)) for name in sys.argv[1:])
 print(sum(worker["operations_done"] for worker in status["workers"]),
-      sum(record["count"] <= 32768 and record["algorithm"] != "in_stream" for record in trace["records"]))
+      sum(record["send_count"] <= 32768 and record["algorithm"] != "in_stream" for record in trace["records"]))
 ' "$folder/status.json" "$folder/trace.json"
 }
 

@@ -215,7 +215,7 @@ TEST_F(Requests, ARequestRewrittenWhileReadIsTakenOldOrNewAndNeverMixed) {  // 1
   EXPECT_EQ(metrics.value("arcomm_operations_total", {"Ok"}), static_cast<double>(small + large));
   const nlohmann::json trace = arctl_json(node(), {"trace", "--last", "0"});
   for (const nlohmann::json& record : trace["records"]) {
-    const std::uint64_t count = record.value("count", std::uint64_t{0});
+    const std::uint64_t count = record.value("send_count", std::uint64_t{0});
     EXPECT_EQ(record.value("code", ""), count == kImpossible ? "InvalidArgument" : "Ok");
     ASSERT_TRUE(count == kSmall || count == kLarge || count == kImpossible) << record.dump();
   }

@@ -364,7 +364,7 @@ ring::WorkRequest valid_request(MemberId member, std::uint64_t seq, BufferId buf
   request.dtype = static_cast<std::uint8_t>(DType::Float32);
   request.op = static_cast<std::uint8_t>(ReduceOp::Sum);
   request.send_buffer = request.recv_buffer = buffer.bits();
-  request.count = count;
+  request.send_count = request.recv_count = count;
   request.timeout_ns = 5'000'000'000;
   return request;
 }

@@ -32,8 +32,8 @@ Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::s
   return member;
 }
 
-Result<Operation*> prepare_on_host(const std::shared_ptr<Member>& member, const AllReduceCall& call,
-                                   std::chrono::milliseconds* timeout) {
+Result<Operation*> prepare_on_host(const std::shared_ptr<Member>& member,
+                                   const CollectiveCall& call, std::chrono::milliseconds* timeout) {
   *timeout = operation_timeout();
   return prepare(member, call, PlanId{}, Deadline::after(*timeout));
 }
@@ -52,7 +52,7 @@ arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType
     const Result<std::shared_ptr<Member>> member =
         find_member(send, recv, count, dtype, op, comm, stream);
     if (!member) return member.error();
-    const AllReduceCall call = make_call(send, recv, count, dtype, op);
+    const CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
     // It waits for no one, so that in a group it need not wait for the group's end either.
     if ((*member)->gpu) return all_reduce_on_gpu(*member, call, stream, operation_timeout());
     std::chrono::milliseconds timeout{};
@@ -84,7 +84,7 @@ arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDat
     }
     std::chrono::milliseconds timeout{};
     Result<Operation*> operation =
-        prepare_on_host(*member, make_call(send, recv, count, dtype, op), &timeout);
+        prepare_on_host(*member, all_reduce_call(send, recv, count, dtype, op), &timeout);
     if (!operation) return std::move(operation).error();
     const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
     if (Group& group = Group::of_this_thread(); group.open()) {

@@ -44,7 +44,7 @@ arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv
     if (!communicator) return std::move(communicator).error();
     ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, nullptr));
     Result<std::shared_ptr<Plan>> made =
-        Plan::create(std::move(*communicator), make_call(send, recv, count, dtype, op));
+        Plan::create(std::move(*communicator), all_reduce_call(send, recv, count, dtype, op));
     if (!made) return std::move(made).error();
     *plan = reinterpret_cast<arcPlan_t>(plans().insert(std::move(*made)));
     return {};

@@ -228,10 +228,14 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   request.number(4, wanted.send_offset_bytes);
   request.number(5, wanted.recv_buffer.bits());
   request.number(6, wanted.recv_offset_bytes);
-  request.number(7, wanted.count);
-  request.number(8, static_cast<std::uint64_t>(wanted.dtype));
-  request.number(9, static_cast<std::uint64_t>(wanted.op));
+  request.number(7, wanted.spec.send_count);
+  request.number(8, static_cast<std::uint64_t>(wanted.spec.dtype));
+  request.number(9, static_cast<std::uint64_t>(wanted.spec.op));
+  request.number(10, static_cast<std::uint64_t>(wanted.spec.codec));
   request.number(11, wanted.timeout_ms);
+  request.number(12, wanted.spec.recv_count);
+  request.number(13, static_cast<std::uint64_t>(wanted.spec.collective));
+  request.number(14, static_cast<std::uint64_t>(wanted.spec.root + 1));
   PlanId plan;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreatePlan", std::move(request), deadline,
                                [&plan](const WireReader& field) {

@@ -12,6 +12,7 @@
 #include "proto/exchange.h"
 #include "proto/fd_message.h"
 #include "proto/memory_handle.h"
+#include "proto/operation_spec.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -81,9 +82,7 @@ struct NewPlan {
   std::uint64_t send_offset_bytes = 0;
   BufferId recv_buffer;
   std::uint64_t recv_offset_bytes = 0;
-  std::uint64_t count = 0;
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
+  OperationSpec spec;
   std::uint64_t timeout_ms = 0;
 };
 

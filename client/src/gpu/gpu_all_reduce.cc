@@ -7,26 +7,26 @@
 
 namespace arcomm::client {
 
-Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
+Result<GpuOperands> find_operands(const Member& member, const CollectiveCall& call,
                                   Deadline deadline) {
+  if (call.is_empty()) return GpuOperands{};
   GpuBuffers& buffers = member.session->gpus()->buffers();
   Gpu& gpu = member.gpu->gpu();
-  const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.bytes(), deadline);
+  const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.send_bytes(), deadline);
   if (!send) return send.error();
   const bool is_same = call.recv == call.send || !send->in_chunks;
-  if (is_same && send->holds(call.recv, call.bytes()))
+  if (is_same && send->holds(call.recv, call.recv_bytes()))
     return GpuOperands{.send = *send, .recv = *send};
-  const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.bytes(), deadline);
+  const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.recv_bytes(), deadline);
   if (!recv) return recv.error();
   return GpuOperands{.send = *send, .recv = *recv};
 }
 
-Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const CollectiveCall& call,
                          void* stream, std::chrono::milliseconds timeout) {
   Session& session = *member->session;
   session.check_now_and_then();
   if (session.lost()) return session.submission().loss();
-  if (call.count == 0) return {};
   const Deadline deadline = Deadline::after(timeout);
   return with_second_attempt([&]() -> Status {
     if (session.lost()) return session.submission().loss();

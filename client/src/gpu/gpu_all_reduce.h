@@ -16,8 +16,8 @@ struct GpuOperands {
   GpuBuffer send, recv;
 };
 
-// Where both sides lie, registered where need be.
-Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
+// Where both sides lie, registered where need be; nowhere where nothing is moved.
+Result<GpuOperands> find_operands(const Member& member, const CollectiveCall& call,
                                   Deadline deadline);
 
 // `attempt`, which finds the operands and asks the daemon for a plan on them, once more where the
@@ -31,7 +31,7 @@ auto with_second_attempt(const Attempt& attempt) {
 }
 
 // Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them.
-Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const CollectiveCall& call,
                          void* stream, std::chrono::milliseconds timeout);
 
 }  // namespace arcomm::client

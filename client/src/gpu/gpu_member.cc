@@ -17,12 +17,12 @@ constexpr std::chrono::milliseconds kVerdictWithin{20};
 // CUDA's handle for a stream of each thread's own: one name of several streams.
 void* const kStreamPerThread = reinterpret_cast<void*>(std::uintptr_t{2});
 
-GpuPlanKey key_of(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv) {
-  return {.send = reinterpret_cast<std::uintptr_t>(call.send),
-          .recv = reinterpret_cast<std::uintptr_t>(call.recv),
-          .count = call.count,
-          .dtype = call.dtype,
-          .op = call.op,
+GpuPlanKey key_of(const CollectiveCall& call, const GpuBuffer& send, const GpuBuffer& recv) {
+  // Where nothing is moved, no address counts.
+  const bool is_empty = call.is_empty();
+  return {.send = is_empty ? 0 : reinterpret_cast<std::uintptr_t>(call.send),
+          .recv = is_empty ? 0 : reinterpret_cast<std::uintptr_t>(call.recv),
+          .spec = call,
           .send_buffer = send.id,
           .recv_buffer = recv.id};
 }
@@ -145,7 +145,7 @@ Error GpuMember::look() {
   return said;
 }
 
-Status GpuMember::all_reduce(const AllReduceCall& call, const GpuBuffer& send,
+Status GpuMember::all_reduce(const CollectiveCall& call, const GpuBuffer& send,
                              const GpuBuffer& recv, std::uint64_t timeout_ms, void* stream,
                              Deadline deadline) {
   ARC_RETURN_IF_ERROR(usable());
@@ -156,7 +156,7 @@ Status GpuMember::all_reduce(const AllReduceCall& call, const GpuBuffer& send,
   return post(**plan, stream);
 }
 
-Result<GpuPlanKey> GpuMember::hold(const AllReduceCall& call, const GpuBuffer& send,
+Result<GpuPlanKey> GpuMember::hold(const CollectiveCall& call, const GpuBuffer& send,
                                    const GpuBuffer& recv, std::uint64_t timeout_ms,
                                    Deadline deadline) {
   ARC_RETURN_IF_ERROR(usable());
@@ -183,7 +183,7 @@ Status GpuMember::start(const GpuPlanKey& key, void* stream, Deadline deadline) 
                "the plan's memory was freed or deregistered: create the plan again");
 }
 
-Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer& send,
+Result<GpuPlan*> GpuMember::plan_for(const CollectiveCall& call, const GpuBuffer& send,
                                      const GpuBuffer& recv, std::uint64_t timeout_ms,
                                      Deadline deadline) {
   const GpuPlanKey key = key_of(call, send, recv);
@@ -196,12 +196,10 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
   ARC_RETURN_IF_ERROR(make_room(deadline));
   const NewPlan wanted{.member = parts_.member,
                        .send_buffer = send.id,
-                       .send_offset_bytes = send.offset_of(call.send),
+                       .send_offset_bytes = call.is_empty() ? 0 : send.offset_of(call.send),
                        .recv_buffer = recv.id,
-                       .recv_offset_bytes = recv.offset_of(call.recv),
-                       .count = call.count,
-                       .dtype = call.dtype,
-                       .op = call.op,
+                       .recv_offset_bytes = call.is_empty() ? 0 : recv.offset_of(call.recv),
+                       .spec = call,
                        .timeout_ms = timeout_ms};
   Result<PlanId> id = parts_.daemon.create_plan(wanted, deadline);
   if (!id && id.error().code == ErrorCode::ResourceExhausted) {
@@ -216,11 +214,11 @@ Result<GpuPlan*> GpuMember::plan_for(const AllReduceCall& call, const GpuBuffer&
   }
   GpuPlan plan{.key = key,
                .id = *id,
-               .path = launch_path_of(call.bytes(), parts_.ranks),
+               .path = launch_path_of(call.send_bytes(), parts_.ranks),
                .timeout_ns = timeout_ms * 1'000'000};
   if (parts_.exchange != nullptr)
     plan.in_stream =
-        in_stream_shape(call.bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
+        in_stream_shape(call.send_bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
   if (plan.in_stream.blocks != 0) {
     plan.send_use = &uses_->of(send.range);
     plan.recv_use = &uses_->of(recv.range);
@@ -325,14 +323,14 @@ Status GpuMember::post_in_stream(const GpuPlan& plan, bool is_captured, void* st
   call.doorbells = parts_.mailbox->doorbells();
   call.left = is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
   call.timeout_ns = std::min(plan.timeout_ns, parts_.exchange->max_timeout_ns());
-  call.count = static_cast<std::uint32_t>(plan.key.count);
-  call.what = plan.in_stream.what(plan.key.dtype, plan.key.op);
+  call.count = static_cast<std::uint32_t>(plan.key.spec.send_count);
+  call.what = plan.in_stream.what(plan.key.spec.dtype, plan.key.spec.op);
   call.rank = parts_.rank;
   call.ranks = parts_.ranks;
   call.behind = in_stream_blocks();
-  return parts_.gpu->launch_in_stream(parts_.exchange->kernels(), plan.in_stream, plan.key.dtype,
-                                      plan.key.op, call, !is_captured && has_several_streams_,
-                                      stream);
+  return parts_.gpu->launch_in_stream(parts_.exchange->kernels(), plan.in_stream,
+                                      plan.key.spec.dtype, plan.key.spec.op, call,
+                                      !is_captured && has_several_streams_, stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {

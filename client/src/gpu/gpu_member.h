@@ -53,10 +53,10 @@ class GpuMember {
   Gpu& gpu() const { return *parts_.gpu; }
 
   // Puts the operation on the stream and returns.
-  Status all_reduce(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
+  Status all_reduce(const CollectiveCall& call, const GpuBuffer& send, const GpuBuffer& recv,
                     std::uint64_t timeout_ms, void* stream, Deadline deadline);
   // A plan that stays until it is let go; `key` names it.
-  Result<GpuPlanKey> hold(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
+  Result<GpuPlanKey> hold(const CollectiveCall& call, const GpuBuffer& send, const GpuBuffer& recv,
                           std::uint64_t timeout_ms, Deadline deadline);
   void let_go(const GpuPlanKey& key);
   Status start(const GpuPlanKey& key, void* stream, Deadline deadline);
@@ -80,8 +80,8 @@ class GpuMember {
 
  private:
   void await_verdict(DeviceMailbox& now) const;
-  Result<GpuPlan*> plan_for(const AllReduceCall& call, const GpuBuffer& send, const GpuBuffer& recv,
-                            std::uint64_t timeout_ms, Deadline deadline);
+  Result<GpuPlan*> plan_for(const CollectiveCall& call, const GpuBuffer& send,
+                            const GpuBuffer& recv, std::uint64_t timeout_ms, Deadline deadline);
   Status make_room(Deadline deadline);
   Result<bool> drop_oldest(Deadline deadline);
   bool nobody_needs_plans_of(BufferId buffer, const IsThere& is_there);

@@ -9,9 +9,8 @@ namespace {
 
 // Where the buffer is on both sides, both must be there: half an operation is none.
 bool is_on_memory_there(const GpuPlanKey& key, BufferId buffer, const IsThere& is_there) {
-  const std::uint64_t bytes = key.count * size_of(key.dtype);
-  return (key.send_buffer != buffer || is_there(key.send, bytes)) &&
-         (key.recv_buffer != buffer || is_there(key.recv, bytes));
+  return (key.send_buffer != buffer || is_there(key.send, key.spec.send_bytes())) &&
+         (key.recv_buffer != buffer || is_there(key.recv, key.spec.recv_bytes()));
 }
 
 }  // namespace

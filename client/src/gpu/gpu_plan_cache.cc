@@ -12,9 +12,12 @@ std::size_t GpuPlanCache::Hash::operator()(const GpuPlanKey& key) const {
   };
   mix(key.send);
   mix(key.recv);
-  mix(key.count);
-  mix(std::uint64_t{static_cast<std::uint8_t>(key.dtype)} << 8 |
-      std::uint64_t{static_cast<std::uint8_t>(key.op)});
+  const OperationSpec& spec = key.spec;
+  mix(spec.send_count);
+  mix(spec.recv_count);
+  const auto byte = [](auto value) { return std::uint64_t{static_cast<std::uint8_t>(value)}; };
+  mix(std::uint64_t{static_cast<std::uint32_t>(spec.root)} << 32 | byte(spec.collective) << 24 |
+      byte(spec.codec) << 16 | byte(spec.dtype) << 8 | byte(spec.op));
   mix(key.send_buffer.bits());
   mix(key.recv_buffer.bits());
   return static_cast<std::size_t>(hash);

@@ -13,15 +13,14 @@
 #include "client/cuda/post.h"
 #include "client/src/gpu/in_stream_uses.h"
 #include "proto/exchange.h"
+#include "proto/operation_spec.h"
 #include "proto/types.h"
 
 namespace arcomm::client {
 
 struct GpuPlanKey {
   std::uintptr_t send = 0, recv = 0;
-  std::uint64_t count = 0;
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
+  OperationSpec spec{};
   BufferId send_buffer{}, recv_buffer{};  // change when an address comes to mean other memory
   friend bool operator==(const GpuPlanKey&, const GpuPlanKey&) = default;
 };

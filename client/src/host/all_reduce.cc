@@ -30,14 +30,13 @@ void refuse(Operation& operation, Error why) {
 }
 
 Status take_resources(Operation& operation, Deadline deadline) {
-  if (operation.call.count == 0) return {};
+  const CollectiveCall& call = operation.call;
+  if (call.is_empty()) return {};
   Session& session = *operation.member->session;
-  Result<SharedRange> send =
-      find_shared(operation.call.send, operation.call.bytes(), session, deadline);
+  Result<SharedRange> send = find_shared(call.send, call.send_bytes(), session, deadline);
   if (!send) return std::move(send).error();
   operation.send = std::move(*send);
-  Result<SharedRange> recv =
-      find_shared(operation.call.recv, operation.call.bytes(), session, deadline);
+  Result<SharedRange> recv = find_shared(call.recv, call.recv_bytes(), session, deadline);
   if (!recv) return std::move(recv).error();
   operation.recv = std::move(*recv);
   if (!operation.stages_send() && !operation.stages_recv()) return {};
@@ -118,7 +117,7 @@ Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Sessio
   return SharedRange{std::move(buffer), *id, offset};
 }
 
-Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const CollectiveCall& call,
                            PlanId plan, Deadline deadline) {
   Session& session = *member->session;
   Submission& submission = session.submission();
@@ -142,7 +141,7 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduc
   operation->call = call;
   operation->plan = plan;
   operation->deadline = deadline;
-  operation->cut = cut(call.count, call.element_bytes(), member->segment_limit_bytes);
+  operation->cut = cut(call.send_count, call.element_bytes(), member->segment_limit_bytes);
   if (Status ready = take_resources(*operation, deadline); !ready) {
     give_back(*operation);
     tickets().spend(*operation, operation->ticket.load(std::memory_order_relaxed));

@@ -1,4 +1,4 @@
-// An AllReduce from the checked call to its result: finds the memory, takes staging, submits,
+// An operation from the checked call to its result: finds the memory, takes staging, submits,
 // waits. Thread: any.
 #pragma once
 
@@ -18,7 +18,8 @@ enum class Teller : std::uint8_t { Call, Group };
 // Everything about a call that can be judged without the daemon.
 Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
                   const void* stream);
-AllReduceCall make_call(const void* send, void* recv, std::uint64_t count, int dtype, int op);
+CollectiveCall all_reduce_call(const void* send, void* recv, std::uint64_t count, int dtype,
+                               int op);
 
 // The daemon's name for the memory at [address, +bytes), or none where it must be staged. Marks the
 // buffer as in use.
@@ -26,7 +27,7 @@ Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Sessio
                                 Deadline deadline);
 
 // Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
-Result<Operation*> prepare(const std::shared_ptr<Member>& member, const AllReduceCall& call,
+Result<Operation*> prepare(const std::shared_ptr<Member>& member, const CollectiveCall& call,
                            PlanId plan, Deadline deadline);
 // Hands it to the daemon; what its group has been preparing for does not count against `deadline`.
 // A refusal ends the operation with that error.

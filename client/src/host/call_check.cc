@@ -53,12 +53,10 @@ Status check_call(const void* send, const void* recv, std::uint64_t count, int d
   return {};
 }
 
-AllReduceCall make_call(const void* send, void* recv, std::uint64_t count, int dtype, int op) {
-  return {.send = static_cast<const std::byte*>(send),
-          .recv = static_cast<std::byte*>(recv),
-          .count = count,
-          .dtype = static_cast<DType>(dtype),
-          .op = static_cast<ReduceOp>(op)};
+CollectiveCall all_reduce_call(const void* send, void* recv, std::uint64_t count, int dtype,
+                               int op) {
+  return {all_reduce_of(count, static_cast<DType>(dtype), static_cast<ReduceOp>(op)),
+          static_cast<const std::byte*>(send), static_cast<std::byte*>(recv)};
 }
 
 }  // namespace arcomm::client

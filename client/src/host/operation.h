@@ -1,4 +1,4 @@
-// One AllReduce from the call to its result: what the caller asked, how it is cut, how far it is.
+// One operation from the call to its result: what the caller asked, how it is cut, how far it is.
 //
 // Life: TicketTable::open() -> filled by its caller -> Submission::submit() -> done ->
 // TicketTable:: spend(). Thread: the caller's until submitted; then the fields under "progress"
@@ -18,6 +18,7 @@
 #include "client/src/host/staging.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/last_error.h"
+#include "proto/operation_spec.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -26,15 +27,9 @@ namespace arcomm::client {
 struct Member;
 
 // What the caller asked for; checked.
-struct AllReduceCall {
+struct CollectiveCall : OperationSpec {
   const std::byte* send = nullptr;
   std::byte* recv = nullptr;
-  std::uint64_t count = 0;
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-
-  std::size_t element_bytes() const { return size_of(dtype); }
-  std::uint64_t bytes() const { return count * element_bytes(); }
 };
 
 // Where one side of the operation lies, when the daemon can reach it. buffer is null where it is
@@ -67,7 +62,7 @@ struct Operation {
 
   // Asked.
   std::shared_ptr<Member> member;
-  AllReduceCall call;
+  CollectiveCall call;
   Segmentation cut;
   SharedRange send, recv;
   PlanId plan;  // valid: started instead of described
@@ -85,8 +80,8 @@ struct Operation {
   bool abandoned = false;         // its ticket is spent: recycled when nothing is outstanding
   Outcome outcome;
 
-  bool stages_send() const { return call.count != 0 && !send.buffer; }
-  bool stages_recv() const { return call.count != 0 && !recv.buffer; }
+  bool stages_send() const { return call.send_count != 0 && !send.buffer; }
+  bool stages_recv() const { return call.recv_count != 0 && !recv.buffer; }
   bool failed() const { return outcome.error.code != ErrorCode::Ok; }
   std::size_t segment_bytes(std::uint64_t segment) const {
     return cut.elements(segment) * call.element_bytes();

@@ -23,7 +23,7 @@ PlanTable& plans() {
 }
 
 Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communicator,
-                                           const AllReduceCall& call) {
+                                           const CollectiveCall& call) {
   const Deadline deadline = Library::instance().control_deadline();
   std::shared_ptr<Member> member = communicator->member();
   Session& session = *member->session;
@@ -31,7 +31,6 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   if (session.lost()) return session.submission().loss();
   std::shared_ptr<Plan> plan(new Plan(std::move(communicator), std::move(member), call));
   if (plan->is_on_gpu()) {
-    if (call.count == 0) return plan;
     const Member& own = *plan->member_;
     Result<GpuPlanKey> key = with_second_attempt([&]() -> Result<GpuPlanKey> {
       if (session.lost()) return session.submission().loss();
@@ -46,13 +45,13 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
     return plan;
   }
   const bool one_request =
-      cut(call.count, call.element_bytes(), plan->member_->segment_limit_bytes).segments == 1;
-  if (call.count == 0 || !one_request) return plan;
+      cut(call.send_count, call.element_bytes(), plan->member_->segment_limit_bytes).segments == 1;
+  if (call.is_empty() || !one_request) return plan;
 
-  Result<SharedRange> send = find_shared(call.send, call.bytes(), session, deadline);
+  Result<SharedRange> send = find_shared(call.send, call.send_bytes(), session, deadline);
   if (!send) return std::move(send).error();
   plan->send_ = std::move(*send);
-  Result<SharedRange> recv = find_shared(call.recv, call.bytes(), session, deadline);
+  Result<SharedRange> recv = find_shared(call.recv, call.recv_bytes(), session, deadline);
   if (!recv) return std::move(recv).error();
   plan->recv_ = std::move(*recv);
   if (!plan->send_.buffer || !plan->recv_.buffer) return plan;
@@ -64,9 +63,7 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
                                      .send_offset_bytes = plan->send_.offset_bytes,
                                      .recv_buffer = plan->recv_.id,
                                      .recv_offset_bytes = plan->recv_.offset_bytes,
-                                     .count = call.count,
-                                     .dtype = call.dtype,
-                                     .op = call.op,
+                                     .spec = call,
                                      .timeout_ms = Library::instance().timeout_ms()},
                                     deadline);
   if (!id) return std::move(id).error();
@@ -85,7 +82,6 @@ Status Plan::start_on_gpu(void* stream, Deadline deadline) {
   session.check_now_and_then();
   if (session.lost()) return session.submission().loss();
   if (communicator_->member() != member_) return rebuilt();
-  if (!gpu_key_) return {};  // no elements
   if (in_chunks_) {
     const Result<GpuOperands> now = find_operands(*member_, call_, deadline);
     if (!now) return now.error();

@@ -1,4 +1,4 @@
-// An AllReduce whose arguments were checked and registered once. Where both buffers are within the
+// An operation whose arguments were checked and registered once. Where both buffers are within the
 // daemon's reach and one request suffices, a start is one small request; otherwise it is an
 // ordinary operation with the same arguments. Thread: any; one start at a time. Ownership: the
 // handle table; holds its buffers in use.
@@ -20,7 +20,7 @@ namespace arcomm::client {
 class Plan {
  public:
   static Result<std::shared_ptr<Plan>> create(std::shared_ptr<Communicator> communicator,
-                                              const AllReduceCall& call);
+                                              const CollectiveCall& call);
   ~Plan();
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
@@ -36,12 +36,12 @@ class Plan {
 
  private:
   Plan(std::shared_ptr<Communicator> communicator, std::shared_ptr<Member> member,
-       const AllReduceCall& call)
+       const CollectiveCall& call)
       : communicator_(std::move(communicator)), member_(std::move(member)), call_(call) {}
 
   const std::shared_ptr<Communicator> communicator_;
   const std::shared_ptr<Member> member_;
-  const AllReduceCall call_;
+  const CollectiveCall call_;
   SharedRange send_, recv_;
   PlanId id_;  // invalid: the daemon does not know the plan
   std::optional<GpuPlanKey> gpu_key_;

@@ -128,15 +128,18 @@ bool Submission::push(Operation& operation, Member& member) {
   if (++entry.generation == 0) entry.generation = 1;
 
   ring::WorkRequest request;
-  request.kind =
-      operation.plan.valid() ? ring::RequestKind::StartPlan : ring::RequestKind::AllReduce;
-  request.dtype = static_cast<std::uint8_t>(operation.call.dtype);
-  request.op = static_cast<std::uint8_t>(operation.call.op);
+  const CollectiveCall& call = operation.call;
+  request.root = static_cast<std::int16_t>(call.root);
+  request.collective = static_cast<std::uint8_t>(call.collective);
+  request.dtype = static_cast<std::uint8_t>(call.dtype);
+  request.op = static_cast<std::uint8_t>(call.op);
+  request.codec = static_cast<std::uint8_t>(call.codec);
   request.ticket = (std::uint64_t{entry.generation} << 32) | index;
   request.member = member.id.bits();
   request.seq = member.next_seq;
-  request.count = operation.cut.elements(segment);
-  request.total_count = operation.call.count;
+  // Only an AllReduce is cut so far, of which a part receives what it sends.
+  request.send_count = request.recv_count = operation.cut.elements(segment);
+  request.total_count = call.send_count;
   request.first_element = operation.cut.first_element(segment);
   request.plan = operation.plan.bits();
   request.timeout_ns = nanoseconds_of(operation.deadline.when()) - nanoseconds_of(now);
@@ -144,7 +147,7 @@ bool Submission::push(Operation& operation, Member& member) {
   StagingLane* lane =
       operation.num_lanes > 0 ? &operation.lanes[segment % operation.num_lanes] : nullptr;
   const std::uint64_t offset = operation.segment_offset(segment);
-  if (operation.call.count != 0) {
+  if (!call.is_empty()) {
     request.send_buffer =
         operation.send.buffer ? operation.send.id.bits() : lane->slot->buffer.bits();
     request.send_offset_bytes = operation.send.buffer ? operation.send.offset_bytes + offset : 0;

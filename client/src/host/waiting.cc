@@ -3,6 +3,7 @@
 // from sleep costs about 40 us and a yield about one; then it sleeps on the completion ring.
 #include <sched.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "client/src/host/submission.h"
@@ -115,9 +116,9 @@ bool Submission::wait_while_working(std::uint64_t bytes, Deadline deadline, Fini
 }
 
 bool Submission::wait_for(const Operation& operation, Deadline deadline) {
-  return wait_while_working(operation.call.bytes(), deadline, [&operation] {
-    return operation.done.load(std::memory_order_acquire);
-  });
+  return wait_while_working(
+      std::max(operation.call.send_bytes(), operation.call.recv_bytes()), deadline,
+      [&operation] { return operation.done.load(std::memory_order_acquire); });
 }
 
 bool Submission::wait_until_idle(const Member& member, Deadline deadline) {

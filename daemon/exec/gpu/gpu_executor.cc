@@ -77,8 +77,9 @@ void GpuExecutor::use_settings(const Settings& settings) {
 
 CudaAlgorithm GpuExecutor::choose_for(const GpuGroup& group, const Signature& signature) const {
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const std::uint64_t bytes = signature.bytes();
-  const CudaAlgorithm chosen = choose(tuning_->gpu, forced_, ranks, bytes);
+  const std::uint64_t bytes = signature.send_bytes();
+  const CudaAlgorithm chosen =
+      choose(tuning_->gpu, forced_, ranks, bytes, tuning_key_of(signature));
   return algorithm_among(group.abilities, chosen, bytes);
 }
 
@@ -153,7 +154,7 @@ CudaAllReduce GpuExecutor::call_of(GpuGroup& group, Rank rank, const Signature& 
   call.done_word = to_word(Done{.number = number});
   call.host_done = &words.done;
   call.host_outcome = &words.outcome;
-  call.count = signature.count;
+  call.count = signature.send_count;
   call.timeout_ns = timeout_ns;
   call.rank = static_cast<std::uint32_t>(rank);
   call.ranks = static_cast<std::uint32_t>(group.members.size());
@@ -184,7 +185,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   const std::uint64_t now = now_ns();
   const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
   const CudaAlgorithm algorithm = choose_for(group, arrival.signature);
-  if (arrival.signature.count != 0) record_algorithm(arrival, algorithm);
+  if (!arrival.signature.is_empty()) record_algorithm(arrival, algorithm);
   std::array<CudaAllReduce, kMaxCudaRanks> calls;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const auto number = static_cast<std::uint32_t>(arrival.operations[rank]->ticket);
@@ -198,7 +199,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   run.failure = Failure::from(launched.error());
   run.failure.culprit = static_cast<Rank>(std::countr_one(run.open));  // the first that was not
   if (run.failure.culprit >= static_cast<Rank>(ranks)) run.failure.culprit = kNoRank;
-  log::error("an operation of {} bytes could not be launched: {}", arrival.signature.bytes(),
+  log::error("an operation of {} bytes could not be launched: {}", arrival.signature.send_bytes(),
              launched.error().message);
 }
 

@@ -35,7 +35,7 @@ bool GpuExecutor::speculate(Communicator& communicator, const Gate& gate) {
     const auto rank = static_cast<std::size_t>(member.rank);
     const PersistentPlan* plan = plans_.find(gate.plans[rank]);
     if (plan == nullptr || plan->owner != member.session || plan->member != member.id ||
-        plan->signature.count == 0 || (rank != 0 && plan->signature != signature))
+        plan->signature.is_empty() || (rank != 0 && plan->signature != signature))
       return false;
     signature = plan->signature;
     timeout_ns = std::min(timeout_ns, plan->timeout_ns);
@@ -61,7 +61,7 @@ bool GpuExecutor::speculate(Communicator& communicator, const Gate& gate) {
   }
   if (prepared != nullptr) speculative = plane_.speculate(group, gate, algorithm, *prepared);
   if (speculative) return true;
-  log::error("an operation of {} bytes could not be launched ahead: {}", signature.bytes(),
+  log::error("an operation of {} bytes could not be launched ahead: {}", signature.send_bytes(),
              speculative.error().message);
   communicators_.revoke(communicator, Failure::from(speculative.error()));
   return false;

@@ -21,7 +21,7 @@ constexpr std::uint64_t kJustNowNs = 50'000'000;
 ResidentPlan resident_plan(const PersistentPlan& plan) {
   return {.send = plan.send,
           .recv = plan.recv,
-          .count = plan.signature.count,
+          .count = plan.signature.send_count,
           .timeout_ns = plan.timeout_ns,
           .dtype = plan.signature.dtype,
           .op = plan.signature.op};

@@ -10,7 +10,7 @@ namespace arcomm {
 namespace {
 
 void fill(AllReduceArgs& args, const Arrival& arrival, std::uint32_t ranks) {
-  args.count = arrival.signature.count;
+  args.count = arrival.signature.send_count;
   args.ranks = ranks;
   args.dtype = arrival.signature.dtype;
   args.op = arrival.signature.op;

@@ -37,10 +37,8 @@ ring::Completion completion_of(std::uint64_t ticket, std::uint64_t seq, const Fa
 }  // namespace
 
 bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
-  if (operation.send_buffer.valid()) {
-    buffers_.drop(operation.send_buffer);
-    buffers_.drop(operation.recv_buffer);
-  }
+  if (operation.send_buffer.valid()) buffers_.drop(operation.send_buffer);
+  if (operation.recv_buffer.valid()) buffers_.drop(operation.recv_buffer);
   const Failure& outcome = operation.outcome;
   const std::uint64_t elapsed_ns =
       now_ns > operation.admitted_ns ? now_ns - operation.admitted_ns : 0;
@@ -60,7 +58,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
     log::info("seq {} of rank {} (pid {}) failed: {} ({})", operation.seq, operation.rank,
               session.origin().pid, outcome.message(), name_of(outcome.reason));
   }
-  metrics_.count_operation(outcome.code, elapsed_ns, operation.signature.bytes());
+  metrics_.count_operation(outcome.code, elapsed_ns, operation.signature.send_bytes());
   metrics_.operations_in_flight.add(-1);
   operations_.give(&operation);
   return told;
@@ -94,7 +92,8 @@ void CompletionSink::note_refusal(Session& session, const ring::WorkRequest& slo
     FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
                         .epoch = communicator.epoch,
                         .seq = refused.seq,
-                        .count = slot.count,  // as asked
+                        .send_count = slot.send_count,  // as asked
+                        .recv_count = slot.recv_count,
                         .submitted_ns = slot.submitted_ns,
                         .admitted_ns = now_ns,
                         .done_ns = now_ns,
@@ -103,6 +102,8 @@ void CompletionSink::note_refusal(Session& session, const ring::WorkRequest& slo
                         .pid = session.origin().pid,
                         .code = failure.code,
                         .reason = failure.reason};
+    if (slot.collective < kCollectives)
+      record.collective = static_cast<Collective>(slot.collective);
     if (slot.dtype < kDTypes) record.dtype = static_cast<DType>(slot.dtype);
     if (slot.op < kReduceOps) record.op = static_cast<ReduceOp>(slot.op);
     recorder_.write(record);

@@ -24,6 +24,7 @@
 #include "daemon/comm/unique_id.h"
 #include "proto/exchange.h"
 #include "proto/memory_handle.h"
+#include "proto/operation_spec.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -111,10 +112,7 @@ struct PlanSpec {
   MemberId member;
   BufferId send_buffer, recv_buffer;
   std::uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
-  std::uint64_t count = 0;
-  DType dtype = DType::Float32;
-  ReduceOp op = ReduceOp::Sum;
-  Codec codec = Codec::None;
+  OperationSpec spec;
   std::uint64_t timeout_ns = 0;
 };
 

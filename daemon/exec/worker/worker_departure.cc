@@ -71,9 +71,9 @@ void Worker::release(Session& session) {
   }
   for (const PlanId id : session.plans) {
     const std::unique_ptr<PersistentPlan> plan = plans_.erase(id);
-    if (plan == nullptr || !plan->send_buffer.valid()) continue;
-    buffers_.drop(plan->send_buffer);
-    buffers_.drop(plan->recv_buffer);
+    if (plan == nullptr) continue;
+    if (plan->send_buffer.valid()) buffers_.drop(plan->send_buffer);
+    if (plan->recv_buffer.valid()) buffers_.drop(plan->recv_buffer);
   }
   for (const BufferId id : session.buffers) {
     Result<RemovedBuffer> removed = buffers_.remove(session.id(), id);

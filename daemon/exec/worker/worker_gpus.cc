@@ -235,9 +235,10 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
   const AdmissionLimits& limits = admission_.limits;
   if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
   plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
-  if (launch_path_of(plan.signature.bytes(), ranks) != LaunchPath::Resident) return {};
+  if (launch_path_of(plan.signature.send_bytes(), ranks) != LaunchPath::Resident) return {};
   if (group.is_in_stream() &&
-      in_stream_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.room).blocks != 0)
+      in_stream_shape(plan.signature.send_bytes(), ranks, plan.signature.dtype, group.room)
+              .blocks != 0)
     return {};  // its client launches it
   ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.gpu);

@@ -104,19 +104,12 @@ Result<PlanId> Worker::add_plan(SessionId id, const PlanSpec& seed) {
   if (!session) return std::move(session).error();
   if (Result<Member*> member = need_member(id, seed.member); !member)
     return std::move(member).error();
-  const auto number_allowed = static_cast<unsigned>(seed.dtype) < kDTypes &&
-                              static_cast<unsigned>(seed.op) < kReduceOps &&
-                              seed.codec == Codec::None;
-  if (!number_allowed || seed.count > ~std::uint64_t{0} / size_of(seed.dtype)) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the plan's dtype ",
-                 static_cast<unsigned>(seed.dtype), ", operation ", static_cast<unsigned>(seed.op),
-                 ", codec ", static_cast<unsigned>(seed.codec), " or count ", seed.count,
-                 " is not allowed");
-  }
+  if (const char* fault = find_fault(seed.spec))
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the plan cannot be: ", fault);
   auto plan = std::make_unique<PersistentPlan>();
   plan->owner = id;
   plan->member = seed.member;
-  plan->signature = {seed.count, seed.dtype, seed.op, seed.codec, seed.count, 0};
+  plan->signature = Signature::whole(seed.spec);
   plan->timeout_ns = seed.timeout_ns;
   CheckedRange send, recv;
   const Failure failure =
@@ -124,17 +117,13 @@ Result<PlanId> Worker::add_plan(SessionId id, const PlanSpec& seed) {
                               {seed.recv_buffer, seed.recv_offset_bytes}, send, recv);
   if (!failure.ok()) return failure.to_error();
   if (gpus_ != nullptr) ARC_RETURN_IF_ERROR(check_gpu_plan(*plan, send, recv));
-  if (seed.count != 0) {
-    plan->send_buffer = seed.send_buffer;
-    plan->recv_buffer = seed.recv_buffer;
-    plan->send = send.address;
-    plan->recv = recv.address;
-  }
+  if (send.buffer != nullptr) plan->send_buffer = seed.send_buffer;
+  if (recv.buffer != nullptr) plan->recv_buffer = seed.recv_buffer;
+  plan->send = send.address;
+  plan->recv = recv.address;
   if (gpus_ != nullptr) ARC_RETURN_IF_ERROR(bind_to_gpu(plans_.next_id(), *plan));
-  if (seed.count != 0) {
-    buffers_.hold(seed.send_buffer);
-    buffers_.hold(seed.recv_buffer);
-  }
+  if (plan->send_buffer.valid()) buffers_.hold(plan->send_buffer);
+  if (plan->recv_buffer.valid()) buffers_.hold(plan->recv_buffer);
   const PlanId made = plans_.insert(std::move(plan));
   (*session)->plans.push_back(made);
   return made;
@@ -150,10 +139,8 @@ Status Worker::remove_plan(SessionId id, PlanId plan) {
                  " is unknown, destroyed or of another session");
   }
   ARC_RETURN_IF_ERROR(unbind_from_gpu(plan, *held));
-  if (held->send_buffer.valid()) {
-    buffers_.drop(held->send_buffer);
-    buffers_.drop(held->recv_buffer);
-  }
+  if (held->send_buffer.valid()) buffers_.drop(held->send_buffer);
+  if (held->recv_buffer.valid()) buffers_.drop(held->recv_buffer);
   plans_.erase(plan);
   std::erase((*session)->plans, plan);
   return {};

@@ -128,6 +128,26 @@ TEST_P(InStreamOnGpus, TellRanksThatCallDifferently) {
     EXPECT_EQ(failure(rank).reason, static_cast<std::uint8_t>(Reason::Mismatch)) << rank;
 }
 
+TEST_P(InStreamOnGpus, CompareNothingLikeSomething) {
+  const Operation nothing{.count = 0, .timeout_ns = 500'000'000};
+  ASSERT_NO_FATAL_FAILURE(prepare(nothing));
+  for (int again = 0; again < 3; ++again) {
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+      ASSERT_NO_FATAL_FAILURE(launch(rank, nothing));
+  }
+  ASSERT_NO_FATAL_FAILURE(synchronize());
+  expect_no_failure();
+  const Operation what{.count = 20'000, .timeout_ns = 500'000'000};
+  ASSERT_NO_FATAL_FAILURE(prepare(what));
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+    ASSERT_NO_FATAL_FAILURE(launch(rank, rank == 0 ? nothing : what));
+  ASSERT_NO_FATAL_FAILURE(synchronize());
+  expected_.assign(expected_.size(), std::byte{0xa5});
+  expect_results(what);
+  for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+    EXPECT_EQ(failure(rank).reason, static_cast<std::uint8_t>(Reason::Mismatch)) << rank;
+}
+
 // Whoever finds it closed, before or while it waits, leaves and says so.
 TEST_P(InStreamOnGpus, EndWhenTheirMailboxIsClosed) {
   const Done closed{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),

@@ -41,6 +41,21 @@ TEST_P(ResidentFaults, RanksThatAskForDifferentThingsAreToldSo) {
   }
 }
 
+TEST_P(ResidentFaults, NothingAgainstSomethingIsToldToBothAndNothingOnAllIsNone) {
+  resume();
+  for (int rank = 0; rank < ranks(); ++rank) {
+    set_plan(*main_, rank, 1, plan(rank, 0, DType::Float32, ReduceOp::Sum));
+    set_plan(*main_, rank, 2, plan(rank, rank == 1 ? 0 : 1000, DType::Float32, ReduceOp::Sum));
+  }
+  post_all(*main_, 1, 3);
+  ASSERT_TRUE(node_->synchronize(5s));
+  for (int rank = 0; rank < ranks(); ++rank) EXPECT_EQ(status(*main_, rank).failed.code, 0) << rank;
+  post_all(*main_, 2);
+  ASSERT_TRUE(node_->synchronize(5s));
+  for (int rank = 0; rank < ranks(); ++rank)
+    EXPECT_EQ(status(*main_, rank).failed.reason, static_cast<unsigned>(Reason::Mismatch)) << rank;
+}
+
 TEST_P(ResidentFaults, AnAbortEndsAWaitInLessThanAMillisecond) {
   resume();
   for (int rank = 0; rank < ranks(); ++rank)

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <string>
+#include <thread>
 
 #include "client/include/arclient.h"
 
@@ -125,6 +126,18 @@ TEST(CApi, FillsNoMoreOfTheErrorThanTheCallerHas) {
   EXPECT_EQ(caller.info.code, arcNotFound);
   EXPECT_EQ(caller.info.rank, 123456);
   EXPECT_EQ(arcGetLastErrorInfo(nullptr), arcInvalidArgument);
+}
+
+TEST(CApi, KeepsTheLastErrorByThreadAndNotByCommunicator) {
+  EXPECT_EQ(arcCommDestroy(invented_comm()), arcNotFound);
+  const std::string by_thread = arcGetLastError(nullptr);
+  EXPECT_FALSE(by_thread.empty());
+  EXPECT_EQ(arcGetLastError(invented_comm()), by_thread) << "it need not exist";
+  arcComm_t const other = reinterpret_cast<arcComm_t>(std::uintptr_t{77});
+  EXPECT_EQ(arcGetLastError(other), by_thread) << "nor have had an error";
+  std::string elsewhere = "not asked";
+  std::thread([&] { elsewhere = arcGetLastError(invented_comm()); }).join();
+  EXPECT_EQ(elsewhere, "");
 }
 
 TEST(CApi, EndsNoGroupThatWasNotStarted) {

@@ -21,7 +21,7 @@ WorkRequest good() {
   slot.recv_buffer = BufferId{5, 6}.bits();
   slot.send_offset_bytes = 64;
   slot.recv_offset_bytes = 128;
-  slot.count = 10;
+  slot.send_count = slot.recv_count = 10;
   slot.timeout_ns = 77;
   return slot;
 }
@@ -45,9 +45,9 @@ TEST(Decode, TurnsAGoodSlotIntoTypedValues) {
   EXPECT_EQ(request.send.offset_bytes, 64u);
   EXPECT_EQ(request.recv.buffer, (BufferId{5, 6}));
   EXPECT_EQ(request.recv.offset_bytes, 128u);
-  EXPECT_EQ(request.count, 10u);
-  EXPECT_EQ(request.dtype, DType::Float32);
-  EXPECT_EQ(request.op, ReduceOp::Max);
+  EXPECT_FALSE(request.plan.valid());
+  EXPECT_EQ(request.spec, all_reduce_of(10, DType::Float32, ReduceOp::Max));
+  EXPECT_EQ(request.total_count, 10u) << "not cut";
   EXPECT_EQ(request.timeout_ns, 77u);
 }
 
@@ -66,8 +66,12 @@ TEST(Decode, RefusesEachValueOutsideItsTableAndStillNamesTheCaller) {
     const bool bad = decoded(slot, request) == Decode::BadValue;
     return bad && request.ticket == 5 && request.seq == 9;
   };
-  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.kind = static_cast<RequestKind>(0); }));
-  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.kind = static_cast<RequestKind>(3); }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.collective = kCollectives; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.collective = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.root = 0; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.root = -2; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.recv_count = 11; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.total_count = 9; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = kDTypes; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = 255; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.op = kReduceOps; }));
@@ -76,26 +80,42 @@ TEST(Decode, RefusesEachValueOutsideItsTableAndStillNamesTheCaller) {
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.member = 42; }));  // generation 0
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.send_buffer = 0; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.recv_buffer = 0; }));
-  EXPECT_TRUE(refused([](WorkRequest& slot) {
-    slot.kind = RequestKind::StartPlan;
-    slot.plan = 0;
-  }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.plan = 42; }));  // generation 0
+}
+
+TEST(Decode, SaysByNameWhatItDoesNotKnow) {
+  const auto told = [](auto spoil) {
+    WorkRequest slot = good();
+    spoil(slot);
+    Request request;
+    const char* detail = "";
+    EXPECT_EQ(decode(slot, request, detail), Decode::BadValue);
+    return std::string_view(detail);
+  };
+  EXPECT_EQ(told([](WorkRequest& slot) { slot.collective = 5; }),
+            "the collective is unknown: this version knows all_reduce");
+  EXPECT_EQ(told([](WorkRequest& slot) { slot.codec = 1; }),
+            "the codec is unknown: this version knows none");
+  EXPECT_EQ(told([](WorkRequest& slot) { slot.recv_count = 20; }),
+            "an all_reduce receives as many elements as it sends");
+  EXPECT_EQ(told([](WorkRequest& slot) { slot.root = 1; }), "an all_reduce has no root");
 }
 
 TEST(Decode, RefusesACountWhoseBytesOverflow) {
   WorkRequest slot = good();
   Request request;
-  slot.count = std::numeric_limits<std::uint64_t>::max() / 4;
+  const auto ask = [&slot](std::uint64_t count) { slot.send_count = slot.recv_count = count; };
+  ask(std::numeric_limits<std::uint64_t>::max() / 4);
   EXPECT_EQ(decoded(slot, request), Decode::Done);  // the largest that fits
-  slot.count += 1;
+  ask(slot.send_count + 1);
   EXPECT_EQ(decoded(slot, request), Decode::BadValue);
-  slot.count = std::numeric_limits<std::uint64_t>::max();
+  ask(std::numeric_limits<std::uint64_t>::max());
   EXPECT_EQ(decoded(slot, request), Decode::BadValue);
 }
 
 TEST(Decode, ACountOfZeroNeedsNoBuffers) {
   WorkRequest slot = good();
-  slot.count = 0;
+  slot.send_count = slot.recv_count = 0;
   slot.send_buffer = slot.recv_buffer = 0;
   Request request;
   EXPECT_EQ(decoded(slot, request), Decode::Done);
@@ -103,7 +123,6 @@ TEST(Decode, ACountOfZeroNeedsNoBuffers) {
 
 TEST(Decode, APlanNeedsOnlyItsId) {
   WorkRequest slot;
-  slot.kind = RequestKind::StartPlan;
   slot.member = MemberId{1, 2}.bits();
   slot.plan = PlanId{8, 9}.bits();
   slot.dtype = 255;  // not looked at
@@ -114,26 +133,38 @@ TEST(Decode, APlanNeedsOnlyItsId) {
 
 TEST(Decode, WhateverItAcceptsLiesInItsTables) {
   std::mt19937_64 random(7);
+  int accepted = 0;
   for (int i = 0; i < 200'000; ++i) {
     WorkRequest slot;
     std::uint64_t words[16];
     for (std::uint64_t& word : words) word = random();
     std::memcpy(&slot, words, sizeof(slot));
     slot.magic = kRequestMagic;
-    slot.kind = static_cast<RequestKind>(random() % 4);
+    if (random() % 2 == 0) slot.plan = 0;
+    if (random() % 4 != 0) slot.root = -1;
+    slot.collective = static_cast<std::uint8_t>(random() % 2);
     slot.dtype = static_cast<std::uint8_t>(random() % 12);
     slot.op = static_cast<std::uint8_t>(random() % 6);
     slot.codec = static_cast<std::uint8_t>(random() % 2);
-    if (random() % 2 == 0) slot.count %= 1 << 20;
+    if (random() % 2 == 0) slot.send_count %= 1 << 20;
+    if (random() % 4 != 0) slot.recv_count = slot.send_count;
+    if (random() % 4 != 0) slot.total_count = slot.first_element = 0;
     Request request;
     const char* detail = "";
     if (decode(slot, request, detail) != Decode::Done) continue;
+    ++accepted;
     ASSERT_TRUE(request.member.valid());
-    ASSERT_LT(static_cast<unsigned>(request.dtype), kDTypes);
-    ASSERT_LT(static_cast<unsigned>(request.op), kReduceOps);
-    ASSERT_EQ(request.codec, Codec::None);
-    ASSERT_LE(request.count, std::numeric_limits<std::uint64_t>::max() / size_of(request.dtype));
+    if (request.plan.valid()) continue;
+    const OperationSpec& spec = request.spec;
+    ASSERT_EQ(spec.collective, Collective::AllReduce);
+    ASSERT_LT(static_cast<unsigned>(spec.dtype), kDTypes);
+    ASSERT_LT(static_cast<unsigned>(spec.op), kReduceOps);
+    ASSERT_EQ(spec.codec, Codec::None);
+    ASSERT_EQ(spec.root, kNoRank);
+    ASSERT_EQ(spec.send_count, spec.recv_count);
+    ASSERT_LE(spec.send_count, std::numeric_limits<std::uint64_t>::max() / size_of(spec.dtype));
   }
+  EXPECT_GT(accepted, 1000);
 }
 
 }  // namespace

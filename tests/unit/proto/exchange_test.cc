@@ -86,7 +86,7 @@ TEST(InStreamShareTest, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
 }
 
 TEST(InStreamShapeTest, LeavesTheRestToOthers) {
-  EXPECT_EQ(in_stream_shape(0, 2, DType::Float16, kRoom).blocks, 0u);
+  EXPECT_EQ(in_stream_shape(0, 1, DType::Float16, kRoom).blocks, 0u);
   EXPECT_EQ(in_stream_shape(1024, 1, DType::Float16, kRoom).blocks, 0u);
   EXPECT_EQ(in_stream_shape(1024, 9, DType::Float16, kRoom).blocks, 0u);
   EXPECT_EQ(in_stream_shape(1024, 2, DType::Int32, kRoom).blocks, 0u);
@@ -96,6 +96,15 @@ TEST(InStreamShapeTest, LeavesTheRestToOthers) {
   EXPECT_EQ(in_stream_shape(4098, 2, DType::Float16, bounded).blocks, 0u);
   const InStreamRoom none{.atomic_128b_stores = true, .blocks = 0};
   EXPECT_EQ(in_stream_shape(1 << 20, 2, DType::Float16, none).blocks, 0u);
+}
+
+// Whatever the others ask for has a first block, too, whose heads are compared.
+TEST(InStreamShapeTest, GivesOneBlockToNothingSoThatItIsCompared) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+    const InStreamShape shape = in_stream_shape(0, ranks, DType::Float32, {});
+    EXPECT_EQ(shape.algorithm, InStreamAlgorithm::OneShotLl16);
+    EXPECT_EQ(shape.blocks, 1u);
+  }
 }
 
 TEST(InStreamShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {

@@ -12,7 +12,8 @@ namespace {
 
 TEST(Layout, ARequestsFieldsStayWhereTheyAre) {
   EXPECT_EQ(offsetof(WorkRequest, magic), 0u);
-  EXPECT_EQ(offsetof(WorkRequest, kind), 4u);
+  EXPECT_EQ(offsetof(WorkRequest, root), 2u);
+  EXPECT_EQ(offsetof(WorkRequest, collective), 4u);
   EXPECT_EQ(offsetof(WorkRequest, dtype), 5u);
   EXPECT_EQ(offsetof(WorkRequest, op), 6u);
   EXPECT_EQ(offsetof(WorkRequest, codec), 7u);
@@ -27,9 +28,10 @@ TEST(Layout, ARequestsFieldsStayWhereTheyAre) {
   EXPECT_EQ(offsetof(WorkRequest, send_offset_bytes), 72u);
   EXPECT_EQ(offsetof(WorkRequest, recv_buffer), 80u);
   EXPECT_EQ(offsetof(WorkRequest, recv_offset_bytes), 88u);
-  EXPECT_EQ(offsetof(WorkRequest, count), 96u);
-  EXPECT_EQ(offsetof(WorkRequest, total_count), 104u);
-  EXPECT_EQ(offsetof(WorkRequest, first_element), 112u);
+  EXPECT_EQ(offsetof(WorkRequest, send_count), 96u);
+  EXPECT_EQ(offsetof(WorkRequest, recv_count), 104u);
+  EXPECT_EQ(offsetof(WorkRequest, total_count), 112u);
+  EXPECT_EQ(offsetof(WorkRequest, first_element), 120u);
 }
 
 TEST(Layout, ACompletionsFieldsStayWhereTheyAre) {

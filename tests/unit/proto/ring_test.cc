@@ -28,7 +28,7 @@ struct TestRing {
 WorkRequest numbered(std::uint64_t ticket) {
   WorkRequest request;
   request.ticket = ticket;
-  request.count = ticket * 3;
+  request.send_count = ticket * 3;
   return request;
 }
 
@@ -144,16 +144,16 @@ TEST(Ring, AMessageOfOneLineLeavesNothingOfTheSlotsLastTurn) {
   for (int i = 0; i < 8; ++i) {
     ASSERT_EQ(producer.push(numbered(5)), Push::Done);
     ASSERT_EQ(consumer.pop(out), Pop::Done);
-    EXPECT_EQ(out.count, 15u);
+    EXPECT_EQ(out.send_count, 15u);
   }
   WorkRequest start = numbered(6);
-  start.kind = RequestKind::StartPlan;
+  start.plan = PlanId{1, 1}.bits();
   start.plan = 77;
   ASSERT_EQ(producer.push(start), Push::Done);
   ASSERT_EQ(consumer.pop(out), Pop::Done);
   EXPECT_EQ(out.plan, 77u);
   EXPECT_EQ(out.ticket, 6u);
-  EXPECT_EQ(out.count, 0u);
+  EXPECT_EQ(out.send_count, 0u);
 }
 
 TEST(Ring, ProducerSeesAHeadThatRanPastItsTail) {
@@ -210,7 +210,7 @@ TEST(Ring, TwoThreadsOnOneMappingPassEverySlotUntorn) {
       std::this_thread::yield();
       continue;
     }
-    wrong += out.ticket != i || out.count != i * 3 ? 1 : 0;
+    wrong += out.ticket != i || out.send_count != i * 3 ? 1 : 0;
     ++i;
   }
   writer.join();

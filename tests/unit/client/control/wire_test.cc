@@ -33,7 +33,7 @@ TEST(Wire, WritesTheSameBytesAsTheGeneratedCode) {
   v1::CreatePlanRequest generated;
   generated.set_member(1);
   generated.set_send_buffer(300);
-  generated.set_count(std::uint64_t{1} << 40);
+  generated.set_send_count(std::uint64_t{1} << 40);
   generated.set_dtype(2);
   generated.set_timeout_ms(5);
   WireWriter ours;

@@ -26,7 +26,7 @@ class GpuInStreamTest : public GpuMemberTest {
     return {.range = {.base = send.range.base + (1ULL << 31), .bytes = 1 << 20}, .id = {3, 1}};
   }
   Status all_reduce_in(const GpuBuffer& buffer) {
-    AllReduceCall one = call(1);
+    CollectiveCall one = call(1);
     one.send = one.recv = reinterpret_cast<std::byte*>(buffer.range.base);
     return member->all_reduce(one, buffer, buffer, 1000, nullptr, deadline());
   }
@@ -52,8 +52,26 @@ TEST_F(GpuInStreamTest, LaunchesWhatIsSmallWithTheExchangesOfAll) {
   EXPECT_EQ(asked.size(), 1u) << "the daemon has checked the buffers";
 }
 
+TEST_F(GpuInStreamTest, LaunchesNothingTooSoThatItMeetsTheOthers) {
+  CollectiveCall nothing = call(0);
+  ASSERT_TRUE(member->all_reduce(nothing, {}, {}, 1000, nullptr, deadline()).ok());
+  nothing.send = nullptr;  // no address counts
+  ASSERT_TRUE(member->all_reduce(nothing, {}, {}, 1000, nullptr, deadline()).ok());
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_EQ(asked[0].spec, all_reduce_of(0));
+  EXPECT_FALSE(asked[0].send_buffer.valid() || asked[0].recv_buffer.valid());
+  EXPECT_EQ(asked[0].send_offset_bytes, 0u);
+  ASSERT_EQ(gpu->in_stream_starts.size(), 2u);
+  const FakeGpu::InStreamStart& start = gpu->in_stream_starts[0];
+  EXPECT_EQ(start.shape.algorithm, InStreamAlgorithm::OneShotLl16);
+  EXPECT_EQ(start.shape.blocks, 1u);
+  EXPECT_EQ(start.call.count, 0u);
+  EXPECT_EQ(start.call.send, nullptr);
+  EXPECT_TRUE(check_unused(send).ok() && check_unused(recv).ok()) << "it touches none";
+}
+
 TEST_F(GpuInStreamTest, LeavesOtherTypesAndSizesToTheDaemon) {
-  AllReduceCall integers = call(64);
+  CollectiveCall integers = call(64);
   integers.dtype = DType::Int32;
   ASSERT_TRUE(member->all_reduce(integers, send, recv, 1000, nullptr, deadline()).ok());
   ASSERT_TRUE(all_reduce((4 << 20) + 1).ok());

@@ -59,10 +59,9 @@ class GpuMemberTest : public testing::Test {
     return PlanId{static_cast<std::uint32_t>(asked.size()), 1};
   }
 
-  AllReduceCall call(std::uint64_t count) {
-    return {.send = reinterpret_cast<const std::byte*>(send.range.base + 256),
-            .recv = reinterpret_cast<std::byte*>(recv.range.base),
-            .count = count};
+  CollectiveCall call(std::uint64_t count) {
+    return {all_reduce_of(count), reinterpret_cast<const std::byte*>(send.range.base + 256),
+            reinterpret_cast<std::byte*>(recv.range.base)};
   }
   Status all_reduce(std::uint64_t count, void* stream = nullptr) {
     return member->all_reduce(call(count), send, recv, 1000, stream, deadline());

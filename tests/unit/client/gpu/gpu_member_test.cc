@@ -28,6 +28,15 @@ TEST_F(GpuMemberTest, TakesThePathOfTheSize) {
   EXPECT_EQ(gpu->starts[1].post.path, LaunchPath::Launched);
 }
 
+TEST_F(GpuMemberTest, HandsNothingToTheDaemonTooSoThatItIsCompared) {
+  ASSERT_TRUE(member->all_reduce(call(0), {}, {}, 1000, nullptr, deadline()).ok());
+  ASSERT_EQ(asked.size(), 1u);
+  EXPECT_TRUE(asked[0].spec.is_empty());
+  EXPECT_FALSE(asked[0].send_buffer.valid() || asked[0].recv_buffer.valid());
+  ASSERT_EQ(gpu->starts.size(), 1u);
+  EXPECT_EQ(gpu->starts[0].post.path, LaunchPath::Resident) << "where small operations are";
+}
+
 TEST_F(GpuMemberTest, PutsStartsOnSeveralStreamsInTheOrderOfTheCalls) {
   int first = 0, second = 0;
   ASSERT_TRUE(all_reduce(1, &first).ok() && all_reduce(1, &first).ok());

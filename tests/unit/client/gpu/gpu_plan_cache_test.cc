@@ -6,22 +6,28 @@ namespace arcomm::client {
 namespace {
 
 GpuPlan plan(std::uint32_t index) {
-  return {.key = {.send = 0x1000, .recv = 0x2000, .count = index}, .id = {index, 1}};
+  return {.key = {.send = 0x1000, .recv = 0x2000, .spec = all_reduce_of(index)}, .id = {index, 1}};
 }
 
 TEST(GpuPlanCache, TellsPlansApartByEverythingThatWasAsked) {
   GpuPlanCache cache;
-  const GpuPlanKey key{.send = 1, .recv = 2, .count = 3, .send_buffer = {1, 1}};
+  const GpuPlanKey key{.send = 1, .recv = 2, .spec = all_reduce_of(3), .send_buffer = {1, 1}};
   cache.insert({.key = key, .id = {7, 1}});
   EXPECT_NE(cache.find(key), nullptr);
   GpuPlanKey other = key;
   other.recv = 4;
   EXPECT_EQ(cache.find(other), nullptr);
   other = key;
-  other.dtype = DType::Float16;
+  other.spec.dtype = DType::Float16;
   EXPECT_EQ(cache.find(other), nullptr);
   other = key;
-  other.op = ReduceOp::Max;
+  other.spec.op = ReduceOp::Max;
+  EXPECT_EQ(cache.find(other), nullptr);
+  other = key;
+  other.spec.recv_count = 6;
+  EXPECT_EQ(cache.find(other), nullptr);
+  other = key;
+  other.spec.root = 0;
   EXPECT_EQ(cache.find(other), nullptr);
   other = key;
   other.send_buffer = {1, 2};  // the same address, other memory
@@ -50,9 +56,9 @@ TEST(GpuPlanCache, NeverOffersWhatAGraphOrACallerHolds) {
 
 TEST(GpuPlanCache, FindsTheUsersOfABufferOnEitherSide) {
   GpuPlanCache cache;
-  cache.insert({.key = {.count = 1, .send_buffer = {5, 1}}});
-  cache.insert({.key = {.count = 2, .recv_buffer = {5, 1}}});
-  cache.insert({.key = {.count = 3, .recv_buffer = {6, 1}}});
+  cache.insert({.key = {.spec = all_reduce_of(1), .send_buffer = {5, 1}}});
+  cache.insert({.key = {.spec = all_reduce_of(2), .recv_buffer = {5, 1}}});
+  cache.insert({.key = {.spec = all_reduce_of(3), .recv_buffer = {6, 1}}});
   EXPECT_EQ(cache.users_of({5, 1}).size(), 2u);
   cache.erase(*cache.users_of({5, 1})[0]);
   EXPECT_EQ(cache.size(), 2u);

@@ -13,7 +13,7 @@ class ArrivalBoardTest : public ::testing::Test {
     Operation& made = operations_.emplace_back();
     made.rank = rank;
     made.seq = seq;
-    made.signature.count = made.signature.total_count = count;
+    made.signature = Signature::whole(all_reduce_of(count));
     made.admitted_ns = 100;
     made.deadline_ns = 1000 + static_cast<std::uint64_t>(rank);
     return made;
@@ -79,7 +79,42 @@ TEST_F(ArrivalBoardTest, AMismatchOfLargeOperationsShowsTheWholesNotTheParts) {
   board_.arrive(first, finished_);
   board_.arrive(second, finished_);
   EXPECT_EQ(ended(), 2);
-  EXPECT_EQ(first.outcome.message(), "rank 1 asked sum of 128 float32, rank 0 sum of 256 float32");
+  EXPECT_EQ(first.outcome.message(), "rank 1 and rank 0 differ: count 128 and 256");
+}
+
+TEST_F(ArrivalBoardTest, AMismatchNamesAllThatDiffersWithBothValues) {
+  struct Case {
+    OperationSpec late, first;
+    const char* text;
+  };
+  constexpr auto kOtherCollective = static_cast<Collective>(9);
+  constexpr auto kOtherCodec = static_cast<Codec>(9);
+  const Case cases[] = {
+      {all_reduce_of(0), all_reduce_of(8), "count 0 and 8"},
+      {all_reduce_of(8, DType::Int32), all_reduce_of(8), "dtype int32 and float32"},
+      {all_reduce_of(7, DType::Int32, ReduceOp::Max), all_reduce_of(8),
+       "count 7 and 8, dtype int32 and float32, op max and sum"},
+      {{.send_count = 8, .recv_count = 16, .collective = kOtherCollective},
+       all_reduce_of(8),
+       "collective unknown collective and all_reduce, recv count 16 and 8"},
+      {{.send_count = 4, .recv_count = 16, .collective = kOtherCollective},
+       {.send_count = 8, .recv_count = 32, .collective = kOtherCollective},
+       "send count 4 and 8, recv count 16 and 32"},
+      {{.send_count = 8, .recv_count = 8, .codec = kOtherCodec, .root = 2},
+       {.send_count = 8, .recv_count = 8, .root = 1},
+       "codec unknown codec and none, root 2 and 1"},
+  };
+  std::uint64_t seq = 0;
+  for (const Case& one : cases) {
+    Operation& first = operation(0, seq);
+    Operation& late = operation(1, seq++);
+    first.signature = Signature::whole(one.first);
+    late.signature = Signature::whole(one.late);
+    board_.arrive(first, finished_);
+    board_.arrive(late, finished_);
+    EXPECT_EQ(late.outcome.reason, Reason::Mismatch);
+    EXPECT_EQ(first.outcome.message(), std::string("rank 1 and rank 0 differ: ") + one.text);
+  }
 }
 
 TEST_F(ArrivalBoardTest, PartsOfOneWholeThatBeginElsewhereDoNotMatch) {

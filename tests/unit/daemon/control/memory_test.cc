@@ -297,6 +297,35 @@ TEST_F(MemoryTest, RefusesImpossibleSizesAndForeignHandles) {
             Reason::BadValue);
 }
 
+TEST_F(MemoryTest, RefusesAPlanOfAnUnknownOperationByName) {
+  start();
+  Session session = open_session();
+  const auto refused = [&](auto spoil) {
+    v1::CreatePlanRequest plan;
+    *plan.mutable_session() = session.ref;
+    plan.set_send_count(8);
+    plan.set_recv_count(8);
+    spoil(plan);
+    v1::CreatePlanReply planned;
+    const Outcome outcome = call(*client_, &v1::NodeControl::Stub::CreatePlan, plan, &planned);
+    EXPECT_EQ(outcome.reason, Reason::BadValue);
+    return outcome.status.error_message();
+  };
+  EXPECT_NE(refused([](auto& plan) {
+              plan.set_collective(6);
+            }).find("the collective is unknown: this version knows all_reduce: collective 6,"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& plan) { plan.set_codec(3); }).find("the codec is unknown"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& plan) {
+              plan.set_recv_count(9);
+            }).find("send count 8, recv count 9, root -1"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& plan) { plan.set_root_plus_one(1); }).find("has no root"),
+            std::string::npos);
+  EXPECT_NE(refused([](auto& plan) { plan.set_op(256); }).find("out of range"), std::string::npos);
+}
+
 TEST_F(MemoryTest, RefusesAnOversizedRequestAndServesTheNext) {
   start();
   v1::AttachRequest request;

@@ -105,14 +105,50 @@ TEST(TuningTable, RefusesWhatItDoesNotUnderstandWithFileAndLine) {
   EXPECT_NE(message("format = 1\npoint = [1]\n").find("table"), std::string::npos);
 }
 
+TEST(TuningTable, PointsAreOfACollectiveAndACodecAndOfTheFirstWhereNothingSaysSo) {
+  const std::string point =
+      "format = 1\n[[point]]\nranks = 2\nbytes = 8\nmicroseconds = 1.0\nalgorithm = \"inline\"\n";
+  const std::string named = point + "collective = \"all_reduce\"\ncodec = \"none\"\n";
+  const Result<TuningTable> short_form = parse_tuning(point, "t"),
+                            long_form = parse_tuning(named, "t");
+  ASSERT_TRUE(short_form.ok() && long_form.ok());
+  EXPECT_EQ(*short_form, *long_form);
+  EXPECT_EQ(long_form->points[0].key, TuningKey{});
+  EXPECT_NE(long_form->find(2, 8, DType::Float32), nullptr);
+  const TuningKey other{.collective = static_cast<Collective>(7)};
+  EXPECT_EQ(long_form->find(2, 8, DType::Float32, other), nullptr);
+  EXPECT_EQ(default_gpu_tuning().find(2, 8, other), nullptr);
+  const Result<TuningTable> unknown = parse_tuning(point + "collective = \"scan\"\n", "t.toml");
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().message,
+            "t.toml:7: collective 'scan' is unknown; there are all_reduce");
+  EXPECT_NE(parse_tuning(point + "codec = 8\n", "t.toml").error().message.find("there are none"),
+            std::string::npos);
+}
+
+TEST(TuningTable, PointsOfOneKeySayNothingOfAnother) {
+  const TuningKey other{.codec = static_cast<Codec>(1)};
+  TuningTable table;
+  table.points = {{2, 1024, TypeClass::Plain, Algorithm::Inline, 0, 9.0, other},
+                  {2, 1024, TypeClass::Plain, Algorithm::Tiled, 65536, 1.0}};
+  table.gpu.points = {{2, 1024, CudaAlgorithm::Stream, 9.0, other},
+                      {2, 1024, CudaAlgorithm::TwoShot, 1.0}};
+  table.settle();
+  table.gpu.settle();
+  EXPECT_EQ(table.find(2, 1024, DType::Float32)->algorithm, Algorithm::Tiled);
+  EXPECT_EQ(table.find(2, 1024, DType::Float32, other)->algorithm, Algorithm::Inline);
+  EXPECT_EQ(table.gpu.find(2, 1024)->algorithm, CudaAlgorithm::TwoShot);
+  EXPECT_EQ(table.gpu.find(2, 1024, other)->algorithm, CudaAlgorithm::Stream);
+  EXPECT_EQ(table.gpu.in_stream_bounds.size(), 2u);
+}
+
 TEST(Planner, AnEmptyOperationNeedsNoStep) {
   EXPECT_TRUE(make_plan(Signature{}, 4, kShape, sample()).empty());
 }
 
 TEST(Planner, TheSameQuestionHasTheSameAnswer) {
-  Signature signature;
   for (std::uint64_t count = 1; count < (1u << 28); count = count * 3 + 1) {
-    signature.count = count;
+    const Signature signature = Signature::whole(all_reduce_of(count));
     EXPECT_EQ(make_plan(signature, 3, kShape, sample()), make_plan(signature, 3, kShape, sample()));
   }
 }

@@ -59,7 +59,8 @@ class Rewriter {
       state ^= state << 13, state ^= state >> 7, state ^= state << 17;
       switch (state % 4) {
         case 0:
-          overwrite(slot->count, counts[state >> 8 & 3]);
+          overwrite(slot->send_count, counts[state >> 8 & 3]);
+          overwrite(slot->recv_count, counts[state >> 8 & 3]);
           break;
         case 1:
           overwrite(slot->send_offset_bytes, offsets[state >> 8 & 3]);
@@ -112,7 +113,7 @@ class AdmissionRace : public ::testing::Test {
     request.seq = seq;
     request.send_buffer = send_.bits();
     request.recv_buffer = recv_.bits();
-    request.count = kSmall;
+    request.send_count = request.recv_count = kSmall;
     return request;
   }
   // A range lies inside its buffer, begins where one of the written offsets says, and can be
@@ -129,18 +130,20 @@ class AdmissionRace : public ::testing::Test {
   }
   void check(const Operation& operation) {
     const Signature& signature = operation.signature;
-    ASSERT_TRUE(signature.count == kSmall || signature.count == kLarge) << signature.count;
-    ASSERT_EQ(signature.count, operation.record.count);
+    ASSERT_TRUE(signature.send_count == kSmall || signature.send_count == kLarge)
+        << signature.send_count;
+    ASSERT_EQ(signature.recv_count, signature.send_count);
+    ASSERT_EQ(signature.send_count, operation.record.send_count);
     ASSERT_LT(static_cast<unsigned>(signature.dtype), kDTypes);
     ASSERT_EQ(operation.send_buffer, send_);
     ASSERT_TRUE(operation.recv_buffer == recv_ || operation.recv_buffer == other_);
-    expect_inside(*buffers_.find(kSession, send_), operation.send, signature.bytes(),
+    expect_inside(*buffers_.find(kSession, send_), operation.send, signature.send_bytes(),
                   {kNear, kFar, kOdd});  // odd is fine for types of two bytes and of one
     expect_inside(*buffers_.find(kSession, operation.recv_buffer), operation.recv,
-                  signature.bytes(), {0});
+                  signature.recv_bytes(), {0});
     const std::byte* base = buffers_.find(kSession, send_)->base();
     ASSERT_TRUE(operation.send != base + kOdd || size_of(signature.dtype) <= 2);
-    const bool as_written = signature.count == kSmall && signature.dtype == DType::Float32 &&
+    const bool as_written = signature.send_count == kSmall && signature.dtype == DType::Float32 &&
                             operation.recv_buffer == recv_ && operation.send == base;
     as_written_ += as_written ? 1 : 0;
   }

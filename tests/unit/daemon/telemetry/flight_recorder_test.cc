@@ -32,7 +32,8 @@ TEST(FlightRecorder, GivesBackWhatWasWritten) {
   FlightRecord record{.unique_id_prefix = 0x0807060504030201,
                       .epoch = 2,
                       .seq = 9,
-                      .count = 1000,
+                      .send_count = 1000,
+                      .recv_count = 1000,
                       .submitted_ns = 10,
                       .rank = 3,
                       .pid = 4711,
@@ -44,7 +45,8 @@ TEST(FlightRecorder, GivesBackWhatWasWritten) {
   ASSERT_EQ(recorder->snapshot().size(), 1u);
   EXPECT_THAT(to_json(recorder->snapshot()[0]),
               AllOf(HasSubstr("\"comm\":\"0102030405060708\""), HasSubstr("\"state\":\"open\""),
-                    HasSubstr("\"op\":\"max\",\"dtype\":\"bfloat16\",\"count\":1000"),
+                    HasSubstr("\"collective\":\"all_reduce\",\"op\":\"max\",\"dtype\":\"bfloat16\""
+                              ",\"send_count\":1000,\"recv_count\":1000"),
                     HasSubstr("\"rank\":3,\"pid\":4711")));
   record.code = ErrorCode::DeadlineExceeded;
   record.reason = Reason::Timeout;
@@ -96,7 +98,7 @@ TEST(FlightRecorder, NeverShowsARecordHalfWritten) {
   std::atomic<std::uint64_t> seen{0};  // a reader that gets no core while it writes shows nothing
   std::thread writer([&] {
     for (std::uint64_t i = 1; i <= 200'000 || (seen == 0 && i <= 100'000'000); ++i) {
-      FlightRecord record{.epoch = i, .seq = i, .count = i, .submitted_ns = i, .done_ns = i};
+      FlightRecord record{.epoch = i, .seq = i, .send_count = i, .submitted_ns = i, .done_ns = i};
       recorder->write(record);
     }
     is_done = true;
@@ -106,7 +108,7 @@ TEST(FlightRecorder, NeverShowsARecordHalfWritten) {
       ++seen;
       ASSERT_EQ(record.epoch, record.number);
       ASSERT_EQ(record.seq, record.number);
-      ASSERT_EQ(record.count, record.number);
+      ASSERT_EQ(record.send_count, record.number);
       ASSERT_EQ(record.submitted_ns, record.number);
       ASSERT_EQ(record.done_ns, record.number);
     }

@@ -123,6 +123,13 @@ class FakeGrid final : public ResidentGrid {
         return;
       }
       const ResidentPlan& theirs = *grid->open(other);
+      if (theirs.count != plan->count) {
+        slot.status.failed = {.number = slot.status.done + 1,
+                              .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
+                              .reason = static_cast<std::uint8_t>(Reason::Mismatch),
+                              .culprit_rank = static_cast<std::int16_t>(rank)};
+        return;
+      }
       in.push_back(static_cast<const float*>(theirs.send));
       out.push_back(static_cast<float*>(theirs.recv));
     }

@@ -225,7 +225,7 @@ class GpuWorkerTest : public ::testing::Test {
     seed.member = rank.member;
     seed.send_buffer = seed.recv_buffer = rank.buffer;
     seed.recv_offset_bytes = rank.half_bytes;
-    seed.count = count;
+    seed.spec = all_reduce_of(count);
     seed.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
     return await<PlanId>([&](auto done) { worker_->add_plan(rank.client->id(), seed, done); });
   }

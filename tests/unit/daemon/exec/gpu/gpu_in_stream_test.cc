@@ -184,7 +184,7 @@ TEST_F(GpuInStreamTest, TakesSuchAPlanAwayWhenever) {
   seed.member = ranks[0]->member;
   seed.send_buffer = seed.recv_buffer = ranks[0]->buffer;
   seed.recv_offset_bytes = ranks[0]->half_bytes;
-  seed.count = kSmall;
+  seed.spec = all_reduce_of(kSmall);
   const Result<PlanId> made =
       await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->client->id(), seed, done); });
   ASSERT_TRUE(made.ok());

@@ -62,6 +62,24 @@ TEST_F(GpuLaunched, MismatchIsToldToAllRanks) {
   expect_serving(kLarge);
 }
 
+TEST_F(GpuLaunched, NothingOnOneRankAgainstSomethingOnAnotherIsAMismatch) {
+  const auto ranks = group(2);
+  ranks[0]->start(plan(*ranks[0], kLarge), LaunchPath::Launched);
+  ranks[1]->start(plan(*ranks[1], 0), LaunchPath::Launched);
+  const Done closed = ranks[0]->closed();
+  EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Mismatch));
+  expect_closed(*ranks[1], ErrorCode::FailedPrecondition, Reason::Mismatch, closed.culprit_rank);
+  expect_serving(kLarge);
+}
+
+TEST_F(GpuLaunched, NothingOnAllRanksEndsWhenAllHaveCome) {
+  const auto ranks = group(2);
+  ranks[0]->start(plan(*ranks[0], 0), LaunchPath::Launched);
+  ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 1; }));
+  ranks[1]->start(plan(*ranks[1], 0), LaunchPath::Launched);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Launched));
+}
+
 TEST_F(GpuLaunched, RankThatNeverComesIsNamedAtTheDeadline) {
   const auto ranks = group(3);
   for (int rank : {0, 2})

@@ -44,6 +44,18 @@ TEST_F(GpuResident, WithoutResidenceTheGridLeavesAfterEachBurst) {
   EXPECT_TRUE(eventually([&] { return node_.running_grids == 0; }));
 }
 
+TEST_F(GpuResident, NothingIsComparedAndServedLikeSomething) {
+  const auto ranks = group(2);
+  for (GpuRank* rank : ranks) rank->start(plan(*rank, 0), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+  ranks[1]->start(plan(*ranks[1], 0), LaunchPath::Resident);
+  const Done closed = ranks[0]->closed();
+  EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Mismatch));
+  expect_closed(*ranks[1], ErrorCode::FailedPrecondition, Reason::Mismatch, closed.culprit_rank);
+  expect_serving(kSmall);
+}
+
 TEST_F(GpuResident, RankThatNeverComesIsNamedToAll) {
   const auto ranks = group(3);
   for (std::size_t i : {0u, 2u})

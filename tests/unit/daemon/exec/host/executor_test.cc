@@ -26,7 +26,7 @@ class ExecutorTest : public ::testing::Test {
     Operation& operation = operations_[rank];
     operation.member = members_[rank];
     operation.rank = static_cast<Rank>(rank);
-    operation.signature.count = operation.signature.total_count = 4;
+    operation.signature = Signature::whole(all_reduce_of(4));
     operation.send = reinterpret_cast<const std::byte*>(send_[rank].data());
     operation.recv = reinterpret_cast<std::byte*>(recv_[rank].data());
     operation.deadline_ns = deadline_ns;
@@ -78,7 +78,7 @@ TEST_F(ExecutorTest, WorksOnOneTileAtATimeOfEachLargeOperationInTurn) {
     recv[i].resize(kCount);
     large[i].member = table_.form({}, 1, {Seat{.rank = 0, .session = {}, .member = {}}}).front();
     large[i].rank = 0;
-    large[i].signature.count = large[i].signature.total_count = kCount;
+    large[i].signature = Signature::whole(all_reduce_of(kCount));
     large[i].send = reinterpret_cast<const std::byte*>(send[i].data());
     large[i].recv = reinterpret_cast<std::byte*>(recv[i].data());
     large[i].deadline_ns = now_ns() + 60'000'000'000;

@@ -10,14 +10,28 @@ TEST_F(WorkerFaults, MismatchNamesBothValuesOnAllRanksAndLeavesTheDataAlone) {
   wait_for_pending(1);
   ranks[1]->call(7);
   expect_end(*ranks[0], ErrorCode::FailedPrecondition, Reason::Mismatch, 1,
-             "rank 1 asked sum of 7 float32, rank 0 sum of 8 float32");
+             "rank 1 and rank 0 differ: count 7 and 8");
   expect_end(*ranks[1], ErrorCode::FailedPrecondition, Reason::Mismatch, 1,
-             "rank 1 asked sum of 7");
+             "rank 1 and rank 0 differ: count 7");
   ranks[2]->call(8);  // late
   expect_end(*ranks[2], ErrorCode::FailedPrecondition, Reason::Mismatch, 1,
-             "rank 1 asked sum of 7");
+             "rank 1 and rank 0 differ: count 7");
   for (Client* rank : ranks) rank->call(8);
   for (Client* rank : ranks) expect_end(*rank, ErrorCode::Ok, Reason::None, kNoRank, "");
+}
+
+TEST_F(WorkerFaults, NothingOnOneRankAgainstSomethingOnAnotherIsAMismatchToo) {
+  auto ranks = group(2);
+  ranks[0]->call(0);
+  wait_for_pending(1);
+  ranks[1]->call(8);
+  for (Client* rank : ranks)
+    expect_end(*rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1, "count 8 and 0");
+  ranks[1]->call(8);
+  wait_for_pending(1);
+  ranks[0]->call(0);
+  for (Client* rank : ranks)
+    expect_end(*rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 0, "count 0 and 8");
 }
 
 TEST_F(WorkerFaults, MismatchOfTypeAndOperationIsSeenToo) {
@@ -27,13 +41,14 @@ TEST_F(WorkerFaults, MismatchOfTypeAndOperationIsSeenToo) {
   ranks[1]->call(8, DType::BFloat16, ReduceOp::Max);
   for (Client* rank : ranks) {
     expect_end(*rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1,
-               "max of 8 bfloat16, rank 0 max of 8 float16");
+               "rank 1 and rank 0 differ: dtype bfloat16 and float16");
   }
   ranks[0]->call(8, DType::Int8, ReduceOp::Min);
   wait_for_pending(1);
   ranks[1]->call(8, DType::Int8, ReduceOp::Prod);
   for (Client* rank : ranks)
-    expect_end(*rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1, "prod of 8 int8");
+    expect_end(*rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1,
+               "rank 1 and rank 0 differ: op prod and min");
 }
 
 TEST_F(WorkerFaults, DeadlineNamesTheMissingRankAndRevokesTheCommunicator) {

@@ -135,7 +135,7 @@ class Client {
     request.ticket = 1000 + seq;
     request.send_buffer = request.recv_buffer = buffer.bits();
     request.recv_offset_bytes = recv_offset;
-    request.count = count;
+    request.send_count = request.recv_count = count;
     request.submitted_ns = now_ns();
     return request;
   }

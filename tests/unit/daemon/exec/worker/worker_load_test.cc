@@ -124,8 +124,7 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
                   .send_buffer = rank->buffer,
                   .recv_buffer = rank->buffer,
                   .recv_offset_bytes = 4096,
-                  .count = 16,
-                  .dtype = DType::Int32};
+                  .spec = all_reduce_of(16, DType::Int32)};
     const Result<PlanId> plan =
         await<PlanId>([&](auto done) { worker_->add_plan(rank->id(), seed, done); });
     ASSERT_TRUE(plan.ok()) << plan.error().to_string();
@@ -133,7 +132,6 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
   }
   const auto start_plan = [](Client& rank, PlanId plan) {
     ring::WorkRequest request;
-    request.kind = ring::RequestKind::StartPlan;
     request.member = rank.member.bits();
     request.seq = rank.seq;
     request.plan = plan.bits();
@@ -163,8 +161,7 @@ TEST_F(WorkerLoad, APlanOverARangeThatLeavesItsBufferIsRefused) {
                 .send_buffer = ranks[0]->buffer,
                 .recv_buffer = ranks[0]->buffer,
                 .recv_offset_bytes = 4096,
-                .count = 4096,
-                .dtype = DType::Int32};
+                .spec = all_reduce_of(4096, DType::Int32)};
   const Result<PlanId> plan =
       await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), seed, done); });
   ASSERT_FALSE(plan.ok());
@@ -296,7 +293,7 @@ TEST_F(WorkerLoad, RecordsEveryStepOfAnOperation) {
   ASSERT_EQ(records.size(), 2u);
   for (const FlightRecord& record : records) {
     EXPECT_EQ(record.code, ErrorCode::Ok);
-    EXPECT_EQ(record.count, 4u);
+    EXPECT_EQ(record.send_count, 4u);
     EXPECT_GT(record.submitted_ns, 0u);
     EXPECT_GE(record.admitted_ns, record.submitted_ns);
     EXPECT_GE(record.matched_ns, record.admitted_ns);
