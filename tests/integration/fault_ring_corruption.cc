@@ -107,7 +107,7 @@ TEST_F(RingCorruption, ACompletionHeadThatRunsPastTheTailEndsTheSession) {  // 1
 TEST_F(RingCorruption, ASlotThatIsNotARequestEndsTheSession) {  // 13
   expect_quarantine([](RawSession& raw, MemberId member, const RawSession::Buffer& buffer) {
     ring::WorkRequest request = valid_request(member, 0, buffer.id, 16);
-    request.magic = 0xdeadbeef;
+    request.magic = 0xbeef;
     raw.submit(request);
   });
 }
