@@ -1,6 +1,6 @@
-// What one AllReduce is, as far as a kernel cares: where every rank's input and output lie, and
-// what to do with them. A plain value: pointers that someone else keeps alive, no process, no lock.
-// Offsets and counts are elements.
+// What one reduction is, as far as a kernel cares: where the inputs and the outputs lie that this
+// device can reach, and what to do with them. A plain value: pointers that someone else keeps
+// alive, no process, no rank, no lock. Offsets and counts are elements.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,31 @@
 
 namespace arcomm {
 
-// Pointers are aligned to the element. recv[r] is send[r] (in place) or does not touch any other
-// rank's range; ranges that overlap in another way give unspecified values (never an access outside
-// of the ranges).
+// All inputs are combined in their order, and the result goes to every output. Pointers are aligned
+// to the element. An output is one of the inputs (in place) or does not touch any other range;
+// ranges that overlap in another way give unspecified values (never an access outside of the
+// ranges).
 struct AllReduceArgs {
-  const void* send[kMaxRanks] = {};
-  void* recv[kMaxRanks] = {};
+  const void* inputs[kMaxRanks] = {};
+  void* outputs[kMaxRanks] = {};
   std::uint64_t count = 0;
-  std::uint32_t ranks = 0;  // 1 .. kMaxRanks
+  std::uint32_t num_inputs = 0;   // 1 .. kMaxRanks
+  std::uint32_t num_outputs = 0;  // 1 .. kMaxRanks
+  std::uint32_t divisor = 1;      // of avg: the ranks of the whole world; 1 .. 2^31 - 1
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+
+  // Between ranks that are all here: an input and an output of each.
+  static AllReduceArgs among(std::uint32_t ranks, std::uint64_t count, DType dtype,
+                             ReduceOp op = ReduceOp::Sum) {
+    AllReduceArgs args;
+    args.count = count;
+    args.num_inputs = args.num_outputs = args.divisor = ranks;
+    args.dtype = dtype;
+    args.op = op;
+    return args;
+  }
 };
 static_assert(std::is_trivially_copyable_v<AllReduceArgs>);
 

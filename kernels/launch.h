@@ -3,12 +3,12 @@
 //
 // What a result is, for every algorithm, tile size, position and instruction set (kernels/README.md
 // has the reasons):
-//   floats    combined in rank order; float16 and bfloat16 in float32,
+//   floats    combined in the inputs' order, which is the ranks'; float16 and bfloat16 in float32,
 //             rounded once, to nearest even;
 //             a NaN result is the canonical quiet NaN of its type;
-//             avg divides by the number of ranks before rounding
+//             avg divides by the divisor, the number of ranks, before rounding
 //   min, max  a NaN of any rank gives NaN; among equals (-0 and +0) the lowest rank's bits win
-//   integers  wrap modulo 2^n; avg is the wrapped sum divided by the number of ranks, towards zero
+//   integers  wrap modulo 2^n; avg is the wrapped sum divided by the divisor, towards zero
 // So every rank gets the same bits, run after run.
 #pragma once
 
@@ -20,9 +20,9 @@
 
 namespace arcomm {
 
-// Reduces elements [first, last) of all ranks and writes them to every rank's recv. Calls on
-// disjoint ranges may run at once on several threads. Precondition: first <= last <= args.count, 1
-// <= args.ranks <= kMaxRanks.
+// Reduces elements [first, last) of all inputs and writes them to every output. Calls on
+// disjoint ranges may run at once on several threads. Precondition: first <= last <= args.count,
+// and what args.h says.
 void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint64_t first,
                       std::uint64_t last);
 

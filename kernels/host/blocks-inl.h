@@ -1,7 +1,7 @@
-// The one loop of the host kernels, compiled once per instruction set: read a block from every rank
-// in rank order, combine in registers, write the block to every rank. n reads and n writes of
-// memory, nothing in between; a block is read from all ranks before it is written to any, hence in
-// place works.
+// The one loop of the host kernels, compiled once per instruction set: read a block from every
+// input in order, combine in registers, write the block to every output. n reads and m writes of
+// memory, nothing in between; a block is read from all inputs before it is written to any output,
+// hence in place works.
 //
 // Included again for each target by hwy/foreach_target.h; so no #pragma once but Highway's guard.
 #if defined(ARCOMM_KERNELS_HOST_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -34,8 +34,8 @@ HWY_INLINE std::uint64_t elements_to_line(const T* pointer) {
 
 // Format: how a block of four vectors lies in memory (Stored) and in registers (D): load<0> to
 // load<3> read its parts, which need not be neighbours, and store_all writes the whole to every
-// output. Op: combine(d, so_far, next) and finish(d, result, ranks). kRanks: known at compile time,
-// or 0.
+// output. Op: combine(d, so_far, next) and finish(d, result, divisor). kRanks: so many inputs and
+// outputs, known at compile time, or 0.
 template <typename Format, typename Op, std::uint32_t kRanks>
 class Blocks {
  public:
@@ -43,12 +43,18 @@ class Blocks {
   using D = typename Format::D;
 
   HWY_INLINE explicit Blocks(const ReduceCall& call)
-      : ranks_(kRanks != 0 ? kRanks : call.args.ranks), count_(call.last - call.first) {
+      : inputs_(call.args.num_inputs),
+        outputs_(call.args.num_outputs),
+        divisor_(call.args.divisor),
+        count_(call.last - call.first) {
     std::uint32_t r = 0;
-    do {  // at least one rank
-      in_[r] = static_cast<const Stored*>(call.args.send[r]) + call.first;
-      out_[r] = static_cast<Stored*>(call.args.recv[r]) + call.first;
-    } while (++r < ranks());
+    do {  // at least one
+      in_[r] = static_cast<const Stored*>(call.args.inputs[r]) + call.first;
+    } while (++r < inputs());
+    r = 0;
+    do {
+      out_[r] = static_cast<Stored*>(call.args.outputs[r]) + call.first;
+    } while (++r < outputs());
   }
 
   HWY_INLINE void run(bool non_temporal) const {
@@ -67,14 +73,16 @@ class Blocks {
  private:
   static constexpr std::size_t kMaxElements = 4 * hn::MaxLanes(D());  // of a block
 
-  HWY_INLINE std::uint32_t ranks() const { return kRanks != 0 ? kRanks : ranks_; }
+  HWY_INLINE std::uint32_t inputs() const { return kRanks != 0 ? kRanks : inputs_; }
+  HWY_INLINE std::uint32_t outputs() const { return kRanks != 0 ? kRanks : outputs_; }
   static HWY_INLINE std::uint64_t elements() { return 4 * hn::Lanes(D()); }
 
   // Stores around the caches need aligned lines; and a line that was just read is in the cache, so
   // that throwing it out (in place) costs more than it saves.
   HWY_INLINE bool worth_streaming() const {
-    for (std::uint32_t r = 0; r < ranks(); ++r) {
-      if (in_[r] == out_[r] || elements_to_line(out_[r]) != elements_to_line(out_[0])) return false;
+    for (std::uint32_t r = 0; r < outputs(); ++r) {
+      if (r < inputs() && in_[r] == out_[r]) return false;
+      if (elements_to_line(out_[r]) != elements_to_line(out_[0])) return false;
     }
     return true;
   }
@@ -87,8 +95,8 @@ class Blocks {
     auto b = Format::template load<1>(d, in_[0] + i);
     auto c = Format::template load<2>(d, in_[0] + i);
     auto e = Format::template load<3>(d, in_[0] + i);
-    for (std::uint32_t r = 1; r < ranks(); ++r) combine_next(in_[r] + i, a, b, c, e);
-    finish<kNonTemporal>(a, b, c, e, {out_, ranks(), i});
+    for (std::uint32_t r = 1; r < inputs(); ++r) combine_next(in_[r] + i, a, b, c, e);
+    finish<kNonTemporal>(a, b, c, e, {out_, outputs(), i});
   }
 
   // At most a block of the `left` elements at i, through a padded copy: the same instructions as in
@@ -104,13 +112,13 @@ class Blocks {
     auto b = Format::template load<1>(d, padded);
     auto c = Format::template load<2>(d, padded);
     auto e = Format::template load<3>(d, padded);
-    for (std::uint32_t r = 1; r < ranks(); ++r) {
+    for (std::uint32_t r = 1; r < inputs(); ++r) {
       std::memcpy(padded, in_[r] + i, bytes);
       combine_next(padded, a, b, c, e);
     }
-    Stored* const outputs[] = {padded};
-    finish<false>(a, b, c, e, {outputs, 1, 0});
-    for (std::uint32_t r = 0; r < ranks(); ++r) std::memcpy(out_[r] + i, padded, bytes);
+    Stored* const only[] = {padded};
+    finish<false>(a, b, c, e, {only, 1, 0});
+    for (std::uint32_t r = 0; r < outputs(); ++r) std::memcpy(out_[r] + i, padded, bytes);
     return count;
   }
 
@@ -124,14 +132,14 @@ class Blocks {
   }
 
   template <bool kNonTemporal, class V>
-  HWY_INLINE void finish(V a, V b, V c, V e, Outputs<Stored> outputs) const {
+  HWY_INLINE void finish(V a, V b, V c, V e, Outputs<Stored> to) const {
     const D d;
-    Format::template store_all<kNonTemporal>(d, Op::finish(d, a, ranks()),
-                                             Op::finish(d, b, ranks()), Op::finish(d, c, ranks()),
-                                             Op::finish(d, e, ranks()), outputs);
+    Format::template store_all<kNonTemporal>(d, Op::finish(d, a, divisor_),
+                                             Op::finish(d, b, divisor_), Op::finish(d, c, divisor_),
+                                             Op::finish(d, e, divisor_), to);
   }
 
-  std::uint32_t ranks_;
+  std::uint32_t inputs_, outputs_, divisor_;
   std::uint64_t count_;
   const Stored* in_[kRanks != 0 ? kRanks : kMaxRanks];
   Stored* out_[kRanks != 0 ? kRanks : kMaxRanks];
@@ -145,7 +153,8 @@ HWY_INLINE void reduce_any_ranks(const ReduceCall& call) {
 // For the combinations that inference uses most: the rank loop unrolled, pointers in registers.
 template <typename Format, typename Op>
 HWY_INLINE void reduce_few_ranks(const ReduceCall& call) {
-  switch (call.args.ranks) {
+  if (call.args.num_inputs != call.args.num_outputs) return reduce_any_ranks<Format, Op>(call);
+  switch (call.args.num_inputs) {
     case 2:
       return Blocks<Format, Op, 2>(call).run(call.non_temporal);
     case 3:

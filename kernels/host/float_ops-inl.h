@@ -31,7 +31,7 @@ struct FloatSum {
     return hn::Add(so_far, next);
   }
   template <class D, class V>
-  static HWY_INLINE V finish(D d, V v, std::uint32_t /*ranks*/) {
+  static HWY_INLINE V finish(D d, V v, std::uint32_t /*divisor*/) {
     return canonical_nan(d, v);
   }
 };
@@ -45,8 +45,8 @@ struct FloatProd : FloatSum {
 
 struct FloatAvg : FloatSum {
   template <class D, class V>
-  static HWY_INLINE V finish(D d, V v, std::uint32_t ranks) {
-    return canonical_nan(d, hn::Div(v, hn::Set(d, static_cast<hn::TFromD<D>>(ranks))));
+  static HWY_INLINE V finish(D d, V v, std::uint32_t divisor) {
+    return canonical_nan(d, hn::Div(v, hn::Set(d, static_cast<hn::TFromD<D>>(divisor))));
   }
 };
 

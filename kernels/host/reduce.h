@@ -12,7 +12,7 @@ struct ReduceCall {
   const AllReduceArgs& args;
   std::uint64_t first = 0;
   std::uint64_t last = 0;
-  // Write around the caches where that pays: out of place, all recv pointers alike within their
+  // Write around the caches where that pays: out of place, all outputs alike within their
   // cache lines.
   bool non_temporal = false;
 };

@@ -20,7 +20,7 @@ struct IntegerSum {
     return hn::Add(so_far, next);
   }
   template <class D, class V>
-  static HWY_INLINE V finish(D /*d*/, V v, std::uint32_t /*ranks*/) {
+  static HWY_INLINE V finish(D /*d*/, V v, std::uint32_t /*divisor*/) {
     return v;
   }
 };
@@ -59,12 +59,13 @@ struct IntegerMax : IntegerSum {
 
 struct IntegerAvg : IntegerSum {
   template <class D, class V>
-  static HWY_INLINE V finish(D d, V v, std::uint32_t ranks) {
+  static HWY_INLINE V finish(D d, V v, std::uint32_t divisor) {
     using T = hn::TFromD<D>;
+    using Wide = decltype(T{} + 0);  // the divisor may leave the range of a small type
     HWY_ALIGN T lanes[hn::MaxLanes(D())];
     hn::Store(v, d, lanes);
     for (std::size_t i = 0; i < hn::Lanes(d); ++i) {
-      lanes[i] = static_cast<T>(lanes[i] / static_cast<T>(ranks));  // towards zero; 64 fits every T
+      lanes[i] = static_cast<T>(lanes[i] / static_cast<Wide>(divisor));  // towards zero
     }
     return hn::Load(d, lanes);
   }

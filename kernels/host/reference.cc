@@ -81,24 +81,24 @@ template <typename Format>
 void reduce(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
   using Stored = typename Format::Stored;
   for (std::uint64_t i = first; i < last; ++i) {
-    const auto element = [&](std::uint32_t rank) {
+    const auto element = [&](std::uint32_t input) {
       Stored value;
-      std::memcpy(&value, static_cast<const std::byte*>(args.send[rank]) + i * sizeof(Stored),
+      std::memcpy(&value, static_cast<const std::byte*>(args.inputs[input]) + i * sizeof(Stored),
                   sizeof(Stored));
       return Format::widen(value);
     };
     typename Format::Combined result = element(0);
-    for (std::uint32_t rank = 1; rank < args.ranks; ++rank) {
-      result = combine(args.op, result, element(rank));
+    for (std::uint32_t input = 1; input < args.num_inputs; ++input) {
+      result = combine(args.op, result, element(input));
     }
     if (args.op == ReduceOp::Avg) {
-      // A small signed type divides in its own range: ranks <= 64 fits all of them.
+      // A small type is divided as an int: the divisor may leave its range.
       result = static_cast<typename Format::Combined>(
-          result / static_cast<typename Format::Combined>(args.ranks));
+          result / static_cast<decltype(result + 0)>(args.divisor));
     }
     const Stored narrow = Format::narrow(result);
-    for (std::uint32_t rank = 0; rank < args.ranks; ++rank) {
-      std::memcpy(static_cast<std::byte*>(args.recv[rank]) + i * sizeof(Stored), &narrow,
+    for (std::uint32_t output = 0; output < args.num_outputs; ++output) {
+      std::memcpy(static_cast<std::byte*>(args.outputs[output]) + i * sizeof(Stored), &narrow,
                   sizeof(Stored));
     }
   }

@@ -83,10 +83,10 @@ struct Bench {
     });
   }
   double reduce(DType dtype, const Choice& choice, bool in_place) const {
-    AllReduceArgs args{.count = bytes / size_of(dtype), .ranks = ranks, .dtype = dtype};
+    AllReduceArgs args = AllReduceArgs::among(ranks, bytes / size_of(dtype), dtype);
     for (std::uint32_t r = 0; r < ranks; ++r) {
-      args.send[r] = in_place ? recv[r] : send[r];
-      args.recv[r] = recv[r];
+      args.inputs[r] = in_place ? recv[r] : send[r];
+      args.outputs[r] = recv[r];
     }
     if (!entry_of(choice.algorithm).is_tiled) {
       return best_seconds([&] { all_reduce_range(choice, args, 0, args.count); });

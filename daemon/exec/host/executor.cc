@@ -9,15 +9,18 @@
 namespace arcomm {
 namespace {
 
-void fill(AllReduceArgs& args, const Arrival& arrival, std::uint32_t ranks) {
+// The seats' inputs and outputs: all there are on one node.
+void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& communicator) {
+  const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
   args.count = arrival.signature.send_count;
-  args.ranks = ranks;
+  args.num_inputs = args.num_outputs = seats;
+  args.divisor = static_cast<std::uint32_t>(communicator.ranks());
   args.dtype = arrival.signature.dtype;
   args.op = arrival.signature.op;
   args.codec = arrival.signature.codec;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    args.send[rank] = arrival.operations[rank]->send;
-    args.recv[rank] = arrival.operations[rank]->recv;
+  for (std::uint32_t seat = 0; seat < seats; ++seat) {
+    args.inputs[seat] = arrival.operations[seat]->send;
+    args.outputs[seat] = arrival.operations[seat]->recv;
   }
 }
 
@@ -66,14 +69,14 @@ bool Executor::start(Communicator& communicator) {
     communicators_.completed(communicator, arrival.failure);
     return true;
   }
-  const auto ranks = static_cast<std::uint32_t>(communicator.ranks());
-  const Plan plan = make_plan(arrival.signature, ranks, shape_, *tuning_);
+  const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
+  const Plan plan = make_plan(arrival.signature, seats, shape_, *tuning_);
   std::uint8_t algorithm = 0;
   TileJob* job = nullptr;
   for (const Step& step : plan.steps()) {
     const Choice& choice = std::get<LaunchStep>(step).choice;
     algorithm = static_cast<std::uint8_t>(choice.algorithm);
-    fill(args_, arrival, ranks);
+    fill(args_, arrival, communicator);
     if (entry_of(choice.algorithm).is_tiled) {
       job = launcher_->start(choice, args_);
       if (job == nullptr) return false;
@@ -81,8 +84,8 @@ bool Executor::start(Communicator& communicator) {
       all_reduce_range(choice, args_, 0, args_.count);
     }
   }
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    FlightRecord& record = arrival.operations[rank]->record;
+  for (std::uint32_t seat = 0; seat < seats; ++seat) {
+    FlightRecord& record = arrival.operations[seat]->record;
     record.matched_ns = arrival.matched_ns;
     record.launched_ns = launched_ns;
     record.algorithm = algorithm;

@@ -51,12 +51,12 @@ class Bench {
   // The median of as many runs as fit, in microseconds.
   double measure(const Question& question, const Choice& choice) {
     AllReduceArgs args;
-    args.ranks = question.ranks;
+    args.num_inputs = args.num_outputs = args.divisor = question.ranks;
     args.dtype = question.type_class == TypeClass::Half ? DType::BFloat16 : DType::Float32;
     args.count = question.bytes / size_of(args.dtype);
     for (std::size_t rank = 0; rank < question.ranks; ++rank) {
-      args.send[rank] = memories_[2 * rank].view().data;
-      args.recv[rank] = memories_[2 * rank + 1].view().data;
+      args.inputs[rank] = memories_[2 * rank].view().data;
+      args.outputs[rank] = memories_[2 * rank + 1].view().data;
     }
     for (int i = 0; i < kWarmUps; ++i) run(choice, args);
     times_.clear();

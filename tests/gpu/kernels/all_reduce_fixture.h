@@ -58,16 +58,15 @@ class AllReduceOnGpus : public testing::TestWithParam<int> {
     const std::uint64_t bytes = count * size_of(dtype);
     const int ranks = node_->ranks();
     std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(ranks)), expected = inputs;
-    AllReduceArgs args{
-        .count = count, .ranks = static_cast<std::uint32_t>(ranks), .dtype = dtype, .op = op};
+    AllReduceArgs args = AllReduceArgs::among(static_cast<std::uint32_t>(ranks), count, dtype, op);
     for (int rank = 0; rank < ranks; ++rank) {
       auto& input = inputs[static_cast<std::size_t>(rank)];
       auto& output = expected[static_cast<std::size_t>(rank)];
       input.resize(bytes + 8);
       fill(input, dtype, random_);
       output.resize(bytes + 1);
-      args.send[rank] = input.data();
-      args.recv[rank] = output.data();
+      args.inputs[rank] = input.data();
+      args.outputs[rank] = output.data();
       node_->use(rank);
       cudaMemset((*node_)[rank].recv.data(), 0xa5, kGuard + recv_offset + bytes + kGuard);
       cudaMemcpy((*node_)[rank].send.data() + kGuard + send_offset, input.data(), bytes,

@@ -136,15 +136,15 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
 
   // Random inputs, poisoned outputs; what the outputs shall be.
   void prepare(const Operation& what) {
-    AllReduceArgs args{.count = what.count, .ranks = ranks(), .dtype = what.dtype, .op = what.op};
+    AllReduceArgs args = AllReduceArgs::among(ranks(), what.count, what.dtype, what.op);
     std::vector<std::vector<std::byte>> inputs(ranks()), outputs(ranks());
     for (std::uint32_t number = 0; number < ranks(); ++number) {
       const Rank& rank = ranks_[number];
       inputs[number].resize(what.bytes() + 8);
       outputs[number].resize(what.bytes() + 1);
       fill(inputs[number], what.dtype, random_);
-      args.send[number] = inputs[number].data();
-      args.recv[number] = outputs[number].data();
+      args.inputs[number] = inputs[number].data();
+      args.outputs[number] = outputs[number].data();
       cudaSetDevice(rank.device);
       cudaMemset(rank.recv, 0xa5, kMaxInStreamBytes + 3 * kGuard);
       cudaMemset(rank.send, 0xa5, kGuard + what.send_offset + what.bytes() + kGuard);

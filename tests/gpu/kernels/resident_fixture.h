@@ -148,8 +148,8 @@ class ResidentGrids : public testing::TestWithParam<int> {
     const std::uint64_t bytes = count * size_of(dtype);
     std::vector<std::vector<std::byte>> inputs(static_cast<std::size_t>(ranks())),
         expected = inputs;
-    AllReduceArgs args{
-        .count = count, .ranks = static_cast<std::uint32_t>(ranks()), .dtype = dtype, .op = op};
+    AllReduceArgs args =
+        AllReduceArgs::among(static_cast<std::uint32_t>(ranks()), count, dtype, op);
     const std::vector<std::byte> poison(bytes + 64, std::byte{0xa5});
     for (int rank = 0; rank < ranks(); ++rank) {
       auto& input = inputs[static_cast<std::size_t>(rank)];
@@ -157,8 +157,8 @@ class ResidentGrids : public testing::TestWithParam<int> {
       input.resize(bytes + 8);
       for (std::byte& byte : input) byte = static_cast<std::byte>(random_());
       output.resize(bytes + 1);
-      args.send[rank] = input.data();
-      args.recv[rank] = output.data();
+      args.inputs[rank] = input.data();
+      args.outputs[rank] = output.data();
       copy(rank, (*node_)[rank].recv.data() + recv_offset, poison.data(), bytes + 64,
            cudaMemcpyHostToDevice);
       copy(rank, (*node_)[rank].send.data() + send_offset, input.data(), bytes,

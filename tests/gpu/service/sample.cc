@@ -52,15 +52,12 @@ Bytes sent_by(int rank, const Shape& shape, std::uint64_t seed) {
 
 Bytes reduced(const Shape& shape, const std::vector<Bytes>& sent) {
   std::vector<Bytes> received(sent.size(), Bytes(shape.bytes()));
-  AllReduceArgs args;
+  AllReduceArgs args = AllReduceArgs::among(static_cast<std::uint32_t>(sent.size()), shape.count,
+                                            shape.dtype, shape.op);
   for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-    args.send[rank] = sent[rank].data();
-    args.recv[rank] = received[rank].data();
+    args.inputs[rank] = sent[rank].data();
+    args.outputs[rank] = received[rank].data();
   }
-  args.count = shape.count;
-  args.ranks = static_cast<std::uint32_t>(sent.size());
-  args.dtype = shape.dtype;
-  args.op = shape.op;
   reference::all_reduce_range(args, 0, shape.count);
   return std::move(received.front());
 }

@@ -161,14 +161,12 @@ std::vector<Bytes> inputs_of(const ApiCase& api_case) {
 }
 
 Bytes expected_of(const ApiCase& api_case, const std::vector<Bytes>& inputs) {
-  AllReduceArgs args{.count = api_case.count,
-                     .ranks = static_cast<std::uint32_t>(api_case.ranks),
-                     .dtype = api_case.dtype,
-                     .op = api_case.op};
+  AllReduceArgs args = AllReduceArgs::among(static_cast<std::uint32_t>(api_case.ranks),
+                                            api_case.count, api_case.dtype, api_case.op);
   std::vector<Bytes> results(inputs.size(), Bytes(inputs[0].size()));
   for (std::size_t rank = 0; rank < inputs.size(); ++rank) {
-    args.send[rank] = inputs[rank].data();
-    args.recv[rank] = results[rank].data();
+    args.inputs[rank] = inputs[rank].data();
+    args.outputs[rank] = results[rank].data();
   }
   reference::all_reduce_range(args, 0, api_case.count);
   return results[0];

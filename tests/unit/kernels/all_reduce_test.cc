@@ -77,6 +77,29 @@ TEST_P(OnTarget, EveryRankCountFromOneToSixtyFourEqualsTheReference) {
   }
 }
 
+// As between nodes: more inputs than outputs, or fewer, and a world larger than both.
+TEST_P(OnTarget, AnyInputsGoToAnyOutputsAndAvgDividesByTheWorld) {
+  for (const DType dtype : kAllTypes) {
+    for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
+      for (const std::uint32_t outputs : {1u, 2u, 3u, 5u}) {
+        for (const std::uint32_t inputs : {1u, 3u, 4u}) {
+          const Shape shape{.dtype = dtype,
+                            .op = op,
+                            .ranks = inputs,
+                            .outputs = outputs,
+                            .divisor = 200,  // beyond int8
+                            .count = 150,
+                            .last = 150,
+                            .in_place = outputs % 2 == 0,
+                            .non_temporal = outputs == 3,
+                            .seed = outputs};
+          ASSERT_EQ(SampleOperation(shape).run_and_compare(), "");
+        }
+      }
+    }
+  }
+}
+
 TEST_P(OnTarget, ManyBlocksEqualTheReference) {
   for (const DType dtype : kAllTypes) {
     for (const bool non_temporal : {false, true}) {
@@ -98,9 +121,9 @@ TEST_P(OnTarget, ConvertsAllHalvesThereAndBack) {
   for (const DType dtype : {DType::Float16, DType::BFloat16}) {
     std::vector<std::uint16_t> in(65536), out(65536);
     for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<std::uint16_t>(i);
-    AllReduceArgs args{.count = in.size(), .ranks = 1, .dtype = dtype, .op = ReduceOp::Prod};
-    args.send[0] = in.data();
-    args.recv[0] = out.data();
+    AllReduceArgs args = AllReduceArgs::among(1, in.size(), dtype, ReduceOp::Prod);
+    args.inputs[0] = in.data();
+    args.outputs[0] = out.data();
     all_reduce_range(inline_choice(), args, 0, args.count);
     for (std::size_t i = 0; i < in.size(); ++i) {
       const bool half = dtype == DType::Float16;
@@ -121,14 +144,14 @@ TEST_P(OnTarget, RoundsSumsOfHalvesAsTheReference) {
       for (std::size_t i = 0; i < other.size(); ++i) {
         other[i] = static_cast<std::uint16_t>(i * 40503U + std::size_t{step} * 1021U);
       }
-      AllReduceArgs args{.count = all.size(), .ranks = 2, .dtype = dtype, .op = ReduceOp::Sum};
+      AllReduceArgs args = AllReduceArgs::among(2, all.size(), dtype);
       std::vector<std::uint16_t> second(65536);
-      args.send[0] = all.data();
-      args.send[1] = other.data();
-      args.recv[0] = got.data();
-      args.recv[1] = second.data();
+      args.inputs[0] = all.data();
+      args.inputs[1] = other.data();
+      args.outputs[0] = got.data();
+      args.outputs[1] = second.data();
       all_reduce_range(inline_choice(), args, 0, args.count);
-      args.recv[0] = want.data();
+      args.outputs[0] = want.data();
       reference::all_reduce_range(args, 0, args.count);
       ASSERT_EQ(got, want) << dtype << " step " << step;
     }
@@ -147,9 +170,9 @@ TEST(AllReduce, RunsOnMoreThanTheScalarTarget) {
 // Two ranks of one element each.
 template <typename T>
 T combined(DType dtype, ReduceOp op, T first, T second) {
-  AllReduceArgs args{.count = 1, .ranks = 2, .dtype = dtype, .op = op};
-  args.send[0] = args.recv[0] = &first;
-  args.send[1] = args.recv[1] = &second;
+  AllReduceArgs args = AllReduceArgs::among(2, 1, dtype, op);
+  args.inputs[0] = args.outputs[0] = &first;
+  args.inputs[1] = args.outputs[1] = &second;
   all_reduce_range(inline_choice(), args, 0, 1);
   using Bits = std::array<std::byte, sizeof(T)>;  // of a NaN, too
   EXPECT_EQ(std::bit_cast<Bits>(first), std::bit_cast<Bits>(second)) << "ranks differ";
@@ -198,8 +221,8 @@ TEST(AllReduce, InfinityMinusInfinityIsTheCanonicalNaN) {
 TEST(AllReduce, AccumulatesHalvesInFloat32AndRoundsOnce) {
   std::uint16_t values[4] = {float16_from_float(2048), float16_from_float(1), float16_from_float(1),
                              float16_from_float(1)};
-  AllReduceArgs args{.count = 1, .ranks = 4, .dtype = DType::Float16, .op = ReduceOp::Sum};
-  for (std::uint32_t r = 0; r < 4; ++r) args.send[r] = args.recv[r] = &values[r];
+  AllReduceArgs args = AllReduceArgs::among(4, 1, DType::Float16);
+  for (std::uint32_t r = 0; r < 4; ++r) args.inputs[r] = args.outputs[r] = &values[r];
   all_reduce_range(inline_choice(), args, 0, 1);
   EXPECT_EQ(float_from_float16(values[3]),
             2052.0F);  // 2051 is a tie between 2050 and 2052: to even
@@ -219,8 +242,8 @@ TEST(AllReduce, ReachesElementsBeyondTwoToTheThirtyTwoBytes) {
     ranks[0][i] = static_cast<std::int32_t>(i - kFirst);
     ranks[1][i] = 1000;
   }
-  AllReduceArgs args{.count = kCount, .ranks = 2, .dtype = DType::Int32, .op = ReduceOp::Sum};
-  for (int r = 0; r < 2; ++r) args.send[r] = args.recv[r] = ranks[r];
+  AllReduceArgs args = AllReduceArgs::among(2, kCount, DType::Int32);
+  for (int r = 0; r < 2; ++r) args.inputs[r] = args.outputs[r] = ranks[r];
   all_reduce_range(inline_choice(), args, kFirst, kLast);
   for (std::uint64_t i = kFirst; i < kLast; ++i) {
     ASSERT_EQ(ranks[1][i], static_cast<std::int32_t>(i - kFirst) + 1000);

@@ -124,21 +124,23 @@ SampleOperation::Buffer SampleOperation::make_buffer(std::uint64_t shift) const 
 SampleOperation::Copy SampleOperation::make_copy() const {
   std::mt19937_64 random(shape_.seed);
   Copy copy;
-  copy.args.count = shape_.count;
-  copy.args.ranks = shape_.ranks;
-  copy.args.dtype = shape_.dtype;
-  copy.args.op = shape_.op;
-  for (std::uint32_t r = 0; r < shape_.ranks; ++r) {
+  copy.args = AllReduceArgs::among(shape_.ranks, shape_.count, shape_.dtype, shape_.op);
+  if (shape_.outputs != 0) copy.args.num_outputs = shape_.outputs;
+  if (shape_.divisor != 0) copy.args.divisor = shape_.divisor;
+  for (std::uint32_t r = 0; r < std::max(shape_.ranks, copy.args.num_outputs); ++r) {
     const std::uint64_t times = shape_.shift_per_rank ? r + 1 : 1;
-    copy.send.push_back(make_buffer(shape_.send_shift * times));
-    fill(copy.send[r].start, shape_.count, shape_.dtype, random);
-    copy.args.send[r] = copy.send[r].start;
-    if (shape_.in_place) {
-      copy.args.recv[r] = copy.send[r].start;
+    if (r < shape_.ranks) {
+      copy.send.push_back(make_buffer(shape_.send_shift * times));
+      fill(copy.send[r].start, shape_.count, shape_.dtype, random);
+      copy.args.inputs[r] = copy.send[r].start;
+    }
+    if (r >= copy.args.num_outputs) continue;
+    if (shape_.in_place && r < shape_.ranks) {
+      copy.args.outputs[r] = copy.send[r].start;
     } else {
       copy.recv.push_back(make_buffer(shape_.recv_shift * times));
-      fill(copy.recv[r].start, shape_.count, shape_.dtype, random);
-      copy.args.recv[r] = copy.recv[r].start;
+      fill(copy.recv.back().start, shape_.count, shape_.dtype, random);
+      copy.args.outputs[r] = copy.recv.back().start;
     }
   }
   return copy;

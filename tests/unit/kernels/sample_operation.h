@@ -20,7 +20,9 @@ namespace arcomm {
 struct Shape {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  std::uint32_t ranks = 2;
+  std::uint32_t ranks = 2;    // inputs
+  std::uint32_t outputs = 0;  // 0: as many
+  std::uint32_t divisor = 0;  // 0: as many
   std::uint64_t count = 0;
   std::uint64_t first = 0, last = 0;  // the range that is reduced
   std::uint64_t send_shift = 0;       // elements by which rank r's pointers miss a cache line,

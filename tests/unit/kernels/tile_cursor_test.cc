@@ -14,10 +14,10 @@ class TileCursorTest : public testing::Test {
   static constexpr std::uint64_t kCount = 200'003;
 
   TileCursorTest() {
-    args_ = {.count = kCount, .ranks = 4, .dtype = DType::Int32, .op = ReduceOp::Sum};
+    args_ = AllReduceArgs::among(4, kCount, DType::Int32);
     for (std::uint32_t r = 0; r < 4; ++r) {
       ranks_[r].assign(kCount, 1);
-      args_.send[r] = args_.recv[r] = ranks_[r].data();
+      args_.inputs[r] = args_.outputs[r] = ranks_[r].data();
     }
   }
 
