@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t kFirstWindow = 16;
 
-constexpr std::uint64_t bit(Rank rank) {
-  return std::uint64_t{1} << rank;
+constexpr std::uint64_t bit(std::uint32_t seat) {
+  return std::uint64_t{1} << seat;
 }
 
 // Different parts of the same whole.
@@ -83,9 +83,9 @@ Failure mismatch(const Operation& operation, const Arrival& arrival) {
 
 }  // namespace
 
-ArrivalBoard::ArrivalBoard(ArrivalPool& pool, int ranks)
+ArrivalBoard::ArrivalBoard(ArrivalPool& pool, int seats)
     : pool_(pool),
-      all_(ranks >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << ranks) - 1),
+      all_(seats >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << seats) - 1),
       window_(kFirstWindow) {}
 
 ArrivalBoard::~ArrivalBoard() {
@@ -113,13 +113,14 @@ Arrival& ArrivalBoard::at(std::uint64_t seq) {
   return *find(seq);
 }
 
-void ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
+Arrival* ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
   Arrival& arrival = at(operation.seq);
-  arrival.seen |= bit(operation.rank);
+  arrival.seen |= bit(operation.seat);
   if (arrival.state == Arrival::State::Failed) {
     operation.outcome = arrival.failure;
     finished.push(&operation);
-    return retire();
+    retire();
+    return nullptr;
   }
   if (arrival.first_rank == kNoRank) {
     arrival.first_rank = operation.rank;
@@ -127,20 +128,26 @@ void ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
     arrival.first_ns = operation.admitted_ns;
     arrival.deadline_ns = operation.deadline_ns;
   }
-  arrival.operations[static_cast<std::size_t>(operation.rank)] = &operation;
+  arrival.operations[operation.seat] = &operation;
   arrival.deadline_ns = std::min(arrival.deadline_ns, operation.deadline_ns);
-  if (operation.signature != arrival.signature)
-    return fail(arrival, mismatch(operation, arrival), finished);
-  if (arrival.seen == all_) {
-    arrival.state = Arrival::State::Matched;
-    arrival.matched_ns = operation.admitted_ns;
+  if (operation.signature != arrival.signature) {
+    fail(arrival, mismatch(operation, arrival), finished);
+    return nullptr;
   }
+  if (arrival.seen != all_) return nullptr;
+  arrival.state = Arrival::State::Matched;
+  arrival.matched_ns = operation.admitted_ns;
+  return &arrival;
 }
 
-void ArrivalBoard::refuse(Rank rank, std::uint64_t seq, const Failure& told, std::uint64_t now,
-                          OperationList& finished) {
+void ArrivalBoard::agree(Arrival& arrival) {
+  if (arrival.state == Arrival::State::Matched) arrival.state = Arrival::State::Agreed;
+}
+
+void ArrivalBoard::refuse(std::uint32_t seat, std::uint64_t seq, const Failure& told,
+                          std::uint64_t now, OperationList& finished) {
   Arrival& arrival = at(seq);
-  arrival.seen |= bit(rank);
+  arrival.seen |= bit(seat);
   if (arrival.first_ns == 0) arrival.first_ns = now;
   if (arrival.state == Arrival::State::Failed) return retire();
   fail(arrival, told, finished);
@@ -157,6 +164,27 @@ void ArrivalBoard::fail(Arrival& arrival, const Failure& failure, OperationList&
     operation = nullptr;
   }
   retire();
+}
+
+void ArrivalBoard::run_head() {
+  head()->state = Arrival::State::Running;
+  head()->open_parts = 1;
+}
+
+void ArrivalBoard::open_parts(std::uint32_t parts) {
+  head()->open_parts = parts;
+}
+
+const Failure* ArrivalBoard::end_part(const Failure& outcome) {
+  Arrival& arrival = *head();
+  const bool is_last = --arrival.open_parts == 0;
+  if (is_last) return arrival.is_part_failed ? &arrival.failure : &outcome;
+  // What the others hear that are still to be stopped.
+  if (!outcome.ok() && !arrival.is_part_failed) {
+    arrival.is_part_failed = true;
+    arrival.failure = outcome;
+  }
+  return nullptr;
 }
 
 void ArrivalBoard::complete_head(const Failure& outcome, OperationList& finished) {
@@ -181,11 +209,10 @@ void ArrivalBoard::clear(const Failure& failure, OperationList& finished) {
   failed_ = 0;
 }
 
-const Arrival* ArrivalBoard::waiting(Rank rank) const {
+const Arrival* ArrivalBoard::waiting(std::uint32_t seat) const {
   for (std::uint64_t seq = base_; seq != base_ + size_; ++seq) {
     const Arrival* arrival = window_[seq & (window_.size() - 1)];
-    if (arrival->state == Arrival::State::Gathering &&
-        arrival->operations[static_cast<std::size_t>(rank)] != nullptr) {
+    if (arrival->state == Arrival::State::Gathering && arrival->operations[seat] != nullptr) {
       return arrival;
     }
   }

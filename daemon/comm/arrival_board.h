@@ -1,6 +1,7 @@
-// Who has called what, for one communicator: ranks arrive one by one at each sequence number, and
-// what they ask for is compared before any byte is touched. Thread: the worker's. Arrivals come
-// from the worker's pool and go back when every rank has been answered.
+// Who has called what, for one communicator: the ranks of this node, each at its seat, arrive one
+// by one at each sequence number, and what they ask for is compared before any byte is touched.
+// Thread: the worker's. Arrivals come from the worker's pool and go back when every rank has been
+// answered.
 #pragma once
 
 #include <array>
@@ -14,26 +15,29 @@
 
 namespace arcomm {
 
-// One collective operation: the ranks' operations at one sequence number.
+// One collective operation: the seats' operations at one sequence number.
 struct Arrival {
   enum class State : std::uint8_t {
-    Gathering,  // some ranks have not called
-    Matched,    // all have, with one signature: it may run when it is the oldest
-    Running,
-    Failed,  // those who called were told `failure`; those who still come will be
+    Gathering,  // some seats have not called
+    Matched,    // all have, with one signature: the nodes have still to agree on it
+    Agreed,     // they have, as one node always does: it may run when it is the oldest
+    Running,    // in one part or several, at once
+    Failed,     // those who called were told `failure`; those who still come will be
   };
   std::uint64_t seq = 0;
   State state = State::Gathering;
   Signature signature;  // of the first rank to arrive
   Rank first_rank = kNoRank;
-  std::uint64_t seen = 0;                          // bit r: rank r has called, or was refused
-  std::array<Operation*, kMaxRanks> operations{};  // by rank; null where absent or already answered
+  std::uint64_t seen = 0;                          // bit s: seat s has called, or was refused
+  std::array<Operation*, kMaxRanks> operations{};  // by seat; null where absent or already answered
   std::uint64_t first_ns = 0;                      // when the first rank arrived
   std::uint64_t matched_ns = 0;
   std::uint64_t deadline_ns = 0;  // the earliest of its ranks
+  std::uint32_t open_parts = 0;   // Running: those that have not ended
+  bool is_part_failed = false;    // one has, with `failure`
   Failure failure;                // Failed, or Running and to be stopped
 
-  bool has_seen(Rank rank) const { return (seen >> rank & 1) != 0; }
+  bool has_seen(std::uint32_t seat) const { return (seen >> seat & 1) != 0; }
 };
 
 using ArrivalPool = Pool<Arrival>;
@@ -47,20 +51,28 @@ class ArrivalBoard {
   // requests.
   static constexpr std::uint64_t kMaxFailed = 256;
 
-  ArrivalBoard(ArrivalPool& pool, int ranks);
+  ArrivalBoard(ArrivalPool& pool, int seats);
   ~ArrivalBoard();
   ArrivalBoard(const ArrivalBoard&) = delete;
   ArrivalBoard& operator=(const ArrivalBoard&) = delete;
 
   // Precondition: in_window(operation.seq), and this rank has not been seen there. Operations that
   // end here (a mismatch ends all that wait, a late rank meets an old failure) go to `finished`
-  // with their outcome set.
-  void arrive(Operation& operation, OperationList& finished);
-  // This rank's request at `seq` was refused: the other ranks hear `told`, now or when they come.
-  void refuse(Rank rank, std::uint64_t seq, const Failure& told, std::uint64_t now,
+  // with their outcome set. The arrival that is Matched by this one, or null.
+  Arrival* arrive(Operation& operation, OperationList& finished);
+  // The nodes have agreed on a Matched one.
+  void agree(Arrival& arrival);
+  // This seat's request at `seq` was refused: the other ranks hear `told`, now or when they come.
+  void refuse(std::uint32_t seat, std::uint64_t seq, const Failure& told, std::uint64_t now,
               OperationList& finished);
   // Ends one arrival that is not Running; ranks that come later meet the failure.
   void fail(Arrival& arrival, const Failure& failure, OperationList& finished);
+  // The head, which is Agreed, runs: in one part, until open_parts() says how many there are.
+  void run_head();
+  void open_parts(std::uint32_t parts);
+  // One part of the running head has ended so. Null while others run; else what the operation came
+  // to, for complete_head(): the first failure of a part, or success.
+  const Failure* end_part(const Failure& outcome);
   // The oldest one ran: all its operations go to `finished` with `outcome`.
   void complete_head(const Failure& outcome, OperationList& finished);
   // Ends everything but a Running head and forgets it; the communicator answers from now on.
@@ -70,8 +82,8 @@ class ArrivalBoard {
   // The oldest arrival that is not answered for all ranks, or null.
   Arrival* head() const { return size_ == 0 ? nullptr : window_[base_ & (window_.size() - 1)]; }
   Arrival* find(std::uint64_t seq) const;
-  // The oldest one in which `rank` waits for others, or null.
-  const Arrival* waiting(Rank rank) const;
+  // The oldest one in which `seat` waits for others, or null.
+  const Arrival* waiting(std::uint32_t seat) const;
   std::uint64_t base() const { return base_; }
   std::uint64_t size() const { return size_; }
   std::uint64_t failed() const { return failed_; }
@@ -86,10 +98,10 @@ class ArrivalBoard {
 
  private:
   Arrival& at(std::uint64_t seq);
-  void retire();  // gives back failed arrivals at the front that every rank has seen
+  void retire();  // gives back failed arrivals at the front that every seat has seen
 
   ArrivalPool& pool_;
-  std::uint64_t all_;  // bits of all ranks
+  std::uint64_t all_;  // bits of all seats
   std::uint64_t base_ = 0;
   std::uint64_t size_ = 0;        // sequence numbers base_ .. base_ + size_ - 1 are in window_
   std::uint64_t failed_ = 0;      // of them, in state Failed

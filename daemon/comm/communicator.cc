@@ -20,14 +20,14 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
   std::string text;
   int missing = 0;
   for (const Seat& seat : communicator.seats) {
-    if (oldest->has_seen(seat.rank)) continue;
+    if (oldest->has_seen(seat.index)) continue;
     if (missing++ != 0) text += ", ";
     text += "rank " + std::to_string(seat.rank) + " (pid " + std::to_string(seat.pid) +
             ", next seq " + std::to_string(seat.next_seq) + ")";
   }
   int waiting = 0;
   const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    const bool waits = oldest->has_seen(seat.rank);
+    const bool waits = oldest->has_seen(seat.index);
     waiting += waits ? 1 : 0;
     return waits;
   });
@@ -39,6 +39,11 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
 Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,
                          std::uint64_t now_ns) {
   const std::uint64_t waited = ms(arrival.first_ns, now_ns);
+  if (arrival.state == Arrival::State::Matched) {
+    return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
+                        "seq %" PRIu64 ": other nodes did not agree to it within %" PRIu64 " ms",
+                        arrival.seq, waited);
+  }
   if (arrival.state != Arrival::State::Gathering) {
     return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
                         "seq %" PRIu64 " was not finished after %" PRIu64
@@ -48,7 +53,7 @@ Failure describe_timeout(const Communicator& communicator, const Arrival& arriva
   Rank first = kNoRank;
   int missing = 0;
   const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    if (arrival.has_seen(seat.rank)) return false;
+    if (arrival.has_seen(seat.index)) return false;
     if (missing++ == 0) first = seat.rank;
     return true;
   });

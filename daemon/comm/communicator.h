@@ -1,5 +1,6 @@
-// A communicator as its worker sees it: who sits at which rank, what they have called, and whether
-// it still works. Thread: the worker's. Owned by CommunicatorTable.
+// A communicator as its worker sees it: all its ranks (the world), those of this node (the seats),
+// what these have called, and whether it still works. Thread: the worker's. Owned by
+// CommunicatorTable.
 #pragma once
 
 #include <sys/types.h>
@@ -12,13 +13,16 @@
 
 #include "daemon/comm/arrival_board.h"
 #include "daemon/comm/unique_id.h"
+#include "daemon/comm/world.h"
 #include "daemon/plan/failure.h"
 #include "proto/types.h"
 
 namespace arcomm {
 
+// A rank of this node.
 struct Seat {
-  Rank rank = 0;
+  Rank rank = 0;            // global
+  std::uint32_t index = 0;  // its own place among the seats: the local rank
   SessionId session;
   pid_t pid = 0;
   MemberId member;             // invalid once the rank has left
@@ -32,16 +36,18 @@ class CommunicatorExtension {
 };
 
 struct Communicator {
-  Communicator(const UniqueIdBytes& id, std::uint64_t build, std::vector<Seat> taken,
+  Communicator(const UniqueIdBytes& id, std::uint64_t build, World all, std::vector<Seat> taken,
                ArrivalPool& pool)
       : unique_id(id),
         epoch(build),
+        world(std::move(all)),
         seats(std::move(taken)),
         board(pool, static_cast<int>(seats.size())) {}
 
-  Seat& seat(Rank rank) { return seats[static_cast<std::size_t>(rank)]; }
-  const Seat& seat(Rank rank) const { return seats[static_cast<std::size_t>(rank)]; }
-  int ranks() const { return static_cast<int>(seats.size()); }
+  // Of a rank of this node.
+  Seat& seat(Rank rank) { return seats[world.place(rank).local]; }
+  const Seat& seat(Rank rank) const { return seats[world.place(rank).local]; }
+  int ranks() const { return static_cast<int>(world.size()); }  // on all nodes
   bool ready() const { return revoked.ok(); }
   bool running() const {
     const Arrival* head = board.head();
@@ -51,7 +57,8 @@ struct Communicator {
   std::uint64_t serial = 0;  // of this table: never given twice
   const UniqueIdBytes unique_id;
   const std::uint64_t epoch;
-  std::vector<Seat> seats;  // by rank
+  const World world;
+  std::vector<Seat> seats;  // by local rank
   ArrivalBoard board;
   Failure revoked;            // ok() while ready: why it ended
   Failure later;              // what operations hear that come after that
@@ -71,7 +78,8 @@ struct Communicator {
 // A rank of a communicator, as its session names it.
 struct Member {
   Communicator* communicator = nullptr;
-  Rank rank = kNoRank;
+  Rank rank = kNoRank;     // global
+  std::uint32_t seat = 0;  // among the communicator's
 };
 
 // "ranks 0,1,3"; ranks that `select` names.

@@ -11,19 +11,26 @@ constexpr std::uint64_t kSweepEveryNs = 500'000;
 constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 bool is_committed(const Arrival& arrival) {
-  return arrival.state == Arrival::State::Matched || arrival.state == Arrival::State::Running;
+  return arrival.state == Arrival::State::Matched || arrival.state == Arrival::State::Agreed ||
+         arrival.state == Arrival::State::Running;
 }
 
 }  // namespace
 
 std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint64_t epoch,
-                                              std::vector<Seat> seats) {
-  communicators_.push_back(std::make_unique<Communicator>(id, epoch, std::move(seats), arrivals_));
+                                              World world, std::vector<Seat> seats) {
+  for (std::size_t index = 0; index < seats.size(); ++index) {
+    seats[index].index = static_cast<std::uint32_t>(index);
+    seats[index].rank = world.seated()[index];
+  }
+  communicators_.push_back(
+      std::make_unique<Communicator>(id, epoch, std::move(world), std::move(seats), arrivals_));
   Communicator& communicator = *communicators_.back();
   communicator.serial = ++last_serial_;
   std::vector<MemberId> ids;
   for (Seat& seat : communicator.seats) {
-    seat.member = members_.insert(std::make_unique<Member>(Member{&communicator, seat.rank}));
+    seat.member =
+        members_.insert(std::make_unique<Member>(Member{&communicator, seat.rank, seat.index}));
     ids.push_back(seat.member);
   }
   return ids;
@@ -32,7 +39,7 @@ std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint
 void CommunicatorTable::arrive(Operation& operation) {
   Member& member = *members_.find(operation.member);
   Communicator& communicator = *member.communicator;
-  ++communicator.seat(member.rank).next_seq;
+  ++communicator.seats[member.seat].next_seq;
   if (!communicator.ready() || operation.seq >= communicator.ends_at) {
     operation.outcome = communicator.ready() ? communicator.ended : communicator.later;
     ++communicator.operations_failed;
@@ -47,19 +54,27 @@ void CommunicatorTable::arrive(Operation& operation) {
     return revoke(communicator, operation.outcome);
   }
   next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
-  communicator.board.arrive(operation, finished_);
+  Arrival* matched = communicator.board.arrive(operation, finished_);
+  if (matched != nullptr && communicator.world.is_one_node()) communicator.board.agree(*matched);
   bound_failures(communicator);
+  consider(communicator);
+}
+
+void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq) {
+  Arrival* arrival = communicator.board.find(seq);
+  if (arrival == nullptr) return;  // given up meanwhile
+  communicator.board.agree(*arrival);
   consider(communicator);
 }
 
 void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told,
                                std::uint64_t now_ns) {
   Communicator& communicator = *member.communicator;
-  ++communicator.seat(member.rank).next_seq;
+  ++communicator.seats[member.seat].next_seq;
   ++communicator.operations_failed;
   if (!communicator.ready() || seq >= communicator.ends_at) return;
   if (!communicator.board.in_window(seq)) return revoke(communicator, told);
-  communicator.board.refuse(member.rank, seq, told, now_ns, finished_);
+  communicator.board.refuse(member.seat, seq, told, now_ns, finished_);
   bound_failures(communicator);
   consider(communicator);
 }
@@ -86,7 +101,9 @@ void CommunicatorTable::end(Communicator& communicator, const Failure& why, cons
   communicator.revoked = why;
   communicator.later = make_failure(ErrorCode::Aborted, Reason::Revoked, why.culprit, "revoked: %s",
                                     why.text.data());
-  if (communicator.running()) communicator.board.head()->failure = told;
+  // Where a part has failed, that is what the operation hears.
+  if (Arrival* head = communicator.board.head(); communicator.running() && !head->is_part_failed)
+    head->failure = told;
   communicator.board.for_each([&communicator](const Arrival& arrival) {
     if (arrival.state != Arrival::State::Failed) ++communicator.cut_off;
   });
@@ -104,7 +121,7 @@ void CommunicatorTable::leave(MemberId id) {
   Communicator& communicator = *member->communicator;
   // The first operation that will never run: the rank has not called it, or left before all had
   // called, so that its memory must be left alone.
-  std::uint64_t first = communicator.seat(member->rank).next_seq;
+  std::uint64_t first = communicator.seats[member->seat].next_seq;
   communicator.board.for_each([&first](const Arrival& arrival) {
     if (arrival.state == Arrival::State::Gathering) first = std::min(first, arrival.seq);
   });
@@ -171,7 +188,7 @@ bool CommunicatorTable::ended(const Committed& committed) const {
 void CommunicatorTable::release(MemberId id) {
   const std::unique_ptr<Member> member = members_.erase(id);
   Communicator& communicator = *member->communicator;
-  communicator.seat(member->rank).member = MemberId{};
+  communicator.seats[member->seat].member = MemberId{};
   free_if_empty(communicator);
 }
 
@@ -187,7 +204,7 @@ void CommunicatorTable::free_if_empty(Communicator& communicator) {
 
 void CommunicatorTable::consider(Communicator& communicator) {
   const Arrival* head = communicator.board.head();
-  if (communicator.queued || head == nullptr || head->state != Arrival::State::Matched) return;
+  if (communicator.queued || head == nullptr || head->state != Arrival::State::Agreed) return;
   communicator.queued = true;
   communicator.next_ready = nullptr;
   (first_ready_ == nullptr ? first_ready_ : last_ready_->next_ready) = &communicator;
@@ -199,9 +216,9 @@ Communicator* CommunicatorTable::next_ready() {
     Communicator& communicator = *first_ready_;
     first_ready_ = communicator.next_ready;
     communicator.queued = false;
-    Arrival* head = communicator.board.head();
-    if (head != nullptr && head->state == Arrival::State::Matched) {
-      head->state = Arrival::State::Running;
+    const Arrival* head = communicator.board.head();
+    if (head != nullptr && head->state == Arrival::State::Agreed) {
+      communicator.board.run_head();
       return &communicator;
     }
     free_if_empty(communicator);  // it was revoked in between
@@ -209,7 +226,10 @@ Communicator* CommunicatorTable::next_ready() {
   return nullptr;
 }
 
-void CommunicatorTable::completed(Communicator& communicator, const Failure& outcome) {
+void CommunicatorTable::completed(Communicator& communicator, const Failure& part_outcome) {
+  const Failure* came_to = communicator.board.end_part(part_outcome);
+  if (came_to == nullptr) return;
+  const Failure& outcome = *came_to;
   const std::uint64_t bytes = communicator.board.head()->signature.send_bytes();
   if (outcome.ok()) {
     ++communicator.operations_done;
@@ -278,20 +298,20 @@ void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
 Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
                                                const Arrival& arrival) const {
   for (const Seat& missing : communicator.seats) {
-    if (arrival.has_seen(missing.rank)) continue;
+    if (arrival.has_seen(missing.index)) continue;
     for (const auto& other : communicators_) {
       if (other.get() == &communicator || !other->ready()) continue;
       for (const Seat& there : other->seats) {
         if (there.session != missing.session) continue;
-        const Arrival* waits = other->board.waiting(there.rank);
+        const Arrival* waits = other->board.waiting(there.index);
         if (waits == nullptr) continue;
         // It waits there. Does it wait for somebody who waits here?
         const bool crossed =
             std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
-              return !waits->has_seen(absent.rank) &&
+              return !waits->has_seen(absent.index) &&
                      std::any_of(communicator.seats.begin(), communicator.seats.end(),
                                  [&](const Seat& here) {
-                                   return arrival.has_seen(here.rank) &&
+                                   return arrival.has_seen(here.index) &&
                                           here.session == absent.session;
                                  });
             });

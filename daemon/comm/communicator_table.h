@@ -26,13 +26,24 @@ class CommunicatorTable {
 
   explicit CommunicatorTable(RevokedListener listener) : revoked_(std::move(listener)) {}
 
-  // Seats complete and in rank order; their member ids are filled in.
-  std::vector<MemberId> form(const UniqueIdBytes& id, std::uint64_t epoch, std::vector<Seat> seats);
+  // The seats of world.seated(), all of them and in that order; their places and member ids are
+  // filled in.
+  std::vector<MemberId> form(const UniqueIdBytes& id, std::uint64_t epoch, World world,
+                             std::vector<Seat> seats);
+  // On one node: seats complete and in rank order.
+  std::vector<MemberId> form(const UniqueIdBytes& id, std::uint64_t epoch,
+                             std::vector<Seat> seats) {
+    World world = World::of_one_node(seats.size());
+    return form(id, epoch, std::move(world), std::move(seats));
+  }
   Member* find(MemberId member) const { return members_.find(member); }
 
   // The rank's seq is the next expected one. Ends at once where the communicator is revoked or has
   // ended.
   void arrive(Operation& operation);
+  // All nodes have asked for what this one's seats have asked for at `seq`. On one node that is so
+  // as soon as they have.
+  void agree(Communicator& communicator, std::uint64_t seq);
   // A request of this rank was refused: its seq is spent, and the other ranks hear why.
   void refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns);
   // Has any rank called `seq`?
@@ -67,7 +78,11 @@ class CommunicatorTable {
 
   // The oldest operation of the communicator may run: it is Running now. Null when nothing may.
   Communicator* next_ready();
-  // What next_ready() gave has ended.
+  // What next_ready() gave runs in so many parts at once; told before the first can have ended.
+  void run_in_parts(Communicator& communicator, std::uint32_t parts) {
+    communicator.board.open_parts(parts);
+  }
+  // What next_ready() gave has ended, or one part of it: with the last one all of it has.
   void completed(Communicator& communicator, const Failure& outcome);
 
   // The communicator's running operation, not launched yet, is past its deadline: its failure is

@@ -31,7 +31,8 @@ struct Operation {
   std::uint64_t seq = 0;
   Session* session = nullptr;  // outlives its operations
   MemberId member;
-  Rank rank = kNoRank;
+  Rank rank = kNoRank;     // global
+  std::uint32_t seat = 0;  // its place among those of this node
   Signature signature;
   PlanId plan;  // invalid where it is no start of one
   // Started through a doorbell: its client waits in a stream, and hears of it in its mailbox.

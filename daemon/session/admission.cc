@@ -15,7 +15,7 @@ Failure invalid(Reason reason, Rank rank, const char* text) {
 Member* Admission::find_member(SessionId session, MemberId id) const {
   Member* member = communicators_.find(id);
   if (member == nullptr) return nullptr;
-  return member->communicator->seat(member->rank).session == session ? member : nullptr;
+  return member->communicator->seats[member->seat].session == session ? member : nullptr;
 }
 
 Failure Admission::check_ranges(SessionId session, const Signature& signature,
@@ -87,7 +87,7 @@ Admitted Admission::admit_doorbell(Session& session, MemberId id, Doorbell doorb
   asked.request.ticket = doorbell.number;
   asked.request.member = id;
   if (const Member* member = find_member(session.id(), id))
-    asked.request.seq = member->communicator->seat(member->rank).next_seq;
+    asked.request.seq = member->communicator->seats[member->seat].next_seq;
   asked.request.plan = plans_.id_at(doorbell.plan);
   return check(session, asked, now_ns);
 }
@@ -106,7 +106,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
                      request.member.index, request.member.generation);
     return answer;
   }
-  const Seat& seat = member->communicator->seat(member->rank);
+  const Seat& seat = member->communicator->seats[member->seat];
   if (request.seq != seat.next_seq) {
     answer.failure = make_failure(ErrorCode::InvalidArgument, Reason::BadValue, member->rank,
                                   "rank %d called seq %" PRIu64 " where %" PRIu64 " comes next",
@@ -192,6 +192,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   operation->session = &session;
   operation->member = request.member;
   operation->rank = member->rank;
+  operation->seat = member->seat;
   operation->signature = signature;
   operation->plan = request.plan;
   operation->by_doorbell = asked.by_doorbell;

@@ -177,7 +177,7 @@ void Worker::tell_refused(const Admitted& admitted, std::uint64_t now_ns) {
     if (late) communicators_.revoke(communicator, told);
     return;
   }
-  const bool skipped = admitted.seq > member->communicator->seat(member->rank).next_seq;
+  const bool skipped = admitted.seq > member->communicator->seats[member->seat].next_seq;
   told.code = ErrorCode::Aborted;
   if (skipped) communicators_.revoke(*member->communicator, told);
 }

@@ -53,7 +53,7 @@ CommunicatorSnapshot Worker::snapshot(const Communicator& communicator,
                       .pid = seat.pid,
                       .next_seq = seat.next_seq,
                       .waiting = ""};
-    if (const Arrival* waits = communicator.board.waiting(seat.rank)) {
+    if (const Arrival* waits = communicator.board.waiting(seat.index)) {
       rank.waiting = "seq " + std::to_string(waits->seq) + " since " +
                      std::to_string(ms_since(waits->first_ns, now_ns)) + " ms";
     }

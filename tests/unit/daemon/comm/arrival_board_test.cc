@@ -12,6 +12,7 @@ class ArrivalBoardTest : public ::testing::Test {
   Operation& operation(Rank rank, std::uint64_t seq, std::uint64_t count = 8) {
     Operation& made = operations_.emplace_back();
     made.rank = rank;
+    made.seat = static_cast<std::uint32_t>(rank);
     made.seq = seq;
     made.signature = Signature::whole(all_reduce_of(count));
     made.admitted_ns = 100;
@@ -43,6 +44,60 @@ TEST_F(ArrivalBoardTest, MatchesWhenTheLastRankComes) {
   EXPECT_EQ(board_.head(), nullptr);
   EXPECT_EQ(board_.base(), 1u);
   EXPECT_EQ(pool_.taken(), 0u);
+}
+
+TEST_F(ArrivalBoardTest, AMatchedOneIsToldOnceAndRunsWhenTheNodesHaveAgreed) {
+  EXPECT_EQ(board_.arrive(operation(0, 0), finished_), nullptr);
+  EXPECT_EQ(board_.arrive(operation(1, 0), finished_), nullptr);
+  board_.agree(*board_.head());
+  EXPECT_EQ(board_.head()->state, Arrival::State::Gathering) << "a seat has not called";
+  Arrival* matched = board_.arrive(operation(2, 0), finished_);
+  ASSERT_EQ(matched, board_.head());
+  board_.agree(*matched);
+  EXPECT_EQ(matched->state, Arrival::State::Agreed);
+  board_.run_head();
+  EXPECT_EQ(matched->state, Arrival::State::Running);
+  board_.agree(*matched);  // told twice
+  EXPECT_EQ(matched->state, Arrival::State::Running);
+}
+
+TEST_F(ArrivalBoardTest, ASuccessOfAllPartsEndsWithTheLastOne) {
+  for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
+  board_.run_head();
+  board_.open_parts(3);
+  EXPECT_EQ(board_.end_part({}), nullptr);
+  EXPECT_EQ(board_.end_part({}), nullptr);
+  const Failure* came_to = board_.end_part({});
+  ASSERT_NE(came_to, nullptr);
+  EXPECT_TRUE(came_to->ok());
+}
+
+TEST_F(ArrivalBoardTest, TheFirstFailureOfAPartIsTheOperationsAndTheOthersAreToldToStop) {
+  for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
+  board_.run_head();
+  board_.open_parts(3);
+  EXPECT_EQ(board_.end_part(make_failure(ErrorCode::Unavailable, Reason::RemoteDied, 2, "rail")),
+            nullptr);
+  EXPECT_EQ(board_.head()->failure.message(), "rail");
+  EXPECT_EQ(board_.end_part(make_failure(ErrorCode::Aborted, Reason::Revoked, 1, "later")),
+            nullptr);
+  const Failure* came_to = board_.end_part({});
+  ASSERT_NE(came_to, nullptr);
+  board_.complete_head(*came_to, finished_);
+  for (const Operation& one : operations_) {
+    EXPECT_EQ(one.outcome.message(), "rail");
+    EXPECT_EQ(one.outcome.culprit, 2);
+  }
+  EXPECT_EQ(ended(), 3);
+}
+
+TEST_F(ArrivalBoardTest, APartThatEndedWellAfterTheStopLeavesASuccessOne) {
+  for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
+  board_.run_head();
+  board_.head()->failure = make_failure(ErrorCode::Aborted, Reason::RemoteDied, 1, "revoked");
+  const Failure* came_to = board_.end_part({});
+  ASSERT_NE(came_to, nullptr);
+  EXPECT_TRUE(came_to->ok()) << "all of it had been done";
 }
 
 TEST_F(ArrivalBoardTest, RanksMayRunAheadBeyondTheFirstWindow) {

@@ -26,6 +26,7 @@ class ExecutorTest : public ::testing::Test {
     Operation& operation = operations_[rank];
     operation.member = members_[rank];
     operation.rank = static_cast<Rank>(rank);
+    operation.seat = static_cast<std::uint32_t>(rank);
     operation.signature = Signature::whole(all_reduce_of(4));
     operation.send = reinterpret_cast<const std::byte*>(send_[rank].data());
     operation.recv = reinterpret_cast<std::byte*>(recv_[rank].data());
