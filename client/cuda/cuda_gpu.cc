@@ -60,10 +60,6 @@ class CudaGpus final : public Gpus {
 
   std::vector<std::string> visible() override {
     std::vector<std::string> uuids;
-    // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may
-    // not find the room that the daemon counts on.
-    const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    if (part != nullptr && std::string_view(part) != "100") return uuids;
     int count = 0;
     if (api_.cuDeviceGetCount_(&count) != CUDA_SUCCESS) return uuids;
     for (int i = 0; i < count; ++i) {
@@ -74,6 +70,13 @@ class CudaGpus final : public Gpus {
         uuids.push_back(text_of(its));
     }
     return uuids;
+  }
+  // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may not find
+  // the room that the daemon counts on.
+  InStreamHindrance in_stream_hindrance() const override {
+    const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const bool is_part = part != nullptr && std::string_view(part) != "100";
+    return is_part ? InStreamHindrance::SmLimit : InStreamHindrance::None;
   }
 
  private:

@@ -71,6 +71,8 @@ CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream st
     case LaunchPath::Launched:
       batch.write(&post.doorbells->launched, doorbell);
       break;
+    case LaunchPath::InStream:  // nobody posts those
+      break;
   }
   batch.wait_until(&path.done, start.number);
   batch.write(&post.notes->passed[lane_index], start.number);  // nothing here is used any more

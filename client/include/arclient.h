@@ -191,7 +191,8 @@ ARC_API arcResult_t arcMemFree(void* ptr);
 /* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
  * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its
  * own and is copied through it. On GPUs the whole allocation around ptr is registered (by its CUDA
- * IPC handle), or the chunks that are mapped under the range, as the first operation would do. A
+ * IPC handle), or the chunks that are mapped under the range, as the first operation that is not
+ * in-stream would do; arcMemDeregister of what neither has done is arcNotFound. A
  * chunk that other buffers lie on, too, is given back when no operation or graph needs it. */
 ARC_API arcResult_t arcMemRegister(void* ptr, size_t bytes);
 ARC_API arcResult_t arcMemDeregister(void* ptr);
@@ -202,13 +203,15 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  * above). arcAvg divides by the number of ranks; integers truncate toward zero. On the host it
  * returns when the result is there.
  * On GPUs it returns when the operation is on the stream; send and recv are device pointers into
- * memory of the rank's GPU that another process can be given: cudaMalloc, arcMemAlloc, or
+ * memory of the rank's GPU. Of operations that are in-stream (arctl comms says which sizes and
+ * types) any device memory serves, cudaMallocAsync pools included, and no call asks the daemon. Of
+ * others it must be memory that another process can be given: cudaMalloc, arcMemAlloc, or
  * mappings of cuMemCreate's allocations with a shareable handle, up to 256 behind one another
- * (PyTorch's caching allocator, expandable segments included); not managed memory or
- * cudaMallocAsync pools. The first use of an allocation, and of a combination of buffers and count,
- * asks the daemon, also during a capture. On several streams the operations take place in the order
- * of the calls; what graphs replay on several streams at once, the caller puts in order, the same
- * way on every rank. */
+ * (PyTorch's caching allocator, expandable segments included); and the first use of an allocation,
+ * and of a combination of buffers and count, asks the daemon, also during a capture. Managed memory
+ * is refused. count 0 on all ranks is an operation without a result. On several streams the
+ * operations take place in the order of the calls; what graphs replay on several streams at once,
+ * the caller puts in order, the same way on every rank. */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs

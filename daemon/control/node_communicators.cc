@@ -57,8 +57,10 @@ void NodeControl::create_communicator(const Caller& caller,
   call.peer = (*session)->peer;
   call.worker = (*session)->worker;
   call.device = call.on_gpu ? *gpu : parts_.workers[call.worker].device;
-  if (request.in_stream_abi() == kInStreamAbi)
-    call.visible_gpus.assign(request.visible_gpus().begin(), request.visible_gpus().end());
+  call.visible_gpus.assign(request.visible_gpus().begin(), request.visible_gpus().end());
+  call.in_stream_abi = request.in_stream_abi();
+  call.in_stream_hindrance = static_cast<InStreamHindrance>(request.in_stream_hindrance());
+  call.launch_table_version = request.launch_table_version();
   call.called_at = std::chrono::steady_clock::now();
   call.deadline = call.called_at +
                   std::chrono::milliseconds(std::min(asked_ms, parts_.settings->op.max_timeout_ms));
@@ -175,9 +177,7 @@ void NodeControl::hand_over_mailbox(SessionId id, MemberId member,
                 filled.set_fd_ticket(ledger_.add_ticket(*session, std::move(mailbox->descriptors)));
                 filled.set_mailbox_bytes(mailbox->mailbox_bytes);
                 filled.set_exchange_bytes(mailbox->exchange_bytes);
-                filled.set_atomic_128b_stores(mailbox->room.atomic_128b_stores);
-                filled.set_in_stream_blocks(mailbox->room.blocks);
-                filled.set_in_stream_most_bytes(mailbox->room.most_bytes);
+                filled.set_launch_table(mailbox->launches.encode());
                 filled.set_max_timeout_ms(parts_.settings->op.max_timeout_ms);
                 answer(filled);
               }));

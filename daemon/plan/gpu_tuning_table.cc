@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "daemon/plan/crossovers.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "kernels/device/ptx.cuh"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm::device {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/src/control/wire.h"
+#include "proto/launch_table.h"
 #include "proto/version.h"
 
 namespace arcomm::client {
@@ -131,6 +132,8 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.bytes(6, wanted.device);
   for (const std::string& gpu : wanted.visible_gpus) request.bytes(7, gpu);
   request.number(8, kInStreamAbi);
+  request.number(9, kLaunchTableVersion);
+  request.number(10, static_cast<std::uint64_t>(wanted.in_stream_hindrance));
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
                                [&created](const WireReader& field) {
@@ -142,12 +145,8 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
                                  if (field.field() == 5) created.fd_ticket = field.number();
                                  if (field.field() == 6) created.mailbox_bytes = field.number();
                                  if (field.field() == 7) created.exchange_bytes = field.number();
-                                 if (field.field() == 8)
-                                   created.room.atomic_128b_stores = field.number() != 0;
-                                 if (field.field() == 9)
-                                   created.room.blocks = static_cast<std::uint32_t>(field.number());
                                  if (field.field() == 10) created.max_timeout_ms = field.number();
-                                 if (field.field() == 11) created.room.most_bytes = field.number();
+                                 if (field.field() == 12) created.launch_table = field.bytes();
                                }));
   return created;
 }

@@ -9,6 +9,7 @@ namespace arcomm::client {
 
 Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
                                   Deadline deadline) {
+  if (call.count == 0) return GpuOperands{};
   GpuBuffers& buffers = member.session->gpus()->buffers();
   Gpu& gpu = member.gpu->gpu();
   const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.bytes(), deadline);
@@ -26,14 +27,20 @@ Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceC
   Session& session = *member->session;
   session.check_now_and_then();
   if (session.lost()) return session.submission().loss();
-  if (call.count == 0) return {};
+  // Of no elements, too, where there are others to meet: who calls with some must hear of it.
+  if (call.count == 0 && member->gpu->ranks() == 1) return {};
   const Deadline deadline = Deadline::after(timeout);
+  const auto timeout_ms = static_cast<std::uint64_t>(timeout.count());
+  const Launch launch = member->gpu->launch_of(call);
+  if (launch.path == LaunchPath::InStream) {
+    return member->gpu->all_reduce_in_stream(call, launch.in_stream, timeout_ms, stream, deadline);
+  }
   return with_second_attempt([&]() -> Status {
     if (session.lost()) return session.submission().loss();
     const Result<GpuOperands> operands = find_operands(*member, call, deadline);
     if (!operands) return operands.error();
-    return member->gpu->all_reduce(call, operands->send, operands->recv,
-                                   static_cast<std::uint64_t>(timeout.count()), stream, deadline);
+    return member->gpu->all_reduce(call, operands->send, operands->recv, timeout_ms, stream,
+                                   deadline);
   });
 }
 

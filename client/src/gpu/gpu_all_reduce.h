@@ -16,7 +16,7 @@ struct GpuOperands {
   GpuBuffer send, recv;
 };
 
-// Where both sides lie, registered where need be.
+// Where both sides lie, registered where need be; nowhere where there are no elements.
 Result<GpuOperands> find_operands(const Member& member, const AllReduceCall& call,
                                   Deadline deadline);
 
@@ -30,7 +30,8 @@ auto with_second_attempt(const Attempt& attempt) {
   return attempt();
 }
 
-// Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them.
+// Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them
+// that is not in-stream.
 Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const AllReduceCall& call,
                          void* stream, std::chrono::milliseconds timeout);
 

@@ -6,7 +6,7 @@ namespace arcomm::client {
 
 Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                                                        std::span<const UniqueFd> descriptors,
-                                                       std::uint64_t bytes, InStreamRoom room,
+                                                       std::uint64_t bytes,
                                                        std::uint64_t max_timeout_ms) {
   const std::size_t ranks = descriptors.size() - 1;
   if (ranks > kMaxInStreamRanks ||
@@ -16,7 +16,6 @@ Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                  " ranks, too few: are client and daemon of one version?");
   }
   std::unique_ptr<GpuExchange> exchange(new GpuExchange);
-  exchange->room_ = room;
   exchange->max_timeout_ns_ = max_timeout_ms * 1'000'000;
   const Result<const InStreamKernels*> kernels = gpu.load_in_stream(descriptors[0].get());
   if (!kernels) return kernels.error();

@@ -8,6 +8,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/gpu_plane.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
 #include "transport/device/device.h"
 
@@ -61,9 +62,11 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSpec& s
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
   group->abilities = abilities_of(*group);
-  group->room = {.atomic_128b_stores = group->abilities.atomic_128b_stores,
-                 .blocks = in_stream_blocks_for(*group, seed),
-                 .most_bytes = most_in_stream_bytes};
+  group->in_stream_blocks = in_stream_blocks_for(*group, seed, group->why_not_in_stream);
+  group->launches = make_launch_table({.ranks = static_cast<std::uint32_t>(ranks),
+                                       .atomic_128b_stores = group->abilities.atomic_128b_stores,
+                                       .in_stream_blocks = group->in_stream_blocks,
+                                       .most_in_stream_bytes = most_in_stream_bytes});
   if (group->is_in_stream()) {
     for (GpuMember& member : group->members)
       ARC_RETURN_IF_ERROR(take(member, member.exchange,
@@ -71,30 +74,6 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSpec& s
   }
   if (ranks > 1) ARC_RETURN_IF_ERROR(join_grids(*group));
   return group;
-}
-
-// Every rank's process must be able to map every rank's memory, and every GPU have room for the
-// blocks of one communicator more. 0: there is none.
-std::uint32_t GpuPlane::in_stream_blocks_for(const GpuGroup& group,
-                                             const CommunicatorSpec& seed) const {
-  const std::size_t ranks = group.members.size();
-  if (!in_stream_ || !in_stream_image_ || ranks < 2 || ranks > kMaxInStreamRanks) return 0;
-  std::uint32_t blocks = kMaxInStreamBlocks;
-  for (const GpuMember& member : group.members) {
-    const std::string name = gpus_[member.gpu].device->name();
-    const auto sees_it = [&](const RankSpec& rank) {
-      return std::ranges::find(rank.visible_gpus, name) != rank.visible_gpus.end();
-    };
-    if (!std::ranges::all_of(seed.ranks, sees_it)) return 0;
-    std::uint32_t taken = 0;
-    for (const GpuGroup* other : groups_) {
-      const auto is_here = [&](const GpuMember& its) { return its.gpu == member.gpu; };
-      if (!other->closed && std::ranges::any_of(other->members, is_here))
-        taken += other->room.blocks;
-    }
-    blocks = std::min(blocks, in_stream_share(gpus_[member.gpu].hardware.sms, taken));
-  }
-  return blocks;
 }
 
 Status GpuPlane::take(const GpuMember& member, Memory& place, std::uint64_t bytes) {
@@ -183,7 +162,7 @@ void GpuPlane::forget(GpuGroup& group) {
 Result<MailboxDescriptors> GpuPlane::export_mailbox(const GpuGroup& group, Rank rank) const {
   const GpuMember& member = group.members[static_cast<std::size_t>(rank)];
   MailboxDescriptors out{
-      .descriptors = {}, .mailbox_bytes = member.mailbox.bytes(), .room = group.room};
+      .descriptors = {}, .mailbox_bytes = member.mailbox.bytes(), .launches = group.launches};
   const auto add = [&out](Result<UniqueFd> descriptor) -> Status {
     if (!descriptor) return std::move(descriptor).error();
     out.descriptors.push_back(std::move(descriptor).value());

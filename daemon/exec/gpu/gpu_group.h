@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/comm/communicator.h"
@@ -14,6 +15,7 @@
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
 #include "proto/exchange.h"
+#include "proto/launch_table.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
@@ -106,7 +108,7 @@ class GpuGroup final : public CommunicatorExtension {
   explicit GpuGroup(GpuPlane& plane) : plane_(plane) {}
   ~GpuGroup() override;
 
-  bool is_in_stream() const { return room.blocks != 0; }
+  bool is_in_stream() const { return in_stream_blocks != 0; }
   GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
   // Of the next gate. What is launched without one goes there too: that gate must not take its call
   // for its own.
@@ -115,7 +117,9 @@ class GpuGroup final : public CommunicatorExtension {
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
-  InStreamRoom room{.blocks = 0};        // for what clients launch by themselves
+  LaunchTable launches;                  // which way its operations take; all ranks have the same
+  std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
+  std::string why_not_in_stream;         // or not all that could be: for people
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;

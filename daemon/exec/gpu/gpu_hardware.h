@@ -15,7 +15,7 @@
 #include "kernels/ll128_self_test.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm {

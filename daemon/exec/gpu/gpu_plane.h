@@ -41,7 +41,7 @@ class GpuPlane {
 
   // ---- communicators ----
   // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails.
-  // most_in_stream_bytes: InStreamRoom::most_bytes.
+  // most_in_stream_bytes: as in LaunchFacts.
   Result<std::unique_ptr<GpuGroup>> make_group(const CommunicatorSpec& seed,
                                                std::uint64_t most_in_stream_bytes);
   void adopt(Communicator& communicator, const std::vector<MemberId>& members,
@@ -174,7 +174,8 @@ class GpuPlane {
   void try_lines();
   Status try_lines(const Gpu& writer, const Gpu& reader, Memory& memory);
   CudaAbilities abilities_of(const GpuGroup& group) const;
-  std::uint32_t in_stream_blocks_for(const GpuGroup& group, const CommunicatorSpec& seed) const;
+  std::uint32_t in_stream_blocks_for(const GpuGroup& group, const CommunicatorSpec& seed,
+                                     std::string& why_not) const;
   Status take(const GpuMember& member, Memory& place, std::uint64_t bytes);
   Status fill(GpuMember& member, std::uint32_t ranks);
   Status join_grids(GpuGroup& group);

@@ -120,8 +120,7 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
 }
 
 InStreamShape GpuBench::in_stream_shape_of(std::uint64_t bytes) const {
-  return group_->is_in_stream() ? in_stream_shape(bytes, ranks(), kType, group_->room)
-                                : InStreamShape{};
+  return group_->launches.find({.bytes = bytes, .dtype = kType, .op = ReduceOp::Sum}).in_stream;
 }
 
 InStreamCall GpuBench::in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const {

@@ -38,7 +38,7 @@ class GpuBench {
   void return_buffers();
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_->members.size()); }
   Status can_measure(const GpuMeasurement& what) const;
-  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;
+  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;  // no blocks: it is not
   CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
   InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
   // Whether its launches can be held back until all have been made.

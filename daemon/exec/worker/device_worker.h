@@ -22,7 +22,8 @@
 
 #include "config/settings.h"
 #include "daemon/comm/unique_id.h"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
+#include "proto/launch_table.h"
 #include "proto/memory_handle.h"
 #include "proto/ring/segment.h"
 #include "proto/status.h"
@@ -64,6 +65,9 @@ struct RankSpec {
   Rank rank = 0;
   std::string device = {};                     // GPU workers: "GPU-<uuid>"
   std::vector<std::string> visible_gpus = {};  // to the rank's process
+  // What keeps the rank's process from in-stream operations, and its communicators with it.
+  std::uint32_t in_stream_abi = kInStreamAbi;
+  InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
 };
 
 struct CommunicatorSpec {
@@ -98,7 +102,7 @@ struct MailboxDescriptors {
   std::vector<UniqueFd> descriptors;
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: no in-stream operations
-  InStreamRoom room;
+  LaunchTable launches;              // the same for all ranks
 };
 
 // GPU workers: what one measurement of `arctl tune` asks.
@@ -142,6 +146,9 @@ struct CommunicatorSnapshot {
   std::uint64_t operations_done = 0, operations_failed = 0;
   std::vector<RankSnapshot> ranks;
   std::string diagnosis;
+  // On GPUs: the table in use, and why not more of it is in-stream; "" where nothing hinders.
+  std::optional<LaunchTable> launches = std::nullopt;
+  std::string why_not_in_stream = {};
 };
 struct WorkerSnapshot {
   std::string device, state;

@@ -9,7 +9,6 @@
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
-#include "proto/exchange.h"
 
 namespace arcomm {
 
@@ -231,14 +230,14 @@ Status Worker::bind_to_gpu(PlanId id, PersistentPlan& plan) {
   const Member* found = communicators_.find(plan.member);
   GpuGroup& group = *gpus_of(*found->communicator);
   GpuMember& member = group.member(found->rank);
-  const auto ranks = static_cast<std::uint32_t>(found->communicator->ranks());
   const AdmissionLimits& limits = admission_.limits;
   if (plan.timeout_ns == 0) plan.timeout_ns = limits.default_timeout_ns;
   plan.timeout_ns = std::min(plan.timeout_ns, limits.max_timeout_ns);
-  if (launch_path_of(plan.signature.bytes(), ranks) != LaunchPath::Resident) return {};
-  if (group.is_in_stream() &&
-      in_stream_shape(plan.signature.bytes(), ranks, plan.signature.dtype, group.room).blocks != 0)
-    return {};  // its client launches it
+  const Launch launch = group.launches.find({.bytes = plan.signature.bytes(),
+                                             .dtype = plan.signature.dtype,
+                                             .op = plan.signature.op,
+                                             .codec = plan.signature.codec});
+  if (launch.path != LaunchPath::Resident) return {};
   ARC_RETURN_IF_ERROR(gpus_->set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.gpu);
   member.patience_ns = std::max(member.patience_ns, plan.timeout_ns);
@@ -261,6 +260,8 @@ Status Worker::unbind_from_gpu(PlanId id, const PersistentPlan& plan) {
 void Worker::add_gpu_view(const Communicator& communicator, CommunicatorSnapshot& shot) const {
   GpuGroup* group = gpus_of(communicator);
   if (group == nullptr || group->members.empty()) return;
+  shot.launches = group->launches;
+  shot.why_not_in_stream = group->why_not_in_stream;
   std::uint32_t most = 0, least = ~std::uint32_t{0};
   for (const GpuMember& member : group->members) {
     shot.ranks[static_cast<std::size_t>(member.rank)].next_seq +=
