@@ -21,6 +21,39 @@ void members_json(Json& json, const v1::CommunicatorStatus& communicator) {
   json.end_array();
 }
 
+void launches_json(Json& json, const v1::CommunicatorStatus& communicator) {
+  json.key("launches").begin_array();
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    json.begin_object()
+        .field("types", stretch.types())
+        .field("path", stretch.path())
+        .field("most_bytes", stretch.most_bytes())
+        .end_object();
+  }
+  json.end_array();
+  json.field("why_not_in_stream", communicator.why_not_in_stream());
+}
+
+// "float16: in-stream to 16 MiB, launched above; other types: resident to 128 KiB, launched above"
+std::string launches_text(const v1::CommunicatorStatus& communicator) {
+  std::string out;
+  const v1::LaunchStretch* before = nullptr;
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    const bool is_first = before == nullptr || before->types() != stretch.types();
+    if (is_first) {
+      out += (out.empty() ? "" : "; ") + stretch.types() + ": ";
+    } else {
+      out += ", ";
+    }
+    out += stretch.path();
+    const bool is_last = stretch.most_bytes() == ~std::uint64_t{0};
+    if (!is_last) out += " to " + human_bytes(stretch.most_bytes());
+    if (is_last && !is_first) out += " above";
+    before = &stretch;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) {
@@ -81,6 +114,10 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
                  {member.waiting(), Colour::Yellow}});
     }
     if (!table.empty()) out += table.text(colour);
+    if (const std::string launches = launches_text(communicator); !launches.empty())
+      out += "  " + printable(launches) + "\n";
+    if (!communicator.why_not_in_stream().empty())
+      out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
     const std::string diagnosis = diagnosis_of(communicator);
     if (!diagnosis.empty() && diagnosis != communicator.state()) {
       out += "  " + painted(printable(diagnosis), Colour::Yellow, colour) + "\n";
@@ -100,6 +137,7 @@ void communicators_json(Json& json, const v1::CommunicatorsReply& reply) {
         .field("operations_done", communicator.operations_done())
         .field("operations_failed", communicator.operations_failed())
         .field("diagnosis", diagnosis_of(communicator));
+    launches_json(json, communicator);
     members_json(json, communicator);
     json.end_object();
   }

@@ -143,6 +143,35 @@ TEST(Views, MetricsSurviveTextThatIsCutOff) {
   }
 }
 
+TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
+  v1::CommunicatorsReply reply;
+  v1::CommunicatorStatus& one = *reply.add_communicators();
+  one.set_id("0123");
+  one.set_state("ready");
+  EXPECT_THAT(communicators_text(reply, false), ::testing::Not(HasSubstr("above"))) << "a host's";
+  const auto add = [&one](const char* types, const char* path, std::uint64_t most_bytes) {
+    v1::LaunchStretch& stretch = *one.add_launches();
+    stretch.set_types(types);
+    stretch.set_path(path);
+    stretch.set_most_bytes(most_bytes);
+  };
+  add("float16", "in-stream", 16 << 20);
+  add("float16", "launched", ~std::uint64_t{0});
+  add("other types", "resident", 128 << 10);
+  add("other types", "launched", ~std::uint64_t{0});
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("  float16: in-stream to 16 MiB, launched above; "
+                        "other types: resident to 128 KiB, launched above\n"));
+  one.set_why_not_in_stream("rank 1's process does not see GPU-0");
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("why not more in-stream: rank 1's process does not see GPU-0\n"));
+  Json json;
+  communicators_json(json, reply);
+  const std::string text = json.take();
+  EXPECT_THAT(text, HasSubstr(R"({"types":"other types","path":"resident","most_bytes":131072})"));
+  EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
+}
+
 TEST(ExitCodes, SayWhatKindOfFailureItWas) {
   EXPECT_EQ(exit_code_for({ErrorCode::Unavailable, Reason::NotRunning, "", -1}),
             ExitCode::NotRunning);
