@@ -77,7 +77,7 @@ class Session {
   void discharge() { --in_flight_, --tenant_->in_flight; }
   std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0;
   LogBudget failure_lines;  // a client whose operations all fail must not fill the log
-  bool light = true;        // its last turn took few requests and left none
+  bool low_backlog = true;  // its last turn took few requests and left none
   std::uint64_t registered_bytes = 0;
   std::vector<MemberId> members;
   std::vector<BufferId> buffers;

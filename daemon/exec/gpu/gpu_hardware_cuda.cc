@@ -211,7 +211,7 @@ Result<std::vector<CudaQueue>> open_queues(const Device& device, const CudaQueue
   const Status apart = try_own_queues(queues, beside, page);
   if (apart) return queues;
   log::warn(
-      "{}: nothing is launched speculation of time here, as a queue that waits would hold up "
+      "{}: nothing is launched speculatively here, as a queue that waits would hold up "
       "others: {}",
       device.name(), apart.error().message);
   queues.erase(queues.begin() + 1, queues.end());

@@ -1,12 +1,12 @@
-// Launching before the call: what is put into the ranks' queues, and how it is got out again.
+#include "daemon/exec/gpu/speculation/speculator.h"
+
 #include <sched.h>
 
 #include <algorithm>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/gpu/gpu_plane.h"
+#include "daemon/exec/gpu/quiescer.h"
 #include "daemon/telemetry/log/log.h"
-#include "transport/device/device.h"
 
 namespace arcomm {
 namespace {
@@ -24,7 +24,7 @@ constexpr std::uint32_t kRestLaunches = 64;
 bool share_a_gpu(const GpuGroup& one, const GpuGroup& other) {
   return std::any_of(one.members.begin(), one.members.end(), [&](const GpuMember& member) {
     return std::any_of(other.members.begin(), other.members.end(),
-                       [&](const GpuMember& there) { return there.gpu == member.gpu; });
+                       [&](const GpuMember& there) { return there.engine == member.engine; });
   });
 }
 
@@ -44,9 +44,17 @@ bool is_begun(const GpuGroup& group) {
 
 }  // namespace
 
-bool GpuPlane::may_speculate(const GpuGroup& group) const {
+void Speculator::use_lease(std::uint64_t lease_ns) {
+  if (std::exchange(lease_ns_, lease_ns) == lease_ns) return;
+  for (GpuGroup* group : groups_) {  // what is prepared has the old lifetime
+    group->prepared.drop_all();
+    deferred_.add(group->prepared.dropped(), *group);
+  }
+}
+
+bool Speculator::may_speculate(const GpuGroup& group) const {
   const Speculation& speculation = group.speculation;
-  if (speculation_lease_ns_ == 0 || group.closed || group.ending || group.members.size() < 2 ||
+  if (lease_ns_ == 0 || group.closed || group.ending || group.members.size() < 2 ||
       speculation.state == Speculation::State::Leaving ||
       speculation.state == Speculation::State::Ran ||
       speculation.launched.size() == Speculation::kMost)
@@ -61,50 +69,50 @@ bool GpuPlane::may_speculate(const GpuGroup& group) const {
          }) < kMostSpeculating;
 }
 
-void GpuPlane::begin_speculation(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
+void Speculator::begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
   ++group.gates;  // as the gates count themselves
   if (group.speculation.launched.empty()) group.speculation.begun_ns = 0;
   group.speculation.state = Speculation::State::Waiting;
   group.speculation.launched.push_back({gate, algorithm, now_ns()});
 }
 
-CudaGate GpuPlane::gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const {
+CudaGate Speculator::gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const {
   return {
       .doorbell = &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].doorbell,
       .plan = plan.index,
       .parity = group.gates % 2,
-      .lifetime_ns = speculation_lease_ns_ + kLateNs};
+      .lifetime_ns = lease_ns_ + kLateNs};
 }
 
-Status GpuPlane::speculate(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
-                           std::span<const CudaAllReduce> calls) {
-  begin_speculation(group, gate, algorithm);
+Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+                          std::span<const CudaAllReduce> calls) {
+  begin(group, gate, algorithm);
   for (GpuMember& member : group.members) {
     const auto rank = static_cast<std::size_t>(member.rank);
-    ARC_RETURN_IF_ERROR(launcher(member).launch_behind(
+    ARC_RETURN_IF_ERROR(member.launcher().launch_behind(
         member.queue, gate_of(group, member, gate.plans[rank]), algorithm, calls[rank]));
   }
   return {};
 }
 
-Status GpuPlane::speculate(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
-                           const PreparedParts& prepared) {
-  begin_speculation(group, gate, algorithm);
+Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+                          const PreparedParts& prepared) {
+  begin(group, gate, algorithm);
   for (const std::unique_ptr<PreparedLaunch>& part : prepared)
     ARC_RETURN_IF_ERROR(part->launch(group.gates % 2));
   return {};
 }
 
-Result<PreparedParts> GpuPlane::prepare(GpuGroup& group, const PlanTuple& plans,
-                                        CudaAlgorithm algorithm,
-                                        std::span<const CudaAllReduce> calls) {
-  release_dropped_later(group);
+Result<PreparedParts> Speculator::prepare(Quiescer& quiescer, GpuGroup& group,
+                                          const PlanTuple& plans, CudaAlgorithm algorithm,
+                                          std::span<const CudaAllReduce> calls) {
+  deferred_.add(group.prepared.dropped(), group);
   PreparedParts parts;
   Status made;
-  const Status rested = quiesced([&] {
+  const Status quiesced = quiescer.quiesced([&] {
     for (const GpuMember& member : group.members) {
       const auto rank = static_cast<std::size_t>(member.rank);
-      Result<std::unique_ptr<PreparedLaunch>> part = launcher(member).prepare(
+      Result<std::unique_ptr<PreparedLaunch>> part = member.launcher().prepare(
           member.queue, gate_of(group, member, plans[rank]), algorithm, calls[rank]);
       if (!part) {
         made = std::move(part).error();
@@ -113,53 +121,43 @@ Result<PreparedParts> GpuPlane::prepare(GpuGroup& group, const PlanTuple& plans,
       parts.push_back(std::move(part).value());
     }
   });
-  ARC_RETURN_IF_ERROR(rested);
+  ARC_RETURN_IF_ERROR(quiesced);
   ARC_RETURN_IF_ERROR(made);
   return parts;
 }
 
-void GpuPlane::release_dropped_later(GpuGroup& group) {
-  DeferredRelease deferred;
-  deferred.prepared = group.prepared.dropped();
-  if (deferred.prepared.empty()) return;
-  for (const GpuMember& member : group.members)
-    deferred.prepared_for.emplace_back(member.gpu, member.queue);
-  deferred_.push_back(std::move(deferred));
-  if (first_deferred_ns_ == 0) first_deferred_ns_ = now_ns();
-}
-
-void GpuPlane::open(GpuGroup& group, const Gate& gate) {
+void Speculator::open(GpuGroup& group, const Gate& gate) {
   for (GpuMember& member : group.members) {
     std::uint64_t* doorbell =
         &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].doorbell;
-    const Status opened = launcher(member).store(doorbell, gate.word(member.rank));
+    const Status opened = member.launcher().store(doorbell, gate.word(member.rank));
     if (opened) continue;
-    log::error("{}: rank {}'s gate cannot be opened: {}", gpus_[member.gpu].device->name(),
-               member.rank, opened.error().message);
+    log::error("{}: rank {}'s gate cannot be opened: {}", member.engine->name(), member.rank,
+               opened.error().message);
   }
 }
 
-bool GpuPlane::has_left(const GpuGroup& group) {
+bool Speculator::has_left(const GpuGroup& group) const {
   // A queue that answers with an error holds nothing up any more.
   return std::all_of(group.members.begin(), group.members.end(), [&](const GpuMember& member) {
-    const Result<bool> idle = launcher(member).idle(member.queue);
+    const Result<bool> idle = member.launcher().idle(member.queue);
     return !idle || *idle;
   });
 }
 
-bool GpuPlane::withdraw(GpuGroup& group, std::uint64_t patience_ns) {
+bool Speculator::withdraw(GpuGroup& group, std::uint64_t budget_ns) {
   Speculation& speculation = group.speculation;
   if (speculation.state == Speculation::State::None || speculation.state == Speculation::State::Ran)
     return true;
   std::uint64_t now = now_ns();
-  const std::uint64_t until = now + patience_ns;
+  const std::uint64_t until = now + budget_ns;
   if (speculation.state == Speculation::State::Waiting) {
     speculation.state = Speculation::State::Leaving;
-    speculation_counts.misses += speculation.launched.size();
+    counts_.misses += speculation.launched.size();
     for (GpuMember& member : group.members) {
-      const Status told = launcher(member).cancel(member.scratch.data(), group.gates);
+      const Status told = member.launcher().cancel(member.scratch.data(), group.gates);
       if (!told) {
-        log::error("{}: rank {}'s launch cannot be cancelled: {}", gpus_[member.gpu].device->name(),
+        log::error("{}: rank {}'s launch cannot be cancelled: {}", member.engine->name(),
                    member.rank, told.error().message);
       }
     }
@@ -177,7 +175,7 @@ bool GpuPlane::withdraw(GpuGroup& group, std::uint64_t patience_ns) {
   }
   const auto did_not_run = [&](const SpeculativeLaunch& speculative) {
     return !std::all_of(group.members.begin(), group.members.end(), [&](GpuMember& member) {
-      const Done done = done_from(__atomic_load_n(&words(member).done, __ATOMIC_ACQUIRE));
+      const Done done = done_from(__atomic_load_n(&member.words().done, __ATOMIC_ACQUIRE));
       return reached(done.number, speculative.gate.number);
     });
   };
@@ -187,19 +185,18 @@ bool GpuPlane::withdraw(GpuGroup& group, std::uint64_t patience_ns) {
   return true;
 }
 
-void GpuPlane::stop_speculating() {
-  speculation_lease_ns_ = 0;
-  for (GpuGroup* group : groups_) withdraw(*group, kMomentNs);
+void Speculator::withdraw_all(std::uint64_t budget_ns) {
+  for (GpuGroup* group : groups_) withdraw(*group, budget_ns);
 }
 
-void GpuPlane::look_at_speculation(GpuGroup& group, std::uint64_t now_ns) {
+void Speculator::look_at(GpuGroup& group, std::uint64_t now_ns) {
   switch (group.speculation.state) {
     case Speculation::State::None:
     case Speculation::State::Ran:
       return;
     case Speculation::State::Waiting:
       // Busy or not: its gates do not wait for ever.
-      if (now_ns < group.speculation.launched.front().since_ns + speculation_lease_ns_) return;
+      if (now_ns < group.speculation.launched.front().since_ns + lease_ns_) return;
       break;
     case Speculation::State::Leaving:
       break;
@@ -207,7 +204,7 @@ void GpuPlane::look_at_speculation(GpuGroup& group, std::uint64_t now_ns) {
   withdraw(group, 0);
 }
 
-void GpuPlane::clear_the_way(std::uint64_t now_ns) {
+void Speculator::make_way(std::uint64_t now_ns) {
   for (GpuGroup* group : groups_) {
     Speculation& speculation = group->speculation;
     if (speculation.state != Speculation::State::Waiting || !is_begun(*group)) continue;
