@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "daemon/plan/operation.h"
-#include "daemon/session/tenant.h"
 #include "daemon/telemetry/log/log_budget.h"
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
@@ -28,6 +27,12 @@ struct SessionOrigin {
   uid_t uid = 0;
   gid_t gid = 0;
   std::string process_name;
+};
+
+// One user of this worker, whatever the number of the user's sessions, which share it: what quotas
+// of operations are counted against.
+struct Tenant {
+  std::uint64_t in_flight = 0;  // operations admitted and not yet completed
 };
 
 class Session {

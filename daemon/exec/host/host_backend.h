@@ -10,7 +10,6 @@
 
 #include "daemon/exec/backend.h"
 #include "daemon/exec/host/host_launcher.h"
-#include "daemon/plan/device_shape.h"
 #include "daemon/plan/planner.h"
 #include "daemon/plan/tuning_table.h"
 
