@@ -56,6 +56,7 @@ class Includes(unittest.TestCase):
                 ("client/src/session/session.cc", "<grpc/grpc.h>"),
                 ("daemon/daemon.cc", '"proto/arcommd/v1/control.grpc.pb.h"'),
                 ("daemon/exec/a.cc", "<cuda_runtime.h>"),
+                ("daemon/exec/a.cc", "<boost/interprocess/mapped_region.hpp>"),
                 ("transport/device/host_device.cc", "<cuda.h>"),
                 ("client/arctl/gpu/device.h", "<cuda.h>"),
                 ("transport/peer/a.h", "<nvml.h>"),
