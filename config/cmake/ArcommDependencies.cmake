@@ -13,9 +13,11 @@ find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
 arcomm_need(GRPC_CPP_PLUGIN protobuf-compiler-grpc)
 find_package(gRPC CONFIG QUIET)
 arcomm_need(gRPC_FOUND "libgrpc++-dev libgrpc-dev")
-# Headers only: nothing of Boost is linked.
+# Headers only, both: nothing of Boost and protozero is linked.
 find_package(Boost CONFIG QUIET)
 arcomm_need(Boost_FOUND libboost-dev)
+find_path(PROTOZERO_INCLUDE_DIR protozero/pbf_builder.hpp)
+arcomm_need(PROTOZERO_INCLUDE_DIR libprotozero-dev)
 find_package(spdlog CONFIG QUIET)
 arcomm_need(spdlog_FOUND libspdlog-dev)
 find_package(tomlplusplus CONFIG QUIET)
