@@ -9,7 +9,7 @@
 
 namespace arcomm::client {
 
-Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const CudaApi& api,
+Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const CudaDriver& api,
                                                                        int image_fd) {
   std::unique_ptr<CudaInStreamKernels> kernels(new CudaInStreamKernels);
   struct stat facts {};

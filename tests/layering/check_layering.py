@@ -26,7 +26,7 @@ ROOMS = {
     "transport/bootstrap": ABOVE_DEVICE,
     "transport/topology": ABOVE_DEVICE,
     "client/include": [],
-    "client/cuda": ["proto"],
+    "client/cuda": ABOVE_DEVICE,
     "client/src": ABOVE_DEVICE + ["client/include", "client/cuda"],
     "client/arctl": ABOVE_DEVICE + ["client/include", "client/src"],
     "client/examples": ["client/include"],

@@ -72,6 +72,8 @@ class Includes(unittest.TestCase):
                 ("config/a.h", '"proto/status.h"'),
                 ("transport/net/tcp/a.h", '"transport/net/endpoint.h"'),
                 ("client/src/a.cc", '"transport/device/memory.h"'),
+                ("client/cuda/cuda_a.cc", '"transport/device/cuda_driver.h"'),
+                ("proto/shared_mapping.h", "<boost/interprocess/mapped_region.hpp>"),
                 ("client/examples/a.c", "<arclient.h>"),
                 ("client/include/arclient.hpp", '"arclient.h"'),
                 ("client/arctl/a.cc", '"client/src/control/node_control.h"'),

@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_import.h"
 #include "transport/device/cuda_mapping.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm {
 namespace {

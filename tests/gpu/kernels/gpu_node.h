@@ -15,7 +15,7 @@
 #include "kernels/ll128_self_test.h"
 #include "tests/gpu/kernels/gpu_stream.h"
 #include "transport/device/cuda_device.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm::gpu {
 

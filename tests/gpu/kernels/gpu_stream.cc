@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm::gpu {
 
