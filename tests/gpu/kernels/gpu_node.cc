@@ -24,8 +24,8 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
     auto device = CudaDevice::create({.ordinal = ordinal, .peers = peers});
     if (!device) return std::move(device).error();
     one.device = std::move(*device);
-    for (std::unique_ptr<CudaStream>* stream : {&one.stream, &one.side}) {
-      auto made = CudaStream::create(ordinal, 256);
+    for (std::unique_ptr<GpuStream>* stream : {&one.stream, &one.side}) {
+      auto made = GpuStream::create(ordinal);
       if (!made) return std::move(made).error();
       *stream = std::move(*made);
     }

@@ -13,15 +13,15 @@
 #include "kernels/copy_engine.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/ll128_self_test.h"
+#include "tests/gpu/kernels/gpu_stream.h"
 #include "transport/device/cuda_device.h"
-#include "transport/device/cuda_driver.h"
-#include "transport/device/cuda_stream.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm::gpu {
 
 struct GpuRank {
   std::unique_ptr<CudaDevice> device;
-  std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
+  std::unique_ptr<GpuStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
   CopyQueue copies;
 };

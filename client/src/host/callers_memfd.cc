@@ -1,4 +1,4 @@
-#include "client/src/host/shared_mapping.h"
+#include "client/src/host/callers_memfd.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -69,14 +69,14 @@ UniqueFd sealed_descriptor_of(const MapLine& line) {
 
 }  // namespace
 
-std::optional<SharedMapping> find_shared_mapping(const void* address, std::size_t bytes) {
+std::optional<CallersMemfd> find_callers_memfd(const void* address, std::size_t bytes) {
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto first = reinterpret_cast<std::uintptr_t>(address);
   const std::uintptr_t begin = first / page * page;
   const std::uintptr_t end = (first + bytes + page - 1) / page * page;
   const std::optional<MapLine> line = line_covering(begin, end);
   if (!line) return std::nullopt;
-  SharedMapping mapping;
+  CallersMemfd mapping;
   mapping.memory = sealed_descriptor_of(*line);
   if (!mapping.memory) return std::nullopt;
   mapping.offset = line->offset + (begin - line->begin);

@@ -9,7 +9,7 @@
 
 namespace arcomm::client {
 
-struct SharedMapping {
+struct CallersMemfd {
   UniqueFd memory;           // a descriptor of our own
   std::uint64_t offset = 0;  // in the memfd, of the page that holds the first byte
   std::byte* first_page = nullptr;
@@ -18,6 +18,6 @@ struct SharedMapping {
 
 // nullopt where the range is not one shared, writable mapping of a memfd with F_SEAL_SHRINK that
 // this process still has a descriptor of.
-std::optional<SharedMapping> find_shared_mapping(const void* address, std::size_t bytes);
+std::optional<CallersMemfd> find_callers_memfd(const void* address, std::size_t bytes);
 
 }  // namespace arcomm::client

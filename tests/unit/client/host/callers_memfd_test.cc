@@ -1,4 +1,4 @@
-#include "client/src/host/shared_mapping.h"
+#include "client/src/host/callers_memfd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -26,9 +26,9 @@ struct Mapped {
   std::size_t size = 0;
 };
 
-TEST(SharedMapping, FindsTheSealedMemfdBehindAddresses) {
+TEST(CallersMemfd, FindsTheSealedMemfdBehindAddresses) {
   const Mapped memory(4 * kPage, F_SEAL_SHRINK);
-  const auto found = find_shared_mapping(memory.base + kPage + 100, kPage);
+  const auto found = find_callers_memfd(memory.base + kPage + 100, kPage);
   ASSERT_TRUE(found.has_value());
   EXPECT_EQ(found->first_page, memory.base + kPage);
   EXPECT_EQ(found->offset, kPage);
@@ -36,30 +36,30 @@ TEST(SharedMapping, FindsTheSealedMemfdBehindAddresses) {
   EXPECT_NE(found->memory.get(), memory.fd.get());
 }
 
-TEST(SharedMapping, WantsTheSeal) {
+TEST(CallersMemfd, WantsTheSeal) {
   const Mapped memory(kPage, 0);
-  EXPECT_FALSE(find_shared_mapping(memory.base, kPage).has_value());
+  EXPECT_FALSE(find_callers_memfd(memory.base, kPage).has_value());
 }
 
-TEST(SharedMapping, WantsASharedMapping) {
+TEST(CallersMemfd, WantsACallersMemfd) {
   const Mapped memory(kPage, F_SEAL_SHRINK, MAP_PRIVATE);
-  EXPECT_FALSE(find_shared_mapping(memory.base, kPage).has_value());
+  EXPECT_FALSE(find_callers_memfd(memory.base, kPage).has_value());
 }
 
-TEST(SharedMapping, WantsADescriptorThatIsStillOpen) {
+TEST(CallersMemfd, WantsADescriptorThatIsStillOpen) {
   Mapped memory(kPage, F_SEAL_SHRINK);
   memory.fd.reset();
-  EXPECT_FALSE(find_shared_mapping(memory.base, kPage).has_value());
+  EXPECT_FALSE(find_callers_memfd(memory.base, kPage).has_value());
 }
 
-TEST(SharedMapping, RefusesARangeThatLeavesTheMapping) {
+TEST(CallersMemfd, RefusesARangeThatLeavesTheMapping) {
   const Mapped memory(2 * kPage, F_SEAL_SHRINK);
-  EXPECT_FALSE(find_shared_mapping(memory.base + kPage, 64 * kPage).has_value());
+  EXPECT_FALSE(find_callers_memfd(memory.base + kPage, 64 * kPage).has_value());
 }
 
-TEST(SharedMapping, FindsNothingBehindTheHeap) {
+TEST(CallersMemfd, FindsNothingBehindTheHeap) {
   const std::vector<char> heap(kPage);
-  EXPECT_FALSE(find_shared_mapping(heap.data(), heap.size()).has_value());
+  EXPECT_FALSE(find_callers_memfd(heap.data(), heap.size()).has_value());
 }
 
 }  // namespace
