@@ -154,7 +154,7 @@ class BlockEpoch {
 
   // By any thread, once no thread of the block waits for anybody any more. Not before: a grid that
   // waits for this one would keep SMs from blocks for which a peer's wait.
-  __device__ __forceinline__ void trigger_dependents() const { trigger_dependents(); }
+  __device__ __forceinline__ void trigger_dependents() const { device::trigger_dependents(); }
 
   // By all threads, last of all.
   __device__ __forceinline__ void leave() {
