@@ -17,10 +17,6 @@ constexpr CudaAlgorithmEntry with_atomic_128b_stores(CudaAlgorithmEntry entry) {
   entry.needs_atomic_128b_stores = true;
   return entry;
 }
-constexpr CudaAlgorithmEntry with_bulk_copies(CudaAlgorithmEntry entry) {
-  entry.needs_bulk_copies = true;
-  return entry;
-}
 constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensible_from) {
   entry.launches_all_ranks = true;
   entry.sensible_from = sensible_from;
@@ -36,7 +32,6 @@ constexpr std::array kAlgorithms = {
         plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
     with_atomic_128b_stores(
         plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
-    with_bulk_copies(plain(CudaAlgorithm::TiledPush, "tiled_push", 0)),
     joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20),
     CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
                        .name = "alone",
@@ -93,8 +88,7 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
 
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
-  return (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
-         (abilities.bulk_copies || !entry.needs_bulk_copies);
+  return abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores;
 }
 
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,

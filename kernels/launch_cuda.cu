@@ -60,9 +60,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     case CudaAlgorithm::TwoShotLl128:
       launched = device::launch_two_shot_ll128(call, shape.blocks, queue);
       break;
-    case CudaAlgorithm::TiledPush:
-      launched = device::launch_tiled_push(call, shape.blocks, queue);
-      break;
     case CudaAlgorithm::CopyEngine:
       return error(ErrorCode::InvalidArgument, Reason::BadValue, name_of(algorithm),
                    " takes all ranks' parts at once: launch_by_copy_engines()");
@@ -72,13 +69,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
   }
   if (launched != cudaSuccess) return device::cuda_error(launched, "launching an AllReduce kernel");
   return {};
-}
-
-bool has_bulk_copies(int ordinal) {
-  int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) ==
-             cudaSuccess &&
-         major >= 9;
 }
 
 std::uint32_t sms_of(int ordinal) {
@@ -96,10 +86,7 @@ Status abort_all_reduce(void* scratch, void* stream) {
 }
 
 Status load_all_reduce_kernels() {
-  int ordinal = 0;
-  cudaError_t loaded = cudaGetDevice(&ordinal);
-  if (loaded == cudaSuccess) loaded = device::load(device::nothing);
-  const bool bulk_copies = loaded == cudaSuccess && has_bulk_copies(ordinal);
+  cudaError_t loaded = device::load(device::nothing);
   device::for_each_kernel([&](DType dtype, ReduceOp op) {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot(dtype, op);
@@ -107,7 +94,6 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll128(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_ll128(dtype, op);
-    if (loaded == cudaSuccess && bulk_copies) loaded = device::load_tiled_push(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_copy_engine(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });

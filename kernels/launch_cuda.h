@@ -33,7 +33,6 @@ enum class CudaAlgorithm : std::uint8_t {
   Flash,         // pulls everybody's input through shared memory, three copies ahead
   OneShotLl128,  // pushes lines of 124 bytes and their flag; one hop; small operations
   TwoShotLl128,  // the same to each shard's owner and from there to all; small and middle ones
-  TiledPush,     // pushes tiles by bulk copies and combines behind them; one hop; middle and large
   CopyEngine,    // the copy engines carry it all, in chunks; the largest. See copy_engine.h
   Alone          // one rank: its input is its output
 };
@@ -47,27 +46,19 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 // Scratch: control page; for OneShotLl16 two halves (odd and even epochs) of one area per rank,
 // twice the data's size; for LL128 two halves, one after the other used by either algorithm; for
-// Stream a ring of slots per block and sender; for TiledPush two halves of such rings; and, over
-// both, for CopyEngine slots for chunks.
+// Stream a ring of slots per block and sender; and, over those, for CopyEngine slots for chunks.
 inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
 inline constexpr std::uint64_t kLl128Offset =
     kCudaControlBytes + 2ull * kMaxCudaRanks * 2 * kMaxLl16Bytes;
 inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
 inline constexpr std::uint64_t kStreamTileBytes = 64ull * 1024;  // a slot
 inline constexpr std::uint32_t kStreamSlots = 4;
-constexpr std::uint64_t push_offset(std::uint32_t ranks) {
+constexpr std::uint64_t stream_end(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
                              (ranks == 0 ? 0 : ranks - 1) * kStreamTileBytes;
 }
-inline constexpr std::uint32_t kMaxPushBlocks = 64;
-inline constexpr std::uint32_t kMaxPushTileBytes = 16 * 1024;
-inline constexpr std::uint64_t kPushLaneBytes = 128ull * 1024;  // of slots, per block and sender
-constexpr std::uint64_t push_end(std::uint32_t ranks) {
-  return push_offset(ranks) +
-         2 * std::uint64_t{kMaxPushBlocks} * (ranks == 0 ? 0 : ranks - 1) * kPushLaneBytes;
-}
-// Over the slots of Stream and TiledPush, whose state is in the control page: all ranks' streams
-// meet before the copies, and again behind them. (After an error nobody uses the scratch again.)
+// Over the slots of Stream, whose state is in the control page: all ranks' streams meet before the
+// copies, and again behind them. (After an error nobody uses the scratch again.)
 inline constexpr std::uint64_t kCopyOffset = kStreamOffset;
 inline constexpr std::uint64_t kCopySlotBytes = 32ull * 1024 * 1024;
 inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
@@ -88,7 +79,7 @@ constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
              : std::min<std::uint64_t>(64, 512 / copy_entries(ranks)) * ranks * kCopySlotBytes;
 }
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
-  return std::max(push_end(ranks), copy_end(ranks));
+  return std::max(stream_end(ranks), copy_end(ranks));
 }
 
 // What there is to choose from: values that need no CUDA to be read (cuda_algorithms.cc).
@@ -99,13 +90,12 @@ struct CudaAlgorithmEntry {
   std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
   bool needs_atomic_128b_stores =
       false;                        // only between GPUs that passed the test of ll128_self_test.h
-  bool needs_bulk_copies = false;   // only on Hopper and later
   bool launches_all_ranks = false;  // not by launch_all_reduce(): see copy_engine.h
   std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
 };
 // What the GPUs of a communicator can do.
 struct CudaAbilities {
-  bool atomic_128b_stores = false, bulk_copies = false;
+  bool atomic_128b_stores = false;
 };
 // One entry per CudaAlgorithm, in the enum's order.
 std::span<const CudaAlgorithmEntry> cuda_algorithms();
@@ -118,8 +108,7 @@ bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
 // What to run instead between GPUs that cannot run it; itself where they can.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes);
-bool has_bulk_copies(int ordinal);  // whether that GPU is a Hopper or later; launch_cuda.cu
-std::uint32_t sms_of(int ordinal);  // its streaming multiprocessors; 0: CUDA does not say
+std::uint32_t sms_of(int ordinal);  // that GPU's streaming multiprocessors; 0: CUDA does not say
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 

@@ -32,7 +32,7 @@ struct Scratch {
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
-  // Tiles of stream.cu and tiled_push.cu, behind their epoch in the upper half.
+  // Tiles of stream.cu, behind their epoch in the upper half.
   alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxCudaRanks];
   std::uint64_t freed[kMaxCudaBlocks][kMaxCudaRanks];
 };

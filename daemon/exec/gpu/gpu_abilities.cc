@@ -58,9 +58,8 @@ Status GpuPlane::try_lines(const Gpu& writer, const Gpu& reader, Memory& memory)
 }
 
 CudaAbilities GpuPlane::abilities_of(const GpuGroup& group) const {
-  CudaAbilities abilities{.atomic_128b_stores = true, .bulk_copies = true};
+  CudaAbilities abilities{.atomic_128b_stores = true};
   for (const GpuMember& writer : group.members) {
-    abilities.bulk_copies &= gpus_[writer.gpu].hardware.bulk_copies;
     for (const GpuMember& reader : group.members)
       abilities.atomic_128b_stores &= atomic_128b_stores_[writer.gpu * gpus_.size() + reader.gpu];
   }

@@ -107,7 +107,7 @@ TEST_P(CopyEnginesOnGpus, PartsThatWaitInOutputsAreNobodyElses) {
     CudaAlgorithm algorithm;
     bool in_place;
   };
-  constexpr Step kSteps[] = {{CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::TiledPush, false},
+  constexpr Step kSteps[] = {{CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::Flash, false},
                              {CudaAlgorithm::CopyEngine, true},  {CudaAlgorithm::Stream, false},
                              {CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::CopyEngine, false},
                              {CudaAlgorithm::Stream, true},      {CudaAlgorithm::CopyEngine, true}};

@@ -17,7 +17,7 @@ TEST(CudaAlgorithms, AreFoundByTheirNamesAndByNothingElse) {
     EXPECT_EQ(entry_of(entry.algorithm).algorithm, entry.algorithm);
   }
   EXPECT_EQ(cuda_algorithm_named("stream"), CudaAlgorithm::Stream);
-  for (const char* name : {"", "Stream", "stream ", "tiled"})
+  for (const char* name : {"", "Stream", "stream ", "tiled", "tiled_push"})
     EXPECT_FALSE(cuda_algorithm_named(name)) << name;
 }
 
@@ -36,10 +36,8 @@ TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
 
 TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-    for (const CudaAbilities abilities :
-         {CudaAbilities{false, false}, {true, false}, {false, true}, {true, true}}) {
-      const bool runs = (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
-                        (abilities.bulk_copies || !entry.needs_bulk_copies);
+    for (const CudaAbilities abilities : {CudaAbilities{false}, {true}}) {
+      const bool runs = abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores;
       EXPECT_EQ(can_run(entry.algorithm, abilities), runs);
       for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {
         const CudaAlgorithm instead = algorithm_among(abilities, entry.algorithm, bytes);
@@ -56,8 +54,8 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
 
 TEST(CudaAlgorithms, TheScratchHasRoomForWhatIsPutThere) {
   for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-    EXPECT_GT(push_end(ranks), push_offset(ranks));
-    EXPECT_LE(push_end(ranks), cuda_scratch_bytes(ranks));
+    EXPECT_GT(stream_end(ranks), kStreamOffset);
+    EXPECT_LE(stream_end(ranks), cuda_scratch_bytes(ranks));
     EXPECT_LE(copy_end(ranks), cuda_scratch_bytes(ranks));
     EXPECT_GE(kCopyOffset, kLl128Offset + 2 * kLl128HalfBytes)
         << "lines carry flags from one operation to the next";

@@ -71,7 +71,7 @@ TEST(StreamShape, EveryBlockSenderAndTurnUnderWayHasASlotOfItsOwn) {
           for (std::uint32_t turn = 5; turn < 5 + kStreamSlots; ++turn) {
             const std::uint64_t offset = stream_slot_offset(ranks, reader, from, block, turn);
             ASSERT_EQ(offset % kStreamTileBytes, 0U);
-            ASSERT_LE(kStreamOffset + offset + kStreamTileBytes, push_offset(ranks));
+            ASSERT_LE(kStreamOffset + offset + kStreamTileBytes, stream_end(ranks));
             ASSERT_TRUE(offsets.insert(offset).second);
           }
         }
