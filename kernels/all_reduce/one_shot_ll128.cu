@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   read_ahead(first_packet());  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
   if (epoch == 0) return end_epoch(call, true);
-  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   const auto place = [&](std::uint32_t at, std::uint32_t from, std::uint64_t packet) {
     return ll128_packet(call.scratch[at], one_shot_area(epoch, call.ranks, from) + packet);
   };
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kLl128Threads)
     LaneData out;
     reduced = reduce_packet<Format, kOp, kBatch>(
         call, mine, [&](std::uint32_t rank) { return place(call.rank, rank, packet); }, epoch,
-        patience, out);
+        budget, out);
     if (reduced) elements.write(call.recv[call.rank], packet, out);
   };
   const bool has_all = first_packet() + kAhead * packet_stride() >= packets;

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
   };
   Line mine = read();  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
-  WaitBudget patience(own, call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   bool failed = epoch == 0;
 
   for (; line < lines && !failed; line += stride, mine = read()) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(512) one_shot_ll16(const __grid_constant__ Cud
         const uint4* slot = ll16_area(call, call.rank, rank, epoch) + line;
         uint4 seen = load_line(slot);
         while (seen.y != epoch || seen.w != epoch) {
-          if (!patience.goes_on(rank)) {
+          if (!budget.goes_on(rank)) {
             failed = true;
             break;
           }

@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kLl128Threads)
   LaneData next = read(first_of_others);  // while the epoch is on its way
   const std::uint32_t epoch = begin_epoch(call);
   if (epoch == 0) return end_epoch(call, true);
-  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   const auto part = [&](std::uint32_t owner, std::uint32_t from, std::uint64_t packet) {
     return ll128_packet(call.scratch[owner], two_shot_part_area(epoch, call.ranks, from) + packet);
   };
@@ -78,19 +78,19 @@ __global__ void __launch_bounds__(kLl128Threads)
     LaneData out;
     received = reduce_packet<Format, kOp, kBatch>(
         call, mine, [&](std::uint32_t rank) { return part(call.rank, rank, packet); }, epoch,
-        patience, out);
+        budget, out);
     if (!received) break;
     for (std::uint32_t hop = 1; hop < call.ranks; ++hop)
       store_packet(result_at((call.rank + hop) % call.ranks, call.rank, packet), out, epoch);
     own.write(recv, packet, out);
   }
 
-  patience.grow(kForResultsNs);
+  budget.grow(kForResultsNs);
   for (std::uint32_t i = first_of_others; received && i < of_others; i += kWarps) {
     const std::uint32_t owner = owner_of(i), packet = packet_of(i);
     if (!has(owner, packet)) continue;
     Lines lines;
-    received = receive_packet(lines, result_at(call.rank, owner, packet), owner, epoch, patience);
+    received = receive_packet(lines, result_at(call.rank, owner, packet), owner, epoch, budget);
     if (!received) break;
     Elements(shards.of[owner], shards.vectors).write(recv, packet, lines.data());
   }

@@ -103,15 +103,15 @@ struct Lines {
 };
 
 // Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
-template <typename WaitBudget>
+template <typename Watch>
 __device__ __forceinline__ bool receive_packet(Lines& lines, const uint4* packet,
                                                std::uint32_t from, std::uint32_t flag,
-                                               WaitBudget& patience) {
+                                               WaitBudget<Watch>& budget) {
   for (;;) {
     lines.load(packet);
     if (__all_sync(kWarp, lines.are_of(flag))) return true;
-    if (!patience.is_due()) continue;
-    const bool gives_up = lane_of_thread() == 0 && !patience.looks_around(from);
+    if (!budget.is_due()) continue;
+    const bool gives_up = lane_of_thread() == 0 && !budget.looks_around(from);
     if (__any_sync(kWarp, gives_up)) return false;
   }
 }
@@ -227,11 +227,11 @@ class LaneResult {
 
 // This lane's part of one packet, combined over all ranks: `mine`, and what the others leave at
 // place(rank). kBatch of them are looked at together. False: the wait failed.
-// Call: CudaAllReduce or InStreamCall, WaitBudget as theirs.
+// Call: CudaAllReduce or InStreamCall, Watch as theirs.
 template <typename Format, ReduceOp kOp, std::uint32_t kBatch, typename Call, typename Place,
-          typename WaitBudget>
+          typename Watch>
 __device__ __forceinline__ bool reduce_packet(const Call& call, const LaneData& mine, Place place,
-                                              std::uint32_t epoch, WaitBudget& patience,
+                                              std::uint32_t epoch, WaitBudget<Watch>& budget,
                                               LaneData& out) {
   constexpr std::uint32_t kNobody = 0xffff'ffffU;
   LaneResult<Format, kOp> result;
@@ -251,8 +251,8 @@ __device__ __forceinline__ bool reduce_packet(const Call& call, const LaneData& 
       }
       missing = __reduce_min_sync(kWarp, missing);
       if (missing == kNobody) break;
-      if (!patience.is_due()) continue;
-      const bool gives_up = lane_of_thread() == 0 && !patience.looks_around(missing);
+      if (!budget.is_due()) continue;
+      const bool gives_up = lane_of_thread() == 0 && !budget.looks_around(missing);
       if (__any_sync(kWarp, gives_up)) return false;
     }
 #pragma unroll

@@ -32,12 +32,12 @@ namespace arcomm::device {
 
 extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCall call) {
   grid_dependency_wait();
-  __shared__ BlockState words;
-  words.taken = 0;
-  words.over = 0;
-  InStreamWaitBudget patience(call, words);
+  __shared__ BlockState state;
+  state.taken = 0;
+  state.over = 0;
+  InStreamBudget budget({call, state});
   while (static_cast<std::int32_t>(load_acquire(call.left) - call.behind) < 0) {
-    if (!patience.goes_on(call.rank)) return;
+    if (!budget.goes_on(call.rank)) return;
   }
 }
 

@@ -56,7 +56,7 @@ struct Ll16Line {
 // kBatch: ranks whose lines are looked at together.
 template <typename Format, ReduceOp kOp, std::uint32_t kBatch>
 __device__ __forceinline__ bool combine_lines(const InStreamCall& call, BlockEpoch& epoch,
-                                              InStreamWaitBudget& patience,
+                                              InStreamBudget& budget,
                                               const typename Ll16Line<Format>::Elements& mine,
                                               typename Ll16Line<Format>::Elements& out) {
   const std::uint32_t flag = epoch.flag();
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool combine_lines(const InStreamCall& call, BlockEpo
         if (sends(first + i) && (seen[i].y != flag || seen[i].w != flag)) missing = first + i;
       }
       if (missing == call.ranks) break;
-      if (!patience.goes_on(missing)) return false;
+      if (!budget.goes_on(missing)) return false;
     }
 #pragma unroll
     for (std::uint32_t i = 0; i < kBatch; ++i) {
@@ -98,10 +98,10 @@ __device__ __forceinline__ bool combine_lines(const InStreamCall& call, BlockEpo
 
 template <typename Format, ReduceOp kOp>
 __device__ __forceinline__ void one_shot_ll16(const InStreamCall& call) {
-  __shared__ BlockState words;
+  __shared__ BlockState state;
   const Ll16Line<Format> line(call);
   typename Ll16Line<Format>::Elements mine{}, out{};
-  BlockEpoch epoch(call, words);
+  BlockEpoch epoch(call, state);
   if (line.exists) mine = line.read(call.send);
   if (!epoch.begins()) return epoch.leave();
   if (epoch.is_watcher()) {
@@ -112,11 +112,11 @@ __device__ __forceinline__ void one_shot_ll16(const InStreamCall& call) {
       store_line(epoch.ll16_lines(peer_of(call, hop), call.rank) + threadIdx.x,
                  {mine.whole.x, flag, mine.whole.y, flag});
     }
-    InStreamWaitBudget patience(call, words);
+    InStreamBudget budget({call, state});
     if (call.ranks == 2) {
-      combine_lines<Format, kOp, 2>(call, epoch, patience, mine, out);
+      combine_lines<Format, kOp, 2>(call, epoch, budget, mine, out);
     } else {
-      combine_lines<Format, kOp, 4>(call, epoch, patience, mine, out);
+      combine_lines<Format, kOp, 4>(call, epoch, budget, mine, out);
     }
   }
   const bool agree = epoch.all_agree();

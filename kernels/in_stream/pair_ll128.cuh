@@ -10,10 +10,10 @@ namespace arcomm::device {
 template <typename Format, ReduceOp kOp>
 __device__ __forceinline__ void pair_ll128(const InStreamCall& call) {
   constexpr std::uint32_t kAhead = kInStreamAhead;
-  __shared__ BlockState words;
+  __shared__ BlockState state;
   const OwnPackets<Format> packets(call);
   LaneData mine[kAhead], next{};
-  BlockEpoch epoch(call, words);
+  BlockEpoch epoch(call, state);
 #pragma unroll
   for (std::uint32_t i = 0; i < kAhead; ++i) {
     if (packets.exists(i)) mine[i] = packets.read(i);
@@ -33,9 +33,9 @@ __device__ __forceinline__ void pair_ll128(const InStreamCall& call) {
   for (std::uint32_t i = 0; i < kAhead; ++i) {
     if (packets.exists(i)) push(i, mine[i]);
   }
-  InStreamWaitBudget patience(call, words);
+  InStreamBudget budget({call, state});
   Lines theirs;
-  bool received = packets.exists(0) && receive_packet(theirs, slot(0), peer, flag(0), patience);
+  bool received = packets.exists(0) && receive_packet(theirs, slot(0), peer, flag(0), budget);
   received = epoch.all_agree() && received;
   if (packets.are_one_each()) epoch.trigger_dependents();
   for (std::uint32_t first = 0; received; first += kAhead) {
@@ -55,7 +55,7 @@ __device__ __forceinline__ void pair_ll128(const InStreamCall& call) {
       }
       packets.write(i, result.finish(2));
       received = goes_on && (__all_sync(kWarp, theirs.are_of(flag(i + 1))) ||
-                             receive_packet(theirs, slot(i + 1), peer, flag(i + 1), patience));
+                             receive_packet(theirs, slot(i + 1), peer, flag(i + 1), budget));
     }
   }
   epoch.leave();

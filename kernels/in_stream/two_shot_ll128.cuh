@@ -10,7 +10,7 @@ template <typename Format, ReduceOp kOp, std::uint32_t kBatch>
 __device__ __forceinline__ void two_shot_ll128(const InStreamCall& call) {
   using Elements = PacketElements<Format>;
   constexpr std::uint64_t kPerPacket = kLl128PacketData / sizeof(typename Format::Stored);
-  __shared__ BlockState words;
+  __shared__ BlockState state;
   const bool vectors = can_move_vectors(call);
   const auto dtype = static_cast<DType>(call.what & 0xffU);
   const auto shard = [&](std::uint32_t owner) {
@@ -34,7 +34,7 @@ __device__ __forceinline__ void two_shot_ll128(const InStreamCall& call) {
     if (i >= of_others || !has(owner, packet)) return LaneData{};
     return Elements(shard(owner), vectors).read(call.send, packet);
   };
-  BlockEpoch epoch(call, words);
+  BlockEpoch epoch(call, state);
   LaneData next = read(warp);
   if (!epoch.begins()) return epoch.leave();
   if (epoch.is_watcher()) epoch.agree();
@@ -53,14 +53,14 @@ __device__ __forceinline__ void two_shot_ll128(const InStreamCall& call) {
   const Elements own(shard(call.rank), vectors);
   const std::uint32_t packet = blockIdx.x + warp * gridDim.x;
   const bool reduces = moves && warp < own_packets && has(call.rank, packet);
-  InStreamWaitBudget patience(call, words);
+  InStreamBudget budget({call, state});
   LaneData out;
   bool reduced = false;
   if (reduces) {
     const LaneData mine = own.read(call.send, packet);
     reduced = reduce_packet<Format, kOp, kBatch>(
         call, mine, [&](std::uint32_t rank) { return at(call.rank, rank, warp); }, epoch.flag(),
-        patience, out);
+        budget, out);
     for (std::uint32_t hop = 1; reduced && hop < call.ranks; ++hop)
       store_packet(at(peer_of(call, hop), call.rank, kInStreamPartPackets + warp), out,
                    epoch.flag());
@@ -69,13 +69,13 @@ __device__ __forceinline__ void two_shot_ll128(const InStreamCall& call) {
   if (reduced && received) own.write(call.recv, packet, out);
   // Who waits for results waits longer than who waits for parts: the rank to be named is the one
   // that did not come.
-  patience.grow(kForResultsNs);
+  budget.grow(kForResultsNs);
   for (std::uint32_t i = warp; received && i < of_others; i += kInStreamWarps) {
     const std::uint32_t owner = owner_of(i);
     if (!has(owner, packet_of(i))) continue;
     Lines lines;
     received = receive_packet(lines, at(call.rank, owner, kInStreamPartPackets + i / peers), owner,
-                              epoch.flag(), patience);
+                              epoch.flag(), budget);
     if (received) Elements(shard(owner), vectors).write(call.recv, packet_of(i), lines.data());
   }
   epoch.leave();
