@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "kernels/args.h"
-#include "kernels/ll128_layout.h"
+#include "kernels/lines/ll128_layout.h"
 #include "proto/status.h"
 
 namespace arcomm {

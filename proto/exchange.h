@@ -127,7 +127,7 @@ constexpr bool has_in_stream_kernel(DType dtype) {
 
 // What the GPUs of a communicator give, together.
 struct InStreamRoom {
-  bool atomic_128b_stores = false;  // they have passed the test of kernels/ll128_self_test.h
+  bool atomic_128b_stores = false;  // they have passed the test of kernels/lines/ll128_self_test.h
   std::uint32_t blocks = kMaxInStreamBlocks;
   std::uint64_t most_bytes = ~std::uint64_t{0};  // what is longer the daemon launches
 };

@@ -10,20 +10,15 @@
 
 #include "kernels/device/ptx.cuh"
 #include "kernels/device/wait_budget.cuh"
+#include "kernels/lines/ll16.cuh"
 #include "proto/exchange.h"
 #include "proto/status.h"
 
 namespace arcomm::device {
 
-// Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
-// in some forty thousand turns. Each takes 6 us.
+// Of as many epochs two wipe, one for each half, a line per thread: with eight ranks the whole of
+// it in some forty thousand epochs. Each takes 6 us.
 constexpr std::uint32_t kInStreamWipeEvery = 1024;
-
-// Each rank starts with another peer: hop is 1 to ranks - 1.
-__device__ __forceinline__ std::uint32_t peer_of(const InStreamCall& call, std::uint32_t hop) {
-  const std::uint32_t peer = call.rank + hop;
-  return peer < call.ranks ? peer : peer - call.ranks;
-}
 
 struct BlockState {  // in shared memory
   std::uint32_t taken;
@@ -89,18 +84,20 @@ using InStreamBudget = WaitBudget<InStreamWatch>;
 
 class BlockEpoch {
  public:
-  // By all threads of the block, of which those that move data go on, to read it, when what is
-  // before the operation in its stream has ended; meanwhile the warp that looks on takes the
-  // number.
   __device__ __forceinline__ BlockEpoch(const InStreamCall& call, BlockState& state)
-      : call_(call), state_(state) {
+      : call_(call), state_(state) {}
+
+  // By all threads of the block, of which those that move data go on, to read it, when what is
+  // before the operation in its stream has ended; meanwhile the watcher takes the number.
+  __device__ __forceinline__ void enter() {
     // Also before its time: a block of this kernel has its number when it lets another launch
     // begin. What another stream has next waits for this one either way.
     if (threadIdx.x == kInStreamThreads) take();
     grid_dependency_wait();
   }
 
-  // By all threads, before anything else here. False: the block must do nothing but leave().
+  // By all threads, before anything else here but enter(). False: the block must do nothing but
+  // leave().
   __device__ __forceinline__ bool begins() {
     __syncthreads();
     number_ = state_.taken;
@@ -109,12 +106,12 @@ class BlockEpoch {
     return runs;
   }
   __device__ __forceinline__ std::uint32_t flag() const { return in_stream_flag(number_); }
-  // Where lines are used several times in a epoch, and always: not 0 either.
+  // Where lines are used several times in an epoch, and always: not 0 either.
   __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
     static_assert(kInStreamLaps <= 3);
     return number_ << 2 | (lap + 1);
   }
-  // The warp that moves no data.
+  // The warp that moves no data, but takes the number and compares what the ranks do.
   __device__ __forceinline__ bool is_watcher() const { return threadIdx.x >= kInStreamThreads; }
 
   // By that warp: tells all ranks what this one does, and waits until each has said the same.
@@ -122,15 +119,12 @@ class BlockEpoch {
     const std::uint32_t peer = threadIdx.x - kInStreamThreads;
     if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doorbells->in_stream_begun, number_);
     if (peer >= call_.ranks || peer == call_.rank) return;
-    store_line(head(peer, call_.rank), {call_.what, flag(), call_.count, flag()});
+    store_ll16(head(peer, call_.rank), {call_.what, call_.count}, flag());
     InStreamBudget budget({call_, state_});
-    const uint4* theirs = head(call_.rank, peer);
-    uint4 seen = load_line(theirs);
-    while (seen.y != flag() || seen.w != flag()) {
-      if (!budget.goes_on(peer)) return;
-      seen = load_line(theirs);
-    }
-    if (seen.x == call_.what && seen.z == call_.count) return;
+    Ll16Line theirs;
+    if (!receive_ll16(theirs, head(call_.rank, peer), peer, flag(), budget)) return;
+    const uint2 said = theirs.data();
+    if (said.x == call_.what && said.y == call_.count) return;
     fail_in_stream(call_, state_,
                    {.number = number_,
                     .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),

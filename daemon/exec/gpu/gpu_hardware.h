@@ -12,7 +12,7 @@
 
 #include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
-#include "kernels/ll128_self_test.h"
+#include "kernels/lines/ll128_self_test.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
 #include "proto/exchange.h"

@@ -12,7 +12,7 @@
 
 #include "kernels/copy_engine.h"
 #include "kernels/launch_cuda.h"
-#include "kernels/ll128_self_test.h"
+#include "kernels/lines/ll128_self_test.h"
 #include "transport/device/cuda_device.h"
 #include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_stream.h"

@@ -1,4 +1,4 @@
-#include "kernels/ll128_layout.h"
+#include "kernels/lines/ll128_layout.h"
 
 #include <gtest/gtest.h>
 
