@@ -10,7 +10,7 @@ constexpr CudaAlgorithmEntry plain(CudaAlgorithm algorithm, std::string_view nam
   return {.algorithm = algorithm,
           .name = name,
           .min_ranks = 2,
-          .max_ranks = kMaxCudaRanks,
+          .max_ranks = kMaxGpuRanks,
           .max_bytes = max_bytes};
 }
 constexpr CudaAlgorithmEntry with_atomic_128b_stores(CudaAlgorithmEntry entry) {

@@ -23,8 +23,6 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kMaxCudaRanks = 8;
-
 // Written to tuning files by name, never by number.
 enum class CudaAlgorithm : std::uint8_t {
   OneShotLl16,   // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
@@ -49,7 +47,7 @@ inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 // Stream a ring of slots per block and sender; and, over those, for CopyEngine slots for chunks.
 inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
 inline constexpr std::uint64_t kLl128Offset =
-    kCudaControlBytes + 2ull * kMaxCudaRanks * 2 * kMaxLl16Bytes;
+    kCudaControlBytes + 2ull * kMaxGpuRanks * 2 * kMaxLl16Bytes;
 inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
 inline constexpr std::uint64_t kStreamTileBytes = 64ull * 1024;  // a slot
 inline constexpr std::uint32_t kStreamSlots = 4;
@@ -121,9 +119,9 @@ struct alignas(8) CudaOutcome {
 // Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
 // TwoShot and Flash, and recv of Stream and CopyEngine. Pointers are aligned to the element.
 struct CudaAllReduce {
-  const void* send[kMaxCudaRanks] = {};
-  void* recv[kMaxCudaRanks] = {};
-  void* scratch[kMaxCudaRanks] = {};
+  const void* send[kMaxGpuRanks] = {};
+  void* recv[kMaxGpuRanks] = {};
+  void* scratch[kMaxGpuRanks] = {};
   // Who is told, where not null, when this rank's part has ended: `done_word`, the Done of a
   // mailbox (proto/device_mailbox.h), goes to both places when it went well (released: whoever
   // acquires it may read recv), the CudaOutcome to `host_outcome` when not. host_*: device pointers
@@ -136,7 +134,7 @@ struct CudaAllReduce {
   std::uint64_t timeout_ns = 0;
   int ordinal = -1;  // the rank's GPU; -1: it is current
   std::uint32_t rank = 0;
-  std::uint32_t ranks = 0;  // 1 .. kMaxCudaRanks; alone, only `Alone`
+  std::uint32_t ranks = 0;  // 1 .. kMaxGpuRanks; alone, only `Alone`
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   bool gated = false;  // put into its stream behind a gate: gated_launch.h sets it

@@ -25,7 +25,6 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kMaxInStreamRanks = 8;
 // Of what client and daemon share here: the layout, InStreamCall, in_stream_shape(), the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Kernels are lent only to clients of the same number.
@@ -72,7 +71,7 @@ struct InStreamBlock {
 struct InStreamControl {
   alignas(128) InStreamBlock blocks[kMaxInStreamBlocks];  // the rank's own account
   alignas(128)
-      InStreamHead heads[2][kMaxInStreamBlocks][kMaxInStreamRanks];  // by half, block, sender
+      InStreamHead heads[2][kMaxInStreamBlocks][kMaxGpuRanks];  // by half, block, sender
 };
 inline constexpr std::uint64_t kInStreamControlBytes = 64ull * 1024;
 static_assert(sizeof(InStreamControl) <= kInStreamControlBytes &&
@@ -152,7 +151,7 @@ struct InStreamCall {
   HostDoorbells* doorbells = nullptr;
   // Where each block says that it has left; null for those that nobody counts, as a graph's.
   std::uint32_t* left = nullptr;
-  InStreamControl* exchange[kMaxInStreamRanks] = {};
+  InStreamControl* exchange[kMaxGpuRanks] = {};
   std::uint64_t timeout_ns = 0;
   std::uint32_t count = 0;
   std::uint32_t what = 0;

@@ -52,7 +52,7 @@ class LaunchExchange {
                                          std::uint32_t line) const {
     constexpr std::uint64_t kArea = 2 * kMaxLl16Bytes;
     auto* base = static_cast<unsigned char*>(call_.scratch[at]) + kCudaControlBytes;
-    return reinterpret_cast<uint4*>(base + ((epoch_ & 1U) * kMaxCudaRanks + from) * kArea) + line;
+    return reinterpret_cast<uint4*>(base + ((epoch_ & 1U) * kMaxGpuRanks + from) * kArea) + line;
   }
   __device__ __forceinline__ uint4* input(std::uint32_t at, std::uint32_t from,
                                           std::uint32_t of_block) const {

@@ -149,7 +149,7 @@ class StreamLane {
   }
 
  private:
-  using Counters = std::uint64_t[kMaxCudaBlocks][kMaxCudaRanks];
+  using Counters = std::uint64_t[kMaxCudaBlocks][kMaxGpuRanks];
 
   // Where `from` leaves its part for `at`.
   __device__ __forceinline__ Stored* slot(std::uint32_t at, std::uint32_t from,

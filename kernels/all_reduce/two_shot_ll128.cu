@@ -11,7 +11,7 @@ namespace arcomm::device {
 namespace {
 
 struct LaunchShards {
-  ElementRange ranges[kMaxCudaRanks];
+  ElementRange ranges[kMaxGpuRanks];
   std::uint32_t longest = 0;  // packets
   bool vectors = false;       // own pointers lie on 16 bytes
 

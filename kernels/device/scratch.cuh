@@ -29,13 +29,13 @@ struct Scratch {
   std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
   std::uint32_t gates[2];     // that have begun, by parity
   Progress progress;
-  std::uint32_t opened[kMaxCudaRanks];  // the epochs whose gates peers have opened; written by them
+  std::uint32_t opened[kMaxGpuRanks];  // the epochs whose gates peers have opened; written by them
   // Epochs that peers have reached, per block and rank; written by them.
-  alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
-  std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
+  alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxGpuRanks];
+  std::uint32_t finished[kMaxCudaBlocks][kMaxGpuRanks];
   // Tiles of stream.cu, behind their epoch in the upper half.
-  alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxCudaRanks];
-  std::uint64_t freed[kMaxCudaBlocks][kMaxCudaRanks];
+  alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxGpuRanks];
+  std::uint64_t freed[kMaxCudaBlocks][kMaxGpuRanks];
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "proto/types.h"
+
 namespace arcomm {
 
 inline constexpr std::uint32_t kLl128Lanes = 32;  // a warp
@@ -53,7 +55,7 @@ constexpr std::uint64_t two_shot_area_packets(std::uint32_t ranks) {
 }
 constexpr std::uint64_t ll128_half_packets() {
   std::uint64_t most = 0;
-  for (std::uint32_t ranks = 2; ranks <= 8; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     most = std::max({most, ranks * one_shot_area_packets(ranks),
                      std::uint64_t{2} * ranks * two_shot_area_packets(ranks)});
   }

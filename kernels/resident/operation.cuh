@@ -76,18 +76,18 @@ class ResidentOperation {
   // Where rank `from` leaves this at rank `at`.
   __device__ __forceinline__ uint4* header(std::uint32_t at, std::uint32_t from) const {
     return static_cast<uint4*>(member_.scratch[at]) +
-           (half() * kMaxCudaRanks + from) * kResidentBlocks + blockIdx.x;
+           (half() * kMaxGpuRanks + from) * kResidentBlocks + blockIdx.x;
   }
   __device__ __forceinline__ uint4* lines(std::uint32_t at, std::uint32_t from) const {
     return area(at, half()) + from * kLinesPerRank;
   }
   __device__ __forceinline__ uint4* area(std::uint32_t at, std::uint32_t half) const {
     auto* base = static_cast<unsigned char*>(member_.scratch[at]) + kHeaderBytes;
-    return reinterpret_cast<uint4*>(base) + half * kMaxCudaRanks * kLinesPerRank;
+    return reinterpret_cast<uint4*>(base) + half * kMaxGpuRanks * kLinesPerRank;
   }
 
   __device__ __forceinline__ void wipe() const {
-    constexpr std::uint32_t kLines = kMaxCudaRanks * kLinesPerRank;
+    constexpr std::uint32_t kLines = kMaxGpuRanks * kLinesPerRank;
     const std::uint32_t line = (number_ / kWipeEvery * kResidentThreads + threadIdx.x) % kLines;
     store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
     __threadfence();
@@ -147,7 +147,7 @@ class ResidentOperation {
                         : combine_lines<Format, kOp, 4, 2, true>(culprit);
       }
     }
-    return combine_apart<Format, kOp, kMaxCudaRanks, 1>(culprit);
+    return combine_apart<Format, kOp, kMaxGpuRanks, 1>(culprit);
   }
 
   // What is rare is a function of its own for each type, and pays for the call by saving registers;

@@ -185,7 +185,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
   const CudaAlgorithm algorithm = choose_for(group, arrival.signature);
   if (arrival.signature.count != 0) record_algorithm(arrival, algorithm);
-  std::array<CudaAllReduce, kMaxCudaRanks> calls;
+  std::array<CudaAllReduce, kMaxGpuRanks> calls;
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     const auto number = static_cast<std::uint32_t>(arrival.operations[rank]->ticket);
     calls[rank] =

@@ -76,7 +76,7 @@ class GpuExecutor {
     const std::byte* send = nullptr;
     std::byte* recv = nullptr;
   };
-  using Parts = std::array<Part, kMaxCudaRanks>;
+  using Parts = std::array<Part, kMaxGpuRanks>;
 
   void start(Communicator& communicator);
   // Launches it, or finds that it was launched speculatively. False: something else was, and has

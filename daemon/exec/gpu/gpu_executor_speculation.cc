@@ -46,7 +46,7 @@ bool GpuExecutor::speculate(Communicator& communicator, const Gate& gate) {
   PreparedParts* prepared = group.prepared.find(gate.plans, algorithm);
   Status speculative;
   if (prepared == nullptr) {
-    std::array<CudaAllReduce, kMaxCudaRanks> all;
+    std::array<CudaAllReduce, kMaxGpuRanks> all;
     const std::span calls = std::span(all).first(group.members.size());
     for (const GpuMember& member : group.members) {
       calls[static_cast<std::size_t>(member.rank)] =

@@ -36,9 +36,9 @@ GpuGroup::~GpuGroup() {
 Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSpec& seed,
                                                        std::uint64_t most_in_stream_bytes) {
   const std::size_t ranks = seed.ranks.size();
-  if (ranks == 0 || ranks > kMaxCudaRanks) {
+  if (ranks == 0 || ranks > kMaxGpuRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
-                 kMaxCudaRanks, " ranks, not ", ranks);
+                 kMaxGpuRanks, " ranks, not ", ranks);
   }
   const QuiesceGuard quiesce(*this);
   if (!quiesce.status()) return quiesce.status().error();
@@ -78,7 +78,7 @@ Result<std::unique_ptr<GpuGroup>> GpuPlane::make_group(const CommunicatorSpec& s
 std::uint32_t GpuPlane::in_stream_blocks_for(const GpuGroup& group,
                                              const CommunicatorSpec& seed) const {
   const std::size_t ranks = group.members.size();
-  if (!in_stream_ || !in_stream_image_ || ranks < 2 || ranks > kMaxInStreamRanks) return 0;
+  if (!in_stream_ || !in_stream_image_ || ranks < 2 || ranks > kMaxGpuRanks) return 0;
   std::uint32_t blocks = kMaxInStreamBlocks;
   for (const GpuMember& member : group.members) {
     const std::string name = gpus_[member.gpu].device->name();

@@ -69,7 +69,7 @@ Status GpuPlane::launch(GpuGroup& group, std::uint32_t parity, CudaAlgorithm alg
                         std::span<const CudaAllReduce> calls, std::uint64_t& launched) {
   launched = 0;
   if (entry_of(algorithm).launches_all_ranks && calls[0].count != 0) {
-    std::array<JointPart, kMaxCudaRanks> parts;
+    std::array<JointPart, kMaxGpuRanks> parts;
     for (std::size_t rank = 0; rank < calls.size(); ++rank) {
       const GpuMember& member = group.members[rank];
       parts[rank] = {&launcher(member), member.queue, &calls[rank]};

@@ -29,7 +29,7 @@ TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
   EXPECT_NE(large.error().to_string().find("one_shot_ll16"), std::string::npos);
   EXPECT_TRUE(can_launch(CudaAlgorithm::Alone, 1 << 30, 1));
   EXPECT_FALSE(can_launch(CudaAlgorithm::Alone, 4, 2));
-  for (const std::uint32_t ranks : {0U, 1U, kMaxCudaRanks + 1})
+  for (const std::uint32_t ranks : {0U, 1U, kMaxGpuRanks + 1})
     EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, 4, ranks)) << ranks;
   EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, CudaAllReduce{.rank = 2, .ranks = 2}));
 }
@@ -45,7 +45,7 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
           EXPECT_EQ(instead, entry.algorithm);
         } else {
           EXPECT_TRUE(can_run(instead, {}));
-          EXPECT_TRUE(can_launch(instead, bytes, kMaxCudaRanks));
+          EXPECT_TRUE(can_launch(instead, bytes, kMaxGpuRanks));
         }
       }
     }
@@ -53,7 +53,7 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
 }
 
 TEST(CudaAlgorithms, TheScratchHasRoomForWhatIsPutThere) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     EXPECT_GT(stream_end(ranks), kStreamOffset);
     EXPECT_LE(stream_end(ranks), cuda_scratch_bytes(ranks));
     EXPECT_LE(copy_end(ranks), cuda_scratch_bytes(ranks));

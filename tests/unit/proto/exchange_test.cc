@@ -33,7 +33,7 @@ std::vector<std::uint64_t> sizes() {
 }
 
 TEST(InStreamShapeTest, GivesNoBlockMoreThanItsAreasHold) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint64_t bytes : sizes()) {
       for (const std::uint32_t most : {1u, 24u, 72u, 96u, 500u}) {
         const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float16,
@@ -99,7 +99,7 @@ TEST(InStreamShapeTest, LeavesTheRestToOthers) {
 }
 
 TEST(InStreamShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint64_t bytes : sizes()) {
       const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float32, {});
       if (shape.blocks != 0) {
@@ -154,7 +154,7 @@ TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
 }
 
 TEST(InStreamExchangeTest, HasAreasThatDoNotMeet) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{{0, kInStreamControlBytes}};
     for (std::uint32_t number = 6; number < 8; ++number) {
       for (std::uint32_t block = 0; block < kMaxInStreamBlocks; ++block) {
