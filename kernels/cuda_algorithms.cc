@@ -1,6 +1,9 @@
+#include "kernels/cuda_algorithms.h"
+
 #include <array>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/all_reduce/copy_shape.h"
+#include "kernels/cuda_scratch.h"
 
 namespace arcomm {
 namespace {
@@ -95,14 +98,6 @@ CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes) {
   if (can_run(algorithm, abilities)) return algorithm;
   return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShot;
-}
-
-Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
-  if (call.rank >= call.ranks) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
-                 call.ranks, " ranks: they count from 0");
-  }
-  return can_launch(algorithm, call.count * size_of(call.dtype), call.ranks);
 }
 
 }  // namespace arcomm

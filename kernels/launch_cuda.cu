@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/cuda_scratch.h"
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launching.cuh"
@@ -69,12 +70,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
   }
   if (launched != cudaSuccess) return device::cuda_error(launched, "launching an AllReduce kernel");
   return {};
-}
-
-std::uint32_t sms_of(int ordinal) {
-  int sms = 0;
-  const cudaError_t known = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal);
-  return known == cudaSuccess ? static_cast<std::uint32_t>(sms) : 0;
 }
 
 Status abort_all_reduce(void* scratch, void* stream) {

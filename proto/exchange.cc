@@ -38,8 +38,7 @@ const char* name_of(InStreamAlgorithm algorithm) {
 // belongs together on one.
 InStreamShape in_stream_shape(std::uint64_t bytes, std::uint32_t ranks, DType dtype,
                               InStreamRoom room) {
-  if (bytes == 0 || ranks < 2 || ranks > kMaxGpuRanks || !has_in_stream_kernel(dtype))
-    return {};
+  if (bytes == 0 || ranks < 2 || ranks > kMaxGpuRanks || !has_in_stream_kernel(dtype)) return {};
   if (room.blocks == 0 || bytes > room.most_bytes) return {};
   constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
   const std::uint64_t most_ll16 = (ranks == 2 || !room.atomic_128b_stores ? 64 : 32) * kKiB;

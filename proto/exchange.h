@@ -69,9 +69,8 @@ struct InStreamBlock {
 };
 
 struct InStreamControl {
-  alignas(128) InStreamBlock blocks[kMaxInStreamBlocks];  // the rank's own account
-  alignas(128)
-      InStreamHead heads[2][kMaxInStreamBlocks][kMaxGpuRanks];  // by half, block, sender
+  alignas(128) InStreamBlock blocks[kMaxInStreamBlocks];                 // the rank's own account
+  alignas(128) InStreamHead heads[2][kMaxInStreamBlocks][kMaxGpuRanks];  // by half, block, sender
 };
 inline constexpr std::uint64_t kInStreamControlBytes = 64ull * 1024;
 static_assert(sizeof(InStreamControl) <= kInStreamControlBytes &&

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernels/cuda_scratch.h"
 #include "kernels/launch_cuda.h"
 
 namespace arcomm::device {

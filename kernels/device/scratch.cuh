@@ -1,8 +1,9 @@
-// The control page of a rank's scratch, and waiting on it. See launch_cuda.h for who owns it.
+// The control page of a rank's scratch, and waiting on it. See cuda_scratch.h for who owns it.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda_scratch.h"
 #include "kernels/device/ptx.cuh"
 #include "kernels/device/wait_budget.cuh"
 #include "kernels/gated_launch.h"

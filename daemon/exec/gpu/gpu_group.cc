@@ -9,6 +9,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/gpu_plane.h"
 #include "daemon/telemetry/log/log.h"
+#include "kernels/cuda_scratch.h"
 #include "transport/device/device.h"
 
 namespace arcomm {

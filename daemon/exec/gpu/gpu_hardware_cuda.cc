@@ -8,6 +8,7 @@
 #include "daemon/telemetry/log/log.h"
 #include "kernels/copy_engine.h"
 #include "kernels/cuda_queue.h"
+#include "kernels/gpu_properties.h"
 #include "kernels/in_stream.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"

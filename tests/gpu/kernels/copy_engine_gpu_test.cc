@@ -1,4 +1,5 @@
 // AllReduce by the copy engines: bit for bit, with chunks of all sizes, and between other kernels.
+#include "kernels/all_reduce/copy_shape.h"
 #include "kernels/copy_engine.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 

@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/cuda_scratch.h"
+
 namespace arcomm::gpu {
 
 Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {

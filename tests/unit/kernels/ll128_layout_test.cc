@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_scratch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {
