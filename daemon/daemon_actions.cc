@@ -221,7 +221,7 @@ Result<bool> Daemon::asks_for_gpus(const std::string& device) const {
 Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
   const Result<bool> on_gpus = asks_for_gpus(request.device());
   if (!on_gpus) return on_gpus.error();
-  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxCudaRanks) : kMaxRanks;
+  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
   const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
   if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,

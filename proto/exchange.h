@@ -19,9 +19,10 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "proto/types.h"
+
 namespace arcomm {
 
-inline constexpr std::uint32_t kMaxInStreamRanks = 8;
 inline constexpr std::uint32_t kMaxInStreamBlocks = 96;  // of one operation
 inline constexpr std::uint32_t kInStreamThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kInStreamBlockThreads = kInStreamThreads + 32;
@@ -40,9 +41,8 @@ struct InStreamBlock {
 };
 
 struct InStreamControl {
-  alignas(128) InStreamBlock blocks[kMaxInStreamBlocks];  // the rank's own account
-  alignas(128)
-      InStreamHead heads[2][kMaxInStreamBlocks][kMaxInStreamRanks];  // by half, block, sender
+  alignas(128) InStreamBlock blocks[kMaxInStreamBlocks];                 // the rank's own account
+  alignas(128) InStreamHead heads[2][kMaxInStreamBlocks][kMaxGpuRanks];  // by half, block, sender
 };
 inline constexpr std::uint64_t kInStreamControlBytes = 64ull * 1024;
 static_assert(sizeof(InStreamControl) <= kInStreamControlBytes &&

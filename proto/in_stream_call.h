@@ -68,7 +68,7 @@ struct InStreamCall {
   HostDoorbells* doorbells = nullptr;
   // Where each block says that it has left; null for those that nobody counts, as a graph's.
   std::uint32_t* left = nullptr;
-  InStreamControl* exchange[kMaxInStreamRanks] = {};
+  InStreamControl* exchange[kMaxGpuRanks] = {};
   std::uint64_t timeout_ns = 0;
   std::uint32_t count = 0;
   std::uint32_t what = 0;

@@ -37,8 +37,8 @@ Error bad(const auto&... parts) {
 }
 
 Status check_in_stream(const LaunchRow& row, std::uint32_t ranks) {
-  if (ranks < 2 || ranks > kMaxInStreamRanks)
-    return bad("has in-stream rows for ", ranks, " ranks: 2 to ", kMaxInStreamRanks, " can be");
+  if (ranks < 2 || ranks > kMaxGpuRanks)
+    return bad("has in-stream rows for ", ranks, " ranks: 2 to ", kMaxGpuRanks, " can be");
   if (static_cast<std::uint32_t>(row.algorithm) >= kInStreamAlgorithms)
     return bad("names in-stream algorithm ", static_cast<std::uint32_t>(row.algorithm));
   if (row.bytes_per_block == 0 || row.most_blocks == 0 || row.most_blocks > kMaxInStreamBlocks) {

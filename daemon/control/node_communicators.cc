@@ -5,11 +5,10 @@
 
 #include "daemon/control/node_control.h"
 #include "daemon/telemetry/metrics/metrics.h"
+#include "proto/types.h"
 
 namespace arcomm {
 namespace {
-
-constexpr int kMaxGpuRanks = 8;  // what the kernels are built for
 
 Error unknown_member(std::uint64_t bits, SessionId session) {
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "communicator member ",
@@ -33,7 +32,7 @@ void NodeControl::create_communicator(const Caller& caller,
   const Result<std::string> gpu = gpu_of(**session, request.device());
   if (!gpu) return answer(gpu.error());
   call.on_gpu = worker_of(**session).on_gpus();
-  if (call.on_gpu && request.ranks() > kMaxGpuRanks) {
+  if (call.on_gpu && std::cmp_greater(request.ranks(), kMaxGpuRanks)) {
     return answer(error(ErrorCode::Unimplemented, Reason::Unsupported,
                         "a communicator on GPUs has "
                         "1 to ",

@@ -13,7 +13,7 @@
 #include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/tuning_table.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 
 namespace arcomm {
 

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 #include "proto/status.h"
 
 namespace arcomm {

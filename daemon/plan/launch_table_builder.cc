@@ -27,7 +27,7 @@ class InStreamRows {
       : facts_(facts), blocks_(std::min(facts.in_stream_blocks, kMaxInStreamBlocks)), rows_(rows) {}
 
   void add_all() {
-    if (blocks_ == 0 || facts_.ranks < 2 || facts_.ranks > kMaxInStreamRanks) return;
+    if (blocks_ == 0 || facts_.ranks < 2 || facts_.ranks > kMaxGpuRanks) return;
     const bool is_pair = facts_.ranks == 2;
     add_ll16((is_pair || !facts_.atomic_128b_stores ? 64 : 32) * kKiB);
     if (!facts_.atomic_128b_stores) return;

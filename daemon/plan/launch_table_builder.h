@@ -15,7 +15,7 @@ namespace arcomm {
 
 struct LaunchFacts {
   std::uint32_t ranks = 2;
-  // The GPUs have passed the test of kernels/ll128_self_test.h, all with each other.
+  // The GPUs have passed the test of kernels/lines/ll128_self_test.h, all with each other.
   bool atomic_128b_stores = false;
   // SMs for what clients launch by themselves, on each of the GPUs; 0: nothing is in-stream.
   std::uint32_t in_stream_blocks = 0;

@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "kernels/catalog.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 
 namespace arcomm {
 

@@ -9,8 +9,7 @@ Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                                                        std::uint64_t bytes,
                                                        std::uint64_t max_timeout_ms) {
   const std::size_t ranks = descriptors.size() - 1;
-  if (ranks > kMaxInStreamRanks ||
-      bytes < in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
+  if (ranks > kMaxGpuRanks || bytes < in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's exchanges have ", bytes,
                  " bytes for each of ", ranks,
                  " ranks, too few: are client and daemon of one version?");

@@ -27,14 +27,14 @@ struct GpuRequest {
 
   Signature signature;
   std::uint64_t timeout_ns = 0;
-  std::array<Part, kMaxCudaRanks> parts;  // by rank
+  std::array<Part, kMaxGpuRanks> parts;  // by rank
 };
 
 // Of one that all ranks have called.
 GpuRequest request_of(const Arrival& arrival, std::size_t ranks, std::uint64_t now_ns);
 
 // By rank.
-using GpuCalls = std::array<CudaAllReduce, kMaxCudaRanks>;
+using GpuCalls = std::array<CudaAllReduce, kMaxGpuRanks>;
 GpuCalls calls_of(const GpuGroup& group, const GpuRequest& request, const BufferRegistry& buffers);
 
 }  // namespace arcomm

@@ -6,6 +6,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
+#include "kernels/cuda_scratch.h"
 
 namespace arcomm {
 namespace {
@@ -84,9 +85,9 @@ bool GpuGroups::lost() const {
 Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
                                                   std::uint64_t most_in_stream_bytes) {
   const std::size_t ranks = spec.ranks.size();
-  if (ranks == 0 || ranks > kMaxCudaRanks) {
+  if (ranks == 0 || ranks > kMaxGpuRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
-                 kMaxCudaRanks, " ranks, not ", ranks);
+                 kMaxGpuRanks, " ranks, not ", ranks);
   }
   const QuiesceGuard guard(quiescer);
   if (!guard.status()) return guard.status().error();
@@ -125,9 +126,8 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
 }
 
 CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
-  CudaAbilities abilities{.atomic_128b_stores = true, .bulk_copies = true};
+  CudaAbilities abilities{.atomic_128b_stores = true};
   for (const GpuMember& writer : group.members) {
-    abilities.bulk_copies &= writer.engine->hardware().bulk_copies;
     for (const GpuMember& reader : group.members)
       abilities.atomic_128b_stores &= lines_->arrive_whole(*writer.engine, *reader.engine);
   }

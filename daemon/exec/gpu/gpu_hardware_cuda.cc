@@ -8,6 +8,7 @@
 #include "daemon/telemetry/log/log.h"
 #include "kernels/copy_engine.h"
 #include "kernels/cuda_queue.h"
+#include "kernels/gpu_properties.h"
 #include "kernels/in_stream.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"
@@ -248,10 +249,7 @@ Result<GpuHardware> open_gpu(Device& device) {
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(copy_queues), std::move(page).value(),
                                      in_stream ? std::move(in_stream).value() : nullptr),
-      resident_scratch_bytes(),
-      has_bulk_copies(ordinal),
-      sms_of(ordinal),
-      in_stream_kernel_image()};
+      resident_scratch_bytes(), sms_of(ordinal), in_stream_kernel_image()};
 }
 
 }  // namespace arcomm

@@ -32,7 +32,7 @@ struct StepRunner {
   }
 
   Status operator()(const CopyStep&) const {
-    std::array<JointPart, kMaxCudaRanks> parts;
+    std::array<JointPart, kMaxGpuRanks> parts;
     for (const GpuMember& member : group.members) {
       const auto rank = static_cast<std::size_t>(member.rank);
       parts[rank] = {&member.launcher(), member.queue, &calls[rank]};

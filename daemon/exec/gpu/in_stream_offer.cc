@@ -62,8 +62,8 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
   const auto none = [](std::string why) {
     return InStreamOffer{.blocks = 0, .why_not = std::move(why)};
   };
-  if (group.members.size() > kMaxInStreamRanks)
-    return none("in-stream kernels serve " + std::to_string(kMaxInStreamRanks) + " ranks at most");
+  if (group.members.size() > kMaxGpuRanks)
+    return none("in-stream kernels serve " + std::to_string(kMaxGpuRanks) + " ranks at most");
   for (const RankSpec& rank : spec.ranks) {
     if (std::string hindrance = hindrance_of(rank); !hindrance.empty())
       return none(std::move(hindrance));

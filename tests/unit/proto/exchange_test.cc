@@ -56,7 +56,7 @@ TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
 }
 
 TEST(InStreamExchangeTest, HasAreasThatDoNotMeet) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{{0, kInStreamControlBytes}};
     for (std::uint32_t number = 6; number < 8; ++number) {
       for (std::uint32_t block = 0; block < kMaxInStreamBlocks; ++block) {

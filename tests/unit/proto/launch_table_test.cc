@@ -83,7 +83,7 @@ TEST(LaunchTable, RefusesRowsThatCannotBe) {
   EXPECT_TRUE(refused(2, {in_stream_row(4096)})) << "nothing takes the rest";
   EXPECT_TRUE(refused(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}}));
   EXPECT_TRUE(refused(1, {in_stream_row(4096), {}}));
-  EXPECT_TRUE(refused(kMaxInStreamRanks + 1, {in_stream_row(4096), {}}));
+  EXPECT_TRUE(refused(kMaxGpuRanks + 1, {in_stream_row(4096), {}}));
   EXPECT_TRUE(refused(2, {in_stream_row(4096, 0), {}}));
   EXPECT_TRUE(refused(2, {in_stream_row(4096, 4096, 0), {}}));
   EXPECT_TRUE(refused(2, {in_stream_row(4096, 4096, kMaxInStreamBlocks + 1), {}}));

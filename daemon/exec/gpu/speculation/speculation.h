@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/speculation/prediction.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 #include "proto/device_mailbox.h"
 #include "proto/types.h"
 

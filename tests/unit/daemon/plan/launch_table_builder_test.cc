@@ -67,7 +67,7 @@ void expect_room(const InStreamShape& shape, std::uint64_t bytes, std::uint32_t 
 }
 
 TEST(LaunchTableBuilder, GivesNoBlockMoreThanItsAreasHold) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint32_t blocks : {1u, 2u, 7u, kSmallShare, 72u, 96u, 500u}) {
       for (const bool atomic_128b_stores : {false, true}) {
         const LaunchTable table = table_of(ranks, blocks, atomic_128b_stores);
@@ -113,7 +113,7 @@ TEST(LaunchTableBuilder, SpreadsOneHopBeforeItFillsWarpsAndKeepsTwoHopsTogether)
 }
 
 TEST(LaunchTableBuilder, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const LaunchRow& row : table_of(ranks, kMaxInStreamBlocks, false).rows()) {
       if (row.path == LaunchPath::InStream) {
         EXPECT_EQ(row.algorithm, InStreamAlgorithm::OneShotLl16);
@@ -125,7 +125,7 @@ TEST(LaunchTableBuilder, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
 TEST(LaunchTableBuilder, HasNothingInStreamWhereThereIsNoRoomOrNoKernel) {
   EXPECT_FALSE(table_of(2, 0).has_in_stream());
   EXPECT_FALSE(table_of(1).has_in_stream());
-  EXPECT_FALSE(table_of(kMaxInStreamRanks + 1).has_in_stream());
+  EXPECT_FALSE(table_of(kMaxGpuRanks + 1).has_in_stream());
   for (unsigned i = 0; i < kDTypes; ++i) {
     const auto dtype = static_cast<DType>(i);
     EXPECT_EQ(shape_of(table_of(2), 64, dtype).blocks != 0, has_in_stream_kernel(dtype)) << dtype;

@@ -129,10 +129,7 @@ class GpuWorkerTest : public ::testing::Test {
                               .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
-                                    4096,
-                                    node_.bulk_copies,
-                                    132,
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096, 132,
                                     node_.in_stream_image};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();

@@ -1,6 +1,6 @@
 // Whether 128 bytes that a warp stores with one instruction reach another GPU's memory whole: what
 // the LL128 algorithms live on and no specification promises. Tried at start-up, for each ordered
-// pair of GPUs. A pair that fails gets what algorithm_without_atomic_128b_stores() names.
+// pair of GPUs. A pair that fails gets what algorithm_among() names.
 //
 // Blocks its thread for some milliseconds, `timeout` at most, and makes and frees pinned memory:
 // only while nothing waits on either GPU.

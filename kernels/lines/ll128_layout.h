@@ -3,13 +3,15 @@
 //
 // A line is 128 bytes, of which the last 4 are the flag: it arrives whole, so who sees the flag has
 // the data. A packet is what a warp stores with two instructions of 16 bytes per lane: eight lines,
-// 992 bytes of data. LaunchPath l stores into line l / 8 and into line 4 + l / 8. Data goes in
+// 992 bytes of data. Lane l stores into line l / 8 and into line 4 + l / 8. Data goes in
 // vectors of 16 bytes, two to a lane but the last one, which has none: the words that flags
 // displace from the vectors of lanes 7, 15 and 23 travel where its own would be.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+
+#include "proto/types.h"
 
 namespace arcomm {
 
@@ -53,7 +55,7 @@ constexpr std::uint64_t two_shot_area_packets(std::uint32_t ranks) {
 }
 constexpr std::uint64_t ll128_half_packets() {
   std::uint64_t most = 0;
-  for (std::uint32_t ranks = 2; ranks <= 8; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     most = std::max({most, ranks * one_shot_area_packets(ranks),
                      std::uint64_t{2} * ranks * two_shot_area_packets(ranks)});
   }

@@ -6,8 +6,8 @@
 
 #include "kernels/cuda_queue.h"
 #include "kernels/device/ptx.cuh"
-#include "kernels/ll128_layout.h"
-#include "kernels/ll128_self_test.h"
+#include "kernels/lines/ll128_layout.h"
+#include "kernels/lines/ll128_self_test.h"
 #include "kernels/pinned_page.h"
 
 namespace arcomm {
