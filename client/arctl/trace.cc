@@ -23,9 +23,7 @@ void add_trace(CLI::App& app, Invocation& invocation) {
         Result<v1::TraceReply> reply = admin.trace(*request);
         if (!reply) return std::move(reply).error();
         if (!invocation.json) return Frame{trace_text(*reply, invocation.colour)};
-        Json json;
-        trace_json(json, *reply);
-        return Frame{json.take() + "\n"};
+        return Frame{json_line(trace_json(*reply))};
       });
     };
   });

@@ -69,24 +69,19 @@ std::string points_text(const std::vector<v1::TunePoint>& points, bool colour) {
 
 std::string outcome_json(const std::vector<v1::TunePoint>& points, const v1::TuneReply& last,
                          bool dry_run) {
-  Json json;
-  json.begin_object()
-      .field("dry_run", dry_run)
-      .field("saved_as", last.saved_as())
-      .field("table", last.table());
-  json.key("points").begin_array();
+  Json measured = Json::array();
   for (const v1::TunePoint& point : points) {
-    json.begin_object()
-        .field("bytes", point.bytes())
-        .field("ranks", point.ranks())
-        .field("class", point.type_class())
-        .field("algorithm", point.algorithm())
-        .field("us", point.microseconds())
-        .field("chosen", point.chosen())
-        .end_object();
+    measured.push_back({{"bytes", point.bytes()},
+                        {"ranks", point.ranks()},
+                        {"class", point.type_class()},
+                        {"algorithm", point.algorithm()},
+                        {"us", json_number(point.microseconds())},
+                        {"chosen", point.chosen()}});
   }
-  json.end_array().end_object();
-  return json.take() + "\n";
+  return json_line({{"dry_run", dry_run},
+                    {"saved_as", last.saved_as()},
+                    {"table", last.table()},
+                    {"points", std::move(measured)}});
 }
 
 ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
@@ -150,9 +145,7 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
     Result<v1::ExplainReply> reply = admin.explain(request);
     if (!reply) return std::move(reply).error();
     if (!invocation.json) return Frame{explain_text(*reply)};
-    Json json;
-    explain_json(json, *reply);
-    return Frame{json.take() + "\n"};
+    return Frame{json_line(explain_json(*reply))};
   });
 }
 
