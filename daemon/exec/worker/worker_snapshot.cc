@@ -70,7 +70,7 @@ WorkerSnapshot Worker::inspect() const {
   shot.device = parts_.device.name();
   shot.operations_done = completions_.done() + (gpus_ ? gpus_->resident_done() : 0);
   shot.operations_failed = completions_.failed();
-  shot.bytes_reduced = parts_.metrics.bytes_reduced.value();
+  shot.bytes_reduced = completions_.bytes_reduced();
   shot.operations_pending = pending();
   shot.busy_fraction = busy_fraction_;
   for (const Session* session : polled_) {
