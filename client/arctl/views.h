@@ -35,6 +35,8 @@ Json diagnosis_json(const v1::CommunicatorsReply& reply);
 
 std::string trace_text(const v1::TraceReply& reply, bool colour);
 Json trace_json(const v1::TraceReply& reply);
+// The same as Chrome's trace events, for a viewer.
+Json trace_chrome_json(const v1::TraceReply& reply);
 
 std::string reload_text(const v1::ReloadReply& reply);
 Json reload_json(const v1::ReloadReply& reply);
