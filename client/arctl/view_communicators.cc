@@ -7,31 +7,26 @@
 namespace arcomm::arctl {
 namespace {
 
-void members_json(Json& json, const v1::CommunicatorStatus& communicator) {
-  json.key("members").begin_array();
+Json members_json(const v1::CommunicatorStatus& communicator) {
+  Json members = Json::array();
   for (const v1::RankStatus& member : communicator.members()) {
-    json.begin_object()
-        .field("rank", member.rank())
-        .field("pid", member.pid())
-        .field("session", id_text(member.session()))
-        .field("last_seq", member.last_seq())
-        .field("waiting", member.waiting())
-        .end_object();
+    members.push_back({{"rank", member.rank()},
+                       {"pid", member.pid()},
+                       {"session", id_text(member.session())},
+                       {"last_seq", member.last_seq()},
+                       {"waiting", member.waiting()}});
   }
-  json.end_array();
+  return members;
 }
 
-void launches_json(Json& json, const v1::CommunicatorStatus& communicator) {
-  json.key("launches").begin_array();
+Json launches_json(const v1::CommunicatorStatus& communicator) {
+  Json launches = Json::array();
   for (const v1::LaunchStretch& stretch : communicator.launches()) {
-    json.begin_object()
-        .field("types", stretch.types())
-        .field("path", stretch.path())
-        .field("most_bytes", stretch.most_bytes())
-        .end_object();
+    launches.push_back({{"types", stretch.types()},
+                        {"path", stretch.path()},
+                        {"most_bytes", stretch.most_bytes()}});
   }
-  json.end_array();
-  json.field("why_not_in_stream", communicator.why_not_in_stream());
+  return launches;
 }
 
 // "float16: in-stream to 16 MiB, launched above; other types: resident to 128 KiB, launched above"
@@ -126,43 +121,37 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
   return out;
 }
 
-void communicators_json(Json& json, const v1::CommunicatorsReply& reply) {
-  json.begin_object().key("communicators").begin_array();
+Json communicators_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
   for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
-    json.begin_object()
-        .field("id", communicator.id())
-        .field("epoch", communicator.epoch())
-        .field("ranks", communicator.ranks())
-        .field("state", communicator.state())
-        .field("operations_done", communicator.operations_done())
-        .field("operations_failed", communicator.operations_failed())
-        .field("diagnosis", diagnosis_of(communicator));
-    launches_json(json, communicator);
-    members_json(json, communicator);
-    json.end_object();
+    all.push_back({{"id", communicator.id()},
+                   {"epoch", communicator.epoch()},
+                   {"ranks", communicator.ranks()},
+                   {"state", communicator.state()},
+                   {"operations_done", communicator.operations_done()},
+                   {"operations_failed", communicator.operations_failed()},
+                   {"diagnosis", diagnosis_of(communicator)},
+                   {"launches", launches_json(communicator)},
+                   {"why_not_in_stream", communicator.why_not_in_stream()},
+                   {"members", members_json(communicator)}});
   }
-  json.end_array().end_object();
+  return {{"communicators", std::move(all)}};
 }
 
-void diagnosis_json(Json& json, const v1::CommunicatorsReply& reply) {
-  json.begin_object().key("communicators").begin_array();
+Json diagnosis_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
   for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
     const std::string diagnosis = diagnosis_of(communicator);
-    json.begin_object()
-        .field("id", communicator.id())
-        .field("healthy", diagnosis.empty())
-        .field("diagnosis", diagnosis);
+    Json one = {
+        {"id", communicator.id()}, {"healthy", diagnosis.empty()}, {"diagnosis", diagnosis}};
     if (const v1::RankStatus* last = lagging_rank(communicator); last != nullptr) {
-      json.key("lagging").begin_object();
-      json.field("rank", last->rank())
-          .field("pid", last->pid())
-          .field("last_seq", last->last_seq());
-      json.end_object();
+      one["lagging"] = {
+          {"rank", last->rank()}, {"pid", last->pid()}, {"last_seq", last->last_seq()}};
     }
-    members_json(json, communicator);
-    json.end_object();
+    one["members"] = members_json(communicator);
+    all.push_back(std::move(one));
   }
-  json.end_array().end_object();
+  return {{"communicators", std::move(all)}};
 }
 
 }  // namespace arcomm::arctl

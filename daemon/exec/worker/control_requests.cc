@@ -245,7 +245,7 @@ WorkerSnapshot ControlRequests::inspect() const {
   shot.device = state_.parts.device.name();
   shot.operations_done = state_.completions.done() + state_.backend->operations_elsewhere();
   shot.operations_failed = state_.completions.failed();
-  shot.bytes_reduced = state_.parts.metrics.bytes_reduced.value();
+  shot.bytes_reduced = state_.completions.bytes_reduced();
   shot.operations_pending = state_.pending();
   shot.busy_fraction = busy_fraction_;
   for (const Session* session : state_.sessions.all())
