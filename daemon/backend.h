@@ -10,12 +10,11 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/mps_server.h"
 #include "proto/status.h"
 #include "transport/device/device.h"
 
 namespace arcomm {
-
-class MpsServer;
 
 // What one device worker serves.
 struct ServedDevices {
@@ -28,18 +27,13 @@ struct ServedDevices {
   bool on_gpus() const { return devices.front()->kind() == DeviceKind::Cuda; }
 };
 
-struct Backend {
-  Backend() = default;
-  ~Backend();  // devices first, then what they need to live
-  Backend(Backend&&) noexcept;
-  Backend& operator=(Backend&&) noexcept;
-
+struct NodeBackend {
   std::string name;                    // "host", or "cuda: 2 x NVIDIA H200, NVLink, MPS"
   std::vector<std::string> notes;      // for the log: which GPUs, or why none
   std::vector<std::string> warnings;   // for the log and arctl status
   std::string degraded;                // "" or why this is less than what was asked for
   std::unique_ptr<MpsServer> mps;      // where gpu.mps is "manage"
-  std::vector<ServedDevices> workers;  // at least one; the first is the default
+  std::vector<ServedDevices> workers;  // at least one; the first is the default. They go first
 };
 
 // What the hardware's library reads from this process's environment. Before any other thread.
@@ -47,6 +41,6 @@ void prepare_environment(const Settings& settings);
 
 // GPUs where the settings, this build and the machine have them, and the host always. An error
 // where GPUs were demanded.
-Result<Backend> open_backend(const Settings& settings);
+Result<NodeBackend> open_backend(const Settings& settings);
 
 }  // namespace arcomm

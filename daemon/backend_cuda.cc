@@ -38,7 +38,7 @@ bool may_use_gpus(const Settings& settings) {
   return false;
 }
 
-void note_mps(const std::vector<Gpu>& gpus, MpsChoice choice, Backend& backend) {
+void note_mps(const std::vector<Gpu>& gpus, MpsChoice choice, NodeBackend& backend) {
   bool everywhere = true;
   for (const Gpu& gpu : gpus) everywhere = everywhere && gpu.under_mps;
   if (everywhere) {
@@ -67,7 +67,7 @@ void note_mps(const std::vector<Gpu>& gpus, MpsChoice choice, Backend& backend) 
 }
 
 // Whom the MPS server that we manage serves, where that is not everybody.
-std::optional<uid_t> only_user_of_mps(const std::vector<Gpu>& gpus, Backend& backend) {
+std::optional<uid_t> only_user_of_mps(const std::vector<Gpu>& gpus, NodeBackend& backend) {
   const bool is_used =
       std::any_of(gpus.begin(), gpus.end(), [](auto& gpu) { return gpu.under_mps; });
   if (!is_used || backend.mps == nullptr || backend.mps->serves_all_users()) return std::nullopt;
@@ -128,7 +128,7 @@ Result<std::vector<Gpu>> find_gpus() {
 }
 
 // Adds the GPUs' worker, or says why there is none.
-Status add_gpus(const Settings& settings, Backend& backend) {
+Status add_gpus(const Settings& settings, NodeBackend& backend) {
   if (settings.gpu.mps == MpsChoice::Manage) {
     Result<std::unique_ptr<MpsServer>> mps =
         MpsServer::start(settings.runtime_dir, ::geteuid() == 0);
@@ -172,8 +172,8 @@ void prepare_environment(const Settings& settings) {
   if (settings.gpu.mps == MpsChoice::Manage) MpsServer::name_folders(settings.runtime_dir);
 }
 
-Result<Backend> open_backend(const Settings& settings) {
-  Backend backend;
+Result<NodeBackend> open_backend(const Settings& settings) {
+  NodeBackend backend;
   backend.name = "host";
   if (may_use_gpus(settings)) {
     if (Status added = add_gpus(settings, backend); !added) {

@@ -7,7 +7,7 @@ namespace arcomm {
 
 void prepare_environment(const Settings&) {}
 
-Result<Backend> open_backend(const Settings& settings) {
+Result<NodeBackend> open_backend(const Settings& settings) {
   switch (settings.device.backend) {
     case BackendChoice::Auto:
     case BackendChoice::Host:
@@ -20,7 +20,7 @@ Result<Backend> open_backend(const Settings& settings) {
   }
   Result<std::unique_ptr<HostDevice>> device = HostDevice::create(HostDeviceOptions{});
   if (!device) return std::move(device).error();
-  Backend backend;
+  NodeBackend backend;
   backend.name = "host";
   backend.workers.push_back({.name = "host:0", .devices = {}});
   backend.workers.back().devices.push_back(std::move(device).value());

@@ -122,9 +122,9 @@ Status Daemon::open() {
 
 Status Daemon::open_workers() {
   const auto settings = std::make_shared<const Settings>(loaded_.settings);
-  Result<Backend> backend = open_backend(*settings);
+  Result<NodeBackend> backend = open_backend(*settings);
   if (!backend) return backend.error();
-  backend_ = std::make_unique<Backend>(std::move(backend).value());
+  backend_ = std::make_unique<NodeBackend>(std::move(backend).value());
   for (const std::string& note : backend_->notes) log::info("{}", note);
   warnings_.insert(warnings_.end(), backend_->warnings.begin(), backend_->warnings.end());
   worker_ended_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

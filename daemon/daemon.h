@@ -97,9 +97,9 @@ class Daemon final : public DaemonActions {
   ServiceManager service_;
   Metrics metrics_;
   KeptRings kept_rings_{service_, metrics_};
-  std::unique_ptr<InstanceLock> lock_;  // before the sockets, after them at the end
-  std::unique_ptr<Backend> backend_;    // once open_workers() is through, without its devices
-  std::vector<FlightRecord> previous_;  // not changed once open() is through
+  std::unique_ptr<InstanceLock> lock_;    // before the sockets, after them at the end
+  std::unique_ptr<NodeBackend> backend_;  // once open_workers() is through, without its devices
+  std::vector<FlightRecord> previous_;    // not changed once open() is through
   std::vector<Served> served_;
   UniqueFd worker_ended_;  // eventfd: a worker's run() returned
   std::unique_ptr<ControlPlane> control_;

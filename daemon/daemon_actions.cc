@@ -8,8 +8,9 @@
 #include "daemon/daemon.h"
 #include "daemon/exec/tune/gpu_tuner.h"
 #include "daemon/exec/tune/tuner.h"
-#include "daemon/plan/device_shape.h"
+#include "daemon/plan/chosen.h"
 #include "daemon/plan/explain.h"
+#include "daemon/plan/planner.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/catalog.h"
@@ -21,20 +22,45 @@ namespace {
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint64_t kLongestTuneMs = 3'600'000;
 
+// Of either table.
+template <typename Point>
+void fill(const Point& point, v1::TunePoint& wire) {
+  wire.set_bytes(point.bytes);
+  wire.set_ranks(static_cast<std::int32_t>(point.ranks));
+  wire.set_algorithm(std::string(name_of(point.algorithm)));
+  wire.set_microseconds(point.microseconds);
+  if constexpr (requires { point.type_class; })
+    wire.set_type_class(std::string(text_of(point.type_class)));
+}
+
 // Of either tuner.
 template <typename Step>
 v1::TuneReply to_wire(const Step& step) {
   v1::TuneReply reply;
   reply.set_progress(step.progress);
-  v1::TunePoint& point = *reply.mutable_point();
-  point.set_bytes(step.point.bytes);
-  point.set_ranks(static_cast<std::int32_t>(step.point.ranks));
-  point.set_algorithm(std::string(name_of(step.point.algorithm)));
-  point.set_microseconds(step.point.microseconds);
-  point.set_chosen(step.chosen);
-  if constexpr (requires { step.point.type_class; })
-    point.set_type_class(std::string(text_of(step.point.type_class)));
+  fill(step.point, *reply.mutable_point());
   return reply;
+}
+
+// What was measured, with a mark at what is taken from now on.
+void add_marked(const TuningTable& table, const Settings& settings, bool on_gpus,
+                v1::TuneReply& reply) {
+  if (on_gpus) {
+    // Checked when the settings were loaded.
+    const auto forced = forced_algorithm(settings.gpu.algorithm).value();
+    for (const GpuTuningPoint& point : table.gpu.points) {
+      v1::TunePoint& wire = *reply.add_points();
+      fill(point, wire);
+      wire.set_chosen(is_chosen(table.gpu, forced, settings.gpu.in_stream, point));
+    }
+    return;
+  }
+  const DeviceShape shape = host_shape(settings.host.streams);
+  for (const TuningPoint& point : table.points) {
+    v1::TunePoint& wire = *reply.add_points();
+    fill(point, wire);
+    wire.set_chosen(is_chosen(table, shape, point));
+  }
 }
 
 }  // namespace
@@ -174,12 +200,13 @@ Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1:
   const Result<bool> on_gpus = asks_for_gpus(request.device());
   if (!on_gpus) return on_gpus.error();
   TuningTable table;
-  std::string path;
+  Settings settings;
   {
     std::lock_guard lock(mutex_);
     table = *tuning_;  // what is not measured now stays
-    path = tuning_path(loaded_.settings);
+    settings = loaded_.settings;
   }
+  const std::string path = tuning_path(settings);
   if (*on_gpus) {
     Result<GpuTuningTable> measured = measure_gpus(request, send, cancelled);
     if (!measured) return measured.error();
@@ -198,6 +225,7 @@ Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1:
   last.set_progress(1);
   last.set_finished(true);
   last.set_table(print_tuning(table));
+  add_marked(table, settings, *on_gpus, last);
   if (!request.dry_run()) {
     // Saved first: what is in force is then also what a restart finds.
     ARC_RETURN_IF_ERROR(save_tuning(table, path));
@@ -221,7 +249,7 @@ Result<bool> Daemon::asks_for_gpus(const std::string& device) const {
 Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
   const Result<bool> on_gpus = asks_for_gpus(request.device());
   if (!on_gpus) return on_gpus.error();
-  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxCudaRanks) : kMaxRanks;
+  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
   const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
   if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,

@@ -1,6 +1,9 @@
+#include "kernels/cuda_algorithms.h"
+
 #include <array>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/all_reduce/copy_shape.h"
+#include "kernels/cuda_scratch.h"
 
 namespace arcomm {
 namespace {
@@ -10,15 +13,11 @@ constexpr CudaAlgorithmEntry plain(CudaAlgorithm algorithm, std::string_view nam
   return {.algorithm = algorithm,
           .name = name,
           .min_ranks = 2,
-          .max_ranks = kMaxCudaRanks,
+          .max_ranks = kMaxGpuRanks,
           .max_bytes = max_bytes};
 }
 constexpr CudaAlgorithmEntry with_atomic_128b_stores(CudaAlgorithmEntry entry) {
   entry.needs_atomic_128b_stores = true;
-  return entry;
-}
-constexpr CudaAlgorithmEntry with_bulk_copies(CudaAlgorithmEntry entry) {
-  entry.needs_bulk_copies = true;
   return entry;
 }
 constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensible_from) {
@@ -36,7 +35,6 @@ constexpr std::array kAlgorithms = {
         plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
     with_atomic_128b_stores(
         plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
-    with_bulk_copies(plain(CudaAlgorithm::TiledPush, "tiled_push", 0)),
     joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20),
     CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
                        .name = "alone",
@@ -93,22 +91,13 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
 
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
-  return (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
-         (abilities.bulk_copies || !entry.needs_bulk_copies);
+  return abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores;
 }
 
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes) {
   if (can_run(algorithm, abilities)) return algorithm;
   return bytes <= kMaxLl16Bytes ? CudaAlgorithm::OneShotLl16 : CudaAlgorithm::TwoShot;
-}
-
-Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
-  if (call.rank >= call.ranks) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
-                 call.ranks, " ranks: they count from 0");
-  }
-  return can_launch(algorithm, call.count * size_of(call.dtype), call.ranks);
 }
 
 }  // namespace arcomm

@@ -19,7 +19,7 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
   std::uint32_t opens_at = 0;  // the epoch
   if (threadIdx.x == 0) {
     Scratch* own = scratch_of(call, call.rank);
-    // Even turns begin with number 2, odd ones with number 1.
+    // Even gates begin with number 2, odd ones with number 1.
     const std::uint32_t before = load_relaxed(&own->gates[gate.parity]);
     const std::uint32_t number = 2 * before + (gate.parity == 0 ? 2 : 1);
     own->gates[gate.parity] = before + 1;

@@ -8,7 +8,7 @@
 #include <memory>
 #include <span>
 
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm {

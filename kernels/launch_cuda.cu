@@ -3,6 +3,7 @@
 #include <cstddef>
 
 #include "kernels/all_reduce/algorithms.cuh"
+#include "kernels/cuda_scratch.h"
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launching.cuh"
@@ -60,9 +61,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
     case CudaAlgorithm::TwoShotLl128:
       launched = device::launch_two_shot_ll128(call, shape.blocks, queue);
       break;
-    case CudaAlgorithm::TiledPush:
-      launched = device::launch_tiled_push(call, shape.blocks, queue);
-      break;
     case CudaAlgorithm::CopyEngine:
       return error(ErrorCode::InvalidArgument, Reason::BadValue, name_of(algorithm),
                    " takes all ranks' parts at once: launch_by_copy_engines()");
@@ -74,19 +72,6 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
   return {};
 }
 
-bool has_bulk_copies(int ordinal) {
-  int major = 0;
-  return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, ordinal) ==
-             cudaSuccess &&
-         major >= 9;
-}
-
-std::uint32_t sms_of(int ordinal) {
-  int sms = 0;
-  const cudaError_t known = cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, ordinal);
-  return known == cudaSuccess ? static_cast<std::uint32_t>(sms) : 0;
-}
-
 Status abort_all_reduce(void* scratch, void* stream) {
   auto* abort = static_cast<std::byte*>(scratch) + offsetof(device::Scratch, abort);
   const cudaError_t set =
@@ -96,10 +81,7 @@ Status abort_all_reduce(void* scratch, void* stream) {
 }
 
 Status load_all_reduce_kernels() {
-  int ordinal = 0;
-  cudaError_t loaded = cudaGetDevice(&ordinal);
-  if (loaded == cudaSuccess) loaded = device::load(device::nothing);
-  const bool bulk_copies = loaded == cudaSuccess && has_bulk_copies(ordinal);
+  cudaError_t loaded = device::load(device::nothing);
   device::for_each_kernel([&](DType dtype, ReduceOp op) {
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll16(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot(dtype, op);
@@ -107,7 +89,6 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll128(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_ll128(dtype, op);
-    if (loaded == cudaSuccess && bulk_copies) loaded = device::load_tiled_push(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_copy_engine(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });

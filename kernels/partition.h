@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "proto/types.h"
@@ -41,16 +42,33 @@ constexpr ElementRange tile_range(std::uint64_t count, std::uint64_t elements_pe
   return {first, first + std::min(elements_per_tile, count - first)};
 }
 
-// The part of [0, count) that owner `index` of `shards` holds: sizes differ by at most one cache
-// line, and the shards of small counts are empty from the end.
+// How [0, count) is cut into one shard per owner: sizes differ by at most one cache line, and the
+// shards of small counts are empty from the end. N: a type that can count a cache line past
+// `count`.
+template <typename N>
+class ShardCut {
+ public:
+  constexpr ShardCut(N count, std::size_t element_bytes, N shards)
+      : count_(count), per_line_(static_cast<N>(kCacheLineBytes / element_bytes)) {
+    const N lines = count / per_line_ + (count % per_line_ != 0 ? 1 : 0);
+    each_ = lines / shards;
+    longer_ = lines % shards;
+  }
+  constexpr ElementRange of(N index) const {
+    const N first_line = index * each_ + std::min(index, longer_);
+    const N last_line = first_line + each_ + (index < longer_ ? 1 : 0);
+    return {std::min(first_line * per_line_, count_), std::min(last_line * per_line_, count_)};
+  }
+
+ private:
+  N count_, per_line_;
+  N each_ = 0, longer_ = 0;  // lines of a shard, and how many shards have one more
+};
+
+// The part of [0, count) that owner `index` of `shards` holds.
 constexpr ElementRange shard_range(std::uint64_t count, DType dtype, std::uint64_t shards,
                                    std::uint64_t index) {
-  const std::uint64_t per_line = kCacheLineBytes / size_of(dtype);
-  const std::uint64_t lines = tile_count(count, per_line);
-  const std::uint64_t each = lines / shards, longer = lines % shards;
-  const std::uint64_t first_line = index * each + std::min(index, longer);
-  const std::uint64_t last_line = first_line + each + (index < longer ? 1 : 0);
-  return {std::min(first_line * per_line, count), std::min(last_line * per_line, count)};
+  return ShardCut<std::uint64_t>(count, size_of(dtype), shards).of(index);
 }
 
 }  // namespace arcomm

@@ -25,9 +25,9 @@ struct ResidentMember {
   DeviceMailbox* mailbox = nullptr;
   // resident_scratch_bytes() each, zeroed before the communicator's first operation, of all ranks,
   // mapped on all their GPUs.
-  void* scratch[kMaxCudaRanks] = {};
+  void* scratch[kMaxGpuRanks] = {};
   std::uint32_t rank = 0;
-  std::uint32_t ranks = 0;  // 2 .. kMaxCudaRanks
+  std::uint32_t ranks = 0;  // 2 .. kMaxGpuRanks
 };
 
 struct ResidentPlan {

@@ -15,7 +15,7 @@
 // doorbell by a kernel of the daemon that is already there, Launched ones by the daemon's worker,
 // which launches a kernel. Where it foresaw the very doorbell, it has launched speculatively: a
 // kernel waits for that word in the mailbox, so the client writes it there, and then in
-// HostDoorbells. A plan's path depends on its size alone, so all ranks agree.
+// HostDoorbells. Which path a plan takes all ranks know from the same launch table.
 //
 // Trust: the client can write every byte at any time. The daemon reads doorbells only: a plan's
 // index is bounded and looked up in the daemon's own memory, a number that is not the next one ends
@@ -32,21 +32,12 @@ namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
 inline constexpr std::uint64_t kMailboxBytes = 4096;
-inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;       // larger plans are Launched
-inline constexpr std::uint64_t kMaxResidentBytesOfMany = 32ull * 1024;  // of more than two ranks
+inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the grid's scratch holds
 
-enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1 };
-inline constexpr std::uint32_t kLaunchPaths = 2;
-
-// The resident grid has few SMs: of 256 KB between two GPUs it makes 10 us, of 64 KB between
-// four 8.7, and what was launched speculatively on many 9 and 8.
-constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
-  return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytesOfMany;
-}
-constexpr LaunchPath launch_path_of(std::uint64_t bytes, std::uint32_t ranks) {
-  return ranks >= 2 && bytes <= most_resident_bytes(ranks) ? LaunchPath::Resident
-                                                           : LaunchPath::Launched;
-}
+// Which way an operation takes: the communicator's launch table says (proto/launch_table.h). The
+// first two go through the mailbox, each with words of its own.
+enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1, InStream = 2 };
+inline constexpr std::uint32_t kLaunchPaths = 2;  // of a mailbox
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per path, modulo 2^32; 0 before the first.
 struct Doorbell {

@@ -123,6 +123,7 @@ inline std::ostream& operator<<(std::ostream& out, ReduceOp op) {
 using Rank = std::int32_t;  // 0 .. ranks-1 inside one communicator
 inline constexpr Rank kNoRank = -1;
 inline constexpr int kMaxRanks = 64;
+inline constexpr std::uint32_t kMaxGpuRanks = 8;  // of a communicator whose ranks have GPUs
 
 // A reference that survives its object: the generation tells a reused index from the one that was
 // meant. Generation 0 is never handed out, so that a zeroed id is invalid.

@@ -53,38 +53,34 @@ std::string line_of(const Row& row, int ranks, bool colour) {
 
 std::string rows_json(const std::vector<Row>& rows, const BenchPlan& plan,
                       const BenchOptions& options) {
-  Json json;
-  json.begin_object()
-      .field("collective", "all_reduce")
-      .field("ranks", plan.ranks)
-      .field("timing", timing_name(plan))
-      .field("memory", options.memory)
-      .field("persistent", options.persistent);
-  json.key("rows").begin_array();
+  Json all = Json::array();
   for (const Row& row : rows) {
     const double us = row.measured.percentile_us(0.5);
     const Bandwidth width = bandwidth(row.what.bytes(), us, plan.ranks);
-    json.begin_object()
-        .field("bytes", row.what.bytes())
-        .field("count", row.what.count)
-        .field("dtype", text_of(row.what.dtype))
-        .field("op", text_of(row.what.op))
-        .field("in_place", row.what.in_place)
-        .field("iterations", row.what.iterations)
-        .field("time_us", us)
-        .field("min_us", row.measured.percentile_us(0))
-        .field("p99_us", row.measured.percentile_us(0.99))
-        .field("algbw_gb_s", width.algorithm_gb_s)
-        .field("busbw_gb_s", width.bus_gb_s)
-        .field("wrong", row.measured.wrong);
-    json.key("samples_us").begin_array();
+    Json samples = Json::array();
     if (row.what.timing != Timing::Each) {
-      for (const double sample : row.measured.samples_us) json.value(sample);
+      for (const double sample : row.measured.samples_us) samples.push_back(json_number(sample));
     }
-    json.end_array().end_object();
+    all.push_back({{"bytes", row.what.bytes()},
+                   {"count", row.what.count},
+                   {"dtype", text_of(row.what.dtype)},
+                   {"op", text_of(row.what.op)},
+                   {"in_place", row.what.in_place},
+                   {"iterations", row.what.iterations},
+                   {"time_us", json_number(us)},
+                   {"min_us", json_number(row.measured.percentile_us(0))},
+                   {"p99_us", json_number(row.measured.percentile_us(0.99))},
+                   {"algbw_gb_s", json_number(width.algorithm_gb_s)},
+                   {"busbw_gb_s", json_number(width.bus_gb_s)},
+                   {"wrong", row.measured.wrong},
+                   {"samples_us", std::move(samples)}});
   }
-  json.end_array().end_object();
-  return json.take() + "\n";
+  return json_line({{"collective", "all_reduce"},
+                    {"ranks", plan.ranks},
+                    {"timing", timing_name(plan)},
+                    {"memory", options.memory},
+                    {"persistent", options.persistent},
+                    {"rows", std::move(all)}});
 }
 
 ExitCode run_on_host(const Invocation& invocation, const BenchPlan& plan,

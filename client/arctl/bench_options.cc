@@ -6,6 +6,7 @@
 
 #include "client/arctl/gpu/batches.h"
 #include "client/arctl/units.h"
+#include "proto/types.h"
 
 namespace arcomm::arctl {
 namespace {
@@ -67,7 +68,7 @@ Status take_host(const BenchOptions& options, BenchPlan& plan) {
 Status take_gpus(const BenchOptions& options, BenchPlan& plan) {
   const int listed = static_cast<int>(options.gpus.size());
   plan.ranks = options.ranks.value_or(listed != 0 ? listed : 2);
-  if (plan.ranks > kMaxGpuRanks) {
+  if (std::cmp_greater(plan.ranks, kMaxGpuRanks)) {
     return refused("-r ", plan.ranks, " is too many for GPUs: a communicator has at most ",
                    kMaxGpuRanks, " of them");
   }

@@ -13,8 +13,6 @@
 
 namespace arcomm::arctl {
 
-inline constexpr int kMaxGpuRanks = 8;
-
 // Empty, 0 and nullopt: not given.
 struct BenchOptions {
   std::string from = "1K", to = "64M";

@@ -77,20 +77,17 @@ std::string text_of_checks(const std::vector<Checked>& checks, int ranks, bool c
 
 std::string json_of_checks(const std::vector<Checked>& checks, int ranks) {
   std::uint64_t wrong = 0;
-  Json json;
-  json.begin_object().field("ranks", ranks).key("checks").begin_array();
+  Json all = Json::array();
   for (const Checked& checked : checks) {
-    json.begin_object()
-        .field("dtype", text_of(checked.dtype))
-        .field("operations", checked.operations)
-        .field("bytes", checked.bytes)
-        .field("slowest_us", checked.slowest_us)
-        .field("wrong", checked.wrong)
-        .end_object();
+    all.push_back({{"dtype", text_of(checked.dtype)},
+                   {"operations", checked.operations},
+                   {"bytes", checked.bytes},
+                   {"slowest_us", json_number(checked.slowest_us)},
+                   {"wrong", checked.wrong}});
     wrong += checked.wrong;
   }
-  json.end_array().field("wrong", wrong).field("ok", wrong == 0).end_object();
-  return json.take() + "\n";
+  return json_line(
+      {{"ranks", ranks}, {"checks", std::move(all)}, {"wrong", wrong}, {"ok", wrong == 0}});
 }
 
 ExitCode run(const Invocation& invocation, int ranks) {

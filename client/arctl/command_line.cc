@@ -25,6 +25,8 @@ void build_command_line(CLI::App& app, Invocation& invocation) {
   app.description("Looks at and steers arcommd, the node's collective communication daemon.");
   app.fallthrough();  // the options below may stand behind the verb as well
   app.require_subcommand(1);
+  app.failure_message(
+      [](const CLI::App* top, const CLI::Error& refusal) { return usage_error(*top, refusal); });
   app.set_version_flag("--version", "arctl " + std::to_string(kVersionMajor) + "." +
                                         std::to_string(kVersionMinor) + "." +
                                         std::to_string(kVersionPatch));

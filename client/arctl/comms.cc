@@ -19,9 +19,7 @@ void add_comms(CLI::App& app, Invocation& invocation) {
                        "no communicator's id starts with ", *prefix, ": `arctl comms` lists them");
         }
         if (!invocation.json) return Frame{communicators_text(*reply, invocation.colour)};
-        Json json;
-        communicators_json(json, *reply);
-        return Frame{json.take() + "\n"};
+        return Frame{json_line(communicators_json(*reply))};
       });
     };
   });

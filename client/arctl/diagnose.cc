@@ -26,11 +26,7 @@ Frame render(const v1::CommunicatorsReply& reply, const Invocation& invocation) 
     }
   }
   if (reply.communicators_size() == 0) frame.text = "no communicator exists\n";
-  if (invocation.json) {
-    Json json;
-    diagnosis_json(json, reply);
-    frame.text = json.take() + "\n";
-  }
+  if (invocation.json) frame.text = json_line(diagnosis_json(reply));
   return frame;
 }
 

@@ -1,59 +1,27 @@
-// Writes one JSON document (RFC 8259) into a string. The caller opens and closes; commas, escapes
-// and numbers are the writer's. Text that is not UTF-8 gets U+FFFD in place of each bad byte; a
-// number that is not finite is null.
+// What arctl prints for programs: nlohmann's JSON, with members in the order in which they were put
+// in. Text is the caller's: nothing is printed here. Any thread.
 #pragma once
 
-#include <concepts>
+#include <cmath>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
-#include <utility>
-#include <vector>
 
 namespace arcomm::arctl {
 
-class Json {
- public:
-  Json& begin_object() { return open('{'); }
-  Json& end_object() { return close('}'); }
-  Json& begin_array() { return open('['); }
-  Json& end_array() { return close(']'); }
-  Json& key(std::string_view name);
+using Json = nlohmann::ordered_json;
 
-  Json& value(std::string_view text);
-  Json& value(const std::string& text) { return value(std::string_view(text)); }
-  Json& value(const char* text) { return value(std::string_view(text)); }
-  Json& value(bool truth);
-  Json& value(double number);
-  template <std::integral T>
-  Json& value(T number) {
-    if constexpr (std::signed_integral<T>) {
-      return integer(static_cast<std::int64_t>(number));
-    } else {
-      return natural(static_cast<std::uint64_t>(number));
-    }
-  }
+// A whole number is written without ".0"; nlohmann makes null of one that is not finite.
+inline Json json_number(double number) {
+  constexpr double kExact = 9007199254740992.0;  // 2^53: beyond it a double skips whole numbers
+  const bool is_whole = std::trunc(number) == number && std::abs(number) <= kExact;
+  return is_whole ? Json(static_cast<std::int64_t>(number)) : Json(number);
+}
 
-  template <typename T>
-  Json& field(std::string_view name, const T& content) {
-    key(name);
-    return value(content);
-  }
-
-  // The document; the writer is empty afterwards. Precondition: everything opened was closed.
-  std::string take() { return std::exchange(text_, {}); }
-
- private:
-  Json& open(char bracket);
-  Json& close(char bracket);
-  Json& integer(std::int64_t number);
-  Json& natural(std::uint64_t number);
-  void separate();
-  void quote(std::string_view text);
-
-  std::string text_;
-  std::vector<bool> has_members_;  // one per open bracket
-  bool after_key_ = false;
-};
+// The document as one line, with its newline. What is not UTF-8 (names come from client processes)
+// becomes U+FFFD: no byte of a stranger's makes this throw.
+inline std::string json_line(const Json& document) {
+  return document.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 }  // namespace arcomm::arctl

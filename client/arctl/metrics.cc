@@ -13,13 +13,12 @@ void add_metrics(CLI::App& app, Invocation& invocation) {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {
         Result<v1::MetricsReply> reply = admin.metrics();
         if (!reply) return std::move(reply).error();
-        Json json;
-        const std::size_t samples = metrics_json(json, reply->text(), *prefix);
-        if (samples == 0 && !prefix->empty()) {
+        const Json json = metrics_json(reply->text(), *prefix);
+        if (json["metrics"].empty() && !prefix->empty()) {
           return error(ErrorCode::NotFound, Reason::UnknownHandle, "no metric's name starts with ",
                        *prefix, ": `arctl metrics` prints them all");
         }
-        if (invocation.json) return Frame{json.take() + "\n"};
+        if (invocation.json) return Frame{json_line(json)};
         return Frame{metrics_text(reply->text(), *prefix)};
       });
     };

@@ -27,6 +27,10 @@ std::size_t board_bytes() {
   return sizeof(BoardPage) + sizeof(double) * kMaxSamples * kMaxRanks;
 }
 
+Result<SharedMapping> map_board(int fd) {
+  return SharedMapping::map(fd, {.length_bytes = board_bytes(), .what = "the rank board"});
+}
+
 }  // namespace
 
 Result<RankBoard> RankBoard::create(int ranks) {
@@ -36,15 +40,12 @@ Result<RankBoard> RankBoard::create(int ranks) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                  "cannot create the ranks' shared memory: ", std::strerror(errno));
   }
-  void* base = ::mmap(nullptr, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot map the ranks' shared memory: ", std::strerror(errno));
-  }
-  auto* page = new (base) BoardPage{};
+  Result<SharedMapping> mapping = map_board(fd.get());
+  if (!mapping) return std::move(mapping).error();
+  auto* page = new (mapping->data()) BoardPage{};
   page->magic = kBoardMagic;
   page->ranks = ranks;
-  return RankBoard(std::move(fd), base);
+  return RankBoard(std::move(fd), std::move(*mapping));
 }
 
 Result<RankBoard> RankBoard::open(UniqueFd fd) {
@@ -54,23 +55,13 @@ Result<RankBoard> RankBoard::open(UniqueFd fd) {
         ErrorCode::InvalidArgument, Reason::BadValue, "descriptor ", fd.get(),
         " is not a rank board: `arctl rank` is started by `arctl bench` and `arctl check` only");
   }
-  void* base = ::mmap(nullptr, board_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-  if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot map the rank board: ", std::strerror(errno));
-  }
-  return RankBoard(std::move(fd), base);
-}
-
-RankBoard::RankBoard(RankBoard&& other) noexcept
-    : fd_(std::move(other.fd_)), base_(std::exchange(other.base_, nullptr)) {}
-
-RankBoard::~RankBoard() {
-  if (base_ != nullptr) ::munmap(base_, board_bytes());
+  Result<SharedMapping> mapping = map_board(fd.get());
+  if (!mapping) return std::move(mapping).error();
+  return RankBoard(std::move(fd), std::move(*mapping));
 }
 
 double* RankBoard::samples_of(Rank rank) const {
-  auto* first = reinterpret_cast<double*>(static_cast<std::byte*>(base_) + sizeof(BoardPage));
+  auto* first = reinterpret_cast<double*>(mapping_.data() + sizeof(BoardPage));
   return first + static_cast<std::size_t>(rank) * kMaxSamples;
 }
 

@@ -10,9 +10,11 @@
 #include <cstdint>
 #include <functional>
 #include <string_view>
+#include <utility>
 
 #include "client/arctl/bench_case.h"
 #include "client/include/arclient.h"
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
@@ -71,11 +73,8 @@ class RankBoard {
  public:
   static Result<RankBoard> create(int ranks);
   static Result<RankBoard> open(UniqueFd fd);
-  RankBoard(RankBoard&& other) noexcept;
-  RankBoard& operator=(RankBoard&&) = delete;
-  ~RankBoard();
 
-  BoardPage& page() const { return *static_cast<BoardPage*>(base_); }
+  BoardPage& page() const { return *reinterpret_cast<BoardPage*>(mapping_.data()); }
   double* samples_of(Rank rank) const;
   int fd() const { return fd_.get(); }
 
@@ -95,10 +94,11 @@ class RankBoard {
   void note(Rank rank, std::string_view text) const;
 
  private:
-  RankBoard(UniqueFd fd, void* base) : fd_(std::move(fd)), base_(base) {}
+  RankBoard(UniqueFd fd, SharedMapping mapping)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
 
   UniqueFd fd_;
-  void* base_ = nullptr;
+  SharedMapping mapping_;
 };
 
 }  // namespace arcomm::arctl

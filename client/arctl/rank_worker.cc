@@ -31,6 +31,8 @@ class Buffer {
       ARC_RETURN_IF_ERROR(status_of(arcMemAlloc(&buffer.data_, buffer.bytes_)));
       return buffer;
     }
+    // Plain pages of this process's own, which nobody shares and no owner of shared mappings is
+    // for: not from the heap, so that they are fresh and begin at a page, as registering wants.
     void* data =
         ::mmap(nullptr, buffer.bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) {

@@ -12,9 +12,7 @@ void add_reload(CLI::App& app, Invocation& invocation) {
         Result<v1::ReloadReply> reply = admin.reload();
         if (!reply) return std::move(reply).error();
         if (!invocation.json) return Frame{reload_text(*reply)};
-        Json json;
-        reload_json(json, *reply);
-        return Frame{json.take() + "\n"};
+        return Frame{json_line(reload_json(*reply))};
       });
     };
   });

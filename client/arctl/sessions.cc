@@ -13,9 +13,7 @@ void add_sessions(CLI::App& app, Invocation& invocation) {
         Result<v1::SessionsReply> reply = admin.sessions();
         if (!reply) return std::move(reply).error();
         if (!invocation.json) return Frame{sessions_text(*reply, invocation.colour)};
-        Json json;
-        sessions_json(json, *reply);
-        return Frame{json.take() + "\n"};
+        return Frame{json_line(sessions_json(*reply))};
       });
     };
   });

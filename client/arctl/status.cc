@@ -17,13 +17,8 @@ void add_status(CLI::App& app, Invocation& invocation) {
         if (!reply) return std::move(reply).error();
         Frame frame;
         frame.code = is_ready(*reply) ? ExitCode::Ok : ExitCode::Degraded;
-        if (invocation.json) {
-          Json json;
-          status_json(json, *reply);
-          frame.text = json.take() + "\n";
-        } else {
-          frame.text = status_text(*reply, *with_settings, invocation.colour);
-        }
+        frame.text = invocation.json ? json_line(status_json(*reply))
+                                     : status_text(*reply, *with_settings, invocation.colour);
         return frame;
       });
     };

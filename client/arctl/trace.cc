@@ -17,15 +17,18 @@ void add_trace(CLI::App& app, Invocation& invocation) {
       "--previous", [request] { request->set_previous(true); },
       "Those of the daemon before this one, as systemd kept them");
   request->set_last(32);
-  verb->callback([&invocation, request] {
-    invocation.action = [&invocation, request] {
+  auto format = std::make_shared<std::string>();
+  verb->add_option("--format", *format,
+                   "chrome: as trace events that Perfetto and chrome://tracing open")
+      ->check(CLI::IsMember({"chrome"}));
+  verb->callback([&invocation, request, format] {
+    invocation.action = [&invocation, request, format] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {
         Result<v1::TraceReply> reply = admin.trace(*request);
         if (!reply) return std::move(reply).error();
+        if (!format->empty()) return Frame{json_line(trace_chrome_json(*reply))};
         if (!invocation.json) return Frame{trace_text(*reply, invocation.colour)};
-        Json json;
-        trace_json(json, *reply);
-        return Frame{json.take() + "\n"};
+        return Frame{json_line(trace_json(*reply))};
       });
     };
   });

@@ -36,27 +36,14 @@ void draw_progress(double progress, const v1::TunePoint& point) {
   std::fflush(stderr);
 }
 
-// While it measures, each point that is faster than those before it of its size is chosen; in the
-// end one of them is.
-void leave_last_chosen(std::vector<v1::TunePoint>& points) {
-  v1::TunePoint* chosen = nullptr;
-  for (v1::TunePoint& point : points) {
-    if (!point.chosen()) continue;
-    if (chosen != nullptr && chosen->bytes() == point.bytes() && chosen->ranks() == point.ranks() &&
-        chosen->type_class() == point.type_class())
-      chosen->set_chosen(false);
-    chosen = &point;
-  }
-}
-
-std::string points_text(const std::vector<v1::TunePoint>& points, bool colour) {
+std::string points_text(const v1::TuneReply& last, bool colour) {
   Table table({{"SIZE", Align::Right},
                {"RANKS", Align::Right},
                {"TYPES"},
                {"ALGORITHM"},
                {"TIME", Align::Right},
                {""}});
-  for (const v1::TunePoint& point : points) {
+  for (const v1::TunePoint& point : last.points()) {
     table.add({human_bytes(point.bytes()),
                std::to_string(point.ranks()),
                point.type_class().empty() ? "all" : point.type_class(),
@@ -67,26 +54,20 @@ std::string points_text(const std::vector<v1::TunePoint>& points, bool colour) {
   return table.text(colour);
 }
 
-std::string outcome_json(const std::vector<v1::TunePoint>& points, const v1::TuneReply& last,
-                         bool dry_run) {
-  Json json;
-  json.begin_object()
-      .field("dry_run", dry_run)
-      .field("saved_as", last.saved_as())
-      .field("table", last.table());
-  json.key("points").begin_array();
-  for (const v1::TunePoint& point : points) {
-    json.begin_object()
-        .field("bytes", point.bytes())
-        .field("ranks", point.ranks())
-        .field("class", point.type_class())
-        .field("algorithm", point.algorithm())
-        .field("us", point.microseconds())
-        .field("chosen", point.chosen())
-        .end_object();
+std::string outcome_json(const v1::TuneReply& last, bool dry_run) {
+  Json measured = Json::array();
+  for (const v1::TunePoint& point : last.points()) {
+    measured.push_back({{"bytes", point.bytes()},
+                        {"ranks", point.ranks()},
+                        {"class", point.type_class()},
+                        {"algorithm", point.algorithm()},
+                        {"us", json_number(point.microseconds())},
+                        {"chosen", point.chosen()}});
   }
-  json.end_array().end_object();
-  return json.take() + "\n";
+  return json_line({{"dry_run", dry_run},
+                    {"saved_as", last.saved_as()},
+                    {"table", last.table()},
+                    {"points", std::move(measured)}});
 }
 
 ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
@@ -105,13 +86,11 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   request.set_device(options.device);
   Result<Admin> admin = invocation.connect();
   if (!admin) return report(admin.error());
-  std::vector<v1::TunePoint> points;
   v1::TuneReply last;
   const bool draw = ::isatty(STDERR_FILENO) == 1;
   const Status tuned =
       admin->tune(request, invocation.timeout_or(std::max(600.0, options.budget_s + 60)),
                   [&](const v1::TuneReply& reply) {
-                    if (reply.point().bytes() != 0) points.push_back(reply.point());
                     if (draw) draw_progress(reply.progress(), reply.point());
                     last = reply;
                   });
@@ -121,9 +100,8 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
     return report(error(ErrorCode::Unavailable, Reason::DaemonLost,
                         "the daemon ended the measurement before it was finished: see its log"));
   }
-  leave_last_chosen(points);
-  if (invocation.json) return print(outcome_json(points, last, options.dry_run));
-  std::string text = points_text(points, invocation.colour);
+  if (invocation.json) return print(outcome_json(last, options.dry_run));
+  std::string text = points_text(last, invocation.colour);
   text += options.dry_run ? "\nnothing was saved (--dry-run)\n"
           : last.saved_as().empty()
               ? "\nin force until the daemon ends; it could not be saved\n"
@@ -150,9 +128,7 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
     Result<v1::ExplainReply> reply = admin.explain(request);
     if (!reply) return std::move(reply).error();
     if (!invocation.json) return Frame{explain_text(*reply)};
-    Json json;
-    explain_json(json, *reply);
-    return Frame{json.take() + "\n"};
+    return Frame{json_line(explain_json(*reply))};
   });
 }
 

@@ -32,6 +32,10 @@ void add_rank(CLI::App& app,
 void build_command_line(CLI::App& app, Invocation& invocation);
 void add_watch(CLI::App& verb, Invocation& invocation);
 
+// What is wrong with a command line that was refused: for words that arctl does not know, with the
+// nearest one that it does. Lines, each with its newline.
+std::string usage_error(const CLI::App& app, const CLI::Error& refusal);
+
 // bash or zsh code that completes verbs and options of `app`.
 std::string bash_completion(const CLI::App& app);
 std::string zsh_completion(const CLI::App& app);

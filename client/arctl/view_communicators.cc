@@ -7,18 +7,46 @@
 namespace arcomm::arctl {
 namespace {
 
-void members_json(Json& json, const v1::CommunicatorStatus& communicator) {
-  json.key("members").begin_array();
+Json members_json(const v1::CommunicatorStatus& communicator) {
+  Json members = Json::array();
   for (const v1::RankStatus& member : communicator.members()) {
-    json.begin_object()
-        .field("rank", member.rank())
-        .field("pid", member.pid())
-        .field("session", id_text(member.session()))
-        .field("last_seq", member.last_seq())
-        .field("waiting", member.waiting())
-        .end_object();
+    members.push_back({{"rank", member.rank()},
+                       {"pid", member.pid()},
+                       {"session", id_text(member.session())},
+                       {"last_seq", member.last_seq()},
+                       {"waiting", member.waiting()}});
   }
-  json.end_array();
+  return members;
+}
+
+Json launches_json(const v1::CommunicatorStatus& communicator) {
+  Json launches = Json::array();
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    launches.push_back({{"types", stretch.types()},
+                        {"path", stretch.path()},
+                        {"most_bytes", stretch.most_bytes()}});
+  }
+  return launches;
+}
+
+// "float16: in-stream to 16 MiB, launched above; other types: resident to 128 KiB, launched above"
+std::string launches_text(const v1::CommunicatorStatus& communicator) {
+  std::string out;
+  const v1::LaunchStretch* before = nullptr;
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    const bool is_first = before == nullptr || before->types() != stretch.types();
+    if (is_first) {
+      out += (out.empty() ? "" : "; ") + stretch.types() + ": ";
+    } else {
+      out += ", ";
+    }
+    out += stretch.path();
+    const bool is_last = stretch.most_bytes() == ~std::uint64_t{0};
+    if (!is_last) out += " to " + human_bytes(stretch.most_bytes());
+    if (is_last && !is_first) out += " above";
+    before = &stretch;
+  }
+  return out;
 }
 
 }  // namespace
@@ -81,6 +109,10 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
                  {member.waiting(), Colour::Yellow}});
     }
     if (!table.empty()) out += table.text(colour);
+    if (const std::string launches = launches_text(communicator); !launches.empty())
+      out += "  " + printable(launches) + "\n";
+    if (!communicator.why_not_in_stream().empty())
+      out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
     const std::string diagnosis = diagnosis_of(communicator);
     if (!diagnosis.empty() && diagnosis != communicator.state()) {
       out += "  " + painted(printable(diagnosis), Colour::Yellow, colour) + "\n";
@@ -89,42 +121,37 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
   return out;
 }
 
-void communicators_json(Json& json, const v1::CommunicatorsReply& reply) {
-  json.begin_object().key("communicators").begin_array();
+Json communicators_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
   for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
-    json.begin_object()
-        .field("id", communicator.id())
-        .field("epoch", communicator.epoch())
-        .field("ranks", communicator.ranks())
-        .field("state", communicator.state())
-        .field("operations_done", communicator.operations_done())
-        .field("operations_failed", communicator.operations_failed())
-        .field("diagnosis", diagnosis_of(communicator));
-    members_json(json, communicator);
-    json.end_object();
+    all.push_back({{"id", communicator.id()},
+                   {"epoch", communicator.epoch()},
+                   {"ranks", communicator.ranks()},
+                   {"state", communicator.state()},
+                   {"operations_done", communicator.operations_done()},
+                   {"operations_failed", communicator.operations_failed()},
+                   {"diagnosis", diagnosis_of(communicator)},
+                   {"launches", launches_json(communicator)},
+                   {"why_not_in_stream", communicator.why_not_in_stream()},
+                   {"members", members_json(communicator)}});
   }
-  json.end_array().end_object();
+  return {{"communicators", std::move(all)}};
 }
 
-void diagnosis_json(Json& json, const v1::CommunicatorsReply& reply) {
-  json.begin_object().key("communicators").begin_array();
+Json diagnosis_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
   for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
     const std::string diagnosis = diagnosis_of(communicator);
-    json.begin_object()
-        .field("id", communicator.id())
-        .field("healthy", diagnosis.empty())
-        .field("diagnosis", diagnosis);
+    Json one = {
+        {"id", communicator.id()}, {"healthy", diagnosis.empty()}, {"diagnosis", diagnosis}};
     if (const v1::RankStatus* last = lagging_rank(communicator); last != nullptr) {
-      json.key("lagging").begin_object();
-      json.field("rank", last->rank())
-          .field("pid", last->pid())
-          .field("last_seq", last->last_seq());
-      json.end_object();
+      one["lagging"] = {
+          {"rank", last->rank()}, {"pid", last->pid()}, {"last_seq", last->last_seq()}};
     }
-    members_json(json, communicator);
-    json.end_object();
+    one["members"] = members_json(communicator);
+    all.push_back(std::move(one));
   }
-  json.end_array().end_object();
+  return {{"communicators", std::move(all)}};
 }
 
 }  // namespace arcomm::arctl

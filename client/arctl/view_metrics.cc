@@ -24,9 +24,9 @@ std::string_view name_in(std::string_view sample) {
   return sample.substr(0, sample.find_first_of("{ "));
 }
 
-// {a="x",b="y"} with \" \\ and \n as escapes; returns what follows the closing brace.
-std::string_view write_labels(Json& json, std::string_view text) {
-  json.key("labels").begin_object();
+// {a="x",b="y"} with \" \\ and \n as escapes, into an object; returns what follows the closing
+// brace.
+std::string_view take_labels(Json& labels, std::string_view text) {
   if (text.starts_with('{')) {
     text.remove_prefix(1);
     while (!text.empty() && text.front() != '}') {
@@ -44,22 +44,20 @@ std::string_view write_labels(Json& json, std::string_view text) {
         }
         text.remove_prefix(1);
       }
-      json.field(name, value);
+      labels[std::string(name)] = value;
       if (!text.empty()) text.remove_prefix(1);
       if (text.starts_with(',')) text.remove_prefix(1);
     }
     if (text.starts_with('}')) text.remove_prefix(1);
   }
-  json.end_object();
   return text;
 }
 
 }  // namespace
 
-std::size_t metrics_json(Json& json, std::string_view exposition, std::string_view prefix) {
+Json metrics_json(std::string_view exposition, std::string_view prefix) {
   std::map<std::string, std::string, std::less<>> types;
-  std::size_t written = 0;
-  json.begin_object().key("metrics").begin_array();
+  Json metrics = Json::array();
   while (!exposition.empty()) {
     std::string_view line = take_line(exposition);
     if (line.starts_with("# TYPE ")) {
@@ -70,20 +68,20 @@ std::size_t metrics_json(Json& json, std::string_view exposition, std::string_vi
     }
     if (line.empty() || line.starts_with('#') || !line.starts_with(prefix)) continue;
     const std::string_view name = name_in(line);
-    json.begin_object().field("name", name);
     // A histogram's samples carry a suffix to the name that its type was given for.
     const auto type = types.find(name.substr(0, name.rfind('_')));
     const auto exact = types.find(name);
-    json.field("type", exact != types.end()  ? exact->second
-                       : type != types.end() ? type->second
-                                             : std::string("untyped"));
-    std::string_view rest = write_labels(json, line.substr(name.size()));
-    json.field("value", std::strtod(std::string(take_word(rest)).c_str(), nullptr));
-    json.end_object();
-    ++written;
+    Json labels = Json::object();
+    std::string_view rest = take_labels(labels, line.substr(name.size()));
+    metrics.push_back(
+        {{"name", name},
+         {"type", exact != types.end()  ? exact->second
+                  : type != types.end() ? type->second
+                                        : std::string("untyped")},
+         {"labels", std::move(labels)},
+         {"value", json_number(std::strtod(std::string(take_word(rest)).c_str(), nullptr))}});
   }
-  json.end_array().end_object();
-  return written;
+  return {{"metrics", std::move(metrics)}};
 }
 
 std::string metrics_text(std::string_view exposition, std::string_view prefix) {

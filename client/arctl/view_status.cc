@@ -87,44 +87,38 @@ std::string status_text(const v1::StatusReply& reply, bool with_settings, bool c
   return out;
 }
 
-void status_json(Json& json, const v1::StatusReply& reply) {
-  json.begin_object()
-      .field("version", version_text(reply.version()))
-      .field("state", reply.state())
-      .field("ready", is_ready(reply))
-      .field("pid", reply.pid())
-      .field("uptime_ms", reply.uptime_ms())
-      .field("backend", reply.backend())
-      .field("config_file", reply.config_file())
-      .field("config_generation", reply.config_generation())
-      .field("tuning", reply.tuning())
-      .field("sessions", reply.sessions())
-      .field("communicators", reply.communicators())
-      .field("registered_bytes", reply.registered_bytes());
-  json.key("workers").begin_array();
+Json status_json(const v1::StatusReply& reply) {
+  Json workers = Json::array(), settings = Json::array(), warnings = Json::array();
   for (const v1::WorkerStatus& worker : reply.workers()) {
-    json.begin_object()
-        .field("device", worker.device())
-        .field("state", worker.state())
-        .field("sessions", worker.sessions())
-        .field("operations_done", worker.operations_done())
-        .field("operations_failed", worker.operations_failed())
-        .field("operations_pending", worker.operations_pending())
-        .field("bytes_reduced", worker.bytes_reduced())
-        .field("busy_fraction", worker.busy_fraction())
-        .end_object();
+    workers.push_back({{"device", worker.device()},
+                       {"state", worker.state()},
+                       {"sessions", worker.sessions()},
+                       {"operations_done", worker.operations_done()},
+                       {"operations_failed", worker.operations_failed()},
+                       {"operations_pending", worker.operations_pending()},
+                       {"bytes_reduced", worker.bytes_reduced()},
+                       {"busy_fraction", json_number(worker.busy_fraction())}});
   }
-  json.end_array().key("settings").begin_array();
   for (const v1::Setting& setting : reply.settings()) {
-    json.begin_object()
-        .field("name", setting.name())
-        .field("value", setting.value())
-        .field("source", setting.source())
-        .end_object();
+    settings.push_back(
+        {{"name", setting.name()}, {"value", setting.value()}, {"source", setting.source()}});
   }
-  json.end_array().key("warnings").begin_array();
-  for (const std::string& warning : reply.warnings()) json.value(warning);
-  json.end_array().end_object();
+  for (const std::string& warning : reply.warnings()) warnings.push_back(warning);
+  return {{"version", version_text(reply.version())},
+          {"state", reply.state()},
+          {"ready", is_ready(reply)},
+          {"pid", reply.pid()},
+          {"uptime_ms", reply.uptime_ms()},
+          {"backend", reply.backend()},
+          {"config_file", reply.config_file()},
+          {"config_generation", reply.config_generation()},
+          {"tuning", reply.tuning()},
+          {"sessions", reply.sessions()},
+          {"communicators", reply.communicators()},
+          {"registered_bytes", reply.registered_bytes()},
+          {"workers", std::move(workers)},
+          {"settings", std::move(settings)},
+          {"warnings", std::move(warnings)}};
 }
 
 std::string sessions_text(const v1::SessionsReply& reply, bool colour) {
@@ -165,29 +159,27 @@ std::string sessions_text(const v1::SessionsReply& reply, bool colour) {
   return table.text(colour);
 }
 
-void sessions_json(Json& json, const v1::SessionsReply& reply) {
-  json.begin_object().key("sessions").begin_array();
+Json sessions_json(const v1::SessionsReply& reply) {
+  Json sessions = Json::array();
   for (const v1::SessionStatus& session : reply.sessions()) {
-    json.begin_object()
-        .field("session", id_text(session.session()))
-        .field("pid", session.pid())
-        .field("uid", session.uid())
-        .field("gid", session.gid())
-        .field("process_name", session.process_name())
-        .field("device", session.device())
-        .field("state", session.state())
-        .field("communicators", session.communicators())
-        .field("buffers", session.buffers())
-        .field("registered_bytes", session.registered_bytes())
-        .field("in_flight", session.in_flight())
-        .field("submitted", session.submitted())
-        .field("completed", session.completed())
-        .field("failed", session.failed())
-        .field("rejected", session.rejected())
-        .field("age_ms", session.age_ms())
-        .end_object();
+    sessions.push_back({{"session", id_text(session.session())},
+                        {"pid", session.pid()},
+                        {"uid", session.uid()},
+                        {"gid", session.gid()},
+                        {"process_name", session.process_name()},
+                        {"device", session.device()},
+                        {"state", session.state()},
+                        {"communicators", session.communicators()},
+                        {"buffers", session.buffers()},
+                        {"registered_bytes", session.registered_bytes()},
+                        {"in_flight", session.in_flight()},
+                        {"submitted", session.submitted()},
+                        {"completed", session.completed()},
+                        {"failed", session.failed()},
+                        {"rejected", session.rejected()},
+                        {"age_ms", session.age_ms()}});
   }
-  json.end_array().end_object();
+  return {{"sessions", std::move(sessions)}};
 }
 
 }  // namespace arcomm::arctl

@@ -71,34 +71,32 @@ std::string trace_text(const v1::TraceReply& reply, bool colour) {
   return out;
 }
 
-void trace_json(Json& json, const v1::TraceReply& reply) {
-  json.begin_object().field("lost", reply.lost()).key("records").begin_array();
+Json trace_json(const v1::TraceReply& reply) {
+  Json records = Json::array();
   for (const v1::TraceRecord& record : reply.records()) {
-    json.begin_object()
-        .field("number", record.number())
-        .field("communicator", record.communicator())
-        .field("epoch", record.epoch())
-        .field("seq", record.seq())
-        .field("rank", record.rank())
-        .field("pid", record.pid())
-        .field("collective", record.collective())
-        .field("dtype", record.dtype())
-        .field("op", record.op())
-        .field("send_count", record.send_count())
-        .field("recv_count", record.recv_count())
-        .field("algorithm", record.algorithm())
-        .field("code", name_of(error_code_from(record.code())))
-        .field("reason", name_of(reason_from(record.reason())))
-        .field("culprit_rank", record.culprit_rank())
-        .field("finished", record.done_ns() != 0)
-        .field("submitted_ns", record.submitted_ns())
-        .field("admitted_ns", record.admitted_ns())
-        .field("matched_ns", record.matched_ns())
-        .field("launched_ns", record.launched_ns())
-        .field("done_ns", record.done_ns())
-        .end_object();
+    records.push_back({{"number", record.number()},
+                       {"communicator", record.communicator()},
+                       {"epoch", record.epoch()},
+                       {"seq", record.seq()},
+                       {"rank", record.rank()},
+                       {"pid", record.pid()},
+                       {"collective", record.collective()},
+                       {"dtype", record.dtype()},
+                       {"op", record.op()},
+                       {"send_count", record.send_count()},
+                       {"recv_count", record.recv_count()},
+                       {"algorithm", record.algorithm()},
+                       {"code", name_of(error_code_from(record.code()))},
+                       {"reason", name_of(reason_from(record.reason()))},
+                       {"culprit_rank", record.culprit_rank()},
+                       {"finished", record.done_ns() != 0},
+                       {"submitted_ns", record.submitted_ns()},
+                       {"admitted_ns", record.admitted_ns()},
+                       {"matched_ns", record.matched_ns()},
+                       {"launched_ns", record.launched_ns()},
+                       {"done_ns", record.done_ns()}});
   }
-  json.end_array().end_object();
+  return {{"lost", reply.lost()}, {"records", std::move(records)}};
 }
 
 std::string reload_text(const v1::ReloadReply& reply) {
@@ -112,15 +110,13 @@ std::string reload_text(const v1::ReloadReply& reply) {
   return out;
 }
 
-void reload_json(Json& json, const v1::ReloadReply& reply) {
-  json.begin_object()
-      .field("config_generation", reply.config_generation())
-      .key("changed")
-      .begin_array();
-  for (const std::string& name : reply.changed()) json.value(name);
-  json.end_array().key("needs_restart").begin_array();
-  for (const std::string& name : reply.needs_restart()) json.value(name);
-  json.end_array().end_object();
+Json reload_json(const v1::ReloadReply& reply) {
+  Json changed = Json::array(), needs_restart = Json::array();
+  for (const std::string& name : reply.changed()) changed.push_back(name);
+  for (const std::string& name : reply.needs_restart()) needs_restart.push_back(name);
+  return {{"config_generation", reply.config_generation()},
+          {"changed", std::move(changed)},
+          {"needs_restart", std::move(needs_restart)}};
 }
 
 std::string explain_text(const v1::ExplainReply& reply) {
@@ -129,15 +125,13 @@ std::string explain_text(const v1::ExplainReply& reply) {
   return out;
 }
 
-void explain_json(Json& json, const v1::ExplainReply& reply) {
-  json.begin_object()
-      .field("text", reply.text())
-      .field("chosen", reply.chosen())
-      .field("runner_up", reply.runner_up())
-      .field("chosen_us", reply.chosen_microseconds())
-      .field("runner_up_us", reply.runner_up_microseconds())
-      .field("table", reply.table())
-      .end_object();
+Json explain_json(const v1::ExplainReply& reply) {
+  return {{"text", reply.text()},
+          {"chosen", reply.chosen()},
+          {"runner_up", reply.runner_up()},
+          {"chosen_us", json_number(reply.chosen_microseconds())},
+          {"runner_up_us", json_number(reply.runner_up_microseconds())},
+          {"table", reply.table()}};
 }
 
 }  // namespace arcomm::arctl

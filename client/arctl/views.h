@@ -15,14 +15,14 @@ namespace arcomm::arctl {
 namespace v1 = ::arcommd::v1;
 
 std::string status_text(const v1::StatusReply& reply, bool with_settings, bool colour);
-void status_json(Json& json, const v1::StatusReply& reply);
+Json status_json(const v1::StatusReply& reply);
 bool is_ready(const v1::StatusReply& reply);
 
 std::string sessions_text(const v1::SessionsReply& reply, bool colour);
-void sessions_json(Json& json, const v1::SessionsReply& reply);
+Json sessions_json(const v1::SessionsReply& reply);
 
 std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour);
-void communicators_json(Json& json, const v1::CommunicatorsReply& reply);
+Json communicators_json(const v1::CommunicatorsReply& reply);
 // Keeps those whose id starts with `prefix`; false if none is left.
 bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix);
 
@@ -31,20 +31,22 @@ bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix);
 std::string diagnosis_of(const v1::CommunicatorStatus& communicator);
 // The rank with the fewest operations, or null when all have the same number.
 const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator);
-void diagnosis_json(Json& json, const v1::CommunicatorsReply& reply);
+Json diagnosis_json(const v1::CommunicatorsReply& reply);
 
 std::string trace_text(const v1::TraceReply& reply, bool colour);
-void trace_json(Json& json, const v1::TraceReply& reply);
+Json trace_json(const v1::TraceReply& reply);
+// The same as Chrome's trace events, for a viewer.
+Json trace_chrome_json(const v1::TraceReply& reply);
 
 std::string reload_text(const v1::ReloadReply& reply);
-void reload_json(Json& json, const v1::ReloadReply& reply);
+Json reload_json(const v1::ReloadReply& reply);
 
 std::string explain_text(const v1::ExplainReply& reply);
-void explain_json(Json& json, const v1::ExplainReply& reply);
+Json explain_json(const v1::ExplainReply& reply);
 
-// Prometheus text to JSON: [{name, type, labels, value}]. `prefix` keeps the metrics whose name
-// starts with it. Returns how many samples were written.
-std::size_t metrics_json(Json& json, std::string_view exposition, std::string_view prefix);
+// Prometheus text to JSON: {"metrics": [{name, type, labels, value}]}. `prefix` keeps the metrics
+// whose name starts with it.
+Json metrics_json(std::string_view exposition, std::string_view prefix);
 std::string metrics_text(std::string_view exposition, std::string_view prefix);
 
 // An id as the daemon prints it in its log: index.generation.

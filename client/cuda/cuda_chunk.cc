@@ -25,7 +25,7 @@ bool has_descriptors_left() {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuChunk>> CudaChunk::hold(const CudaApi& api, CUcontext context,
+Result<std::unique_ptr<GpuChunk>> CudaChunk::hold(const CudaDriver& api, CUcontext context,
                                                   const void* address) {
   CUdeviceptr base = 0;
   std::size_t bytes = 0;

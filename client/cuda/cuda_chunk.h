@@ -5,14 +5,14 @@
 
 #include <memory>
 
-#include "client/cuda/cuda_api.h"
 #include "client/cuda/gpu.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
 class CudaChunk final : public GpuChunk {
  public:
-  static Result<std::unique_ptr<GpuChunk>> hold(const CudaApi& api, CUcontext context,
+  static Result<std::unique_ptr<GpuChunk>> hold(const CudaDriver& api, CUcontext context,
                                                 const void* address);
   ~CudaChunk() override;
 
@@ -20,12 +20,12 @@ class CudaChunk final : public GpuChunk {
   Result<GpuChunkExport> share() const;
 
  private:
-  CudaChunk(const CudaApi& api, CUcontext context, CUmemGenericAllocationHandle handle,
+  CudaChunk(const CudaDriver& api, CUcontext context, CUmemGenericAllocationHandle handle,
             std::uintptr_t base, std::uint64_t bytes)
       : GpuChunk(base, bytes), api_(api), context_(context), handle_(handle) {}
   Error not_shared(CUresult as_descriptor, CUresult as_fabric) const;
 
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUcontext context_;
   const CUmemGenericAllocationHandle handle_;
 };

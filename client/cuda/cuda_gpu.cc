@@ -32,7 +32,7 @@ std::string text_of(const CUuuid& uuid) {
 
 class CudaGpus final : public Gpus {
  public:
-  explicit CudaGpus(const CudaApi& api) : api_(api) {}
+  explicit CudaGpus(const CudaDriver& api) : api_(api) {}
 
   Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) override {
     CUcontext context = nullptr;
@@ -60,10 +60,6 @@ class CudaGpus final : public Gpus {
 
   std::vector<std::string> visible() override {
     std::vector<std::string> uuids;
-    // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may
-    // not find the room that the daemon counts on.
-    const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-    if (part != nullptr && std::string_view(part) != "100") return uuids;
     int count = 0;
     if (api_.cuDeviceGetCount_(&count) != CUDA_SUCCESS) return uuids;
     for (int i = 0; i < count; ++i) {
@@ -74,6 +70,13 @@ class CudaGpus final : public Gpus {
         uuids.push_back(text_of(its));
     }
     return uuids;
+  }
+  // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may not find
+  // the room that the daemon counts on.
+  InStreamHindrance in_stream_hindrance() const override {
+    const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+    const bool is_part = part != nullptr && std::string_view(part) != "100";
+    return is_part ? InStreamHindrance::SmLimit : InStreamHindrance::None;
   }
 
  private:
@@ -94,7 +97,7 @@ class CudaGpus final : public Gpus {
                  ": does CUDA_VISIBLE_DEVICES hide it?");
   }
 
-  const CudaApi& api_;
+  const CudaDriver& api_;
   std::mutex mutex_;
   std::map<CUcontext, std::shared_ptr<CudaGpu>> gpus_;
 };
@@ -106,14 +109,20 @@ Result<Gpus*> load_gpus(const char* driver) {
   static auto* loaded = new std::map<std::string, Gpus*>;  // never destroyed, as what is in it
   const std::lock_guard lock(mutex);
   if (const auto found = loaded->find(driver); found != loaded->end()) return found->second;
-  Result<CudaApi> api = CudaApi::load(driver);
-  if (!api) return std::move(api).error();
-  Gpus* const gpus = new CudaGpus(*new CudaApi(*api));
+  Result<CudaDriver> api = CudaDriver::load(driver);
+  Status ready = api ? api->start() : Status(std::move(api).error());
+  if (!ready) {
+    Error why = std::move(ready).error();
+    why.message =
+        "the daemon's session is on GPUs: " + why.message + "; or attach with device host:0";
+    return why;
+  }
+  Gpus* const gpus = new CudaGpus(*new CudaDriver(*api));
   loaded->emplace(driver, gpus);
   return gpus;
 }
 
-Result<std::shared_ptr<CudaGpu>> CudaGpu::create(const CudaApi& api, CUcontext context) {
+Result<std::shared_ptr<CudaGpu>> CudaGpu::create(const CudaDriver& api, CUcontext context) {
   std::shared_ptr<CudaGpu> gpu(new CudaGpu(api, context));
   ARC_RETURN_IF_ERROR(gpu->set_up());
   return gpu;

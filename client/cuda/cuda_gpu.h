@@ -8,17 +8,17 @@
 #include <string>
 #include <vector>
 
-#include "client/cuda/cuda_api.h"
 #include "client/cuda/cuda_in_stream.h"
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/gpu.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
 class CudaGpu final : public Gpu {
  public:
   // Slow: loads the kernel at once, whatever CUDA_MODULE_LOADING says, so that no post ever does.
-  static Result<std::shared_ptr<CudaGpu>> create(const CudaApi& api, CUcontext context);
+  static Result<std::shared_ptr<CudaGpu>> create(const CudaDriver& api, CUcontext context);
 
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return device_; }
@@ -44,11 +44,11 @@ class CudaGpu final : public Gpu {
  private:
   using Clock = std::chrono::steady_clock;
 
-  CudaGpu(const CudaApi& api, CUcontext context) : api_(api), context_(context) {}
+  CudaGpu(const CudaDriver& api, CUcontext context) : api_(api), context_(context) {}
   Status set_up();
   Status until_copied(Clock::time_point deadline);
 
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUcontext context_;
   CUdevice device_ = 0;
   std::string uuid_;

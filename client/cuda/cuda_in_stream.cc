@@ -1,16 +1,15 @@
 #include "client/cuda/cuda_in_stream.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 
+#include "proto/shared_mapping.h"
+
 namespace arcomm::client {
 
-Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const CudaApi& api,
+Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const CudaDriver& api,
                                                                        int image_fd) {
   std::unique_ptr<CudaInStreamKernels> kernels(new CudaInStreamKernels);
   struct stat facts {};
@@ -21,14 +20,16 @@ Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const Cud
   kernels->device_ = facts.st_dev;
   kernels->file_ = facts.st_ino;
   const auto bytes = static_cast<std::size_t>(facts.st_size);
-  void* const image = ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE, image_fd, 0);
-  if (image == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot map the daemon's kernels: ", std::strerror(errno));
-  }
   CUmodule module = nullptr;
-  const CUresult done = api.cuModuleLoadData_(&module, image);
-  ::munmap(image, bytes);
+  CUresult done = CUDA_SUCCESS;
+  {
+    const Result<SharedMapping> image =
+        SharedMapping::map(image_fd, {.length_bytes = bytes,
+                                      .access = SharedMapping::Access::ReadPrivate,
+                                      .what = "the daemon's kernels"});
+    if (!image) return image.error();
+    done = api.cuModuleLoadData_(&module, image->data());  // keeps a copy
+  }
   if (done != CUDA_SUCCESS) {
     return api.failed(done,
                       "loading the daemon's kernels (they are built for GPUs of sm_80 and "

@@ -7,16 +7,16 @@
 #include <array>
 #include <memory>
 
-#include "client/cuda/cuda_api.h"
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/gpu.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
 class CudaInStreamKernels final : public InStreamKernels {
  public:
   // The context is current.
-  static Result<std::unique_ptr<CudaInStreamKernels>> load(const CudaApi& api, int image_fd);
+  static Result<std::unique_ptr<CudaInStreamKernels>> load(const CudaDriver& api, int image_fd);
 
   bool is_of(int image_fd) const;  // the same file
   // Without a function where has_in_stream_kernel() says no.

@@ -9,7 +9,7 @@ constexpr int kGraphsHaveEarlyLaunches = 12'030;
 
 }  // namespace
 
-Result<CudaKernel> load_kernel(const CudaApi& api, CUmodule module, const char* name) {
+Result<CudaKernel> load_kernel(const CudaDriver& api, CUmodule module, const char* name) {
   CudaKernel kernel;
   CUresult done = api.cuModuleGetFunction_(&kernel.function, module, name);
   // Asking makes a lazy driver load it, before 12.4; from then on there is a call for that.
@@ -28,7 +28,7 @@ Result<CudaKernel> load_kernel(const CudaApi& api, CUmodule module, const char* 
   return kernel;
 }
 
-CUresult launch(const CudaApi& api, const CudaKernel& kernel, std::uint32_t blocks,
+CUresult launch(const CudaDriver& api, const CudaKernel& kernel, std::uint32_t blocks,
                 std::uint32_t threads, void* stream, void* parameter) {
   CUlaunchAttribute early{};
   early.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;

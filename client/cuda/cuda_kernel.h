@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "client/cuda/cuda_api.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
@@ -17,10 +17,10 @@ struct CudaKernel {
 };
 
 // Loads it at once, whatever CUDA_MODULE_LOADING says. The module's context is current.
-Result<CudaKernel> load_kernel(const CudaApi& api, CUmodule module, const char* name);
+Result<CudaKernel> load_kernel(const CudaDriver& api, CUmodule module, const char* name);
 
 // parameter: the kernel's only one. The stream's context is current.
-CUresult launch(const CudaApi& api, const CudaKernel& kernel, std::uint32_t blocks,
+CUresult launch(const CudaDriver& api, const CudaKernel& kernel, std::uint32_t blocks,
                 std::uint32_t threads, void* stream, void* parameter);
 
 }  // namespace arcomm::client

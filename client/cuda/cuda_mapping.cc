@@ -1,44 +1,37 @@
 #include "client/cuda/cuda_mapping.h"
 
+#include <utility>
+
 #include "client/cuda/cuda_scope.h"
 
 namespace arcomm::client {
 
-Result<std::unique_ptr<GpuMapping>> ImportedMemory::create(const CudaApi& api, CUcontext context,
+Result<std::unique_ptr<GpuMapping>> ImportedMemory::create(const CudaDriver& api, CUcontext context,
                                                            CUdevice device, int fd,
                                                            std::uint64_t bytes) {
-  CUmemGenericAllocationHandle memory = 0;
-  CUresult done = api.cuMemImportFromShareableHandle_(
-      &memory, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)),
-      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  if (done != CUDA_SUCCESS) return api.failed(done, "importing the daemon's GPU memory");
-  // Gives back whatever part was made, should a step fail.
-  std::unique_ptr<ImportedMemory> mapping(new ImportedMemory(api, context, bytes));
-  done = api.cuMemAddressReserve_(&mapping->reserved_, bytes, 0, 0, 0);
-  if (done == CUDA_SUCCESS) done = api.cuMemMap_(mapping->reserved_, bytes, 0, memory, 0);
-  mapping->is_mapped_ = done == CUDA_SUCCESS;
-  api.cuMemRelease_(memory);  // the mapping keeps the memory
-  if (done != CUDA_SUCCESS) {
-    Error why = api.failed(done, "mapping the daemon's GPU memory");
-    why.message += " (" + std::to_string(bytes) + " bytes)";
+  const CudaChunks::Piece whole{.descriptor = fd, .bytes = bytes};
+  Result<CudaChunks> memory = CudaChunks::import(api, {&whole, 1}, {&device, 1});
+  if (!memory) {
+    Error why = std::move(memory).error();
+    why.message = "the daemon's GPU memory: " + why.message;
     return why;
   }
-  const CUmemAccessDesc access{.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-                               .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-  done = api.cuMemSetAccess_(mapping->reserved_, bytes, &access, 1);
-  if (done != CUDA_SUCCESS) return api.failed(done, "getting access to the daemon's GPU memory");
-  mapping->address_ = reinterpret_cast<void*>(mapping->reserved_);
-  return std::unique_ptr<GpuMapping>(std::move(mapping));
+  return std::unique_ptr<GpuMapping>(new ImportedMemory(api, context, std::move(*memory)));
+}
+
+ImportedMemory::ImportedMemory(const CudaDriver& api, CUcontext context, CudaChunks memory)
+    : api_(api), context_(context), memory_(std::move(memory)) {
+  address_ = memory_.view().data;
 }
 
 ImportedMemory::~ImportedMemory() {
   const CudaScope scope(api_, context_);
-  if (is_mapped_) api_.cuMemUnmap_(reserved_, bytes_);
-  if (reserved_ != 0) api_.cuMemAddressFree_(reserved_, bytes_);
+  memory_ = {};
 }
 
-Result<std::unique_ptr<GpuMapping>> HostMemoryOnGpu::create(const CudaApi& api, CUcontext context,
-                                                            void* memory, std::size_t bytes) {
+Result<std::unique_ptr<GpuMapping>> HostMemoryOnGpu::create(const CudaDriver& api,
+                                                            CUcontext context, void* memory,
+                                                            std::size_t bytes) {
   CUresult done = api.cuMemHostRegister_(
       memory, bytes, CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_PORTABLE);
   if (done != CUDA_SUCCESS) {

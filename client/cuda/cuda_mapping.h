@@ -5,8 +5,9 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/cuda/cuda_api.h"
 #include "client/cuda/gpu.h"
+#include "transport/device/cuda_chunks.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
@@ -14,34 +15,31 @@ namespace arcomm::client {
 class ImportedMemory final : public GpuMapping {
  public:
   // The context is current.
-  static Result<std::unique_ptr<GpuMapping>> create(const CudaApi& api, CUcontext context,
+  static Result<std::unique_ptr<GpuMapping>> create(const CudaDriver& api, CUcontext context,
                                                     CUdevice device, int fd, std::uint64_t bytes);
   ~ImportedMemory() override;
 
  private:
-  ImportedMemory(const CudaApi& api, CUcontext context, std::uint64_t bytes)
-      : api_(api), context_(context), bytes_(bytes) {}
+  ImportedMemory(const CudaDriver& api, CUcontext context, CudaChunks memory);
 
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUcontext context_;
-  const std::uint64_t bytes_;
-  CUdeviceptr reserved_ = 0;
-  bool is_mapped_ = false;
+  CudaChunks memory_;
 };
 
 // Host memory of this process, pinned.
 class HostMemoryOnGpu final : public GpuMapping {
  public:
   // The context is current.
-  static Result<std::unique_ptr<GpuMapping>> create(const CudaApi& api, CUcontext context,
+  static Result<std::unique_ptr<GpuMapping>> create(const CudaDriver& api, CUcontext context,
                                                     void* memory, std::size_t bytes);
   ~HostMemoryOnGpu() override;
 
  private:
-  HostMemoryOnGpu(const CudaApi& api, CUcontext context, void* memory)
+  HostMemoryOnGpu(const CudaDriver& api, CUcontext context, void* memory)
       : api_(api), context_(context), memory_(memory) {}
 
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUcontext context_;
   void* const memory_;
 };

@@ -26,7 +26,7 @@ class Batch {
     one.writeValue.address = reinterpret_cast<CUdeviceptr>(address);
     one.writeValue.value64 = value;
   }
-  CUresult put_into(const CudaApi& api, CUstream stream) {
+  CUresult put_into(const CudaDriver& api, CUstream stream) {
     return api.cuStreamBatchMemOp_(stream, static_cast<unsigned>(count_), operations_.data(), 0);
   }
 
@@ -43,14 +43,14 @@ class Batch {
 
 }  // namespace
 
-bool can_post_by_memory(const CudaApi& api, CUdevice device) {
+bool can_post_by_memory(const CudaDriver& api, CUdevice device) {
   int can = 0;
   return api.cuDeviceGetAttribute_(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
                                    device) == CUDA_SUCCESS &&
          can != 0;
 }
 
-CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream stream) {
+CUresult post_by_memory(const CudaDriver& api, const MemoryPost& start, CUstream stream) {
   const GpuPost& post = start.post;
   const auto lane_index = static_cast<std::uint32_t>(post.path);
   MailboxPath& path = post.mailbox->paths[lane_index];
@@ -70,6 +70,8 @@ CUresult post_by_memory(const CudaApi& api, const MemoryPost& start, CUstream st
       break;
     case LaunchPath::Launched:
       batch.write(&post.doorbells->launched, doorbell);
+      break;
+    case LaunchPath::InStream:  // nobody posts those
       break;
   }
   batch.wait_until(&path.done, start.number);

@@ -3,13 +3,13 @@
 // touch. Thread: the one that makes it.
 #pragma once
 
-#include "client/cuda/cuda_api.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::client {
 
 class CurrentContext {
  public:
-  CurrentContext(const CudaApi& api, CUcontext context) : api_(api) {
+  CurrentContext(const CudaDriver& api, CUcontext context) : api_(api) {
     CUcontext before = nullptr;
     api_.cuCtxGetCurrent_(&before);
     if (before == context) return;
@@ -29,14 +29,14 @@ class CurrentContext {
   }
 
  private:
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUresult state_ = CUDA_SUCCESS;
   bool pushed_ = false;
 };
 
 class CaptureAllowed {
  public:
-  explicit CaptureAllowed(const CudaApi& api) : api_(api) {
+  explicit CaptureAllowed(const CudaDriver& api) : api_(api) {
     api_.cuThreadExchangeStreamCaptureMode_(&mode_);
   }
   ~CaptureAllowed() { api_.cuThreadExchangeStreamCaptureMode_(&mode_); }
@@ -44,13 +44,13 @@ class CaptureAllowed {
   CaptureAllowed& operator=(const CaptureAllowed&) = delete;
 
  private:
-  const CudaApi& api_;
+  const CudaDriver& api_;
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // then the one that was
 };
 
 class CudaScope {
  public:
-  CudaScope(const CudaApi& api, CUcontext context) : current_(api, context), allowed_(api) {}
+  CudaScope(const CudaDriver& api, CUcontext context) : current_(api, context), allowed_(api) {}
   Status entered() const { return current_.entered(); }
 
  private:

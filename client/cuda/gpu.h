@@ -16,7 +16,7 @@
 
 #include "client/cuda/memory_post.h"
 #include "client/cuda/post.h"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 #include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
@@ -131,8 +131,10 @@ class Gpus {
   // The context that is current on this thread; where there is none, the primary context of the GPU
   // with that UUID, or else of the first one.
   virtual Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) = 0;
-  // The UUIDs of those that this process can use whole; none where CUDA does not say.
+  // The UUIDs of those that this process can use; none where CUDA does not say.
   virtual std::vector<std::string> visible() = 0;
+  // What of this process's environment keeps kernels that wait for other GPUs from its streams.
+  virtual InStreamHindrance in_stream_hindrance() const = 0;
 };
 
 inline constexpr const char* kCudaDriver = "libcuda.so.1";

@@ -93,6 +93,8 @@ __device__ Wait run(const GpuPost& post) {
       store_relaxed(&path.doorbell, doorbell);
       store_relaxed(&post.doorbells->launched, doorbell);
       break;
+    case LaunchPath::InStream:  // nobody posts those
+      break;
   }
   // While the daemon works: the path's turns make this the only start of the plan.
   auto* const note = reinterpret_cast<std::uint64_t*>(&post.notes->plans[post.plan]);

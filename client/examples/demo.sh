@@ -1,37 +1,14 @@
 #!/usr/bin/env bash
 # What ./quickstart demo shows, on a finished build: a daemon of its own in a temporary folder, the tensor-parallel
-# language model over it, the daemon's own account of it. Leaves nothing running and nothing behind.
+# language model over it, the daemon's own account of it; then the GPUs, where there are some and the build has CUDA.
+# Leaves nothing running and nothing behind.
 #   client/examples/demo.sh [build folder]
 set -euo pipefail
 build=$(cd "${1:-build/release}" && pwd)
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-work=$(mktemp -d)
-daemon=
-stop() {
-  if [ -n "$daemon" ] && kill -0 "$daemon" 2>/dev/null; then
-    kill -TERM "$daemon"
-    for _ in $(seq 100); do kill -0 "$daemon" 2>/dev/null || break; sleep 0.1; done
-    kill -KILL "$daemon" 2>/dev/null || true
-    wait "$daemon" 2>/dev/null || true
-  fi
-  rm -rf "$work"
-}
-trap stop EXIT
-fail() { printf 'demo: %s\n' "$*" >&2; [ ! -s "$work/log" ] || { echo "the daemon's last lines:" >&2; tail -n 20 "$work/log" >&2; }; exit 1; }
-heading() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-
-export ARCOMM_RUNTIME_DIR=$work/run ARCOMM_STATE_DIR=$work/state
-arctl=$build/client/arctl/arctl
-mkdir -p "$ARCOMM_RUNTIME_DIR" "$ARCOMM_STATE_DIR"
+source client/examples/demo_node.sh
 # On the host, also where there are GPUs: what is shown is the same everywhere.
-"$build/daemon/arcommd" --set device.backend=host --set metrics.listen="unix:$work/run/metrics.sock" >"$work/log" 2>&1 &
-daemon=$!
-for _ in $(seq 100); do
-  "$arctl" status >/dev/null 2>&1 && break
-  kill -0 "$daemon" 2>/dev/null || fail "arcommd ended while starting"
-  sleep 0.1
-done
-"$arctl" status >/dev/null 2>&1 || fail "arcommd did not answer within 10 s"
+start_daemon 10 --set device.backend=host
 
 heading "1. A language model, trained here and served by 2 processes that share its layers through arcommd"
 timeout 300 "$build/client/examples/tensor_parallel_lm" --ranks 2 || fail "the example failed"
@@ -42,3 +19,14 @@ timeout 60 "$arctl" check || fail "arctl check failed"
 heading "4. AllReduce from 4 processes (arctl bench)"
 timeout 60 "$arctl" bench -r 4 -b 1K -e 4M -f 16 -n 20 -w 5 || fail "arctl bench failed"
 printf '\nAll of it ran in %s, which is gone when this script ends.\n' "$work"
+
+# What goes wrong there is told, and takes nothing back of what was shown above.
+if nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+  if ! grep -q '^ARCOMM_NVCC:[A-Z]*=/' "$build/CMakeCache.txt" 2>/dev/null; then
+    echo "The GPUs of this machine were not shown: nvcc was not found when this was built. Put it on PATH and run this again."
+  elif client/examples/demo_gpus.sh "$build"; then
+    printf '\nThe GPUs did as well.\n'
+  else
+    printf '\n\033[1mThe part on GPUs failed; its reason is above. All that ran on the host went well.\033[0m\n' >&2
+  fi
+fi

@@ -192,7 +192,8 @@ ARC_API arcResult_t arcMemFree(void* ptr);
 /* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
  * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its
  * own and is copied through it. On GPUs the whole allocation around ptr is registered (by its CUDA
- * IPC handle), or the chunks that are mapped under the range, as the first operation would do. A
+ * IPC handle), or the chunks that are mapped under the range, as the first operation that is not
+ * in-stream would do; arcMemDeregister of what neither has done is arcNotFound. A
  * chunk that other buffers lie on, too, is given back when no operation or graph needs it. */
 ARC_API arcResult_t arcMemRegister(void* ptr, size_t bytes);
 ARC_API arcResult_t arcMemDeregister(void* ptr);
@@ -200,25 +201,28 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
 /* ---- AllReduce ---- */
 /* recv[i] = op over all ranks of send[i], i < count; the same bits on every rank. send == recv is
  * in place; otherwise they must not overlap. Pointers are aligned to the element. arcAvg divides by
- * the number of ranks; integers truncate toward zero.
- *
- *            | on the host                   | on GPUs
- *   blocking | until the result is there     | no: returns when the operation is on the stream
- *   stream   | must be NULL                  | any of the rank's GPU; on several streams operations
- *            |                               | take place in the order of the calls
- *   capture  | -                             | yes; what graphs replay on several streams at once,
- *            |                               | the caller puts in order, alike on every rank
- *   memory   | any (see above)               | of the rank's GPU, and such as another process can
- * be |                               | given: cudaMalloc, arcMemAlloc, or mappings of | |
- * cuMemCreate's allocations with a shareable handle, up |                               | to 256
- * behind one another (PyTorch's allocator, |                               | expandable segments
- * included); not managed memory or |                               | cudaMallocAsync pools asks the
- * | for every operation           | for the first use of an allocation, and of a daemon   | |
- * combination of buffers and count; also in a capture count 0  | ends when all ranks have called;
- * the pointers are not looked at; where another rank | asks for more, both fail with reason
- * Mismatch (on GPUs as the stream runs, and if both | sizes go the same way there: else at the
- * deadline)
+ * the number of ranks; integers truncate toward zero. On GPUs, arctl comms says which sizes and
+ * types are in-stream. */
+/* clang-format off */
+/*            | on the host                 | on GPUs
+ *   blocking | until the result is there   | no: returns when the operation is on the stream
+ *   stream   | must be NULL                | any of the rank's GPU; on several streams operations take
+ *            |                             | place in the order of the calls
+ *   capture  | -                           | yes; what graphs replay on several streams at once, the
+ *            |                             | caller puts in order, the same way on every rank
+ *   memory   | any (see above)             | of the rank's GPU, not managed. In-stream: any such memory,
+ *            |                             | cudaMallocAsync pools included. Else: such as another
+ *            |                             | process can be given: cudaMalloc, arcMemAlloc, or mappings
+ *            |                             | of cuMemCreate's allocations with a shareable handle, up to
+ *            |                             | 256 behind one another (PyTorch's caching allocator,
+ *            |                             | expandable segments included)
+ *   asks the | for every operation         | in-stream: never. Else: for the first use of an allocation,
+ *   daemon   |                             | and of a combination of buffers and count; also in a capture
+ *   count 0  | ends when all ranks have called; the pointers are not looked at. Where another rank asks
+ *            | for more, both fail with reason Mismatch (on GPUs as the stream runs, and if both sizes
+ *            | take the same way there: else at the deadline)
  */
+/* clang-format on */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs

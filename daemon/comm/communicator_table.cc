@@ -115,6 +115,14 @@ void CommunicatorTable::revoke_all(const Failure& failure) {
   for (const auto& communicator : communicators_) revoke(*communicator, failure);
 }
 
+void CommunicatorTable::clear() {
+  for (const auto& communicator : communicators_) {
+    for (const Seat& seat : communicator->seats) members_.erase(seat.member);
+  }
+  first_ready_ = last_ready_ = nullptr;
+  communicators_.clear();
+}
+
 void CommunicatorTable::leave(MemberId id) {
   const Member* member = members_.find(id);
   if (member == nullptr) return;

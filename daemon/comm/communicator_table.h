@@ -54,6 +54,8 @@ class CommunicatorTable {
   void revoke_all(const Failure& failure);
   // Two that wait for each other; `culprit`, for whom the first one waited.
   void revoke_crossed(Communicator& communicator, Communicator& other, Rank culprit);
+  // Nobody is left: everything was revoked, and nothing runs.
+  void clear();
   // The rank goes in good order: what all ranks had called still runs, the rest ends at once with
   // RemoteAborted.
   void leave(MemberId member);

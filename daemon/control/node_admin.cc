@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -69,6 +72,44 @@ void fill(const SessionSnapshot& session, const std::string& device, v1::Session
   wire.set_age_ms(session.age_ms);
 }
 
+const char* text_of(LaunchPath path) {
+  switch (path) {
+    case LaunchPath::Resident:
+      return "resident";
+    case LaunchPath::Launched:
+      return "launched";
+    case LaunchPath::InStream:
+      return "in-stream";
+  }
+  return "unknown";
+}
+
+// Types that take the same ways are told together; what the last ones have in common is the rest.
+void fill(const LaunchTable& launches, v1::CommunicatorStatus& wire) {
+  std::vector<std::pair<std::vector<LaunchStretch>, std::string>> ways;
+  for (unsigned i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    std::vector<LaunchStretch> way = stretches_of(launches, dtype);
+    const std::string name(arcomm::text_of(dtype));
+    const auto same = std::ranges::find(ways, way, &decltype(ways)::value_type::first);
+    if (same == ways.end()) {
+      ways.emplace_back(std::move(way), name);
+    } else {
+      same->second += ", " + name;
+    }
+  }
+  if (ways.size() == 1) ways.front().second = "all types";
+  if (ways.size() > 1) ways.back().second = "other types";
+  for (const auto& [way, types] : ways) {
+    for (const LaunchStretch& stretch : way) {
+      v1::LaunchStretch& told = *wire.add_launches();
+      told.set_types(types);
+      told.set_path(text_of(stretch.path));
+      told.set_most_bytes(stretch.most_bytes);
+    }
+  }
+}
+
 void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire) {
   wire.set_id(short_id(communicator.unique_id.data()));
   wire.set_epoch(communicator.epoch);
@@ -77,6 +118,8 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
   wire.set_operations_done(communicator.operations_done);
   wire.set_operations_failed(communicator.operations_failed);
   wire.set_diagnosis(communicator.diagnosis);
+  if (communicator.launches) fill(*communicator.launches, wire);
+  wire.set_why_not_in_stream(communicator.why_not_in_stream);
   for (const RankSnapshot& rank : communicator.ranks) {
     v1::RankStatus& member = *wire.add_members();
     member.set_rank(rank.rank);

@@ -5,11 +5,10 @@
 
 #include "daemon/control/node_control.h"
 #include "daemon/telemetry/metrics/metrics.h"
+#include "proto/types.h"
 
 namespace arcomm {
 namespace {
-
-constexpr int kMaxGpuRanks = 8;  // what the kernels are built for
 
 Error unknown_member(std::uint64_t bits, SessionId session) {
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "communicator member ",
@@ -33,7 +32,7 @@ void NodeControl::create_communicator(const Caller& caller,
   const Result<std::string> gpu = gpu_of(**session, request.device());
   if (!gpu) return answer(gpu.error());
   call.on_gpu = worker_of(**session).on_gpus();
-  if (call.on_gpu && request.ranks() > kMaxGpuRanks) {
+  if (call.on_gpu && std::cmp_greater(request.ranks(), kMaxGpuRanks)) {
     return answer(error(ErrorCode::Unimplemented, Reason::Unsupported,
                         "a communicator on GPUs has "
                         "1 to ",
@@ -57,8 +56,10 @@ void NodeControl::create_communicator(const Caller& caller,
   call.peer = (*session)->peer;
   call.worker = (*session)->worker;
   call.device = call.on_gpu ? *gpu : parts_.workers[call.worker].device;
-  if (request.in_stream_abi() == kInStreamAbi)
-    call.visible_gpus.assign(request.visible_gpus().begin(), request.visible_gpus().end());
+  call.visible_gpus.assign(request.visible_gpus().begin(), request.visible_gpus().end());
+  call.in_stream_abi = request.in_stream_abi();
+  call.in_stream_hindrance = static_cast<InStreamHindrance>(request.in_stream_hindrance());
+  call.launch_table_version = request.launch_table_version();
   call.called_at = std::chrono::steady_clock::now();
   call.deadline = call.called_at +
                   std::chrono::milliseconds(std::min(asked_ms, parts_.settings->op.max_timeout_ms));
@@ -175,9 +176,7 @@ void NodeControl::hand_over_mailbox(SessionId id, MemberId member,
                 filled.set_fd_ticket(ledger_.add_ticket(*session, std::move(mailbox->descriptors)));
                 filled.set_mailbox_bytes(mailbox->mailbox_bytes);
                 filled.set_exchange_bytes(mailbox->exchange_bytes);
-                filled.set_atomic_128b_stores(mailbox->room.atomic_128b_stores);
-                filled.set_in_stream_blocks(mailbox->room.blocks);
-                filled.set_in_stream_most_bytes(mailbox->room.most_bytes);
+                filled.set_launch_table(mailbox->launches.encode());
                 filled.set_max_timeout_ms(parts_.settings->op.max_timeout_ms);
                 answer(filled);
               }));

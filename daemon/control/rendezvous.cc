@@ -98,6 +98,16 @@ void Rendezvous::join(Call call) {
     meeting.calls.emplace(call.rank, std::move(call));
     return fail(at, why);
   }
+  if (call.on_gpu && call.launch_table_version != kLaunchTableVersion) {
+    // It would take ways of its own, and the others would wait for it.
+    Error why = error(ErrorCode::FailedPrecondition, Reason::Version, "rank ", call.rank, " (pid ",
+                      call.peer.pid, ") has a libarclient that reads launch tables of version ",
+                      call.launch_table_version, ", and this daemon makes those of version ",
+                      kLaunchTableVersion, ": use a library and a daemon of one version");
+    why.rank = call.rank;
+    meeting.calls.emplace(call.rank, std::move(call));
+    return fail(at, why);
+  }
   if (const Call* other = same_gpu(meeting.calls, call); other != nullptr) {
     Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
                       call.rank, " of this communicator are both on ", call.device,
@@ -121,7 +131,9 @@ void Rendezvous::build(Meetings::iterator at) {
     seed.ranks.push_back({.session = call.session,
                           .rank = rank,
                           .device = call.on_gpu ? call.device : std::string(),
-                          .visible_gpus = call.visible_gpus});
+                          .visible_gpus = call.visible_gpus,
+                          .in_stream_abi = call.in_stream_abi,
+                          .in_stream_hindrance = call.in_stream_hindrance});
   }
   const UniqueIdBytes unique_id = at->first;
   form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {

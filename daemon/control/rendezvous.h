@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/device_worker.h"
+#include "proto/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -45,6 +46,9 @@ class Rendezvous {
     std::size_t worker = 0;
     std::string device;
     std::vector<std::string> visible_gpus;
+    std::uint32_t in_stream_abi = kInStreamAbi;
+    InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
+    std::uint32_t launch_table_version = kLaunchTableVersion;
     bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
     Clock::time_point called_at, deadline;
     Answer answer;

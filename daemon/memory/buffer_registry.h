@@ -24,7 +24,7 @@ struct Buffer {
   SessionId owner;
   PeerMapping mapping;      // host memory
   Memory memory;            // or a GPU's: allocated by the worker or imported
-  int gpu = kNoGpu;         // index among the worker's GPUs
+  int gpu = kNoGpu;         // its ordinal
   std::uint32_t users = 0;  // operations in flight and plans
 
   bool on_gpu() const { return gpu != kNoGpu; }
@@ -47,7 +47,7 @@ class BufferRegistry {
   // Mapped, then closed.
   Result<BufferId> add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes,
                        std::uint64_t length_bytes);
-  // GPU memory: what Device::allocate or Device::import gave, on the worker's GPU number `gpu`.
+  // GPU memory: what Device::allocate or Device::import gave, on the GPU with the ordinal `gpu`.
   BufferId add(SessionId owner, Memory memory, int gpu);
   // Null unless `id` is live and belongs to `owner`.
   Buffer* find(SessionId owner, BufferId id) const;

@@ -6,9 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "proto/device_mailbox.h"
-#include "proto/exchange.h"
 
 namespace arcomm {
 namespace {
@@ -140,14 +139,18 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uin
 Explanation explain(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
                     std::uint32_t ranks, std::uint64_t bytes, DType dtype, bool in_stream) {
   const CudaAlgorithm launched = choose(table, forced, ranks, bytes);
-  const bool is_resident = launch_path_of(bytes, ranks) == LaunchPath::Resident;
+  const std::uint64_t most_in_stream = table.most_in_stream_bytes(ranks);
+  // As the first communicator on GPUs that can do everything gets it, and as one without a share.
+  LaunchFacts facts{.ranks = ranks,
+                    .atomic_128b_stores = true,
+                    .in_stream_blocks = in_stream ? kMaxInStreamBlocks : 0,
+                    .most_in_stream_bytes = most_in_stream};
+  const LaunchKey key{.bytes = bytes, .dtype = dtype, .op = ReduceOp::Sum};
+  const InStreamShape shape = make_launch_table(facts).find(key).in_stream;
+  facts.in_stream_blocks = 0;
+  const bool is_resident = make_launch_table(facts).find(key).path == LaunchPath::Resident;
   const std::string_view otherwise = is_resident ? kResidentName : name_of(launched);
   const bool may_be_in_stream = in_stream && has_in_stream_kernel(dtype);
-  const std::uint64_t most_in_stream = table.most_in_stream_bytes(ranks);
-  const InStreamShape shape =
-      may_be_in_stream ? in_stream_shape(bytes, ranks, dtype,
-                                         {.atomic_128b_stores = true, .most_bytes = most_in_stream})
-                       : InStreamShape{};
   Explanation answer;
   answer.chosen = shape.blocks != 0 ? kInStreamName : otherwise;
   answer.runner_up = name_of(launched);

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "daemon/plan/crossovers.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {
@@ -75,11 +75,11 @@ GpuTuningTable default_gpu_tuning() {
       {2, 3ull << 20, CudaAlgorithm::TwoShot},
       {2, 12ull << 20, CudaAlgorithm::Stream},
       {2, 256ull << 20, CudaAlgorithm::CopyEngine},
-      {kMaxCudaRanks, 0, CudaAlgorithm::OneShotLl16},
-      {kMaxCudaRanks, 64ull << 10, CudaAlgorithm::OneShotLl128},
-      {kMaxCudaRanks, 512ull << 10, CudaAlgorithm::TwoShotLl128},
-      {kMaxCudaRanks, (4ull << 20) + 1, CudaAlgorithm::Flash},
-      {kMaxCudaRanks, 8ull << 20, CudaAlgorithm::Stream},
+      {kMaxGpuRanks, 0, CudaAlgorithm::OneShotLl16},
+      {kMaxGpuRanks, 64ull << 10, CudaAlgorithm::OneShotLl128},
+      {kMaxGpuRanks, 512ull << 10, CudaAlgorithm::TwoShotLl128},
+      {kMaxGpuRanks, (4ull << 20) + 1, CudaAlgorithm::Flash},
+      {kMaxGpuRanks, 8ull << 20, CudaAlgorithm::Stream},
   };
   return table;
 }

@@ -1,8 +1,9 @@
 // Which kernel is launched for an AllReduce between GPUs, by ranks and size, and up to which size
 // clients launch it themselves: what was measured on this node, or else what was measured on an
-// H200. Operations that the resident kernel takes (launch_path_of in proto/device_mailbox.h) are
-// launched by nobody, whatever stands here. A value: immutable once shared, so any thread may read
-// it. Units: bytes of one rank's message, microseconds of one AllReduce.
+// H200. What of it holds for a communicator goes into its launch table (launch_table_builder.h):
+// operations that the resident kernel takes are launched by nobody, whatever stands here. A value:
+// immutable once shared, so any thread may read it. Units: bytes of one rank's message,
+// microseconds of one AllReduce.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 #include <vector>
 
 #include "daemon/plan/tuning_key.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -20,7 +21,7 @@ namespace arcomm {
 struct GpuTuningPoint {
   std::uint32_t ranks = 2;
   std::uint64_t bytes = 0;
-  // None: an in-stream operation, which clients launch with the kernel that proto/exchange.h
+  // None: an in-stream operation, which clients launch with the kernel that the launch table
   // names for the size.
   std::optional<CudaAlgorithm> algorithm = CudaAlgorithm::TwoShot;
   double microseconds = 0;

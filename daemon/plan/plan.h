@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "kernels/catalog.h"
+#include "kernels/cuda_algorithms.h"
 
 namespace arcomm {
 
@@ -18,8 +19,21 @@ struct LaunchStep {
   friend bool operator==(const LaunchStep&, const LaunchStep&) = default;
 };
 
-// A closed set: who adds a kind of step is shown by the compiler where it must be handled.
-using Step = std::variant<LaunchStep>;
+// The same between GPUs: a kernel on each rank's, which reach each other's memory.
+struct KernelStep {
+  CudaAlgorithm algorithm;
+  friend bool operator==(const KernelStep&, const KernelStep&) = default;
+};
+
+// Copy engines carry the parts between GPUs and SMs combine them, in one order for all ranks.
+struct CopyStep {
+  std::uint64_t most_chunk_bytes = 0;  // 0: what the ranks' memory allows
+  friend bool operator==(const CopyStep&, const CopyStep&) = default;
+};
+
+// A closed set: who adds a kind of step is shown by the compiler where it must be handled. A host
+// runs LaunchStep, GPUs the other two.
+using Step = std::variant<LaunchStep, KernelStep, CopyStep>;
 
 // No allocation: plans are made on the hot path.
 class Plan {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "kernels/catalog.h"
+#include "transport/topology/topology.h"
+
 namespace arcomm {
 namespace {
 
@@ -16,6 +19,15 @@ std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
 }
 
 }  // namespace
+
+DeviceShape host_shape(std::uint64_t threads) {
+  const Topology topology = discover_host();
+  DeviceShape shape;
+  const std::uint64_t wanted = threads == 0 ? topology.parallelism() : threads;
+  shape.streams = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(wanted, 1, kMaxStreams));
+  if (topology.llc_bytes != 0) shape.cache_bytes = topology.llc_bytes;
+  return shape;
+}
 
 Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const DeviceShape& shape,
               const TuningTable& table, TuningKey key) {

@@ -4,12 +4,20 @@
 
 #include <cstdint>
 
-#include "daemon/plan/device_shape.h"
 #include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/tuning_table.h"
 
 namespace arcomm {
+
+// What planning needs to know of the machine.
+struct DeviceShape {
+  std::uint32_t streams = 1;               // threads that can pull tiles, the worker included
+  std::uint64_t cache_bytes = 8ull << 20;  // the last-level cache
+};
+
+// The host device with so many threads; 0: one per core that this process may use.
+DeviceShape host_shape(std::uint64_t threads);
 
 // What one tile may touch, over all ranks: the worker runs a tile between two looks at its rings,
 // and another tenant's small operation waits no longer than that (about 50 us at 10 GB/s and more

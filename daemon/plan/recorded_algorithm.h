@@ -7,7 +7,7 @@
 
 #include "daemon/telemetry/flight_recorder.h"
 #include "kernels/catalog.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_algorithms.h"
 
 namespace arcomm {
 

@@ -119,7 +119,7 @@ class Reader {
   Status read(const toml::table& fields, GpuTuningPoint& point) {
     ARC_RETURN_IF_ERROR(check_keys(
         fields, "a point", {"collective", "codec", "ranks", "bytes", "algorithm", "microseconds"}));
-    ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxCudaRanks, point));
+    ARC_RETURN_IF_ERROR(read_measurement(fields, kMaxGpuRanks, point));
     const std::string algorithm = fields["algorithm"].value_or(std::string());
     point.algorithm = cuda_algorithm_named(algorithm);
     if (!point.algorithm && algorithm != kInStreamName) {

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "daemon/plan/operation.h"
-#include "daemon/session/tenant.h"
 #include "daemon/telemetry/log/log_budget.h"
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
@@ -28,6 +27,12 @@ struct SessionOrigin {
   uid_t uid = 0;
   gid_t gid = 0;
   std::string process_name;
+};
+
+// One user of this worker, whatever the number of the user's sessions, which share it: what quotas
+// of operations are counted against.
+struct Tenant {
+  std::uint64_t in_flight = 0;  // operations admitted and not yet completed
 };
 
 class Session {
@@ -77,7 +82,7 @@ class Session {
   void discharge() { --in_flight_, --tenant_->in_flight; }
   std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0;
   LogBudget failure_lines;  // a client whose operations all fail must not fill the log
-  bool light = true;        // its last turn took few requests and left none
+  bool low_backlog = true;  // its last turn took few requests and left none
   std::uint64_t registered_bytes = 0;
   std::vector<MemberId> members;
   std::vector<BufferId> buffers;

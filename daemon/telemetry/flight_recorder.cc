@@ -16,6 +16,7 @@
 #include <fstream>
 #include <new>
 #include <type_traits>
+#include <utility>
 
 namespace arcomm {
 namespace {
@@ -106,25 +107,20 @@ Result<std::unique_ptr<FlightRecorder>> FlightRecorder::create(std::size_t recor
                  bytes, " bytes of shared memory: ", std::strerror(errno));
   }
   // Touched now, so that no write() meets a page fault that memory cannot serve.
-  void* base =
-      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory.get(), 0);
-  if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "flight recorder: cannot map ",
-                 bytes, " bytes: ", std::strerror(errno));
-  }
+  Result<SharedMapping> mapping = SharedMapping::map(
+      memory.get(), {.length_bytes = bytes, .is_prefaulted = true, .what = "the flight recorder"});
+  if (!mapping) return std::move(mapping).error();
+  std::byte* const base = mapping->data();
   Header* header = new (base) Header;
   header->slot_bytes = sizeof(Slot);
   header->slots = count;
   for (std::size_t i = 0; i < count; ++i) new (slots_of(base) + i) Slot;
-  return std::unique_ptr<FlightRecorder>(new FlightRecorder(std::move(memory), base, bytes, count));
+  return std::unique_ptr<FlightRecorder>(
+      new FlightRecorder(std::move(memory), std::move(*mapping), count));
 }
 
-FlightRecorder::FlightRecorder(UniqueFd memory, void* base, std::size_t bytes, std::size_t records)
-    : memory_(std::move(memory)), base_(base), bytes_(bytes), records_(records) {}
-
-FlightRecorder::~FlightRecorder() {
-  ::munmap(base_, bytes_);
-}
+FlightRecorder::FlightRecorder(UniqueFd memory, SharedMapping mapping, std::size_t records)
+    : memory_(std::move(memory)), mapping_(std::move(mapping)), records_(records) {}
 
 void FlightRecorder::write(FlightRecord& record) {
   if (record.number == 0) {
@@ -132,7 +128,7 @@ void FlightRecorder::write(FlightRecord& record) {
   } else if (record.number + records_ < next_) {
     return;  // the ring has moved past it
   }
-  Slot& slot = slots_of(base_)[record.number & (records_ - 1)];
+  Slot& slot = slots_of(mapping_.data())[record.number & (records_ - 1)];
   std::array<std::uint64_t, kRecordWords> words{};
   std::memcpy(words.data(), &record, sizeof(record));
   const std::uint64_t version = slot.version.load(std::memory_order_relaxed);
@@ -140,15 +136,15 @@ void FlightRecorder::write(FlightRecord& record) {
   for (std::size_t i = 0; i < kRecordWords; ++i)
     slot.words[i].store(words[i], std::memory_order_release);  // pairs with read_slot()'s acquire
   slot.version.store(version + 2, std::memory_order_release);
-  header_of(base_)->written.store(next_ - 1, std::memory_order_release);
+  header_of(mapping_.data())->written.store(next_ - 1, std::memory_order_release);
 }
 
 std::uint64_t FlightRecorder::written() const {
-  return header_of(base_)->written.load(std::memory_order_acquire);
+  return header_of(mapping_.data())->written.load(std::memory_order_acquire);
 }
 
 std::vector<FlightRecord> FlightRecorder::snapshot(std::size_t limit) const {
-  return collect(base_, records_, limit);
+  return collect(mapping_.data(), records_, limit);
 }
 
 Result<std::vector<FlightRecord>> FlightRecorder::read(int memfd) {
@@ -162,8 +158,12 @@ Result<std::vector<FlightRecord>> FlightRecorder::read(int memfd) {
     return unknown("no sealed memory");
   const auto bytes = static_cast<std::size_t>(file.st_size);
   if (bytes < kHeaderBytes) return unknown("too short");
-  void* base = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, memfd, 0);
-  if (base == MAP_FAILED) return unknown(std::strerror(errno));
+  const Result<SharedMapping> mapping =
+      SharedMapping::map(memfd, {.length_bytes = bytes,
+                                 .access = SharedMapping::Access::ReadOnly,
+                                 .what = "a flight recorder"});
+  if (!mapping) return unknown(mapping.error().message.c_str());
+  std::byte* const base = mapping->data();
   const Header& header = *header_of(base);
   const std::uint64_t slots = header.slots;
   const bool fits = header.magic == kMagic && header.slot_bytes == sizeof(Slot) &&
@@ -177,7 +177,6 @@ Result<std::vector<FlightRecord>> FlightRecorder::read(int memfd) {
              static_cast<unsigned>(record.op) >= kReduceOps;
     });
   }
-  ::munmap(base, bytes);
   return records;
 }
 

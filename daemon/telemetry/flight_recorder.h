@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
@@ -50,7 +51,6 @@ class FlightRecorder {
  public:
   // `records` is rounded up to a power of two.
   static Result<std::unique_ptr<FlightRecorder>> create(std::size_t records);
-  ~FlightRecorder();
   FlightRecorder(const FlightRecorder&) = delete;
   FlightRecorder& operator=(const FlightRecorder&) = delete;
 
@@ -76,11 +76,10 @@ class FlightRecorder {
   struct Slot;  // the layout in the memfd, in flight_recorder.cc
 
  private:
-  FlightRecorder(UniqueFd memory, void* base, std::size_t bytes, std::size_t records);
+  FlightRecorder(UniqueFd memory, SharedMapping mapping, std::size_t records);
 
   UniqueFd memory_;
-  void* base_ = nullptr;
-  std::size_t bytes_ = 0;
+  SharedMapping mapping_;
   std::size_t records_ = 0;
   std::uint64_t next_ = 1;  // the writer's own
 };

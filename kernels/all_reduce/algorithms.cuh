@@ -3,6 +3,10 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cuda_scratch.h"
 #include "kernels/launch_cuda.h"
 
 namespace arcomm::device {
@@ -22,11 +26,18 @@ cudaError_t load_one_shot_ll128(DType dtype, ReduceOp op);
 cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
                                   cudaStream_t stream);
 cudaError_t load_two_shot_ll128(DType dtype, ReduceOp op);
-cudaError_t launch_tiled_push(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
-cudaError_t load_tiled_push(DType dtype, ReduceOp op);
 cudaError_t load_copy_engine(DType dtype, ReduceOp op);
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
+
+// How many blocks move so many packets, on each of which `times` warps work at once. Spread over
+// the SMs before their warps are used up: latency is what counts here.
+inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
+  constexpr std::uint64_t kWarpsPerBlock = 4;
+  const std::uint64_t wanted = (packets * times + kWarpsPerBlock - 1) / kWarpsPerBlock;
+  return static_cast<std::uint32_t>(
+      std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
+}
 
 // Whether what starts there can be moved in whole vectors of so many bytes.
 inline bool lies_on(const void* pointer, std::uintptr_t bytes) {

@@ -34,7 +34,7 @@ constexpr std::uint32_t kVectorBytes = 16;
 
 // All of it in the memory of one GPU.
 struct Chunk {
-  const unsigned char* parts[kMaxCudaRanks] = {};
+  const unsigned char* parts[kMaxGpuRanks] = {};
   unsigned char* out = nullptr;
   std::uint64_t count = 0;
   std::uint32_t ranks = 0;
@@ -183,7 +183,7 @@ class CopyEngineOperation {
   }
 
   void begin() {
-    cudaEvent_t ready[kMaxCudaRanks];
+    cudaEvent_t ready[kMaxGpuRanks];
     for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
       go_to(rank);
       ready[rank] = record(rank, parts_[rank].stream);
@@ -262,8 +262,8 @@ class CopyEngineOperation {
   const std::uint64_t element_;
   const bool in_slots_;
   const CopyShape shape_;
-  cudaEvent_t sent_[kMaxCudaRanks][kMaxCudaRanks] = {};  // the latest chunk: by sender and owner
-  cudaEvent_t combined_[kMaxCudaRanks][kCopySlots] = {};
+  cudaEvent_t sent_[kMaxGpuRanks][kMaxGpuRanks] = {};  // the latest chunk: by sender and owner
+  cudaEvent_t combined_[kMaxGpuRanks][kCopySlots] = {};
   cudaError_t error_ = cudaSuccess;
 };
 

@@ -43,11 +43,11 @@ __global__ void __launch_bounds__(512)
   extern __shared__ uint4 stages[];
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
   const std::uint32_t epoch = begin_epoch(call);
-  WaitBudget patience(scratch_of(call, call.rank), call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0 || !meet_at_start(call, epoch, patience)) return end_epoch(call, true);
+  if (epoch == 0 || !meet_at_start(call, epoch, budget)) return end_epoch(call, true);
 
   const FlashLane lane = flash_lane(shape.elements, call.dtype, gridDim.x, blockIdx.x);
   const std::uint64_t thread = std::uint64_t{lane.block} * blockDim.x + threadIdx.x;
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(512)
       if (shape.everywhere || rank == call.rank) static_cast<Stored*>(call.recv[rank])[i] = out[0];
     }
   }
-  end_epoch(call, !meet(call, finished, epoch, patience));
+  end_epoch(call, !meet(call, finished, epoch, budget));
 }
 
 template <typename Format, ReduceOp kOp>

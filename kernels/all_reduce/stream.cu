@@ -76,10 +76,10 @@ class StreamLane {
   static constexpr int kCount = kVectorBytes / sizeof(Stored);
 
   __device__ __forceinline__ StreamLane(const CudaAllReduce& call, const StreamShape& shape,
-                                        std::uint32_t epoch, WaitBudget& patience, Team team)
+                                        std::uint32_t epoch, LaunchBudget& budget, Team team)
       : call_(call),
         shape_(shape),
-        patience_(patience),
+        budget_(budget),
         team_(team),
         epoch_(std::uint64_t{epoch} << 32),
         own_(scratch_of(call, call.rank)) {}
@@ -149,7 +149,7 @@ class StreamLane {
   }
 
  private:
-  using Counters = std::uint64_t[kMaxCudaBlocks][kMaxCudaRanks];
+  using Counters = std::uint64_t[kMaxCudaBlocks][kMaxGpuRanks];
 
   // Where `from` leaves its part for `at`.
   __device__ __forceinline__ Stored* slot(std::uint32_t at, std::uint32_t from,
@@ -231,7 +231,7 @@ class StreamLane {
     const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank) {
       while (!has_reached(load_acquire(&(own_->*counters)[blockIdx.x][peer]), value) && !failed)
-        failed = team_.has_given_up() || !patience_.goes_on(peer);
+        failed = team_.has_given_up() || !budget_.goes_on(peer);
     }
     if (failed) team_.give_up();
     return !team_.meet_or(failed);
@@ -239,7 +239,7 @@ class StreamLane {
 
   const CudaAllReduce& call_;
   const StreamShape& shape_;
-  WaitBudget& patience_;
+  LaunchBudget& budget_;
   Team team_;
   const std::uint64_t epoch_;
   Scratch* own_;
@@ -258,14 +258,14 @@ __global__ void __launch_bounds__(kThreads)
   if (epoch == 0) return end_epoch(call, true);
   // No meeting before: who writes into another's output has that one's part, so its stream has come
   // here.
-  WaitBudget patience(own, call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   Team team(over);
-  StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, patience, team);
+  StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, budget, team);
   bool goes_on = true;
   if (team.pushes()) {
     // Room comes from who waits for others' parts in turn: who is named shall be the rank whose
     // part did not come, so reducers give up first, whenever either began to wait.
-    patience.grow(call.timeout_ns + kForResultsNs);
+    budget.grow(call.timeout_ns + kForResultsNs);
     for (std::uint32_t turn = 0; turn < shape.tiles.turns && goes_on; ++turn)
       goes_on = lane.push(turn);
   } else {
@@ -273,7 +273,7 @@ __global__ void __launch_bounds__(kThreads)
       goes_on = lane.reduce(turn);
   }
   if (__syncthreads_or(!goes_on) != 0) return end_epoch(call, true);
-  WaitBudget for_results(own, call.timeout_ns + kForResultsNs);
+  LaunchBudget for_results({own, call.timeout_ns + kForResultsNs});
   end_epoch(call, !meet(call, finished, epoch, for_results));
 }
 

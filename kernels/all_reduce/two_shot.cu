@@ -31,11 +31,11 @@ __global__ void __launch_bounds__(512)
   };
   Scratch* own = scratch_of(call, call.rank);
   const std::uint32_t epoch = begin_epoch(call);
-  WaitBudget patience(own, call.timeout_ns);
+  LaunchBudget budget = budget_of(call);
   const auto finished = [](Scratch* at, std::uint32_t from) {
     return &at->finished[blockIdx.x][from];
   };
-  if (epoch == 0 || !meet_at_start(call, epoch, patience)) return end_epoch(call, true);
+  if (epoch == 0 || !meet_at_start(call, epoch, budget)) return end_epoch(call, true);
 
   const std::uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const std::uint64_t stride = std::uint64_t{gridDim.x} * blockDim.x;
@@ -100,7 +100,7 @@ __global__ void __launch_bounds__(512)
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
       static_cast<Stored*>(call.recv[rank])[i] = out[0];
   }
-  end_epoch(call, !meet(call, finished, epoch, patience));
+  end_epoch(call, !meet(call, finished, epoch, budget));
 }
 
 constexpr std::uint32_t kThreads = 512;

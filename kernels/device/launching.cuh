@@ -42,7 +42,7 @@ cudaError_t load(Kernel* kernel) {
 template <typename KernelFor>
 cudaError_t load_for_all_ranks(KernelFor kernel_for) {
   cudaError_t loaded = cudaSuccess;
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks && loaded == cudaSuccess; ++ranks)
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks && loaded == cudaSuccess; ++ranks)
     loaded = load(kernel_for(ranks));
   return loaded;
 }

@@ -1,5 +1,5 @@
-// All inline assembly of the GPU kernels but that of bulk_copy.cuh. Suffixes as in PTX: relaxed or
-// release/acquire, at system scope, since the other side is another GPU.
+// All inline assembly of the GPU kernels. Suffixes as in PTX: relaxed or release/acquire, at system
+// scope, since the other side is another GPU.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,11 @@
-// The control page of a rank's scratch, and waiting on it. See launch_cuda.h for who owns it.
+// The control page of a rank's scratch, and waiting on it. See cuda_scratch.h for who owns it.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cuda_scratch.h"
 #include "kernels/device/ptx.cuh"
+#include "kernels/device/wait_budget.cuh"
 #include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
 #include "proto/device_mailbox.h"
@@ -28,13 +30,13 @@ struct Scratch {
   std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
   std::uint32_t gates[2];     // that have begun, by parity
   Progress progress;
-  std::uint32_t opened[kMaxCudaRanks];  // the epochs whose gates peers have opened; written by them
+  std::uint32_t opened[kMaxGpuRanks];  // the epochs whose gates peers have opened; written by them
   // Epochs that peers have reached, per block and rank; written by them.
-  alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxCudaRanks];
-  std::uint32_t finished[kMaxCudaBlocks][kMaxCudaRanks];
-  // Tiles of stream.cu and tiled_push.cu, behind their epoch in the upper half.
-  alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxCudaRanks];
-  std::uint64_t freed[kMaxCudaBlocks][kMaxCudaRanks];
+  alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxGpuRanks];
+  std::uint32_t finished[kMaxCudaBlocks][kMaxGpuRanks];
+  // Tiles of stream.cu, behind their epoch in the upper half.
+  alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxGpuRanks];
+  std::uint64_t freed[kMaxCudaBlocks][kMaxGpuRanks];
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 
@@ -63,45 +65,31 @@ __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::ui
   store_release(&own->abort, 1);
 }
 
-// A rank that waits for what another makes of everybody's parts has this much more patience than
-// the one who waits for a part: who is named shall be the rank that did not come.
-constexpr std::uint64_t kForResultsNs = 5'000'000;
+// What ends the waits of a launch: its timeout, an abort, or that its epoch was skipped.
+struct LaunchWatch {
+  Scratch* own;
+  std::uint64_t timeout_ns;
 
-// One thread's account of its waits in one launch: together they end at the operation's timeout.
-class WaitBudget {
- public:
-  __device__ __forceinline__ WaitBudget(Scratch* own, std::uint64_t timeout_ns)
-      : own_(own), timeout_ns_(timeout_ns) {}
-
-  __device__ __forceinline__ void grow(std::uint64_t more_ns) { timeout_ns_ += more_ns; }
-
-  // Called after a look in vain; false: give up. The clock is read only now and then: it costs as
-  // much as a look. It starts with the first wait that is not over at once.
-  __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
-    return !is_due() || looks_around(waited_for);
-  }
-  // The two parts of it, for a warp whose lanes count together and one of which looks around.
-  __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
-  __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
-    if (load_relaxed(&own_->abort) != 0) {
-      fail(own_, CudaOutcomeCode::Aborted, waited_for);
+  __device__ __forceinline__ void grow(std::uint64_t more_ns) { timeout_ns += more_ns; }
+  __device__ __forceinline__ bool goes_on(std::uint64_t& since, std::uint32_t waited_for) const {
+    if (load_relaxed(&own->abort) != 0) {
+      fail(own, CudaOutcomeCode::Aborted, waited_for);
       return false;
     }
-    const std::uint32_t epoch = load_relaxed(&own_->epoch) + 1;
-    if (load_relaxed(skipped_at(own_, epoch)) == epoch) return false;  // it will never come
+    const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
+    if (load_relaxed(skipped_at(own, epoch)) == epoch) return false;  // the peers' will never come
     const std::uint64_t now = global_nanoseconds();
-    if (since_ == 0) since_ = now;
-    if (now - since_ < timeout_ns_) return true;
-    fail(own_, CudaOutcomeCode::Timeout, waited_for);
+    if (since == 0) since = now;
+    if (now - since < timeout_ns) return true;
+    fail(own, CudaOutcomeCode::Timeout, waited_for);
     return false;
   }
-
- private:
-  Scratch* own_;
-  std::uint64_t timeout_ns_;
-  std::uint64_t since_ = 0;
-  std::uint32_t looks_ = 0;
 };
+using LaunchBudget = WaitBudget<LaunchWatch>;
+
+__device__ __forceinline__ LaunchBudget budget_of(const CudaAllReduce& call) {
+  return LaunchBudget({scratch_of(call, call.rank), call.timeout_ns});
+}
 
 // The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
 // Called by all threads, which get one answer: an abort may be raised while they look.
@@ -182,14 +170,14 @@ __device__ __forceinline__ void end_epoch(const CudaAllReduce& call, bool failed
 // visible to all behind it. False: the wait failed. Called by all threads.
 template <typename Word>
 __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch,
-                                     WaitBudget& patience) {
+                                     LaunchBudget& budget) {
   __syncthreads();
   bool failed = false;
   const std::uint32_t peer = threadIdx.x;
   if (peer < call.ranks && peer != call.rank) {
     store_release(word(scratch_of(call, peer), call.rank), epoch);
     const std::uint32_t* theirs = word(scratch_of(call, call.rank), peer);
-    while (load_acquire(theirs) != epoch && !failed) failed = !patience.goes_on(peer);
+    while (load_acquire(theirs) != epoch && !failed) failed = !budget.goes_on(peer);
   }
   return __syncthreads_or(failed) == 0;
 }
@@ -197,18 +185,18 @@ __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::
 // The ranks' buffers may be used from here on, by block b together with block b of the others.
 // False: the wait failed. Called by all threads. Behind gates those have met for all blocks.
 __device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::uint32_t epoch,
-                                              WaitBudget& patience) {
+                                              LaunchBudget& budget) {
   if (!call.gated) {
     const auto arrived = [](Scratch* at, std::uint32_t from) {
       return &at->arrived[blockIdx.x][from];
     };
-    return meet(call, arrived, epoch, patience);
+    return meet(call, arrived, epoch, budget);
   }
   bool failed = false;
   const std::uint32_t peer = threadIdx.x;
   if (peer < call.ranks && peer != call.rank) {
     const std::uint32_t* theirs = &scratch_of(call, call.rank)->opened[peer];
-    while (load_acquire(theirs) != epoch && !failed) failed = !patience.goes_on(peer);
+    while (load_acquire(theirs) != epoch && !failed) failed = !budget.goes_on(peer);
   }
   return __syncthreads_or(failed) == 0;
 }

@@ -1,48 +1,77 @@
 // The image's kernels: one per algorithm, type and operation, under the names that
 // in_stream_kernel_name() gives them.
-#include "kernels/in_stream/one_shot_ll128.cuh"
-#include "kernels/in_stream/one_shot_ll16.cuh"
+#include "kernels/all_reduce/one_shot_ll128.cuh"
+#include "kernels/all_reduce/one_shot_ll16.cuh"
+#include "kernels/all_reduce/two_shot_ll128.cuh"
+#include "kernels/codec/plain.cuh"
+#include "kernels/in_stream/exchange.cuh"
 #include "kernels/in_stream/pair_ll128.cuh"
-#include "kernels/in_stream/two_shot_ll128.cuh"
 
 namespace arcomm::device {
-#define ARC_DIRECT_KERNELS(type, Format, operation, kOp)                                      \
+namespace {
+
+constexpr std::uint32_t kBatch = 4;  // ranks whose packets are looked at together
+
+template <typename Codec, ReduceOp kOp>
+__device__ __forceinline__ void run_one_shot_ll16(const InStreamCall& call) {
+  __shared__ BlockState state;
+  InStreamExchange exchange(call, state);
+  one_shot_ll16<Codec, kOp>(exchange);
+}
+
+template <typename Codec, ReduceOp kOp>
+__device__ __forceinline__ void run_one_shot_ll128(const InStreamCall& call) {
+  __shared__ BlockState state;
+  InStreamExchange exchange(call, state);
+  one_shot_ll128<Codec, kOp, kBatch>(exchange, can_move_vectors(call));
+}
+
+template <typename Codec, ReduceOp kOp>
+__device__ __forceinline__ void run_two_shot_ll128(const InStreamCall& call) {
+  __shared__ BlockState state;
+  InStreamExchange exchange(call, state);
+  two_shot_ll128<Codec, kOp, kBatch>(exchange, InStreamShards<Codec>(call));
+}
+
+}  // namespace
+
+#define ARC_IN_STREAM_KERNELS(type, Format, operation, kOp)                                   \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ InStreamCall call) {  \
-    one_shot_ll16<Format, kOp>(call);                                                         \
+    run_one_shot_ll16<PlainCodec<Format>, kOp>(call);                                         \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) { \
-    one_shot_ll128<Format, kOp, 4>(call);                                                     \
+    run_one_shot_ll128<PlainCodec<Format>, kOp>(call);                                        \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_pair_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) {     \
-    pair_ll128<Format, kOp>(call);                                                            \
+    pair_ll128<PlainCodec<Format>, kOp>(call);                                                \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) { \
-    two_shot_ll128<Format, kOp, 4>(call);                                                     \
+    run_two_shot_ll128<PlainCodec<Format>, kOp>(call);                                        \
   }
-#define ARC_DIRECT_TYPE(type, Format)                    \
-  ARC_DIRECT_KERNELS(type, Format, sum, ReduceOp::Sum)   \
-  ARC_DIRECT_KERNELS(type, Format, prod, ReduceOp::Prod) \
-  ARC_DIRECT_KERNELS(type, Format, min, ReduceOp::Min)   \
-  ARC_DIRECT_KERNELS(type, Format, max, ReduceOp::Max)   \
-  ARC_DIRECT_KERNELS(type, Format, avg, ReduceOp::Avg)
+#define ARC_IN_STREAM_TYPE(type, Format)                    \
+  ARC_IN_STREAM_KERNELS(type, Format, sum, ReduceOp::Sum)   \
+  ARC_IN_STREAM_KERNELS(type, Format, prod, ReduceOp::Prod) \
+  ARC_IN_STREAM_KERNELS(type, Format, min, ReduceOp::Min)   \
+  ARC_IN_STREAM_KERNELS(type, Format, max, ReduceOp::Max)   \
+  ARC_IN_STREAM_KERNELS(type, Format, avg, ReduceOp::Avg)
 
 extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCall call) {
   grid_dependency_wait();
-  __shared__ BlockState words;
-  words.taken = 0;
-  words.over = 0;
-  InStreamWaitBudget patience(call, words);
+  __shared__ BlockState state;
+  state.taken = 0;
+  state.over = 0;
+  InStreamBudget budget({call, state});
   while (static_cast<std::int32_t>(load_acquire(call.left) - call.behind) < 0) {
-    if (!patience.goes_on(call.rank)) return;
+    if (!budget.goes_on(call.rank)) return;
   }
 }
 
-ARC_DIRECT_TYPE(float16, Float16)
-ARC_DIRECT_TYPE(bfloat16, BFloat16)
-ARC_DIRECT_TYPE(float32, Plain<float>)
+ARC_IN_STREAM_TYPE(float16, Float16)
+ARC_IN_STREAM_TYPE(bfloat16, BFloat16)
+ARC_IN_STREAM_TYPE(float32, Plain<float>)
 
 }  // namespace arcomm::device

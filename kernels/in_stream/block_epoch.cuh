@@ -9,20 +9,16 @@
 #include <cstdint>
 
 #include "kernels/device/ptx.cuh"
-#include "proto/exchange.h"
+#include "kernels/device/wait_budget.cuh"
+#include "kernels/lines/ll16.cuh"
+#include "proto/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm::device {
 
-// Of as many turns two wipe, one for each half, a line per thread: with eight ranks the whole of it
-// in some forty thousand turns. Each takes 6 us.
+// Of as many epochs two wipe, one for each half, a line per thread: with eight ranks the whole of
+// it in some forty thousand epochs. Each takes 6 us.
 constexpr std::uint32_t kInStreamWipeEvery = 1024;
-
-// Each rank starts with another peer: hop is 1 to ranks - 1.
-__device__ __forceinline__ std::uint32_t peer_of(const InStreamCall& call, std::uint32_t hop) {
-  const std::uint32_t peer = call.rank + hop;
-  return peer < call.ranks ? peer : peer - call.ranks;
-}
 
 struct BlockState {  // in shared memory
   std::uint32_t taken;
@@ -37,95 +33,85 @@ __device__ __forceinline__ std::uint32_t in_stream_flag(std::uint32_t number) {
 
 // Out of line, as is all that a block does seldom: instructions that it only jumps over have to be
 // fetched too, and of an operation of 3 us that was half a microsecond.
-inline __device__ __noinline__ void fail_in_stream(const InStreamCall& call, BlockState& words,
+inline __device__ __noinline__ void fail_in_stream(const InStreamCall& call, BlockState& state,
                                                    Done why) {
   const auto word = static_cast<unsigned long long>(to_word(why));
   if (atomicCAS(reinterpret_cast<unsigned long long*>(&call.mailbox->failed), 0ull, word) == 0)
     store_relaxed(&call.doorbells->in_stream_failed, word);
-  words.over = 1;
+  state.over = 1;
 }
 
 // What a thread looks at now and then while it waits. Returns when its waits began, or 0: give up.
 inline __device__ __noinline__ std::uint64_t look_around(const InStreamCall& call,
-                                                         BlockState& words, std::uint64_t since,
+                                                         BlockState& state, std::uint64_t since,
                                                          std::uint64_t more_ns,
                                                          std::uint32_t waited_for) {
-  if (words.over != 0) return 0;
+  if (state.over != 0) return 0;
   const std::uint64_t closed = load_relaxed(&call.mailbox->closed);
   if (closed != 0) {
-    fail_in_stream(call, words, done_from(closed));
+    fail_in_stream(call, state, done_from(closed));
     return 0;
   }
   if (load_relaxed(&call.mailbox->failed) != 0) {
-    words.over = 1;
+    state.over = 1;
     return 0;
   }
   const std::uint64_t now = global_nanoseconds();
   if (since == 0) return now;
   if (now - since < call.timeout_ns + more_ns) return since;
-  fail_in_stream(call, words,
-                 {.number = words.taken,
+  fail_in_stream(call, state,
+                 {.number = state.taken,
                   .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                   .reason = static_cast<std::uint8_t>(Reason::Timeout),
                   .culprit_rank = static_cast<std::int16_t>(waited_for)});
   return 0;
 }
 
-// One thread's account of its waits in one epoch.
-class InStreamWaitBudget {
- public:
-  __device__ __forceinline__ InStreamWaitBudget(const InStreamCall& call, BlockState& words)
-      : call_(call), words_(words) {}
+// What ends the waits of a block: the operation's timeout, that its communicator is closed or has
+// failed, or that another thread of the block gave up.
+struct InStreamWatch {
+  const InStreamCall& call;
+  BlockState& state;
+  std::uint64_t more_ns = 0;
 
-  __device__ __forceinline__ void grow(std::uint64_t more_ns) { more_ns_ += more_ns; }
-
-  // Called after a look in vain; false: give up. What else there is to see is looked at only now
-  // and then, as it costs as much as a look; the clock starts the first time.
-  __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
-    return !is_due() || looks_around(waited_for);
+  __device__ __forceinline__ void grow(std::uint64_t by_ns) { more_ns += by_ns; }
+  __device__ __forceinline__ bool goes_on(std::uint64_t& since, std::uint32_t waited_for) const {
+    since = look_around(call, state, since, more_ns, waited_for);
+    return since != 0;
   }
-  // The two parts of it, for a warp whose lanes count together and one of which looks around.
-  __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
-  __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
-    since_ = look_around(call_, words_, since_, more_ns_, waited_for);
-    return since_ != 0;
-  }
-
- private:
-  const InStreamCall& call_;
-  BlockState& words_;
-  std::uint64_t since_ = 0, more_ns_ = 0;
-  std::uint32_t looks_ = 0;
 };
+using InStreamBudget = WaitBudget<InStreamWatch>;
 
 class BlockEpoch {
  public:
+  __device__ __forceinline__ BlockEpoch(const InStreamCall& call, BlockState& state)
+      : call_(call), state_(state) {}
+
   // By all threads of the block, of which those that move data go on, to read it, when what is
-  // before the operation in its stream has ended; meanwhile the warp that looks on takes the
-  // number.
-  __device__ __forceinline__ BlockEpoch(const InStreamCall& call, BlockState& words)
-      : call_(call), words_(words) {
+  // before the operation in its stream has ended; meanwhile the watcher takes the number.
+  __device__ __forceinline__ void enter() {
     // Also before its time: a block of this kernel has its number when it lets another launch
     // begin. What another stream has next waits for this one either way.
     if (threadIdx.x == kInStreamThreads) take();
     grid_dependency_wait();
   }
 
-  // By all threads, before anything else here. False: the block must do nothing but leave().
+  // By all threads, before anything else here but enter(). False: the block must do nothing but
+  // leave().
   __device__ __forceinline__ bool begins() {
     __syncthreads();
-    number_ = words_.taken;
-    const bool runs = words_.runs;
+    number_ = state_.taken;
+    const bool runs = state_.runs;
     if (number_ % kInStreamWipeEvery < 2 && runs) wipe();
     return runs;
   }
   __device__ __forceinline__ std::uint32_t flag() const { return in_stream_flag(number_); }
-  // Where lines are used several times in a epoch, and always: not 0 either.
+  // Where lines are used several times in an epoch, and always: not 0 either.
   __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
     static_assert(kInStreamLaps <= 3);
     return number_ << 2 | (lap + 1);
   }
-  // The warp that moves no data.
+  // The warp that moves no data, but takes the number and compares what the ranks do.
   __device__ __forceinline__ bool is_watcher() const { return threadIdx.x >= kInStreamThreads; }
 
   // By that warp: tells all ranks what this one does, and waits until each has said the same.
@@ -133,16 +119,13 @@ class BlockEpoch {
     const std::uint32_t peer = threadIdx.x - kInStreamThreads;
     if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doorbells->in_stream_begun, number_);
     if (peer >= call_.ranks || peer == call_.rank) return;
-    store_line(head(peer, call_.rank), {call_.what, flag(), call_.count, flag()});
-    InStreamWaitBudget patience(call_, words_);
-    const uint4* theirs = head(call_.rank, peer);
-    uint4 seen = load_line(theirs);
-    while (seen.y != flag() || seen.w != flag()) {
-      if (!patience.goes_on(peer)) return;
-      seen = load_line(theirs);
-    }
-    if (seen.x == call_.what && seen.z == call_.count) return;
-    fail_in_stream(call_, words_,
+    store_ll16(head(peer, call_.rank), {call_.what, call_.count}, flag());
+    InStreamBudget budget({call_, state_});
+    Ll16Line theirs;
+    if (!receive_ll16(theirs, head(call_.rank, peer), peer, flag(), budget)) return;
+    const uint2 said = theirs.data();
+    if (said.x == call_.what && said.y == call_.count) return;
+    fail_in_stream(call_, state_,
                    {.number = number_,
                     .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
                     .reason = static_cast<std::uint8_t>(Reason::Mismatch),
@@ -150,11 +133,11 @@ class BlockEpoch {
   }
 
   // By all threads, when what they would write first is ready: whether it may be written.
-  __device__ __forceinline__ bool all_agree() { return __syncthreads_or(words_.over != 0) == 0; }
+  __device__ __forceinline__ bool all_agree() { return __syncthreads_or(state_.over != 0) == 0; }
 
   // By any thread, once no thread of the block waits for anybody any more. Not before: a grid that
   // waits for this one would keep SMs from blocks for which a peer's wait.
-  __device__ __forceinline__ void trigger_dependents() const { trigger_dependents(); }
+  __device__ __forceinline__ void trigger_dependents() const { device::trigger_dependents(); }
 
   // By all threads, last of all.
   __device__ __forceinline__ void leave() {
@@ -163,7 +146,7 @@ class BlockEpoch {
     trigger_dependents();
     // Relaxed: what this block read from its areas it has used, and what it wrote for others
     // carries flags of its own. A fence would wait for the links.
-    store_relaxed(&own().ended, words_.taken);
+    store_relaxed(&own().ended, state_.taken);
     if (call_.left != nullptr) atomicAdd(call_.left, 1U);
   }
 
@@ -188,24 +171,24 @@ class BlockEpoch {
 
   // An epoch that must not run is taken too: the ranks count alike.
   __device__ __forceinline__ void take() {
-    words_.over = 0;
-    words_.taken = 0;
-    InStreamWaitBudget patience(call_, words_);
+    state_.over = 0;
+    state_.taken = 0;
+    InStreamBudget budget({call_, state_});
     // These travel together.
     const std::uint64_t failed = load_relaxed(&call_.mailbox->failed);
     const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
     std::uint32_t ended = load_relaxed(&own().ended);
     const std::uint32_t number = atomicAdd(&own().taken, 1U) + 1;
-    words_.taken = number;
+    state_.taken = number;
     if (failed != 0) {
-      words_.over = 1;
+      state_.over = 1;
     } else if (closed != 0) {
-      fail_in_stream(call_, words_, done_from(closed));
+      fail_in_stream(call_, state_, done_from(closed));
     }
     // Another stream's block has the epoch before this one.
-    while (words_.over == 0 && ended != number - 1 && patience.goes_on(call_.rank))
+    while (state_.over == 0 && ended != number - 1 && budget.goes_on(call_.rank))
       ended = load_relaxed(&own().ended);
-    words_.runs = words_.over == 0;
+    state_.runs = state_.over == 0;
   }
 
   __device__ __noinline__ void wipe() const {
@@ -226,7 +209,7 @@ class BlockEpoch {
   }
 
   const InStreamCall& call_;
-  BlockState& words_;
+  BlockState& state_;
   std::uint32_t number_;
 };
 

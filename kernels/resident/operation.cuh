@@ -9,9 +9,10 @@
 
 #include <cstdint>
 
+#include "kernels/codec/plain.cuh"
 #include "kernels/device/dispatch.cuh"
-#include "kernels/device/element.cuh"
 #include "kernels/device/ptx.cuh"
+#include "kernels/lines/ll16.cuh"
 #include "kernels/resident/table.cuh"
 
 namespace arcomm::device {
@@ -41,7 +42,7 @@ class ResidentOperation {
     if (blockIdx.x == 0 && number_ % kWipeEvery < 2) wipe();
     const std::uint32_t peer = threadIdx.x;
     if (peer < member_.ranks && peer != member_.rank)
-      store_line(header(peer, member_.rank), {signature(), flag_, 0, flag_});
+      store_ll16(header(peer, member_.rank), {signature(), 0}, flag_);
     if (is_regular()) {
       const auto* send = static_cast<const uint2*>(plan_.send);
       push_lines<kPushed>([&](std::uint32_t line) { return __ldcg(send + line); });
@@ -75,18 +76,18 @@ class ResidentOperation {
   // Where rank `from` leaves this at rank `at`.
   __device__ __forceinline__ uint4* header(std::uint32_t at, std::uint32_t from) const {
     return static_cast<uint4*>(member_.scratch[at]) +
-           (half() * kMaxCudaRanks + from) * kResidentBlocks + blockIdx.x;
+           (half() * kMaxGpuRanks + from) * kResidentBlocks + blockIdx.x;
   }
   __device__ __forceinline__ uint4* lines(std::uint32_t at, std::uint32_t from) const {
     return area(at, half()) + from * kLinesPerRank;
   }
   __device__ __forceinline__ uint4* area(std::uint32_t at, std::uint32_t half) const {
     auto* base = static_cast<unsigned char*>(member_.scratch[at]) + kHeaderBytes;
-    return reinterpret_cast<uint4*>(base) + half * kMaxCudaRanks * kLinesPerRank;
+    return reinterpret_cast<uint4*>(base) + half * kMaxGpuRanks * kLinesPerRank;
   }
 
   __device__ __forceinline__ void wipe() const {
-    constexpr std::uint32_t kLines = kMaxCudaRanks * kLinesPerRank;
+    constexpr std::uint32_t kLines = kMaxGpuRanks * kLinesPerRank;
     const std::uint32_t line = (number_ / kWipeEvery * kResidentThreads + threadIdx.x) % kLines;
     store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
     __threadfence();
@@ -117,7 +118,7 @@ class ResidentOperation {
 #pragma unroll
         for (std::uint32_t u = 0; u < kAtOnce; ++u) {
           const std::uint32_t line = next + u * stride_;
-          if (line < lines_) store_line(theirs + line, {data[u].x, flag_, data[u].y, flag_});
+          if (line < lines_) store_ll16(theirs + line, data[u], flag_);
         }
       }
     }
@@ -127,33 +128,9 @@ class ResidentOperation {
     const ResidentPlan& plan = operation.plan_;
     const std::uint32_t size = static_cast<std::uint32_t>(size_of(plan.dtype));
     operation.push_lines<1>([&](std::uint32_t line) {
-      return read_line(static_cast<const unsigned char*>(plan.send), line, plan.count * size, size);
+      return read_plain_line(static_cast<const unsigned char*>(plan.send), line, plan.count * size,
+                             size);
     });
-  }
-
-  // Past the L1, which knows nothing of what the client's kernels wrote meanwhile.
-  static __device__ __forceinline__ uint2 read_line(const unsigned char* send, std::uint32_t line,
-                                                    std::uint64_t bytes, std::uint32_t size) {
-    const std::uint64_t first = std::uint64_t{line} * 8;
-    std::uint64_t data = 0;
-    for (std::uint32_t at = 0; at < 8 && first + at < bytes; at += size) {
-      std::uint64_t element = 0;
-      switch (size) {
-        case 1:
-          element = __ldcg(send + first + at);
-          break;
-        case 2:
-          element = __ldcg(reinterpret_cast<const unsigned short*>(send + first + at));
-          break;
-        case 4:
-          element = __ldcg(reinterpret_cast<const unsigned int*>(send + first + at));
-          break;
-        default:
-          element = __ldcg(reinterpret_cast<const unsigned long long*>(send + first + at));
-      }
-      data |= element << (at * 8);
-    }
-    return {static_cast<std::uint32_t>(data), static_cast<std::uint32_t>(data >> 32)};
   }
 
   template <typename Format, ReduceOp kOp>
@@ -170,7 +147,7 @@ class ResidentOperation {
                         : combine_lines<Format, kOp, 4, 2, true>(culprit);
       }
     }
-    return combine_apart<Format, kOp, kMaxCudaRanks, 1>(culprit);
+    return combine_apart<Format, kOp, kMaxGpuRanks, 1>(culprit);
   }
 
   // What is rare is a function of its own for each type, and pays for the call by saving registers;
@@ -197,13 +174,8 @@ class ResidentOperation {
             bool kRegular>
   __device__ __forceinline__ Collected combine_lines(std::uint32_t& culprit) {
     using Stored = typename Format::Stored;
-    using Eight = Pack<Format, 8>;
-    constexpr std::uint32_t kCount = Eight::kCount;
+    using Codec = PlainCodec<Format>;
     constexpr std::uint32_t kPeers = kRanks - 1;
-    union Line {
-      Stored elements[kCount];
-      std::uint32_t words[2];
-    };
     const auto* send = static_cast<const unsigned char*>(plan_.send);
     auto* recv = static_cast<Stored*>(plan_.recv);
     const std::uint64_t bytes = plan_.count * sizeof(Stored);
@@ -212,7 +184,7 @@ class ResidentOperation {
     // No function of the arrays below: they are to be registers.
     // Of no lines one round, too: whether all ranks asked for nothing.
     while (next < lines_ || !compared) {
-      uint4 seen[kUnroll][kPeers];
+      Ll16Line seen[kUnroll][kPeers];
       uint2 own[kUnroll];
       const std::uint32_t first_of_round = next + first_line();
 #pragma unroll
@@ -221,42 +193,41 @@ class ResidentOperation {
         own[u] = {};
         if (line < lines_) {
           own[u] = kRegular ? __ldcg(reinterpret_cast<const uint2*>(send) + line)
-                            : read_line(send, line, bytes, sizeof(Stored));
+                            : read_plain_line(send, line, bytes, sizeof(Stored));
         }
 #pragma unroll
         for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
-          seen[u][peer] = {0, flag_, 0, flag_};
+          seen[u][peer].seen = {0, flag_, 0, flag_};
           if (line < lines_ && peer + 1 < member_.ranks)
-            seen[u][peer] = load_line(lines(member_.rank, rank_of(peer)) + line);
+            seen[u][peer].load(lines(member_.rank, rank_of(peer)) + line);
         }
       }
       // The headers travel with the first lines.
-      uint4 head{signature(), flag_, 0, flag_};
+      Ll16Line head{{signature(), flag_, 0, flag_}};
       const bool compares = !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
-      if (compares) head = load_line(header(member_.rank, threadIdx.x));
+      if (compares) head.load(header(member_.rank, threadIdx.x));
       bool here = false;
 #pragma unroll 1
       for (std::uint32_t look = 0; look < kLooks && !here; ++look) {
-        here = is_here(head);
+        here = head.is_of(flag_);
         culprit = ~0U;
         if (!here) {
           culprit = threadIdx.x;
-          head = load_line(header(member_.rank, threadIdx.x));
+          head.load(header(member_.rank, threadIdx.x));
         }
 #pragma unroll
         for (std::uint32_t u = 0; u < kUnroll; ++u) {
 #pragma unroll
           for (std::uint32_t peer = 0; peer < kPeers; ++peer) {
-            if (!is_here(seen[u][peer])) {
+            if (!seen[u][peer].is_of(flag_)) {
               here = false;
               culprit = min(culprit, rank_of(peer));
-              seen[u][peer] =
-                  load_line(lines(member_.rank, rank_of(peer)) + first_of_round + u * stride_);
+              seen[u][peer].load(lines(member_.rank, rank_of(peer)) + first_of_round + u * stride_);
             }
           }
         }
       }
-      if (compares && is_here(head) && head.x != signature())
+      if (compares && head.is_of(flag_) && head.data().x != signature())
         pending_.dissenter = static_cast<int>(threadIdx.x);
       const bool all_here = __syncthreads_and(here) != 0;
       if (!compared && pending_.dissenter >= 0) {
@@ -276,35 +247,21 @@ class ResidentOperation {
       for (std::uint32_t u = 0; u < kUnroll; ++u) {
         const std::uint32_t line = first_of_round + u * stride_;
         if (line >= lines_) continue;
-        Eight result;
+        typename Codec::template LineResult<kOp> result;
 #pragma unroll
         for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
           if (rank >= member_.ranks) continue;
-          Line part{.words = {own[u].x, own[u].y}};
-          if (rank > 0 && rank > member_.rank) {
-            part.words[0] = seen[u][rank == 0 ? 0 : rank - 1].x;
-            part.words[1] = seen[u][rank == 0 ? 0 : rank - 1].z;
-          }
-          if (rank < kPeers && rank < member_.rank) {
-            part.words[0] = seen[u][rank < kPeers ? rank : 0].x;
-            part.words[1] = seen[u][rank < kPeers ? rank : 0].z;
-          }
-          if (rank == 0) {
-            result.widen(part.elements);
-          } else {
-            result.template combine_next<kOp>(part.elements);
-          }
+          uint2 part = own[u];
+          if (rank > 0 && rank > member_.rank) part = seen[u][rank == 0 ? 0 : rank - 1].data();
+          if (rank < kPeers && rank < member_.rank) part = seen[u][rank < kPeers ? rank : 0].data();
+          result.combine_next(part, rank == 0);
         }
-        Line out;
-        result.template store_to<kOp>(out.elements, member_.ranks);
-        const std::uint64_t first = std::uint64_t{line} * kCount;
+        const uint2 out = result.as_output(member_.ranks);
+        const std::uint64_t first = std::uint64_t{line} * Codec::kLineElements;
         if constexpr (kRegular) {
-          *reinterpret_cast<uint2*>(recv + first) = {out.words[0], out.words[1]};
+          *reinterpret_cast<uint2*>(recv + first) = out;
         } else {
-#pragma unroll
-          for (std::uint32_t i = 0; i < kCount; ++i) {
-            if (first + i < plan_.count) recv[first + i] = out.elements[i];
-          }
+          Codec::write_elements(recv, first, plan_.count, out);
         }
       }
       next += kUnroll * stride_;
@@ -315,9 +272,6 @@ class ResidentOperation {
   // Peer p is rank p, or p + 1 from our own on.
   __device__ __forceinline__ std::uint32_t rank_of(std::uint32_t peer) const {
     return peer + (peer >= member_.rank ? 1 : 0);
-  }
-  __device__ __forceinline__ bool is_here(const uint4& line) const {
-    return line.y == flag_ && line.w == flag_;
   }
   // The smallest of the threads' values.
   static __device__ __forceinline__ std::uint32_t first_of(std::uint32_t value) {

@@ -20,8 +20,8 @@ inline constexpr std::uint32_t kResidentThreads = 256;
 inline constexpr std::uint64_t kHeaderBytes = 4096;
 inline constexpr std::uint64_t kLinesPerRank = kMaxResidentBytes / 8;
 inline constexpr std::uint64_t kScratchBytes =
-    kHeaderBytes + 2 * kMaxCudaRanks * kLinesPerRank * sizeof(uint4);
-static_assert(2 * kMaxCudaRanks * kResidentBlocks * sizeof(uint4) <= kHeaderBytes);
+    kHeaderBytes + 2 * kMaxGpuRanks * kLinesPerRank * sizeof(uint4);
+static_assert(2 * kMaxGpuRanks * kResidentBlocks * sizeof(uint4) <= kHeaderBytes);
 
 struct MemberEntry {
   ResidentMember member;  // mailbox null: a free slot

@@ -19,14 +19,12 @@ bool slots_allowed(std::uint32_t slots) {
   return slots >= kMinSlots && slots <= kMaxSlots && std::has_single_bit(slots);
 }
 
-Result<void*> map(int fd, std::uint64_t bytes) {
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map a ring segment of ",
-                 bytes, " bytes: ", std::strerror(errno));
-  }
-  ::madvise(base, bytes, MADV_DONTFORK);  // a forked child must not write into its parent's rings
-  return base;
+Result<SharedMapping> map(int fd, std::uint64_t bytes) {
+  return SharedMapping::map(
+      fd, {.length_bytes = bytes,
+           .is_prefaulted = true,
+           .is_inherited = false,  // a forked child must not write into its parent's rings
+           .what = "a ring segment"});
 }
 
 }  // namespace
@@ -46,14 +44,14 @@ Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                  "cannot create a ring segment of ", bytes, " bytes: ", std::strerror(errno));
   }
-  Result<void*> base = map(fd.get(), bytes);
-  if (!base) return std::move(base).error();
-  auto* page = new (*base) SegmentPage{};
+  Result<SharedMapping> mapping = map(fd.get(), bytes);
+  if (!mapping) return std::move(mapping).error();
+  auto* page = new (mapping->data()) SegmentPage{};
   page->header.header_bytes = kPageBytes;
   page->header.slots = slots;
   page->header.segment_bytes = bytes;
   page->header.session = session.bits();
-  Segment segment(std::move(fd), *base, slots);
+  Segment segment(std::move(fd), std::move(*mapping), slots);
   for (std::uint64_t i = 0; i < slots; ++i) {
     segment.requests().slots[i].stamp = segment.completions().slots[i].stamp = stamp_before(i);
   }
@@ -90,38 +88,22 @@ Result<Segment> Segment::open(UniqueFd fd) {
                  "the ring segment's geometry is impossible: ", header.slots, " slots of ",
                  header.slot_bytes, " bytes in ", info.st_size, " bytes");
   }
-  Result<void*> base = map(fd.get(), segment_bytes_for(header.slots));
-  if (!base) return std::move(base).error();
-  return Segment(std::move(fd), *base, header.slots);
-}
-
-Segment::Segment(Segment&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      base_(std::exchange(other.base_, nullptr)),
-      slots_(std::exchange(other.slots_, 0)) {}
-
-Segment& Segment::operator=(Segment&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  std::swap(base_, other.base_);
-  std::swap(slots_, other.slots_);
-  return *this;
-}
-
-Segment::~Segment() {
-  if (base_ != nullptr) ::munmap(base_, segment_bytes_for(slots_));
+  Result<SharedMapping> mapping = map(fd.get(), segment_bytes_for(header.slots));
+  if (!mapping) return std::move(mapping).error();
+  return Segment(std::move(fd), std::move(*mapping), header.slots);
 }
 
 ControlLines& Segment::control() const {
-  return static_cast<SegmentPage*>(base_)->control;
+  return reinterpret_cast<SegmentPage*>(mapping_.data())->control;
 }
 
 RingView<WorkRequest> Segment::requests() const {
-  auto* first = static_cast<std::byte*>(base_) + kPageBytes;
+  auto* first = mapping_.data() + kPageBytes;
   return {&control().requests, reinterpret_cast<WorkRequest*>(first), slots_};
 }
 
 RingView<Completion> Segment::completions() const {
-  auto* first = static_cast<std::byte*>(base_) + kPageBytes + std::size_t{slots_} * kSlotBytes;
+  auto* first = mapping_.data() + kPageBytes + std::size_t{slots_} * kSlotBytes;
   return {&control().completions, reinterpret_cast<Completion*>(first), slots_};
 }
 

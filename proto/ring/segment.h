@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "proto/ring/consumer.h"
 #include "proto/ring/layout.h"
 #include "proto/ring/producer.h"
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
@@ -23,12 +25,6 @@ class Segment {
   // the descriptor.
   static Result<Segment> open(UniqueFd fd);
 
-  Segment(Segment&& other) noexcept;
-  Segment& operator=(Segment&& other) noexcept;
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
-  ~Segment();
-
   int fd() const { return fd_.get(); }
   std::uint32_t slots() const { return slots_; }
   ControlLines& control() const;
@@ -36,11 +32,11 @@ class Segment {
   RingView<Completion> completions() const;
 
  private:
-  Segment(UniqueFd fd, void* base, std::uint32_t slots)
-      : fd_(std::move(fd)), base_(base), slots_(slots) {}
+  Segment(UniqueFd fd, SharedMapping mapping, std::uint32_t slots)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)), slots_(slots) {}
 
   UniqueFd fd_;
-  void* base_ = nullptr;
+  SharedMapping mapping_;
   std::uint32_t slots_ = 0;  // private copy: the header in shared memory is not asked again
 };
 

@@ -1,4 +1,4 @@
-// The kinds of device that the conformance suite runs over. A new kind adds one line to
+// The shapes of the host's device that the conformance suite runs over. A new one adds one line to
 // all_device_kinds().
 #pragma once
 
@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "transport/device/device.h"
+#include "transport/device/host_device.h"
 
 namespace arcomm {
 
 struct DeviceUnderTest {
   std::string name;
-  std::function<Result<std::unique_ptr<Device>>()> create;
+  std::function<Result<std::unique_ptr<HostDevice>>()> create;
 };
 
 std::vector<DeviceUnderTest> all_device_kinds();

@@ -5,11 +5,7 @@ namespace arcomm {
 namespace {
 
 DeviceUnderTest host(std::string name, HostDeviceOptions options) {
-  return {std::move(name), [options]() -> Result<std::unique_ptr<Device>> {
-            auto device = HostDevice::create(options);
-            if (!device) return std::move(device).error();
-            return std::unique_ptr<Device>(*std::move(device));
-          }};
+  return {std::move(name), [options] { return HostDevice::create(options); }};
 }
 
 }  // namespace

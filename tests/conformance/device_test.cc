@@ -1,5 +1,5 @@
-// What every Device promises, whatever hardware is behind it: run over all kinds that this build
-// has.
+// What the host's device promises, in every shape that its options give it: as a Device, and its
+// streams and events.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -48,7 +48,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {
     until_done([&] { return stream.enqueue(task); });
   }
 
-  std::unique_ptr<Device> device_;
+  std::unique_ptr<HostDevice> device_;
 };
 
 // A task that holds its stream until let go.

@@ -26,7 +26,7 @@ ROOMS = {
     "transport/bootstrap": ABOVE_DEVICE,
     "transport/topology": ABOVE_DEVICE,
     "client/include": [],
-    "client/cuda": ["proto"],
+    "client/cuda": ABOVE_DEVICE,
     "client/src": ABOVE_DEVICE + ["client/include", "client/cuda"],
     "client/arctl": ABOVE_DEVICE + ["client/include", "client/src"],
     "client/examples": ["client/include"],
@@ -51,6 +51,7 @@ GRPC_PLACES = re.compile(r"^daemon/control/|^client/src/control/control_")
 CUDA_HEADER = re.compile(r"^(cuda|cuda_\w+|cuda\w*_api|nvml|driver_types|cooperative_groups|nccl)\.h$|^(cuda|cub|thrust)/")
 CUDA_PLACES = re.compile(r"^kernels/.*\.cuh?$|^transport/(device|peer|topology)/([^/]*/)*[^/]*(cuda|nvml)[^/]*$"
                          r"|^transport/(device|peer|topology)/.*\.cuh?$|^client/(cuda|arctl/gpu)/cuda_[^/]*$")
+BOOST_PLACES = re.compile(r"^proto/shared_mapping\.(h|cc)$")
 CUDA_SWITCH = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*\b\w*(ARCOMM|HAVE|USE|WITH|ENABLE)_?\w*CUDA")
 
 
@@ -80,6 +81,8 @@ def check_include(path, included, is_quoted):
         yield f"includes {included}: CUDA stays in kernels/**/*.cu(h) and the CUDA files of transport, client/cuda and " \
               "client/arctl/gpu"
     top = included.split("/")[0]
+    if top == "boost" and not BOOST_PLACES.search(path):
+        yield f"includes {included}: shared mappings have one owner, proto/shared_mapping.h"
     # Installed headers find each other beside themselves; Highway documents its own in quotes.
     is_elsewhere = path.startswith("client/include/") or top == "hwy"
     if is_quoted and top not in TOP_LEVEL and not is_elsewhere:

@@ -2,10 +2,9 @@
 
 #include <utility>
 
-#include "transport/device/cuda_driver.h"
 #include "transport/device/cuda_import.h"
 #include "transport/device/cuda_mapping.h"
-#include "transport/device/cuda_stream.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm {
 namespace {
@@ -92,19 +91,6 @@ Result<Memory> CudaDevice::import(const MemoryHandle& handle, int descriptor) {
 Result<Memory> CudaDevice::import_chunks(std::span<const MemoryChunk> chunks,
                                          std::uint64_t offset_bytes, std::uint64_t length_bytes) {
   return import_cuda_chunks(chunks, offset_bytes, length_bytes, options_.ordinal, options_.peers);
-}
-
-Result<Stream> CudaDevice::create_stream(std::string_view /*name*/) {
-  Result<std::unique_ptr<CudaStream>> stream =
-      CudaStream::create(options_.ordinal, options_.stream_slots);
-  if (!stream) return std::move(stream).error();
-  return Stream(std::move(*stream));
-}
-
-Result<Event> CudaDevice::create_event() {
-  Result<std::unique_ptr<CudaEvent>> event = CudaEvent::create(options_.ordinal);
-  if (!event) return std::move(event).error();
-  return Event(std::move(*event));
 }
 
 }  // namespace arcomm

@@ -16,7 +16,6 @@ struct CudaDeviceOptions {
   // GPUs that reach its memory, itself included; empty: itself alone. create() lets this GPU reach
   // theirs.
   std::vector<int> peers;
-  std::uint32_t stream_slots = 256;  // tasks a stream holds
 };
 
 class CudaDevice final : public Device {
@@ -32,8 +31,6 @@ class CudaDevice final : public Device {
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
                                std::uint64_t length_bytes) override;
-  Result<Stream> create_stream(std::string_view name) override;
-  Result<Event> create_event() override;
 
  private:
   CudaDevice(CudaDeviceOptions options, std::string name)

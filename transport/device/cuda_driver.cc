@@ -1,102 +1,71 @@
 #include "transport/device/cuda_driver.h"
 
-#include <cstdio>
+#include <dlfcn.h>
+
+#include <string>
 
 namespace arcomm {
 namespace {
 
-constexpr unsigned kOldestDriver =
-    12000;  // CUDA 12.0: what the entry points below are asked for by
+#define ARC_TEXT_OF(name) #name
+#define ARC_SYMBOL(function) ARC_TEXT_OF(function)  // with the version that cuda.h's macro gives it
 
 template <typename Function>
-bool find(const char* name, Function& function) {
-  void* found = nullptr;
-  cudaDriverEntryPointQueryResult state{};
-  const cudaError_t asked =
-      cudaGetDriverEntryPointByVersion(name, &found, kOldestDriver, cudaEnableDefault, &state);
-  if (asked != cudaSuccess || state != cudaDriverEntryPointSuccess) return false;
-  function = reinterpret_cast<Function>(found);
+bool find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
   return function != nullptr;
-}
-
-Result<CudaDriver> load() {
-  CudaDriver driver;
-  const bool whole =
-      find("cuMemGetAllocationGranularity", driver.mem_get_allocation_granularity) &&
-      find("cuMemCreate", driver.mem_create) && find("cuMemRelease", driver.mem_release) &&
-      find("cuMemAddressReserve", driver.mem_address_reserve) &&
-      find("cuMemAddressFree", driver.mem_address_free) && find("cuMemMap", driver.mem_map) &&
-      find("cuMemUnmap", driver.mem_unmap) && find("cuMemSetAccess", driver.mem_set_access) &&
-      find("cuMemExportToShareableHandle", driver.mem_export) &&
-      find("cuMemImportFromShareableHandle", driver.mem_import) &&
-      find("cuMemGetAddressRange", driver.mem_get_address_range) &&
-      find("cuDeviceGetAttribute", driver.device_get_attribute) &&
-      find("cuGetErrorName", driver.get_error_name);
-  if (whole) return driver;
-  cudaGetLastError();
-  return error(
-      ErrorCode::Unavailable, Reason::Unsupported,
-      "no CUDA driver of version 12.0 or later answers: install one, or use the host backend "
-      "(device.backend = \"host\")");
 }
 
 }  // namespace
 
-Result<const CudaDriver*> cuda_driver() {
-  static const Result<CudaDriver> driver = load();
-  if (!driver) return driver.error();
-  return &driver.value();
-}
-
-Error cuda_error(cudaError_t failure, const char* what) {
-  if (failure == cudaErrorMpsServerNotReady || failure == cudaErrorMpsRpcFailure) {
-    return error(ErrorCode::Unavailable, Reason::NotRunning, what, ": ", cudaGetErrorName(failure),
-                 " (after a GPU fault MPS serves again when all processes that it served then have "
-                 "ended: nvidia-smi lists them)");
+Result<CudaDriver> CudaDriver::load(const char* library) {
+  void* const found = ::dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (found == nullptr) {
+    const char* why = ::dlerror();
+    return error(ErrorCode::Unavailable, Reason::Unsupported,
+                 "the CUDA driver cannot be loaded here (", why != nullptr ? why : library,
+                 "): install it, or mount it into the container");
   }
-  const bool memory = failure == cudaErrorMemoryAllocation;
-  return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
-               memory ? Reason::OutOfMemory : Reason::None, what, ": ", cudaGetErrorName(failure),
-               " (", cudaGetErrorString(failure), ")");
+  CudaDriver driver;
+  std::string missing;
+#define X(function) \
+  if (!find(found, ARC_SYMBOL(function), driver.function##_)) missing = ARC_SYMBOL(function);
+  ARC_CUDA_FUNCTIONS(X)
+#undef X
+  if (!find(found, "cuEventElapsedTime_v2", driver.event_elapsed_time) &&
+      !find(found, "cuEventElapsedTime", driver.event_elapsed_time)) {
+    missing = "cuEventElapsedTime";
+  }
+  find(found, "cuFuncLoad", driver.load_function);
+  if (missing.empty()) return driver;
+  return error(ErrorCode::Unavailable, Reason::Unsupported, "the CUDA driver ", library, " lacks ",
+               missing, ": one of CUDA 12.0 or later is needed");
 }
 
-Error cuda_error(CUresult failure, const char* what) {
-  const char* name = "an unknown error";
-  if (const Result<const CudaDriver*> driver = cuda_driver())
-    (*driver)->get_error_name(failure, &name);
+Status CudaDriver::start() const {
+  const CUresult begun = cuInit_(0);
+  if (begun == CUDA_SUCCESS) return {};
+  return error(ErrorCode::Unavailable, Reason::Unsupported,
+               "the CUDA driver does not start (cuInit: ", name_of(begun),
+               "): is a GPU visible to this process, and MPS running where it is required?");
+}
+
+const char* CudaDriver::name_of(CUresult failure) const {
+  const char* name = nullptr;
+  return cuGetErrorName_(failure, &name) == CUDA_SUCCESS && name != nullptr
+             ? name
+             : "an unknown CUDA error";
+}
+
+Error CudaDriver::failed(CUresult failure, const char* what) const {
   const bool memory = failure == CUDA_ERROR_OUT_OF_MEMORY;
   return error(memory ? ErrorCode::ResourceExhausted : ErrorCode::Internal,
-               memory ? Reason::OutOfMemory : Reason::None, what, ": ", name);
+               memory ? Reason::OutOfMemory : Reason::None, what, ": ", name_of(failure));
 }
 
-std::string cuda_uuid_text(const cudaUUID_t& uuid) {
-  std::string text = "GPU";
-  for (int i = 0; i < 16; ++i) {
-    char digits[4];
-    const bool dash = i == 0 || i == 4 || i == 6 || i == 8 || i == 10;
-    std::snprintf(digits, sizeof(digits), dash ? "-%02x" : "%02x",
-                  static_cast<unsigned char>(uuid.bytes[i]));
-    text += digits;
-  }
-  return text;
-}
-
-bool is_under_mps(int ordinal) {
-  const Result<const CudaDriver*> driver = cuda_driver();
-  int enabled = 0;
-  return driver && (*driver)->device_get_attribute != nullptr &&
-         (*driver)->device_get_attribute(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, ordinal) ==
-             CUDA_SUCCESS &&
-         enabled != 0;
-}
-
-CurrentCudaDevice::CurrentCudaDevice(int ordinal) {
-  cudaGetDevice(&before_);
-  if (before_ != ordinal) cudaSetDevice(ordinal);
-}
-
-CurrentCudaDevice::~CurrentCudaDevice() {
-  if (before_ >= 0) cudaSetDevice(before_);
+Status CudaDriver::checked(CUresult result, const char* what) const {
+  if (result == CUDA_SUCCESS) return {};
+  return failed(result, what);
 }
 
 }  // namespace arcomm

@@ -1,54 +1,100 @@
-// The CUDA driver's functions, found at run time: a daemon built with CUDA also starts where no
-// driver is, and says so. And CUDA's failures as errors. Any thread.
+// The CUDA driver's functions, found at run time: the daemon starts where no driver is and says so,
+// and libarclient and arctl, which link neither cudart nor libcuda, load where there is none. One
+// list for all of them; every function on it is in CUDA 12.0. Any thread.
 #pragma once
 
 #include <cuda.h>
-#include <cuda_runtime_api.h>
-
-#include <string>
 
 #include "proto/status.h"
 
 namespace arcomm {
 
-// What the runtime library does not offer: memory that is created, mapped and exported as separate
-// steps.
+inline constexpr const char* kCudaDriverLibrary = "libcuda.so.1";
+
+// X(function). cuda.h's macros turn some of these into names with a version.
+#define ARC_CUDA_FUNCTIONS(X)               \
+  X(cuInit)                                 \
+  X(cuDriverGetVersion)                     \
+  X(cuGetErrorName)                         \
+  X(cuCtxGetCurrent)                        \
+  X(cuCtxSetCurrent)                        \
+  X(cuCtxPushCurrent)                       \
+  X(cuCtxPopCurrent)                        \
+  X(cuCtxGetDevice)                         \
+  X(cuCtxEnablePeerAccess)                  \
+  X(cuCtxDisablePeerAccess)                 \
+  X(cuDeviceGet)                            \
+  X(cuDeviceGetName)                        \
+  X(cuDeviceGetAttribute)                   \
+  X(cuDeviceGetCount)                       \
+  X(cuDeviceGetUuid)                        \
+  X(cuDeviceCanAccessPeer)                  \
+  X(cuDevicePrimaryCtxRetain)               \
+  X(cuDevicePrimaryCtxRelease)              \
+  X(cuThreadExchangeStreamCaptureMode)      \
+  X(cuModuleLoadData)                       \
+  X(cuModuleGetFunction)                    \
+  X(cuFuncGetAttribute)                     \
+  X(cuLaunchKernelEx)                       \
+  X(cuStreamBatchMemOp)                     \
+  X(cuStreamCreate)                         \
+  X(cuStreamCreateWithPriority)             \
+  X(cuStreamQuery)                          \
+  X(cuStreamIsCapturing)                    \
+  X(cuStreamBeginCapture)                   \
+  X(cuStreamEndCapture)                     \
+  X(cuGraphInstantiate)                     \
+  X(cuGraphLaunch)                          \
+  X(cuGraphDestroy)                         \
+  X(cuGraphExecDestroy)                     \
+  X(cuEventCreate)                          \
+  X(cuEventRecord)                          \
+  X(cuEventQuery)                           \
+  X(cuMemAlloc)                             \
+  X(cuMemFree)                              \
+  X(cuMemsetD8Async)                        \
+  X(cuMemcpyDtoDAsync)                      \
+  X(cuMemcpyDtoHAsync)                      \
+  X(cuMemcpyHtoDAsync)                      \
+  X(cuMemcpyPeerAsync)                      \
+  X(cuMemHostAlloc)                         \
+  X(cuMemHostRegister)                      \
+  X(cuMemHostUnregister)                    \
+  X(cuMemHostGetDevicePointer)              \
+  X(cuMemGetAddressRange)                   \
+  X(cuPointerGetAttributes)                 \
+  X(cuIpcGetMemHandle)                      \
+  X(cuMemGetAllocationGranularity)          \
+  X(cuMemCreate)                            \
+  X(cuMemRelease)                           \
+  X(cuMemRetainAllocationHandle)            \
+  X(cuMemGetAllocationPropertiesFromHandle) \
+  X(cuMemExportToShareableHandle)           \
+  X(cuMemImportFromShareableHandle)         \
+  X(cuMemAddressReserve)                    \
+  X(cuMemAddressFree)                       \
+  X(cuMemMap)                               \
+  X(cuMemUnmap)                             \
+  X(cuMemSetAccess)
+
 struct CudaDriver {
-  decltype(&cuMemGetAllocationGranularity) mem_get_allocation_granularity = nullptr;
-  decltype(&cuMemCreate) mem_create = nullptr;
-  decltype(&cuMemRelease) mem_release = nullptr;
-  decltype(&cuMemAddressReserve) mem_address_reserve = nullptr;
-  decltype(&cuMemAddressFree) mem_address_free = nullptr;
-  decltype(&cuMemMap) mem_map = nullptr;
-  decltype(&cuMemUnmap) mem_unmap = nullptr;
-  decltype(&cuMemSetAccess) mem_set_access = nullptr;
-  decltype(&cuMemExportToShareableHandle) mem_export = nullptr;
-  decltype(&cuMemImportFromShareableHandle) mem_import = nullptr;
-  decltype(&cuMemGetAddressRange) mem_get_address_range = nullptr;
-  decltype(&cuDeviceGetAttribute) device_get_attribute = nullptr;
-  decltype(&cuGetErrorName) get_error_name = nullptr;
-};
+  // Unavailable (Unsupported) where there is no such library, or one too old. It stays loaded.
+  static Result<CudaDriver> load(const char* library = kCudaDriverLibrary);
+  // cuInit, which a process that uses cudart has behind it.
+  Status start() const;
 
-// Unavailable (Unsupported) where there is no driver, or one too old.
-Result<const CudaDriver*> cuda_driver();
+#define X(function) decltype(&::function) function##_ = nullptr;
+  ARC_CUDA_FUNCTIONS(X)
+#undef X
+  CUresult (*load_function)(CUfunction) = nullptr;  // cuFuncLoad, from 12.4 on
+  // cuEventElapsedTime, which older and newer drivers have under different names.
+  CUresult (*event_elapsed_time)(float* ms, CUevent begin, CUevent end) = nullptr;
 
-// NotRunning where MPS recovers from a fault, which gets better by itself.
-Error cuda_error(cudaError_t failure, const char* what);
-Error cuda_error(CUresult failure, const char* what);
-
-std::string cuda_uuid_text(const cudaUUID_t& uuid);  // "GPU-<uuid>", as nvidia-smi -L says it
-bool is_under_mps(int ordinal);  // this process is a client of an MPS server there
-
-// Runs a piece of code with a device current, and puts back the one that was.
-class CurrentCudaDevice {
- public:
-  explicit CurrentCudaDevice(int ordinal);
-  ~CurrentCudaDevice();
-  CurrentCudaDevice(const CurrentCudaDevice&) = delete;
-  CurrentCudaDevice& operator=(const CurrentCudaDevice&) = delete;
-
- private:
-  int before_ = -1;
+  const char* name_of(CUresult failure) const;
+  // "what: CUDA_ERROR_..."
+  Error failed(CUresult failure, const char* what) const;
+  // Success, or failed().
+  Status checked(CUresult result, const char* what) const;
 };
 
 }  // namespace arcomm

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "transport/device/cuda_chunks.h"
-#include "transport/device/cuda_driver.h"
-#include "transport/device/cuda_mapping.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm {
 namespace {
@@ -22,18 +21,6 @@ Error not_ours_to_export() {
   return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
                "imported GPU memory is its maker's to export");
 }
-
-class MappedPart final : public Memory::Backing {
- public:
-  MappedPart(CudaMapping mapping, const MemoryHandle& handle)
-      : mapping_(std::move(mapping)), view_(part(mapping_.view().data, handle)) {}
-  MemoryRef view() const override { return view_; }
-  Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
-
- private:
-  CudaMapping mapping_;
-  MemoryRef view_;
-};
 
 class PartOfChunks final : public Memory::Backing {
  public:
@@ -141,8 +128,8 @@ Status check_found(const std::byte* base, std::uint64_t claimed_bytes, int home)
   CUdeviceptr start = 0;
   std::size_t bytes = 0;
   const auto address = reinterpret_cast<CUdeviceptr>(base);
-  const CUresult asked = (*driver)->mem_get_address_range(&start, &bytes, address);
-  if (asked != CUDA_SUCCESS) return cuda_error(asked, "asking how large imported memory is");
+  const CUresult asked = (*driver)->cuMemGetAddressRange_(&start, &bytes, address);
+  if (asked != CUDA_SUCCESS) return (*driver)->failed(asked, "asking how large imported memory is");
   const std::uint64_t there = start + bytes - address;
   if (claimed_bytes > there) {
     return error(ErrorCode::InvalidArgument, Reason::OutOfBounds,
@@ -152,25 +139,31 @@ Status check_found(const std::byte* base, std::uint64_t claimed_bytes, int home)
   return {};
 }
 
+// What is wrong with the client's memory is the client's mistake.
+Result<CudaChunks> import_offered(std::span<const CudaChunks::Piece> chunks,
+                                  std::span<const int> accessible_from) {
+  const Result<const CudaDriver*> driver = cuda_driver();
+  if (!driver) return driver.error();
+  Result<CudaChunks> mapped = CudaChunks::import(**driver, chunks, accessible_from);
+  if (mapped) return mapped;
+  Error why = std::move(mapped).error();
+  why.message +=
+      ": each must be an allocation of cuMemCreate on this node, named with its whole size "
+      "(allocation_bytes), by a descriptor of cuMemExportToShareableHandle or a fabric handle";
+  if (why.code == ErrorCode::Internal) {
+    why.code = ErrorCode::InvalidArgument;
+    why.reason = Reason::BadValue;
+  }
+  return why;
+}
+
 Result<Memory> import_descriptor(const MemoryHandle& handle, int descriptor, int home,
                                  std::span<const int> accessible_from) {
-  Result<CudaMapping> mapping =
-      CudaMapping::import(descriptor, handle.allocation_bytes, accessible_from);
-  if (!mapping) {
-    Error why = std::move(mapping).error();
-    why.message +=
-        "; a descriptor must come from cuMemExportToShareableHandle, and its "
-        "allocation_bytes must be the allocation's whole size (" +
-        std::to_string(handle.allocation_bytes) + " were given)";
-    // What is wrong with the client's memory is the client's mistake.
-    if (why.code == ErrorCode::Internal) {
-      why.code = ErrorCode::InvalidArgument;
-      why.reason = Reason::BadValue;
-    }
-    return why;
-  }
-  ARC_RETURN_IF_ERROR(check_found(mapping->view().data, handle.allocation_bytes, home));
-  return Memory(std::make_unique<MappedPart>(std::move(*mapping), handle));
+  const CudaChunks::Piece whole{.descriptor = descriptor, .bytes = handle.allocation_bytes};
+  Result<CudaChunks> mapped = import_offered({&whole, 1}, accessible_from);
+  if (!mapped) return std::move(mapped).error();
+  ARC_RETURN_IF_ERROR(check_found(mapped->view().data, handle.allocation_bytes, home));
+  return Memory(std::make_unique<PartOfChunks>(std::move(*mapped), handle));
 }
 
 Result<Memory> import_ipc(const MemoryHandle& handle, int home,
@@ -220,7 +213,11 @@ Result<Memory> import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint
                                   std::uint64_t length_bytes, int home,
                                   std::span<const int> accessible_from) {
   const CurrentCudaDevice current(home);
-  Result<CudaChunks> mapped = CudaChunks::import(chunks, accessible_from);
+  std::vector<CudaChunks::Piece> offered;
+  offered.reserve(chunks.size());
+  for (const MemoryChunk& chunk : chunks)
+    offered.push_back({chunk.memory.get(), chunk.fabric, chunk.bytes});
+  Result<CudaChunks> mapped = import_offered(offered, accessible_from);
   if (!mapped) return std::move(mapped).error();
   MemoryHandle range;
   range.kind = MemoryKind::PosixFd;

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm {
 namespace {
@@ -19,9 +19,10 @@ CUmemAllocationProp memory_on(int ordinal) {
 Result<std::uint64_t> whole_granules(const CudaDriver& driver, int ordinal, std::uint64_t bytes) {
   const CUmemAllocationProp wanted = memory_on(ordinal);
   std::size_t granularity = 0;
-  const CUresult asked = driver.mem_get_allocation_granularity(&granularity, &wanted,
+  const CUresult asked = driver.cuMemGetAllocationGranularity_(&granularity, &wanted,
                                                                CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  if (asked != CUDA_SUCCESS) return cuda_error(asked, "asking for the granularity of GPU memory");
+  if (asked != CUDA_SUCCESS)
+    return driver.failed(asked, "asking for the granularity of GPU memory");
   if (bytes == 0 || bytes > (std::uint64_t{1} << 46)) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, bytes,
                  " bytes of GPU memory: not a size a GPU has");
@@ -39,21 +40,9 @@ Result<CudaMapping> CudaMapping::create(int home, std::uint64_t bytes,
   if (!rounded) return rounded.error();
   const CUmemAllocationProp wanted = memory_on(home);
   CUmemGenericAllocationHandle handle = 0;
-  const CUresult made = (*driver)->mem_create(&handle, *rounded, &wanted, 0);
-  if (made != CUDA_SUCCESS) return cuda_error(made, "allocating GPU memory");
+  const CUresult made = (*driver)->cuMemCreate_(&handle, *rounded, &wanted, 0);
+  if (made != CUDA_SUCCESS) return (*driver)->failed(made, "allocating GPU memory");
   return map(handle, *rounded, accessible_from);
-}
-
-Result<CudaMapping> CudaMapping::import(int descriptor, std::uint64_t bytes,
-                                        std::span<const int> accessible_from) {
-  const Result<const CudaDriver*> driver = cuda_driver();
-  if (!driver) return driver.error();
-  CUmemGenericAllocationHandle handle = 0;
-  const CUresult made = (*driver)->mem_import(
-      &handle, reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor)),
-      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-  if (made != CUDA_SUCCESS) return cuda_error(made, "importing GPU memory from a descriptor");
-  return map(handle, bytes, accessible_from);
 }
 
 Result<CudaMapping> CudaMapping::map(CUmemGenericAllocationHandle handle, std::uint64_t bytes,
@@ -63,12 +52,12 @@ Result<CudaMapping> CudaMapping::map(CUmemGenericAllocationHandle handle, std::u
   mapping.handle_ = handle;
   mapping.owns_handle_ = true;
   CUdeviceptr address = 0;
-  CUresult done = driver.mem_address_reserve(&address, bytes, 0, 0, 0);
-  if (done != CUDA_SUCCESS) return cuda_error(done, "reserving addresses for GPU memory");
-  done = driver.mem_map(address, bytes, 0, handle, 0);
+  CUresult done = driver.cuMemAddressReserve_(&address, bytes, 0, 0, 0);
+  if (done != CUDA_SUCCESS) return driver.failed(done, "reserving addresses for GPU memory");
+  done = driver.cuMemMap_(address, bytes, 0, handle, 0);
   if (done != CUDA_SUCCESS) {
-    driver.mem_address_free(address, bytes);
-    return cuda_error(done, "mapping GPU memory");
+    driver.cuMemAddressFree_(address, bytes);
+    return driver.failed(done, "mapping GPU memory");
   }
   mapping.view_ = {reinterpret_cast<std::byte*>(address), bytes};
   std::vector<CUmemAccessDesc> access;
@@ -76,18 +65,18 @@ Result<CudaMapping> CudaMapping::map(CUmemGenericAllocationHandle handle, std::u
     access.push_back({.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = ordinal},
                       .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
   }
-  done = driver.mem_set_access(address, bytes, access.data(), access.size());
+  done = driver.cuMemSetAccess_(address, bytes, access.data(), access.size());
   if (done != CUDA_SUCCESS)
-    return cuda_error(done, "giving GPUs access to memory: can they reach each other?");
+    return driver.failed(done, "giving GPUs access to memory: can they reach each other?");
   return mapping;
 }
 
 Result<UniqueFd> CudaMapping::export_fd() const {
+  const CudaDriver& driver = **cuda_driver();
   int descriptor = -1;
-  const CUresult done =
-      (**cuda_driver())
-          .mem_export(&descriptor, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-  if (done != CUDA_SUCCESS) return cuda_error(done, "exporting GPU memory as a descriptor");
+  const CUresult done = driver.cuMemExportToShareableHandle_(
+      &descriptor, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+  if (done != CUDA_SUCCESS) return driver.failed(done, "exporting GPU memory as a descriptor");
   return UniqueFd(descriptor);
 }
 
@@ -96,10 +85,10 @@ void CudaMapping::release() {
   const CudaDriver& driver = **cuda_driver();
   if (view_.data != nullptr) {
     const auto address = reinterpret_cast<CUdeviceptr>(view_.data);
-    driver.mem_unmap(address, view_.bytes);
-    driver.mem_address_free(address, view_.bytes);
+    driver.cuMemUnmap_(address, view_.bytes);
+    driver.cuMemAddressFree_(address, view_.bytes);
   }
-  driver.mem_release(handle_);
+  driver.cuMemRelease_(handle_);
   owns_handle_ = false;
 }
 

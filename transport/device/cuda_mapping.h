@@ -1,6 +1,7 @@
-// One allocation of GPU memory in this process's address space, readable and writable by the GPUs
-// that were named. Owns the mapping; the memory itself lives as long as anybody, here or in another
-// process, has it mapped. Threads: as Memory. Must be gone before the process's contexts are.
+// One allocation of GPU memory that this process made, mapped here, readable and writable by the
+// GPUs that were named. Owns the mapping; the memory itself lives as long as anybody, here or in
+// another process, has it mapped. Threads: as Memory. Must be gone before the process's contexts
+// are.
 #pragma once
 
 #include <cuda.h>
@@ -18,10 +19,6 @@ class CudaMapping {
  public:
   // New memory on GPU `home`, rounded up to the driver's granularity (2 MB), not zeroed.
   static Result<CudaMapping> create(int home, std::uint64_t bytes,
-                                    std::span<const int> accessible_from);
-  // Memory whose descriptor came from another process. `bytes`: as its maker says; whole granules.
-  // The descriptor stays the caller's.
-  static Result<CudaMapping> import(int descriptor, std::uint64_t bytes,
                                     std::span<const int> accessible_from);
 
   CudaMapping() = default;

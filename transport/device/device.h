@@ -1,6 +1,7 @@
-// One accelerator, or the CPU in its place: where memory, streams and events come from. The seam
-// behind which the kinds of hardware live; nothing above it names one. Thread: any; creating is
-// slow and not for the hot path. Owner: the daemon, which destroys the Device last.
+// One accelerator, or the CPU in its place: where memory comes from. The seam behind which the
+// kinds of hardware live. Queues are not behind it: a GPU's are kernels' (kernels/cuda_queue.h),
+// the host's its device's (host_device.h). Thread: any; creating is slow and not for the hot path.
+// Owner: the daemon, which destroys the Device last.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,7 @@
 
 #include "proto/memory_handle.h"
 #include "proto/status.h"
-#include "transport/device/event.h"
 #include "transport/device/memory.h"
-#include "transport/device/stream.h"
 
 namespace arcomm {
 
@@ -49,9 +48,6 @@ class Device {
   // stay the caller's. The range counts in their sum.
   virtual Result<Memory> import_chunks(std::span<const MemoryChunk> chunks,
                                        std::uint64_t offset_bytes, std::uint64_t length_bytes) = 0;
-  // `name`: what a debugger shows, at most 15 characters are kept.
-  virtual Result<Stream> create_stream(std::string_view name) = 0;
-  virtual Result<Event> create_event() = 0;
 };
 
 }  // namespace arcomm

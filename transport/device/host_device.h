@@ -6,8 +6,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "transport/device/device.h"
+#include "transport/device/event.h"
+#include "transport/device/stream.h"
 
 namespace arcomm {
 
@@ -31,8 +34,9 @@ class HostDevice final : public Device {
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
                                std::uint64_t length_bytes) override;  // Unimplemented
-  Result<Stream> create_stream(std::string_view name) override;
-  Result<Event> create_event() override;
+  // `name`: what a debugger shows, at most 15 characters are kept.
+  Result<Stream> create_stream(std::string_view name);
+  Result<Event> create_event();
 
  private:
   explicit HostDevice(HostDeviceOptions options) : options_(options) {}

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "proto/shared_mapping.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
@@ -15,18 +17,16 @@ class HostMemory final : public Memory::Backing {
   // descriptor can make another fault; written through once by the kernel (fallocate), so that a
   // later access cannot fail for lack of memory.
   static Result<std::unique_ptr<HostMemory>> create(std::uint64_t bytes);
-  ~HostMemory() override;
-  HostMemory(const HostMemory&) = delete;
-  HostMemory& operator=(const HostMemory&) = delete;
 
-  MemoryRef view() const override { return view_; }
+  MemoryRef view() const override { return {mapping_.data(), mapping_.bytes()}; }
   Result<UniqueFd> export_fd() const override;
 
  private:
-  HostMemory(UniqueFd fd, MemoryRef view) : fd_(std::move(fd)), view_(view) {}
+  HostMemory(UniqueFd fd, SharedMapping mapping)
+      : fd_(std::move(fd)), mapping_(std::move(mapping)) {}
 
   UniqueFd fd_;
-  MemoryRef view_;
+  SharedMapping mapping_;
 };
 
 }  // namespace arcomm

@@ -2,14 +2,12 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <utility>
 
 namespace arcomm {
 
@@ -65,26 +63,10 @@ Status PeerMapping::check(int fd, std::uint64_t offset_bytes, std::uint64_t leng
 Result<PeerMapping> PeerMapping::map(int fd, std::uint64_t offset_bytes,
                                      std::uint64_t length_bytes) {
   ARC_RETURN_IF_ERROR(check(fd, offset_bytes, length_bytes));
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::uint64_t lead = offset_bytes % page;
-  const std::size_t mapped_bytes = lead + length_bytes;
-  void* base = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                      static_cast<off_t>(offset_bytes - lead));
-  if (base == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map ", length_bytes,
-                 " bytes of a peer's memory: ", std::strerror(errno),
-                 "; raise vm.max_map_count or the service's memory limit");
-  }
-  return PeerMapping(base, mapped_bytes, {static_cast<std::byte*>(base) + lead, length_bytes});
-}
-
-PeerMapping::~PeerMapping() {
-  if (base_ == nullptr || ::munmap(base_, mapped_bytes_) == 0) return;
-  // Whole pages of tmpfs always unmap, so this is our own mistake, or the kernel lacks memory to
-  // split a mapping. Told, since the pages stay taken; a destructor has nobody to answer to.
-  const int why = errno;
-  std::fprintf(stderr, "cannot unmap %zu bytes of a peer's memory at %p: %s\n", mapped_bytes_,
-               base_, std::strerror(why));
+  Result<SharedMapping> mapping = SharedMapping::map(
+      fd, {.offset_bytes = offset_bytes, .length_bytes = length_bytes, .what = "a peer's memory"});
+  if (!mapping) return std::move(mapping).error();
+  return PeerMapping(std::move(*mapping));
 }
 
 }  // namespace arcomm

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "transport/device/memory.h"
 
@@ -25,33 +26,17 @@ class PeerMapping {
   static Result<PeerMapping> map(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
   PeerMapping() = default;
-  PeerMapping(PeerMapping&& other) noexcept
-      : base_(std::exchange(other.base_, nullptr)),
-        mapped_bytes_(std::exchange(other.mapped_bytes_, 0)),
-        view_(std::exchange(other.view_, {})) {}
-  PeerMapping& operator=(PeerMapping&& other) noexcept {
-    std::swap(base_, other.base_);
-    std::swap(mapped_bytes_, other.mapped_bytes_);
-    std::swap(view_, other.view_);
-    return *this;
-  }
-  PeerMapping(const PeerMapping&) = delete;
-  PeerMapping& operator=(const PeerMapping&) = delete;
-  ~PeerMapping();
 
-  explicit operator bool() const { return base_ != nullptr; }
+  explicit operator bool() const { return static_cast<bool>(mapping_); }
   // Exactly the bytes asked for.
-  MemoryRef view() const { return view_; }
-  std::byte* data() const { return view_.data; }
-  std::uint64_t bytes() const { return view_.bytes; }
+  MemoryRef view() const { return {data(), bytes()}; }
+  std::byte* data() const { return mapping_.data(); }
+  std::uint64_t bytes() const { return mapping_.bytes(); }
 
  private:
-  PeerMapping(void* base, std::size_t mapped_bytes, MemoryRef view)
-      : base_(base), mapped_bytes_(mapped_bytes), view_(view) {}
+  explicit PeerMapping(SharedMapping mapping) : mapping_(std::move(mapping)) {}
 
-  void* base_ = nullptr;  // page-aligned start of the mapping
-  std::size_t mapped_bytes_ = 0;
-  MemoryRef view_;
+  SharedMapping mapping_;
 };
 
 }  // namespace arcomm

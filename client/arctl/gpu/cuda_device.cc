@@ -1,5 +1,7 @@
 #include "client/arctl/gpu/cuda_device.h"
 
+#include <mutex>
+#include <optional>
 #include <utility>
 
 namespace arcomm::arctl {
@@ -9,10 +11,25 @@ CUdeviceptr address_of(const std::byte* place) {
   return reinterpret_cast<CUdeviceptr>(place);
 }
 
+// Once per process, started.
+Result<const CudaDriver*> started_driver() {
+  static std::mutex mutex;
+  static std::optional<CudaDriver> loaded;
+  const std::lock_guard lock(mutex);
+  if (loaded) return &*loaded;
+  Result<CudaDriver> driver = CudaDriver::load();
+  Status ready = driver ? driver->start() : Status(std::move(driver).error());
+  if (ready) return &loaded.emplace(*driver);
+  Error why = std::move(ready).error();
+  why.code = ErrorCode::FailedPrecondition;
+  why.message += "; --device host needs none";
+  return why;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<GpuDevice>> open_gpu(int ordinal) {
-  const Result<const CudaDriver*> cuda = CudaDriver::load();
+  const Result<const CudaDriver*> cuda = started_driver();
   if (!cuda) return cuda.error();
   Result<std::unique_ptr<CudaDevice>> device = CudaDevice::open(**cuda, ordinal);
   if (!device) return std::move(device).error();

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "client/arctl/gpu/cuda_driver.h"
 #include "client/arctl/gpu/device.h"
+#include "transport/device/cuda_driver.h"
 
 namespace arcomm::arctl {
 

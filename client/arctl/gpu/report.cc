@@ -55,52 +55,46 @@ std::string formatted(const char* form, Values... values) {
   return text.data();
 }
 
-// No clock here tells more than nanoseconds.
-double thousandths(double number) {
-  return std::round(number * 1e3) / 1e3;
+// No clock here tells more than nanoseconds. Absent: null.
+Json thousandths(std::optional<double> number) {
+  return number ? json_number(std::round(*number * 1e3) / 1e3) : Json(nullptr);
 }
 
-void figure_json(Json& json, const GpuRun& run, const GpuFigure& figure) {
+Json figure_json(const GpuRun& run, const GpuFigure& figure) {
   const GpuRates rates = rates_of(run, figure);
-  json.begin_object()
-      .field("p50_us", thousandths(rates.p50_us))
-      .field("p99_us", thousandths(rates.p99_us))
-      .field("min_us", thousandths(rates.min_us))
-      .field("algbw_gb_s", thousandths(rates.width.algorithm_gb_s))
-      .field("busbw_gb_s", thousandths(rates.width.bus_gb_s));
-  json.field("of_light_pct", thousandths(rates.of_light_pct.value_or(NAN)));  // not a number: null
-  json.field("batches", figure.what.rounds)
-      .field("operations", figure.what.iterations)
-      .field("checked", is_whole(figure) ? "all" : "sampled")
-      .field("checked_bytes", figure.measured.checked_bytes)
-      .field("wrong", figure.measured.wrong)
-      .end_object();
+  return {{"p50_us", thousandths(rates.p50_us)},
+          {"p99_us", thousandths(rates.p99_us)},
+          {"min_us", thousandths(rates.min_us)},
+          {"algbw_gb_s", thousandths(rates.width.algorithm_gb_s)},
+          {"busbw_gb_s", thousandths(rates.width.bus_gb_s)},
+          {"of_light_pct", thousandths(rates.of_light_pct)},
+          {"batches", figure.what.rounds},
+          {"operations", figure.what.iterations},
+          {"checked", is_whole(figure) ? "all" : "sampled"},
+          {"checked_bytes", figure.measured.checked_bytes},
+          {"wrong", figure.measured.wrong}};
 }
 
 // One row for each size and place: its lines are one for each mode. Of a run that failed the last
 // ones may be missing, and the last one's peers.
-void rows_json_of(Json& json, const GpuRun& run) {
-  json.key("rows").begin_array();
+Json rows_json(const GpuRun& run) {
+  Json rows = Json::array();
   const std::size_t modes = run.plan.in_graph.size();
   for (std::size_t first = 0; first < run.lines.size(); first += modes) {
     const std::size_t end = std::min(first + modes, run.lines.size());
     const BenchCase& what = run.lines[first].front().what;
-    json.begin_object()
-        .field("bytes", what.bytes())
-        .field("count", what.count)
-        .field("in_place", what.in_place);
+    Json row = {{"bytes", what.bytes()}, {"count", what.count}, {"in_place", what.in_place}};
     for (std::size_t each = 0; each < run.lines[first].size(); ++each) {
-      json.key(text_of(run.lines[first][each].what.contender)).begin_object();
+      Json contender = Json::object();
       for (std::size_t at = first; at < end && each < run.lines[at].size(); ++at) {
         const GpuFigure& figure = run.lines[at][each];
-        json.key(mode_name(figure.what));
-        figure_json(json, run, figure);
+        contender[mode_name(figure.what)] = figure_json(run, figure);
       }
-      json.end_object();
+      row[std::string(text_of(run.lines[first][each].what.contender))] = std::move(contender);
     }
-    json.end_object();
+    rows.push_back(std::move(row));
   }
-  json.end_array();
+  return rows;
 }
 
 }  // namespace
@@ -184,37 +178,29 @@ std::string gpu_line_text(const GpuRun& run, const GpuLine& line, bool colour) {
 
 std::string gpu_json(const GpuRun& run) {
   const BenchPlan& plan = run.plan;
-  Json json;
-  json.begin_object()
-      .field("collective", "all_reduce")
-      .field("device", "gpu")
-      .field("ranks", plan.ranks)
-      .field("dtype", text_of(plan.dtype))
-      .field("op", text_of(plan.op))
-      .field("timing", timing_name(plan))
-      .field("memory", memory_name(plan.memory))
-      .field("nccl_nvls_enable", run.nvls)
-      .field("version", arcommd_version());
-  json.key("gpus").begin_array();
-  for (const int gpu : plan.gpus) json.value(gpu);
-  json.end_array();
-  json.field("light_gb_s", thousandths(run.light_gb_s.value_or(NAN)))
-      .field("light_why", run.light_why);
-  json.key("contenders").begin_array();
+  Json contenders = Json::array();
   for (const GpuOpened& each : run.opened) {
-    json.begin_object()
-        .field("name", text_of(each.contender))
-        .field("measured", each.is_open)
-        .field(!each.is_open                          ? "why"
-               : each.contender == Contender::Arcommd ? "gpu"
-                                                      : "version",
-               each.said)
-        .end_object();
+    const char* about = !each.is_open                          ? "why"
+                        : each.contender == Contender::Arcommd ? "gpu"
+                                                               : "version";
+    contenders.push_back(
+        {{"name", text_of(each.contender)}, {"measured", each.is_open}, {about, each.said}});
   }
-  json.end_array();
-  rows_json_of(json, run);
-  json.field("error", run.failure).end_object();
-  return json.take() + "\n";
+  return json_line({{"collective", "all_reduce"},
+                    {"device", "gpu"},
+                    {"ranks", plan.ranks},
+                    {"dtype", text_of(plan.dtype)},
+                    {"op", text_of(plan.op)},
+                    {"timing", timing_name(plan)},
+                    {"memory", memory_name(plan.memory)},
+                    {"nccl_nvls_enable", run.nvls},
+                    {"version", arcommd_version()},
+                    {"gpus", plan.gpus},
+                    {"light_gb_s", thousandths(run.light_gb_s)},
+                    {"light_why", run.light_why},
+                    {"contenders", std::move(contenders)},
+                    {"rows", rows_json(run)},
+                    {"error", run.failure}});
 }
 
 std::pair<std::uint64_t, std::string> wrong_in(const GpuRun& run) {

@@ -9,7 +9,7 @@ namespace {
 
 // Sixteen floats; the compiler splits them where the machine's registers are narrower.
 using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
-constexpr std::size_t kLaunchPaths = 16;
+constexpr std::size_t kLanes = 16;
 
 // One block of the result is kept in registers while the inner dimension passes by.
 template <std::size_t kRows, std::size_t kVectors>
@@ -17,7 +17,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   Lanes sum[kRows][kVectors];
   for (std::size_t r = 0; r < kRows; ++r) {
     for (std::size_t v = 0; v < kVectors; ++v) {
-      const float* c = product.c + (row + r) * product.c_stride + column + v * kLaunchPaths;
+      const float* c = product.c + (row + r) * product.c_stride + column + v * kLanes;
       sum[r][v] = product.accumulate ? *reinterpret_cast<const Lanes*>(c) : Lanes{};
     }
   }
@@ -26,7 +26,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t k = 0; k < product.inner; ++k) {
     Lanes right[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
-      right[v] = *reinterpret_cast<const Lanes*>(b + v * kLaunchPaths);
+      right[v] = *reinterpret_cast<const Lanes*>(b + v * kLanes);
     }
     for (std::size_t r = 0; r < kRows; ++r) {
       const float left = a[r * product.a_row_stride];
@@ -37,7 +37,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   }
   for (std::size_t r = 0; r < kRows; ++r) {
     for (std::size_t v = 0; v < kVectors; ++v) {
-      float* c = product.c + (row + r) * product.c_stride + column + v * kLaunchPaths;
+      float* c = product.c + (row + r) * product.c_stride + column + v * kLanes;
       *reinterpret_cast<Lanes*>(c) = sum[r][v];
     }
   }
@@ -46,12 +46,12 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
 template <std::size_t kRows>
 LM_INLINE void row_of_blocks(const Product& product, std::size_t row) {
   std::size_t column = 0;
-  for (; column + 2 * kLaunchPaths <= product.columns; column += 2 * kLaunchPaths) {
+  for (; column + 2 * kLanes <= product.columns; column += 2 * kLanes) {
     block<kRows, 2>(product, row, column);
   }
-  if (column + kLaunchPaths <= product.columns) {
+  if (column + kLanes <= product.columns) {
     block<kRows, 1>(product, row, column);
-    column += kLaunchPaths;
+    column += kLanes;
   }
   for (; column < product.columns; ++column) {
     for (std::size_t r = row; r < row + kRows; ++r) {

@@ -15,7 +15,10 @@ namespace {
 
 // In every session that knows the memory; one whose daemon is gone has nothing left to forget.
 Status forget_gpu_memory(void* address, Deadline deadline, bool* was_known) {
-  ARC_RETURN_IF_ERROR(InStreamUses::check_unused(address));
+  const std::shared_ptr<GpuAllocation> ours = gpu_allocations().find(address);
+  const std::uint64_t bytes = ours ? ours->bytes : 1;
+  ARC_RETURN_IF_ERROR(InStreamUses::check_unused(address, bytes));
+  if (ours) InStreamUses::forget_memory(address, bytes);  // if it goes, other memory may come there
   for (const std::shared_ptr<Session>& session : Session::all()) {
     if (session->gpus() == nullptr || session->lost()) continue;
     Status forgotten = session->gpus()->buffers().forget(address, deadline);

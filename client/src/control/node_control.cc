@@ -1,38 +1,45 @@
-// Field numbers are those of proto/arcommd/v1/control.proto.
 #include "client/src/control/node_control.h"
 
 #include <cstring>
-#include <utility>
+#include <protozero/pbf_builder.hpp>
+#include <span>
 
+#include "client/src/control/control_fields.h"
 #include "client/src/control/wire.h"
+#include "proto/launch_table.h"
 #include "proto/version.h"
 
 namespace arcomm::client {
 namespace {
 
-std::string_view as_text(const std::array<std::byte, kTokenBytes>& token) {
-  return {reinterpret_cast<const char*>(token.data()), token.size()};
+protozero::data_view as_view(std::string_view text) {
+  return {text.data(), text.size()};
 }
 
-// Every request after Attach starts with who asks.
-WireWriter request_of(const SessionKey& session) {
-  WireWriter reference;
-  reference.number(1, session.id.bits());
-  reference.bytes(2, as_text(session.token));
-  WireWriter request;
-  request.message(1, reference);
+protozero::data_view as_view(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Every request after Attach starts with who asks. Field: the request's; `message` outlives it.
+template <typename Field>
+protozero::pbf_builder<Field> request_of(const SessionKey& session, std::string& message) {
+  protozero::pbf_builder<Field> request(message);
+  {
+    protozero::pbf_builder<field::SessionRef> reference(request, Field::Session);
+    reference.add_uint64(field::SessionRef::Session, session.id.bits());
+    reference.add_bytes(field::SessionRef::SessionToken, as_view(session.token));
+  }
   return request;
 }
 
-// Calls and hands every field of the reply to `read`.
-template <typename Read>
-Status exchange(ControlChannel& channel, std::string_view method, WireWriter request,
+// Calls and hands every field of the reply to `read`. Reply: the reply's fields.
+template <typename Reply, typename Read>
+Status exchange(ControlChannel& channel, std::string_view method, std::string_view request,
                 Deadline deadline, Read&& read) {
   std::string path("/arcommd.v1.NodeControl/");
-  Result<std::string> reply =
-      channel.call(path.append(method), std::move(request).take(), deadline);
+  Result<std::string> reply = channel.call(path.append(method), request, deadline);
   if (!reply) return std::move(reply).error();
-  WireReader reader(*reply);
+  WireReader<Reply> reader(*reply);
   while (reader.next()) read(reader);
   if (!reader.ok()) {
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon's answer to ", method,
@@ -41,17 +48,25 @@ Status exchange(ControlChannel& channel, std::string_view method, WireWriter req
   return {};
 }
 
-constexpr auto kIgnore = [](const WireReader&) {};
+Status exchange(ControlChannel& channel, std::string_view method, std::string_view request,
+                Deadline deadline) {
+  return exchange<field::Empty>(channel, method, request, deadline,
+                                [](const WireReader<field::Empty>&) {});
+}
 
 Result<SharedBuffer> buffer_call(ControlChannel& channel, std::string_view method,
-                                 WireWriter request, Deadline deadline) {
+                                 std::string_view request, Deadline deadline) {
+  using Reply = field::BufferReply;
   SharedBuffer buffer;
-  ARC_RETURN_IF_ERROR(
-      exchange(channel, method, std::move(request), deadline, [&buffer](const WireReader& field) {
-        if (field.field() == 1) buffer.buffer = BufferId::from_bits(field.number());
-        if (field.field() == 2) buffer.length_bytes = field.number();
-        if (field.field() == 3) buffer.fd_ticket = field.number();
-      }));
+  ARC_RETURN_IF_ERROR(exchange<Reply>(channel, method, request, deadline,
+                                      [&buffer](const WireReader<Reply>& reply) {
+                                        if (reply.field() == Reply::Buffer)
+                                          buffer.buffer = BufferId::from_bits(reply.number());
+                                        if (reply.field() == Reply::LengthBytes)
+                                          buffer.length_bytes = reply.number();
+                                        if (reply.field() == Reply::FdTicket)
+                                          buffer.fd_ticket = reply.number();
+                                      }));
   return buffer;
 }
 
@@ -64,53 +79,54 @@ bool is_gone(const Error& why) {
 
 Result<Attached> NodeControl::attach(std::string_view device, std::string_view process_name,
                                      Deadline deadline) {
-  WireWriter request;
-  request.number(1, kRingAbiMajor);
-  request.number(2, kRingAbiMinor);
-  request.number(3, kVersionNumber);
-  request.bytes(4, device);
-  request.bytes(5, process_name);
+  using Request = field::AttachRequest;
+  using Reply = field::AttachReply;
+  std::string message;
+  protozero::pbf_builder<Request> request(message);
+  request.add_uint32(Request::RingAbiMajor, kRingAbiMajor);
+  request.add_uint32(Request::RingAbiMinor, kRingAbiMinor);
+  request.add_uint32(Request::ClientVersion, kVersionNumber);
+  request.add_string(Request::Device, as_view(device));
+  request.add_string(Request::ProcessName, as_view(process_name));
   Attached attached;
   bool token_whole = false;
   ARC_RETURN_IF_ERROR(
-      exchange(channel_, "Attach", std::move(request), deadline, [&](const WireReader& field) {
-        const std::uint64_t number = field.number();
-        switch (field.field()) {
-          case 1:
+      exchange<Reply>(channel_, "Attach", message, deadline, [&](const WireReader<Reply>& reply) {
+        const std::uint64_t number = reply.number();
+        switch (reply.field()) {
+          case Reply::Session:
             attached.key.id = SessionId::from_bits(number);
             break;
-          case 2:
-            token_whole = field.bytes().size() == kTokenBytes;
+          case Reply::SessionToken:
+            token_whole = reply.bytes().size() == kTokenBytes;
             if (token_whole)
-              std::memcpy(attached.key.token.data(), field.bytes().data(), kTokenBytes);
+              std::memcpy(attached.key.token.data(), reply.bytes().data(), kTokenBytes);
             break;
-          case 3:
+          case Reply::FdTicket:
             attached.fd_ticket = number;
             break;
-          case 4:
+          case Reply::DaemonVersion:
             attached.daemon_version = static_cast<std::uint32_t>(number);
             break;
-          case 5:
-            attached.device = field.bytes();
+          case Reply::Device:
+            attached.device = reply.bytes();
             break;
-          case 6:
+          case Reply::DefaultTimeoutMs:
             attached.default_timeout_ms = number;
             break;
-          case 7:
+          case Reply::SegmentLimitBytes:
             attached.segment_limit_bytes = number;
             break;
-          case 8:
+          case Reply::MaxInFlight:
             attached.max_in_flight = static_cast<std::uint32_t>(number);
             break;
-          case 9:
+          case Reply::OnGpus:
             attached.on_gpus = number != 0;
             break;
-          case 10:
+          case Reply::MaxChunks:
             attached.max_chunks = static_cast<std::uint32_t>(number);
             break;
-          default:
-            break;  // a newer daemon's field
-        }
+        }  // or a newer daemon's field
       }));
   if (!attached.key.id.valid() || !token_whole) {
     return error(
@@ -123,153 +139,197 @@ Result<Attached> NodeControl::attach(std::string_view device, std::string_view p
 Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& session,
                                                              const NewCommunicator& wanted,
                                                              Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.bytes(2, wanted.unique_id);
-  request.number(3, static_cast<std::uint64_t>(wanted.rank));
-  request.number(4, static_cast<std::uint64_t>(wanted.ranks));
-  request.number(5, wanted.timeout_ms);
-  request.bytes(6, wanted.device);
-  for (const std::string& gpu : wanted.visible_gpus) request.bytes(7, gpu);
-  request.number(8, kInStreamAbi);
+  using Request = field::CreateCommunicatorRequest;
+  using Reply = field::CreateCommunicatorReply;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_bytes(Request::UniqueId, as_view(wanted.unique_id));
+  request.add_int32(Request::Rank, wanted.rank);
+  request.add_int32(Request::Ranks, wanted.ranks);
+  request.add_uint64(Request::TimeoutMs, wanted.timeout_ms);
+  request.add_string(Request::Device, as_view(wanted.device));
+  for (const std::string& gpu : wanted.visible_gpus) request.add_string(Request::VisibleGpus, gpu);
+  request.add_uint32(Request::InStreamAbi, kInStreamAbi);
+  request.add_uint32(Request::LaunchTableVersion, kLaunchTableVersion);
+  request.add_uint32(Request::InStreamHindrance,
+                     static_cast<std::uint32_t>(wanted.in_stream_hindrance));
   CreatedCommunicator created;
-  ARC_RETURN_IF_ERROR(exchange(channel_, "CreateCommunicator", std::move(request), deadline,
-                               [&created](const WireReader& field) {
-                                 if (field.field() == 1)
-                                   created.member = MemberId::from_bits(field.number());
-                                 if (field.field() == 2) created.epoch = field.number();
-                                 if (field.field() == 4)
-                                   created.segment_limit_bytes = field.number();
-                                 if (field.field() == 5) created.fd_ticket = field.number();
-                                 if (field.field() == 6) created.mailbox_bytes = field.number();
-                                 if (field.field() == 7) created.exchange_bytes = field.number();
-                                 if (field.field() == 8)
-                                   created.room.atomic_128b_stores = field.number() != 0;
-                                 if (field.field() == 9)
-                                   created.room.blocks = static_cast<std::uint32_t>(field.number());
-                                 if (field.field() == 10) created.max_timeout_ms = field.number();
-                                 if (field.field() == 11) created.room.most_bytes = field.number();
-                               }));
+  ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreateCommunicator", message, deadline,
+                                      [&created](const WireReader<Reply>& reply) {
+                                        const std::uint64_t number = reply.number();
+                                        switch (reply.field()) {
+                                          case Reply::Member:
+                                            created.member = MemberId::from_bits(number);
+                                            break;
+                                          case Reply::Epoch:
+                                            created.epoch = number;
+                                            break;
+                                          case Reply::SegmentLimitBytes:
+                                            created.segment_limit_bytes = number;
+                                            break;
+                                          case Reply::FdTicket:
+                                            created.fd_ticket = number;
+                                            break;
+                                          case Reply::MailboxBytes:
+                                            created.mailbox_bytes = number;
+                                            break;
+                                          case Reply::ExchangeBytes:
+                                            created.exchange_bytes = number;
+                                            break;
+                                          case Reply::MaxTimeoutMs:
+                                            created.max_timeout_ms = number;
+                                            break;
+                                          case Reply::LaunchTable:
+                                            created.launch_table = reply.bytes();
+                                            break;
+                                        }  // or a newer daemon's field
+                                      }));
   return created;
 }
 
 Status NodeControl::destroy_communicator(const SessionKey& session, MemberId member,
                                          Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, member.bits());
-  return exchange(channel_, "DestroyCommunicator", std::move(request), deadline, kIgnore);
+  using Request = field::DestroyCommunicatorRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Member, member.bits());
+  return exchange(channel_, "DestroyCommunicator", message, deadline);
 }
 
 Status NodeControl::abort_communicator(const SessionKey& session, MemberId member,
                                        std::string_view why, Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, member.bits());
-  request.bytes(3, why);
-  return exchange(channel_, "AbortCommunicator", std::move(request), deadline, kIgnore);
+  using Request = field::AbortCommunicatorRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Member, member.bits());
+  request.add_string(Request::Why, as_view(why));
+  return exchange(channel_, "AbortCommunicator", message, deadline);
 }
 
 Result<SharedBuffer> NodeControl::allocate_buffer(const SessionKey& session, std::uint64_t bytes,
                                                   std::string_view device, Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, bytes);
-  request.bytes(3, device);
-  return buffer_call(channel_, "AllocateBuffer", std::move(request), deadline);
+  using Request = field::AllocateBufferRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Bytes, bytes);
+  request.add_string(Request::Device, as_view(device));
+  return buffer_call(channel_, "AllocateBuffer", message, deadline);
 }
 
 Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session,
                                                   std::uint64_t offered_fd,
                                                   std::uint64_t offset_bytes,
                                                   std::uint64_t length_bytes, Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, offered_fd);
-  request.number(3, offset_bytes);
-  request.number(4, length_bytes);
-  return buffer_call(channel_, "RegisterBuffer", std::move(request), deadline);
+  using Request = field::RegisterBufferRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::OfferedFd, offered_fd);
+  request.add_uint64(Request::OffsetBytes, offset_bytes);
+  request.add_uint64(Request::LengthBytes, length_bytes);
+  return buffer_call(channel_, "RegisterBuffer", message, deadline);
 }
 
 Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
                                                       const NewGpuBuffer& wanted,
                                                       Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, wanted.offered_fd);
-  request.number(4, wanted.bytes);
-  request.bytes(5, wanted.device);
-  request.bytes(6, wanted.ipc_handle);
-  request.number(7, wanted.bytes);
+  using Request = field::RegisterBufferRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::OfferedFd, wanted.offered_fd);
+  request.add_uint64(Request::LengthBytes, wanted.bytes);
+  request.add_string(Request::Device, as_view(wanted.device));
+  request.add_bytes(Request::IpcHandle, as_view(wanted.ipc_handle));
+  request.add_uint64(Request::AllocationBytes, wanted.bytes);
   for (const NewGpuChunk& chunk : wanted.chunks) {
-    WireWriter one;
-    one.number(1, chunk.offered_fd);
-    if (chunk.offered_fd == 0) {
-      one.bytes(2, {reinterpret_cast<const char*>(chunk.fabric.data()), chunk.fabric.size()});
+    protozero::pbf_builder<field::MemoryChunk> one(request, Request::Chunks);
+    if (chunk.offered_fd != 0) {
+      one.add_uint64(field::MemoryChunk::OfferedFd, chunk.offered_fd);
+    } else {
+      one.add_bytes(field::MemoryChunk::FabricHandle, as_view(chunk.fabric));
     }
-    one.number(3, chunk.bytes);
-    request.message(8, one);
+    one.add_uint64(field::MemoryChunk::Bytes, chunk.bytes);
   }
-  return buffer_call(channel_, "RegisterBuffer", std::move(request), deadline);
+  return buffer_call(channel_, "RegisterBuffer", message, deadline);
 }
 
 Status NodeControl::release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, buffer.bits());
-  return exchange(channel_, "ReleaseBuffer", std::move(request), deadline, kIgnore);
+  using Request = field::ReleaseBufferRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Buffer, buffer.bits());
+  return exchange(channel_, "ReleaseBuffer", message, deadline);
 }
 
 Status NodeControl::withdraw_offers(const SessionKey& session,
                                     const std::vector<std::uint64_t>& tickets, Deadline deadline) {
-  WireWriter request = request_of(session);
-  for (const std::uint64_t ticket : tickets) request.number(3, ticket);
-  return exchange(channel_, "ReleaseBuffer", std::move(request), deadline, kIgnore);
+  using Request = field::ReleaseBufferRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_packed_uint64(Request::OfferedFds, tickets.begin(), tickets.end());
+  return exchange(channel_, "ReleaseBuffer", message, deadline);
 }
 
 Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan& wanted,
                                         Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, wanted.member.bits());
-  request.number(3, wanted.send_buffer.bits());
-  request.number(4, wanted.send_offset_bytes);
-  request.number(5, wanted.recv_buffer.bits());
-  request.number(6, wanted.recv_offset_bytes);
-  request.number(7, wanted.spec.send_count);
-  request.number(8, static_cast<std::uint64_t>(wanted.spec.dtype));
-  request.number(9, static_cast<std::uint64_t>(wanted.spec.op));
-  request.number(10, static_cast<std::uint64_t>(wanted.spec.codec));
-  request.number(11, wanted.timeout_ms);
-  request.number(12, wanted.spec.recv_count);
-  request.number(13, static_cast<std::uint64_t>(wanted.spec.collective));
-  request.number(14, static_cast<std::uint64_t>(wanted.spec.root + 1));
+  using Request = field::CreatePlanRequest;
+  using Reply = field::CreatePlanReply;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Member, wanted.member.bits());
+  request.add_uint64(Request::SendBuffer, wanted.send_buffer.bits());
+  request.add_uint64(Request::SendOffsetBytes, wanted.send_offset_bytes);
+  request.add_uint64(Request::RecvBuffer, wanted.recv_buffer.bits());
+  request.add_uint64(Request::RecvOffsetBytes, wanted.recv_offset_bytes);
+  request.add_uint64(Request::SendCount, wanted.spec.send_count);
+  request.add_uint32(Request::Dtype, static_cast<std::uint32_t>(wanted.spec.dtype));
+  request.add_uint32(Request::Op, static_cast<std::uint32_t>(wanted.spec.op));
+  request.add_uint32(Request::Codec, static_cast<std::uint32_t>(wanted.spec.codec));
+  request.add_uint64(Request::TimeoutMs, wanted.timeout_ms);
+  request.add_uint64(Request::RecvCount, wanted.spec.recv_count);
+  request.add_uint32(Request::Collective, static_cast<std::uint32_t>(wanted.spec.collective));
+  request.add_uint32(Request::RootPlusOne, static_cast<std::uint32_t>(wanted.spec.root + 1));
   PlanId plan;
-  ARC_RETURN_IF_ERROR(exchange(channel_, "CreatePlan", std::move(request), deadline,
-                               [&plan](const WireReader& field) {
-                                 if (field.field() == 1) plan = PlanId::from_bits(field.number());
-                               }));
+  ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreatePlan", message, deadline,
+                                      [&plan](const WireReader<Reply>& reply) {
+                                        if (reply.field() == Reply::Plan)
+                                          plan = PlanId::from_bits(reply.number());
+                                      }));
   return plan;
 }
 
 Status NodeControl::destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, plan.bits());
-  return exchange(channel_, "DestroyPlan", std::move(request), deadline, kIgnore);
+  using Request = field::DestroyPlanRequest;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Plan, plan.bits());
+  return exchange(channel_, "DestroyPlan", message, deadline);
 }
 
 Result<Described> NodeControl::describe(const SessionKey& session, MemberId member,
                                         Deadline deadline) {
-  WireWriter request = request_of(session);
-  request.number(2, member.bits());
+  using Request = field::DescribeRequest;
+  using Reply = field::DescribeReply;
+  std::string message;
+  auto request = request_of<Request>(session, message);
+  request.add_uint64(Request::Member, member.bits());
   Described described;
-  ARC_RETURN_IF_ERROR(exchange(
-      channel_, "Describe", std::move(request), deadline, [&described](const WireReader& field) {
-        if (field.field() == 1) described.state = field.bytes();
-        if (field.field() == 2)
-          described.reason = reason_from(static_cast<unsigned>(field.number()));
+  ARC_RETURN_IF_ERROR(exchange<Reply>(
+      channel_, "Describe", message, deadline, [&described](const WireReader<Reply>& reply) {
+        if (reply.field() == Reply::State) described.state = reply.bytes();
+        if (reply.field() == Reply::Reason)
+          described.reason = reason_from(static_cast<unsigned>(reply.number()));
         // int32 travels sign-extended to 64 bits.
-        if (field.field() == 3)
-          described.culprit = static_cast<Rank>(static_cast<std::int64_t>(field.number()));
-        if (field.field() == 4) described.epoch = field.number();
+        if (reply.field() == Reply::CulpritRank)
+          described.culprit = static_cast<Rank>(static_cast<std::int64_t>(reply.number()));
+        if (reply.field() == Reply::Epoch) described.epoch = reply.number();
       }));
   return described;
 }
 
 Status NodeControl::detach(const SessionKey& session, Deadline deadline) {
-  return exchange(channel_, "Detach", request_of(session), deadline, kIgnore);
+  std::string message;
+  request_of<field::DetachRequest>(session, message);
+  return exchange(channel_, "Detach", message, deadline);
 }
 
 }  // namespace arcomm::client

@@ -9,8 +9,8 @@
 
 #include "client/src/control/control_channel.h"
 #include "client/src/session/deadline.h"
-#include "proto/exchange.h"
 #include "proto/fd_message.h"
+#include "proto/in_stream_call.h"
 #include "proto/memory_handle.h"
 #include "proto/operation_spec.h"
 #include "proto/status.h"
@@ -41,6 +41,7 @@ struct NewCommunicator {
   std::uint64_t timeout_ms = 0;
   std::string_view device{};  // "GPU-<uuid>", in a session on GPUs
   std::vector<std::string> visible_gpus{};
+  InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
 };
 struct CreatedCommunicator {
   MemberId member;
@@ -49,7 +50,7 @@ struct CreatedCommunicator {
   std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doorbells; image, exchanges
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
-  InStreamRoom room;
+  std::string launch_table;          // encoded; on GPUs: proto/launch_table.h
   std::uint64_t max_timeout_ms = 0;  // of in-stream operations
 };
 

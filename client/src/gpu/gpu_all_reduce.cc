@@ -28,12 +28,17 @@ Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const Collective
   session.check_now_and_then();
   if (session.lost()) return session.submission().loss();
   const Deadline deadline = Deadline::after(timeout);
+  const auto timeout_ms = static_cast<std::uint64_t>(timeout.count());
+  const Launch launch = member->gpu->launch_of(call);
+  if (launch.path == LaunchPath::InStream) {
+    return member->gpu->all_reduce_in_stream(call, launch.in_stream, timeout_ms, stream, deadline);
+  }
   return with_second_attempt([&]() -> Status {
     if (session.lost()) return session.submission().loss();
     const Result<GpuOperands> operands = find_operands(*member, call, deadline);
     if (!operands) return operands.error();
-    return member->gpu->all_reduce(call, operands->send, operands->recv,
-                                   static_cast<std::uint64_t>(timeout.count()), stream, deadline);
+    return member->gpu->all_reduce(call, operands->send, operands->recv, timeout_ms, stream,
+                                   deadline);
   });
 }
 

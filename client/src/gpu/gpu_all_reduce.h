@@ -30,7 +30,8 @@ auto with_second_attempt(const Attempt& attempt) {
   return attempt();
 }
 
-// Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them.
+// Stream-ordered; returns at once, but for the first use of a buffer or of a combination of them
+// that is not in-stream.
 Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const CollectiveCall& call,
                          void* stream, std::chrono::milliseconds timeout);
 

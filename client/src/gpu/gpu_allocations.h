@@ -16,6 +16,7 @@ namespace arcomm::client {
 struct GpuAllocation {
   std::unique_ptr<GpuMapping> mapping;
   UniqueFd memory;
+  std::uint64_t bytes = 0;
 };
 
 class GpuAllocations {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/src/gpu/gpu_allocations.h"
+#include "client/src/gpu/gpu_memory_check.h"
 
 namespace arcomm::client {
 namespace {
@@ -16,13 +17,6 @@ bool is_same(const GpuRange& a, const GpuRange& b) {
 
 bool overlap(const GpuRange& a, const GpuRange& b) {
   return a.base < b.base + b.bytes && b.base < a.base + a.bytes;
-}
-
-Status check_gpu(const Gpu& gpu, const GpuRange& range, const void* address) {
-  if (range.ordinal == gpu.ordinal()) return {};
-  return error(ErrorCode::InvalidArgument, Reason::BadValue, address, " is memory of GPU ",
-               range.ordinal, " and the communicator's rank is on GPU ", gpu.ordinal(), " (",
-               gpu.uuid(), "): make the rank's GPU current when it calls arcCommInitRank");
 }
 
 Status check_end(const GpuRange& range, const void* address, std::uint64_t bytes) {

@@ -6,17 +6,15 @@ namespace arcomm::client {
 
 Result<std::unique_ptr<GpuExchange>> GpuExchange::open(Gpu& gpu,
                                                        std::span<const UniqueFd> descriptors,
-                                                       std::uint64_t bytes, InStreamRoom room,
+                                                       std::uint64_t bytes,
                                                        std::uint64_t max_timeout_ms) {
   const std::size_t ranks = descriptors.size() - 1;
-  if (ranks > kMaxInStreamRanks ||
-      bytes < in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
+  if (ranks > kMaxGpuRanks || bytes < in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's exchanges have ", bytes,
                  " bytes for each of ", ranks,
                  " ranks, too few: are client and daemon of one version?");
   }
   std::unique_ptr<GpuExchange> exchange(new GpuExchange);
-  exchange->room_ = room;
   exchange->max_timeout_ns_ = max_timeout_ms * 1'000'000;
   const Result<const InStreamKernels*> kernels = gpu.load_in_stream(descriptors[0].get());
   if (!kernels) return kernels.error();

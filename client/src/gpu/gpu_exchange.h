@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 
 namespace arcomm::client {
 
@@ -16,11 +16,10 @@ class GpuExchange {
  public:
   // descriptors: the image, then each rank's memory of `bytes`.
   static Result<std::unique_ptr<GpuExchange>> open(Gpu& gpu, std::span<const UniqueFd> descriptors,
-                                                   std::uint64_t bytes, InStreamRoom room,
+                                                   std::uint64_t bytes,
                                                    std::uint64_t max_timeout_ms);
 
   const InStreamKernels& kernels() const { return *kernels_; }
-  InStreamRoom room() const { return room_; }
   // What the daemon lets an operation last.
   std::uint64_t max_timeout_ns() const { return max_timeout_ns_; }
   // With the addresses of the exchanges; the rest is the operation's.
@@ -32,7 +31,6 @@ class GpuExchange {
   std::vector<std::unique_ptr<GpuMapping>> memory_;  // by rank
   const InStreamKernels* kernels_ = nullptr;
   InStreamCall call_;
-  InStreamRoom room_;
   std::uint64_t max_timeout_ns_ = 0;
 };
 

@@ -1,10 +1,7 @@
 #include "client/src/gpu/gpu_mailbox.h"
 
-#include <sys/mman.h>
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,15 +29,13 @@ Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
   mailbox->memory_ = std::move(*mapped);
   // CUDA pins whole pages.
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  mailbox->doorbells_bytes_ = (static_cast<std::size_t>(facts.st_size) + page - 1) / page * page;
-  void* const pages = ::mmap(nullptr, mailbox->doorbells_bytes_, PROT_READ | PROT_WRITE,
-                             MAP_SHARED | MAP_POPULATE, doorbells.get(), 0);
-  if (pages == MAP_FAILED) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot map the daemon's doorbells: ", std::strerror(errno));
-  }
-  mailbox->doorbells_ = pages;
-  mapped = gpu.map_host(pages, mailbox->doorbells_bytes_);
+  const std::size_t bytes = (static_cast<std::size_t>(facts.st_size) + page - 1) / page * page;
+  Result<SharedMapping> pages = SharedMapping::map(
+      doorbells.get(),
+      {.length_bytes = bytes, .is_prefaulted = true, .what = "the daemon's doorbells"});
+  if (!pages) return std::move(pages).error();
+  mailbox->doorbells_ = std::move(*pages);
+  mapped = gpu.map_host(mailbox->doorbells_.data(), mailbox->doorbells_.bytes());
   if (!mapped) return std::move(mapped).error();
   mailbox->doorbells_on_gpu_ = std::move(*mapped);
   const std::vector<std::byte> zeros(sizeof(PostNotes));
@@ -48,11 +43,6 @@ Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
   constexpr std::chrono::seconds kFirstCopy{5};
   ARC_RETURN_IF_ERROR(gpu.write(mailbox->notes(), zeros.data(), zeros.size(), kFirstCopy));
   return mailbox;
-}
-
-GpuMailbox::~GpuMailbox() {
-  doorbells_on_gpu_.reset();
-  if (doorbells_ != nullptr) ::munmap(doorbells_, doorbells_bytes_);
 }
 
 Error error_of(std::uint64_t done_word, const char* what) {

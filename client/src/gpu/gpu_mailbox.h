@@ -10,6 +10,7 @@
 #include "client/cuda/gpu.h"
 #include "client/cuda/post.h"
 #include "proto/device_mailbox.h"
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 
@@ -39,7 +40,6 @@ class GpuMailbox {
   // Clears the notes, which the daemon leaves alone.
   static Result<std::unique_ptr<GpuMailbox>> open(Gpu& gpu, UniqueFd memory,
                                                   std::uint64_t memory_bytes, UniqueFd doorbells);
-  ~GpuMailbox();
   GpuMailbox(const GpuMailbox&) = delete;
   GpuMailbox& operator=(const GpuMailbox&) = delete;
 
@@ -61,9 +61,8 @@ class GpuMailbox {
   GpuMailbox() = default;
 
   std::unique_ptr<GpuMapping> memory_;
-  void* doorbells_ = nullptr;
-  std::size_t doorbells_bytes_ = 0;
-  std::unique_ptr<GpuMapping> doorbells_on_gpu_;
+  SharedMapping doorbells_;
+  std::unique_ptr<GpuMapping> doorbells_on_gpu_;  // of doorbells_, which it must not outlive
 };
 
 // "of rank 1: the deadline passed", with the Done's code, reason and culprit. Ok for 0.

@@ -53,10 +53,11 @@ GpuMember::GpuMember(Parts parts) : parts_(std::move(parts)), launched_(kMaxDevi
   if (parts_.post == PostMode::Memory)
     starts_ = std::make_shared<MemoryStarts>(parts_.gpu, parts_.mailbox);
   if (parts_.exchange == nullptr) return;
-  uses_ = InStreamUses::create({.gpu = parts_.gpu,
-                                .mailbox = parts_.mailbox,
-                                .exchange = parts_.exchange,
-                                .rank = parts_.rank});
+  in_stream_ = std::make_unique<InStreamPath>(InStreamPath::Parts{.gpu = parts_.gpu,
+                                                                  .mailbox = parts_.mailbox,
+                                                                  .exchange = parts_.exchange,
+                                                                  .rank = parts_.rank,
+                                                                  .ranks = parts_.ranks});
 }
 
 GpuMember::~GpuMember() {
@@ -64,7 +65,7 @@ GpuMember::~GpuMember() {
   const Deadline deadline = Deadline::after(kWordsWithin);
   while (!was_captured_ && !is_stream_watch()) {
     if (is_idle()) {
-      if (uses_ != nullptr) uses_->forget();
+      if (in_stream_ != nullptr) in_stream_->forget();
       if (starts_ != nullptr) leave_streams(starts_);
       return;
     }
@@ -186,6 +187,9 @@ Status GpuMember::start(const GpuPlanKey& key, void* stream, Deadline deadline) 
 Result<GpuPlan*> GpuMember::plan_for(const CollectiveCall& call, const GpuBuffer& send,
                                      const GpuBuffer& recv, std::uint64_t timeout_ms,
                                      Deadline deadline) {
+  const LaunchPath path = launch_of(call).path;
+  if (path == LaunchPath::InStream)
+    return error(ErrorCode::Internal, Reason::Bug, "the daemon needs no plan of what is in-stream");
   const GpuPlanKey key = key_of(call, send, recv);
   // Another timeout makes another plan; callers change theirs hardly ever.
   if (GpuPlan* plan = plans_.find(key)) {
@@ -212,17 +216,7 @@ Result<GpuPlan*> GpuMember::plan_for(const CollectiveCall& call, const GpuBuffer
     return error(ErrorCode::Internal, Reason::Version, "the daemon numbers its plans up to ",
                  id->index, ": are client and daemon of one version?");
   }
-  GpuPlan plan{.key = key,
-               .id = *id,
-               .path = launch_path_of(call.send_bytes(), parts_.ranks),
-               .timeout_ns = timeout_ms * 1'000'000};
-  if (parts_.exchange != nullptr)
-    plan.in_stream =
-        in_stream_shape(call.send_bytes(), parts_.ranks, call.dtype, parts_.exchange->room());
-  if (plan.in_stream.blocks != 0) {
-    plan.send_use = &uses_->of(send.range);
-    plan.recv_use = &uses_->of(recv.range);
-  }
+  GpuPlan plan{.key = key, .id = *id, .path = path, .timeout_ns = timeout_ms * 1'000'000};
   return &plans_.insert(plan);
 }
 
@@ -247,35 +241,43 @@ Result<bool> GpuMember::drop_oldest(Deadline deadline) {
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
     const std::uint64_t done = words->paths[static_cast<std::uint32_t>(plan->path)].done;
     const std::uint32_t index = plan->id.index;
-    // What is in-stream needs the daemon's plan no more.
-    if (plan->in_stream.blocks == 0 && !has_ended(notes->plans[index], launched_[index], done))
-      continue;
+    if (!has_ended(notes->plans[index], launched_[index], done)) continue;
     ARC_RETURN_IF_ERROR(drop(*plan, deadline));
     any = true;
   }
   return any;
 }
 
+Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const InStreamShape& shape,
+                                       std::uint64_t timeout_ms, void* stream, Deadline deadline) {
+  ARC_RETURN_IF_ERROR(usable());
+  ARC_RETURN_IF_ERROR(in_stream_->check_memory(call));
+  const std::unique_lock lock(mutex_, deadline.when());
+  if (!lock) return other_thread_busy("preparing an operation of this communicator");
+  const Result<bool> capturing = parts_.gpu->is_capturing(stream);
+  if (!capturing) return capturing.error();
+  if (!*capturing) note_stream(stream);
+  ARC_RETURN_IF_ERROR(in_stream_->launch(call, {.shape = shape,
+                                                .timeout_ns = timeout_ms * 1'000'000,
+                                                .is_captured = *capturing,
+                                                .waits_behind = has_several_streams_,
+                                                .stream = stream}));
+  was_captured_ |= *capturing;
+  return {};
+}
+
+void GpuMember::note_stream(void* stream) {
+  const bool is_first = in_stream_blocks() == 0 &&
+                        std::ranges::all_of(launched_on_path_, [](auto n) { return n == 0; });
+  has_several_streams_ |= (!is_first && stream != last_stream_) || stream == kStreamPerThread;
+  last_stream_ = stream;
+}
+
 Status GpuMember::post(GpuPlan& plan, void* stream) {
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
   if (!capturing) return capturing.error();
   std::uint32_t& launched_on_path = launched_on_path_[static_cast<std::uint32_t>(plan.path)];
-  if (!*capturing) {
-    const bool is_first = in_stream_blocks() == 0 &&
-                          std::ranges::all_of(launched_on_path_, [](auto n) { return n == 0; });
-    has_several_streams_ |= (!is_first && stream != last_stream_) || stream == kStreamPerThread;
-    last_stream_ = stream;
-  }
-  if (plan.in_stream.blocks != 0) {
-    ARC_RETURN_IF_ERROR(post_in_stream(plan, *capturing, stream));
-    if (*capturing) {
-      was_captured_ = true;
-      uses_->captured(*plan.send_use, *plan.recv_use);
-    } else {
-      uses_->launched(*plan.send_use, *plan.recv_use, plan.in_stream.blocks);
-    }
-    return {};
-  }
+  if (!*capturing) note_stream(stream);
   const GpuPost start{.mailbox = parts_.mailbox->words(),
                       .doorbells = parts_.mailbox->doorbells(),
                       .notes = parts_.mailbox->notes(),
@@ -313,24 +315,6 @@ Status GpuMember::post_by_memory(const GpuPost& post, void* stream) {
   }
   if (!posted) starts_->take_back(post.path, number);
   return posted;
-}
-
-Status GpuMember::post_in_stream(const GpuPlan& plan, bool is_captured, void* stream) {
-  InStreamCall call = parts_.exchange->call();
-  call.send = reinterpret_cast<const void*>(plan.key.send);
-  call.recv = reinterpret_cast<void*>(plan.key.recv);
-  call.mailbox = parts_.mailbox->words();
-  call.doorbells = parts_.mailbox->doorbells();
-  call.left = is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
-  call.timeout_ns = std::min(plan.timeout_ns, parts_.exchange->max_timeout_ns());
-  call.count = static_cast<std::uint32_t>(plan.key.spec.send_count);
-  call.what = plan.in_stream.what(plan.key.spec.dtype, plan.key.spec.op);
-  call.rank = parts_.rank;
-  call.ranks = parts_.ranks;
-  call.behind = in_stream_blocks();
-  return parts_.gpu->launch_in_stream(parts_.exchange->kernels(), plan.in_stream,
-                                      plan.key.spec.dtype, plan.key.spec.op, call,
-                                      !is_captured && has_several_streams_, stream);
 }
 
 Status GpuMember::drop_plans_of(BufferId buffer, Deadline deadline) {

@@ -18,12 +18,13 @@
 #include "client/src/gpu/gpu_exchange.h"
 #include "client/src/gpu/gpu_mailbox.h"
 #include "client/src/gpu/gpu_plan_cache.h"
-#include "client/src/gpu/in_stream_uses.h"
+#include "client/src/gpu/in_stream_path.h"
 #include "client/src/gpu/memory_starts.h"
 #include "client/src/gpu/post_mode.h"
 #include "client/src/host/operation.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
+#include "proto/launch_table.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -37,7 +38,8 @@ class GpuMember {
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
-    std::shared_ptr<GpuExchange> exchange;  // null: nothing is in-stream
+    std::shared_ptr<GpuExchange> exchange;  // null: `launches` has nothing in-stream
+    LaunchTable launches;
     PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
@@ -52,7 +54,17 @@ class GpuMember {
 
   Gpu& gpu() const { return *parts_.gpu; }
 
-  // Puts the operation on the stream and returns.
+  // Which way the daemon wants it to take.
+  Launch launch_of(const CollectiveCall& call) const {
+    return parts_.launches.find(launch_key_of(call));
+  }
+  // What is in-stream: puts it on the stream and returns; no daemon has to know of it, nor of its
+  // memory. check_in_stream: the same without the start.
+  Status all_reduce_in_stream(const CollectiveCall& call, const InStreamShape& shape,
+                              std::uint64_t timeout_ms, void* stream, Deadline deadline);
+  Status check_in_stream(const CollectiveCall& call) { return in_stream_->check_memory(call); }
+
+  // What is not: puts the start of the operation on the stream and returns.
   Status all_reduce(const CollectiveCall& call, const GpuBuffer& send, const GpuBuffer& recv,
                     std::uint64_t timeout_ms, void* stream, Deadline deadline);
   // A plan that stays until it is let go; `key` names it.
@@ -89,14 +101,17 @@ class GpuMember {
   Status drop(GpuPlan& plan, Deadline deadline);
   Status post(GpuPlan& plan, void* stream);
   Status post_by_memory(const GpuPost& post, void* stream);
-  Status post_in_stream(const GpuPlan& plan, bool is_captured, void* stream);
+  // Before a start that no graph captures.
+  void note_stream(void* stream);
   Status usable() const;
   bool is_idle();
-  std::uint32_t in_stream_blocks() const { return uses_ == nullptr ? 0 : uses_->blocks(); }
+  std::uint32_t in_stream_blocks() const {
+    return in_stream_ == nullptr ? 0 : in_stream_->blocks();
+  }
 
   Parts parts_;
-  std::shared_ptr<InStreamUses> uses_;    // null without an exchange
-  std::shared_ptr<MemoryStarts> starts_;  // null unless they are made by memory operations
+  std::unique_ptr<InStreamPath> in_stream_;  // null without an exchange
+  std::shared_ptr<MemoryStarts> starts_;     // null unless they are made by memory operations
   DeadlineMutex mutex_;
   GpuPlanCache plans_;
   std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it

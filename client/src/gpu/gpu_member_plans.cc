@@ -34,8 +34,7 @@ bool GpuMember::nobody_needs_plans_of(BufferId buffer, const IsThere& is_there) 
   for (const GpuPlan* plan : plans_.users_of(buffer)) {
     if (!is_on_memory_there(plan->key, buffer, is_there)) continue;
     if (!plan->may_go()) return false;
-    // What is in-stream needs the daemon's plan no more.
-    if (plan->in_stream.blocks == 0 && launched_[plan->id.index] != 0) asked.push_back(plan);
+    if (launched_[plan->id.index] != 0) asked.push_back(plan);
   }
   if (asked.empty()) return true;
   std::vector<std::byte> now(kMailboxWithNotesBytes);

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "client/cuda/post.h"
-#include "client/src/gpu/in_stream_uses.h"
-#include "proto/exchange.h"
+#include "proto/device_mailbox.h"
 #include "proto/operation_spec.h"
 #include "proto/types.h"
 
@@ -29,9 +28,6 @@ struct GpuPlan {
   GpuPlanKey key;
   PlanId id{};
   LaunchPath path = LaunchPath::Resident;
-  InStreamShape in_stream{};        // with blocks: started that way, not through its path
-  InStreamUse* send_use = nullptr;  // then
-  InStreamUse* recv_use = nullptr;
   std::uint64_t timeout_ns = 0;
   bool is_captured = false;
   std::uint32_t holders = 0;  // arcPlan_t handles

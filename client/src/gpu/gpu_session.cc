@@ -7,6 +7,7 @@
 
 #include "client/src/gpu/gpu_allocations.h"
 #include "client/src/gpu/gpu_exchange.h"
+#include "proto/launch_table.h"
 
 namespace arcomm::client {
 namespace {
@@ -39,7 +40,14 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                                     const CreatedCommunicator& created,
                                                     std::uint32_t rank, std::uint32_t ranks,
                                                     Deadline deadline) {
+  Result<LaunchTable> launches = LaunchTable::decode(created.launch_table);
+  if (!launches) return std::move(launches).error();
   const bool is_in_stream = created.exchange_bytes != 0;
+  if (launches->ranks() != ranks || (launches->has_in_stream() && !is_in_stream)) {
+    return error(ErrorCode::Internal, Reason::Version, "the daemon's launch table for ",
+                 launches->ranks(), " ranks does not fit this communicator of ", ranks,
+                 ": are client and daemon of one version?");
+  }
   Result<std::vector<UniqueFd>> fds =
       descriptors_.fetch(created.fd_ticket, is_in_stream ? 3 + ranks : 2, deadline);
   if (!fds) return std::move(fds).error();
@@ -48,9 +56,8 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
   if (!mailbox) return std::move(mailbox).error();
   std::unique_ptr<GpuExchange> exchange;
   if (is_in_stream) {
-    Result<std::unique_ptr<GpuExchange>> opened =
-        GpuExchange::open(*gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.room,
-                          created.max_timeout_ms);
+    Result<std::unique_ptr<GpuExchange>> opened = GpuExchange::open(
+        *gpu, std::span(*fds).subspan(2), created.exchange_bytes, created.max_timeout_ms);
     if (!opened) return std::move(opened).error();
     exchange = std::move(*opened);
   }
@@ -58,6 +65,7 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
       GpuMember::Parts{.gpu = std::move(gpu),
                        .mailbox = std::move(*mailbox),
                        .exchange = std::move(exchange),
+                       .launches = std::move(*launches),
                        .post = post_,
                        .member = created.member,
                        .rank = rank,
@@ -112,8 +120,9 @@ Result<void*> GpuSession::allocate(std::size_t bytes, Deadline deadline) {
     Result<std::unique_ptr<GpuMapping>> mapping =
         (*gpu)->import_memory((*memory)[0].get(), shared->length_bytes);
     if (!mapping) return std::move(mapping).error();
-    return std::make_shared<GpuAllocation>(
-        GpuAllocation{.mapping = std::move(*mapping), .memory = std::move((*memory)[0])});
+    return std::make_shared<GpuAllocation>(GpuAllocation{.mapping = std::move(*mapping),
+                                                         .memory = std::move((*memory)[0]),
+                                                         .bytes = shared->length_bytes});
   };
   Result<std::shared_ptr<GpuAllocation>> allocation = mapped();
   Status known;

@@ -29,10 +29,11 @@ class GpuSession {
 
   // The GPU that is current on this thread.
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
-  // What this process can use whole, by UUID. None where no kernel of ours shall wait on a stream:
-  // in-stream ones do.
-  std::vector<std::string> visible() {
-    return post_ == PostMode::Memory ? std::vector<std::string>() : gpus_.visible();
+  // What this process can use, by UUID.
+  std::vector<std::string> visible() { return gpus_.visible(); }
+  InStreamHindrance in_stream_hindrance() const {
+    return post_ == PostMode::Memory ? InStreamHindrance::PostsByMemory
+                                     : gpus_.in_stream_hindrance();
   }
   GpuBuffers& buffers() { return buffers_; }
   // Maps what the daemon has for the new member.

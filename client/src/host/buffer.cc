@@ -1,13 +1,9 @@
 #include "client/src/host/buffer.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
-#include <cstring>
 #include <utility>
 #include <vector>
 
-#include "client/src/host/shared_mapping.h"
+#include "client/src/host/callers_memfd.h"
 #include "client/src/session/session.h"
 
 namespace arcomm::client {
@@ -58,10 +54,6 @@ Status drop(void* address, bool allocated, Deadline deadline) {
 BufferTable& buffers() {
   static auto* table = new BufferTable;  // never destroyed: threads may outlive main
   return *table;
-}
-
-Buffer::~Buffer() {
-  if (parts_.kind == Kind::Allocated) ::munmap(parts_.base, parts_.bytes);
 }
 
 void Buffer::named(const Session& session, BufferId id) {
@@ -120,27 +112,28 @@ Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline dead
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
                  " bytes and gave ", shared->length_bytes);
   }
-  void* base = ::mmap(nullptr, shared->length_bytes, PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_POPULATE, (*memory)[0].get(), 0);
-  if (base == MAP_FAILED) {
-    const int why = errno;
+  Result<SharedMapping> mapping = SharedMapping::map(
+      (*memory)[0].get(), {.length_bytes = shared->length_bytes, .is_prefaulted = true});
+  if (!mapping) {
     give_back(session, shared->buffer);
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map ", bytes,
-                 " bytes of shared memory: ", std::strerror(why));
+    return std::move(mapping).error();
   }
+  std::byte* const base = mapping->data();
   auto buffer = std::make_shared<Buffer>(Buffer::Parts{.kind = Buffer::Kind::Allocated,
-                                                       .base = static_cast<std::byte*>(base),
+                                                       .base = base,
                                                        .bytes = shared->length_bytes,
-                                                       .memory = std::move((*memory)[0])});
+                                                       .memory = std::move((*memory)[0]),
+                                                       .mapping = std::move(*mapping)});
   buffer->named(session, shared->buffer);
   if (!buffers().insert(number_of(base), buffer->bytes(), buffer)) {
     // Someone registered addresses and then unmapped them behind our back.
     give_back(session, shared->buffer);
     return error(
-        ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ", base,
+        ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ",
+        static_cast<void*>(base),
         " lies inside a range that is still registered: deregister memory before unmapping it");
   }
-  return base;
+  return static_cast<void*>(base);
 }
 
 Status free_memory(void* address, Deadline deadline) {
@@ -151,12 +144,12 @@ Status register_memory(void* address, std::size_t bytes, Session& session, Deadl
   Buffer::Parts parts;
   parts.base = static_cast<std::byte*>(address);
   parts.bytes = bytes;
-  if (std::optional<SharedMapping> mapping = find_shared_mapping(address, bytes)) {
+  if (std::optional<CallersMemfd> found = find_callers_memfd(address, bytes)) {
     parts = {.kind = Buffer::Kind::Shared,
-             .base = mapping->first_page,
-             .bytes = mapping->bytes,
-             .memory = std::move(mapping->memory),
-             .memory_offset = mapping->offset};
+             .base = found->first_page,
+             .bytes = found->bytes,
+             .memory = std::move(found->memory),
+             .memory_offset = found->offset};
   }
   auto buffer = std::make_shared<Buffer>(std::move(parts));
   if (!buffers().insert(number_of(address), bytes, buffer)) {

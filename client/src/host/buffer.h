@@ -16,6 +16,7 @@
 #include "client/src/host/interval_map.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
@@ -38,10 +39,11 @@ class Buffer {
     std::size_t bytes = 0;            // from base
     UniqueFd memory;                  // Allocated, Shared
     std::uint64_t memory_offset = 0;  // of base in the memfd
+    SharedMapping mapping{};          // Allocated. A new daemon is offered the same memory, so that
+                                      // it keeps its address for as long as there is a Buffer
   };
 
   explicit Buffer(Parts parts) : parts_(std::move(parts)) {}
-  ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
 

@@ -32,6 +32,11 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   std::shared_ptr<Plan> plan(new Plan(std::move(communicator), std::move(member), call));
   if (plan->is_on_gpu()) {
     const Member& own = *plan->member_;
+    plan->timeout_ = std::chrono::milliseconds(Library::instance().timeout_ms());
+    if (own.gpu->launch_of(call).path == LaunchPath::InStream) {
+      ARC_RETURN_IF_ERROR(own.gpu->check_in_stream(call));
+      return plan;
+    }
     Result<GpuPlanKey> key = with_second_attempt([&]() -> Result<GpuPlanKey> {
       if (session.lost()) return session.submission().loss();
       const Result<GpuOperands> operands = find_operands(own, call, deadline);
@@ -82,6 +87,7 @@ Status Plan::start_on_gpu(void* stream, Deadline deadline) {
   session.check_now_and_then();
   if (session.lost()) return session.submission().loss();
   if (communicator_->member() != member_) return rebuilt();
+  if (!gpu_key_) return all_reduce_on_gpu(member_, call_, stream, timeout_);
   if (in_chunks_) {
     const Result<GpuOperands> now = find_operands(*member_, call_, deadline);
     if (!now) return now.error();

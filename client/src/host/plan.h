@@ -4,6 +4,7 @@
 // handle table; holds its buffers in use.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,8 +44,9 @@ class Plan {
   const std::shared_ptr<Member> member_;
   const CollectiveCall call_;
   SharedRange send_, recv_;
-  PlanId id_;  // invalid: the daemon does not know the plan
-  std::optional<GpuPlanKey> gpu_key_;
+  PlanId id_;                            // invalid: the daemon does not know the plan
+  std::optional<GpuPlanKey> gpu_key_;    // none: in-stream, a call like any other
+  std::chrono::milliseconds timeout_{};  // of each start on a GPU, then
   bool in_chunks_ = false;  // its memory may change under its addresses: every start looks
 
   std::mutex mutex_;

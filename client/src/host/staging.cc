@@ -1,11 +1,7 @@
 #include "client/src/host/staging.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
-#include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "client/src/control/fd_channel.h"
@@ -31,10 +27,6 @@ std::size_t slot_size_for(std::size_t bytes) {
 }
 
 }  // namespace
-
-StagingSlot::~StagingSlot() {
-  ::munmap(memory, bytes);
-}
 
 StagingSlot* StagingPool::acquire_free(std::size_t bytes) {
   const std::size_t wanted = slot_size_for(bytes);
@@ -82,16 +74,16 @@ Result<std::unique_ptr<StagingSlot>> StagingPool::allocate(std::size_t bytes, De
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
                  " bytes of staging memory and gave ", shared->length_bytes);
   }
-  void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE,
-                      (*memory)[0].get(), 0);
-  if (base == MAP_FAILED) {
-    const int why = errno;
+  Result<SharedMapping> mapping =
+      SharedMapping::map((*memory)[0].get(), {.length_bytes = bytes,
+                                              .is_prefaulted = true,
+                                              .is_inherited = false,
+                                              .what = "staging memory"});
+  if (!mapping) {
     give_back(control_, key_, shared->buffer);
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot map ", bytes,
-                 " bytes of staging memory: ", std::strerror(why));
+    return std::move(mapping).error();
   }
-  ::madvise(base, bytes, MADV_DONTFORK);
-  return std::make_unique<StagingSlot>(static_cast<std::byte*>(base), bytes, shared->buffer);
+  return std::make_unique<StagingSlot>(std::move(*mapping), shared->buffer);
 }
 
 }  // namespace arcomm::client

@@ -7,9 +7,11 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "client/src/session/deadline.h"
+#include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -20,14 +22,12 @@ class NodeControl;
 struct SessionKey;
 
 struct StagingSlot {
-  std::byte* memory = nullptr;
-  std::size_t bytes = 0;
+  SharedMapping mapping;
+  std::byte* memory;
+  std::size_t bytes;
   BufferId buffer;
-  StagingSlot(std::byte* base, std::size_t length, BufferId id)
-      : memory(base), bytes(length), buffer(id) {}
-  StagingSlot(const StagingSlot&) = delete;
-  StagingSlot& operator=(const StagingSlot&) = delete;
-  ~StagingSlot();
+  StagingSlot(SharedMapping mapped, BufferId id)
+      : mapping(std::move(mapped)), memory(mapping.data()), bytes(mapping.bytes()), buffer(id) {}
 };
 
 class StagingPool {

@@ -77,7 +77,9 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
          .ranks = ranks_,
          .timeout_ms = static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1)),
          .device = gpus != nullptr ? std::string_view(gpu_->uuid()) : std::string_view(),
-         .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>()},
+         .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>(),
+         .in_stream_hindrance =
+             gpus != nullptr ? gpus->in_stream_hindrance() : InStreamHindrance::None},
         deadline.plus(kGuard));
     if (created) {
       auto member = std::make_shared<Member>();

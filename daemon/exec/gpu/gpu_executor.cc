@@ -6,12 +6,12 @@
 #include <array>
 #include <bit>
 #include <cinttypes>
+#include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/gpu/gpu_steps.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "daemon/session/session.h"
 #include "daemon/telemetry/log/log.h"
-#include "transport/device/device.h"
 
 namespace arcomm {
 namespace {
@@ -59,56 +59,29 @@ Failure failure_of(const CudaOutcome& outcome, Rank rank, const Arrival& arrival
 
 }  // namespace
 
-Gate GpuExecutor::gate_of(const Arrival& arrival, std::size_t ranks) {
-  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const Operation& operation = *arrival.operations[rank];
-    gate.plans[rank] = operation.plan;
-    if (static_cast<std::uint32_t>(operation.ticket) != gate.number) gate.number = 0;
-  }
-  return gate;
-}
-
-void GpuExecutor::use_settings(const Settings& settings) {
-  const Result<std::optional<CudaAlgorithm>> forced = forced_algorithm(settings.gpu.algorithm);
-  if (!forced) return log::error("{}", forced.error().message);  // the daemon has looked before
-  forced_ = *forced;
-}
-
-CudaAlgorithm GpuExecutor::choose_for(const GpuGroup& group, const Signature& signature) const {
-  const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const std::uint64_t bytes = signature.send_bytes();
-  const CudaAlgorithm chosen =
-      choose(tuning_->gpu, forced_, ranks, bytes, tuning_key_of(signature));
-  return algorithm_among(group.abilities, chosen, bytes);
-}
-
-bool GpuExecutor::start_next() {
-  Communicator* communicator = communicators_.next_ready();
-  if (communicator == nullptr) return false;
-  start(*communicator);
-  return true;
-}
-
-void GpuExecutor::start(Communicator& communicator) {
-  Arrival& arrival = *communicator.board.head();
-  const std::uint64_t launched_ns = now_ns();
-  if (arrival.failure.ok() && arrival.deadline_ns <= launched_ns)
-    communicators_.expire(communicator, launched_ns);
-  if (!arrival.failure.ok()) return communicators_.completed(communicator, arrival.failure);
+Backend::Started GpuExecutor::start(Communicator& communicator, std::uint64_t now_ns,
+                                    Failure& failure) {
+  const Arrival& arrival = *communicator.board.head();
   for (int rank = 0; rank < communicator.ranks(); ++rank) {
     FlightRecord& record = arrival.operations[static_cast<std::size_t>(rank)]->record;
     record.matched_ns = arrival.matched_ns;
-    record.launched_ns = launched_ns;
+    record.launched_ns = now_ns;
   }
   Run run{.communicator = &communicator, .failure = {}};
   run.waits = !begin(run, arrival);
-  if (run.waits) return running_.push_back(run);
-  if (run.open == 0) return communicators_.completed(communicator, run.failure);
-  running_.push_back(run);
+  if (!run.waits && run.open == 0) {
+    failure = run.failure;
+    return Backend::Started::Ended;
+  }
   // What was launched waits for a rank that was not: revoking stops it.
-  if (!run.failure.ok()) return communicators_.revoke(communicator, run.failure);
-  speculate_next(communicator, arrival);
+  if (!run.waits && run.failure.ok()) {
+    const Status ahead = speculation_.speculate_after(communicator, arrival);
+    if (!ahead) run.failure = Failure::from(ahead.error());
+  }
+  run.reported = !run.failure.ok();
+  failure = run.failure;
+  running_.push_back(run);
+  return Backend::Started::Running;
 }
 
 bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
@@ -119,7 +92,7 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
     return !speculation.launched.empty() && speculation.launched.front().gate == called;
   };
   if ((speculation.state != Speculation::State::Waiting || !is_first()) &&
-      !plane_.withdraw(group, 0))
+      !groups_.speculator.withdraw(group, 0))
     return false;
   if (speculation.state == Speculation::State::None) {
     launch(run, arrival);
@@ -132,7 +105,7 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
                      "seq %" PRIu64 ": the ranks' two doorbells name different plans", arrival.seq);
     return true;
   }
-  if (speculation.state == Speculation::State::Waiting) ++plane_.speculation_counts.hits;
+  if (speculation.state == Speculation::State::Waiting) groups_.speculator.count_hit();
   run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
   run.since_ns = now_ns();
   run.open_again_ns = run.since_ns + kOpenAgainNs;
@@ -142,59 +115,19 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   return true;
 }
 
-// All ranks' memory by the addresses at which the rank's GPU finds it: see Memory::data_on.
-CudaAllReduce GpuExecutor::call_of(GpuGroup& group, Rank rank, const Signature& signature,
-                                   const Parts& parts, std::uint32_t number,
-                                   std::uint64_t timeout_ns) {
-  GpuMember& own = group.member(rank);
-  const int ordinal = gpus_[own.gpu]->ordinal();
-  RankCompletion& words = plane_.words(own);
-  CudaAllReduce call;
-  call.done = &own.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done;
-  call.done_word = to_word(Done{.number = number});
-  call.host_done = &words.done;
-  call.host_outcome = &words.outcome;
-  call.count = signature.send_count;
-  call.timeout_ns = timeout_ns;
-  call.rank = static_cast<std::uint32_t>(rank);
-  call.ranks = static_cast<std::uint32_t>(group.members.size());
-  call.dtype = signature.dtype;
-  call.op = signature.op;
-  for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
-    call.scratch[peer] = group.members[peer].scratch.data();
-    if (call.count == 0) continue;
-    const Part& part = parts[peer];
-    // Operations and plans hold their buffers.
-    const Buffer& send = *buffers_.find(part.session, part.send_buffer);
-    const Buffer& recv = *buffers_.find(part.session, part.recv_buffer);
-    call.send[peer] = send.base_on(ordinal) + (part.send - send.base());
-    call.recv[peer] = recv.base_on(ordinal) + (part.recv - recv.base());
-  }
-  return call;
-}
-
 void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  Parts parts;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const Operation& operation = *arrival.operations[rank];
-    parts[rank] = {operation.session->id(), operation.send_buffer, operation.recv_buffer,
-                   operation.send, operation.recv};
-  }
-  const std::uint64_t now = now_ns();
-  const std::uint64_t timeout_ns = arrival.deadline_ns > now ? arrival.deadline_ns - now : 1;
-  const CudaAlgorithm algorithm = choose_for(group, arrival.signature);
-  if (!arrival.signature.is_empty()) record_algorithm(arrival, algorithm);
-  std::array<CudaAllReduce, kMaxCudaRanks> calls;
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    const auto number = static_cast<std::uint32_t>(arrival.operations[rank]->ticket);
-    calls[rank] =
-        call_of(group, static_cast<Rank>(rank), arrival.signature, parts, number, timeout_ns);
-  }
+  const std::size_t ranks = group.members.size();
+  GpuCalls calls = calls_of(group, request_of(arrival, ranks, now_ns()), buffers_);
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
-  const Status launched =
-      plane_.launch(group, group.next_parity(), algorithm, std::span(calls).first(ranks), run.open);
+  const Plan plan =
+      planner_.make_plan(arrival.signature, static_cast<std::uint32_t>(ranks), group.abilities);
+  Status launched;
+  for (const Step& step : plan.steps()) {
+    if (!arrival.signature.is_empty()) record_algorithm(arrival, algorithm_of(step));
+    launched = run_step(step, group, group.next_parity(), std::span(calls).first(ranks), run.open);
+    if (!launched) break;
+  }
   if (launched) return;
   run.failure = Failure::from(launched.error());
   run.failure.culprit = static_cast<Rank>(std::countr_one(run.open));  // the first that was not
@@ -208,7 +141,7 @@ void GpuExecutor::look_at(Run& run) {
   const Arrival& arrival = *run.communicator->board.head();
   for (std::uint32_t rank = 0; rank < group.members.size(); ++rank) {
     if ((run.open & bit(rank)) == 0) continue;
-    RankCompletion& words = plane_.words(group.members[rank]);
+    RankCompletion& words = group.members[rank].words();
     // Both acquire what the kernel wrote before: pairs with its release at system scope.
     // The next one may have ended already, where that was launched speculatively.
     const Done done = done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE));
@@ -228,40 +161,32 @@ void GpuExecutor::look_at(Run& run) {
   }
 }
 
-bool GpuExecutor::reap() {
-  bool found = false;
+bool GpuExecutor::collect(std::vector<Outcome>& outcomes) {
+  const std::size_t before = outcomes.size();
   for (std::size_t i = 0; i < running_.size();) {
-    if (running_[i].waits && !go_on(i)) {
+    Run& run = running_[i];
+    if (run.waits && !go_on(run)) {
       ++i;
       continue;
     }
-    Run& run = running_[i];
     look_at(run);
     if (run.stopped_ns != 0) give_up_broken(run);
     if (run.open == 0) {
-      const Run ended = run;
+      gpus_of(*run.communicator)->running = {};
+      outcomes.push_back({.communicator = run.communicator, .failure = run.failure});
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
-      gpus_of(*ended.communicator)->running = {};
-      communicators_.completed(*ended.communicator, ended.failure);
-      found = true;
       continue;
     }
     open_again(run);
-    // The others' parts may wait for the one that failed.
-    if (!run.failure.ok() && run.stopped_ns == 0) {
-      Communicator& communicator = *run.communicator;
-      const Failure failure = run.failure;
-      communicators_.revoke(communicator, failure);
-      stop(communicator);  // where it had been revoked already
-      found = true;
-    }
+    if (!run.failure.ok() && !std::exchange(run.reported, true))
+      outcomes.push_back(
+          {.communicator = run.communicator, .failure = run.failure, .ended = false});
     ++i;
   }
-  return found;
+  return outcomes.size() != before;
 }
 
-bool GpuExecutor::go_on(std::size_t index) {
-  Run& run = running_[index];
+bool GpuExecutor::go_on(Run& run) {
   Communicator& communicator = *run.communicator;
   const Arrival& arrival = *communicator.board.head();
   if (!arrival.failure.ok()) {  // revoked meanwhile: nothing of it was launched
@@ -271,7 +196,9 @@ bool GpuExecutor::go_on(std::size_t index) {
   }
   if (!begin(run, arrival)) return false;
   run.waits = false;
-  if (run.failure.ok() && run.open != 0) speculate_next(communicator, arrival);
+  if (!run.failure.ok() || run.open == 0) return true;
+  const Status ahead = speculation_.speculate_after(communicator, arrival);
+  if (!ahead) run.failure = Failure::from(ahead.error());
   return true;
 }
 
@@ -280,13 +207,13 @@ void GpuExecutor::open_again(Run& run) {
   const std::uint64_t now = now_ns();
   if (now < run.open_again_ns) return;
   GpuGroup& group = *gpus_of(*run.communicator);
-  if (run.stopped_ns == 0 && plane_.has_left(group)) {
+  if (run.stopped_ns == 0 && groups_.speculator.has_left(group)) {
     look_at(run);  // now what was told is all that will be
     if (run.open == bit(static_cast<std::uint32_t>(group.members.size())) - 1)
       return launch_again(run);
   }
-  if (run.doubted) plane_.withdraw(group, 0);  // all or nothing: what runs goes on
-  plane_.open(group, group.running);
+  if (run.doubted) groups_.speculator.withdraw(group, 0);  // all or nothing: what runs goes on
+  groups_.speculator.open(group, group.running);
   run.doubted = true;
   run.open_again_ns = now + 2 * (kOpenAgainNs + now - run.since_ns);
 }
@@ -313,7 +240,7 @@ void GpuExecutor::give_up_broken(Run& run) {
   GpuGroup& group = *gpus_of(*run.communicator);
   for (std::uint32_t rank = 0; rank < group.members.size(); ++rank) {
     if ((run.open & bit(rank)) == 0) continue;
-    const Status health = plane_.launcher(group.members[rank]).health();
+    const Status health = group.members[rank].launcher().health();
     if (health) continue;
     // Nothing runs there any more, and nothing will.
     run.open &= ~bit(rank);
@@ -321,7 +248,7 @@ void GpuExecutor::give_up_broken(Run& run) {
     run.failure.culprit = static_cast<Rank>(rank);
     log::error("rank {}'s GPU has failed: {}", rank, health.error().message);
   }
-  if (run.open == 0 || !plane_.has_left(group)) return;
+  if (run.open == 0 || !groups_.speculator.has_left(group)) return;
   // A rank whose part did not happen tells nothing.
   look_at(run);
   run.open = 0;
@@ -337,17 +264,17 @@ void GpuExecutor::stop(const Communicator& communicator) {
     if (run.communicator != &communicator || run.stopped_ns != 0) continue;
     run.stopped_ns = now_ns();
     for (GpuMember& member : gpus_of(communicator)->members) {
-      const Status aborted = plane_.launcher(member).abort(member.scratch.data());
+      const Status aborted = member.launcher().abort(member.scratch.data());
       if (!aborted)
         log::error("rank {}'s kernel cannot be stopped: {}", member.rank, aborted.error().message);
     }
   }
 }
 
-void GpuExecutor::drain() {
+void GpuExecutor::drain(std::vector<Outcome>& outcomes) {
   const std::uint64_t until = now_ns() + kDrainNs;
-  while (now_ns() < until && (start_next() || !idle())) {
-    if (!reap()) ::sched_yield();
+  while (now_ns() < until && !idle()) {
+    if (!collect(outcomes)) ::sched_yield();
   }
   if (!idle())
     log::error("{} operations on GPUs did not end when they were stopped", running_.size());

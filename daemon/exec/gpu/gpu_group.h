@@ -1,45 +1,43 @@
-// A communicator as its GPUs see it: each member's mailbox, doorbells and scratch. Goes with the
-// communicator; what it owned is then let go by the plane, which knows when that is safe.
-// Thread: the worker's.
+// A communicator as its GPUs see it: each member's mailbox, doorbells and scratch, and where its
+// launch paths stand. Goes with the communicator; what it owned is then let go by its owner, which
+// knows when that is safe. Thread: the worker's.
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/comm/communicator.h"
 #include "daemon/exec/gpu/doorbell_page.h"
+#include "daemon/exec/gpu/gpu_engine.h"
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
-#include "kernels/resident.h"
+#include "daemon/exec/gpu/speculation/speculation.h"
 #include "proto/device_mailbox.h"
 #include "proto/exchange.h"
+#include "proto/launch_table.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
 
-class GpuPlane;
+class GpuGroups;
 
 // What all ranks have called ends in microseconds; who asks waits so long for it at most.
 inline constexpr std::uint64_t kMomentNs = 200'000;
-inline constexpr std::uint32_t kNoSlot = std::numeric_limits<std::uint32_t>::max();
-
-// Who has begun no other in-stream operation for so long waits for somebody, or is idle.
-inline constexpr std::uint64_t kStandingNs = 10'000'000;
 
 struct GpuMember {
-  std::size_t gpu = 0;  // index among the plane's
+  GpuEngine* engine = nullptr;
   Rank rank = kNoRank;
   SessionId session;
   MemberId id;
   Memory mailbox, scratch, resident_scratch;
   Memory exchange;  // proto/exchange.h; none where the group is not in-stream
   DoorbellPage doorbells;
-  std::uint32_t words = kNoSlot;  // index into its launcher's words
-  std::uint32_t queue = 0;        // of its launcher; not 0: its own
-  std::uint32_t slot = kNoSlot;   // in its GPU's resident grid; none where there is no such path
-  bool active = true;             // may start operations: its rank has not left
-  std::uint32_t taken = 0;        // number of the last launched operation
+  std::uint32_t completion = kNoSlot;  // its place among the engine's
+  std::uint32_t queue = 0;             // of its launcher; not 0: its own
+  std::uint32_t slot = kNoSlot;  // in its GPU's resident grid; none where there is no such path
+  bool active = true;            // may start operations: its rank has not left
+  std::uint32_t taken = 0;       // number of the last launched operation
   // The resident path, as last seen.
   std::uint32_t posted = 0;  // as the client says
   std::uint32_t done = 0;
@@ -49,65 +47,22 @@ struct GpuMember {
   // How many they were before, if that was so for kStandingNs, and when it was over.
   std::uint32_t in_stream_stood_at = 0;
   std::uint64_t in_stream_stood_until_ns = 0;
-  std::uint64_t patience_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
+  std::uint64_t budget_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
-};
-
-// What opens each rank's gate: the doorbell with this number and that rank's plan.
-struct Gate {
-  std::uint32_t number = 0;  // 0: none
-  PlanTuple plans{};
-
-  std::uint64_t word(Rank rank) const {
-    return to_word(Doorbell{.number = number, .plan = plans[static_cast<std::size_t>(rank)].index});
-  }
-  friend bool operator==(const Gate&, const Gate&) = default;
-};
-
-// An operation that was launched before it was called.
-struct SpeculativeLaunch {
-  Gate gate;
-  CudaAlgorithm algorithm = CudaAlgorithm::Alone;
-  std::uint64_t since_ns = 0;
-};
-
-// Those of one communicator, in the order in which they will be called.
-struct Speculation {
-  // With one, each waited for the CPU to launch it and for the end of the one before in the same
-  // stream: 1 MB between two took 13.7 us, one after the other, and 11.5 with two.
-  static constexpr std::size_t kMost = 2;
-
-  enum class State : std::uint8_t {
-    None,     // there are none
-    Waiting,  // for their doorbells
-    Leaving,  // they were cancelled, and their kernels are still to be seen to end
-    Ran       // they were cancelled too late: all ranks had called them, and they have ended well
-  };
-  State state = State::None;
-  std::vector<SpeculativeLaunch> launched;
-  std::uint64_t begun_ns = 0;   // some ranks were seen to have called the first
-  std::uint64_t opened_ns = 0;  // the gate of what runs before them, by the daemon
-
-  void pop() {
-    launched.erase(launched.begin());
-    begun_ns = 0;
-    if (launched.empty()) state = State::None;
-  }
-  void clear() {
-    launched.clear();
-    begun_ns = 0;
-    state = State::None;
-  }
+  GpuLauncher& launcher() const { return engine->launcher(); }
+  ResidentGrid& grid() const { return engine->grid(); }
+  RankCompletion& words() const { return engine->completion(completion); }
 };
 
 class GpuGroup final : public CommunicatorExtension {
  public:
-  explicit GpuGroup(GpuPlane& plane) : plane_(plane) {}
-  ~GpuGroup() override;
+  explicit GpuGroup(GpuGroups& owner) : owner_(owner) {}
+  ~GpuGroup() override;  // hands what it owns to its owner
 
-  bool is_in_stream() const { return room.blocks != 0; }
+  bool is_in_stream() const { return in_stream_blocks != 0; }
   GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
+  const GpuMember& member(Rank rank) const { return members[static_cast<std::size_t>(rank)]; }
   // Of the next gate. What is launched without one goes there too: that gate must not take its call
   // for its own.
   std::uint32_t next_parity() const { return (gates + 1) % 2; }
@@ -115,7 +70,9 @@ class GpuGroup final : public CommunicatorExtension {
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
-  InStreamRoom room{.blocks = 0};        // for what clients launch by themselves
+  LaunchTable launches;                  // which way its operations take; all ranks have the same
+  std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
+  std::string why_not_in_stream;         // or not all that could be: for people
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;
@@ -130,7 +87,7 @@ class GpuGroup final : public CommunicatorExtension {
   std::uint32_t rest_launches = 0;  // so many operations without looking ahead
 
  private:
-  GpuPlane& plane_;
+  GpuGroups& owner_;
 };
 
 // Null where the communicator is not of GPUs.
@@ -149,5 +106,8 @@ inline Done done_of(const Failure& failure) {
 constexpr bool reached(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b) >= 0;
 }
+
+// Tells its client and its kernels that the communicator is over.
+void close_mailbox(const GpuMember& member, Done why);
 
 }  // namespace arcomm

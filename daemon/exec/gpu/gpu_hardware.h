@@ -12,10 +12,10 @@
 
 #include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
-#include "kernels/ll128_self_test.h"
+#include "kernels/lines/ll128_self_test.h"
 #include "kernels/resident.h"
 #include "proto/device_mailbox.h"
-#include "proto/exchange.h"
+#include "proto/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -104,8 +104,7 @@ struct GpuHardware {
   std::unique_ptr<ResidentGrid> grid;
   std::unique_ptr<GpuLauncher> launcher;
   std::uint64_t resident_scratch_bytes = 0;
-  bool bulk_copies = false;  // CudaAbilities: of this GPU
-  std::uint32_t sms = 0;     // streaming multiprocessors
+  std::uint32_t sms = 0;  // streaming multiprocessors
   // What clients run by themselves, for any GPU; empty where there is nothing of the kind.
   std::span<const std::byte> in_stream_image;
 };

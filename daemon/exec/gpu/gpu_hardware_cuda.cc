@@ -8,6 +8,7 @@
 #include "daemon/telemetry/log/log.h"
 #include "kernels/copy_engine.h"
 #include "kernels/cuda_queue.h"
+#include "kernels/gpu_properties.h"
 #include "kernels/in_stream.h"
 #include "kernels/pinned_page.h"
 #include "transport/device/device.h"
@@ -211,7 +212,7 @@ Result<std::vector<CudaQueue>> open_queues(const Device& device, const CudaQueue
   const Status apart = try_own_queues(queues, beside, page);
   if (apart) return queues;
   log::warn(
-      "{}: nothing is launched speculation of time here, as a queue that waits would hold up "
+      "{}: nothing is launched speculatively here, as a queue that waits would hold up "
       "others: {}",
       device.name(), apart.error().message);
   queues.erase(queues.begin() + 1, queues.end());
@@ -248,10 +249,7 @@ Result<GpuHardware> open_gpu(Device& device) {
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(copy_queues), std::move(page).value(),
                                      in_stream ? std::move(in_stream).value() : nullptr),
-      resident_scratch_bytes(),
-      has_bulk_copies(ordinal),
-      sms_of(ordinal),
-      in_stream_kernel_image()};
+      resident_scratch_bytes(), sms_of(ordinal), in_stream_kernel_image()};
 }
 
 }  // namespace arcomm

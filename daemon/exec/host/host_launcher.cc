@@ -6,14 +6,19 @@
 #include <string>
 #include <utility>
 
-#include "transport/device/device.h"
+#include "transport/device/host_device.h"
 
 namespace arcomm {
 
 Result<std::unique_ptr<HostLauncher>> HostLauncher::create(Device& device, std::uint32_t threads) {
+  if (device.kind() != DeviceKind::Host) {
+    return error(ErrorCode::Internal, Reason::Bug, "tiles of the host were to run on ",
+                 device.name());
+  }
+  auto& host = static_cast<HostDevice&>(device);
   std::unique_ptr<HostLauncher> launcher(new HostLauncher());
   for (std::uint32_t i = 1; i < std::min(threads, kMaxStreams); ++i) {
-    Result<Stream> stream = device.create_stream("arc-tiles-" + std::to_string(i));
+    Result<Stream> stream = host.create_stream("arc-tiles-" + std::to_string(i));
     if (!stream) return std::move(stream).error();
     auto hand = std::make_unique<Hand>();
     hand->launcher = launcher.get();

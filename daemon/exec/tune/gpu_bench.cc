@@ -8,6 +8,8 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/gpu/gpu_steps.h"
+#include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/gpu_tuning_table.h"
 #include "daemon/telemetry/log/log.h"
 #include "transport/device/device.h"
@@ -29,28 +31,28 @@ constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
 constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
 
-constexpr int kLane = static_cast<int>(LaunchPath::Launched);
+constexpr int kPath = static_cast<int>(LaunchPath::Launched);
 
 }  // namespace
 
-Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
-                                                   const std::vector<Device*>& gpus,
-                                                   std::uint32_t ranks, std::uint64_t room_bytes) {
-  if (ranks < 2 || ranks > gpus.size()) {
+Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuGroups& groups, std::uint32_t ranks,
+                                                   std::uint64_t room_bytes) {
+  const std::size_t gpus = groups.engines.size();
+  if (ranks < 2 || ranks > gpus) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot measure ", ranks,
-                 " ranks on ", gpus.size(), " GPUs: 2 to ", gpus.size(), " can be");
+                 " ranks on ", gpus, " GPUs: 2 to ", gpus, " can be");
   }
-  std::unique_ptr<GpuBench> bench(new GpuBench(plane, gpus));
-  CommunicatorSpec seed;
+  std::unique_ptr<GpuBench> bench(new GpuBench(groups));
+  CommunicatorSpec spec;
   std::vector<std::string> names;  // this process has them all
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(gpus[rank]->name());
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(groups.engines[rank].name());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    seed.ranks.push_back({.session = {},
+    spec.ranks.push_back({.session = {},
                           .rank = static_cast<Rank>(rank),
                           .device = names[rank],
                           .visible_gpus = names});
   }
-  Result<std::unique_ptr<GpuGroup>> group = plane.make_group(seed, kUnlimitedInStreamBytes);
+  Result<std::unique_ptr<GpuGroup>> group = groups.make(spec, kUnlimitedInStreamBytes);
   if (!group) return std::move(group).error();
   bench->group_ = std::move(group).value();
   Status taken;
@@ -62,6 +64,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuPlane& plane,
       return bench;
     }
     bench->return_buffers();
+    static_cast<void>(groups.quiescer.quiesced([] {}));  // it is needed for the next try
   }
   return taken.error();
 }
@@ -79,31 +82,31 @@ GpuBench::~GpuBench() {
 }
 
 Status GpuBench::take_buffers(std::uint64_t bytes) {
+  const QuiesceGuard guard(groups_.quiescer);
+  if (!guard.status()) return guard.status().error();
   for (const GpuMember& member : group_->members) {
-    Result<Memory> send = plane_.allocate(member.gpu, bytes);
-    if (!send) return std::move(send).error();
     Part& part = parts_.emplace_back();
-    part.send = std::move(send).value();
-    Result<Memory> recv = plane_.allocate(member.gpu, bytes);
-    if (!recv) return std::move(recv).error();
-    part.recv = std::move(recv).value();
+    for (Memory* place : {&part.send, &part.recv}) {
+      Result<Memory> memory = member.engine->device().allocate(bytes);
+      if (!memory) return std::move(memory).error();
+      *place = std::move(memory).value();
+    }
   }
   return {};
 }
 
 void GpuBench::return_buffers() {
   for (Part& part : std::exchange(parts_, {})) {
-    if (part.send) plane_.release_later(std::move(part.send));
-    if (part.recv) plane_.release_later(std::move(part.recv));
+    if (part.send) groups_.deferred.add(std::move(part.send));
+    if (part.recv) groups_.deferred.add(std::move(part.recv));
   }
-  static_cast<void>(plane_.quiesced([] {}));  // buried is given back now, or a little later
 }
 
 CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) const {
-  const int ordinal = gpus_[member.gpu]->ordinal();
-  RankCompletion& words = plane_.words(member);
+  const int ordinal = member.engine->ordinal();
+  RankCompletion& words = member.words();
   CudaAllReduce call;
-  call.done = &member.device_mailbox()->paths[kLane].done;
+  call.done = &member.device_mailbox()->paths[kPath].done;
   call.host_done = &words.done;
   call.host_outcome = &words.outcome;
   call.count = bytes / size_of(kType);
@@ -120,8 +123,7 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
 }
 
 InStreamShape GpuBench::in_stream_shape_of(std::uint64_t bytes) const {
-  return group_->is_in_stream() ? in_stream_shape(bytes, ranks(), kType, group_->room)
-                                : InStreamShape{};
+  return group_->launches.find({.bytes = bytes, .dtype = kType, .op = ReduceOp::Sum}).in_stream;
 }
 
 InStreamCall GpuBench::in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const {
@@ -130,7 +132,7 @@ InStreamCall GpuBench::in_stream_call_of(const GpuMember& member, std::uint64_t 
   call.send = parts_[rank].send.data();
   call.recv = parts_[rank].recv.data();
   call.mailbox = member.device_mailbox();
-  call.doorbells = &plane_.words(member).doorbells;
+  call.doorbells = &member.words().doorbells;
   for (std::uint32_t peer = 0; peer < ranks(); ++peer)
     call.exchange[peer] = reinterpret_cast<InStreamControl*>(group_->members[peer].exchange.data());
   call.timeout_ns = kKernelTimeoutNs;
@@ -211,19 +213,20 @@ bool GpuBench::can_wait(const GpuMeasurement& what) const {
 Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
   if (can_wait(what)) {  // else it starts at once
     for (const GpuMember& member : group_->members) {
-      std::uint64_t* doorbell = &member.device_mailbox()->paths[kLane].doorbell;
+      std::uint64_t* doorbell = &member.device_mailbox()->paths[kPath].doorbell;
       ARC_RETURN_IF_ERROR(
-          plane_.launcher(member).wait_for(member.queue, doorbell, gate_.word(member.rank)));
+          member.launcher().wait_for(member.queue, doorbell, gate_.word(member.rank)));
     }
   }
   if (!what.algorithm) return launch_in_stream(what.bytes, times);
   std::vector<CudaAllReduce> calls;
   for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what.bytes));
+  const Step step = step_for(*what.algorithm);
   for (std::uint32_t time = 0; time < times; ++time) {
     ++number_;
     for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
     std::uint64_t launched = 0;
-    ARC_RETURN_IF_ERROR(plane_.launch(*group_, 0, *what.algorithm, calls, launched));
+    ARC_RETURN_IF_ERROR(run_step(step, *group_, 0, calls, launched));
   }
   return {};
 }
@@ -233,7 +236,7 @@ Status GpuBench::launch_in_stream(std::uint64_t bytes, std::uint32_t times) {
   for (std::uint32_t time = 0; time < times; ++time) {
     ++number_;  // its own the kernels count; the next doorbell must be another one
     for (const GpuMember& member : group_->members) {
-      ARC_RETURN_IF_ERROR(plane_.launcher(member).launch_in_stream(
+      ARC_RETURN_IF_ERROR(member.launcher().launch_in_stream(
           member.queue, shape, kType, ReduceOp::Sum, in_stream_call_of(member, bytes)));
     }
   }
@@ -245,8 +248,8 @@ Result<std::uint64_t> GpuBench::open() {
   Status opened;
   for (const GpuMember& member : group_->members) {
     begun = now_ns();
-    std::uint64_t* doorbell = &member.device_mailbox()->paths[kLane].doorbell;
-    Status stored = plane_.launcher(member).store(doorbell, gate_.word(member.rank));
+    std::uint64_t* doorbell = &member.device_mailbox()->paths[kPath].doorbell;
+    Status stored = member.launcher().store(doorbell, gate_.word(member.rank));
     if (opened) opened = std::move(stored);
   }
   if (!opened) return opened.error();
@@ -255,7 +258,7 @@ Result<std::uint64_t> GpuBench::open() {
 
 Result<bool> GpuBench::has_ended(const GpuMember& member) const {
   // Both acquire what the kernel wrote before: pairs with its release at system scope.
-  const RankCompletion& words = plane_.words(member);
+  const RankCompletion& words = member.words();
   if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_))
     return true;
   const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
@@ -267,9 +270,9 @@ Result<bool> GpuBench::has_ended(const GpuMember& member) const {
 
 // Such an operation tells nobody of its end but its stream.
 Result<bool> GpuBench::has_ended_in_stream(const GpuMember& member) const {
-  Result<bool> idle = plane_.launcher(member).idle(member.queue);
+  Result<bool> idle = member.launcher().idle(member.queue);
   const std::uint64_t failed =
-      __atomic_load_n(&plane_.words(member).doorbells.in_stream_failed, __ATOMIC_ACQUIRE);
+      __atomic_load_n(&member.words().doorbells.in_stream_failed, __ATOMIC_ACQUIRE);
   if (failed == 0) return idle;
   const Done why = done_from(failed);
   return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " failed (",
@@ -284,7 +287,7 @@ Status GpuBench::wait(const GpuMeasurement& what) {
       if (!ended) return ended.error();
       if (*ended) break;
       if (now_ns() < until) continue;
-      ARC_RETURN_IF_ERROR(plane_.launcher(member).health());
+      ARC_RETURN_IF_ERROR(member.launcher().health());
       return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", member.rank,
                    " has not ended within ", kWaitNs / 1'000'000, " ms");
     }
@@ -297,19 +300,19 @@ void GpuBench::stop() {
   const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
                  .reason = static_cast<std::uint8_t>(Reason::Revoked)};
   for (const GpuMember& member : group_->members) {
-    GpuLauncher& launcher = plane_.launcher(member);
+    GpuLauncher& launcher = member.launcher();
     static_cast<void>(launcher.abort(member.scratch.data()));
     static_cast<void>(launcher.store(&member.device_mailbox()->closed, to_word(why)));
   }
   const std::uint64_t until = now_ns() + kGiveUpNs;
   for (const GpuMember& member : group_->members) {
     while (true) {
-      const Result<bool> idle = plane_.launcher(member).idle(member.queue);
+      const Result<bool> idle = member.launcher().idle(member.queue);
       if (!idle || *idle) break;  // a queue in error holds nothing any more
       if (now_ns() >= until) {
         stuck_ = true;
         log::error("{}: a kernel that was measured does not end; its memory is kept",
-                   gpus_[member.gpu]->name());
+                   member.engine->name());
         return;
       }
       ::sched_yield();

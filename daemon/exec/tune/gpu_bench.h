@@ -1,5 +1,5 @@
-// Times kernels between the first GPUs of a plane, as a communicator of the daemon's own: what
-// `arctl tune` measures. Its memory goes back to the plane with it. Thread: the worker's;
+// Times kernels between the worker's first GPUs, as a communicator of the daemon's own: what
+// `arctl tune` measures. Its memory is deferred for release with it. Thread: the worker's;
 // measure() blocks it for some tens of milliseconds, and for seconds where a kernel hangs.
 #pragma once
 
@@ -7,17 +7,17 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_plane.h"
-#include "daemon/exec/worker/device_worker.h"
+#include "daemon/exec/gpu/gpu_groups.h"
+#include "daemon/exec/specs.h"
 
 namespace arcomm {
 
 class GpuBench {
  public:
-  // Between the first `ranks` of `gpus`, the plane's. Takes memory for operations of up to
-  // `room_bytes`, or for as large ones as there is memory for.
-  static Result<std::unique_ptr<GpuBench>> create(GpuPlane& plane, const std::vector<Device*>& gpus,
-                                                  std::uint32_t ranks, std::uint64_t room_bytes);
+  // Between the first `ranks` GPUs. Takes memory for operations of up to `room_bytes`, or for as
+  // large ones as there is memory for.
+  static Result<std::unique_ptr<GpuBench>> create(GpuGroups& groups, std::uint32_t ranks,
+                                                  std::uint64_t room_bytes);
   ~GpuBench();
   GpuBench(const GpuBench&) = delete;
   GpuBench& operator=(const GpuBench&) = delete;
@@ -33,12 +33,12 @@ class GpuBench {
     Memory send, recv;
   };
 
-  GpuBench(GpuPlane& plane, const std::vector<Device*>& gpus) : plane_(plane), gpus_(gpus) {}
+  explicit GpuBench(GpuGroups& groups) : groups_(groups) {}
   Status take_buffers(std::uint64_t bytes);
   void return_buffers();
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_->members.size()); }
   Status can_measure(const GpuMeasurement& what) const;
-  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;
+  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;  // no blocks: it is not
   CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
   InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
   // Whether its launches can be held back until all have been made.
@@ -56,8 +56,7 @@ class GpuBench {
   // Nothing of what was launched runs after it, or the bench is stuck.
   void stop();
 
-  GpuPlane& plane_;
-  const std::vector<Device*>& gpus_;
+  GpuGroups& groups_;
   std::unique_ptr<GpuGroup> group_;
   std::vector<Part> parts_;  // by rank
   std::uint64_t room_bytes_ = 0;

@@ -101,14 +101,13 @@ class Tuner {
     for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) {
       ++steps_;
       if (stopped_ || over() || bytes > *room) continue;
-      double best = 0;
       for (const std::optional<CudaAlgorithm> algorithm : candidates(ranks, bytes)) {
         if (stopped_ || broken.contains(algorithm)) continue;
         const Result<double> took = ask<double>([&](auto done) {
           worker_.measure({algorithm, bytes}, std::move(done));
         });
         if (took) {
-          report({ranks, bytes, algorithm, *took}, best);
+          report({ranks, bytes, algorithm, *took});
           continue;
         }
         const ErrorCode code = took.error().code;
@@ -132,11 +131,9 @@ class Tuner {
         [&](auto done) { worker_.begin_measuring(ranks, max_bytes_, std::move(done)); });
   }
 
-  void report(const GpuTuningPoint& point, double& best) {
-    const bool chosen = best == 0 || cost_of(point) < best;
-    if (chosen) best = cost_of(point);
+  void report(const GpuTuningPoint& point) {
     table_.points.push_back(point);
-    if (progress_ && !progress_({progress(), point, chosen})) stopped_ = true;
+    if (progress_ && !progress_({progress(), point})) stopped_ = true;
   }
 
   DeviceWorker& worker_;

@@ -24,7 +24,6 @@ struct GpuTuneOptions {
 struct GpuTuneStep {
   double progress = 0;  // 0..1
   GpuTuningPoint point;
-  bool chosen = false;  // the fastest so far at this size
 };
 using GpuTuneProgress = std::function<bool(const GpuTuneStep&)>;
 

@@ -149,19 +149,18 @@ Result<TuningTable> tune(Device& device, const TuneOptions& options, const TuneP
   const std::uint64_t begin = now_ns(), end = begin + static_cast<std::uint64_t>(budget.count());
   for (std::size_t i = 0; i < questions.size() && now_ns() < end; ++i) {
     const Question& question = questions[i];
-    double best = 0;
+    bool has_one = false;
     for (const Choice& choice : candidates(question, (*bench)->shape)) {
-      if (now_ns() >= end && best != 0) break;
+      if (now_ns() >= end && has_one) break;
       TuningPoint point{question.ranks,   question.bytes,    question.type_class,
                         choice.algorithm, choice.tile_bytes, 0};
       point.microseconds = (*bench)->measure(question, choice);
-      const bool chosen = best == 0 || point.microseconds < best;
-      if (chosen) best = point.microseconds;
+      has_one = true;
       table.points.push_back(point);
       const double done = static_cast<double>(i + 1) / static_cast<double>(questions.size());
       const double spent =
           static_cast<double>(now_ns() - begin) / static_cast<double>(budget.count());
-      if (progress && !progress({std::min(1.0, std::max(done, spent)), point, chosen})) {
+      if (progress && !progress({std::min(1.0, std::max(done, spent)), point})) {
         table.settle();
         return table;
       }

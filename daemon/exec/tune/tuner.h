@@ -25,7 +25,6 @@ struct TuneOptions {
 struct TuneStep {
   double progress = 0;  // 0..1
   TuningPoint point;
-  bool chosen = false;  // the fastest so far at this size
 };
 using TuneProgress = std::function<bool(const TuneStep&)>;
 

@@ -46,6 +46,7 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   session.discharge();
   ++(outcome.ok() ? session.completed : session.failed);
   ++(outcome.ok() ? done_ : failed_);
+  if (outcome.ok()) bytes_reduced_ += operation.signature.send_bytes();
   bool told = true;
   if (session.readable() && !operation.by_doorbell)
     told = session.complete(completion_of(operation.ticket, operation.seq, outcome, elapsed_ns));

@@ -35,6 +35,8 @@ class CompletionSink {
 
   std::uint64_t done() const { return done_; }
   std::uint64_t failed() const { return failed_; }
+  // Of this worker alone; the metric adds up all workers.
+  std::uint64_t bytes_reduced() const { return bytes_reduced_; }
 
  private:
   void note_refusal(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
@@ -46,6 +48,7 @@ class CompletionSink {
   Metrics& metrics_;
   std::uint64_t done_ = 0;
   std::uint64_t failed_ = 0;
+  std::uint64_t bytes_reduced_ = 0;
 };
 
 }  // namespace arcomm

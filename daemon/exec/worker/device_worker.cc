@@ -14,6 +14,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/failpoint.h"
+#include "daemon/exec/worker/control_requests.h"
 #include "daemon/exec/worker/mailbox.h"
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
@@ -45,6 +46,7 @@ class ThreadedWorker final : public DeviceWorker {
   ThreadedWorker(std::unique_ptr<Worker> worker, const Settings& settings, Metrics& metrics,
                  UniqueFd epoll, UniqueFd event)
       : worker_(std::move(worker)),
+        requests_(*worker_),
         metrics_(metrics),
         spin_ns_(settings.wait.spin_us * 1000),
         epoll_(std::move(epoll)),
@@ -71,83 +73,83 @@ class ThreadedWorker final : public DeviceWorker {
     mailbox_.post({[] {}, [] {}});
   }
 
-  void open_session(SessionSpec seed, Done<void> done) override {
-    ask(std::move(done), [this, seed = share(std::move(seed))]() -> Status {
-      const int doorbell = seed->doorbell.get();
-      const SessionId id = seed->id;
+  void open_session(SessionSpec spec, Done<void> done) override {
+    ask(std::move(done), [this, spec = share(std::move(spec))]() -> Status {
+      const int doorbell = spec->doorbell.get();
+      const SessionId id = spec->id;
       ARC_RETURN_IF_ERROR(watch(doorbell));
-      Status opened = worker_->open_session(std::move(*seed), now_ns());
+      Status opened = requests_.open_session(std::move(*spec), now_ns());
       if (opened) log::debug("session {} opened", fmt::streamed(id));
       return opened;
     });
   }
   void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
     post(done, [this, session, reason, why = std::move(why), done] {
-      unwatch(worker_->doorbell_of(session));
-      worker_->close_session(session, reason, why, done);
+      unwatch(requests_.doorbell_of(session));
+      requests_.close_session(session, reason, why, done);
     });
   }
-  void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) override {
-    ask(std::move(done), [this, session, seed = share(std::move(seed))] {
-      return worker_->add_buffer(session, std::move(*seed));
+  void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
+    ask(std::move(done), [this, session, spec = share(std::move(spec))] {
+      return requests_.add_buffer(session, std::move(*spec));
     });
   }
   void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
                        Done<AllocatedBuffer> done) override {
     ask(std::move(done), [this, session, device = std::move(device), bytes] {
-      return worker_->allocate_buffer(session, device, bytes);
+      return requests_.allocate_buffer(session, device, bytes);
     });
   }
   void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
     ask(std::move(done),
-        [this, session, buffer] { return worker_->remove_buffer(session, buffer); });
+        [this, session, buffer] { return requests_.remove_buffer(session, buffer); });
   }
-  void add_plan(SessionId session, PlanSpec seed, Done<PlanId> done) override {
-    ask(std::move(done), [this, session, seed] { return worker_->add_plan(session, seed); });
+  void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) override {
+    ask(std::move(done), [this, session, spec] { return requests_.add_plan(session, spec); });
   }
   void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
-    ask(std::move(done), [this, session, plan] { return worker_->remove_plan(session, plan); });
+    ask(std::move(done), [this, session, plan] { return requests_.remove_plan(session, plan); });
   }
-  void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) override {
+  void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
     ask(std::move(done),
-        [this, seed = std::move(seed)] { return worker_->form_communicator(seed); });
+        [this, spec = std::move(spec)] { return requests_.form_communicator(spec); });
   }
   void abort_communicator(SessionId session, MemberId member, std::string why,
                           Done<void> done) override {
     post(done, [this, session, member, why = std::move(why), done = answering(done)] {
-      worker_->abort_communicator(session, member, why, done);
+      requests_.abort_communicator(session, member, why, done);
     });
   }
   void leave_communicator(SessionId session, MemberId member, Done<void> done) override {
     post(done, [this, session, member, done = answering(done)] {
-      worker_->leave_communicator(session, member, done);
+      requests_.leave_communicator(session, member, done);
     });
   }
   void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
-    ask(std::move(done), [this, session, member] { return worker_->describe(session, member); });
+    ask(std::move(done), [this, session, member] { return requests_.describe(session, member); });
   }
   void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) override {
     ask(std::move(done),
-        [this, session, member] { return worker_->export_mailbox(session, member); });
+        [this, session, member] { return requests_.export_mailbox(session, member); });
   }
-  bool on_gpus() const override { return worker_->on_gpus(); }
+  bool on_gpus() const override { return worker_->state().backend->starts_by_doorbell(); }
   void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
                        Done<std::uint64_t> done) override {
     ask(std::move(done),
-        [this, ranks, room_bytes] { return worker_->begin_measuring(ranks, room_bytes); });
+        [this, ranks, room_bytes] { return requests_.begin_measuring(ranks, room_bytes); });
   }
   void measure(GpuMeasurement what, Done<double> done) override {
-    ask(std::move(done), [this, what] { return worker_->measure(what); });
+    ask(std::move(done), [this, what] { return requests_.measure(what); });
   }
   void end_measuring(Done<void> done) override {
     ask(std::move(done), [this]() -> Status {
-      worker_->end_measuring();
+      requests_.end_measuring();
       return {};
     });
   }
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
-      WorkerSnapshot shot = worker_->inspect();
+      WorkerSnapshot shot = requests_.inspect();
       shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
       return shot;
     });
@@ -155,22 +157,22 @@ class ThreadedWorker final : public DeviceWorker {
   void use_settings(std::shared_ptr<const Settings> settings) override {
     mailbox_.post({[this, settings] {
                      spin_ns_ = settings->wait.spin_us * 1000;
-                     worker_->use_settings(settings);
+                     requests_.use_settings(settings);
                    },
                    [] {}});
   }
   void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
-    mailbox_.post({[this, tuning] { worker_->use_tuning(tuning); }, [] {}});
+    mailbox_.post({[this, tuning] { requests_.use_tuning(tuning); }, [] {}});
   }
   void drain(std::chrono::nanoseconds deadline, Done<void> done) override {
     const std::uint64_t until =
         now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(0, deadline.count()));
-    post(done, [this, until, done] { worker_->drain(until, done); });
+    post(done, [this, until, done] { requests_.drain(until, done); });
   }
   std::uint64_t progress() const override { return progress_.load(std::memory_order_relaxed); }
 
  private:
-  // std::function wants to copy what it holds; a seed owns descriptors.
+  // std::function wants to copy what it holds; a spec owns descriptors.
   template <typename T>
   static std::shared_ptr<T> share(T value) {
     return std::make_shared<T>(std::move(value));
@@ -204,6 +206,7 @@ class ThreadedWorker final : public DeviceWorker {
   void note(std::uint64_t before, std::uint64_t after, bool worked);
 
   std::unique_ptr<Worker> worker_;
+  ControlRequests requests_;
   Metrics& metrics_;
   std::uint64_t spin_ns_;
   UniqueFd epoll_;
@@ -222,7 +225,8 @@ bool ThreadedWorker::take_messages() {
 
 void ThreadedWorker::run() {
   // Naps of 50 us would become naps of 100 us: a GPU's operations wait for their end.
-  if (worker_->on_gpus()) ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  if (worker_->state().backend->starts_by_doorbell())
+    ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
   std::uint64_t now = now_ns();
   std::uint64_t last_work = now;
@@ -231,7 +235,7 @@ void ThreadedWorker::run() {
     progress_.fetch_add(1, std::memory_order_relaxed);
     bool worked = take_messages();
     worked |= worker_->poll_sessions();
-    while (freezes && worker_->pending() != 0 && !stop_.load(std::memory_order_acquire))
+    while (freezes && worker_->state().pending() != 0 && !stop_.load(std::memory_order_acquire))
       ::sched_yield();
     // Before anything is started: what is past its deadline must not run any more.
     worker_->sweep_deadlines(worked ? now_ns() : now);
@@ -239,7 +243,7 @@ void ThreadedWorker::run() {
     worked |= worker_->execute();
     worked |= worker_->reap();
     worked |= worker_->settle();
-    if (worker_->lost() || (is_lost && worker_->pending() != 0)) {
+    if (worker_->lost() || (is_lost && worker_->state().pending() != 0)) {
       log::error("a GPU is lost: ending, so that the service manager starts a new daemon");
       break;
     }
@@ -253,7 +257,7 @@ void ThreadedWorker::run() {
       // Tiles and floods keep this core busy for long, and where all is answered only clients can
       // go on: let one that shares this core take its result or make its next request.
       if (worker_->oversubscribed() &&
-          (worker_->computing() || worker_->flooded() || worker_->pending() == 0)) {
+          (worker_->computing() || worker_->flooded() || worker_->state().pending() == 0)) {
         ::sched_yield();
       }
     } else if (worker_->computing()) {
@@ -265,7 +269,7 @@ void ThreadedWorker::run() {
       now = now_ns();
       window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
     } else if (worker_->oversubscribed() &&
-               (worker_->pending() == 0 || now - last_work >= kLingerNs)) {
+               (worker_->state().pending() == 0 || now - last_work >= kLingerNs)) {
       // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
       // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
       // ranks of an operation have just called are the others worth a short wait: those that share
@@ -307,7 +311,7 @@ void ThreadedWorker::sleep(std::uint64_t sleep_ns) {
 void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {
   if (worked) busy_ns_ += after - before;
   if (after - window_ns_ < kBusyWindowNs) return;
-  worker_->set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
+  requests_.set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
   metrics_.worker_busy_ns.add(busy_ns_);
   busy_ns_ = 0;
   window_ns_ = after;

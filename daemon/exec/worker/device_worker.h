@@ -1,4 +1,4 @@
-// The thread that owns one device: its sessions' rings, its communicators, its executor. Everything
+// The thread that owns one device: its sessions' rings, its communicators, its backend. Everything
 // that touches an operation happens on it; other threads talk to it by message and hear back
 // through `done`.
 //
@@ -8,147 +8,26 @@
 // back into the worker synchronously.
 #pragma once
 
-#include <sys/types.h>
-
-#include <array>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "config/settings.h"
-#include "daemon/comm/unique_id.h"
-#include "proto/exchange.h"
-#include "proto/memory_handle.h"
-#include "proto/operation_spec.h"
-#include "proto/ring/segment.h"
+#include "daemon/exec/snapshots.h"
+#include "daemon/exec/specs.h"
 #include "proto/status.h"
 #include "proto/types.h"
-#include "proto/unique_fd.h"
 
 namespace arcomm {
 
 class Device;
 class FlightRecorder;
 class Metrics;
-enum class CudaAlgorithm : std::uint8_t;
 struct GpuHardware;
 struct TuningTable;
-
-// As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID
-// namespace that the daemon cannot see.
-struct PeerCredentials {
-  pid_t pid = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-
-struct SessionLimits {
-  std::uint32_t max_in_flight = 128;  // operations; never above the ring's slots
-};
-
-struct SessionSpec {
-  SessionId id;
-  PeerCredentials peer;
-  std::string process_name;
-  ring::Segment segment;
-  UniqueFd doorbell;  // the eventfd whose other copy the client holds
-  SessionLimits limits;
-};
-
-struct RankSpec {
-  SessionId session;
-  Rank rank = 0;
-  std::string device = {};                     // GPU workers: "GPU-<uuid>"
-  std::vector<std::string> visible_gpus = {};  // to the rank's process
-};
-
-struct CommunicatorSpec {
-  UniqueIdBytes unique_id{};
-  std::uint64_t epoch = 1;
-  std::vector<RankSpec> ranks;  // complete and sorted by rank
-};
-
-// Memory that a session may name in its requests. The descriptor is mapped by the worker and then
-// closed.
-struct BufferSpec {
-  UniqueFd memory;  // memfd sealed against shrinking; GPU workers: an exported allocation, or none
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;
-  // GPU workers only.
-  std::string device = {};                               // where it lives: "GPU-<uuid>"
-  std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
-  std::vector<MemoryChunk> chunks = {};                  // or these, one behind the other
-  std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
-};
-
-// GPU workers: memory that the worker allocated, for the client to map.
-struct AllocatedBuffer {
-  BufferId buffer;
-  UniqueFd memory;
-  std::uint64_t length_bytes = 0;  // whole granules of the device
-};
-
-// GPU workers: a rank's proto/device_mailbox.h, and what it needs for in-stream operations where
-// they are to be had, for the client to map. In the order of CreateCommunicatorReply.
-struct MailboxDescriptors {
-  std::vector<UniqueFd> descriptors;
-  std::uint64_t mailbox_bytes = 0;
-  std::uint64_t exchange_bytes = 0;  // 0: no in-stream operations
-  InStreamRoom room;
-};
-
-// GPU workers: what one measurement of `arctl tune` asks.
-struct GpuMeasurement {
-  std::optional<CudaAlgorithm> algorithm;  // none: an in-stream operation, as clients launch it
-  std::uint64_t bytes = 0;                 // of one rank
-};
-
-struct PlanSpec {
-  MemberId member;
-  BufferId send_buffer, recv_buffer;
-  std::uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
-  OperationSpec spec;
-  std::uint64_t timeout_ns = 0;
-};
-
-// Values for people: what `arctl status|sessions|comms` print.
-struct SessionSnapshot {
-  SessionId id;
-  PeerCredentials peer;
-  std::string process_name, state;
-  std::uint64_t communicators = 0, buffers = 0, registered_bytes = 0, in_flight = 0;
-  std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0, age_ms = 0;
-};
-struct RankSnapshot {
-  Rank rank = 0;
-  SessionId session;
-  pid_t pid = 0;
-  std::uint64_t next_seq = 0;  // operations seen from this rank
-  std::string waiting;         // "" or "seq 7 since 120 ms"
-};
-struct CommunicatorSnapshot {
-  UniqueIdBytes unique_id{};
-  std::uint64_t epoch = 0;
-  std::string state;  // "ready" or "revoked: <why>"
-  Reason reason = Reason::None;
-  Rank culprit = kNoRank;
-  std::uint64_t operations_done = 0, operations_failed = 0;
-  std::vector<RankSnapshot> ranks;
-  std::string diagnosis;
-};
-struct WorkerSnapshot {
-  std::string device, state;
-  std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0,
-                operations_pending = 0;
-  double busy_fraction = 0;
-  std::vector<SessionSnapshot> sessions;
-  std::vector<CommunicatorSnapshot> communicators;
-};
 
 // What the worker tells the control plane, on the worker thread.
 struct WorkerEvents {
@@ -182,23 +61,23 @@ class DeviceWorker {
   virtual void run() = 0;   // until stop(); called once, on the thread that becomes the owner
   virtual void stop() = 0;  // fails what is open and makes run() return
 
-  virtual void open_session(SessionSpec seed, Done<void> done) = 0;
+  virtual void open_session(SessionSpec spec, Done<void> done) = 0;
   // Revokes the session's communicators (its peers hear `reason` and its rank), unmaps its memory,
   // closes its rings. done: everything is released.
   virtual void close_session(SessionId session, Reason reason, std::string why,
                              Done<void> done) = 0;
 
-  virtual void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) = 0;
+  virtual void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) = 0;
   // GPU workers; Unimplemented on others. device: "" for the worker's first.
   virtual void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
                                Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
-  virtual void add_plan(SessionId session, PlanSpec seed, Done<PlanId> done) = 0;
+  virtual void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) = 0;
   virtual void remove_plan(SessionId session, PlanId plan, Done<void> done) = 0;
 
   // done: one MemberId per rank, in rank order.
-  virtual void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) = 0;
+  virtual void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) = 0;
   // Both: done once no operation of the member can touch memory any more, so that the caller may
   // use his own again. A rank that leaves ends what others have not called yet; what all had called
   // runs first.

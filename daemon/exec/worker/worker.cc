@@ -1,11 +1,11 @@
 #include "daemon/exec/worker/worker.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/gpu/gpu_backend.h"
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -15,13 +15,6 @@ namespace {
 constexpr std::size_t kSessionsPerStep = 4;
 // Whose next requests a core can fetch side by side.
 constexpr std::size_t kFetchedAhead = 16;
-
-unsigned usable_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return static_cast<unsigned>(std::max(1, CPU_COUNT(&set)));
-}
 
 // Somebody asked for the end, or a process ended that nobody waited for: that is everyday life.
 bool is_orderly(const Communicator& communicator) {
@@ -38,52 +31,49 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
                  "a device worker needs settings and a tuning table");
   }
   std::unique_ptr<Worker> worker(new Worker(std::move(parts)));
-  const DeviceWorker::Parts& held = worker->parts_;
-  if (!held.gpus.empty()) {
-    Result<std::unique_ptr<GpuPlane>> plane =
-        GpuPlane::create(held.gpus, held.open_gpu, *held.settings);
-    if (!plane) return std::move(plane).error();
-    worker->gpus_ = std::move(plane).value();
-    worker->gpu_executor_ =
-        std::make_unique<GpuExecutor>(*worker->gpus_, worker->communicators_, worker->buffers_,
-                                      worker->plans_, held.gpus, held.tuning);
-    worker->gpu_executor_->use_settings(*held.settings);
-    worker->admission_.limits.doorbells_only = true;
-    return worker;
+  WorkerState& state = worker->state_;
+  const DeviceWorker::Parts& held = state.parts;
+  if (held.gpus.empty()) {
+    Result<std::unique_ptr<HostBackend>> backend =
+        HostBackend::create(held.device, held.settings->host.streams, state.buffers, held.tuning);
+    if (!backend) return std::move(backend).error();
+    state.backend = std::move(backend).value();
+  } else {
+    Result<std::unique_ptr<GpuBackend>> backend = GpuBackend::create({.gpus = held.gpus,
+                                                                      .open = held.open_gpu,
+                                                                      .buffers = state.buffers,
+                                                                      .plans = state.plans,
+                                                                      .metrics = held.metrics,
+                                                                      .settings = *held.settings,
+                                                                      .tuning = held.tuning});
+    if (!backend) return std::move(backend).error();
+    state.backend = std::move(backend).value();
   }
-  Result<std::unique_ptr<Executor>> executor = Executor::create(
-      held.device, held.settings->host.streams, worker->communicators_, held.tuning);
-  if (!executor) return std::move(executor).error();
-  worker->executor_ = std::move(executor).value();
+  state.admission.limits.doorbells_only = state.backend->starts_by_doorbell();
   return worker;
 }
 
 Worker::Worker(DeviceWorker::Parts parts)
-    : parts_(std::move(parts)),
-      communicators_([this](Communicator& communicator) { on_revoked(communicator); }),
-      admission_(communicators_, buffers_, plans_, operations_),
-      completions_(buffers_, operations_, parts_.recorder, parts_.metrics),
-      cores_(usable_cores()) {
-  admission_.limits = AdmissionLimits::from(*parts_.settings, false);
-}
+    : state_(std::move(parts), [this](Communicator& communicator) { on_revoked(communicator); }) {}
 
 Worker::~Worker() {
   shut_down();
 }
 
 bool Worker::poll_sessions() {
-  bool found = gpus_ != nullptr && poll_doorbells();
-  const std::size_t count = polled_.size();
+  bool found = poll_device();
+  const std::span<Session* const> polled = state_.sessions.all();
+  const std::size_t count = polled.size();
   yield_early_ = flooded_ = false;
   if (count == 0) return found;
   look_every_ = kFew + static_cast<int>(count / kSessionsPerStep);
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   if (count <= kFetchedAhead) {
-    for (Session* session : polled_) session->fetch_ahead();
+    for (Session* session : polled) session->fetch_ahead();
   }
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t at = first_polled_ + i;
-    found |= poll(*polled_[at < count ? at : at - count]);
+    found |= poll(*polled[at < count ? at : at - count]);
   }
   if (!lost_.empty()) quarantine_lost();
   return found;
@@ -92,14 +82,15 @@ bool Worker::poll_sessions() {
 bool Worker::poll(Session& session) {
   ring::WorkRequest slot;
   std::uint64_t now = 0;  // read once for a batch, and only if there is one
-  session.light = false;
+  session.low_backlog = false;
   int taken = 0;
   for (; goes_on(taken); ++taken) {
     if (!session.readable()) return taken != 0;
     const ring::Pop seen = session.peek();
     if (seen == ring::Pop::Empty) {
-      session.light = taken <= kFew;
-      if (session.light && taken != 0) yield_early_ = true;  // what it called is to start soon
+      session.low_backlog = taken <= kFew;
+      if (session.low_backlog && taken != 0)
+        yield_early_ = true;  // what it called is to start soon
       return taken != 0;
     }
     const Session::Room room = session.room();
@@ -117,7 +108,7 @@ bool Worker::poll(Session& session) {
   }
   const bool has_more = session.readable() && session.peek() != ring::Pop::Empty;
   flooded_ = flooded_ || has_more;
-  session.light = !has_more && taken <= kFew;
+  session.low_backlog = !has_more && taken <= kFew;
   return true;
 }
 
@@ -129,15 +120,55 @@ bool Worker::goes_on(int done) {
   return !yield_early_ && done < kMostAtOnce;
 }
 
-// Whoever had much in his last turn waits for his next.
+// A session with a backlog does not cut the turn short.
 bool Worker::somebody_calls() const {
-  return std::any_of(polled_.begin(), polled_.end(), [](Session* session) {
-    return session->light && session->readable() && session->peek() != ring::Pop::Empty;
+  const std::span<Session* const> polled = state_.sessions.all();
+  return std::any_of(polled.begin(), polled.end(), [](Session* session) {
+    return session->low_backlog && session->readable() && session->peek() != ring::Pop::Empty;
   });
 }
 
+bool Worker::poll_device() {
+  const std::uint64_t now = state_.backend->starts_by_doorbell() ? now_ns() : 0;
+  const std::span<const DoorbellCall> calls = state_.backend->poll(now);
+  for (const DoorbellCall& call : calls) take(call, now);
+  if (!lost_.empty()) quarantine_lost();
+  return !calls.empty();
+}
+
+void Worker::take(const DoorbellCall& call, std::uint64_t now_ns) {
+  Session* session = state_.sessions.find(call.session);
+  const Member* member = state_.communicators.find(call.member);
+  // Its communicator may have ended by a call before this one: then its mailbox says so.
+  if (session == nullptr || !session->readable() || member == nullptr ||
+      !member->communicator->ready())
+    return;
+  if (!call.in_order) return lose(*session, "the number at a doorbell is not the next one");
+  const Admitted admitted =
+      state_.admission.admit_doorbell(*session, call.member, call.doorbell, now_ns);
+  if (admitted.verdict == Admitted::Verdict::Done) return accept(*session, *admitted.operation);
+  state_.completions.refuse_doorbell(*session, admitted, now_ns);
+  tell_refused(admitted, now_ns);
+  if (admitted.member == nullptr) return;
+  // Its client waits in a stream, and there is one way to tell it.
+  Failure told = admitted.failure;
+  told.culprit = admitted.member->rank;
+  state_.communicators.revoke(*admitted.member->communicator, told);
+}
+
+void Worker::catch_up() {
+  // What was launched speculatively may have ended before its call was seen here, and be followed
+  // by one more.
+  const int turns = state_.backend->turns_behind();
+  for (int turn = 0; turn < turns && poll_device(); ++turn) {
+    execute();
+    reap();
+    settle();
+  }
+}
+
 void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns) {
-  Admitted admitted = admission_.admit(session, slot, now_ns);
+  Admitted admitted = state_.admission.admit(session, slot, now_ns);
   switch (admitted.verdict) {
     case Admitted::Verdict::Broken:
       return lose(session, "a request slot does not start with its magic");
@@ -146,7 +177,7 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
     case Admitted::Verdict::Refused:
       break;
   }
-  if (!completions_.refuse(session, slot, admitted, now_ns)) {
+  if (!state_.completions.refuse(session, slot, admitted, now_ns)) {
     lose(session, "the completion ring's index left its bounds");
   }
   tell_refused(admitted, now_ns);
@@ -154,9 +185,9 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
 
 void Worker::accept(Session& session, Operation& operation) {
   ++session.submitted;
-  parts_.metrics.operations_in_flight.add(1);
-  parts_.recorder.write(operation.record);
-  communicators_.arrive(operation);
+  state_.parts.metrics.operations_in_flight.add(1);
+  state_.parts.recorder.write(operation.record);
+  state_.communicators.arrive(operation);
 }
 
 void Worker::tell_refused(const Admitted& admitted, std::uint64_t now_ns) {
@@ -172,29 +203,32 @@ void Worker::tell_refused(const Admitted& admitted, std::uint64_t now_ns) {
     const bool late = told.reason == Reason::Timeout;
     if (late) told.code = ErrorCode::DeadlineExceeded;
     Communicator& communicator = *member->communicator;
-    communicators_.refuse(*member, admitted.seq, told, now_ns);
+    state_.communicators.refuse(*member, admitted.seq, told, now_ns);
     // As after any other timeout: its client has given it up.
-    if (late) communicators_.revoke(communicator, told);
+    if (late) state_.communicators.revoke(communicator, told);
     return;
   }
   const bool skipped = admitted.seq > member->communicator->seats[member->seat].next_seq;
   told.code = ErrorCode::Aborted;
-  if (skipped) communicators_.revoke(*member->communicator, told);
+  if (skipped) state_.communicators.revoke(*member->communicator, told);
 }
 
 bool Worker::settle() {
   bool found = false;
   std::uint64_t now = 0;
-  while (Operation* operation = communicators_.finished().pop()) {
+  while (Operation* operation = state_.communicators.finished().pop()) {
     if (now == 0) now = now_ns();
     Session& session = *operation->session;
     const bool unheard = operation->by_doorbell && !operation->outcome.ok();
     const MemberId member = operation->member;
     const Failure failure = unheard ? operation->outcome : Failure{};
-    if (!completions_.finish(*operation, now))
+    if (!state_.completions.finish(*operation, now))
       lose(session, "the completion ring's index left its bounds");
     if (!std::exchange(session.to_be_woken, true)) to_wake_.push_back(&session);
-    if (unheard) end_by_doorbell(member, failure);
+    // Nobody else hears of it. After a leave in good order what all had called still runs.
+    const Member* called = unheard ? state_.communicators.find(member) : nullptr;
+    if (called != nullptr && called->communicator->ended.ok())
+      state_.communicators.revoke(*called->communicator, failure);
     found = true;
   }
   if (!to_wake_.empty()) wake_clients();
@@ -211,75 +245,116 @@ void Worker::wake_clients() {
   to_wake_.clear();
 }
 
+void Worker::start(Communicator& communicator) {
+  const Arrival& arrival = *communicator.board.head();
+  const std::uint64_t now = now_ns();
+  Failure failure = arrival.failure;
+  if (failure.ok() && arrival.deadline_ns <= now) {
+    state_.communicators.expire(communicator, now);
+    failure = arrival.failure;
+  }
+  if (!failure.ok()) return state_.communicators.completed(communicator, failure);
+  switch (state_.backend->start(communicator, now, failure)) {
+    case Backend::Started::Ended:
+      return state_.communicators.completed(communicator, failure);
+    case Backend::Started::Running:
+      if (!failure.ok()) state_.communicators.revoke(communicator, failure);
+  }
+}
+
 bool Worker::execute() {
   bool found = false;
-  if (gpus_ != nullptr) {
-    for (int started = 0; started < kMostAtOnce && gpu_executor_->start_next(); ++started) {
-      settle();
-      found = true;
-    }
-    return found;
-  }
   // Answered one by one: the first of many must not wait for the last.
   yield_early_ = false;  // that was about what is read
   const auto may_go_on = [&](int started) {
     return flooded_ ? goes_on(started) : started < kMostAtOnce;
   };
-  for (int started = 0; may_go_on(started) && executor_->start_next(); ++started) {
+  for (int started = 0; may_go_on(started); ++started) {
+    Communicator* communicator = state_.communicators.next_ready();
+    if (communicator == nullptr) break;
+    start(*communicator);
     settle();
     found = true;
   }
-  found |= executor_->work();
+  found |= state_.backend->work();
   return found;
+}
+
+void Worker::apply(std::vector<Outcome>& outcomes) {
+  for (const Outcome& outcome : outcomes) {
+    Communicator& communicator = *outcome.communicator;
+    if (outcome.ended) {
+      state_.communicators.completed(communicator, outcome.failure);
+    } else {
+      // The others' parts may wait for the one that failed.
+      state_.communicators.revoke(communicator, outcome.failure);
+      state_.backend->stop(communicator);  // where it had been revoked already
+    }
+  }
+  outcomes.clear();
 }
 
 bool Worker::reap() {
-  bool found = gpus_ ? gpu_executor_->reap() : executor_->reap();
-  if (found) settle();
-  for (std::size_t i = 0; i < leaving_.size();) {
-    if (leaving_[i].session->in_flight() != 0) {
-      ++i;
-      continue;
-    }
-    Leaving leaving = std::move(leaving_[i]);
-    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
-    release(*leaving.session);
-    leaving.session.reset();
-    leaving.done({});
-    found = true;
+  bool found = state_.backend->collect(outcomes_);
+  if (found) {
+    apply(outcomes_);
+    settle();
   }
-  for (std::size_t i = 0; i < parting_.size();) {
-    if (!communicators_.ended(*parting_[i].waits_for)) {
-      ++i;
-      continue;
-    }
-    const Parting parting = std::move(parting_[i]);
-    parting_.erase(parting_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (parting.done) parting.done({});
-    found = true;
-  }
-  if (!draining_.empty() && pending() == 0) {
-    for (const Draining& draining : std::exchange(draining_, {})) draining.done({});
-    found = true;
-  }
-  return found;
+  return departures_.settle() || found;
 }
 
 void Worker::sweep_deadlines(std::uint64_t now_ns) {
-  communicators_.sweep_deadlines(now_ns);
-  if (gpus_ != nullptr) tend_gpus(now_ns);
-  for (Draining& draining : draining_) {
-    if (now_ns < draining.deadline_ns) continue;
-    draining.deadline_ns = ~std::uint64_t{0};  // once; reap() answers when nothing is left
-    communicators_.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank,
-                                           "the daemon shut down before the operation ended"));
+  state_.communicators.sweep_deadlines(now_ns);
+  for (const PathFailure& failed : state_.backend->tend(now_ns)) note(failed, now_ns);
+  departures_.sweep_deadlines(now_ns);
+}
+
+void Worker::note(const PathFailure& failed, std::uint64_t now_ns) {
+  Communicator& communicator = *failed.communicator;
+  if (!communicator.ready()) return;
+  const Failure& failure = failed.failure;
+  state_.parts.metrics.operations[failure.code].add();
+  FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
+                      .epoch = communicator.epoch,
+                      .seq = failed.number,
+                      .done_ns = now_ns,
+                      .rank = failed.rank,
+                      .culprit = failure.culprit,
+                      .pid = communicator.seat(failed.rank).pid,
+                      .algorithm = failed.algorithm,
+                      .code = failure.code,
+                      .reason = failed.crossed == nullptr ? failure.reason : Reason::Crossed};
+  state_.parts.recorder.write(record);
+  ++communicator.operations_failed;
+  if (failed.crossed != nullptr) {
+    state_.communicators.revoke_crossed(communicator, *failed.crossed, failure.culprit);
+  } else {
+    state_.communicators.revoke(communicator, failure);
   }
+}
+
+void Worker::lose(Session& session, const char* why) {
+  const bool known = std::any_of(lost_.begin(), lost_.end(),
+                                 [&](const auto& lost) { return lost.first == &session; });
+  if (!known && session.readable()) lost_.emplace_back(&session, why);
+}
+
+void Worker::quarantine_lost() {
+  for (const auto& [session, why] : std::exchange(lost_, {})) {
+    log::warn("session {} (pid {}) broke the ring protocol and is quarantined: {}",
+              fmt::streamed(session->id()), session->origin().pid, why);
+    session->set_state(ring::SessionState::Quarantined, Reason::Quarantined);
+    departures_.drop_members(*session, Reason::Quarantined, why);
+    if (state_.parts.events.session_lost)
+      state_.parts.events.session_lost(session->id(), Reason::Quarantined, why);
+  }
+  settle();
 }
 
 Worker::Rest Worker::arm() {
   Rest rest = Rest::Sleep;
-  for (Session* session : polled_) session->requests_bell().arm();
-  for (Session* session : polled_) {
+  for (Session* session : state_.sessions.all()) session->requests_bell().arm();
+  for (Session* session : state_.sessions.all()) {
     if (!session->readable() || session->peek() == ring::Pop::Empty) continue;
     if (session->room() != Session::Room::No) return Rest::Awake;
     rest = Rest::Nap;
@@ -288,39 +363,45 @@ Worker::Rest Worker::arm() {
 }
 
 void Worker::disarm() {
-  for (Session* session : polled_) session->requests_bell().disarm();
+  for (Session* session : state_.sessions.all()) session->requests_bell().disarm();
 }
 
 std::uint64_t Worker::next_deadline_ns() const {
-  std::uint64_t next = communicators_.next_deadline_ns();
-  for (const Draining& draining : draining_) next = std::min(next, draining.deadline_ns);
-  return next;
+  return std::min(state_.communicators.next_deadline_ns(), departures_.next_deadline_ns());
 }
 
 void Worker::on_revoked(Communicator& communicator) {
   const Failure& why = communicator.revoked;
-  if (gpus_ != nullptr) {
-    gpu_executor_->stop(communicator);
-    if (GpuGroup* group = gpus_of(communicator)) gpus_->close(*group, done_of(why));
-  } else if (communicator.running()) {
-    executor_->stop(communicator);
-  }
-  parts_.metrics.communicators_revoked[why.reason].add();
+  state_.backend->stop(communicator);
+  state_.parts.metrics.communicators_revoked[why.reason].add();
   const std::string line =
       fmt::format("communicator {} epoch {} is revoked: {} ({}); {} operations ended with it",
                   short_name(communicator.unique_id), communicator.epoch, why.message(),
                   name_of(why.reason), communicator.cut_off);
   is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
-  if (parts_.events.communicator_revoked) {
-    parts_.events.communicator_revoked(communicator.unique_id, communicator.epoch, why.reason);
+  if (state_.parts.events.communicator_revoked) {
+    state_.parts.events.communicator_revoked(communicator.unique_id, communicator.epoch,
+                                             why.reason);
   }
 }
 
-void Worker::update_oversubscription() {
-  std::size_t seats = 0;
-  for (const Session* session : polled_) seats += std::max<std::size_t>(1, session->members.size());
-  oversubscribed_ = seats + 1 > cores_;
-  for (Session* session : polled_) session->set_oversubscribed(oversubscribed_);
+void Worker::shut_down() {
+  if (state_.backend == nullptr) return;  // it was never complete
+  state_.communicators.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown,
+                                               kNoRank,
+                                               "the daemon stopped before the operation ended"));
+  state_.backend->drain(outcomes_);
+  apply(outcomes_);
+  settle();
+  std::vector<SessionId> ids;
+  for (Session* session : state_.sessions.all()) {
+    if (session->readable()) session->set_state(ring::SessionState::Closed, Reason::ShuttingDown);
+    ids.push_back(session->id());
+  }
+  reap();
+  for (const SessionId id : ids) departures_.release(*state_.sessions.remove(id));
+  state_.communicators.clear();
+  state_.backend->shut_down();
 }
 
 }  // namespace arcomm

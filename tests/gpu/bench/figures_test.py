@@ -99,6 +99,14 @@ class Run(unittest.TestCase):
             self.assertIn(words, svg)
         self.assertNotIn("NCCL symmetric", svg)
 
+    def test_the_committed_drawing_is_what_is_made_of_the_recorded_figures(self):
+        here = os.path.dirname(os.path.abspath(plot.__file__))
+        recorded, drawn = os.path.join(here, "recorded"), os.path.join(self.folder.name, "figures.svg")
+        host = os.path.join(here, "..", "..", "bench", "recorded", "compare.json")
+        subprocess.run([sys.executable, plot.__file__, recorded, drawn, host], check=True, capture_output=True)
+        with open(drawn) as made, open(os.path.join(recorded, "figures.svg")) as committed:
+            self.assertTrue(made.read() == committed.read(), "tests/gpu/bench/README.md says how to make it anew")
+
     def test_one_file_is_enough_for_a_drawing(self):
         self.write("mine.json", bench())
         source = os.path.join(self.folder.name, "mine.json")

@@ -31,7 +31,7 @@ constexpr Contender kContenders[] = {
     {CudaAlgorithm::OneShotLl16, "ll16"},   {CudaAlgorithm::TwoShot, "two_shot"},
     {CudaAlgorithm::Stream, "stream"},      {CudaAlgorithm::Flash, "flash"},
     {CudaAlgorithm::OneShotLl128, "ll128"}, {CudaAlgorithm::TwoShotLl128, "ll128_x2"},
-    {CudaAlgorithm::TiledPush, "push"},     {CudaAlgorithm::CopyEngine, "copies"}};
+    {CudaAlgorithm::CopyEngine, "copies"}};
 
 struct Options {
   int ranks = 2;

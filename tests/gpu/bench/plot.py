@@ -4,7 +4,9 @@ best peer a sum through arcommd is, and the bus bandwidth of all, over the size.
 
   plot.py FOLDER [SVG]      by default FOLDER/figures.svg
   plot.py FILE [SVG]        of one `arctl bench --device gpu --json > FILE`; by default beside it
+  plot.py FOLDER SVG HOST   and, below, what tests/bench/compare.py --json HOST measured between processes of a host
 """
+import json
 import math
 import os
 import sys
@@ -18,7 +20,8 @@ LEGEND_DOWN, LEGEND_LINE = 62, 20
 # Colours that differ for the colour-blind too (Okabe and Ito), and dashes that differ without colour.
 OURS = {"graph": ("#0072b2", "", "arcommd, graph"), "stream": ("#56b4e9", "7 3", "arcommd, stream")}
 PEERS = {"NCCL": ("#d55e00", ""), "NCCL symmetric": ("#e69f00", "7 3"), "PyTorch one-shot": ("#009e73", "2 3"),
-         "PyTorch two-shot": ("#cc79a7", "9 3 2 3")}
+         "PyTorch two-shot": ("#cc79a7", "9 3 2 3"), run_figures.FASTER_OF_PYTORCH: ("#009e73", "2 3")}
+HOST_TYPES = {"float32": ("#0072b2", ""), "bfloat16": ("#56b4e9", "7 3")}
 
 
 class Panel:
@@ -127,10 +130,28 @@ def panels_of(figures, row):
     return [ratio, bandwidth]
 
 
-def draw(all_figures):
+def host_panels(compared, row):
+    """Of compare.py: at most two numbers of rank processes, the most first."""
+    y = TOP + row * (HEIGHT + GAP_Y)
+    panels = []
+    for column, ranks in enumerate(sorted({one["ranks"] for one in compared["rows"]}, reverse=True)[:2]):
+        rows = [one for one in compared["rows"] if one["ranks"] == ranks]
+        panel = Panel(LEFT + column * (WIDTH + GAP_X), y, sorted({one["bytes"] for one in rows}),
+                      f"Host, {ranks} processes on {compared['cores']} cores: times as fast as the best peer",
+                      "the faster of Open MPI and Gloo / arcommd, median times; above 1 is faster")
+        panel.level(1)
+        for dtype, (colour, dash) in HOST_TYPES.items():
+            panel.line(f"arcommd, {dtype}", colour, dash,
+                       [(one["bytes"], one["speedup"]) for one in rows if one["dtype"] == dtype])
+        panels.append(panel)
+    return panels
+
+
+def draw(all_figures, compared=None):
     panels = [panel for row, figures in enumerate(all_figures) for panel in panels_of(figures, row)]
+    panels += host_panels(compared, len(all_figures)) if compared else []
     width = LEFT + 2 * WIDTH + GAP_X + RIGHT
-    height = TOP + len(all_figures) * (HEIGHT + GAP_Y) - GAP_Y + BOTTOM
+    height = TOP + (len(all_figures) + bool(compared)) * (HEIGHT + GAP_Y) - GAP_Y + BOTTOM
     body = "\n".join(part for panel in panels for part in panel.svg())
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="Helvetica, Arial, DejaVu Sans, sans-serif">\n'
@@ -138,7 +159,7 @@ def draw(all_figures):
 
 
 def main():
-    if len(sys.argv) not in (2, 3):
+    if len(sys.argv) not in (2, 3, 4):
         sys.exit(__doc__)
     source = sys.argv[1]
     try:
@@ -151,12 +172,16 @@ def main():
             all_figures = [run_figures.figures_from(bench)] if bench else []
     except run_figures.NotOfGpus as why:
         sys.exit(f"{source}: {why}")
-    target = sys.argv[2] if len(sys.argv) == 3 else target
+    target = sys.argv[2] if len(sys.argv) > 2 else target
+    compared = None
+    if len(sys.argv) == 4:
+        with open(sys.argv[3]) as file:
+            compared = json.load(file)
     all_figures = [figures for figures in all_figures if figures]
     if not all_figures:
         sys.exit(f"no figures of `arctl bench --device gpu --json`, out of place, in {source}")
     with open(target, "w") as file:
-        file.write(draw(all_figures))
+        file.write(draw(all_figures, compared))
     print(f"{target}: {', '.join(str(figures[0].ranks) for figures in all_figures)} ranks")
 
 

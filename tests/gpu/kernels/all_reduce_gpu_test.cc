@@ -7,8 +7,9 @@
 #include <cstring>
 #include <thread>
 
+#include "kernels/cuda_scratch.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
-#include "transport/device/cuda_mapping.h"
+#include "transport/device/cuda_chunks.h"
 
 namespace arcomm::gpu {
 namespace {
@@ -293,7 +294,10 @@ TEST_P(AllReduceOnGpus, MemoryComesBackThroughItsDescriptor) {
   ASSERT_TRUE(descriptor) << descriptor.error().to_string();
   const int last = std::min(node_->ranks(), count_cuda_devices()) - 1;
   const int both[] = {0, last};
-  Result<CudaMapping> imported = CudaMapping::import(descriptor->get(), one.send.bytes(), both);
+  const CudaChunks::Piece whole{.descriptor = descriptor->get(), .bytes = one.send.bytes()};
+  const Result<const CudaDriver*> driver = cuda_driver();
+  ASSERT_TRUE(driver) << driver.error().to_string();
+  Result<CudaChunks> imported = CudaChunks::import(**driver, {&whole, 1}, both);
   ASSERT_TRUE(imported) << imported.error().to_string();
   cudaSetDevice(last);  // also from another GPU
   std::vector<unsigned char> bytes(4096);

@@ -1,4 +1,5 @@
 // AllReduce by the copy engines: bit for bit, with chunks of all sizes, and between other kernels.
+#include "kernels/all_reduce/copy_shape.h"
 #include "kernels/copy_engine.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 
@@ -107,7 +108,7 @@ TEST_P(CopyEnginesOnGpus, PartsThatWaitInOutputsAreNobodyElses) {
     CudaAlgorithm algorithm;
     bool in_place;
   };
-  constexpr Step kSteps[] = {{CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::TiledPush, false},
+  constexpr Step kSteps[] = {{CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::Flash, false},
                              {CudaAlgorithm::CopyEngine, true},  {CudaAlgorithm::Stream, false},
                              {CudaAlgorithm::CopyEngine, false}, {CudaAlgorithm::CopyEngine, false},
                              {CudaAlgorithm::Stream, true},      {CudaAlgorithm::CopyEngine, true}};

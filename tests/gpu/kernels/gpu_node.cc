@@ -6,6 +6,8 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/cuda_scratch.h"
+
 namespace arcomm::gpu {
 
 Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
@@ -24,8 +26,8 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
     auto device = CudaDevice::create({.ordinal = ordinal, .peers = peers});
     if (!device) return std::move(device).error();
     one.device = std::move(*device);
-    for (std::unique_ptr<CudaStream>* stream : {&one.stream, &one.side}) {
-      auto made = CudaStream::create(ordinal, 256);
+    for (std::unique_ptr<GpuStream>* stream : {&one.stream, &one.side}) {
+      auto made = GpuStream::create(ordinal);
       if (!made) return std::move(made).error();
       *stream = std::move(*made);
     }
@@ -42,7 +44,6 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
     auto copies = CopyQueue::create(ordinal);
     if (!copies) return std::move(copies).error();
     one.copies = std::move(*copies);
-    node.abilities_.bulk_copies &= has_bulk_copies(ordinal);
     node.ranks_.push_back(std::move(one));
   }
   for (int writer = 0; writer < taken; ++writer) {
@@ -58,9 +59,7 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
 
 std::vector<CudaAlgorithm> GpuNode::algorithms() const {
   std::vector<CudaAlgorithm> algorithms;
-  const char* const left_out = std::getenv("ARCOMM_LEAVE_OUT");
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-    if (left_out != nullptr && entry.name == left_out) continue;
     if (entry.max_ranks > 1 && !entry.launches_all_ranks && can_run(entry.algorithm, abilities_))
       algorithms.push_back(entry.algorithm);
   }

@@ -12,16 +12,16 @@
 
 #include "kernels/copy_engine.h"
 #include "kernels/launch_cuda.h"
-#include "kernels/ll128_self_test.h"
+#include "kernels/lines/ll128_self_test.h"
+#include "tests/gpu/kernels/gpu_stream.h"
 #include "transport/device/cuda_device.h"
-#include "transport/device/cuda_driver.h"
-#include "transport/device/cuda_stream.h"
+#include "transport/device/cuda_runtime.h"
 
 namespace arcomm::gpu {
 
 struct GpuRank {
   std::unique_ptr<CudaDevice> device;
-  std::unique_ptr<CudaStream> stream, side;  // side: for aborting past what the other waits in
+  std::unique_ptr<GpuStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
   CopyQueue copies;
 };
@@ -42,7 +42,7 @@ class GpuNode {
   void use(int rank) { cudaSetDevice((*this)[rank].device->ordinal()); }
 
   // All that each rank launches by itself, less those that these GPUs cannot run (for lines, where
-  // open() saw torn ones) and the one that $ARCOMM_LEAVE_OUT names.
+  // open() saw torn ones).
   std::vector<CudaAlgorithm> algorithms() const;
   // Of the ranks' GPUs, in memory of its own.
   Result<Ll128Verdict> try_lines(int writer, int reader);
@@ -68,7 +68,7 @@ class GpuNode {
 
  private:
   std::vector<GpuRank> ranks_;
-  CudaAbilities abilities_{.atomic_128b_stores = true, .bulk_copies = true};
+  CudaAbilities abilities_{.atomic_128b_stores = true};
   std::uint32_t on_a_gpu_ = 1;  // ranks, at most
 };
 

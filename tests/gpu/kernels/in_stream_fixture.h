@@ -11,9 +11,10 @@
 #include <random>
 #include <vector>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "kernels/host/reference.h"
 #include "kernels/in_stream.h"
-#include "proto/exchange.h"
+#include "proto/launch_table.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 
 namespace arcomm::gpu {
@@ -50,7 +51,9 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
     const std::uint32_t each = (ranks() + gpus - 1) / gpus;
     int sms = 0;
     ARC_ASSERT_CUDA(cudaDeviceGetAttribute(&sms, cudaDevAttrMultiProcessorCount, 0));
-    room_ = {.atomic_128b_stores = true, .blocks = static_cast<std::uint32_t>(sms) / each};
+    launches_ = make_launch_table({.ranks = ranks(),
+                                   .atomic_128b_stores = true,
+                                   .in_stream_blocks = static_cast<std::uint32_t>(sms) / each});
     for (std::uint32_t number = 0; number < ranks(); ++number) {
       Rank rank;
       rank.device = static_cast<int>(number) % devices;
@@ -90,7 +93,7 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
 
   static std::uint32_t ranks() { return GetParam(); }
   InStreamShape shape_of(const Operation& what) const {
-    return in_stream_shape(what.bytes(), ranks(), what.dtype, room_);
+    return launches_.find({.bytes = what.bytes(), .dtype = what.dtype, .op = what.op}).in_stream;
   }
   std::byte* input(const Rank& rank, const Operation& what) const {
     return rank.send + kGuard + what.send_offset;
@@ -181,7 +184,7 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
 
   std::vector<Rank> ranks_;
   std::vector<std::byte> expected_;
-  InStreamRoom room_;
+  LaunchTable launches_;
   std::mt19937_64 random_{20261123};
 };
 

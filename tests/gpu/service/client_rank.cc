@@ -56,6 +56,7 @@ class ClientRank {
     if (!options.graph_only) {
       on_two_streams(patterns[0]);
       on_default_streams(patterns[0]);
+      on_pool_memory(patterns[0]);
     }
     std::fflush(stdout);
   }
@@ -147,6 +148,28 @@ class ClientRank {
         cuda(cudaStreamSynchronize(stream), "waiting for a default stream");
         compare(each, pattern, "on a default stream");
       }
+    }
+  }
+
+  // Which no other process could be given: in-stream operations take it, all ranks' or none's.
+  void on_pool_memory(const Pattern& pattern) {
+    const Case each{.count = 4096};
+    if (options.sizes.back() < each.count * size_of(options.dtype)) return;
+    for (int i = 0; i < 3; ++i) {
+      poison_and_upload(each, pattern, comm_.stream());
+      void* pool = nullptr;
+      const std::uint64_t bytes = each.count * size_of(options.dtype);
+      cuda(cudaMallocAsync(&pool, bytes, comm_.stream()), "memory of a pool");
+      cuda(cudaMemcpyAsync(pool, from(each), bytes, cudaMemcpyDefault, comm_.stream()), "copying");
+      const arcResult_t done =
+          arcAllReduce(pool, to(each), each.count, static_cast<arcDataType_t>(options.dtype),
+                       arcSum, comm_.handle(), comm_.stream());
+      if (done == arcSuccess) compare(each, pattern, "from a pool's memory");
+      cuda(cudaFreeAsync(pool, comm_.stream()), "giving memory back to its pool");
+      if (done == arcSuccess) continue;
+      std::printf("rank %d: a pool's memory is refused: %s\n", options.rank,
+                  arcGetLastError(comm_.handle()));
+      return;
     }
   }
 

@@ -127,7 +127,7 @@ alive && ask status | tail -n 12
 stop_daemon
 # What the table does not choose on this machine serves too, all sizes.
 if [[ $parts == *" named "* ]]; then
-  for algorithm in ${ALGORITHMS:-stream flash tiled_push copy_engine}; do
+  for algorithm in ${ALGORITHMS:-stream flash copy_engine}; do
     start_daemon --set gpu.algorithm="$algorithm" || break
     for ranks in "${ranks_here[@]}"; do
       run_ranks "verify-$algorithm" "$ranks" "$programs/client_rank" --verify

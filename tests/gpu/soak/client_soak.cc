@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kLaunchPaths = 2;
+constexpr std::size_t kLanes = 2;
 constexpr int kRoundsSteps = 64;  // of each communicator; then the ranks wait for each other
 constexpr std::uint64_t kLongestSleepUs = 2000, kLongestSpinUs = 100;
 
@@ -26,7 +26,7 @@ class Soak {
   explicit Soak(arcUniqueId id)
       : shared_(options.seed), own_(options.seed * 1000 + static_cast<unsigned>(options.rank)) {
     cuda(spin(1, nullptr), "spinning");  // kernels are in place before anybody waits
-    for (std::uint32_t number = 0; number < kLaunchPaths; ++number) {
+    for (std::uint32_t number = 0; number < kLanes; ++number) {
       // Any other bytes are another id.
       id.internal[0] = static_cast<char>(id.internal[0] + 1);
       lanes_[number] = std::make_unique<SoakLane>(number, id, shared_);
@@ -77,19 +77,19 @@ class Soak {
   // ones the other.
   void round() {
     for (int step = 0; step < kRoundsSteps; ++step) {
-      std::array<Turn, kLaunchPaths> turns;
+      std::array<Turn, kLanes> turns;
       for (Turn& turn : turns) {
         turn.chain = shared_() % SoakLane::kChains;
         turn.pattern = static_cast<std::uint32_t>(shared_() % SoakChain::kPatterns);
       }
-      for (std::size_t i = 0; i < kLaunchPaths; ++i) {
+      for (std::size_t i = 0; i < kLanes; ++i) {
         if (own(128) == 0)
           std::this_thread::sleep_for(std::chrono::microseconds(own(kLongestSleepUs)));
-        const std::size_t which = (i + static_cast<std::size_t>(options.rank)) % kLaunchPaths;
+        const std::size_t which = (i + static_cast<std::size_t>(options.rank)) % kLanes;
         current_replay = replays_ + which + 1;  // the same number on all ranks
         replay(*lanes_[which], turns[which]);
       }
-      replays_ += kLaunchPaths;
+      replays_ += kLanes;
     }
     settle("a round of replays");
   }
@@ -119,7 +119,7 @@ class Soak {
   // While nothing of this rank runs: it might wait for that.
   void make_one_anew() {
     if (own(4) != 0) return;
-    SoakLane& lane = *lanes_[own(kLaunchPaths)];
+    SoakLane& lane = *lanes_[own(kLanes)];
     SoakChain& chain = lane.chain(own(SoakLane::kChains));
     own(2) == 0 ? chain.instantiate() : chain.capture(lane.stream());
   }
@@ -172,7 +172,7 @@ class Soak {
   }
 
   std::mt19937_64 shared_, own_;  // of all ranks alike; of this one
-  std::array<std::unique_ptr<SoakLane>, kLaunchPaths> lanes_;
+  std::array<std::unique_ptr<SoakLane>, kLanes> lanes_;
   std::int32_t *agreed_ = nullptr, *told_ = nullptr;  // on the GPU; pinned: what is told, is heard
   std::uint64_t replays_ = 0, called_ = 0, operations_ = 0, compared_ = 0;
 };

@@ -61,6 +61,43 @@ TEST(CommandLine, RefusesWhatItDoesNotKnow) {
   }
 }
 
+// What arctl says on standard error of a command line that it refuses.
+std::string refusal_of(const std::string& words) {
+  CommandLine line;
+  try {
+    line.parse(words);
+  } catch (const CLI::ParseError& refusal) {
+    std::ostringstream out, told;
+    EXPECT_NE(line.app.exit(refusal, out, told), 0);
+    return told.str();
+  }
+  return "";
+}
+
+TEST(CommandLine, NamesTheVerbThatAMisspeltOneWasMeantToBe) {
+  EXPECT_THAT(refusal_of("statsu"),
+              ::testing::StartsWith("arctl has no subcommand statsu: did you mean status?\n"));
+  EXPECT_THAT(refusal_of("--json trcae --last 3"), HasSubstr("did you mean trace?"));
+  EXPECT_THAT(refusal_of("xyzzyxyzzy"),
+              ::testing::StartsWith("arctl has no subcommand xyzzyxyzzy\n"));
+  EXPECT_THAT(refusal_of("ranks"), Not(HasSubstr("did you mean rank?")));  // hidden
+  EXPECT_THAT(refusal_of(""), HasSubstr("A subcommand is required"));
+}
+
+TEST(CommandLine, NamesTheOptionThatAMisspeltOneWasMeantToBe) {
+  EXPECT_THAT(refusal_of("status --setings"),
+              HasSubstr("arctl status has no option --setings: did you mean --settings?"));
+  EXPECT_THAT(refusal_of("trace --lst=3"), HasSubstr("--lst: did you mean --last?"));
+  EXPECT_THAT(refusal_of("status --jsn"), HasSubstr("did you mean --json?"));
+  EXPECT_THAT(refusal_of("--jsn"), HasSubstr("arctl has no option --jsn: did you mean --json?"));
+  EXPECT_THAT(refusal_of("--last 3 trace"), HasSubstr("--last belongs to trace"));
+}
+
+TEST(CommandLine, NamesAWordTooManyAndKeepsControlCharactersOffTheTerminal) {
+  EXPECT_THAT(refusal_of("status foo"), HasSubstr("takes no further argument: foo"));
+  EXPECT_THAT(refusal_of("sta\x1b[2J"), Not(HasSubstr("\x1b")));
+}
+
 TEST(CommandLine, TakesListsOfGpusAndPeers) {
   CommandLine line;
   line.parse("bench --device gpu --gpus 0,1,3 --peers nccl,nccl-symmetric --mode graph --json");

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <map>
+#include <vector>
+
 #include "client/arctl/exit_code.h"
 
 namespace arcomm::arctl {
@@ -47,9 +50,7 @@ TEST(Views, StatusJsonCarriesEveryWorker) {
   v1::StatusReply reply;
   reply.add_workers()->set_device("host:0");
   reply.add_workers()->set_device("host:1");
-  Json json;
-  status_json(json, reply);
-  const std::string text = json.take();
+  const std::string text = json_line(status_json(reply));
   EXPECT_THAT(text, HasSubstr(R"("device":"host:0")"));
   EXPECT_THAT(text, HasSubstr(R"("device":"host:1")"));
 }
@@ -108,6 +109,123 @@ TEST(Views, TraceShowsTheTimeOfEachStepAndBlanksForThoseNotReached) {
   EXPECT_THAT(text, HasSubstr("DeadlineExceeded (Timeout) by rank 2"));
 }
 
+v1::TraceRecord traced(std::uint64_t seq, std::int32_t rank, std::uint64_t submitted_ns,
+                       std::uint64_t done_ns) {
+  v1::TraceRecord record;
+  record.set_communicator("00ff");
+  record.set_epoch(3);
+  record.set_seq(seq);
+  record.set_rank(rank);
+  record.set_pid(100 + rank);
+  record.set_op("sum");
+  record.set_dtype("float32");
+  record.set_collective("all_reduce");
+  record.set_send_count(1024);
+  record.set_recv_count(1024);
+  record.set_algorithm("tiled");
+  record.set_culprit_rank(-1);
+  record.set_submitted_ns(submitted_ns);
+  record.set_admitted_ns(submitted_ns + 2'000);
+  record.set_matched_ns(submitted_ns + 2'500);
+  record.set_launched_ns(submitted_ns + 3'000);
+  record.set_done_ns(done_ns);
+  return record;
+}
+
+std::vector<Json> events_of(const v1::TraceReply& reply, std::string_view kind) {
+  const Json read = Json::parse(json_line(trace_chrome_json(reply)));
+  std::vector<Json> found;
+  for (const Json& event : read["traceEvents"]) {
+    if (event["ph"] == kind) found.push_back(event);
+  }
+  return found;
+}
+
+TEST(ChromeTrace, HasASliceForEachStepInMicroseconds) {
+  v1::TraceReply reply;
+  *reply.add_records() = traced(7, 0, 1'000'000, 1'009'000);
+  const std::vector<Json> slices = events_of(reply, "X");
+  ASSERT_EQ(slices.size(), 4u);
+  const std::vector<std::string> names = {"ring", "match", "start", "run"};
+  const std::vector<double> begins = {1000, 1002, 1002.5, 1003}, lasts = {2, 0.5, 0.5, 6};
+  for (std::size_t i = 0; i < slices.size(); ++i) {
+    EXPECT_EQ(slices[i]["name"], names[i]);
+    EXPECT_EQ(slices[i]["ts"].get<double>(), begins[i]);
+    EXPECT_EQ(slices[i]["dur"].get<double>(), lasts[i]);
+    EXPECT_EQ(slices[i]["args"]["seq"], 7);
+    EXPECT_EQ(slices[i]["args"]["collective"], "all_reduce");
+    EXPECT_EQ(slices[i]["args"]["send_count"], 1024);
+    EXPECT_EQ(slices[i]["args"]["recv_count"], 1024);
+    EXPECT_EQ(slices[i]["args"]["bytes"], 4096);
+    EXPECT_EQ(slices[i]["args"]["algorithm"], "tiled");
+    EXPECT_EQ(slices[i]["args"]["code"], "Ok");
+    EXPECT_EQ(slices[i]["args"]["culprit"], -1);
+  }
+}
+
+TEST(ChromeTrace, NamesATrackForEachCommunicatorAndRank) {
+  v1::TraceReply reply;
+  *reply.add_records() = traced(1, 0, 1000, 9000);
+  *reply.add_records() = traced(1, 1, 1500, 9000);
+  *reply.add_records() = traced(2, 0, 10'000, 19'000);
+  v1::TraceRecord& other = *reply.add_records();
+  other = traced(0, 0, 2000, 9000);
+  other.set_communicator("abcd");
+  std::map<std::pair<int, int>, std::string> names;
+  for (const Json& event : events_of(reply, "M"))
+    names[{event["pid"], event["tid"]}] = event["args"]["name"];
+  EXPECT_EQ(names,
+            (std::map<std::pair<int, int>, std::string>{{{1, 0}, "communicator 00ff, epoch 3"},
+                                                        {{1, 1}, "rank 0 (pid 100)"},
+                                                        {{1, 2}, "rank 1 (pid 101)"},
+                                                        {{2, 0}, "communicator abcd, epoch 3"},
+                                                        {{2, 1}, "rank 0 (pid 100)"}}));
+  double before = 0;
+  for (const Json& slice : events_of(reply, "X")) {
+    EXPECT_TRUE(names.contains({slice["pid"], slice["tid"]}));
+    EXPECT_GE(slice["ts"].get<double>(), before);
+    before = slice["ts"].get<double>();
+  }
+}
+
+// Slices of one thread must be nested for a viewer.
+TEST(ChromeTrace, GivesOperationsThatOverlapTracksOfTheirOwn) {
+  v1::TraceReply reply;
+  *reply.add_records() = traced(1, 0, 1000, 9000);
+  *reply.add_records() = traced(2, 0, 2000, 12'000);
+  *reply.add_records() = traced(3, 0, 9000, 15'000);
+  std::map<int, int> track_of;  // by seq
+  for (const Json& slice : events_of(reply, "X")) track_of[slice["args"]["seq"]] = slice["tid"];
+  EXPECT_EQ(track_of, (std::map<int, int>{{1, 1}, {2, 2}, {3, 1}}));
+}
+
+TEST(ChromeTrace, ShowsWhereAnOperationFailedAndWhatHasNotEnded) {
+  v1::TraceReply reply;
+  v1::TraceRecord& failed = *reply.add_records();
+  failed = traced(1, 0, 1000, 9000);
+  failed.set_matched_ns(0);
+  failed.set_launched_ns(0);
+  failed.set_code(4);
+  failed.set_culprit_rank(2);
+  const std::vector<Json> slices = events_of(reply, "X");
+  ASSERT_EQ(slices.size(), 2u);
+  EXPECT_EQ(slices[1]["name"], "match");
+  EXPECT_EQ(slices[1]["dur"].get<double>(), 6);
+  EXPECT_EQ(slices[1]["args"]["code"], "DeadlineExceeded");
+  EXPECT_EQ(slices[1]["args"]["culprit"], 2);
+
+  reply.Clear();
+  v1::TraceRecord& open = *reply.add_records();
+  open = traced(2, 0, 1000, 0);
+  open.set_launched_ns(0);
+  const std::vector<Json> begun = events_of(reply, "B");
+  ASSERT_EQ(begun.size(), 1u);
+  EXPECT_EQ(begun[0]["name"], "start");
+  EXPECT_EQ(begun[0]["args"]["code"], "in flight");
+  EXPECT_FALSE(begun[0].contains("dur"));
+  EXPECT_TRUE(trace_chrome_json({})["traceEvents"].empty());
+}
+
 constexpr char kExposition[] =
     "# HELP arcomm_sessions Attached clients\n"
     "# TYPE arcomm_sessions gauge\n"
@@ -117,18 +235,16 @@ constexpr char kExposition[] =
     "arcomm_time_seconds_sum 0.25\n";
 
 TEST(Views, MetricsBecomeJsonWithTypesAndLabels) {
-  Json json;
-  EXPECT_EQ(metrics_json(json, kExposition, ""), 3u);
   EXPECT_EQ(
-      json.take(),
+      json_line(metrics_json(kExposition, "")),
       R"({"metrics":[{"name":"arcomm_sessions","type":"gauge","labels":{},"value":3},)"
       R"({"name":"arcomm_time_seconds_bucket","type":"histogram","labels":{"le":"+Inf","what":"a\"b"},"value":7},)"
-      R"({"name":"arcomm_time_seconds_sum","type":"histogram","labels":{},"value":0.25}]})");
+      R"({"name":"arcomm_time_seconds_sum","type":"histogram","labels":{},"value":0.25}]})"
+      "\n");
 }
 
 TEST(Views, MetricsAreKeptByTheStartOfTheirName) {
-  Json json;
-  EXPECT_EQ(metrics_json(json, kExposition, "arcomm_time"), 2u);
+  EXPECT_EQ(metrics_json(kExposition, "arcomm_time")["metrics"].size(), 2u);
   EXPECT_EQ(
       metrics_text(kExposition, "arcomm_sess"),
       "# HELP arcomm_sessions Attached clients\n# TYPE arcomm_sessions gauge\narcomm_sessions 3\n");
@@ -136,11 +252,36 @@ TEST(Views, MetricsAreKeptByTheStartOfTheirName) {
 
 TEST(Views, MetricsSurviveTextThatIsCutOff) {
   for (std::size_t length = 0; length < sizeof(kExposition); ++length) {
-    Json json;
-    metrics_json(json, std::string_view(kExposition, length), "");
-    const std::string text = json.take();
-    EXPECT_TRUE(text.starts_with("{\"metrics\":[") && text.ends_with("]}")) << length;
+    const std::string text = json_line(metrics_json(std::string_view(kExposition, length), ""));
+    EXPECT_TRUE(text.starts_with("{\"metrics\":[") && text.ends_with("]}\n")) << length;
   }
+}
+
+TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
+  v1::CommunicatorsReply reply;
+  v1::CommunicatorStatus& one = *reply.add_communicators();
+  one.set_id("0123");
+  one.set_state("ready");
+  EXPECT_THAT(communicators_text(reply, false), ::testing::Not(HasSubstr("above"))) << "a host's";
+  const auto add = [&one](const char* types, const char* path, std::uint64_t most_bytes) {
+    v1::LaunchStretch& stretch = *one.add_launches();
+    stretch.set_types(types);
+    stretch.set_path(path);
+    stretch.set_most_bytes(most_bytes);
+  };
+  add("float16", "in-stream", 16 << 20);
+  add("float16", "launched", ~std::uint64_t{0});
+  add("other types", "resident", 128 << 10);
+  add("other types", "launched", ~std::uint64_t{0});
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("  float16: in-stream to 16 MiB, launched above; "
+                        "other types: resident to 128 KiB, launched above\n"));
+  one.set_why_not_in_stream("rank 1's process does not see GPU-0");
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("why not more in-stream: rank 1's process does not see GPU-0\n"));
+  const std::string text = communicators_json(reply).dump();
+  EXPECT_THAT(text, HasSubstr(R"({"types":"other types","path":"resident","most_bytes":131072})"));
+  EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
 }
 
 TEST(ExitCodes, SayWhatKindOfFailureItWas) {

@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint64_t kMiB = 1 << 20;
 
 TEST(CopyShape, EveryElementIsInOneChunkOfOneOwner) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const DType dtype : {DType::Int8, DType::Float16, DType::Float64}) {
       for (const std::uint64_t count : {1, 7, 64, 511, 513, 4096, 70'001}) {
         for (const std::uint64_t most : {1, 64, 1000, 65'536}) {
@@ -32,7 +32,7 @@ TEST(CopyShape, EveryElementIsInOneChunkOfOneOwner) {
 
 // A part waits in its owner's output where the sender's shard is to be.
 TEST(CopyShape, ChunksOfOneNumberAreAsLongForAllOwners) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint64_t count : {std::uint64_t{100'003}, 64 * kMiB, 64 * kMiB + 1}) {
       const CopyShape shape = copy_shape(count, DType::Float32, ranks, false, 0);
       for (std::uint64_t chunk = 0; chunk < shape.chunks; ++chunk) {
@@ -55,7 +55,7 @@ TEST(CopyShape, AShardGoesInTwoChunksWhateverItsSizeButForSlots) {
 }
 
 TEST(CopyShape, WhatIsLeftFitsIntoASlot) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     const CopyShape shape = copy_shape(kCacheLineBytes * ranks - 1, DType::Int8, ranks, false, 0);
     EXPECT_EQ(shape.chunks, 0U);
     EXPECT_EQ(shape.all_chunks(), 1U);
@@ -65,7 +65,7 @@ TEST(CopyShape, WhatIsLeftFitsIntoASlot) {
 }
 
 TEST(CopyShape, TheLargestOperationHasNoMoreChunksThanAStreamTakes) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     const CopyShape shape = copy_shape(max_copy_engine_bytes(ranks), DType::Int8, ranks, true, 0);
     EXPECT_LE(shape.all_chunks() * copy_entries(ranks), 600U) << ranks;
     EXPECT_GE(max_copy_engine_bytes(ranks), 4096 * kMiB) << ranks;
@@ -73,7 +73,7 @@ TEST(CopyShape, TheLargestOperationHasNoMoreChunksThanAStreamTakes) {
 }
 
 TEST(CopyShape, EverySenderHasSlotsOfItsOwn) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (std::uint32_t at = 0; at < ranks; ++at) {
       std::set<std::uint64_t> offsets;
       for (std::uint64_t chunk = 6; chunk < 6 + kCopySlots; ++chunk) {

@@ -3,6 +3,8 @@
 #include <set>
 #include <string>
 
+#include "kernels/all_reduce/copy_shape.h"
+#include "kernels/cuda_scratch.h"
 #include "kernels/launch_cuda.h"
 
 namespace arcomm {
@@ -17,7 +19,7 @@ TEST(CudaAlgorithms, AreFoundByTheirNamesAndByNothingElse) {
     EXPECT_EQ(entry_of(entry.algorithm).algorithm, entry.algorithm);
   }
   EXPECT_EQ(cuda_algorithm_named("stream"), CudaAlgorithm::Stream);
-  for (const char* name : {"", "Stream", "stream ", "tiled"})
+  for (const char* name : {"", "Stream", "stream ", "tiled", "tiled_push"})
     EXPECT_FALSE(cuda_algorithm_named(name)) << name;
 }
 
@@ -29,17 +31,15 @@ TEST(CudaAlgorithms, RefuseRanksAndSizesThatTheyDoNotTakeAndSayWhich) {
   EXPECT_NE(large.error().to_string().find("one_shot_ll16"), std::string::npos);
   EXPECT_TRUE(can_launch(CudaAlgorithm::Alone, 1 << 30, 1));
   EXPECT_FALSE(can_launch(CudaAlgorithm::Alone, 4, 2));
-  for (const std::uint32_t ranks : {0U, 1U, kMaxCudaRanks + 1})
+  for (const std::uint32_t ranks : {0U, 1U, kMaxGpuRanks + 1})
     EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, 4, ranks)) << ranks;
   EXPECT_FALSE(can_launch(CudaAlgorithm::Stream, CudaAllReduce{.rank = 2, .ranks = 2}));
 }
 
 TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
   for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
-    for (const CudaAbilities abilities :
-         {CudaAbilities{false, false}, {true, false}, {false, true}, {true, true}}) {
-      const bool runs = (abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores) &&
-                        (abilities.bulk_copies || !entry.needs_bulk_copies);
+    for (const CudaAbilities abilities : {CudaAbilities{false}, {true}}) {
+      const bool runs = abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores;
       EXPECT_EQ(can_run(entry.algorithm, abilities), runs);
       for (const std::uint64_t bytes : {std::uint64_t{1}, kMaxLl16Bytes, kMaxLl16Bytes + 1}) {
         const CudaAlgorithm instead = algorithm_among(abilities, entry.algorithm, bytes);
@@ -47,7 +47,7 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
           EXPECT_EQ(instead, entry.algorithm);
         } else {
           EXPECT_TRUE(can_run(instead, {}));
-          EXPECT_TRUE(can_launch(instead, bytes, kMaxCudaRanks));
+          EXPECT_TRUE(can_launch(instead, bytes, kMaxGpuRanks));
         }
       }
     }
@@ -55,9 +55,9 @@ TEST(CudaAlgorithms, WhatGpusCannotRunIsReplacedByWhatTakesTheSameOperation) {
 }
 
 TEST(CudaAlgorithms, TheScratchHasRoomForWhatIsPutThere) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
-    EXPECT_GT(push_end(ranks), push_offset(ranks));
-    EXPECT_LE(push_end(ranks), cuda_scratch_bytes(ranks));
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
+    EXPECT_GT(stream_end(ranks), kStreamOffset);
+    EXPECT_LE(stream_end(ranks), cuda_scratch_bytes(ranks));
     EXPECT_LE(copy_end(ranks), cuda_scratch_bytes(ranks));
     EXPECT_GE(kCopyOffset, kLl128Offset + 2 * kLl128HalfBytes)
         << "lines carry flags from one operation to the next";

@@ -43,14 +43,14 @@ TEST(FlashShape, LanesOfAllBlocksCoverEveryElementOnceAndStartOnCacheLines) {
 }
 
 TEST(FlashShape, StagesFitIntoTheSharedMemoryThatABlockGetsUnasked) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     EXPECT_LE(flash_shared_bytes(ranks), 48U * 1024) << ranks;
     EXPECT_EQ(flash_threads(ranks) % 32, 0U);
   }
 }
 
 TEST(FlashShape, InPlaceNobodyReadsWhatAnotherWrites) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint64_t bytes : {1ULL, 1ULL << 20, 1ULL << 30})
       EXPECT_FALSE(flash_reads_whole(bytes, ranks, true));
     EXPECT_TRUE(flash_reads_whole(1, ranks, false));

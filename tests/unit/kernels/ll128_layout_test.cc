@@ -1,4 +1,4 @@
-#include "kernels/ll128_layout.h"
+#include "kernels/lines/ll128_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/cuda_scratch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {
@@ -55,7 +55,7 @@ void expect_apart(std::vector<std::pair<std::uint64_t, std::uint64_t>> areas) {
 }
 
 TEST(Ll128Layout, AreasLieApartForTheLargestOperations) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     const std::uint64_t whole = ll128_packets(max_one_shot_ll128_bytes(ranks));
     const std::uint64_t shard =
         ll128_packets(shard_range(kMaxTwoShotLl128Bytes, DType::Int8, ranks, 0).size());
@@ -78,7 +78,7 @@ TEST(Ll128Layout, AreasLieApartForTheLargestOperations) {
 TEST(Ll128Layout, RegionsOfTheScratchLieApartAndOnLines) {
   EXPECT_EQ(kLl128Offset % kLl128LineBytes, 0U);
   EXPECT_EQ(kLl128HalfBytes % kLl128LineBytes, 0U);
-  EXPECT_GE(kLl128Offset, kCudaControlBytes + 4ull * kMaxCudaRanks * kMaxLl16Bytes);
+  EXPECT_GE(kLl128Offset, kCudaControlBytes + 4ull * kMaxGpuRanks * kMaxLl16Bytes);
   EXPECT_GE(kStreamOffset, kLl128Offset + 2 * kLl128HalfBytes);
 }
 

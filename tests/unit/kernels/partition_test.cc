@@ -77,5 +77,19 @@ TEST(Partition, HoldsAtTheLargestCounts) {
 
 static_assert(tile_range(100, 64, 1) == ElementRange{64, 100}, "usable at compile time");
 
+// In-stream kernels cut with 32-bit numbers, and by the size of an element.
+TEST(ShardCut, IsTheSameWithShortAndLongNumbers) {
+  for (const DType dtype : {DType::Float16, DType::Float32}) {
+    for (std::uint32_t ranks = 1; ranks <= 8; ++ranks) {
+      for (const std::uint32_t count :
+           {0U, 1U, 31U, 32U, 33U, 1000U, 65'537U, 8U << 20, 16U << 20}) {
+        const ShardCut<std::uint32_t> cut(count, size_of(dtype), ranks);
+        for (std::uint32_t rank = 0; rank < ranks; ++rank)
+          EXPECT_EQ(cut.of(rank), shard_range(count, dtype, ranks, rank)) << count << ' ' << rank;
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace arcomm

@@ -8,7 +8,7 @@ namespace arcomm {
 namespace {
 
 TEST(StreamShape, TilesFitIntoTheirSlots) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (std::uint32_t blocks = 1; blocks <= kMaxCudaBlocks; ++blocks) {
       for (const std::uint64_t bytes : {1ULL, 5000ULL, 1ULL << 20, 77'777'777ULL, 1ULL << 34}) {
         const std::uint64_t tile = stream_tile_bytes(bytes, ranks, blocks);
@@ -62,7 +62,7 @@ TEST(StreamShape, TilesOfAllBlocksAndTurnsCoverEveryShardOnceAndBeginOnCacheLine
 }
 
 TEST(StreamShape, EveryBlockSenderAndTurnUnderWayHasASlotOfItsOwn) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxCudaRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (std::uint32_t reader = 0; reader < ranks; ++reader) {
       std::set<std::uint64_t> offsets;
       for (std::uint32_t from = 0; from < ranks; ++from) {
@@ -71,7 +71,7 @@ TEST(StreamShape, EveryBlockSenderAndTurnUnderWayHasASlotOfItsOwn) {
           for (std::uint32_t turn = 5; turn < 5 + kStreamSlots; ++turn) {
             const std::uint64_t offset = stream_slot_offset(ranks, reader, from, block, turn);
             ASSERT_EQ(offset % kStreamTileBytes, 0U);
-            ASSERT_LE(kStreamOffset + offset + kStreamTileBytes, push_offset(ranks));
+            ASSERT_LE(kStreamOffset + offset + kStreamTileBytes, stream_end(ranks));
             ASSERT_TRUE(offsets.insert(offset).second);
           }
         }

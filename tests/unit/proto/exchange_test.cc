@@ -9,117 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/partition.h"
+#include "proto/in_stream_call.h"
 
 namespace arcomm {
 namespace {
-
-constexpr std::uint64_t kMiB = 1 << 20, kMost = 16 * kMiB;
-constexpr InStreamRoom kRoom{.atomic_128b_stores = true};
-
-std::uint64_t up(std::uint64_t a, std::uint64_t b) {
-  return (a + b - 1) / b;
-}
-
-std::vector<std::uint64_t> sizes() {
-  std::vector<std::uint64_t> all;
-  for (std::uint64_t bytes = 2; bytes <= kMost; bytes *= 2) {
-    for (const std::uint64_t near : {bytes - 2, bytes, bytes + 2}) {
-      if (near > 0 && near <= kMost) all.push_back(near);
-    }
-  }
-  for (std::uint64_t bytes = 2; bytes < kMost; bytes += 16386) all.push_back(bytes);
-  return all;
-}
-
-TEST(InStreamShapeTest, GivesNoBlockMoreThanItsAreasHold) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
-    for (const std::uint64_t bytes : sizes()) {
-      for (const std::uint32_t most : {1u, 24u, 72u, 96u, 500u}) {
-        const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float16,
-                                                    {.atomic_128b_stores = true, .blocks = most});
-        if (shape.blocks == 0) {
-          ASSERT_TRUE(most < 24 || bytes > kMiB) << bytes << " bytes, " << ranks << " ranks";
-          continue;
-        }
-        ASSERT_LE(shape.blocks, std::min(most, kMaxInStreamBlocks));
-        switch (shape.algorithm) {
-          case InStreamAlgorithm::OneShotLl16:
-            ASSERT_LE(shape.blocks, kMaxInStreamLl16Blocks);
-            ASSERT_LE(up(up(bytes, 8), shape.blocks), kInStreamThreads);
-            break;
-          case InStreamAlgorithm::OneShotLl128:
-            ASSERT_GT(ranks, 2u);
-            ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks), kInStreamPartPackets);
-            ASSERT_LE(kInStreamPartPackets, in_stream_packets(ranks));
-            break;
-          case InStreamAlgorithm::PairLl128:
-            ASSERT_EQ(ranks, 2u);
-            ASSERT_EQ(in_stream_packets(ranks), kInStreamSlots * kInStreamPartPackets);
-            ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks),
-                      kInStreamLaps * kInStreamSlots * kInStreamPartPackets);
-            break;
-          case InStreamAlgorithm::TwoShotLl128: {
-            const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
-            ASSERT_LE(up(up(longest.size() * 2, kInStreamPacketData), shape.blocks),
-                      kInStreamPartPackets);
-            ASSERT_LE(2 * kInStreamPartPackets, in_stream_packets(ranks));
-            break;
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(InStreamShareTest, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
-  for (const std::uint32_t sms : {60u, 78u, 108u, 132u, 148u}) {
-    std::uint32_t taken = 0;
-    for (int i = 0; i < 20; ++i) taken += in_stream_share(sms, taken);
-    EXPECT_LE(taken + kSparedSms, sms);
-    EXPECT_GE(in_stream_share(sms, 0), kSmallShare);
-    EXPECT_GE(in_stream_share(sms, in_stream_share(sms, 0)), kSmallShare);
-    EXPECT_EQ(in_stream_share(sms, kSmallShare), in_stream_share(sms, 0));
-  }
-  EXPECT_EQ(in_stream_share(0, 0), 0u);
-  EXPECT_EQ(in_stream_share(20, 0), 0u);
-}
-
-TEST(InStreamShapeTest, LeavesTheRestToOthers) {
-  EXPECT_EQ(in_stream_shape(0, 1, DType::Float16, kRoom).blocks, 0u);
-  EXPECT_EQ(in_stream_shape(1024, 1, DType::Float16, kRoom).blocks, 0u);
-  EXPECT_EQ(in_stream_shape(1024, 9, DType::Float16, kRoom).blocks, 0u);
-  EXPECT_EQ(in_stream_shape(1024, 2, DType::Int32, kRoom).blocks, 0u);
-  EXPECT_EQ(in_stream_shape(kMost + 2, 2, DType::Float16, kRoom).blocks, 0u);
-  const InStreamRoom bounded{.atomic_128b_stores = true, .most_bytes = 4096};
-  EXPECT_NE(in_stream_shape(4096, 2, DType::Float16, bounded).blocks, 0u);
-  EXPECT_EQ(in_stream_shape(4098, 2, DType::Float16, bounded).blocks, 0u);
-  const InStreamRoom none{.atomic_128b_stores = true, .blocks = 0};
-  EXPECT_EQ(in_stream_shape(1 << 20, 2, DType::Float16, none).blocks, 0u);
-}
-
-// Whatever the others ask for has a first block, too, whose heads are compared.
-TEST(InStreamShapeTest, GivesOneBlockToNothingSoThatItIsCompared) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
-    const InStreamShape shape = in_stream_shape(0, ranks, DType::Float32, {});
-    EXPECT_EQ(shape.algorithm, InStreamAlgorithm::OneShotLl16);
-    EXPECT_EQ(shape.blocks, 1u);
-  }
-}
-
-TEST(InStreamShapeTest, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
-    for (const std::uint64_t bytes : sizes()) {
-      const InStreamShape shape = in_stream_shape(bytes, ranks, DType::Float32, {});
-      if (shape.blocks != 0) {
-        ASSERT_EQ(shape.algorithm, InStreamAlgorithm::OneShotLl16);
-        ASSERT_LE(shape.blocks, kMaxInStreamLl16Blocks);
-        ASSERT_LE(up(up(bytes, 8), shape.blocks), kInStreamThreads);
-      }
-    }
-  }
-  EXPECT_NE(in_stream_shape(64ull * 1024, 2, DType::Float32, {}).blocks, 0u);
-}
 
 TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
   std::set<std::uint32_t> seen;
@@ -163,7 +56,7 @@ TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
 }
 
 TEST(InStreamExchangeTest, HasAreasThatDoNotMeet) {
-  for (std::uint32_t ranks = 2; ranks <= kMaxInStreamRanks; ++ranks) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> areas{{0, kInStreamControlBytes}};
     for (std::uint32_t number = 6; number < 8; ++number) {
       for (std::uint32_t block = 0; block < kMaxInStreamBlocks; ++block) {

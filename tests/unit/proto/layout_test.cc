@@ -67,15 +67,5 @@ TEST(Layout, AFreshRequestCarriesItsMagicAndNothingElse) {
   EXPECT_EQ(request.stamp, 0u);
 }
 
-TEST(Layout, SmallPlansAreResidentAndMoreRanksLeaveThemLessRoom) {
-  EXPECT_EQ(launch_path_of(1, 1), LaunchPath::Launched);
-  EXPECT_EQ(launch_path_of(kMaxResidentBytes, 2), LaunchPath::Resident);
-  EXPECT_EQ(launch_path_of(kMaxResidentBytes + 1, 2), LaunchPath::Launched);
-  for (const std::uint32_t ranks : {3U, 8U}) {
-    EXPECT_EQ(launch_path_of(kMaxResidentBytesOfMany, ranks), LaunchPath::Resident);
-    EXPECT_EQ(launch_path_of(kMaxResidentBytesOfMany + 1, ranks), LaunchPath::Launched);
-  }
-}
-
 }  // namespace
 }  // namespace arcomm::ring

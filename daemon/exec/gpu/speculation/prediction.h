@@ -14,7 +14,7 @@
 namespace arcomm {
 
 // One operation: each rank's plan; invalid ids beyond the last rank.
-using PlanTuple = std::array<PlanId, kMaxCudaRanks>;
+using PlanTuple = std::array<PlanId, kMaxGpuRanks>;
 
 struct PlanTupleHash {
   std::size_t operator()(const PlanTuple& plans) const noexcept {

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace arcomm::client {
@@ -83,6 +84,7 @@ namespace {
 constexpr int kPatienceMs = 10'000;
 constexpr std::size_t kPrefaceBytes = 24;
 constexpr std::size_t kFrameHeaderBytes = 9;
+constexpr std::size_t kGrpcPrefixBytes = 5;  // compressed or not, and the length
 
 }  // namespace
 
@@ -104,6 +106,7 @@ std::uint32_t FakePeer::read_request() {
     if (!send(http2::frame(http2::kSettings, 0, 0, ""))) return 0;
     greeted_ = true;
   }
+  std::string data;
   for (;;) {
     if (!read_exactly(kFrameHeaderBytes)) return 0;
     const auto byte = [this](std::size_t i) {
@@ -113,7 +116,11 @@ std::uint32_t FakePeer::read_request() {
     const std::uint32_t type = byte(3), flags = byte(4);
     const std::uint32_t stream = byte(5) << 24 | byte(6) << 16 | byte(7) << 8 | byte(8);
     if (!read_exactly(length)) return 0;
-    if (type == http2::kData && (flags & http2::kEndStream) != 0) return stream;
+    if (type != http2::kData) continue;
+    data += read_;
+    if ((flags & http2::kEndStream) == 0) continue;
+    message_ = data.substr(std::min(data.size(), kGrpcPrefixBytes));
+    return stream;
   }
 }
 

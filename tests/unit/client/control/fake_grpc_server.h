@@ -39,6 +39,8 @@ class FakePeer {
 
   // Sends SETTINGS with the first request; the request's stream id, or 0 once the client hung up.
   std::uint32_t read_request();
+  // Of the request that was read last.
+  const std::string& message() const { return message_; }
   // False once the client hung up.
   bool send(std::string_view bytes);
   void wait_for_hang_up();
@@ -48,6 +50,7 @@ class FakePeer {
 
   UniqueFd fd_;
   std::string read_;
+  std::string message_;
   bool greeted_ = false;
 };
 

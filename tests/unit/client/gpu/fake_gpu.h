@@ -81,6 +81,7 @@ class FakeGpu final : public Gpu {
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return number; }
   Result<GpuRange> range_of(const void* address) override {
+    ++questions;
     const auto where = reinterpret_cast<std::uintptr_t>(address);
     auto found = allocations.upper_bound(where);
     if (found != allocations.begin() && where - (--found)->first < found->second.bytes) {
@@ -185,6 +186,7 @@ class FakeGpu final : public Gpu {
   int open_mappings = 0;
   int held_chunks = 0;
   int looks_at_chunks = 0;
+  int questions = 0;           // what range_of() was asked
   std::uint64_t unshared = 0;  // the number of memory that cannot be exported
 
  private:

@@ -12,71 +12,160 @@ class GpuInStreamTest : public GpuMemberTest {
     Result<std::unique_ptr<GpuExchange>> exchange = open(in_stream_exchange_bytes(2));
     EXPECT_TRUE(exchange.ok());
     make(std::move(*exchange));
+    for (const GpuBuffer& buffer : {send, recv, elsewhere()})
+      gpu->place(buffer.range.base, buffer.range.bytes, ++allocation_);
   }
   Result<std::unique_ptr<GpuExchange>> open(std::uint64_t bytes) {
     std::vector<UniqueFd> descriptors;
     descriptors.push_back(memfd(1));
     for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
-    return GpuExchange::open(*gpu, descriptors, bytes, {.atomic_128b_stores = true}, 500);
+    return GpuExchange::open(*gpu, descriptors, bytes, 500);
+  }
+  Status all_reduce(const CollectiveCall& call, void* stream = nullptr) {
+    const Launch launch = member->launch_of(call);
+    EXPECT_EQ(launch.path, LaunchPath::InStream);
+    return member->all_reduce_in_stream(call, launch.in_stream, 1000, stream, deadline());
+  }
+  Status all_reduce(std::uint64_t count, void* stream = nullptr) {
+    return all_reduce(call(count), stream);
   }
   static Status check_unused(const GpuBuffer& buffer) {
-    return InStreamUses::check_unused(reinterpret_cast<const void*>(buffer.range.base + 4096));
+    return InStreamUses::check_unused(reinterpret_cast<const void*>(buffer.range.base + 4096), 1);
   }
   GpuBuffer elsewhere() const {
     return {.range = {.base = send.range.base + (1ULL << 31), .bytes = 1 << 20}, .id = {3, 1}};
   }
-  Status all_reduce_in(const GpuBuffer& buffer) {
-    CollectiveCall one = call(1);
-    one.send = one.recv = reinterpret_cast<std::byte*>(buffer.range.base);
-    return member->all_reduce(one, buffer, buffer, 1000, nullptr, deadline());
+  static CollectiveCall in_place(std::uintptr_t address, std::uint64_t count = 1) {
+    return {all_reduce_of(count), reinterpret_cast<const std::byte*>(address),
+            reinterpret_cast<std::byte*>(address)};
   }
+  Status all_reduce_in(const GpuBuffer& buffer) { return all_reduce(in_place(buffer.range.base)); }
+
+  std::uint64_t allocation_ = 0;
 };
 
-TEST_F(GpuInStreamTest, LaunchesWhatIsSmallWithTheExchangesOfAll) {
+TEST_F(GpuInStreamTest, LaunchesAsTheTableSaysWithTheExchangesOfAll) {
   int stream = 0;
-  ASSERT_TRUE(all_reduce(512, &stream).ok());
+  ASSERT_TRUE(all_reduce(2048, &stream).ok());
   EXPECT_TRUE(gpu->starts.empty());
   ASSERT_EQ(gpu->in_stream_starts.size(), 1u);
   const FakeGpu::InStreamStart& start = gpu->in_stream_starts[0];
   EXPECT_EQ(start.stream, &stream);
   EXPECT_EQ(start.shape.algorithm, InStreamAlgorithm::OneShotLl16);
-  EXPECT_EQ(start.shape.blocks, 1u);
-  EXPECT_EQ(start.call.send, call(512).send);
-  EXPECT_EQ(start.call.recv, call(512).recv);
-  EXPECT_EQ(start.call.count, 512u);
+  EXPECT_EQ(start.shape.blocks, 2u);
+  EXPECT_EQ(start.call.send, call(2048).send);
+  EXPECT_EQ(start.call.recv, call(2048).recv);
+  EXPECT_EQ(start.call.count, 2048u);
   EXPECT_EQ(start.call.ranks, 2u);
   EXPECT_EQ(start.call.timeout_ns, 500'000'000u) << "the daemon allows no longer one";
   EXPECT_NE(start.call.exchange[0], nullptr);
   EXPECT_NE(start.call.exchange[1], nullptr);
   EXPECT_NE(start.call.exchange[0], start.call.exchange[1]);
-  EXPECT_EQ(asked.size(), 1u) << "the daemon has checked the buffers";
 }
 
-TEST_F(GpuInStreamTest, LaunchesNothingTooSoThatItMeetsTheOthers) {
-  CollectiveCall nothing = call(0);
-  ASSERT_TRUE(member->all_reduce(nothing, {}, {}, 1000, nullptr, deadline()).ok());
-  nothing.send = nullptr;  // no address counts
-  ASSERT_TRUE(member->all_reduce(nothing, {}, {}, 1000, nullptr, deadline()).ok());
-  ASSERT_EQ(asked.size(), 1u);
-  EXPECT_EQ(asked[0].spec, all_reduce_of(0));
-  EXPECT_FALSE(asked[0].send_buffer.valid() || asked[0].recv_buffer.valid());
-  EXPECT_EQ(asked[0].send_offset_bytes, 0u);
-  ASSERT_EQ(gpu->in_stream_starts.size(), 2u);
-  const FakeGpu::InStreamStart& start = gpu->in_stream_starts[0];
-  EXPECT_EQ(start.shape.algorithm, InStreamAlgorithm::OneShotLl16);
-  EXPECT_EQ(start.shape.blocks, 1u);
-  EXPECT_EQ(start.call.count, 0u);
-  EXPECT_EQ(start.call.send, nullptr);
+TEST_F(GpuInStreamTest, AsksTheDaemonForNothing) {
+  for (std::uint64_t count = 1; count <= 100; ++count) ASSERT_TRUE(all_reduce(count).ok());
+  EXPECT_TRUE(asked.empty());
+  EXPECT_TRUE(destroyed.empty());
+}
+
+TEST_F(GpuInStreamTest, AsksCudaOnceForAnAllocationWhateverPointersFollow) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(gpu->questions, 2);
+  for (std::uintptr_t offset = 256; offset < 1 << 20; offset += 256)
+    ASSERT_TRUE(all_reduce(in_place(send.range.base + offset)).ok());
+  EXPECT_EQ(gpu->questions, 2);
+}
+
+// Pools of cudaMallocAsync map what no other process could be given.
+TEST_F(GpuInStreamTest, TakesMemoryThatCannotBeShared) {
+  const std::uintptr_t base = elsewhere().range.base + (1 << 24);
+  gpu->map(base, 1 << 20, 77);
+  gpu->map(base + (1 << 20), 1 << 20, 78);
+  gpu->unshared = 77;
+  EXPECT_TRUE(all_reduce(in_place(base)).ok());
+  EXPECT_TRUE(all_reduce(in_place(base + (1 << 20) - 16, 8)).ok()) << "across two mappings";
+  EXPECT_EQ(all_reduce(in_place(base + (2 << 20) - 16, 8)).error().reason, Reason::OutOfBounds);
+}
+
+TEST_F(GpuInStreamTest, RefusesMemoryThatIsNotItsGpus) {
+  const Status host = all_reduce(in_place(0x1000));
+  EXPECT_EQ(host.error().code, ErrorCode::InvalidArgument);
+  const std::uintptr_t other = elsewhere().range.base + (1 << 24);
+  gpu->place(other, 1 << 20, 91, 1);
+  const Status of_another = all_reduce(in_place(other));
+  EXPECT_EQ(of_another.error().code, ErrorCode::InvalidArgument);
+  EXPECT_NE(of_another.error().message.find("memory of GPU 1"), std::string::npos)
+      << of_another.error().message;
+  const Status too_long = all_reduce(in_place(elsewhere().range.base + (1 << 20) - 16, 8));
+  EXPECT_EQ(too_long.error().reason, Reason::OutOfBounds);
+  EXPECT_TRUE(gpu->in_stream_starts.empty());
+}
+
+TEST_F(GpuInStreamTest, MeetsTheOthersWithNoElementsAndNoMemory) {
+  ASSERT_TRUE(all_reduce(CollectiveCall{}).ok());
+  ASSERT_EQ(gpu->in_stream_starts.size(), 1u);
+  EXPECT_EQ(gpu->in_stream_starts[0].shape.blocks, 1u);
+  EXPECT_EQ(gpu->in_stream_starts[0].call.count, 0u);
+  EXPECT_EQ(gpu->questions, 0);
+  EXPECT_TRUE(asked.empty());
+  ASSERT_TRUE(all_reduce(0).ok()) << "no address counts";
+  EXPECT_EQ(gpu->questions, 0);
   EXPECT_TRUE(check_unused(send).ok() && check_unused(recv).ok()) << "it touches none";
 }
 
 TEST_F(GpuInStreamTest, LeavesOtherTypesAndSizesToTheDaemon) {
   CollectiveCall integers = call(64);
   integers.dtype = DType::Int32;
-  ASSERT_TRUE(member->all_reduce(integers, send, recv, 1000, nullptr, deadline()).ok());
-  ASSERT_TRUE(all_reduce((4 << 20) + 1).ok());
-  EXPECT_EQ(gpu->starts.size(), 2u);
-  EXPECT_TRUE(gpu->in_stream_starts.empty());
+  EXPECT_EQ(member->launch_of(integers).path, LaunchPath::Resident);
+  EXPECT_EQ(member->launch_of(call(kMostInStream / 4)).path, LaunchPath::InStream);
+  EXPECT_EQ(member->launch_of(call(kMostInStream / 4 + 1)).path, LaunchPath::Resident);
+  EXPECT_EQ(member->launch_of(call(kMostResident / 4 + 1)).path, LaunchPath::Launched);
+}
+
+TEST_F(GpuInStreamTest, AsksAgainAboutMemoryThatWasGivenBack) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  FakeGpu::run(gpu->in_stream_starts[0]);
+  InStreamUses::forget_memory(reinterpret_cast<const void*>(send.range.base), 1 << 20);
+  gpu->place(send.range.base, 0, 0);
+  EXPECT_EQ(all_reduce(1).error().code, ErrorCode::InvalidArgument);
+}
+
+// A stale entry in the middle of what came to lie there must not hide the rest.
+TEST_F(GpuInStreamTest, SeesAUseAcrossAllocationsThatFollowedOneAnother) {
+  const std::uintptr_t base = elsewhere().range.base + (1 << 24);
+  gpu->place(base + 4096, 4096, 81);
+  ASSERT_TRUE(all_reduce(in_place(base + 4096)).ok());
+  FakeGpu::run(gpu->in_stream_starts[0]);
+  gpu->place(base + 4096, 0, 0);
+  gpu->place(base, 1 << 20, 82);
+  ASSERT_TRUE(all_reduce(in_place(base + 4096)).ok()) << "known, as far as it goes";
+  const auto* whole = reinterpret_cast<const void*>(base);
+  EXPECT_FALSE(InStreamUses::check_unused(whole, 1 << 20).ok());
+  ASSERT_TRUE(all_reduce(in_place(base)).ok());
+  FakeGpu::run(gpu->in_stream_starts[1]);
+  EXPECT_FALSE(InStreamUses::check_unused(whole, 1 << 20).ok());
+  FakeGpu::run(gpu->in_stream_starts[2]);
+  EXPECT_TRUE(InStreamUses::check_unused(whole, 1 << 20).ok());
+}
+
+// A pool hands out thousands of addresses, and each is an allocation.
+TEST_F(GpuInStreamTest, ForgetsMemoryThatNoOperationTouchesAnyMore) {
+  const std::uintptr_t base = elsewhere().range.base + (1 << 24);
+  constexpr int kMany = 10'000;
+  for (int i = 0; i < kMany; ++i) {
+    gpu->place(base + static_cast<std::uintptr_t>(i) * 4096, 512, 100 + i);
+    ASSERT_TRUE(all_reduce(in_place(base + static_cast<std::uintptr_t>(i) * 4096)).ok());
+    if (i != kMany - 1) FakeGpu::run(gpu->in_stream_starts.back());
+  }
+  const auto of = [&](int i) {
+    return reinterpret_cast<const void*>(base + static_cast<std::uintptr_t>(i) * 4096);
+  };
+  EXPECT_TRUE(InStreamUses::check_unused(of(0), 1).ok());
+  EXPECT_FALSE(InStreamUses::check_unused(of(kMany - 1), 1).ok());
+  const int before = gpu->questions;
+  ASSERT_TRUE(all_reduce(in_place(base)).ok());
+  EXPECT_EQ(gpu->questions, before + 1) << "it was forgotten";
 }
 
 TEST_F(GpuInStreamTest, KeepsTheOrderOfTheCallsOverSeveralStreams) {
@@ -104,13 +193,6 @@ TEST_F(GpuInStreamTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
   EXPECT_FALSE(gpu->in_stream_starts[0].waits_behind);
 }
 
-TEST_F(GpuInStreamTest, GivesUpItsPlansWhetherTheyRunOrNot) {
-  ASSERT_TRUE(all_reduce(1).ok());
-  refusals = {Error{ErrorCode::ResourceExhausted, Reason::Quota, "no plan is left", -1}};
-  EXPECT_TRUE(all_reduce(2).ok());
-  EXPECT_EQ(destroyed.size(), 1u);
-}
-
 TEST_F(GpuInStreamTest, SaysWhichMemoryAnOperationMayStillTouch) {
   EXPECT_TRUE(check_unused(send).ok()) << "nothing has used it";
   ASSERT_TRUE(all_reduce(16384).ok());
@@ -124,14 +206,6 @@ TEST_F(GpuInStreamTest, SaysWhichMemoryAnOperationMayStillTouch) {
   EXPECT_FALSE(check_unused(other).ok()) << "called later";
   FakeGpu::run(gpu->in_stream_starts[1]);
   EXPECT_TRUE(check_unused(other).ok());
-}
-
-TEST_F(GpuInStreamTest, RemembersWhatAnOperationTouchesWhenItsPlanIsGone) {
-  ASSERT_TRUE(all_reduce(1).ok());
-  ASSERT_TRUE(member->drop_plans(deadline()).ok());
-  EXPECT_FALSE(check_unused(send).ok());
-  FakeGpu::run(gpu->in_stream_starts[0]);
-  EXPECT_TRUE(check_unused(send).ok());
 }
 
 // It reads its input before it looks whether it may go on.

@@ -1,4 +1,5 @@
-// One rank of a communicator on the fake GPU, with a daemon that is this test.
+// One rank of a communicator on the fake GPU, with a daemon that is this test: it makes tables of
+// its own, which the library must keep to.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,6 +17,7 @@
 namespace arcomm::client {
 
 inline constexpr std::uint64_t kMemoryBytes = 2 << 20;
+inline constexpr std::uint64_t kMostInStream = 64 << 10, kMostResident = 96 << 10;
 
 inline UniqueFd memfd(std::uint64_t bytes) {
   UniqueFd fd(::memfd_create("gpu_member_test", MFD_CLOEXEC));
@@ -27,7 +29,24 @@ class GpuMemberTest : public testing::Test {
  public:
   GpuMemberTest() { make(nullptr); }
 
+  // Not what any daemon makes, so that a library with bounds of its own would be seen.
+  static LaunchTable launches(bool is_in_stream) {
+    std::vector<LaunchRow> rows;
+    if (is_in_stream) {
+      rows.push_back({.most_bytes = kMostInStream,
+                      .dtypes = bit_of(DType::Float16) | bit_of(DType::Float32),
+                      .path = LaunchPath::InStream,
+                      .algorithm = InStreamAlgorithm::OneShotLl16,
+                      .bytes_per_block = 4096,
+                      .most_blocks = 16});
+    }
+    rows.push_back({.most_bytes = kMostResident, .path = LaunchPath::Resident});
+    rows.push_back({});
+    return LaunchTable::create(2, std::move(rows)).value();
+  }
+
   void make(std::unique_ptr<GpuExchange> exchange, PostMode post = PostMode::Kernel) {
+    const bool is_in_stream = exchange != nullptr;
     Result<std::unique_ptr<GpuMailbox>> mailbox =
         GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
     EXPECT_TRUE(mailbox.ok());
@@ -37,6 +56,7 @@ class GpuMemberTest : public testing::Test {
         .gpu = gpu,
         .mailbox = std::move(*mailbox),
         .exchange = std::move(exchange),
+        .launches = launches(is_in_stream),
         .post = post,
         .member = {1, 1},
         .ranks = 2,

@@ -23,7 +23,7 @@ TEST_F(GpuMemberTest, AsksTheDaemonOnceForWhatIsRepeated) {
 }
 
 TEST_F(GpuMemberTest, TakesThePathOfTheSize) {
-  ASSERT_TRUE(all_reduce(kMaxResidentBytes / 4).ok() && all_reduce(kMaxResidentBytes / 4 + 1).ok());
+  ASSERT_TRUE(all_reduce(kMostResident / 4).ok() && all_reduce(kMostResident / 4 + 1).ok());
   EXPECT_EQ(gpu->starts[0].post.path, LaunchPath::Resident);
   EXPECT_EQ(gpu->starts[1].post.path, LaunchPath::Launched);
 }

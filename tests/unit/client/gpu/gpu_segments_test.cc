@@ -44,7 +44,7 @@ class GpuSegmentsTest : public testing::Test {
     return {};
   }
 
-  FakeGpu gpu;
+  FakeGpu gpu, other_gpu;  // both outlive the buffers, which hold chunks of theirs
   std::uint32_t next = 1;
   std::vector<std::size_t> told;  // chunks, by registration
   std::vector<BufferId> removed;
@@ -244,11 +244,10 @@ TEST_F(GpuSegmentsTest, AFailureInTheMiddleHoldsNothing) {
 }
 
 TEST_F(GpuSegmentsTest, KeepsTheChunksOfEachGpuApart) {
-  FakeGpu other;
-  other.number = 1;
+  other_gpu.number = 1;
   const Result<GpuBuffer> here = find(0, kChunk);
-  for (FakeGpu* one : {&gpu, &other}) one->map(kSegment + 8 * kChunk, kChunk, 40, 1);
-  const Result<GpuBuffer> there = buffers.find(other, in_segment(8 * kChunk), 64, deadline());
+  for (FakeGpu* one : {&gpu, &other_gpu}) one->map(kSegment + 8 * kChunk, kChunk, 40, 1);
+  const Result<GpuBuffer> there = buffers.find(other_gpu, in_segment(8 * kChunk), 64, deadline());
   ASSERT_TRUE(here.ok() && there.ok()) << there.error().to_string();
   EXPECT_TRUE(removed.empty()) << "its chunks are not there for the other GPU to see";
   EXPECT_FALSE(find(8 * kChunk, 64).ok());

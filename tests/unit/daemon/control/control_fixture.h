@@ -22,6 +22,7 @@
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.grpc.pb.h"
 #include "proto/fd_message.h"
+#include "proto/launch_table.h"
 #include "proto/version.h"
 #include "tests/unit/daemon/control/fake_worker.h"
 
@@ -268,6 +269,8 @@ class ControlTest : public ::testing::Test {
     request.set_rank(rank);
     request.set_ranks(ranks);
     request.set_timeout_ms(timeout_ms);
+    request.set_in_stream_abi(kInStreamAbi);
+    request.set_launch_table_version(launch_table_version_);
     v1::CreateCommunicatorReply ignored;
     return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request,
                 reply != nullptr ? reply : &ignored);
@@ -295,7 +298,8 @@ class ControlTest : public ::testing::Test {
   static std::string unique_id(char fill) { return std::string(128, fill); }
 
   Settings settings_;
-  std::optional<uid_t> only_uid_;  // whom the GPUs' worker is for
+  std::optional<uid_t> only_uid_;                             // whom the GPUs' worker is for
+  std::uint32_t launch_table_version_ = kLaunchTableVersion;  // of those that join
   Metrics metrics_;
   ServiceManager no_systemd_;
   KeptRings kept_rings_{no_systemd_, metrics_};

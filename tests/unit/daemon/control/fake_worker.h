@@ -36,6 +36,8 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<std::uint64_t> turns{0};
   std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
   std::atomic<bool> refuse_mailbox{false};  // export_mailbox fails
+  const LaunchTable launches =              // of every communicator
+      LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
   static constexpr std::uint64_t kGranule = 2 << 20;
 
   std::vector<Closed> closed() {
@@ -137,6 +139,7 @@ class FakeWorker final : public DeviceWorker {
     }
     MailboxDescriptors box;
     box.mailbox_bytes = kGranule;
+    box.launches = launches;
     box.descriptors.push_back(memory());
     box.descriptors.push_back(memory());
     answer(std::move(done), Result<MailboxDescriptors>(std::move(box)));

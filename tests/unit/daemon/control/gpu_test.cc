@@ -5,7 +5,7 @@
 #include <future>
 #include <optional>
 
-#include "proto/exchange.h"
+#include "proto/launch_table.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -108,31 +108,58 @@ TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
   EXPECT_EQ(fetch(on_second, other.fd_ticket()), 2u);
 }
 
-// Kernels of another agreement than the client's would be launched by its rules: neither side may
-// take them for its own.
-TEST_F(GpuTest, NothingIsInStreamForAClientOfAnotherAgreement) {
+// The worker decides for all ranks what follows from it.
+TEST_F(GpuTest, TellsTheWorkerWhatKeepsARankFromInStreamOperations) {
   start({kFirst, kSecond});
   const Session session = open_session("gpu");
-  const auto join_with = [&](std::uint32_t in_stream_abi, char id) {
-    v1::CreateCommunicatorRequest request;
-    *request.mutable_session() = session.ref;
-    request.set_unique_id(unique_id(id));
-    request.set_ranks(1);
-    request.set_timeout_ms(3000);
-    request.add_visible_gpus(kFirst);
-    request.add_visible_gpus(kSecond);
-    request.set_in_stream_abi(in_stream_abi);
-    v1::CreateCommunicatorReply reply;
-    return call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
-  };
-  ASSERT_TRUE(join_with(kInStreamAbi, '1').status.ok());
-  ASSERT_TRUE(join_with(kInStreamAbi - 1, '2').status.ok());
-  ASSERT_TRUE(join_with(0, '3').status.ok()) << "a client from before there was any";
+  v1::CreateCommunicatorRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_unique_id(unique_id('1'));
+  request.set_ranks(1);
+  request.set_timeout_ms(3000);
+  request.add_visible_gpus(kFirst);
+  request.add_visible_gpus(kSecond);
+  request.set_in_stream_abi(kInStreamAbi - 1);
+  request.set_in_stream_hindrance(static_cast<std::uint32_t>(InStreamHindrance::SmLimit));
+  request.set_launch_table_version(kLaunchTableVersion);
+  v1::CreateCommunicatorReply reply;
+  ASSERT_TRUE(
+      call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply).status.ok());
   const auto formed = worker_->formed();
-  ASSERT_EQ(formed.size(), 3u);
-  EXPECT_THAT(formed[0].ranks[0].visible_gpus, testing::ElementsAre(kFirst, kSecond));
-  EXPECT_TRUE(formed[1].ranks[0].visible_gpus.empty());
-  EXPECT_TRUE(formed[2].ranks[0].visible_gpus.empty());
+  ASSERT_EQ(formed.size(), 1u);
+  const RankSpec& rank = formed[0].ranks[0];
+  EXPECT_THAT(rank.visible_gpus, testing::ElementsAre(kFirst, kSecond));
+  EXPECT_EQ(rank.in_stream_abi, kInStreamAbi - 1);
+  EXPECT_EQ(rank.in_stream_hindrance, InStreamHindrance::SmLimit);
+  const Result<LaunchTable> launches = LaunchTable::decode(reply.launch_table());
+  ASSERT_TRUE(launches.ok()) << launches.error().message;
+  EXPECT_EQ(*launches, worker_->launches);
+}
+
+// It would take ways of its own, and the others would wait for it until their deadlines.
+TEST_F(GpuTest, RefusesALibraryOfAnotherLaunchTableVersionByNameAndTellsAll) {
+  start({kFirst, kSecond});
+  const Session a = open_session(kFirst);
+  const Session b = open_session(kSecond);
+  auto first =
+      std::async(std::launch::async, [&] { return join(a, unique_id('1'), 0, 2, nullptr); });
+  EXPECT_TRUE(eventually([&] {
+    v1::CommunicatorsReply reply;
+    call(*admin_, &v1::NodeAdmin::Stub::ListCommunicators, v1::Empty(), &reply);
+    return reply.communicators_size() == 1;
+  }));
+  launch_table_version_ = 0;  // a library from before there were any
+  const Outcome second = join(b, unique_id('1'), 1, 2, nullptr);
+  for (const Outcome& outcome : {first.get(), second}) {
+    EXPECT_EQ(outcome.status.error_code(), StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(outcome.reason, Reason::Version);
+    EXPECT_NE(outcome.status.error_message().find("rank 1"), std::string::npos)
+        << outcome.status.error_message();
+    EXPECT_NE(outcome.status.error_message().find("launch tables of version 0"), std::string::npos);
+  }
+  EXPECT_TRUE(worker_->formed().empty());
+  const Session host = open_session("host:0");
+  EXPECT_TRUE(join(host, unique_id('2'), 0, 1, nullptr).status.ok()) << "the host has none";
 }
 
 TEST_F(GpuTest, AHostSessionOfTheSameNodeHasNoMailbox) {

@@ -107,7 +107,7 @@ TEST(GpuTuning, WhatIsChosenTakesTheOperation) {
   stubborn.settle();
   for (const GpuTuningTable& table :
        {GpuTuningTable{}, default_gpu_tuning(), gpu_sample(), stubborn}) {
-    for (std::uint32_t ranks = 1; ranks <= kMaxCudaRanks; ++ranks) {
+    for (std::uint32_t ranks = 1; ranks <= kMaxGpuRanks; ++ranks) {
       for (std::uint64_t bytes = 1; bytes <= 1ull << 34; bytes *= 4) {
         EXPECT_TRUE(can_launch(choose(table, std::nullopt, ranks, bytes), bytes, ranks));
         for (const CudaAlgorithmEntry& forced : cuda_algorithms()) {

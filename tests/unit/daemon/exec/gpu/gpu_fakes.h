@@ -75,10 +75,6 @@ class FakeGpu final : public Device {
     node_.imported_chunks += chunks.size();
     return allocate(length_bytes);
   }
-  Result<Stream> create_stream(std::string_view name) override {
-    return host_->create_stream(name);
-  }
-  Result<Event> create_event() override { return host_->create_event(); }
 
  private:
   FakeNode& node_;

@@ -48,7 +48,7 @@ struct GpuRank {
   Mapped mailbox, doorbells, memory;
   UniqueFd image;
   std::uint64_t exchange_bytes = 0;
-  InStreamRoom room;
+  LaunchTable launches;
   std::vector<Mapped> exchanges;
   std::size_t half_bytes = 0;
   std::uint32_t posted[kLaunchPaths] = {};
@@ -129,10 +129,7 @@ class GpuWorkerTest : public ::testing::Test {
                               .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
-                                    4096,
-                                    node_.bulk_copies,
-                                    132,
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096, 132,
                                     node_.in_stream_image};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
@@ -180,9 +177,10 @@ class GpuWorkerTest : public ::testing::Test {
     seed.unique_id.fill(std::byte{++names_});
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      seed.ranks.push_back({ranks[i]->client->id(), static_cast<Rank>(i),
-                            "GPU-" + std::to_string(gpus[i]),
-                            i < see_.size() ? see_[i] : see_.back()});
+      seed.ranks.push_back(
+          {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i]),
+           i < see_.size() ? see_[i] : see_.back(), i < abis_.size() ? abis_[i] : kInStreamAbi,
+           i < hindrances_.size() ? hindrances_[i] : InStreamHindrance::None});
     const auto formed =
         await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();
@@ -195,7 +193,7 @@ class GpuWorkerTest : public ::testing::Test {
       one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
       one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostDoorbells));
       one.exchange_bytes = box->exchange_bytes;
-      one.room = box->room;
+      one.launches = box->launches;
       if (box->exchange_bytes == 0) continue;
       one.image = std::move(box->descriptors[2]);
       for (std::size_t other = 3; other < box->descriptors.size(); ++other)
@@ -265,7 +263,11 @@ class GpuWorkerTest : public ::testing::Test {
   // So many operations on fresh ranks, with the right sums.
   void expect_serving(std::uint64_t count, int rounds = 1) {
     const auto ranks = group(2);
-    const LaunchPath path = launch_path_of(count * sizeof(float), 2);
+    // What would be in-stream may be called at the doorbells as well.
+    const LaunchPath path =
+        ranks[0]->launches.find({.bytes = count * sizeof(float)}).path == LaunchPath::Resident
+            ? LaunchPath::Resident
+            : LaunchPath::Launched;
     std::vector<PlanId> plans;
     plans.reserve(ranks.size());
     for (GpuRank* rank : ranks) plans.push_back(plan(*rank, count));
@@ -286,6 +288,8 @@ class GpuWorkerTest : public ::testing::Test {
   FakeNode node_;
   // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
   std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
+  std::vector<std::uint32_t> abis_;            // kInStreamAbi where there are more ranks
+  std::vector<InStreamHindrance> hindrances_;  // None where there are more ranks
   std::shared_ptr<Settings> settings_;
   std::unique_ptr<FlightRecorder> recorder_;
   std::unique_ptr<Metrics> metrics_;

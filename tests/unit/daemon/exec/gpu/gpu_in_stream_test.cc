@@ -1,12 +1,14 @@
 // What the daemon does for operations that its clients launch by themselves.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "proto/exchange.h"
+#include "proto/launch_table.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
 namespace arcomm::test {
@@ -34,6 +36,28 @@ class GpuInStreamTest : public GpuWorkerTest {
       return seen == begun;
     }));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  static std::uint64_t most_in_stream(const GpuRank& rank) {
+    return stretches_of(rank.launches, DType::Float16).front().most_bytes;
+  }
+  static std::uint32_t most_blocks(const GpuRank& rank) {
+    return rank.launches.find({.bytes = 4 << 20, .dtype = DType::Float16}).in_stream.blocks;
+  }
+  // Of the only communicator.
+  CommunicatorSnapshot snapshot() {
+    const std::vector<CommunicatorSnapshot> all = inspect().communicators;
+    EXPECT_EQ(all.size(), 1u);
+    return all.empty() ? CommunicatorSnapshot{} : all.front();
+  }
+  void expect_nothing_in_stream(const std::string& why) {
+    for (const GpuRank* rank : group(2)) {
+      EXPECT_EQ(rank->exchange_bytes, 0u);
+      EXPECT_FALSE(rank->launches.has_in_stream());
+    }
+    const CommunicatorSnapshot shown = snapshot();
+    EXPECT_NE(shown.why_not_in_stream.find(why), std::string::npos) << shown.why_not_in_stream;
+    ASSERT_TRUE(shown.launches);
+    EXPECT_FALSE(shown.launches->has_in_stream());
   }
   static HostDoorbells& doorbells(const GpuRank& rank) {
     return *rank.doorbells.as<HostDoorbells>();
@@ -65,15 +89,43 @@ TEST_F(GpuInStreamTest, LetsNoClientWriteTheKernelsOfAll) {
 
 TEST_F(GpuInStreamTest, LendsNothingWhereAProcessDoesNotSeeAllGpus) {
   see_ = {{"GPU-0", "GPU-1"}, {"GPU-1"}};
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_nothing_in_stream("rank 1's process does not see GPU-0, the GPU of rank 0");
   expect_serving(kSmall);
+}
+
+// A table of two library versions in one communicator: the same for all, with what both know.
+TEST_F(GpuInStreamTest, LendsNothingToAnyRankWhereOneKnowsOtherKernels) {
+  abis_ = {kInStreamAbi, kInStreamAbi - 1};
+  expect_nothing_in_stream("rank 1's library knows in-stream kernels of version " +
+                           std::to_string(kInStreamAbi - 1));
+  expect_serving(kSmall);
+}
+
+TEST_F(GpuInStreamTest, SaysWhichProcessHasAPartOfTheSms) {
+  hindrances_ = {InStreamHindrance::SmLimit};
+  expect_nothing_in_stream("MPS gives rank 0's process a part of the SMs");
+}
+
+TEST_F(GpuInStreamTest, SaysWhichProcessMayNotWaitInKernels) {
+  hindrances_ = {InStreamHindrance::None, InStreamHindrance::PostsByMemory};
+  expect_nothing_in_stream("rank 1's process has ARCOMM_POST=memory set");
+}
+
+TEST_F(GpuInStreamTest, HandsEveryRankTheSameTableAndKeepsToIt) {
+  const auto ranks = group(3);
+  for (const GpuRank* rank : ranks) {
+    EXPECT_EQ(rank->launches, ranks[0]->launches);
+    EXPECT_EQ(rank->launches.ranks(), 3u);
+  }
+  EXPECT_EQ(snapshot().launches, ranks[0]->launches);
+  EXPECT_EQ(snapshot().why_not_in_stream, "");
 }
 
 TEST_F(GpuInStreamTest, LendsNothingWhenItIsTurnedOff) {
   Settings settings;
   settings.gpu.in_stream = false;
   start(settings);
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  expect_nothing_in_stream("gpu.in_stream is off");
   expect_serving(kSmall);
 }
 
@@ -88,15 +140,23 @@ TEST_F(GpuInStreamTest, LendsUpToWhereItWasMeasuredToBeFaster) {
     worker_->use_tuning(table);
   };
   tuned(30);
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.most_bytes, kMaxResidentBytes);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), kMaxResidentBytes);
   tuned(3);
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.most_bytes, 2u << 20);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), 2u << 20);
 }
 
 TEST_F(GpuInStreamTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNothing) {
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxInStreamBlocks);
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kSmallShare);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kMaxInStreamBlocks);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kSmallShare);
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
+  std::vector<std::string> why;
+  for (const CommunicatorSnapshot& one : inspect().communicators)
+    why.push_back(one.why_not_in_stream);
+  EXPECT_THAT(why, testing::UnorderedElementsAre(
+                       "",
+                       "other communicators have 96 of the 132 SMs of GPU-0, which leaves 24 for "
+                       "this one",
+                       "other communicators have 120 of the 132 SMs of GPU-0"));
   expect_serving(kSmall);
 }
 
@@ -105,7 +165,7 @@ TEST_F(GpuInStreamTest, LendsAgainWhatAFailedCommunicatorHad) {
   const Done why{.number = 1, .code = static_cast<std::uint8_t>(ErrorCode::Aborted)};
   store_word(doorbells(*ranks[0]).in_stream_failed, to_word(why));
   ASSERT_NE(ranks[0]->closed().code, 0);
-  for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->room.blocks, kMaxInStreamBlocks);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kMaxInStreamBlocks);
 }
 
 TEST_F(GpuInStreamTest, LaunchesWhatIsCalledAtItsDoorbells) {

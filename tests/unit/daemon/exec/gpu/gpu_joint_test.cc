@@ -1,4 +1,4 @@
-// Operations that are launched for all ranks at once, and kernels that not every GPU can run.
+// Operations that are launched for all ranks at once.
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
 namespace arcomm::test {
@@ -22,16 +22,6 @@ TEST_F(GpuJoint, OperationThatCannotBeLaunchedEndsTheCommunicatorAndSaysWhy) {
   node_.joint_fails = true;
   for (GpuRank* one : {&a, &b}) one->start(plan(*one, kLarge), LaunchPath::Launched);
   for (GpuRank* one : {&a, &b}) expect_closed(*one, ErrorCode::Internal, Reason::None, kNoRank);
-}
-
-TEST_F(GpuJoint, KernelOfBulkCopiesIsReplacedWhereAGpuHasNone) {
-  start_with("tiled_push");
-  expect_serving(kLarge, 20);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TiledPush});
-  node_.bulk_copies = false;
-  start_with("tiled_push");
-  expect_serving(kLarge, 20);
-  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::TwoShot});
 }
 
 }  // namespace

@@ -78,7 +78,6 @@ struct FakeNode {
   std::atomic<bool> joint_fails{false};
   std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
   std::atomic<bool> in_stream_fails{false};
-  bool bulk_copies = true;
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;

@@ -304,6 +304,16 @@ TEST_F(WorkerLoad, RecordsEveryStepOfAnOperation) {
   EXPECT_EQ(metrics_->operations_in_flight.value(), 0);
 }
 
+// The metrics belong to the daemon: GPUs' operations stood in the host's row of `arctl status`,
+// too.
+TEST_F(WorkerLoad, ReportsOnlyTheBytesThatItReducedItself) {
+  metrics_->count_operation(ErrorCode::Ok, 1000, 1 << 20);  // another worker's
+  auto ranks = group(2);
+  for (Client* rank : ranks) rank->call(4);
+  for (Client* rank : ranks) expect_ok(*rank);
+  EXPECT_EQ(inspect().bytes_reduced, 2 * 4 * sizeof(float));
+}
+
 TEST_F(WorkerLoad, ThousandsOfSessionsLeaveNothingBehind) {
   const auto cycle = [&](int rounds) {
     for (int i = 0; i < rounds; ++i) {

@@ -1,0 +1,36 @@
+#include "daemon/exec/backend.h"
+
+namespace arcomm {
+namespace {
+
+Error only_on_gpus(const char* what) {
+  return error(ErrorCode::Unimplemented, Reason::Unsupported, what);
+}
+
+}  // namespace
+
+Result<AllocatedBuffer> Backend::allocate_buffer(SessionId, const std::string&, std::uint64_t) {
+  return only_on_gpus("this device's memory is the client's own: nothing is allocated here");
+}
+
+Status Backend::bind(PlanId, PersistentPlan&, const CheckedRange&, const CheckedRange&) {
+  return {};
+}
+
+Result<std::unique_ptr<CommunicatorExtension>> Backend::form(const CommunicatorSpec&) {
+  return std::unique_ptr<CommunicatorExtension>();
+}
+
+Result<MailboxDescriptors> Backend::export_mailbox(const Communicator&, Rank) const {
+  return only_on_gpus("this device has no mailboxes");
+}
+
+Result<std::uint64_t> Backend::begin_measuring(std::uint32_t, std::uint64_t) {
+  return only_on_gpus("this worker serves no GPU");
+}
+
+Result<double> Backend::measure(GpuMeasurement) {
+  return only_on_gpus("this worker serves no GPU");
+}
+
+}  // namespace arcomm

@@ -1,0 +1,101 @@
+#include "daemon/exec/gpu/deferred_release.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "daemon/exec/clock.h"
+#include "daemon/telemetry/log/log.h"
+
+namespace arcomm {
+namespace {
+
+constexpr auto kFlushTimeout = std::chrono::seconds(1);
+constexpr std::uint64_t kDeferNs = 5'000'000;       // what goes together shares one rest
+constexpr std::uint64_t kPutOffNs = 1'000'000'000;  // each try holds up all tenants
+
+// A queue that answers with an error holds nothing up any more.
+bool is_idle(const GpuEngine& engine, std::uint32_t queue) {
+  if (queue == 0) return true;
+  const Result<bool> idle = engine.launcher().idle(queue);
+  return !idle || *idle;
+}
+
+}  // namespace
+
+DeferredRelease::~DeferredRelease() {
+  // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
+  static auto* const kept = new std::vector<std::vector<Item>>();
+  if (!items_.empty()) kept->push_back(std::move(items_));
+}
+
+void DeferredRelease::add(Item item) {
+  items_.push_back(std::move(item));
+  if (first_ns_ == 0) first_ns_ = now_ns();
+}
+
+void DeferredRelease::add(Memory memory) {
+  Item item;
+  item.memory.push_back(std::move(memory));
+  add(std::move(item));
+}
+
+void DeferredRelease::add(GpuMember& member) {
+  Item item;
+  item.engine = member.engine;
+  item.slot = member.slot;
+  item.completion = member.completion;
+  item.queue = member.queue;
+  for (Memory* memory :
+       {&member.mailbox, &member.scratch, &member.resident_scratch, &member.exchange})
+    item.memory.push_back(std::move(*memory));
+  item.doorbells = std::move(member.doorbells);
+  add(std::move(item));
+}
+
+void DeferredRelease::add(std::vector<PreparedParts> prepared, const GpuGroup& group) {
+  if (prepared.empty()) return;
+  Item item;
+  item.prepared = std::move(prepared);
+  for (const GpuMember& member : group.members)
+    item.prepared_for.emplace_back(member.engine, member.queue);
+  add(std::move(item));
+}
+
+bool DeferredRelease::is_due(std::uint64_t now_ns) const {
+  return !items_.empty() && now_ns >= first_ns_ + kDeferNs;
+}
+
+void DeferredRelease::put_off(std::uint64_t now_ns) {
+  first_ns_ = now_ns + kPutOffNs;
+}
+
+bool DeferredRelease::is_idle() const {
+  return std::all_of(items_.begin(), items_.end(), [](const Item& item) {
+    return (item.engine == nullptr || arcomm::is_idle(*item.engine, item.queue)) &&
+           std::all_of(item.prepared_for.begin(), item.prepared_for.end(), [](const auto& place) {
+             return arcomm::is_idle(*place.first, place.second);
+           });
+  });
+}
+
+void DeferredRelease::release(std::vector<GpuEngine>& engines) {
+  if (items_.empty()) return;
+  for (const GpuEngine& engine : engines) {
+    const Status flushed = engine.launcher().flush(kFlushTimeout);
+    if (flushed) continue;
+    log::error("{}: memory is kept, as what was stored there did not arrive: {}", engine.name(),
+               flushed.error().message);
+    return put_off(now_ns());
+  }
+  for (Item& item : items_) {
+    if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) return;
+    item.slot = kNoSlot;
+  }
+  for (const Item& item : items_) {
+    if (item.engine != nullptr) item.engine->give_back(item.completion, item.queue);
+  }
+  items_.clear();
+  first_ns_ = 0;
+}
+
+}  // namespace arcomm

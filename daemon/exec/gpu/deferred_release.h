@@ -1,0 +1,48 @@
+// What is to be let go of, but not yet: GPU memory, ranks' places, prepared launches. It may go
+// only while no resident grid runs and nothing waits in a queue; what goes together shares one such
+// rest. Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "daemon/exec/gpu/gpu_group.h"
+
+namespace arcomm {
+
+class DeferredRelease {
+ public:
+  ~DeferredRelease();  // leaves what is left to the driver, which takes it when the process ends
+
+  void add(Memory memory);
+  // All that the member has; its place in the grid goes before its memory.
+  void add(GpuMember& member);
+  // May still be running in the members' queues.
+  void add(std::vector<PreparedParts> prepared, const GpuGroup& group);
+
+  bool empty() const { return items_.empty(); }
+  // Worth a rest of the GPUs?
+  bool is_due(std::uint64_t now_ns) const;
+  void put_off(std::uint64_t now_ns);
+  // Has everything left the queues of those that are gone?
+  bool is_idle() const;
+  // No grid runs. What cannot go yet is kept, and the log says why.
+  void release(std::vector<GpuEngine>& engines);
+
+ private:
+  struct Item {
+    GpuEngine* engine = nullptr;
+    std::uint32_t slot = kNoSlot, completion = kNoSlot, queue = 0;
+    std::vector<Memory> memory;
+    DoorbellPage doorbells;
+    std::vector<PreparedParts> prepared;                             // may be running in
+    std::vector<std::pair<GpuEngine*, std::uint32_t>> prepared_for;  // these GPUs' queues
+  };
+  void add(Item item);
+
+  std::vector<Item> items_;
+  std::uint64_t first_ns_ = 0;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,313 @@
+#include "daemon/exec/gpu/gpu_backend.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/session/admission.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
+
+namespace arcomm {
+namespace {
+
+constexpr auto kLastFlushTimeout = std::chrono::seconds(1);
+constexpr std::uint64_t kHealthNs = 50'000'000;
+constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
+constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
+constexpr std::uint64_t kShortNapNs = 50'000;
+// A nap costs what the machine's timers cost, from 4 us to 35 us in a virtual machine: the longer
+// nothing moves, the longer the next start may wait to be seen.
+struct Nap {
+  std::uint64_t before_ns, nap_ns;  // of stillness
+};
+constexpr Nap kNaps[] = {{kSpinNs, 0},
+                         {kSpinNs + kShortNapsNs, kShortNapNs},
+                         {1'000'000'000, 500'000},
+                         {10'000'000'000, 1'000'000}};
+constexpr std::uint64_t kLongestNapNs = 5'000'000;
+
+Error measuring_would_disturb(std::size_t communicators) {
+  return error(ErrorCode::FailedPrecondition, Reason::None, communicators,
+               " communicators are on the GPUs, and measuring would hold them up: tune when none "
+               "is (arctl comms lists them)");
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuBackend>> GpuBackend::create(Parts parts) {
+  Result<std::unique_ptr<GpuGroups>> groups = GpuGroups::create(parts.gpus, parts.open);
+  if (!groups) return std::move(groups).error();
+  const Settings& settings = parts.settings;
+  std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(parts), std::move(groups).value()));
+  backend->use_settings(settings);
+  return backend;
+}
+
+GpuBackend::GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups)
+    : buffers_(parts.buffers),
+      plans_(parts.plans),
+      metrics_(parts.metrics),
+      gpus_(parts.gpus),
+      groups_(std::move(groups)),
+      planner_(std::move(parts.tuning)),
+      executor_(*groups_, planner_, buffers_, plans_) {}
+
+void GpuBackend::use_settings(const Settings& settings) {
+  planner_.use_settings(settings);
+  groups_->use_settings(settings);
+  const std::uint64_t lease_ns = settings.gpu.lease_ms * 1'000'000;
+  // Without residence each burst of operations brings the grid and takes it away again.
+  lease_ns_ = settings.gpu.resident ? lease_ns : 0;
+  groups_->speculator.use_lease(settings.gpu.speculative ? lease_ns : 0);
+  const AdmissionLimits limits = AdmissionLimits::from(settings, false);
+  default_timeout_ns_ = limits.default_timeout_ns;
+  max_timeout_ns_ = limits.max_timeout_ns;
+}
+
+void GpuBackend::begin_drain() {
+  groups_->speculator.use_lease(0);
+  groups_->speculator.withdraw_all(kMomentNs);
+}
+
+std::span<const DoorbellCall> GpuBackend::poll(std::uint64_t now_ns) {
+  calls_.clear();
+  for (GpuGroup* group : groups_->all) {
+    if (group->closed) continue;
+    for (GpuMember& member : group->members) {
+      if (!member.active) continue;
+      Doorbell doorbell = member.doorbells.launched();
+      if (doorbell.number == member.taken) continue;
+      // What was launched speculatively ends without the worker: later calls may have come to the
+      // doorbell before that one was seen there.
+      if (doorbell.number - member.taken - 2 < Speculation::kMost) {
+        for (const SpeculativeLaunch& launch : group->speculation.launched) {
+          if (launch.gate.number == member.taken + 1)
+            doorbell = doorbell_from(launch.gate.word(member.rank));
+        }
+      }
+      const bool in_order = doorbell.number == member.taken + 1;
+      member.active = in_order;
+      member.taken = doorbell.number;
+      calls_.push_back({member.session, member.id, doorbell, in_order});
+    }
+  }
+  if (!calls_.empty()) watch_.moved(now_ns);
+  return calls_;
+}
+
+void GpuBackend::stop(Communicator& communicator) {
+  executor_.stop(communicator);
+  if (GpuGroup* group = gpus_of(communicator))
+    groups_->close(*group, done_of(communicator.revoked));
+}
+
+std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
+  Speculator& speculator = groups_->speculator;
+  speculator.make_way(now_ns);
+  const Speculator::Counts counts = speculator.take_counts();
+  if (counts.hits != 0) metrics_.speculative_hits.add(counts.hits);
+  if (counts.misses != 0) metrics_.speculative_misses.add(counts.misses);
+  // Also while nobody uses a GPU: under MPS anybody's kernel may break it, and the next client must
+  // not be the one to find out.
+  if (now_ns >= asked_health_ns_ + kHealthNs) {
+    asked_health_ns_ = now_ns;
+    for (GpuEngine& engine : groups_->engines) engine.look_at_health();
+  }
+  for (GpuGroup* group : groups_->all) speculator.look_at(*group, now_ns);
+  const std::uint64_t before = operations_elsewhere();
+  const std::span<const PathFailure> failures = watch_.look(now_ns);
+  for (GpuEngine& engine : groups_->engines)
+    engine.tend_grid(now_ns, lease_ns_, [&] { speculator.withdraw_all(kMomentNs); });
+  groups_->quiescer.tend(now_ns);
+  if (const std::uint64_t now = operations_elsewhere(); now != before)
+    metrics_.operations[ErrorCode::Ok].add(now - before);
+  return failures;
+}
+
+std::uint64_t GpuBackend::operations_elsewhere() const {
+  std::uint64_t sum = 0;
+  for (const GpuEngine& engine : groups_->engines) sum += engine.operations_elsewhere;
+  return sum;
+}
+
+std::uint64_t GpuBackend::rest_ns(std::uint64_t now_ns) const {
+  if (groups_->all.empty()) return groups_->deferred.empty() ? ~std::uint64_t{0} : kLongestNapNs;
+  for (const Nap& nap : kNaps) {
+    if (now_ns < watch_.moved_ns() + nap.before_ns) return nap.nap_ns;
+  }
+  return kLongestNapNs;
+}
+
+Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec spec) {
+  if (!spec.memory && !spec.handle && spec.chunks.empty()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
+                 "of these came");
+  }
+  Result<GpuEngine*> engine = groups_->find_gpu(spec.device);
+  if (!engine) return std::move(engine).error();
+  MemoryHandle handle;
+  handle.kind = spec.handle ? MemoryKind::CudaIpc : MemoryKind::PosixFd;
+  handle.offset_bytes = spec.offset_bytes;
+  handle.length_bytes = spec.length_bytes;
+  handle.allocation_bytes = spec.allocation_bytes;
+  if (spec.handle) handle.opaque = *spec.handle;
+  const QuiesceGuard guard(groups_->quiescer);
+  if (!guard.status()) return guard.status().error();
+  Device& device = (*engine)->device();
+  Result<Memory> memory =
+      spec.chunks.empty() ? device.import(handle, spec.memory.get())
+                          : device.import_chunks(spec.chunks, spec.offset_bytes, spec.length_bytes);
+  if (!memory) return std::move(memory).error();
+  return buffers_.add(session, std::move(memory).value(), (*engine)->ordinal());
+}
+
+Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const std::string& device,
+                                                    std::uint64_t bytes) {
+  if (bytes == 0)
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "0 bytes cannot be allocated");
+  Result<GpuEngine*> engine = groups_->find_gpu(device);
+  if (!engine) return std::move(engine).error();
+  end_measuring();  // clients come first
+  Result<Memory> memory = Memory{};
+  ARC_RETURN_IF_ERROR(
+      groups_->quiescer.quiesced([&] { memory = (*engine)->device().allocate(bytes); }));
+  if (!memory) return std::move(memory).error();
+  Result<UniqueFd> descriptor = memory->export_fd();
+  if (!descriptor) {
+    groups_->deferred.add(std::move(memory).value());
+    return std::move(descriptor).error();
+  }
+  const std::uint64_t length = memory->bytes();
+  const BufferId buffer = buffers_.add(session, std::move(memory).value(), (*engine)->ordinal());
+  return AllocatedBuffer{buffer, std::move(descriptor).value(), length};
+}
+
+void GpuBackend::release(RemovedBuffer removed) {
+  if (removed.memory) groups_->deferred.add(std::move(removed.memory));
+}
+
+GpuGroup* GpuBackend::group_of(const PersistentPlan& plan, Rank& rank) const {
+  for (GpuGroup* group : groups_->all) {
+    for (const GpuMember& member : group->members) {
+      if (member.id != plan.member) continue;
+      rank = member.rank;
+      return group;
+    }
+  }
+  return nullptr;
+}
+
+Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,
+                        const CheckedRange& recv) {
+  if (id.index >= kMaxDevicePlans) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, kMaxDevicePlans,
+                 " plans exist, the most that GPUs can tell apart: destroy one first");
+  }
+  Rank rank = kNoRank;
+  GpuGroup* group = group_of(plan, rank);
+  if (group == nullptr) return {};  // it is over: nothing of the plan will start
+  GpuMember& member = group->member(rank);
+  for (const CheckedRange* range : {&send, &recv}) {
+    if (range->buffer == nullptr || range->buffer->gpu == member.engine->ordinal()) continue;
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, range == &send ? "send" : "recv",
+                 " lies on another GPU than rank ", rank,
+                 " of the communicator: use memory of that rank's GPU");
+  }
+  if (plan.timeout_ns == 0) plan.timeout_ns = default_timeout_ns_;
+  plan.timeout_ns = std::min(plan.timeout_ns, max_timeout_ns_);
+  const Launch launch = group->launches.find(launch_key_of(plan.signature));
+  if (launch.path != LaunchPath::Resident) return {};
+  ARC_RETURN_IF_ERROR(ResidentPath::set_plan(id, member, plan));
+  plan.resident_on = static_cast<int>(member.engine - groups_->engines.data());
+  member.budget_ns = std::max(member.budget_ns, plan.timeout_ns);
+  return {};
+}
+
+Status GpuBackend::unbind(PlanId id, const PersistentPlan& plan) {
+  Rank rank = kNoRank;
+  GpuGroup* group = group_of(plan, rank);
+  const auto is_of_plan = [&](const SpeculativeLaunch& launch) {
+    return launch.gate.plans[static_cast<std::size_t>(rank)] == id;
+  };
+  if (group != nullptr && std::ranges::any_of(group->speculation.launched, is_of_plan))
+    groups_->speculator.withdraw(*group, kMomentNs);
+  if (plan.resident_on < 0) return {};
+  GpuEngine& engine = groups_->engines[static_cast<std::size_t>(plan.resident_on)];
+  return groups_->resident.clear_plan(id, plan, engine, group, rank);
+}
+
+void GpuBackend::unbind_all(std::span<const PlanId> plans) {
+  // One rest for all plans. Where it does not come: no later member can start them, and their
+  // memory waits for one.
+  const Status quiesced = groups_->quiescer.quiesced([&] {
+    for (const PlanId id : plans) {
+      const PersistentPlan* held = plans_.find(id);
+      if (held == nullptr) continue;
+      if (const Status unbound = unbind(id, *held); !unbound)
+        log::error("a plan of a session that is gone: {}", unbound.error().to_string());
+    }
+  });
+  if (!quiesced) log::warn("plans of a session that is gone: {}", quiesced.error().message);
+}
+
+Result<std::unique_ptr<CommunicatorExtension>> GpuBackend::form(const CommunicatorSpec& spec) {
+  end_measuring();  // clients come first
+  const auto ranks = static_cast<std::uint32_t>(spec.ranks.size());
+  Result<std::unique_ptr<GpuGroup>> group =
+      groups_->make(spec, planner_.table().most_in_stream_bytes(ranks));
+  if (!group) return std::move(group).error();
+  return std::unique_ptr<CommunicatorExtension>(std::move(group).value());
+}
+
+void GpuBackend::leave(Communicator& communicator, Rank rank) {
+  GpuGroup& group = *gpus_of(communicator);
+  groups_->retire(group, rank);
+  const Failure left = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank, "%s", "");
+  groups_->end_after_leave(group, rank, done_of(left));
+}
+
+void GpuBackend::abort(Communicator& communicator, Rank rank) {
+  groups_->retire(*gpus_of(communicator), rank);
+}
+
+Status GpuBackend::check_may_measure() {
+  if (groups_->all.empty()) return {};
+  end_measuring();
+  return measuring_would_disturb(groups_->all.size());
+}
+
+Result<std::uint64_t> GpuBackend::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
+  end_measuring();
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  Result<std::unique_ptr<GpuBench>> bench = GpuBench::create(*groups_, ranks, room_bytes);
+  if (!bench) return std::move(bench).error();
+  bench_ = std::move(bench).value();
+  return bench_->room_bytes();
+}
+
+Result<double> GpuBackend::measure(GpuMeasurement what) {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  if (bench_ == nullptr)
+    return error(ErrorCode::FailedPrecondition, Reason::None,
+                 "nobody has begun to measure, or a client came and took the memory: tune again");
+  return bench_->measure(what);
+}
+
+void GpuBackend::end_measuring() {
+  if (bench_ == nullptr) return;
+  bench_.reset();
+  // What it had is given back now, or a little later.
+  static_cast<void>(groups_->quiescer.quiesced([] {}));
+}
+
+void GpuBackend::shut_down() {
+  end_measuring();
+  const QuiesceGuard guard(groups_->quiescer);
+  for (const GpuEngine& engine : groups_->engines)
+    static_cast<void>(engine.launcher().flush(kLastFlushTimeout));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,109 @@
+// The backend of a worker that serves GPUs, several at once. Operations reach it on three launch
+// paths: in-stream (clients run them by themselves), resident (the grids take them from the
+// doorbells) and launched (the worker matches and launches them, speculatively where it can tell
+// what comes). Thread: the worker's. Memory comes and goes only while all GPUs are quiesced, which
+// takes microseconds, and seconds where a GPU hangs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "daemon/exec/backend.h"
+#include "daemon/exec/gpu/gpu_executor.h"
+#include "daemon/exec/gpu/gpu_groups.h"
+#include "daemon/exec/gpu/path_watch.h"
+#include "daemon/exec/tune/gpu_bench.h"
+#include "daemon/plan/gpu_planner.h"
+
+namespace arcomm {
+
+class Metrics;
+
+class GpuBackend final : public Backend {
+ public:
+  struct Parts {
+    const std::vector<Device*>& gpus;
+    const OpenGpu& open;  // empty: as this build does it
+    BufferRegistry& buffers;
+    const PlanTable& plans;
+    Metrics& metrics;
+    const Settings& settings;
+    std::shared_ptr<const TuningTable> tuning;
+  };
+  // Opens every GPU; slow.
+  static Result<std::unique_ptr<GpuBackend>> create(Parts parts);
+
+  std::span<const DoorbellCall> poll(std::uint64_t now_ns) override;
+  int turns_behind() const override { return 2 + static_cast<int>(Speculation::kMost); }
+  Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override {
+    return executor_.start(communicator, now_ns, failure);
+  }
+  bool collect(std::vector<Outcome>& outcomes) override { return executor_.collect(outcomes); }
+  void stop(Communicator& communicator) override;
+  std::span<const PathFailure> tend(std::uint64_t now_ns) override;
+  void drain(std::vector<Outcome>& outcomes) override { executor_.drain(outcomes); }
+  bool idle() const override { return executor_.idle(); }
+  std::uint64_t rest_ns(std::uint64_t now_ns) const override;
+  bool lost() const override { return groups_->lost(); }
+
+  void use_settings(const Settings& settings) override;
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
+    planner_.use_tuning(std::move(tuning));
+  }
+  void begin_drain() override;
+
+  Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
+  Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
+                                          std::uint64_t bytes) override;
+  void release(RemovedBuffer removed) override;
+
+  Status bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,
+              const CheckedRange& recv) override;
+  Status unbind(PlanId id, const PersistentPlan& plan) override;
+  void unbind_all(std::span<const PlanId> plans) override;
+
+  Result<std::unique_ptr<CommunicatorExtension>> form(const CommunicatorSpec& spec) override;
+  void adopt(Communicator& communicator) override { groups_->adopt(communicator); }
+  void leave(Communicator& communicator, Rank rank) override;
+  void abort(Communicator& communicator, Rank rank) override;
+  Result<MailboxDescriptors> export_mailbox(const Communicator& communicator,
+                                            Rank rank) const override {
+    return groups_->export_mailbox(*gpus_of(communicator), rank);
+  }
+  void describe(const Communicator& communicator, CommunicatorSnapshot& shot) const override {
+    PathWatch::describe(*gpus_of(communicator), shot);
+  }
+
+  bool starts_by_doorbell() const override { return true; }
+  std::uint64_t operations_elsewhere() const override;
+
+  Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override;
+  Result<double> measure(GpuMeasurement what) override;
+  void end_measuring() override;
+  void shut_down() override;
+
+ private:
+  GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups);
+  // The group of the plan's member and its rank there; null once the communicator is gone.
+  GpuGroup* group_of(const PersistentPlan& plan, Rank& rank) const;
+  Status check_may_measure();
+
+  BufferRegistry& buffers_;
+  const PlanTable& plans_;
+  Metrics& metrics_;
+  const std::vector<Device*>& gpus_;
+  std::unique_ptr<GpuGroups> groups_;
+  GpuPlanner planner_;
+  GpuExecutor executor_;
+  PathWatch watch_{*groups_};
+  std::unique_ptr<GpuBench> bench_;  // while somebody measures
+  std::vector<DoorbellCall> calls_;
+  std::uint64_t lease_ns_ = 0;
+  std::uint64_t asked_health_ns_ = 0;
+  // As the settings say, in the end: operations whose plans name no timeout.
+  std::uint64_t default_timeout_ns_ = 0, max_timeout_ns_ = 0;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,79 @@
+// One GPU of the worker: its kernels and queues, its resident grid, and what of them ranks have
+// taken. Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/exec/gpu/gpu_hardware.h"
+#include "proto/status.h"
+#include "transport/device/device.h"
+#include "transport/device/memory.h"
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kNoSlot = ~std::uint32_t{0};
+
+class GpuEngine {
+ public:
+  GpuEngine(Device& device, GpuHardware hardware);
+
+  Device& device() const { return *device_; }
+  std::string name() const { return device_->name(); }
+  int ordinal() const { return device_->ordinal(); }
+  const GpuHardware& hardware() const { return hardware_; }
+  GpuLauncher& launcher() const { return *hardware_.launcher; }
+  ResidentGrid& grid() const { return *hardware_.grid; }
+
+  // ---- what a rank takes, and gives back when nothing uses it any more ----
+  // ResourceExhausted where every place is taken.
+  Result<std::uint32_t> take_completion();
+  RankCompletion& completion(std::uint32_t place) const { return launcher().words()[place]; }
+  std::uint32_t take_queue();  // 0, the shared one, where no other is free
+  void give_back(std::uint32_t completion, std::uint32_t queue);  // kNoSlot, 0: none
+
+  // ---- the resident grid ----
+  // Makes it leave, and waits until it has: microseconds. A GPU whose grid does not leave is
+  // broken.
+  Status pause();
+  void resume();
+  // The grid is paused. Where it fails there is rather no grid: it would look at memory that goes.
+  Status remove_member(std::uint32_t slot);
+  // Keeps it while operations are open, and sends it away when nothing has moved for the lease.
+  // `make_room` is called before it comes: it needs SMs that waiting kernels would not leave it.
+  template <typename MakeRoom>
+  void tend_grid(std::uint64_t now_ns, std::uint64_t lease_ns, MakeRoom make_room) {
+    if (broken_) return;
+    const bool running = grid().running();
+    if (grid_wanted && !running) {
+      make_room();
+      resume();
+    } else if (running && !grid_wanted && now_ns >= grid_moved_ns + lease_ns) {
+      static_cast<void>(pause());
+    }
+  }
+  bool grid_wanted = false;         // a resident operation is open
+  std::uint64_t grid_moved_ns = 0;  // one was posted or ended
+
+  // Operations of ranks here that the grid or clients' own kernels ran, ever; the latter count when
+  // they have begun.
+  std::uint64_t operations_elsewhere = 0;
+
+  // ---- health ----
+  // An error sticks to the process, whichever call meets it first: nothing that this GPU is asked
+  // for will be done any more.
+  bool broken() const { return broken_; }
+  void look_at_health();
+
+ private:
+  void break_down(const char* what, const Error& why);
+
+  Device* device_;
+  GpuHardware hardware_;
+  std::vector<std::uint32_t> free_completions_;
+  std::vector<std::uint32_t> free_queues_;  // the launcher's own ones
+  bool broken_ = false;
+};
+
+}  // namespace arcomm

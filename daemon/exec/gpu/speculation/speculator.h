@@ -1,0 +1,70 @@
+// Launches operations before they are called: puts them into the ranks' queues behind gates, opens
+// the gates, and gets out again what will not be called. While anything waits for a client in a
+// GPU's queue, nothing may be allocated, mapped or let go there. Thread: the worker's; only
+// withdraw() waits, as long as it is told.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "daemon/exec/gpu/deferred_release.h"
+#include "daemon/exec/gpu/gpu_group.h"
+
+namespace arcomm {
+
+class Quiescer;
+
+class Speculator {
+ public:
+  Speculator(const std::vector<GpuGroup*>& groups, DeferredRelease& deferred)
+      : groups_(groups), deferred_(deferred) {}
+
+  // How long what was launched may wait for its call; 0: nothing is launched so.
+  void use_lease(std::uint64_t lease_ns);
+  bool may_speculate(const GpuGroup& group) const;
+  // One call per rank. After an error some ranks' parts may be there and others' not: only the end
+  // of the communicator is left.
+  Status launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+                std::span<const CudaAllReduce> calls);
+  Status launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+                const PreparedParts& prepared);
+  // For the second launch(); some 100 us per rank, with all GPUs quiesced. Unavailable where they
+  // do not come to rest.
+  Result<PreparedParts> prepare(Quiescer& quiescer, GpuGroup& group, const PlanTuple& plans,
+                                CudaAlgorithm algorithm, std::span<const CudaAllReduce> calls);
+
+  // What waits there shall not happen. Returns whether all has left, or had happened (state None or
+  // Ran); otherwise it is Leaving, and look_at() sees to it.
+  bool withdraw(GpuGroup& group, std::uint64_t budget_ns);
+  void withdraw_all(std::uint64_t budget_ns);  // of each communicator
+  // Lets what was launched behind this gate begin, whatever the clients wrote. All ranks must have
+  // called it.
+  void open(GpuGroup& group, const Gate& gate);
+  // Has everything left the members' queues?
+  bool has_left(const GpuGroup& group) const;
+
+  // ---- the loop's verbs ----
+  void look_at(GpuGroup& group, std::uint64_t now_ns);
+  // A rank that waits for the others holds SMs of its GPU: not for long where somebody else has
+  // work there.
+  void make_way(std::uint64_t now_ns);
+
+  struct Counts {
+    std::uint64_t hits = 0, misses = 0;
+  };
+  void count_hit() { ++counts_.hits; }
+  Counts take_counts() { return std::exchange(counts_, {}); }  // since the last time
+
+ private:
+  void begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm);
+  CudaGate gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const;
+
+  const std::vector<GpuGroup*>& groups_;
+  DeferredRelease& deferred_;
+  std::uint64_t lease_ns_ = 0;
+  Counts counts_;
+};
+
+}  // namespace arcomm

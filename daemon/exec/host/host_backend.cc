@@ -1,0 +1,152 @@
+#include "daemon/exec/host/host_backend.h"
+
+#include <sched.h>
+
+#include <utility>
+
+#include "daemon/exec/clock.h"
+
+namespace arcomm {
+namespace {
+
+// The seats' inputs and outputs: all there are on one node.
+void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& communicator) {
+  const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
+  args.count = arrival.signature.send_count;
+  args.num_inputs = args.num_outputs = seats;
+  args.divisor = static_cast<std::uint32_t>(communicator.ranks());
+  args.dtype = arrival.signature.dtype;
+  args.op = arrival.signature.op;
+  args.codec = arrival.signature.codec;
+  for (std::uint32_t seat = 0; seat < seats; ++seat) {
+    args.inputs[seat] = arrival.operations[seat]->send;
+    args.outputs[seat] = arrival.operations[seat]->recv;
+  }
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HostBackend>> HostBackend::create(
+    Device& device, std::uint64_t threads, BufferRegistry& buffers,
+    std::shared_ptr<const TuningTable> tuning) {
+  const DeviceShape shape = host_shape(threads);
+  Result<std::unique_ptr<HostLauncher>> launcher = HostLauncher::create(device, shape.streams);
+  if (!launcher) return std::move(launcher).error();
+  return std::unique_ptr<HostBackend>(
+      new HostBackend(std::move(launcher).value(), shape, buffers, std::move(tuning)));
+}
+
+HostBackend::HostBackend(std::unique_ptr<HostLauncher> launcher, DeviceShape shape,
+                         BufferRegistry& buffers, std::shared_ptr<const TuningTable> tuning)
+    : buffers_(buffers), tuning_(std::move(tuning)), shape_(shape), launcher_(std::move(launcher)) {
+  running_.reserve(HostLauncher::kMaxJobs);
+  backlog_.reserve(HostLauncher::kMaxJobs);
+}
+
+Backend::Started HostBackend::start(Communicator& communicator, std::uint64_t now_ns,
+                                    Failure& failure) {
+  switch (begin(communicator, now_ns)) {
+    case Begun::Ended:
+      failure = Failure{};
+      return Started::Ended;
+    case Begun::Waits:
+      backlog_.push_back(&communicator);
+      break;
+    case Begun::Running:
+      break;
+  }
+  return Started::Running;
+}
+
+HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t now_ns) {
+  Arrival& arrival = *communicator.board.head();
+  const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
+  const Plan plan = make_plan(arrival.signature, seats, shape_, *tuning_);
+  std::uint8_t algorithm = 0;
+  TileJob* job = nullptr;
+  for (const Step& step : plan.steps()) {
+    const Choice& choice = std::get<LaunchStep>(step).choice;
+    algorithm = static_cast<std::uint8_t>(choice.algorithm);
+    fill(args_, arrival, communicator);
+    if (entry_of(choice.algorithm).is_tiled) {
+      job = launcher_->start(choice, args_);
+      if (job == nullptr) return Begun::Waits;
+    } else {
+      all_reduce_range(choice, args_, 0, args_.count);
+    }
+  }
+  for (std::uint32_t seat = 0; seat < seats; ++seat) {
+    FlightRecord& record = arrival.operations[seat]->record;
+    record.matched_ns = arrival.matched_ns;
+    record.launched_ns = now_ns;
+    record.algorithm = algorithm;
+  }
+  if (job == nullptr) return Begun::Ended;
+  running_.push_back({&communicator, job});
+  return Begun::Running;
+}
+
+bool HostBackend::work() {
+  for (std::size_t tried = 0; tried < running_.size(); ++tried) {
+    worked_last_ = (worked_last_ + 1) % running_.size();
+    if (launcher_->work(*running_[worked_last_].job)) return true;
+  }
+  return false;
+}
+
+bool HostBackend::collect(std::vector<Outcome>& outcomes) {
+  bool found = false;
+  for (std::size_t i = 0; i < running_.size();) {
+    const Run run = running_[i];
+    if (!launcher_->finished(*run.job)) {
+      ++i;
+      continue;
+    }
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+    // Every byte was written: a failure that came too late to stop it has not touched the result.
+    const bool whole = launcher_->whole(*run.job);
+    const Failure failure = whole ? Failure{} : run.communicator->board.head()->failure;
+    launcher_->release(*run.job);
+    outcomes.push_back({.communicator = run.communicator, .failure = failure});
+    found = true;
+  }
+  return begin_backlog(outcomes) || found;
+}
+
+bool HostBackend::begin_backlog(std::vector<Outcome>& outcomes) {
+  bool found = false;
+  while (!backlog_.empty()) {
+    Communicator& communicator = *backlog_.front();
+    const Arrival& arrival = *communicator.board.head();
+    Outcome outcome{.communicator = &communicator, .failure = arrival.failure};  // was it stopped?
+    if (arrival.failure.ok()) {
+      const std::uint64_t now = now_ns();
+      if (arrival.deadline_ns <= now) break;  // the next sweep of deadlines stops it
+      const Begun begun = begin(communicator, now);
+      if (begun == Begun::Waits) break;
+      outcome.ended = begun == Begun::Ended;
+    }
+    backlog_.erase(backlog_.begin());
+    if (outcome.ended) outcomes.push_back(outcome);
+    found = true;
+  }
+  return found;
+}
+
+void HostBackend::stop(Communicator& communicator) {
+  for (const Run& run : running_) {
+    if (run.communicator == &communicator) launcher_->stop(*run.job);
+  }
+}
+
+void HostBackend::drain(std::vector<Outcome>& outcomes) {
+  while (!idle()) {
+    if (!work() && !collect(outcomes)) ::sched_yield();
+  }
+}
+
+Result<BufferId> HostBackend::add_buffer(SessionId session, BufferSpec spec) {
+  return buffers_.add(session, std::move(spec.memory), spec.offset_bytes, spec.length_bytes);
+}
+
+}  // namespace arcomm

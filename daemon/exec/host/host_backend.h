@@ -1,0 +1,67 @@
+// Runs planned operations on this machine's cores. Small ones run at once on the worker's thread;
+// large ones are cut into tiles that the device's streams and the worker pull, so that the worker
+// comes back to its rings between two tiles. Thread: the worker's; the streams' side is in
+// HostLauncher. Never blocks, except in drain().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "daemon/exec/backend.h"
+#include "daemon/exec/host/host_launcher.h"
+#include "daemon/plan/planner.h"
+#include "daemon/plan/tuning_table.h"
+
+namespace arcomm {
+
+class Device;
+
+class HostBackend final : public Backend {
+ public:
+  // `threads` pull tiles, the caller's included; 0: one per core that this process may use.
+  static Result<std::unique_ptr<HostBackend>> create(Device& device, std::uint64_t threads,
+                                                     BufferRegistry& buffers,
+                                                     std::shared_ptr<const TuningTable> tuning);
+  HostBackend(const HostBackend&) = delete;
+  HostBackend& operator=(const HostBackend&) = delete;
+
+  // Ended where the operation is small.
+  Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override;
+  // One tile, of each operation in flight in turn: who calls meanwhile waits for no more.
+  bool work() override;
+  bool collect(std::vector<Outcome>& outcomes) override;
+  void stop(Communicator& communicator) override;
+  void drain(std::vector<Outcome>& outcomes) override;
+  bool idle() const override { return running_.empty() && backlog_.empty(); }
+
+  void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
+    tuning_ = std::move(tuning);
+  }
+  Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
+
+ private:
+  struct Run {
+    Communicator* communicator = nullptr;
+    TileJob* job = nullptr;
+  };
+
+  HostBackend(std::unique_ptr<HostLauncher> launcher, DeviceShape shape, BufferRegistry& buffers,
+              std::shared_ptr<const TuningTable> tuning);
+  // Nothing where it must wait for a free job.
+  enum class Begun : std::uint8_t { Ended, Running, Waits };
+  Begun begin(Communicator& communicator, std::uint64_t now_ns);
+  // Begins what has waited, as long as there are jobs.
+  bool begin_backlog(std::vector<Outcome>& outcomes);
+
+  BufferRegistry& buffers_;
+  std::shared_ptr<const TuningTable> tuning_;
+  DeviceShape shape_;
+  std::vector<Run> running_;
+  std::size_t worked_last_ = 0;
+  std::vector<Communicator*> backlog_;      // wait for a free job, oldest first
+  AllReduceArgs args_;                      // of the operation that is being started
+  std::unique_ptr<HostLauncher> launcher_;  // last: its streams leave before the rest goes
+};
+
+}  // namespace arcomm

@@ -1,0 +1,55 @@
+// A worker's state as values for people: what `arctl status|sessions|comms` print.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/comm/unique_id.h"
+#include "daemon/exec/specs.h"
+#include "proto/launch_table.h"
+#include "proto/status.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+struct SessionSnapshot {
+  SessionId id;
+  PeerCredentials peer;
+  std::string process_name, state;
+  std::uint64_t communicators = 0, buffers = 0, registered_bytes = 0, in_flight = 0;
+  std::uint64_t submitted = 0, completed = 0, failed = 0, rejected = 0, age_ms = 0;
+};
+struct RankSnapshot {
+  Rank rank = 0;
+  SessionId session;
+  pid_t pid = 0;
+  std::uint64_t next_seq = 0;  // operations seen from this rank
+  std::string waiting;         // "" or "seq 7 since 120 ms"
+};
+struct CommunicatorSnapshot {
+  UniqueIdBytes unique_id{};
+  std::uint64_t epoch = 0;
+  std::string state;  // "ready" or "revoked: <why>"
+  Reason reason = Reason::None;
+  Rank culprit = kNoRank;
+  std::uint64_t operations_done = 0, operations_failed = 0;
+  std::vector<RankSnapshot> ranks;
+  std::string diagnosis;
+  // On GPUs: the table in use, and why not more of it is in-stream; "" where nothing hinders.
+  std::optional<LaunchTable> launches = std::nullopt;
+  std::string why_not_in_stream = {};
+};
+struct WorkerSnapshot {
+  std::string device, state;
+  std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0,
+                operations_pending = 0;
+  double busy_fraction = 0;
+  std::vector<SessionSnapshot> sessions;
+  std::vector<CommunicatorSnapshot> communicators;
+};
+
+}  // namespace arcomm

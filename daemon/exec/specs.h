@@ -1,0 +1,107 @@
+// What control asks a device worker for, and what it gets: values and descriptors, moved from
+// thread to thread. Untrusted where a client named it; the worker checks.
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/comm/unique_id.h"
+#include "proto/in_stream_call.h"
+#include "proto/launch_table.h"
+#include "proto/memory_handle.h"
+#include "proto/operation_spec.h"
+#include "proto/ring/segment.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+enum class CudaAlgorithm : std::uint8_t;
+
+// As the kernel told them when the connection was accepted; pid 0 where the client lives in a PID
+// namespace that the daemon cannot see.
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+struct SessionLimits {
+  std::uint32_t max_in_flight = 128;  // operations; never above the ring's slots
+};
+
+struct SessionSpec {
+  SessionId id;
+  PeerCredentials peer;
+  std::string process_name;
+  ring::Segment segment;
+  UniqueFd doorbell;  // the eventfd whose other copy the client holds
+  SessionLimits limits;
+};
+
+struct RankSpec {
+  SessionId session;
+  Rank rank = 0;
+  std::string device = {};                     // GPU workers: "GPU-<uuid>"
+  std::vector<std::string> visible_gpus = {};  // to the rank's process
+  // What keeps the rank's process from in-stream operations, and its communicators with it.
+  std::uint32_t in_stream_abi = kInStreamAbi;
+  InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
+};
+
+struct CommunicatorSpec {
+  UniqueIdBytes unique_id{};
+  std::uint64_t epoch = 1;
+  std::vector<RankSpec> ranks;  // complete and sorted by rank
+};
+
+// Memory that a session may name in its requests. The descriptor is mapped by the worker and then
+// closed.
+struct BufferSpec {
+  UniqueFd memory;  // memfd sealed against shrinking; GPU workers: an exported allocation, or none
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+  // GPU workers only.
+  std::string device = {};                               // where it lives: "GPU-<uuid>"
+  std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
+  std::vector<MemoryChunk> chunks = {};                  // or these, one behind the other
+  std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
+};
+
+// GPU workers: memory that the worker allocated, for the client to map.
+struct AllocatedBuffer {
+  BufferId buffer;
+  UniqueFd memory;
+  std::uint64_t length_bytes = 0;  // whole granules of the device
+};
+
+// GPU workers: a rank's proto/device_mailbox.h, and what it needs for in-stream operations where
+// they are to be had, for the client to map. In the order of CreateCommunicatorReply.
+struct MailboxDescriptors {
+  std::vector<UniqueFd> descriptors;
+  std::uint64_t mailbox_bytes = 0;
+  std::uint64_t exchange_bytes = 0;  // 0: no in-stream operations
+  LaunchTable launches;              // the same for all ranks
+};
+
+// GPU workers: what one measurement of `arctl tune` asks.
+struct GpuMeasurement {
+  std::optional<CudaAlgorithm> algorithm;  // none: an in-stream operation, as clients launch it
+  std::uint64_t bytes = 0;                 // of one rank
+};
+
+struct PlanSpec {
+  MemberId member;
+  BufferId send_buffer, recv_buffer;
+  std::uint64_t send_offset_bytes = 0, recv_offset_bytes = 0;
+  OperationSpec spec;
+  std::uint64_t timeout_ns = 0;
+};
+
+}  // namespace arcomm

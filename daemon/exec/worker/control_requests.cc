@@ -1,0 +1,266 @@
+#include "daemon/exec/worker/control_requests.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/exec/worker/snapshot.h"
+#include "daemon/telemetry/log/log.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+
+int ControlRequests::doorbell_of(SessionId id) const {
+  const Session* session = state_.sessions.find(id);
+  return session == nullptr ? -1 : session->doorbell_fd();
+}
+
+Status ControlRequests::open_session(SessionSpec spec, std::uint64_t now_ns) {
+  return state_.sessions.open(std::move(spec), state_.admission.limits.draining, now_ns);
+}
+
+void ControlRequests::close_session(SessionId id, Reason reason, const std::string& why,
+                                    Done<void> done) {
+  worker_.catch_up();
+  std::unique_ptr<Session> session = state_.sessions.remove(id);
+  if (session == nullptr) return done(state_.sessions.need(id).error());
+  // What was answered stays answered; what is still unread in the ring was never accepted.
+  const bool orderly = reason == Reason::None;
+  if (session->readable()) session->set_state(ring::SessionState::Closed, reason);
+  departures_.drop_members(*session, orderly ? Reason::RemoteAborted : reason, why);
+  worker_.settle();
+  state_.sessions.update_oversubscription();
+  departures_.add(std::move(session), std::move(done));
+  worker_.reap();
+}
+
+Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec spec) {
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return std::move(session).error();
+  Result<BufferId> buffer = state_.backend->add_buffer(id, std::move(spec));
+  if (!buffer) return buffer;
+  (*session)->buffers.push_back(*buffer);
+  (*session)->registered_bytes += state_.buffers.find(id, *buffer)->length_bytes();
+  return buffer;
+}
+
+Result<AllocatedBuffer> ControlRequests::allocate_buffer(SessionId id, const std::string& device,
+                                                         std::uint64_t bytes) {
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return std::move(session).error();
+  Result<AllocatedBuffer> allocated = state_.backend->allocate_buffer(id, device, bytes);
+  if (!allocated) return allocated;
+  (*session)->buffers.push_back(allocated->buffer);
+  (*session)->registered_bytes += allocated->length_bytes;
+  return allocated;
+}
+
+Status ControlRequests::remove_buffer(SessionId id, BufferId buffer) {
+  worker_.catch_up();
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return std::move(session).error();
+  const Buffer* held = state_.buffers.find(id, buffer);
+  const std::uint64_t length = held == nullptr ? 0 : held->length_bytes();
+  Result<RemovedBuffer> removed = state_.buffers.remove(id, buffer);
+  if (!removed) return std::move(removed).error();
+  state_.backend->release(std::move(removed).value());
+  std::erase((*session)->buffers, buffer);
+  (*session)->registered_bytes -= length;
+  return {};
+}
+
+Result<PlanId> ControlRequests::add_plan(SessionId id, const PlanSpec& spec) {
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return std::move(session).error();
+  if (Result<Member*> member = state_.need_member(id, spec.member); !member)
+    return std::move(member).error();
+  if (const char* fault = find_fault(spec.spec))
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the plan cannot be: ", fault);
+  auto plan = std::make_unique<PersistentPlan>();
+  plan->owner = id;
+  plan->member = spec.member;
+  plan->signature = Signature::whole(spec.spec);
+  plan->timeout_ns = spec.timeout_ns;
+  CheckedRange send, recv;
+  const Failure failure =
+      state_.admission.check_ranges(id, plan->signature, {spec.send_buffer, spec.send_offset_bytes},
+                                    {spec.recv_buffer, spec.recv_offset_bytes}, send, recv);
+  if (!failure.ok()) return failure.to_error();
+  if (send.buffer != nullptr) plan->send_buffer = spec.send_buffer;
+  if (recv.buffer != nullptr) plan->recv_buffer = spec.recv_buffer;
+  plan->send = send.address;
+  plan->recv = recv.address;
+  ARC_RETURN_IF_ERROR(state_.backend->bind(state_.plans.next_id(), *plan, send, recv));
+  if (plan->send_buffer.valid()) state_.buffers.hold(plan->send_buffer);
+  if (plan->recv_buffer.valid()) state_.buffers.hold(plan->recv_buffer);
+  const PlanId made = state_.plans.insert(std::move(plan));
+  (*session)->plans.push_back(made);
+  return made;
+}
+
+Status ControlRequests::remove_plan(SessionId id, PlanId plan) {
+  worker_.catch_up();
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return std::move(session).error();
+  const PersistentPlan* held = state_.plans.find(plan);
+  if (held == nullptr || held->owner != id) {
+    return error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
+                 " is unknown, destroyed or of another session");
+  }
+  ARC_RETURN_IF_ERROR(state_.backend->unbind(plan, *held));
+  if (held->send_buffer.valid()) state_.buffers.drop(held->send_buffer);
+  if (held->recv_buffer.valid()) state_.buffers.drop(held->recv_buffer);
+  state_.plans.erase(plan);
+  std::erase((*session)->plans, plan);
+  return {};
+}
+
+Result<std::vector<MemberId>> ControlRequests::form_communicator(const CommunicatorSpec& spec) {
+  if (spec.ranks.empty() || spec.ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator has 1 to ",
+                 kMaxRanks, " ranks, not ", spec.ranks.size());
+  }
+  std::vector<Seat> seats;
+  for (const RankSpec& rank : spec.ranks) {
+    const Session* session = state_.sessions.find(rank.session);
+    // A session may die while its communicator gathers: the others must not be left with a hole.
+    if (session == nullptr || !session->readable()) {
+      Error gone = error(ErrorCode::Aborted, Reason::RemoteDied, "rank ", rank.rank, "'s session ",
+                         rank.session, " ended while the communicator was being formed");
+      gone.rank = rank.rank;
+      return gone;
+    }
+    if (rank.rank != static_cast<Rank>(seats.size())) {
+      return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                   "ranks must be complete and sorted: found ", rank.rank, " in place of ",
+                   seats.size());
+    }
+    seats.push_back(
+        {.rank = rank.rank, .session = rank.session, .pid = session->origin().pid, .member = {}});
+  }
+  Result<std::unique_ptr<CommunicatorExtension>> extension = state_.backend->form(spec);
+  if (!extension) return std::move(extension).error();
+  std::vector<MemberId> members =
+      state_.communicators.form(spec.unique_id, spec.epoch, std::move(seats));
+  Communicator& communicator = *state_.communicators.find(members[0])->communicator;
+  communicator.extension = std::move(extension).value();
+  state_.backend->adopt(communicator);
+  for (std::size_t i = 0; i < members.size(); ++i)
+    state_.sessions.find(spec.ranks[i].session)->members.push_back(members[i]);
+  state_.sessions.update_oversubscription();
+  return members;
+}
+
+void ControlRequests::abort_communicator(SessionId id, MemberId member_id, const std::string& why,
+                                         Done<void> done) {
+  worker_.catch_up();
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return done(std::move(session).error());
+  if (departures_.join(id, member_id, done)) return;
+  Result<Member*> member = state_.need_member(id, member_id);
+  if (!member) return done(std::move(member).error());
+  const Rank rank = (*member)->rank;
+  const auto committed = state_.communicators.committed(member_id);
+  std::erase((*session)->members, member_id);
+  const Failure aborted = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank,
+                                       "rank %d aborted the communicator%s%s", rank,
+                                       why.empty() ? "" : ": ", why.c_str());
+  Communicator& communicator = *(*member)->communicator;
+  state_.communicators.revoke(communicator, aborted);
+  state_.backend->abort(communicator, rank);
+  state_.communicators.drop(member_id, aborted);
+  worker_.settle();
+  state_.sessions.update_oversubscription();
+  worker_.reap();
+  departures_.add(id, member_id, committed, std::move(done));
+}
+
+void ControlRequests::leave_communicator(SessionId id, MemberId member_id, Done<void> done) {
+  worker_.catch_up();
+  Result<Session*> session = state_.sessions.need(id);
+  if (!session) return done(std::move(session).error());
+  if (departures_.join(id, member_id, done)) return;
+  Result<Member*> member = state_.need_member(id, member_id);
+  if (!member) return done(std::move(member).error());
+  const auto committed = state_.communicators.committed(member_id);
+  std::erase((*session)->members, member_id);
+  state_.backend->leave(*(*member)->communicator, (*member)->rank);
+  state_.communicators.leave(member_id);
+  worker_.settle();
+  state_.sessions.update_oversubscription();
+  departures_.add(id, member_id, committed, std::move(done));
+}
+
+Result<CommunicatorSnapshot> ControlRequests::describe(SessionId session, MemberId id) const {
+  Result<Member*> member = state_.need_member(session, id);
+  if (!member) return std::move(member).error();
+  return snapshot(*(*member)->communicator, now_ns());
+}
+
+Result<MailboxDescriptors> ControlRequests::export_mailbox(SessionId session, MemberId id) const {
+  Result<Member*> member = state_.need_member(session, id);
+  if (!member) return std::move(member).error();
+  return state_.backend->export_mailbox(*(*member)->communicator, (*member)->rank);
+}
+
+Status ControlRequests::check_may_measure() const {
+  if (!state_.admission.limits.draining) return {};
+  return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon stops");
+}
+
+Result<std::uint64_t> ControlRequests::begin_measuring(std::uint32_t ranks,
+                                                       std::uint64_t room_bytes) {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  return state_.backend->begin_measuring(ranks, room_bytes);
+}
+
+Result<double> ControlRequests::measure(GpuMeasurement what) {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  return state_.backend->measure(what);
+}
+
+CommunicatorSnapshot ControlRequests::snapshot(const Communicator& communicator,
+                                               std::uint64_t now_ns) const {
+  CommunicatorSnapshot shot = snapshot_of(communicator, now_ns);
+  state_.backend->describe(communicator, shot);
+  return shot;
+}
+
+WorkerSnapshot ControlRequests::inspect() const {
+  const std::uint64_t now = now_ns();
+  WorkerSnapshot shot;
+  shot.device = state_.parts.device.name();
+  shot.operations_done = state_.completions.done() + state_.backend->operations_elsewhere();
+  shot.operations_failed = state_.completions.failed();
+  shot.bytes_reduced = state_.completions.bytes_reduced();
+  shot.operations_pending = state_.pending();
+  shot.busy_fraction = busy_fraction_;
+  for (const Session* session : state_.sessions.all())
+    shot.sessions.push_back(snapshot_of(*session, now));
+  state_.communicators.for_each([&](const Communicator& communicator) {
+    shot.communicators.push_back(snapshot(communicator, now));
+  });
+  return shot;
+}
+
+void ControlRequests::use_settings(std::shared_ptr<const Settings> settings) {
+  AdmissionLimits& limits = state_.admission.limits;
+  limits = AdmissionLimits::from(*settings, limits.draining);
+  limits.doorbells_only = state_.backend->starts_by_doorbell();
+  state_.backend->use_settings(*settings);
+  state_.parts.settings = std::move(settings);
+}
+
+void ControlRequests::drain(std::uint64_t deadline_ns, Done<void> done) {
+  worker_.catch_up();
+  state_.backend->begin_drain();
+  state_.admission.limits.draining = true;
+  for (Session* session : state_.sessions.all()) {
+    if (session->readable())
+      session->set_state(ring::SessionState::ShuttingDown, Reason::ShuttingDown);
+  }
+  departures_.add_drain(deadline_ns, std::move(done));
+  worker_.reap();
+}
+
+}  // namespace arcomm

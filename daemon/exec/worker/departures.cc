@@ -1,0 +1,115 @@
+#include "daemon/exec/worker/departures.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/telemetry/log/log.h"
+
+namespace arcomm {
+
+void Departures::drop_members(Session& session, Reason reason, const std::string& why) {
+  const auto gone = [&](Rank rank) {
+    return make_failure(ErrorCode::Aborted, reason, rank, "rank %d (pid %d) is gone: %s", rank,
+                        static_cast<int>(session.origin().pid), why.c_str());
+  };
+  for (const MemberId id : std::exchange(session.members, {})) {
+    const Member* member = state_.communicators.find(id);
+    if (member != nullptr) state_.communicators.drop(id, gone(member->rank));
+  }
+  // It may have called, and left before the others came.
+  if (session.in_flight() != 0) state_.communicators.abandon(session, gone);
+}
+
+void Departures::add(std::unique_ptr<Session> session, Done done) {
+  leaving_.push_back({std::move(session), std::move(done)});
+}
+
+void Departures::add(SessionId session, MemberId member,
+                     std::optional<CommunicatorTable::Committed> waits_for, Done done) {
+  if (waits_for && !state_.communicators.ended(*waits_for)) {
+    parting_.push_back({session, member, *waits_for, std::move(done)});
+  } else if (done) {
+    done({});
+  }
+}
+
+bool Departures::join(SessionId session, MemberId member, const Done& done) {
+  const auto found = std::find_if(parting_.begin(), parting_.end(), [&](const Parting& parting) {
+    return parting.session == session && parting.member == member;
+  });
+  if (found == parting_.end()) return false;
+  add(session, member, found->waits_for, done);
+  return true;
+}
+
+void Departures::add_drain(std::uint64_t deadline_ns, Done done) {
+  draining_.push_back({deadline_ns, std::move(done)});
+}
+
+bool Departures::settle() {
+  bool found = false;
+  for (std::size_t i = 0; i < leaving_.size();) {
+    if (leaving_[i].session->in_flight() != 0) {
+      ++i;
+      continue;
+    }
+    Leaving leaving = std::move(leaving_[i]);
+    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
+    release(*leaving.session);
+    leaving.session.reset();
+    leaving.done({});
+    found = true;
+  }
+  for (std::size_t i = 0; i < parting_.size();) {
+    if (!state_.communicators.ended(parting_[i].waits_for)) {
+      ++i;
+      continue;
+    }
+    const Parting parting = std::move(parting_[i]);
+    parting_.erase(parting_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (parting.done) parting.done({});
+    found = true;
+  }
+  if (!draining_.empty() && state_.pending() == 0) {
+    for (const Draining& draining : std::exchange(draining_, {})) draining.done({});
+    found = true;
+  }
+  return found;
+}
+
+void Departures::sweep_deadlines(std::uint64_t now_ns) {
+  for (Draining& draining : draining_) {
+    if (now_ns < draining.deadline_ns) continue;
+    draining.deadline_ns = ~std::uint64_t{0};  // once; settle() answers when nothing is left
+    state_.communicators.revoke_all(
+        make_failure(ErrorCode::Unavailable, Reason::ShuttingDown, kNoRank,
+                     "the daemon shut down before the operation ended"));
+  }
+}
+
+std::uint64_t Departures::next_deadline_ns() const {
+  std::uint64_t next = ~std::uint64_t{0};
+  for (const Draining& draining : draining_) next = std::min(next, draining.deadline_ns);
+  return next;
+}
+
+void Departures::release(Session& session) {
+  state_.backend->unbind_all(session.plans);
+  for (const PlanId id : session.plans) {
+    const std::unique_ptr<PersistentPlan> plan = state_.plans.erase(id);
+    if (plan == nullptr) continue;
+    if (plan->send_buffer.valid()) state_.buffers.drop(plan->send_buffer);
+    if (plan->recv_buffer.valid()) state_.buffers.drop(plan->recv_buffer);
+  }
+  for (const BufferId id : session.buffers) {
+    Result<RemovedBuffer> removed = state_.buffers.remove(session.id(), id);
+    if (removed) {
+      state_.backend->release(std::move(removed).value());
+    } else {
+      log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
+    }
+  }
+  if (session.failure_lines.left_out() > 0) log_left_out(session, session.failure_lines.left_out());
+}
+
+}  // namespace arcomm

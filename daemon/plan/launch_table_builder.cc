@@ -1,0 +1,112 @@
+#include "daemon/plan/launch_table_builder.h"
+
+#include <utility>
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kCacheLine = 64;  // as partition.h cuts shards
+constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
+// One hop is spread over the SMs before their warps are used up, as latency is what counts; two
+// hops keep more of what belongs together on one.
+constexpr std::uint64_t kOneHopPackets = 4, kTwoHopPackets = 12;  // of a block, of all its peers
+
+std::uint16_t dtypes_with_kernels() {
+  std::uint16_t set = 0;
+  for (unsigned dtype = 0; dtype < kDTypes; ++dtype) {
+    if (has_in_stream_kernel(static_cast<DType>(dtype))) set |= bit_of(static_cast<DType>(dtype));
+  }
+  return set;
+}
+
+// In-stream rows, each up to what was measured and never beyond what the areas of its blocks hold.
+class InStreamRows {
+ public:
+  InStreamRows(const LaunchFacts& facts, std::vector<LaunchRow>& rows)
+      : facts_(facts), blocks_(std::min(facts.in_stream_blocks, kMaxInStreamBlocks)), rows_(rows) {}
+
+  void add_all() {
+    if (blocks_ == 0 || facts_.ranks < 2 || facts_.ranks > kMaxGpuRanks) return;
+    const bool is_pair = facts_.ranks == 2;
+    add_ll16((is_pair || !facts_.atomic_128b_stores ? 64 : 32) * kKiB);
+    if (!facts_.atomic_128b_stores) return;
+    if (is_pair) {
+      add_one_hop(InStreamAlgorithm::PairLl128, 16 * 1024 * kKiB, kInStreamLaps * kInStreamSlots);
+      return;
+    }
+    add_one_hop(InStreamAlgorithm::OneShotLl128, (facts_.ranks <= 4 ? 256 : 128) * kKiB, 1);
+    add_two_hops(2048 * kKiB);
+  }
+
+ private:
+  void add_ll16(std::uint64_t most_bytes) {
+    const std::uint32_t blocks = std::min(blocks_, kMaxInStreamLl16Blocks);
+    add(std::min(most_bytes, blocks * kLl16BlockBytes), InStreamAlgorithm::OneShotLl16,
+        kLl16BlockBytes, blocks);
+  }
+  // packets_each: of a warp, at most.
+  void add_one_hop(InStreamAlgorithm algorithm, std::uint64_t most_bytes,
+                   std::uint64_t packets_each) {
+    const std::uint64_t room = blocks_ * packets_each * kInStreamPartPackets * kInStreamPacketData;
+    add(std::min(most_bytes, room), algorithm, kOneHopPackets * kInStreamPacketData, blocks_);
+  }
+  void add_two_hops(std::uint64_t most_bytes) {
+    const std::uint64_t ranks = facts_.ranks;
+    const std::uint64_t longest_shard =
+        blocks_ * kInStreamPartPackets * kInStreamPacketData / kCacheLine * kCacheLine;
+    add(std::min(most_bytes, longest_shard * ranks), InStreamAlgorithm::TwoShotLl128,
+        kTwoHopPackets * kInStreamPacketData * ranks / (ranks - 1), blocks_);
+  }
+  void add(std::uint64_t most_bytes, InStreamAlgorithm algorithm, std::uint64_t bytes_per_block,
+           std::uint32_t most_blocks) {
+    most_bytes = std::min(most_bytes, facts_.most_in_stream_bytes);
+    if (!rows_.empty() && most_bytes <= rows_.back().most_bytes) return;
+    rows_.push_back({.most_bytes = most_bytes,
+                     .dtypes = dtypes_with_kernels(),
+                     .collectives = bit_of(Collective::AllReduce),
+                     .path = LaunchPath::InStream,
+                     .algorithm = algorithm,
+                     .bytes_per_block = static_cast<std::uint32_t>(bytes_per_block),
+                     .most_blocks = most_blocks});
+  }
+
+  const LaunchFacts& facts_;
+  const std::uint32_t blocks_;
+  std::vector<LaunchRow>& rows_;
+};
+
+}  // namespace
+
+LaunchTable make_launch_table(const LaunchFacts& facts) {
+  std::vector<LaunchRow> rows;
+  InStreamRows(facts, rows).add_all();
+  if (facts.ranks >= 2)
+    rows.push_back({.most_bytes = most_resident_bytes(facts.ranks),
+                    .collectives = bit_of(Collective::AllReduce),
+                    .path = LaunchPath::Resident});
+  rows.push_back({});  // the daemon launches what is left
+  Result<LaunchTable> table = LaunchTable::create(facts.ranks, std::move(rows));
+  // Only for a number of ranks that no communicator has; a table that serves all is better than
+  // none.
+  return table ? std::move(table).value() : LaunchTable();
+}
+
+std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype) {
+  std::vector<LaunchStretch> found;
+  std::uint64_t from = 0;
+  for (const LaunchRow& row : table.rows()) {
+    if ((row.dtypes & bit_of(dtype)) == 0) continue;
+    if (from != 0 && row.most_bytes < from) continue;  // behind rows that take as much
+    if (!found.empty() && found.back().path == row.path) {
+      found.back().most_bytes = row.most_bytes;
+    } else {
+      found.push_back({.path = row.path, .most_bytes = row.most_bytes});
+    }
+    if (row.most_bytes == kAnyBytes) break;
+    from = row.most_bytes + 1;
+  }
+  return found;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,55 @@
+// The launch table of a communicator between GPUs: the one place where it is decided which
+// operations go which way, and how many blocks they get (proto/launch_table.h holds what comes of
+// it). Pure: the same facts make the same table. Bounds were measured between two and four H200.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "proto/exchange.h"
+#include "proto/launch_table.h"
+
+namespace arcomm {
+
+struct LaunchFacts {
+  std::uint32_t ranks = 2;
+  // The GPUs have passed the test of kernels/lines/ll128_self_test.h, all with each other.
+  bool atomic_128b_stores = false;
+  // SMs for what clients launch by themselves, on each of the GPUs; 0: nothing is in-stream.
+  std::uint32_t in_stream_blocks = 0;
+  std::uint64_t most_in_stream_bytes = kAnyBytes;  // what is longer was measured to be faster else
+};
+
+LaunchTable make_launch_table(const LaunchFacts& facts);
+
+// Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs
+// it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.
+constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
+  return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytes / 4;
+}
+
+// A block takes an SM for itself, and waits for other GPUs, which may have begun with another
+// communicator's operation: so those of all in-stream communicators of a GPU must find room there
+// side by side, beside what else stays on it (the resident grid takes ten SMs, gates a little).
+inline constexpr std::uint32_t kSparedSms = 12;
+inline constexpr std::uint32_t kSmallShare = 24;
+// How many blocks one more communicator gets on a GPU with so many SMs, of which others have
+// `taken`: most of them, and leaves a small share; or a small share; or none.
+constexpr std::uint32_t in_stream_share(std::uint32_t sms, std::uint32_t taken) {
+  if (sms < kSparedSms + 2 * kSmallShare) return 0;
+  const std::uint32_t all = sms - kSparedSms, rest = all - std::min(all, taken);
+  const std::uint32_t large = std::min(kMaxInStreamBlocks, all - kSmallShare);
+  return rest >= large ? large : rest >= kSmallShare ? kSmallShare : 0;
+}
+
+// What takes which sizes of a type, from the smallest on: for people.
+struct LaunchStretch {
+  LaunchPath path = LaunchPath::Launched;
+  std::uint64_t most_bytes = kAnyBytes;
+  friend bool operator==(const LaunchStretch&, const LaunchStretch&) = default;
+};
+std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype);
+
+}  // namespace arcomm

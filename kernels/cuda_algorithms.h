@@ -1,0 +1,52 @@
+// The AllReduce algorithms on GPUs, by name, and what each takes: what planner, tuner and
+// `gpu.algorithm` choose from. Values that need no CUDA to be read. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+// Written to tuning files by name, never by number.
+enum class CudaAlgorithm : std::uint8_t {
+  OneShotLl16,   // pushes 8 bytes and their flag in one store; one hop; up to kMaxLl16Bytes
+  TwoShot,       // each rank reduces its shard from everybody's input into everybody's output
+  Stream,        // the same through rings of slots, so that only stores cross the links
+  Flash,         // pulls everybody's input through shared memory, three copies ahead
+  OneShotLl128,  // pushes lines of 124 bytes and their flag; one hop; small operations
+  TwoShotLl128,  // the same to each shard's owner and from there to all; small and middle ones
+  CopyEngine,    // the copy engines carry it all, in chunks; the largest. See copy_engine.h
+  Alone          // one rank: its input is its output
+};
+
+struct CudaAlgorithmEntry {
+  CudaAlgorithm algorithm;
+  std::string_view name;  // as in tuning files
+  std::uint32_t min_ranks, max_ranks;
+  std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
+  bool needs_atomic_128b_stores =
+      false;  // only between GPUs that passed the test of lines/ll128_self_test.h
+  bool launches_all_ranks = false;  // not by launch_all_reduce(): see copy_engine.h
+  std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
+};
+// What the GPUs of a communicator can do.
+struct CudaAbilities {
+  bool atomic_128b_stores = false;
+};
+// One entry per CudaAlgorithm, in the enum's order.
+std::span<const CudaAlgorithmEntry> cuda_algorithms();
+const CudaAlgorithmEntry& entry_of(CudaAlgorithm algorithm);
+std::string_view name_of(CudaAlgorithm algorithm);
+std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
+// The same for a shape known from a table; the error says why not.
+Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
+bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
+// What to run instead between GPUs that cannot run it; itself where they can.
+CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
+                              std::uint64_t bytes);
+
+}  // namespace arcomm

@@ -1,0 +1,44 @@
+// Where everything lies in a rank's scratch, through which launched kernels hand each other what
+// they need: pure arithmetic, proven in tests/unit/kernels. Sizes and offsets in bytes.
+//
+// cuda_scratch_bytes() per rank and communicator (one rank alone too), zeroed once, mapped on all
+// the ranks' GPUs, and then touched by these kernels alone. Regions never move with the size of an
+// operation: a control page (device/scratch.cuh); for OneShotLl16 two halves (odd and even epochs)
+// of one area per rank, twice the data's size; for LL128 two halves (lines/ll128_layout.h), one
+// operation after the other used by either algorithm; for Stream a ring of slots per block and
+// sender; and, over those, for CopyEngine slots for chunks.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/lines/ll128_layout.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+inline constexpr std::uint64_t kMaxLl16Bytes = 512ull * 1024;  // of an operation
+inline constexpr std::uint32_t kMaxCudaBlocks = 128;           // of a launch
+inline constexpr std::uint64_t kCudaControlBytes = 64ull * 1024;
+inline constexpr std::uint64_t kLl128Offset =
+    kCudaControlBytes + 2ull * kMaxGpuRanks * 2 * kMaxLl16Bytes;
+inline constexpr std::uint64_t kStreamOffset = kLl128Offset + 2 * kLl128HalfBytes;
+inline constexpr std::uint64_t kStreamTileBytes = 64ull * 1024;  // a slot
+inline constexpr std::uint32_t kStreamSlots = 4;
+constexpr std::uint64_t stream_end(std::uint32_t ranks) {
+  return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
+                             (ranks == 0 ? 0 : ranks - 1) * kStreamTileBytes;
+}
+// Over the slots of Stream, whose state is in the control page: all ranks' streams meet before the
+// copies, and again behind them. (After an error nobody uses the scratch again.)
+inline constexpr std::uint64_t kCopyOffset = kStreamOffset;
+inline constexpr std::uint64_t kCopySlotBytes = 32ull * 1024 * 1024;
+inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for
+constexpr std::uint64_t copy_end(std::uint32_t ranks) {
+  return kCopyOffset + std::uint64_t{kCopySlots} * (ranks == 0 ? 0 : ranks - 1) * kCopySlotBytes;
+}
+constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
+  return std::max(stream_end(ranks), copy_end(ranks));
+}
+
+}  // namespace arcomm

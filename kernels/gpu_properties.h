@@ -1,0 +1,11 @@
+// What a kernel's author asks about a GPU before launching on it. Any thread; built with CUDA only.
+#pragma once
+
+#include <cstdint>
+
+namespace arcomm {
+
+// Streaming multiprocessors of the GPU of that ordinal; 0: CUDA does not say.
+std::uint32_t sms_of(int ordinal);
+
+}  // namespace arcomm

@@ -1,0 +1,98 @@
+// LL128: a warp's packet of eight lines of 128 bytes, stored, looked at and waited for. All 32
+// lanes of a warp call these together. How data lies in a packet: ll128_layout.h.
+//
+// Here packets move; codec/ says what they carry. Beyond what PTX promises this needs that 128
+// bytes which a warp stores with one instruction reach another GPU's memory at once, and are read
+// so: ll128_self_test.h says whether they do.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/device/ptx.cuh"
+#include "kernels/device/wait_budget.cuh"
+#include "kernels/lines/ll128_layout.h"
+
+namespace arcomm::device {
+
+constexpr std::uint32_t kWarp = 0xffff'ffffU;
+constexpr std::uint32_t kLl128Threads = 512;  // of a block, that move packets
+constexpr std::uint32_t kLl128Warps = kLl128Threads / kLl128Lanes;
+
+// What one lane has of a packet: nothing where ll128_has_data() says so.
+struct LaneData {
+  uint4 first, second;
+};
+
+__device__ __forceinline__ std::uint32_t lane_of_thread() {
+  return threadIdx.x % kLl128Lanes;
+}
+
+// The lane's part of four lines, from its vector of their data; and back.
+__device__ __forceinline__ uint4 into_lines(uint4 vector, std::uint32_t flag) {
+  const std::uint32_t lane = lane_of_thread();
+  const std::uint32_t of_7 = __shfl_sync(kWarp, vector.w, 7);
+  const std::uint32_t of_15 = __shfl_sync(kWarp, vector.w, 15);
+  const std::uint32_t of_23 = __shfl_sync(kWarp, vector.w, 23);
+  if (!ll128_has_data(lane)) return {of_7, of_15, of_23, flag};
+  if (ll128_has_flag(lane)) vector.w = flag;
+  return vector;
+}
+__device__ __forceinline__ uint4 from_lines(uint4 vector) {
+  const std::uint32_t lane = lane_of_thread(), last = kLl128Lanes - 1;
+  const std::uint32_t of_7 = __shfl_sync(kWarp, vector.x, last);
+  const std::uint32_t of_15 = __shfl_sync(kWarp, vector.y, last);
+  const std::uint32_t of_23 = __shfl_sync(kWarp, vector.z, last);
+  if (lane == 7) vector.w = of_7;
+  if (lane == 15) vector.w = of_15;
+  if (lane == 23) vector.w = of_23;
+  return vector;
+}
+
+// A function of its own, since a barrier alone does not make one instruction of the stores behind
+// it: inlined, the compiler may make copies of them, one for the lanes that have less to read,
+// among them those with flags, which would then arrive before the data. That is what we believe:
+// wrong sums on H200, of a kernel that read element by element, were gone once its stores and its
+// way of reading had changed together; nobody has looked at the machine code.
+inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, std::uint32_t flag) {
+  const std::uint32_t lane = lane_of_thread();
+  const uint4 first = into_lines(data.first, flag), second = into_lines(data.second, flag);
+  __syncwarp();  // each line with one instruction
+  store_line(packet + lane, first);
+  store_line(packet + kLl128Lanes + lane, second);
+}
+
+// A packet as it was when this warp looked: the lane's part of its lines.
+struct Ll128Packet {
+  uint4 first, second;
+
+  __device__ __forceinline__ void load(const uint4* packet) {
+    const std::uint32_t lane = lane_of_thread();
+    __syncwarp();
+    first = load_line(packet + lane);
+    second = load_line(packet + kLl128Lanes + lane);
+  }
+  // As far as this lane sees: the packet is there when all lanes say so.
+  __device__ __forceinline__ bool is_of(std::uint32_t flag) const {
+    return !ll128_has_flag(lane_of_thread()) || (first.w == flag && second.w == flag);
+  }
+  // By all lanes; what the last one gets is nothing.
+  __device__ __forceinline__ LaneData data() const {
+    return {from_lines(first), from_lines(second)};
+  }
+};
+
+// Waits for a packet that `from` leaves. False: the wait failed. The same answer in all lanes.
+template <typename Watch>
+__device__ __forceinline__ bool receive_packet(Ll128Packet& packet, const uint4* place,
+                                               std::uint32_t from, std::uint32_t flag,
+                                               WaitBudget<Watch>& budget) {
+  for (;;) {
+    packet.load(place);
+    if (__all_sync(kWarp, packet.is_of(flag))) return true;
+    if (!budget.is_due()) continue;
+    const bool gives_up = lane_of_thread() == 0 && !budget.looks_around(from);
+    if (__any_sync(kWarp, gives_up)) return false;
+  }
+}
+
+}  // namespace arcomm::device

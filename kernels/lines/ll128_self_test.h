@@ -1,0 +1,32 @@
+// Whether 128 bytes that a warp stores with one instruction reach another GPU's memory whole: what
+// the LL128 algorithms live on and no specification promises. Tried at start-up, for each ordered
+// pair of GPUs. A pair that fails gets what algorithm_among() names.
+//
+// Blocks its thread for some milliseconds, `timeout` at most, and makes and frees pinned memory:
+// only while nothing waits on either GPU.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "proto/status.h"
+
+namespace arcomm {
+
+inline constexpr std::uint64_t kLl128TestBytes = 128ull * 1024;
+// Fewer have not shown anything.
+inline constexpr std::uint64_t kFewestLl128Changes = 10'000;
+
+struct Ll128Verdict {
+  std::uint64_t changes = 0;  // lines that were read with another flag than before
+  std::uint64_t torn = 0;     // lines that were read with data older than their flag
+
+  bool lines_are_whole() const { return torn == 0 && changes >= kFewestLl128Changes; }
+};
+
+// writer, reader: ordinals. `memory`: kLl128TestBytes of the reader's GPU on a multiple of 128
+// bytes, mapped on both; what was in it is lost.
+Result<Ll128Verdict> test_ll128_lines(int writer, int reader, void* memory,
+                                      std::chrono::nanoseconds timeout);
+
+}  // namespace arcomm

@@ -1,0 +1,86 @@
+// How an in-stream kernel (kernels/in_stream.h) is found in the image that the daemon hands over,
+// and how it is called: what the daemon's kernels and the libraries that launch them must mean by
+// the same bytes. Values only; which operation takes which of them is the launch table's to say.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "proto/device_mailbox.h"
+#include "proto/exchange.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+// Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
+// names, and that they wait themselves for what is before them in the stream, as clients launch
+// them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
+inline constexpr std::uint32_t kInStreamAbi = 6;
+
+enum class InStreamAlgorithm : std::uint32_t {
+  OneShotLl16 = 0,   // as CudaAlgorithm's of these names
+  OneShotLl128 = 1,  // this and what follows only between GPUs that store lines of 128 bytes whole
+  TwoShotLl128 = 2,
+  PairLl128 = 3  // one_shot_ll128 between two ranks, also longer than its areas
+};
+inline constexpr std::uint32_t kInStreamAlgorithms = 4;
+const char* name_of(InStreamAlgorithm algorithm);
+
+// How one operation is run; the same on all ranks, as they have it from the same table.
+struct InStreamShape {
+  InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
+  std::uint32_t blocks = 0;  // 0: not in-stream
+
+  std::uint32_t what(DType dtype, ReduceOp op) const {
+    return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 8 |
+           static_cast<std::uint32_t>(algorithm) << 16 | blocks << 24;
+  }
+};
+
+// What is in the image beside kInStreamWaitName, and under which names.
+constexpr bool has_in_stream_kernel(DType dtype) {
+  return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32;
+}
+struct InStreamKernel {
+  InStreamAlgorithm algorithm;
+  DType dtype;
+  ReduceOp op;
+};
+std::vector<InStreamKernel> all_in_stream_kernels();
+std::string in_stream_kernel_name(InStreamAlgorithm algorithm, DType dtype, ReduceOp op);
+
+// Why a process itself keeps its communicators from being in-stream, as it says when it joins one.
+enum class InStreamHindrance : std::uint32_t {
+  None = 0,
+  SmLimit = 1,       // MPS gives it a part of the SMs, and blocks that wait would find no room
+  PostsByMemory = 2  // ARCOMM_POST=memory: no kernel of ours shall wait on its streams
+};
+
+// Arguments of each kernel: addresses as this rank's GPU sees them. Launched with
+// InStreamShape::blocks blocks of kInStreamBlockThreads.
+struct InStreamCall {
+  const void* send = nullptr;
+  void* recv = nullptr;
+  DeviceMailbox* mailbox = nullptr;
+  HostDoorbells* doorbells = nullptr;
+  // Where each block says that it has left; null for those that nobody counts, as a graph's.
+  std::uint32_t* left = nullptr;
+  InStreamControl* exchange[kMaxGpuRanks] = {};
+  std::uint64_t timeout_ns = 0;
+  std::uint32_t count = 0;
+  std::uint32_t what = 0;
+  std::uint32_t rank = 0, ranks = 0;
+  // Of the waiting kernel: until so many have left, those of the calls before this one.
+  std::uint32_t behind = 0;
+};
+static_assert(std::is_standard_layout_v<InStreamCall> && sizeof(InStreamCall) == 136 &&
+              offsetof(InStreamCall, exchange) == 40 && offsetof(InStreamCall, count) == 112);
+
+// One thread, put on a stream ahead of an operation whose predecessors other streams have: until
+// their blocks have left, which would else be waited for by a whole grid.
+inline constexpr const char* kInStreamWaitName = "arcomm_wait_behind";
+
+}  // namespace arcomm

@@ -1,0 +1,155 @@
+// GPU memory as transport/device.h promises it, over CUDA, and as libarclient maps the daemon's:
+// one GPU is enough. Run from a bundle, or alone; links nothing of CUDA but cudart.
+#include <cuda_runtime_api.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "client/cuda/gpu.h"
+#include "transport/device/cuda_chunks.h"
+#include "transport/device/cuda_device.h"
+#include "transport/device/cuda_runtime.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kGranule = 2 << 20;
+
+class CudaDeviceTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto device = CudaDevice::create({});
+    ASSERT_TRUE(device.ok()) << device.error().to_string();
+    device_ = std::move(*device);
+  }
+  Memory allocate(std::uint64_t bytes) {
+    Result<Memory> memory = device_->allocate(bytes);
+    EXPECT_TRUE(memory.ok()) << memory.error().to_string();
+    return std::move(*memory);
+  }
+  MemoryHandle whole(const Memory& memory) {
+    MemoryHandle handle;
+    handle.kind = MemoryKind::PosixFd;
+    handle.length_bytes = handle.allocation_bytes = memory.bytes();
+    return handle;
+  }
+  static void fill(const Memory& memory, int value) {
+    ASSERT_EQ(cudaMemset(memory.data(), value, memory.bytes()), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+  static bool holds(const void* from, std::uint64_t bytes, unsigned char value) {
+    std::vector<unsigned char> seen(bytes);
+    if (cudaMemcpy(seen.data(), from, bytes, cudaMemcpyDeviceToHost) != cudaSuccess) return false;
+    return std::all_of(seen.begin(), seen.end(), [value](unsigned char b) { return b == value; });
+  }
+
+  std::unique_ptr<CudaDevice> device_;
+};
+
+TEST_F(CudaDeviceTest, AllocatesZeroedGranules) {
+  const Memory memory = allocate(1);
+  EXPECT_EQ(memory.bytes(), kGranule);
+  EXPECT_TRUE(holds(memory.data(), memory.bytes(), 0));
+  EXPECT_FALSE(device_->allocate(0).ok());
+}
+
+TEST_F(CudaDeviceTest, ImportsItsOwnExportByTheOneImporter) {
+  const Memory memory = allocate(3 * kGranule);
+  fill(memory, 0x5a);
+  Result<UniqueFd> descriptor = memory.export_fd();
+  ASSERT_TRUE(descriptor.ok());
+  MemoryHandle part = whole(memory);
+  part.offset_bytes = 4096;
+  part.length_bytes = 100;
+  Result<Memory> imported = device_->import(part, descriptor->get());
+  ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+  EXPECT_EQ(imported->bytes(), 100u);
+  EXPECT_NE(imported->data(), memory.data() + 4096);
+  EXPECT_TRUE(holds(imported->data(), 100, 0x5a));
+  EXPECT_FALSE(imported->export_fd().ok()) << "it is its maker's to export";
+}
+
+TEST_F(CudaDeviceTest, RefusesWhatIsNotAsItsMakerSays) {
+  const Memory memory = allocate(kGranule);
+  Result<UniqueFd> descriptor = memory.export_fd();
+  ASSERT_TRUE(descriptor.ok());
+  MemoryHandle larger = whole(memory);
+  larger.allocation_bytes = 2 * kGranule;
+  EXPECT_EQ(device_->import(larger, descriptor->get()).error().code, ErrorCode::InvalidArgument);
+  MemoryHandle beyond = whole(memory);
+  beyond.offset_bytes = 1;
+  EXPECT_EQ(device_->import(beyond, descriptor->get()).error().code, ErrorCode::OutOfRange);
+  const UniqueFd none(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  EXPECT_EQ(device_->import(whole(memory), none.get()).error().code, ErrorCode::InvalidArgument);
+  const Memory after = allocate(kGranule);  // nothing of that harmed the context
+  EXPECT_TRUE(holds(after.data(), after.bytes(), 0));
+}
+
+TEST_F(CudaDeviceTest, MapsChunksBehindOneAnother) {
+  const Memory first = allocate(kGranule), second = allocate(2 * kGranule);
+  fill(first, 1);
+  fill(second, 2);
+  std::vector<MemoryChunk> chunks;
+  for (const Memory* one : {&first, &second}) {
+    Result<UniqueFd> descriptor = one->export_fd();
+    ASSERT_TRUE(descriptor.ok());
+    chunks.push_back({.memory = std::move(*descriptor), .bytes = one->bytes()});
+  }
+  Result<Memory> imported = device_->import_chunks(chunks, kGranule - 100, 200);
+  ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+  EXPECT_TRUE(holds(imported->data(), 100, 1));
+  EXPECT_TRUE(holds(imported->data() + 100, 100, 2));
+  chunks[1].bytes = 5;
+  const Result<Memory> refused = device_->import_chunks(chunks, 0, 1);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::InvalidArgument);
+  EXPECT_NE(refused.error().message.find("piece 1"), std::string::npos) << refused.error().message;
+}
+
+TEST_F(CudaDeviceTest, LibarclientMapsWhatTheDaemonMade) {
+  const Memory memory = allocate(kGranule);
+  fill(memory, 0x77);
+  Result<UniqueFd> descriptor = memory.export_fd();
+  ASSERT_TRUE(descriptor.ok());
+  const Result<client::Gpus*> gpus = client::load_gpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.error().to_string();
+  const auto gpu = (*gpus)->current("");
+  ASSERT_TRUE(gpu.ok()) << gpu.error().to_string();
+  EXPECT_EQ((*gpu)->uuid(), device_->name());
+  {
+    const auto mapped = (*gpu)->import_memory(descriptor->get(), memory.bytes());
+    ASSERT_TRUE(mapped.ok()) << mapped.error().to_string();
+    std::byte word[64];
+    ASSERT_TRUE(
+        (*gpu)->read(word, (*mapped)->address(), sizeof(word), std::chrono::seconds(5)).ok());
+    EXPECT_EQ(word[63], std::byte{0x77});
+  }
+  const auto refused = (*gpu)->import_memory(descriptor->get(), 2 * kGranule);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("the daemon's GPU memory"), std::string::npos);
+  const auto held = (*gpu)->hold_chunk(memory.data());
+  ASSERT_TRUE(held.ok()) << held.error().to_string();
+  EXPECT_TRUE((*gpu)->is_in_place(**held));
+}
+
+TEST_F(CudaDeviceTest, TheLoaderFindsEveryFunctionAndStarts) {
+  const Result<CudaDriver> driver = CudaDriver::load();
+  ASSERT_TRUE(driver.ok()) << driver.error().to_string();
+  EXPECT_TRUE(driver->start().ok());
+  EXPECT_STREQ(driver->name_of(CUDA_ERROR_INVALID_VALUE), "CUDA_ERROR_INVALID_VALUE");
+  EXPECT_EQ(driver->failed(CUDA_ERROR_OUT_OF_MEMORY, "x").code, ErrorCode::ResourceExhausted);
+}
+
+}  // namespace
+}  // namespace arcomm
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,207 @@
+#include "daemon/plan/launch_table_builder.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "daemon/plan/explain.h"
+#include "kernels/partition.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kib(std::uint64_t n) {
+  return n << 10;
+}
+constexpr std::uint64_t mib(std::uint64_t n) {
+  return n << 20;
+}
+
+std::uint64_t up(std::uint64_t a, std::uint64_t b) {
+  return (a + b - 1) / b;
+}
+
+LaunchTable table_of(std::uint32_t ranks, std::uint32_t blocks = kMaxInStreamBlocks,
+                     bool atomic_128b_stores = true, std::uint64_t most_bytes = kAnyBytes) {
+  return make_launch_table({.ranks = ranks,
+                            .atomic_128b_stores = atomic_128b_stores,
+                            .in_stream_blocks = blocks,
+                            .most_in_stream_bytes = most_bytes});
+}
+
+InStreamShape shape_of(const LaunchTable& table, std::uint64_t bytes,
+                       DType dtype = DType::Float16) {
+  return table.find({.bytes = bytes, .dtype = dtype}).in_stream;
+}
+
+// What the areas of its blocks must hold of an operation: proto/exchange.h.
+void expect_room(const InStreamShape& shape, std::uint64_t bytes, std::uint32_t ranks) {
+  ASSERT_GE(shape.blocks, 1u);
+  ASSERT_LE(shape.blocks, kMaxInStreamBlocks);
+  switch (shape.algorithm) {
+    case InStreamAlgorithm::OneShotLl16:
+      ASSERT_LE(shape.blocks, kMaxInStreamLl16Blocks);
+      ASSERT_LE(up(up(bytes, 8), shape.blocks), kInStreamThreads);
+      break;
+    case InStreamAlgorithm::OneShotLl128:
+      ASSERT_GT(ranks, 2u);
+      ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks), kInStreamPartPackets);
+      ASSERT_LE(kInStreamPartPackets, in_stream_packets(ranks));
+      break;
+    case InStreamAlgorithm::PairLl128:
+      ASSERT_EQ(ranks, 2u);
+      ASSERT_EQ(in_stream_packets(ranks), kInStreamSlots * kInStreamPartPackets);
+      ASSERT_LE(up(up(bytes, kInStreamPacketData), shape.blocks),
+                kInStreamLaps * kInStreamSlots * kInStreamPartPackets);
+      break;
+    case InStreamAlgorithm::TwoShotLl128: {
+      ASSERT_GT(ranks, 2u);
+      const ElementRange longest = shard_range(bytes / 2, DType::Float16, ranks, 0);
+      ASSERT_LE(up(up(longest.size() * 2, kInStreamPacketData), shape.blocks),
+                kInStreamPartPackets);
+      ASSERT_LE(2 * kInStreamPartPackets, in_stream_packets(ranks));
+      break;
+    }
+  }
+}
+
+TEST(LaunchTableBuilder, GivesNoBlockMoreThanItsAreasHold) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
+    for (const std::uint32_t blocks : {1u, 2u, 7u, kSmallShare, 72u, 96u, 500u}) {
+      for (const bool atomic_128b_stores : {false, true}) {
+        const LaunchTable table = table_of(ranks, blocks, atomic_128b_stores);
+        std::vector<std::uint64_t> sizes;
+        for (const LaunchRow& row : table.rows()) {
+          if (row.path != LaunchPath::InStream) continue;
+          for (const std::uint64_t less : {0, 2, 62, 64, 66, 990, 992, 994})
+            sizes.push_back(row.most_bytes / 2 * 2 - less);
+        }
+        ASSERT_FALSE(sizes.empty());
+        const std::uint64_t most = sizes.front() > 0 ? *std::ranges::max_element(sizes) : 0;
+        for (std::uint64_t bytes = 2; bytes <= most; bytes += 7938) sizes.push_back(bytes);
+        for (const std::uint64_t bytes : sizes) {
+          const InStreamShape shape = shape_of(table, bytes);
+          ASSERT_LE(shape.blocks, std::min(blocks, kMaxInStreamBlocks));
+          ASSERT_NO_FATAL_FAILURE(expect_room(shape, bytes, ranks))
+              << bytes << " bytes, " << ranks << " ranks, " << blocks << " blocks";
+        }
+      }
+    }
+  }
+}
+
+TEST(LaunchTableBuilder, ReachesAsFarAsWasMeasured) {
+  const auto most_of = [](const LaunchTable& table) {
+    return stretches_of(table, DType::BFloat16).front();
+  };
+  EXPECT_EQ(most_of(table_of(2)), (LaunchStretch{LaunchPath::InStream, mib(16)}));
+  for (std::uint32_t ranks = 3; ranks <= 8; ++ranks)
+    EXPECT_EQ(most_of(table_of(ranks)), (LaunchStretch{LaunchPath::InStream, mib(2)})) << ranks;
+  EXPECT_EQ(most_of(table_of(2, 96, true, 4096)), (LaunchStretch{LaunchPath::InStream, 4096}));
+  EXPECT_EQ(most_of(table_of(2, 96, false)), (LaunchStretch{LaunchPath::InStream, kib(64)}));
+  EXPECT_GT(most_of(table_of(2, kSmallShare)).most_bytes, mib(4));
+}
+
+TEST(LaunchTableBuilder, SpreadsOneHopBeforeItFillsWarpsAndKeepsTwoHopsTogether) {
+  EXPECT_EQ(shape_of(table_of(2), 4096).blocks, 1u);
+  EXPECT_EQ(shape_of(table_of(2), kib(64)).blocks, 16u);
+  EXPECT_EQ(shape_of(table_of(2), kib(256)).blocks, 67u);  // four packets each
+  EXPECT_EQ(shape_of(table_of(2), mib(16)).blocks, 96u);
+  EXPECT_EQ(shape_of(table_of(4), kib(512)).algorithm, InStreamAlgorithm::TwoShotLl128);
+  EXPECT_EQ(shape_of(table_of(4), kib(512)).blocks, 34u);
+}
+
+TEST(LaunchTableBuilder, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
+    for (const LaunchRow& row : table_of(ranks, kMaxInStreamBlocks, false).rows()) {
+      if (row.path == LaunchPath::InStream) {
+        EXPECT_EQ(row.algorithm, InStreamAlgorithm::OneShotLl16);
+      }
+    }
+  }
+}
+
+TEST(LaunchTableBuilder, HasNothingInStreamWhereThereIsNoRoomOrNoKernel) {
+  EXPECT_FALSE(table_of(2, 0).has_in_stream());
+  EXPECT_FALSE(table_of(1).has_in_stream());
+  EXPECT_FALSE(table_of(kMaxGpuRanks + 1).has_in_stream());
+  for (unsigned i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    EXPECT_EQ(shape_of(table_of(2), 64, dtype).blocks != 0, has_in_stream_kernel(dtype)) << dtype;
+  }
+}
+
+TEST(LaunchTableBuilder, LeavesSmallOperationsOfOtherTypesToTheResidentGrid) {
+  const auto path = [](std::uint32_t ranks, std::uint64_t bytes) {
+    return table_of(ranks).find({.bytes = bytes, .dtype = DType::Int32}).path;
+  };
+  EXPECT_EQ(path(1, 0), LaunchPath::Launched);
+  EXPECT_EQ(path(2, 0), LaunchPath::Resident);
+  EXPECT_EQ(path(2, kib(128)), LaunchPath::Resident);
+  EXPECT_EQ(path(2, kib(128) + 4), LaunchPath::Launched);
+  for (const std::uint32_t ranks : {3U, 8U}) {
+    EXPECT_EQ(path(ranks, kib(32)), LaunchPath::Resident);
+    EXPECT_EQ(path(ranks, kib(32) + 4), LaunchPath::Launched);
+  }
+}
+
+TEST(LaunchTableBuilder, GivesAnOperationOfNoElementsOneBlock) {
+  const InStreamShape shape = shape_of(table_of(2), 0);
+  EXPECT_EQ(shape.algorithm, InStreamAlgorithm::OneShotLl16);
+  EXPECT_EQ(shape.blocks, 1u);
+}
+
+TEST(LaunchTableBuilder, IsWhatExplainTells) {
+  const GpuTuningTable tuning = default_gpu_tuning();
+  for (const std::uint32_t ranks : {2u, 4u, 8u}) {
+    const LaunchTable table = table_of(ranks);
+    for (std::uint64_t bytes = 64; bytes <= mib(64); bytes *= 2) {
+      for (const DType dtype : {DType::Float16, DType::Int32}) {
+        const Explanation why = explain(tuning, std::nullopt, ranks, bytes, dtype, true);
+        switch (table.find({.bytes = bytes, .dtype = dtype}).path) {
+          case LaunchPath::InStream:
+            EXPECT_EQ(why.chosen, "in_stream");
+            break;
+          case LaunchPath::Resident:
+            EXPECT_EQ(why.chosen, "resident");
+            break;
+          case LaunchPath::Launched:
+            EXPECT_EQ(why.chosen, name_of(choose(tuning, std::nullopt, ranks, bytes)));
+            break;
+        }
+      }
+    }
+  }
+}
+
+TEST(LaunchTableBuilder, TellsStretchesFromTheSmallestSizeOn) {
+  EXPECT_EQ(stretches_of(table_of(2), DType::Float32),
+            (std::vector<LaunchStretch>{{LaunchPath::InStream, mib(16)},
+                                        {LaunchPath::Launched, kAnyBytes}}));
+  EXPECT_EQ(stretches_of(table_of(2, 96, false), DType::Float32),
+            (std::vector<LaunchStretch>{{LaunchPath::InStream, kib(64)},
+                                        {LaunchPath::Resident, kib(128)},
+                                        {LaunchPath::Launched, kAnyBytes}}));
+  EXPECT_EQ(stretches_of(table_of(4), DType::Int8),
+            (std::vector<LaunchStretch>{{LaunchPath::Resident, kib(32)},
+                                        {LaunchPath::Launched, kAnyBytes}}));
+  EXPECT_EQ(stretches_of(table_of(1), DType::Int8),
+            (std::vector<LaunchStretch>{{LaunchPath::Launched, kAnyBytes}}));
+}
+
+TEST(InStreamShare, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
+  for (const std::uint32_t sms : {60u, 78u, 108u, 132u, 148u}) {
+    std::uint32_t taken = 0;
+    for (int i = 0; i < 20; ++i) taken += in_stream_share(sms, taken);
+    EXPECT_LE(taken + kSparedSms, sms);
+    EXPECT_GE(in_stream_share(sms, 0), kSmallShare);
+    EXPECT_GE(in_stream_share(sms, in_stream_share(sms, 0)), kSmallShare);
+    EXPECT_EQ(in_stream_share(sms, kSmallShare), in_stream_share(sms, 0));
+  }
+  EXPECT_EQ(in_stream_share(0, 0), 0u);
+  EXPECT_EQ(in_stream_share(20, 0), 0u);
+}
+
+}  // namespace
+}  // namespace arcomm

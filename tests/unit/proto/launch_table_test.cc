@@ -1,0 +1,130 @@
+#include "proto/launch_table.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint16_t kFloats =
+    bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32);
+
+LaunchRow in_stream_row(std::uint64_t most_bytes, std::uint32_t bytes_per_block = 4096,
+                        std::uint32_t most_blocks = 16) {
+  return {.most_bytes = most_bytes,
+          .dtypes = kFloats,
+          .path = LaunchPath::InStream,
+          .algorithm = InStreamAlgorithm::OneShotLl16,
+          .bytes_per_block = bytes_per_block,
+          .most_blocks = most_blocks};
+}
+
+LaunchTable sample() {
+  return LaunchTable::create(
+             2, {in_stream_row(65536), {.most_bytes = 131072, .path = LaunchPath::Resident}, {}})
+      .value();
+}
+
+TEST(LaunchTable, TakesTheFirstRowThatFits) {
+  const LaunchTable table = sample();
+  EXPECT_EQ(table.find({.bytes = 65536, .dtype = DType::Float16}).path, LaunchPath::InStream);
+  EXPECT_EQ(table.find({.bytes = 65537, .dtype = DType::Float16}).path, LaunchPath::Resident);
+  EXPECT_EQ(table.find({.bytes = 64, .dtype = DType::Int32}).path, LaunchPath::Resident);
+  EXPECT_EQ(table.find({.bytes = 131073, .dtype = DType::Int8}).path, LaunchPath::Launched);
+  EXPECT_EQ(table.find({.bytes = ~0ull}).path, LaunchPath::Launched);
+  EXPECT_EQ(table.find({.bytes = 65537}).in_stream.blocks, 0u) << "only of what is in-stream";
+}
+
+TEST(LaunchTable, TellsCollectivesApart) {
+  const auto other = static_cast<Collective>(kCollectives);
+  const LaunchRow row{.collectives = bit_of(other), .path = LaunchPath::Resident};
+  const LaunchTable table = LaunchTable::create(2, {row, {}}).value();
+  EXPECT_EQ(table.find({.bytes = 64}).path, LaunchPath::Launched);
+  EXPECT_EQ(table.find({.bytes = 64, .collective = other}).path, LaunchPath::Resident);
+  EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
+}
+
+TEST(LaunchTable, GivesABlockForEachPartThatIsBegunAndAlwaysOne) {
+  const LaunchRow row = in_stream_row(1 << 20, 4096, 16);
+  EXPECT_EQ(row.blocks(0), 1u) << "an operation of no elements meets the others', too";
+  EXPECT_EQ(row.blocks(1), 1u);
+  EXPECT_EQ(row.blocks(4096), 1u);
+  EXPECT_EQ(row.blocks(4097), 2u);
+  EXPECT_EQ(row.blocks(1 << 20), 16u);
+  EXPECT_EQ(row.blocks(~0ull), 16u);
+}
+
+TEST(LaunchTable, OfNoElementsGoesWhereItsTypeBegins) {
+  EXPECT_EQ(sample().find({.bytes = 0, .dtype = DType::Float32}).in_stream.blocks, 1u);
+  EXPECT_EQ(sample().find({.bytes = 0, .dtype = DType::Int64}).path, LaunchPath::Resident);
+}
+
+TEST(LaunchTable, IsTheSameAfterItsWayThroughAMessage) {
+  const Result<LaunchTable> read = LaunchTable::decode(sample().encode());
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_EQ(*read, sample());
+  EXPECT_EQ(read->ranks(), 2u);
+}
+
+TEST(LaunchTable, RefusesAnotherVersionByName) {
+  std::string bytes = sample().encode();
+  bytes[0] = static_cast<char>(kLaunchTableVersion + 1);
+  const Result<LaunchTable> newer = LaunchTable::decode(bytes);
+  ASSERT_FALSE(newer.ok());
+  EXPECT_EQ(newer.error().reason, Reason::Version);
+  EXPECT_NE(newer.error().message.find("version " + std::to_string(kLaunchTableVersion + 1)),
+            std::string::npos)
+      << newer.error().message;
+  const Result<LaunchTable> none = LaunchTable::decode("");
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().reason, Reason::Version) << "a daemon from before there were any";
+}
+
+TEST(LaunchTable, RefusesRowsThatCannotBe) {
+  const auto refused = [](std::uint32_t ranks, std::vector<LaunchRow> rows) {
+    return !LaunchTable::create(ranks, std::move(rows)).ok();
+  };
+  EXPECT_TRUE(refused(0, {{}}));
+  EXPECT_TRUE(refused(65, {{}}));
+  EXPECT_TRUE(refused(2, {}));
+  EXPECT_TRUE(refused(2, std::vector<LaunchRow>(kMaxLaunchRows + 1)));
+  EXPECT_TRUE(refused(2, {in_stream_row(4096)})) << "nothing takes the rest";
+  EXPECT_TRUE(refused(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}}));
+  EXPECT_TRUE(refused(1, {in_stream_row(4096), {}}));
+  EXPECT_TRUE(refused(kMaxGpuRanks + 1, {in_stream_row(4096), {}}));
+  EXPECT_TRUE(refused(2, {in_stream_row(4096, 0), {}}));
+  EXPECT_TRUE(refused(2, {in_stream_row(4096, 4096, 0), {}}));
+  EXPECT_TRUE(refused(2, {in_stream_row(4096, 4096, kMaxInStreamBlocks + 1), {}}));
+  LaunchRow row = in_stream_row(4096);
+  row.dtypes = kAllDTypes;
+  EXPECT_TRUE(refused(2, {row, {}})) << "there is no such kernel";
+  row = in_stream_row(4096);
+  row.algorithm = static_cast<InStreamAlgorithm>(kInStreamAlgorithms);
+  EXPECT_TRUE(refused(2, {row, {}}));
+  EXPECT_TRUE(refused(2, {{.most_bytes = 1, .path = static_cast<LaunchPath>(3)}, {}}));
+}
+
+TEST(LaunchTable, SurvivesBytesOfAnyKind) {
+  const std::string good = sample().encode();
+  for (std::size_t length = 0; length < good.size(); ++length)
+    EXPECT_FALSE(LaunchTable::decode(std::string_view(good).substr(0, length)).ok()) << length;
+  EXPECT_FALSE(LaunchTable::decode(good + "x").ok());
+  std::mt19937 random(20261123);
+  for (int run = 0; run < 20'000; ++run) {
+    std::string bytes = good;
+    for (int i = 0; i < 3; ++i) bytes[random() % bytes.size()] = static_cast<char>(random());
+    const Result<LaunchTable> read = LaunchTable::decode(bytes);
+    if (!read) continue;
+    for (const std::uint64_t size : {0ull, 1ull, 65536ull, ~0ull}) {
+      const Launch launch = read->find({.bytes = size, .dtype = DType::BFloat16});
+      EXPECT_EQ(launch.path == LaunchPath::InStream, launch.in_stream.blocks != 0);
+      EXPECT_LE(launch.in_stream.blocks, kMaxInStreamBlocks);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arcomm
