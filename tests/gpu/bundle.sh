@@ -17,7 +17,7 @@ take() { # take <file> [name]: stripped
 }
 
 if [[ $parts == *" kernels "* ]]; then
-  for program in all_reduce_gpu_test in_stream_gpu_test resident_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
+  for program in all_reduce_gpu_test in_stream_gpu_test resident_gpu_test gpu_hardware_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
 fi
 if [[ $parts == *" service "* ]]; then
   take "$build/daemon/arcommd"
