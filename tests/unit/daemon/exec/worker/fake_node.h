@@ -82,6 +82,7 @@ struct FakeNode {
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<bool> sick{false};        // every GPU is in error
+  bool gates_expire = true;             // by the clock; else only those that are told to:
   std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
   std::atomic<int> prepared{0};         // launches, not let go
   std::atomic<int> prepared_used{0};
@@ -149,7 +150,7 @@ struct FakeNode {
       one.gate_number = 2 * own.gates[parity]++ + (parity == 0 ? 2 : 1);
       one.since_ns = now_ns();
     }
-    const bool is_too_old = now_ns() - one.since_ns >= one.gate->lifetime_ns;
+    const bool is_too_old = gates_expire && now_ns() - one.since_ns >= one.gate->lifetime_ns;
     if (own.gated != one.gate_number - 1) return own.aborted && is_too_old;  // not its turn
     if (own.aborted) return true;
     bool skips = is_too_old || own.cancelled - one.gate_number < kMostGatesAhead;
