@@ -37,7 +37,7 @@ check() { # check <limit in seconds> <name> <program> <arguments>: a test progra
   local limit=$1 name=$2
   shift 2
   [ -e "$1" ] || { echo "$name: not in this bundle"; not_seen+=("$name (not in this bundle)"); return 0; }
-  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
+  LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
   tail -n 30 "$out/$name.log"
 }
 
