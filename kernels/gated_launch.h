@@ -25,9 +25,9 @@ namespace arcomm {
 //
 // One that finds its number or a later one's at cancel_word() when its turn comes or while it waits
 // for its call, or that has waited for longer than its lifetime by then, will not open. Between
-// ranks it is all or nothing: where one rank's gate does not open, that rank does nothing and the
-// others give up without having touched anybody's output; no done word, no outcome. Otherwise all
-// run as if nothing had been said. Before a launch without a gate on this scratch all ranks'
+// ranks it is all or nothing: where one rank's gate does not open, that rank ends at once and the
+// others when their own gates let them go: no output touched, no done word, no outcome. Otherwise
+// all run as if nothing had been said. Before a launch without a gate on this scratch all ranks'
 // launches must have ended (a slow reader of one_shot_ll16's halves is not waited for).
 struct CudaGate {
   const std::uint64_t* doorbell = nullptr;  // memory of the rank's GPU

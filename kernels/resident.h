@@ -42,7 +42,12 @@ struct ResidentPlan {
 // What the owner reads of a member, from host memory that the grid writes.
 struct ResidentStatus {
   std::uint32_t done = 0;  // the last operation that ended well, as Doorbell::number
-  Done failed;             // code 0: nothing has failed. After a failure the member serves no more
+  // code 0: nothing has failed. After a failure the member serves no more, and `closed` of its
+  // mailbox is the same word. What ends a member: its owner (abort_member()); a rank that is
+  // missing after the plan's timeout (Timeout) or whose plan is for another operation (Mismatch),
+  // which is the culprit; a plan that it may not start (UnknownHandle) or a number that is not the
+  // next one (Quarantined), with itself as the culprit.
+  Done failed;
 };
 
 std::uint64_t resident_scratch_bytes();
@@ -57,7 +62,8 @@ class ResidentGrid {
   // Runs it again where it has left. The members' state is as pause() left it.
   virtual Status resume() = 0;
   // Makes it leave and waits until it has: within microseconds, as nothing in it waits. Operations
-  // stay as far as they are. DeadlineExceeded: the GPU is stuck.
+  // stay as far as they are; what a member has begun here, its peers can end elsewhere.
+  // DeadlineExceeded: the GPU is stuck.
   virtual Status pause(std::chrono::nanoseconds timeout) = 0;
   virtual bool running() const = 0;
   // A free slot, ResourceExhausted where there is none. Serves from the next look on.
@@ -73,8 +79,10 @@ class ResidentGrid {
 
   // ---- paused only ----
   // Has it begun an operation of the member on the plan's buffers that has not ended? Whatever the
-  // client says: only then does the grid use them when it runs again after clear_plan().
+  // client says: only then does the grid use them when it runs again after clear_plan(), and goes
+  // on with that operation as it was set.
   virtual Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const = 0;
+  // The slot is free. Plans that were set for it are nobody's, also where another gets the slot.
   virtual Status remove_member(std::uint32_t slot) = 0;
 };
 

@@ -16,24 +16,29 @@ take() { # take <file> [name]: stripped
   strip -o "$out/${2:-$(basename "$1")}" "$1"
 }
 
+take_libraries() { # take_libraries <program>...: shared ones, less those that every machine has in a newer version
+  mkdir -p "$out/lib"
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
+    grep -vE '/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libarclient|libcuda)\.so' |
+    while read -r library; do
+      strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
+    done
+}
+
 if [[ $parts == *" kernels "* ]]; then
-  for program in device_gpu_test all_reduce_gpu_test in_stream_gpu_test resident_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
+  take_libraries "$build/tests/gpu/gpu_hardware_gpu_test"  # it has those of the others
+  for program in device_gpu_test all_reduce_gpu_test in_stream_gpu_test resident_gpu_test gpu_hardware_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
 fi
 if [[ $parts == *" service "* ]]; then
   take "$build/daemon/arcommd"
   take "$build/client/arctl/arctl"
-  mkdir -p "$out/client" "$out/lib"
+  mkdir -p "$out/client"
   # Beside no other library: it must load into a process that has its own.
   take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
   take "$build/tests/gpu/client_rank"
   take "$build/tests/gpu/fault_rank"
   take "$build/tests/gpu/two_gpus_one_process"
-  # The shared libraries of arcommd and arctl, less those that every machine has in a newer version.
-  ldd "$out/arcommd" "$build/client/arctl/arctl" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -vE '/(ld-linux[^/]*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libarclient|libcuda)\.so' |
-    while read -r library; do
-      strip -o "$out/lib/$(basename "$library")" "$(readlink -f "$library")"
-    done
+  take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"
 fi
 # Every program holds all kernels for several architectures, the same in each.
 tar -C "$out" -c . | xz -6 -T0 >"$stage/programs.tar.xz"

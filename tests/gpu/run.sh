@@ -37,7 +37,7 @@ check() { # check <limit in seconds> <name> <program> <arguments>: a test progra
   local limit=$1 name=$2
   shift 2
   [ -e "$1" ] || { echo "$name: not in this bundle"; not_seen+=("$name (not in this bundle)"); return 0; }
-  timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
+  LD_LIBRARY_PATH=$programs/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} timeout -k 5 "$limit" "$@" >"$out/$name.log" 2>&1 || { status=1; echo "FAILED: $name"; }
   tail -n 30 "$out/$name.log"
 }
 
@@ -55,6 +55,7 @@ if [[ $parts == *" kernels "* ]]; then
     check 300 checks "$programs/all_reduce_gpu_test" --gtest_brief=1
     check 200 in_stream "$programs/in_stream_gpu_test" --gtest_brief=1
     check 200 resident "$programs/resident_gpu_test" --gtest_brief=1
+    check 120 hardware "$programs/gpu_hardware_gpu_test" --gtest_brief=1
   fi
   for ranks in "${ranks_here[@]}"; do
     timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |

@@ -55,18 +55,22 @@ class GpuLauncher {
   // to own_queues() are for one rank each, and only there may something wait for a client. 0 where
   // this GPU cannot keep such a wait apart from the rest.
   virtual std::uint32_t own_queues() const = 0;
-  // In order with what is launched there of the same parity: see launch_behind(). The words and
-  // addresses of `call` stay valid until it has ended.
+  // In order with what is launched there of the same parity: see launch_behind(). Queue 0 has one
+  // order for both. The words and addresses of `call` stay valid until it has ended. An operation
+  // without elements ends without the other ranks. Where one did not end well, what follows on its
+  // scratch ends at once and tells the outcome of that first one.
   virtual Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
                         const CudaAllReduce& call) = 0;
   // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::launches_all_ranks): in
-  // each rank's own queue as launch() would. Any of their launchers does it for all of them. After
-  // an error some of it may have been begun, and not all ranks are told of an end.
+  // each rank's own queue as launch() would. Any of their launchers does it for all of them.
+  // Neither a timeout nor abort() ends it: it waits for no rank. After an error some of it may have
+  // been begun, and not all ranks are told of an end.
   virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
                                  CudaAlgorithm algorithm) = 0;
   // See gated_launch.h. The two parities run beside each other: a gate keeps order with the gates
-  // before it, and with other launches of its own parity only. Whoever allocates or lets go of
-  // memory while a gate waits may wait too.
+  // before it, and with other launches of its own parity only. Refused without elements and to a
+  // single rank, which would not wait. Whoever allocates or lets go of memory while a gate waits
+  // may wait too.
   virtual Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                                const CudaAllReduce& call) = 0;
   // For both parities, whichever is in `gate`.
@@ -76,16 +80,16 @@ class GpuLauncher {
   // What clients run by themselves, for who measures it: with parity 0.
   virtual Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype,
                                   ReduceOp op, const InStreamCall& call) = 0;
-  // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, and
-  // whoever allocates or lets go of memory meanwhile waits too.
+  // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, as
+  // abort() does not end it. Whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;
-  // Has all of it ended?
+  // Has all of it ended, of both parities? Waits and gates are part of it.
   virtual Result<bool> idle(std::uint32_t queue) = 0;
   // Beside what was launched, which may be waiting: a word in the memory of this GPU, and the end
-  // of whatever waits on the rank whose scratch this is.
+  // of whatever waits on the rank whose scratch this is. An aborted scratch serves no more.
   virtual Status store(std::uint64_t* address, std::uint64_t value) = 0;
   virtual Status abort(void* scratch) = 0;
-  // See cancel_word().
+  // That gate and those before it do not open any more: see CudaGate and cancel_word().
   virtual Status cancel(void* scratch, std::uint32_t number) = 0;
   // Waits until what went beside has happened.
   virtual Status flush(std::chrono::nanoseconds timeout) = 0;

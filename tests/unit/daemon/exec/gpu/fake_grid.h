@@ -15,12 +15,23 @@
 
 namespace arcomm::test {
 
+// What a member has handed to its peers: they need nothing else of it.
+struct FakePush {
+  std::uint32_t number = 0;  // 0: nothing yet
+  ResidentPlan plan;
+  std::vector<float> data;
+};
+
 // A member of a grid. Outside FakeGrid: clang 14 refuses std::optional of a nested class with
 // default member initializers.
 struct FakeMember {
   ResidentMember member;
+  std::uint64_t owner = 0;  // none that came before on this grid has had it
   ResidentStatus status;
-  std::uint64_t since_ns = 0;  // its open operation was seen
+  std::uint32_t number = 0;          // of the last operation that was begun
+  std::optional<ResidentPlan> open;  // that one's, until it has ended
+  std::uint64_t since_ns = 0;        // its doorbell was seen
+  FakePush pushes[2];                // by number modulo 2: no peer is further behind
   Done aborted;
 };
 
@@ -39,6 +50,7 @@ class FakeGrid final : public ResidentGrid {
     return {};
   }
   Status pause(std::chrono::nanoseconds) override {
+    advance(node_);  // as it has run until now
     if (running_) --node_.running_grids, ++node_.pauses;
     running_ = false;
     return {};
@@ -47,13 +59,20 @@ class FakeGrid final : public ResidentGrid {
   Result<std::uint32_t> add_member(const ResidentMember& member) override {
     for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
       if (slots_[slot]) continue;
-      slots_[slot].emplace().member = member;
+      FakeMember& added = slots_[slot].emplace();
+      added.member = member;
+      added.owner = ++last_owner_;
       return slot;
     }
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");
   }
   Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
-    plans_[index] = {slot, plan};
+    if (index >= kMaxDevicePlans || slot >= kResidentMembers || !slots_[slot] ||
+        plan.count * size_of(plan.dtype) > kMaxResidentBytes) {
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
+                   " with ", plan.count, " elements is none for the resident kernel");
+    }
+    plans_[index] = {slots_[slot]->owner, plan};
     return {};
   }
   Status clear_plan(std::uint32_t index) override {
@@ -66,14 +85,13 @@ class FakeGrid final : public ResidentGrid {
     return {};
   }
   ResidentStatus status(std::uint32_t slot) const override {
-    auto& self = const_cast<FakeGrid&>(*this);
-    if (running_) self.look(slot);
+    advance(node_);
     return slots_[slot]->status;
   }
   Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const override {
     EXPECT_FALSE(running_);
-    const ResidentPlan* begun = const_cast<FakeGrid&>(*this).open(slot);
-    return begun != nullptr && begun->send == plan.send && begun->recv == plan.recv;
+    const std::optional<ResidentPlan>& open = slots_[slot]->open;
+    return open && open->send == plan.send && open->recv == plan.recv;
   }
   Status remove_member(std::uint32_t slot) override {
     EXPECT_FALSE(running_);
@@ -82,70 +100,91 @@ class FakeGrid final : public ResidentGrid {
   }
 
  private:
-  // The plan of the slot's open operation, if there is one.
-  const ResidentPlan* open(std::uint32_t index) {
-    const FakeMember& slot = *slots_[index];
-    const Doorbell doorbell = doorbell_from(load_word(slot.member.mailbox->paths[0].doorbell));
-    if (doorbell.number != slot.status.done + 1 || slot.status.failed.code != 0) return nullptr;
-    const auto plan = plans_.find(doorbell.plan);
-    return plan != plans_.end() && plan->second.first == index ? &plan->second.second : nullptr;
-  }
-  void look(std::uint32_t index) {
-    FakeMember& slot = *slots_[index];
-    if (slot.status.failed.code != 0) return;
-    if (slot.aborted.code != 0) {
-      slot.status.failed = slot.aborted;
-      return;
-    }
-    const ResidentPlan* plan = open(index);
-    if (plan == nullptr) return;
-    if (slot.since_ns == 0) slot.since_ns = now_ns();
-    std::vector<std::pair<FakeGrid*, std::uint32_t>> peers(slot.member.ranks, {nullptr, 0});
-    for (FakeGrid* grid : node_.grids) {
-      for (std::uint32_t other = 0; other < kResidentMembers; ++other) {
-        if (!grid->slots_[other] || !grid->running_) continue;
-        FakeMember& there = *grid->slots_[other];
-        if (there.member.scratch[0] != slot.member.scratch[0]) continue;
-        if (grid->open(other) != nullptr) peers[there.member.rank] = {grid, other};
-      }
-    }
-    std::vector<const float*> in;
-    std::vector<float*> out;
-    for (std::uint32_t rank = 0; rank < peers.size(); ++rank) {
-      auto [grid, other] = peers[rank];
-      if (grid == nullptr) {
-        if (now_ns() - slot.since_ns > plan->timeout_ns) {
-          slot.status.failed = {.number = slot.status.done + 1,
-                                .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
-                                .reason = static_cast<std::uint8_t>(Reason::Timeout),
-                                .culprit_rank = static_cast<std::int16_t>(rank)};
+  // What the node's grids would do by themselves.
+  static void advance(FakeNode& node) {
+    bool any = true;
+    while (any) {
+      any = false;
+      for (FakeGrid* grid : node.grids) {
+        if (!grid->running_) continue;
+        for (auto& slot : grid->slots_) {
+          if (slot && slot->status.failed.code == 0) any |= grid->look(*slot);
         }
-        return;
       }
-      const ResidentPlan& theirs = *grid->open(other);
-      if (theirs.count != plan->count) {
-        slot.status.failed = {.number = slot.status.done + 1,
-                              .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
-                              .reason = static_cast<std::uint8_t>(Reason::Mismatch),
-                              .culprit_rank = static_cast<std::int16_t>(rank)};
-        return;
+    }
+  }
+  // True: something has ended or begun.
+  bool look(FakeMember& self) {
+    if (self.aborted.code != 0) return fail(self, self.aborted);
+    if (self.open) return collect(self);
+    const Doorbell doorbell = doorbell_from(load_word(self.member.mailbox->paths[0].doorbell));
+    if (doorbell.number == self.number) return false;
+    const auto plan = plans_.find(doorbell.plan);
+    const bool known = plan != plans_.end() && plan->second.first == self.owner;
+    if (!known || doorbell.number != self.number + 1) {
+      return fail(self, doorbell.number, ErrorCode::Aborted,
+                  known ? Reason::Quarantined : Reason::UnknownHandle, self.member.rank);
+    }
+    self.number = doorbell.number;
+    self.open = plan->second.second;
+    self.since_ns = now_ns();
+    const auto* send = static_cast<const float*>(self.open->send);
+    self.pushes[self.number % 2] = {self.number, *self.open, {send, send + floats(*self.open)}};
+    return true;
+  }
+  bool collect(FakeMember& self) {
+    std::vector<const float*> in;
+    for (std::uint32_t rank = 0; rank < self.member.ranks; ++rank) {
+      const FakeMember* peer = peer_of(self, rank);
+      const FakePush* push = peer == nullptr ? nullptr : &peer->pushes[self.number % 2];
+      if (push == nullptr || push->number != self.number) {
+        return now_ns() - self.since_ns > self.open->timeout_ns &&
+               fail(self, self.number, ErrorCode::DeadlineExceeded, Reason::Timeout, rank);
       }
-      in.push_back(static_cast<const float*>(theirs.send));
-      out.push_back(static_cast<float*>(theirs.recv));
+      if (push->plan.count != self.open->count || push->plan.dtype != self.open->dtype ||
+          push->plan.op != self.open->op) {
+        return fail(self, self.number, ErrorCode::FailedPrecondition, Reason::Mismatch, rank);
+      }
+      in.push_back(push->data.data());
     }
-    sum_floats(in, out, plan->count);
-    for (auto [grid, other] : peers) {
-      FakeMember& there = *grid->slots_[other];
-      ++there.status.done;
-      there.since_ns = 0;
-      store_word(there.member.mailbox->paths[0].done, to_word(Done{.number = there.status.done}));
+    sum_floats(in, {static_cast<float*>(self.open->recv)}, floats(*self.open));
+    self.open.reset();
+    self.status.done = self.number;
+    store_word(self.member.mailbox->paths[0].done, to_word(Done{.number = self.number}));
+    return true;
+  }
+  const FakeMember* peer_of(const FakeMember& self, std::uint32_t rank) const {
+    for (const FakeGrid* grid : node_.grids) {
+      for (const auto& slot : grid->slots_) {
+        if (slot && slot->member.scratch[0] == self.member.scratch[0] && slot->member.rank == rank)
+          return &*slot;
+      }
     }
+    return nullptr;
+  }
+  // Bytes of another type are floats here too: nobody looks at those sums.
+  static std::uint64_t floats(const ResidentPlan& plan) {
+    return plan.count * size_of(plan.dtype) / sizeof(float);
+  }
+  static bool fail(FakeMember& self, std::uint32_t number, ErrorCode code, Reason reason,
+                   std::uint32_t culprit) {
+    return fail(self, {.number = number,
+                       .code = static_cast<std::uint8_t>(code),
+                       .reason = static_cast<std::uint8_t>(reason),
+                       .culprit_rank = static_cast<std::int16_t>(culprit)});
+  }
+  static bool fail(FakeMember& self, Done why) {
+    self.status.failed = why;
+    self.open.reset();
+    store_word(self.member.mailbox->closed, to_word(why));
+    return true;
   }
 
   FakeNode& node_;
   bool running_ = false;
+  std::uint64_t last_owner_ = 0;
   std::array<std::optional<FakeMember>, kResidentMembers> slots_;
-  std::map<std::uint32_t, std::pair<std::uint32_t, ResidentPlan>> plans_;
+  std::map<std::uint32_t, std::pair<std::uint64_t, ResidentPlan>> plans_;  // and their owners
 };
 
 }  // namespace arcomm::test

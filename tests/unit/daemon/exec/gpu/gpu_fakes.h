@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -30,11 +29,7 @@ class FakeMemory final : public Memory::Backing {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
     // Freshly mapped scratch may lie where it lay.
-    node_.cancelled.erase(memory_.data());
-    node_.numbers.erase(memory_.data());
-    node_.gates_done.erase(memory_.data());
-    for (const std::uint32_t parity : {0u, 1u}) node_.gates.erase({memory_.data(), parity});
-    node_.aborted.erase(memory_.data());
+    node_.scratches.erase(memory_.data());
     --node_.memories;
   }
   MemoryRef view() const override { return memory_.view(); }
@@ -86,8 +81,7 @@ class FakeGpu final : public Device {
 // launcher is looked at.
 class FakeLauncher final : public GpuLauncher {
  public:
-  FakeLauncher(FakeNode& node, int ordinal)
-      : node_(node), ordinal_(ordinal), waits_(own_queues() + 1), words_(16) {}
+  FakeLauncher(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
   Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
@@ -98,13 +92,11 @@ class FakeLauncher final : public GpuLauncher {
   Status put(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
              const CudaAllReduce& call) {
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
-    FakeLaunch one{.launcher = this,
-                   .queue = queue,
-                   .parity = queue == 0 ? 0 : parity,
-                   .algorithm = algorithm,
-                   .call = call};
-    std::tie(one.word, one.value) = std::exchange(waits_[queue], {});
-    node_.launches.push_back(one);
+    node_.launches.push_back({.launcher = this,
+                              .queue = queue,
+                              .parity = queue == 0 ? 0 : parity,
+                              .algorithm = algorithm,
+                              .call = call});
     node_.advance();
     return {};
   }
@@ -125,6 +117,10 @@ class FakeLauncher final : public GpuLauncher {
     EXPECT_FALSE(entry_of(algorithm).launches_all_ranks);
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     EXPECT_NE(queue, 0u) << "others' work is queued there";
+    if (call.count == 0 || call.ranks < 2) {
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, call.count, " elements of ",
+                   call.ranks, " ranks do not wait for their call");
+    }
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
                               .parity = gate.parity,
@@ -138,13 +134,11 @@ class FakeLauncher final : public GpuLauncher {
                                                   CudaAlgorithm algorithm,
                                                   const CudaAllReduce& call) override;
   // Done as soon as it is launched, as nobody looks at its sums.
-  Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype, ReduceOp op,
+  Status launch_in_stream(std::uint32_t, const InStreamShape& shape, DType dtype, ReduceOp op,
                           const InStreamCall& call) override {
     EXPECT_NE(shape.blocks, 0u);
     EXPECT_TRUE(has_in_stream_kernel(dtype)) << op;
     for (std::uint32_t rank = 0; rank < call.ranks; ++rank) EXPECT_NE(call.exchange[rank], nullptr);
-    const auto [word, value] = std::exchange(waits_[queue], {});
-    EXPECT_TRUE(word == nullptr || load_word(*word) != value) << "it was not held back";
     ++node_.in_stream;
     if (!node_.in_stream_fails) return {};
     const Done why{.number = 1,
@@ -156,7 +150,9 @@ class FakeLauncher final : public GpuLauncher {
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     EXPECT_NE(queue, 0u) << "others' work is queued there";
-    waits_[queue] = {address, value};
+    EXPECT_NE(load_word(*address), value) << "nothing is held back";
+    node_.launches.push_back({.launcher = this, .queue = queue, .word = address, .value = value});
+    node_.advance();
     return {};
   }
   Result<bool> idle(std::uint32_t queue) override {
@@ -173,18 +169,13 @@ class FakeLauncher final : public GpuLauncher {
   }
   Status abort(void* scratch) override {
     ++node_.aborts;
-    node_.aborted.insert(scratch);
-    std::erase_if(node_.launches, [&](const FakeLaunch& one) {
-      if (!one.begun || one.call.scratch[one.call.rank] != scratch) return false;
-      one.call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
-      return true;
-    });
-    node_.advance();
+    node_.abort(scratch);
     return {};
   }
   Status cancel(void* scratch, std::uint32_t number) override {
     node_.advance();  // whatever was called before has begun
-    node_.cancelled[scratch] = number;
+    node_.scratches[scratch].cancelled = number;
+    node_.advance();
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return health(); }
@@ -206,7 +197,6 @@ class FakeLauncher final : public GpuLauncher {
  private:
   FakeNode& node_;
   int ordinal_;
-  std::vector<std::pair<const std::uint64_t*, std::uint64_t>> waits_;  // by queue
   std::vector<RankCompletion> words_;
 };
 

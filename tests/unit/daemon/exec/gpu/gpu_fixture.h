@@ -109,6 +109,7 @@ class GpuWorkerTest : public ::testing::Test {
     settings_ = std::make_shared<Settings>(std::move(settings));
     recorder_ = FlightRecorder::create(1024).value();
     metrics_ = std::make_unique<Metrics>();
+    node_.gates_expire = false;  // not because the machine is slow
     std::vector<Device*> gpus;
     for (int i = 0; i < 3; ++i) {
       gpus_.push_back(std::make_unique<FakeGpu>(node_, i));

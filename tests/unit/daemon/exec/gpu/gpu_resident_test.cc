@@ -121,10 +121,16 @@ TEST_F(GpuResident, PlanStaysWhileItsOperationIsOpen) {
 
 // The client's count of its starts is only its word, and buffers go after their plan.
 TEST_F(GpuResident, PlanStaysWhileTheGridIsAtItWhateverTheClientSays) {
+  Settings settings;
+  settings.gpu.lease_ms = 60'000;  // the grid is still there when the second start comes
+  start(settings);
   const auto ranks = group(2);
-  const PlanId first = plan(*ranks[0], kSmall);
+  const PlanId first = plan(*ranks[0], kSmall), second = plan(*ranks[1], kSmall);
+  ranks[0]->start(first, LaunchPath::Resident);
+  ranks[1]->start(second, LaunchPath::Resident);
+  for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Resident));
   store_word(ranks[0]->box().paths[0].doorbell,
-             to_word(Doorbell{.number = 1, .plan = first.index}));
+             to_word(Doorbell{.number = 2, .plan = first.index}));
   const Result<void> refused = remove_plan(*ranks[0], first);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);

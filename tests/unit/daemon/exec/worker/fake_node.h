@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/gpu_hardware.h"
 #include "proto/device_mailbox.h"
 
@@ -39,19 +40,32 @@ inline void sum_floats(const std::vector<const float*>& in, const std::vector<fl
 
 class FakeGrid;
 
-// One rank's part of an operation, in the queue of a launcher.
+// One rank's part of an operation, or a wait for a word, in the queue of a launcher.
 struct FakeLaunch {
   const void* launcher = nullptr;
   std::uint32_t queue = 0, parity = 0;
-  const std::uint64_t* word = nullptr;  // null: it waits for nobody
+  const std::uint64_t* word = nullptr;  // a wait: nothing but this; null: it waits for nobody
   std::uint64_t value = 0;              // that it waits for
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
-  CudaAllReduce call;
+  CudaAllReduce call = {};
   std::optional<CudaGate> gate = std::nullopt;
   std::uint32_t gate_number = 0;  // from when it is the first of its queue
-  bool begun = false, skips = false;
+  std::uint64_t since_ns = 0;     // the gate waits; then, the operation
+  bool begun = false;
 
   bool waits() const { return !begun && (gate || word != nullptr); }
+  const void* scratch() const { return call.scratch[call.rank]; }
+};
+
+// What the control page of a real scratch says.
+struct FakeScratch {
+  std::uint32_t cancelled = 0;
+  std::uint32_t number = 0;         // of the last operation that ended well
+  std::uint32_t gates[2] = {};      // that were first in their queue, by parity
+  std::uint32_t gated = 0;          // launches behind gates that have ended
+  std::set<std::uint32_t> skipped;  // gates that a rank did not open
+  CudaOutcome outcome = {};         // the first thing that went wrong
+  bool aborted = false;
 };
 
 struct FakeNode {
@@ -60,10 +74,7 @@ struct FakeNode {
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;
   std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
-  // By scratch: as in the control page of a real one.
-  std::map<const void*, std::uint32_t> cancelled, numbers, gates_done;
-  std::map<std::pair<const void*, std::uint32_t>, std::uint32_t> gates;  // and parity
-  std::set<const void*> aborted;                                         // scratch
+  std::map<const void*, FakeScratch> scratches;
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
@@ -71,6 +82,7 @@ struct FakeNode {
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<bool> sick{false};        // every GPU is in error
+  bool gates_expire = true;             // by the clock; else only those that are told to:
   std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
   std::atomic<int> prepared{0};         // launches, not let go
   std::atomic<int> prepared_used{0};
@@ -104,73 +116,125 @@ struct FakeNode {
                                            [](const auto& one) { return one.waits(); }));
   }
 
+  // What waits on the scratch ends.
+  void abort(const void* scratch) {
+    scratches[scratch].aborted = true;
+    advance();
+  }
+
  private:
   bool begin_some() {
     bool any = false;
     std::set<std::tuple<const void*, std::uint32_t, std::uint32_t>> queues;
-    for (std::size_t i = 0; i < launches.size();) {
-      FakeLaunch& one = launches[i++];
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      FakeLaunch& one = launches[i];
       const bool first = queues.emplace(one.launcher, one.queue, one.parity).second;
       if (!first || one.begun) continue;
-      if (one.word != nullptr && load_word(*one.word) != one.value) continue;
-      const void* scratch = one.call.scratch[one.call.rank];
-      if (one.gate && !passes(one, scratch)) continue;
-      any = one.begun = true;
-      if (!one.skips && aborted.contains(scratch)) {
-        one.call.host_outcome->code = static_cast<std::uint32_t>(CudaOutcomeCode::Aborted);
-        launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(--i));
+      if (one.word != nullptr) {
+        if (load_word(*one.word) != one.value) continue;
+        launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(i));
+        return true;
       }
+      if (one.gate && !passes(one)) continue;
+      any = one.begun = true;
+      one.since_ns = now_ns();
     }
     return any;
+  }
+  // Whether the gate lets go what is behind it, to run or to end having done nothing.
+  bool passes(FakeLaunch& one) {
+    FakeScratch& own = scratches[one.scratch()];
+    if (one.gate_number == 0) {
+      const std::uint32_t parity = one.gate->parity;
+      one.gate_number = 2 * own.gates[parity]++ + (parity == 0 ? 2 : 1);
+      one.since_ns = now_ns();
+    }
+    const bool is_too_old = gates_expire && now_ns() - one.since_ns >= one.gate->lifetime_ns;
+    if (own.gated != one.gate_number - 1) return own.aborted && is_too_old;  // not its turn
+    if (own.aborted) return true;
+    bool skips = is_too_old || own.cancelled - one.gate_number < kMostGatesAhead;
+    if (!skips && gates_giving_up > 0) {
+      --gates_giving_up;
+      skips = true;
+    }
+    if (skips) {
+      for (std::uint32_t rank = 0; rank < one.call.ranks; ++rank)
+        scratches[one.call.scratch[rank]].skipped.insert(one.gate_number);
+      return true;
+    }
+    one.call.done_word = to_word(Done{.number = own.number + 1});
+    const Doorbell open{.number = own.number + 1, .plan = one.gate->plan};
+    return load_word(*one.gate->doorbell) == to_word(open);
   }
   static bool together(const FakeLaunch& one, const FakeLaunch& other) {
     return one.call.scratch[0] == other.call.scratch[0] && one.gate_number == other.gate_number;
   }
-  bool passes(FakeLaunch& one, const void* scratch) {
-    const std::uint32_t parity = one.gate->parity;
-    if (one.gate_number == 0)
-      one.gate_number = 2 * gates[{scratch, parity}]++ + (parity == 0 ? 2 : 1);
-    if (aborted.contains(scratch)) return true;
-    if (gates_done[scratch] != one.gate_number - 1) return false;
-    one.call.done_word = to_word(Done{.number = numbers[scratch] + 1});
-    one.skips = cancelled[scratch] - one.gate_number < kMostGatesAhead;
-    if (!one.skips && gates_giving_up > 0) {
-      --gates_giving_up;
-      one.skips = true;
-    }
-    const Doorbell open{.number = done_from(one.call.done_word).number, .plan = one.gate->plan};
-    return one.skips || load_word(*one.gate->doorbell) == to_word(open);
-  }
   bool finish_some() {
-    for (const FakeLaunch& one : launches) {
+    for (std::size_t i = 0; i < launches.size(); ++i) {
+      const FakeLaunch& one = launches[i];
       if (!one.begun) continue;
-      std::vector<CudaAllReduce> calls;
-      std::uint32_t begun = 0;
-      bool skipped = false;
-      for (const FakeLaunch& other : launches) {
-        if (!together(one, other)) continue;
-        skipped |= other.skips;
-        begun += other.begun ? 1 : 0;
-        if (other.begun) calls.push_back(other.call);
+      const FakeScratch& own = scratches[one.scratch()];
+      if (one.gate && own.skipped.contains(one.gate_number)) {  // nobody is told of it
+        end(i);
+        return true;
       }
-      if (begun != one.call.ranks) continue;
-      if (!skipped && (hold_launches || hangs == static_cast<int>(one.algorithm))) continue;
-      if (!skipped) {
+      // Else there is nothing that an abort could end.
+      const bool needs_others = one.call.count != 0 && !entry_of(one.algorithm).launches_all_ranks;
+      if (own.outcome.code != 0 || (own.aborted && needs_others)) {
+        end_badly(i, CudaOutcomeCode::Aborted, 0);
+        return true;
+      }
+      if (one.call.count == 0) {
+        tell_done(one.call);
+        end(i);
+        return true;
+      }
+      std::map<std::uint32_t, CudaAllReduce> calls;  // by rank
+      for (const FakeLaunch& other : launches) {
+        if (other.begun && together(one, other)) calls.emplace(other.call.rank, other.call);
+      }
+      if (calls.size() == one.call.ranks) {
+        if (hold_launches || hangs == static_cast<int>(one.algorithm)) continue;
         ran |= 1u << static_cast<unsigned>(one.algorithm);  // before a client hears of it
         run(calls);
+        const FakeLaunch ended = one;
+        for (std::size_t at = launches.size(); at-- > 0;) {
+          if (launches[at].begun && together(ended, launches[at])) end(at);
+        }
+        return true;
       }
-      for (const FakeLaunch& other : launches) {
-        if (other.begun && other.gate && together(one, other))
-          ++gates_done[other.call.scratch[other.call.rank]];
-      }
-      const FakeLaunch ended = one;
-      std::erase_if(launches,
-                    [&](const auto& other) { return other.begun && together(ended, other); });
+      if (!needs_others || now_ns() - one.since_ns < one.call.timeout_ns) continue;
+      std::uint32_t missing = 0;
+      while (calls.contains(missing)) ++missing;
+      end_badly(i, CudaOutcomeCode::Timeout, missing);
       return true;
     }
     return false;
   }
-  void run(const std::vector<CudaAllReduce>& calls);
+  void end(std::size_t at) {
+    const FakeLaunch& one = launches[at];
+    if (one.gate) ++scratches[one.scratch()].gated;
+    launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(at));
+  }
+  // The first thing that goes wrong on a scratch is what all that follow there say.
+  void end_badly(std::size_t at, CudaOutcomeCode code, std::uint32_t culprit) {
+    const CudaAllReduce& call = launches[at].call;
+    FakeScratch& own = scratches[launches[at].scratch()];
+    own.aborted = true;
+    if (own.outcome.code == 0) own.outcome = {static_cast<std::uint32_t>(code), culprit};
+    if (call.host_outcome != nullptr) {
+      store_word(*reinterpret_cast<std::uint64_t*>(call.host_outcome),
+                 std::uint64_t{own.outcome.culprit} << 32 | own.outcome.code);
+    }
+    end(at);
+  }
+  void tell_done(const CudaAllReduce& call) {
+    if (call.done_word != 0)
+      scratches[call.scratch[call.rank]].number = done_from(call.done_word).number;
+    if (call.done != nullptr) store_word(*call.done, call.done_word);
+    if (call.host_done != nullptr) store_word(*call.host_done, call.done_word);
+  }
+  void run(const std::map<std::uint32_t, CudaAllReduce>& calls);
 };
 
 // Where GPU `ordinal` finds memory of GPU `home`: another address on each, as with CUDA IPC. Only
@@ -181,27 +245,23 @@ T* as_found(T* address, int home, int ordinal) {
   return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(address) + (ordinal - home) * kFar);
 }
 
-inline void FakeNode::run(const std::vector<CudaAllReduce>& calls) {
+inline void FakeNode::run(const std::map<std::uint32_t, CudaAllReduce>& calls) {
   std::vector<const float*> in;
   std::vector<float*> out;
-  for (const CudaAllReduce& one : calls) {
-    in.push_back(static_cast<const float*>(one.send[one.rank]));
-    out.push_back(static_cast<float*>(one.recv[one.rank]));
-    for (const CudaAllReduce& peer : calls) {
-      if (one.count == 0) continue;  // no buffers
-      const int here = gpus[one.rank], home = gpus[peer.rank];
-      EXPECT_EQ(one.send[peer.rank], as_found(peer.send[peer.rank], home, here));
-      EXPECT_EQ(one.recv[peer.rank], as_found(peer.recv[peer.rank], home, here));
+  for (const auto& [rank, one] : calls) {
+    in.push_back(static_cast<const float*>(one.send[rank]));
+    out.push_back(static_cast<float*>(one.recv[rank]));
+    for (const auto& [other, peer] : calls) {
+      const int here = gpus[rank], home = gpus[other];
+      EXPECT_EQ(one.send[other], as_found(peer.send[other], home, here));
+      EXPECT_EQ(one.recv[other], as_found(peer.recv[other], home, here));
     }
   }
+  const CudaAllReduce& first = calls.begin()->second;
   // Bytes of another type are floats here too: nobody looks at those sums.
-  sum_floats(in, out, calls[0].count * size_of(calls[0].dtype) / sizeof(float));
+  sum_floats(in, out, first.count * size_of(first.dtype) / sizeof(float));
   ++sums;
-  for (const CudaAllReduce& one : calls) {
-    numbers[one.scratch[one.rank]] = done_from(one.done_word).number;
-    store_word(*one.done, one.done_word);
-    store_word(*one.host_done, one.done_word);
-  }
+  for (const auto& [rank, one] : calls) tell_done(one);
 }
 
 }  // namespace arcomm::test
