@@ -248,6 +248,25 @@ TEST_P(GpuResidentConformance, RanksThatAskForDifferentOperationsNameEachOther) 
   expect_untouched();
 }
 
+// Of no elements headers are compared all the same.
+TEST_P(GpuResidentConformance, NoElementsOnAllRanksAreDoneAndAgainstSomeAMismatch) {
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    ResidentPlan nothing = plan(rank);
+    nothing.count = 0;
+    set_plan(main_, rank, nothing);
+  }
+  resume();
+  for (std::uint32_t number = 1; number <= 2; ++number) {
+    for (Rank rank = 0; rank < kRanks; ++rank) post(main_, rank, number);
+    ASSERT_NO_FATAL_FAILURE(expect_done(main_, number));
+  }
+  set_plan(main_, 1, plan(1));
+  for (Rank rank = 0; rank < kRanks; ++rank) post(main_, rank, 3);
+  for (Rank rank = 0; rank < kRanks; ++rank)
+    expect_failed(main_, rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1 - rank, 3);
+  expect_untouched();
+}
+
 TEST_P(GpuResidentConformance, AMissingRankIsNamedAfterThePlansTimeout) {
   set_plan(main_, 0, plan(0, kShort));
   resume();
