@@ -2,22 +2,32 @@
 // loop's. Owned by the callbacks of the call that asked for it.
 #pragma once
 
-#include "daemon/control/node_control.h"
+#include <cstdint>
+#include <memory>
+
+#include "daemon/control/control_state.h"
 
 namespace arcomm {
 
-struct NodeControl::NewBuffer {
+struct NewBuffer {
   SessionId session;
   BufferSpec seed;
   HeldBuffer held;
   bool give_ticket = false;
   Answer<v1::BufferReply> answer;
 
+  // One buffer and its bytes. A failure leaves it without any charge.
+  Status charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes);
   // What it was charged is free again before the client hears of the failure.
   void fail(const Error& why) {
     held = {};
     answer(why);
   }
 };
+
+// Has the session's worker map it, then gives it to the session and answers. `memory` may be empty
+// where the spec names the memory otherwise.
+void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer,
+                   const std::shared_ptr<UniqueFd>& memory);
 
 }  // namespace arcomm

@@ -80,6 +80,16 @@ std::unique_ptr<SessionEntry> SessionLedger::close(SessionId id, Reason reason, 
   return entry;
 }
 
+Status SessionLedger::promise_ticket(SessionEntry& session) {
+  if (session.tickets.size() + session.tickets_promised >= kMaxTickets) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", session.id, " has ",
+                 kMaxTickets,
+                 " buffers or mailboxes whose descriptors it did not fetch: fetch them first");
+  }
+  ++session.tickets_promised;
+  return {};
+}
+
 std::uint64_t SessionLedger::add_ticket(SessionEntry& session, std::vector<UniqueFd> fds) {
   const std::uint64_t ticket = next_ticket_++;
   session.tickets.emplace(ticket, std::move(fds));

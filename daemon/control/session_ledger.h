@@ -27,6 +27,8 @@ namespace arcomm {
 
 using SessionToken = std::array<std::byte, kTokenBytes>;
 
+// Of the names that a client sends: no more is kept of its own, or quoted of a device's.
+inline constexpr std::size_t kNameCharacters = 64;
 inline constexpr std::size_t kMaxTickets =
     64;  // descriptors of one session that wait to be fetched
 // Descriptors of one session that wait to be registered. On GPUs: those of one buffer in pieces,
@@ -84,6 +86,8 @@ class SessionLedger {
   // Its offers are the caller's from then on.
   std::unique_ptr<SessionEntry> close(SessionId id, Reason reason, std::string why);
 
+  // Room for the ticket that a call under way will store: counted in tickets_promised until then.
+  Status promise_ticket(SessionEntry& session);
   std::uint64_t add_ticket(SessionEntry& session, std::vector<UniqueFd> fds);
   Result<std::vector<UniqueFd>> take_ticket(SessionEntry& session, std::uint64_t ticket);
   Result<std::uint64_t> add_offer(SessionEntry& session, UniqueFd fd);

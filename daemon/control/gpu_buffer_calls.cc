@@ -1,10 +1,10 @@
-// NodeControl's calls about GPUs' memory.
+#include "daemon/control/gpu_buffer_calls.h"
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "daemon/control/new_buffer.h"
-#include "daemon/control/node_control.h"
 
 namespace arcomm {
 namespace {
@@ -95,9 +95,10 @@ Result<std::vector<HeldChunk>> take_chunks(SessionLedger& ledger, FdCloser& clos
 
 }  // namespace
 
-void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBufferRequest& request,
-                                  Answer<v1::BufferReply> answer) {
-  const Result<std::string> gpu = gpu_of(session, request.device());
+void GpuBufferCalls::allocate_buffer(SessionEntry& session,
+                                     const v1::AllocateBufferRequest& request,
+                                     Answer<v1::BufferReply> answer) {
+  const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
   if (!gpu) return answer(gpu.error());
   const std::uint64_t asked = request.bytes();
   if (asked == 0 || asked > kMostGpuBytes) {
@@ -108,20 +109,21 @@ void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBuffe
   }
   const uid_t uid = session.peer.uid;
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = charge(*buffer, uid, asked); !charged) return answer(charged.error());
-  if (Status promised = promise_ticket(session); !promised) {
+  if (Status charged = buffer->charge(state_.quotas, uid, asked); !charged)
+    return answer(charged.error());
+  if (Status promised = state_.ledger.promise_ticket(session); !promised) {
     buffer.reset();
     return answer(promised.error());
   }
   buffer->session = session.id;
   buffer->answer = std::move(answer);
-  DeviceWorker* worker = &worker_of(session);
+  DeviceWorker* worker = &state_.worker_of(session);
   worker->allocate_buffer(
       session.id, *gpu, asked,
-      replies_.on_loop<AllocatedBuffer>(
+      state_.replies.on_loop<AllocatedBuffer>(
           "allocate the buffer",
           [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
-            SessionEntry* owner = ledger_.find(buffer->session);
+            SessionEntry* owner = state_.ledger.find(buffer->session);
             if (owner != nullptr) --owner->tickets_promised;
             if (!made) return buffer->fail(made.error());
             if (owner == nullptr) {
@@ -129,7 +131,7 @@ void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBuffe
                                         buffer->session, " has ended"));
             }
             const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
-            Result<ChargePtr> rest = quotas_.charge(uid, QuotaKind::RegisteredBytes, more);
+            Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
             if (!rest) {
               worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
               return buffer->fail(rest.error());
@@ -138,7 +140,7 @@ void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBuffe
             buffer->held.length_bytes = made->length_bytes;
             std::vector<UniqueFd> fds;
             fds.push_back(std::move(made->memory));
-            buffer->held.fd_ticket = ledger_.add_ticket(*owner, std::move(fds));
+            buffer->held.fd_ticket = state_.ledger.add_ticket(*owner, std::move(fds));
             v1::BufferReply reply;
             reply.set_buffer(made->buffer.bits());
             reply.set_length_bytes(made->length_bytes);
@@ -151,19 +153,21 @@ void NodeControl::allocate_on_gpu(SessionEntry& session, const v1::AllocateBuffe
           }));
 }
 
-void NodeControl::register_on_gpu(SessionEntry& session, const v1::RegisterBufferRequest& request,
-                                  Answer<v1::BufferReply> answer) {
+void GpuBufferCalls::register_buffer(SessionEntry& session,
+                                     const v1::RegisterBufferRequest& request,
+                                     Answer<v1::BufferReply> answer) {
   // Taken in any case: a refused offer must not stay behind.
-  Result<std::vector<HeldChunk>> chunks = take_chunks(ledger_, memory_closer_, session, request);
-  std::shared_ptr<UniqueFd> memory = memory_closer_.hold(UniqueFd());
+  Result<std::vector<HeldChunk>> chunks =
+      take_chunks(state_.ledger, state_.memory_closer, session, request);
+  std::shared_ptr<UniqueFd> memory = state_.memory_closer.hold(UniqueFd());
   const bool is_whole = request.chunks().empty() && request.ipc_handle().empty();
   if (request.offered_fd() != 0 || is_whole) {
-    Result<UniqueFd> offered = ledger_.take_offer(session, request.offered_fd());
+    Result<UniqueFd> offered = state_.ledger.take_offer(session, request.offered_fd());
     if (!offered) return answer(offered.error());
-    memory = memory_closer_.hold(std::move(offered).value());
+    memory = state_.memory_closer.hold(std::move(offered).value());
   }
   if (!chunks) return answer(chunks.error());
-  const Result<std::string> gpu = gpu_of(session, request.device());
+  const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
   if (!gpu) return answer(gpu.error());
   if (!request.ipc_handle().empty() &&
       (request.ipc_handle().size() != kIpcHandleBytes || *memory)) {
@@ -174,7 +178,8 @@ void NodeControl::register_on_gpu(SessionEntry& session, const v1::RegisterBuffe
   }
   if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = charge(*buffer, session.peer.uid, request.length_bytes()); !charged)
+  if (Status charged = buffer->charge(state_.quotas, session.peer.uid, request.length_bytes());
+      !charged)
     return answer(charged.error());
   buffer->session = session.id;
   buffer->seed.offset_bytes = request.offset_bytes();
@@ -189,7 +194,7 @@ void NodeControl::register_on_gpu(SessionEntry& session, const v1::RegisterBuffe
     buffer->seed.chunks.push_back(std::move(held.chunk));
   }
   buffer->answer = std::move(answer);
-  add_buffer(buffer, memory);
+  add_to_worker(state_, buffer, memory);
 }
 
 }  // namespace arcomm

@@ -1,9 +1,8 @@
-// NodeControl's calls about plans.
+#include "daemon/control/plan_calls.h"
+
 #include <algorithm>
 #include <optional>
 #include <utility>
-
-#include "daemon/control/node_control.h"
 
 namespace arcomm {
 namespace {
@@ -25,10 +24,10 @@ std::optional<OperationSpec> spec_of(const v1::CreatePlanRequest& request) {
 
 }  // namespace
 
-void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
-                              Answer<v1::CreatePlanReply> answer) {
-  if (Status stopping = refuse_when_stopping(); !stopping) return answer(stopping.error());
-  const Result<SessionEntry*> session = authorize(caller, request.session());
+void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
+                            Answer<v1::CreatePlanReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
   const std::optional<OperationSpec> spec = spec_of(request);
   if (const char* fault = spec ? find_fault(*spec) : "a number is out of range") {
@@ -38,10 +37,10 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
                         ", recv count ", request.recv_count(), ", root ",
                         std::int64_t{request.root_plus_one()} - 1));
   }
-  Result<ChargePtr> charged = quotas_.charge(caller.peer.uid, QuotaKind::Plans);
+  Result<ChargePtr> charged = state_.quotas.charge(caller.peer.uid, QuotaKind::Plans);
   if (!charged) return answer(charged.error());
   const std::uint64_t timeout_ms =
-      std::min(request.timeout_ms(), parts_.settings->op.max_timeout_ms);
+      std::min(request.timeout_ms(), state_.settings->op.max_timeout_ms);
   const PlanSpec seed{.member = MemberId::from_bits(request.member()),
                       .send_buffer = BufferId::from_bits(request.send_buffer()),
                       .recv_buffer = BufferId::from_bits(request.recv_buffer()),
@@ -50,13 +49,13 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
                       .spec = *spec,
                       .timeout_ns = timeout_ms * 1'000'000};
   const SessionId id = (*session)->id;
-  worker_of(**session).add_plan(
+  state_.worker_of(**session).add_plan(
       id, seed,
-      replies_.on_loop<PlanId>(
+      state_.replies.on_loop<PlanId>(
           "register the plan",
           [this, id, answer = std::move(answer),
            holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
-            SessionEntry* owner = ledger_.find(id);
+            SessionEntry* owner = state_.ledger.find(id);
             if (!plan) {
               holder->reset();
               return answer(plan.error());
@@ -66,14 +65,14 @@ void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest&
             reply.set_plan(plan->bits());
             answer(reply);
           },
-          [worker = &worker_of(**session), id](Result<PlanId> late) {
+          [worker = &state_.worker_of(**session), id](Result<PlanId> late) {
             if (late) worker->remove_plan(id, *late, [](const Status&) {});
           }));
 }
 
-void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
-                               Answer<v1::Empty> answer) {
-  const Result<SessionEntry*> session = authorize(caller, request.session());
+void PlanCalls::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
+                             Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
   const SessionId id = (*session)->id;
   const PlanId plan = PlanId::from_bits(request.plan());
@@ -81,23 +80,24 @@ void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanReques
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
                         " is not one of session ", id));
   }
-  worker_of(**session).remove_plan(
+  state_.worker_of(**session).remove_plan(
       id, plan,
-      replies_.on_loop<void>(
+      state_.replies.on_loop<void>(
           "remove the plan",
           [this, id, plan, answer = std::move(answer)](const Status& status) {
             if (!status) return answer(status.error());
-            if (SessionEntry* owner = ledger_.find(id); owner != nullptr) owner->plans.erase(plan);
+            if (SessionEntry* owner = state_.ledger.find(id); owner != nullptr)
+              owner->plans.erase(plan);
             answer(v1::Empty{});
           },
           [this, id, plan](const Status& late) {
-            SessionEntry* owner = ledger_.find(id);
+            SessionEntry* owner = state_.ledger.find(id);
             if (late && owner != nullptr) owner->plans.erase(plan);
           }));
 }
 
-void NodeControl::take_back(const Caller& caller, const v1::SessionRef& session,
-                            const v1::CreatePlanReply& unheard) {
+void PlanCalls::take_back(const Caller& caller, const v1::SessionRef& session,
+                          const v1::CreatePlanReply& unheard) {
   v1::DestroyPlanRequest destroy;
   *destroy.mutable_session() = session;
   destroy.set_plan(unheard.plan());

@@ -1,0 +1,49 @@
+// From a checked CreateCommunicator call to its answer: the charge, the rendezvous with the other
+// ranks and its deadlines, the seat in the session, on GPUs a ticket for the rank's mailbox. Owns
+// the rendezvous. Thread: the control loop. Every call is answered exactly once.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <unordered_set>
+
+#include "daemon/control/control_state.h"
+#include "daemon/control/rendezvous.h"
+
+namespace arcomm {
+
+class CommunicatorJoins {
+ public:
+  explicit CommunicatorJoins(ControlState& state);
+
+  // `call` is complete but for its answer and the segment limit.
+  void join(SessionEntry& session, Rendezvous::Call call,
+            Answer<v1::CreateCommunicatorReply> answer);
+  // The caller of that join (Rendezvous::Call::serial) no longer listens.
+  void cancel(std::uint64_t call);
+
+  // The communicator of this epoch is no longer usable.
+  void revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+  void session_gone(SessionId session, pid_t pid, Reason reason);
+  void refuse_all(const Error& why);  // that wait
+
+  const Rendezvous& rendezvous() const { return rendezvous_; }
+
+ private:
+  void enter(Rendezvous::Call call);
+  void arm_sweep();
+  void leave(std::size_t worker, SessionId session, MemberId member);
+  Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
+                            ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
+  // GPU workers: the reply with a ticket for the rank's mailbox.
+  void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
+                         const Answer<v1::CreateCommunicatorReply>& answer);
+  void count();
+
+  ControlState& state_;
+  Rendezvous rendezvous_;
+  std::optional<EventLoop::TimerKey> sweep_;   // at the earliest deadline, when armed
+  std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join
+};
+
+}  // namespace arcomm

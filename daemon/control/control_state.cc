@@ -1,0 +1,32 @@
+#include "daemon/control/control_state.h"
+
+#include <utility>
+
+namespace arcomm {
+
+ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
+                           std::shared_ptr<const Settings> its_settings,
+                           std::vector<WorkerRef> workers)
+    : loop(its_loop),
+      metrics(its_metrics),
+      settings(std::move(its_settings)),
+      devices(std::move(workers)),
+      replies(loop),
+      quotas(settings->quota, metrics) {}
+
+void ControlState::use_settings(std::shared_ptr<const Settings> newer) {
+  settings = std::move(newer);
+  quotas.use_limits(settings->quota);
+}
+
+Status ControlState::refuse_when_stopping() const {
+  if (!stopping) return {};
+  return error(ErrorCode::Unavailable, Reason::ShuttingDown,
+               "the daemon is shutting down; attach to the next one");
+}
+
+Result<SessionEntry*> ControlState::authorize(const Caller& caller, const v1::SessionRef& session) {
+  return ledger.authorize(session.session(), session.session_token(), caller.peer.uid);
+}
+
+}  // namespace arcomm

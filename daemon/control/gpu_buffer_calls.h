@@ -1,0 +1,24 @@
+// Memory of GPUs: allocated by the worker, or registered by an offered descriptor, an IPC handle or
+// in pieces. Checks the request, charges it and hands it to the worker; BufferCalls has found the
+// session and releases what this gave. Thread: the control loop.
+#pragma once
+
+#include "daemon/control/control_state.h"
+
+namespace arcomm {
+
+class GpuBufferCalls {
+ public:
+  explicit GpuBufferCalls(ControlState& state) : state_(state) {}
+
+  void allocate_buffer(SessionEntry& session, const v1::AllocateBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  // Takes all that was offered for it, refused or not.
+  void register_buffer(SessionEntry& session, const v1::RegisterBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+
+ private:
+  ControlState& state_;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,40 @@
+#include "daemon/control/node_devices.h"
+
+namespace arcomm {
+
+Result<NodeDevices::Place> NodeDevices::find(const std::string& device) const {
+  if (device.empty()) return Place{};
+  std::string known;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    const WorkerRef& worker = workers_[i];
+    if (worker.device == device) return Place{i, {}};
+    known += (known.empty() ? "" : ", ") + worker.device;
+    for (const std::string& gpu : worker.gpus) {
+      if (gpu == device) return Place{i, gpu};
+      known += ", " + gpu;
+    }
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, "no device \"",
+               device.substr(0, kNameCharacters), "\" here; there is ", known);
+}
+
+Result<std::string> NodeDevices::gpu_of(const SessionEntry& session,
+                                        const std::string& named) const {
+  const WorkerRef& worker = workers_[session.worker];
+  if (worker.gpus.empty()) {
+    if (named.empty() || named == worker.device) return std::string();
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "session ", session.id, " is on ",
+                 worker.device, " and cannot use \"", named.substr(0, kNameCharacters),
+                 "\": attach to that device");
+  }
+  if (named.empty()) return session.gpu.empty() ? worker.gpus.front() : session.gpu;
+  std::string known;
+  for (const std::string& gpu : worker.gpus) {
+    if (gpu == named) return gpu;
+    known += (known.empty() ? "" : ", ") + gpu;
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", named.substr(0, kNameCharacters),
+               "\" here; there is ", known);
+}
+
+}  // namespace arcomm
