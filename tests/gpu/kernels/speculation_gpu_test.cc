@@ -31,8 +31,7 @@ class SpeculationOnGpus : public testing::Test {
   };
 
   void SetUp() override {
-    auto node =
-        GpuNode::open(std::clamp(count_cuda_devices(), 2, 4), 4 * kCount, GpuNode::Gpus::Shared);
+    auto node = GpuNode::open(std::min(count_cuda_devices(), 4), 4 * kCount);
     ASSERT_TRUE(node) << node.error().to_string();
     node_ = std::make_unique<GpuNode>(std::move(*node));
     algorithms_ = node_->algorithms();
@@ -40,7 +39,7 @@ class SpeculationOnGpus : public testing::Test {
     for (int rank = 0; rank < node_->ranks(); ++rank) {
       Rank one;
       for (CudaQueue* queue : {&one.streams[0], &one.streams[1], &one.side}) {
-        auto made = CudaQueue::create((*node_)[rank].device->ordinal());
+        auto made = CudaQueue::create(rank);
         ASSERT_TRUE(made) << made.error().to_string();
         *queue = std::move(*made);
       }
@@ -54,7 +53,7 @@ class SpeculationOnGpus : public testing::Test {
   // send: the rank's number plus one, so many times; recv: poison.
   void fill(std::int32_t times = 1) {
     for (int rank = 0; rank < node_->ranks(); ++rank) {
-      const CurrentCudaDevice current((*node_)[rank].device->ordinal());
+      const CurrentCudaDevice current(rank);
       std::vector<std::int32_t> values(kCount, (rank + 1) * times);
       cudaMemcpy((*node_)[rank].send.data(), values.data(), 4 * kCount, cudaMemcpyHostToDevice);
       std::fill(values.begin(), values.end(), kPoison);
@@ -64,7 +63,7 @@ class SpeculationOnGpus : public testing::Test {
   void expect_everywhere(std::int32_t expected) {
     std::vector<std::int32_t> values(kCount);
     for (int rank = 0; rank < node_->ranks(); ++rank) {
-      const CurrentCudaDevice current((*node_)[rank].device->ordinal());
+      const CurrentCudaDevice current(rank);
       cudaMemcpy(values.data(), (*node_)[rank].recv.data(), 4 * kCount, cudaMemcpyDeviceToHost);
       EXPECT_EQ(std::count(values.begin(), values.end(), expected),
                 static_cast<std::ptrdiff_t>(kCount))
@@ -73,7 +72,7 @@ class SpeculationOnGpus : public testing::Test {
   }
   std::int32_t sum() const { return node_->ranks() * (node_->ranks() + 1) / 2; }
   std::uint32_t done(int rank) {
-    const CurrentCudaDevice current((*node_)[rank].device->ordinal());
+    const CurrentCudaDevice current(rank);
     std::uint64_t word = 0;
     cudaMemcpy(&word, ranks_[static_cast<std::size_t>(rank)].done(), 8, cudaMemcpyDeviceToHost);
     return done_from(word).number;
@@ -104,14 +103,14 @@ class SpeculationOnGpus : public testing::Test {
       Rank& one = ranks_[static_cast<std::size_t>(rank)];
       Status launched;
       if (prepared) {
-        auto made = PreparedAllReduce::create(gate(rank, lifetime), algorithm, call(rank),
-                                              node_->fitting({}), one.streams[gates_ % 2].stream());
+        auto made = PreparedAllReduce::create(gate(rank, lifetime), algorithm, call(rank), {},
+                                              one.streams[gates_ % 2].stream());
         ASSERT_TRUE(made) << made.error().to_string();
         one.prepared.push_back(std::move(*made));
         launched = one.prepared.back().launch(one.streams[gates_ % 2].stream());
       } else {
-        launched = launch_all_reduce_behind(gate(rank, lifetime), algorithm, call(rank),
-                                            node_->fitting({}), one.streams[gates_ % 2].stream());
+        launched = launch_all_reduce_behind(gate(rank, lifetime), algorithm, call(rank), {},
+                                            one.streams[gates_ % 2].stream());
       }
       ASSERT_TRUE(launched) << launched.error().to_string();
     }
@@ -179,7 +178,7 @@ TEST_F(SpeculationOnGpus, WhatIsPreparedOnceRunsAgainAndAgainOnNewInputs) {
         CudaGate own = gate(rank, 10s);
         own.parity = parity;
         auto made = PreparedAllReduce::create(
-            own, algorithm, call(rank), node_->fitting({}),
+            own, algorithm, call(rank), {},
             ranks_[static_cast<std::size_t>(rank)].streams[parity].stream());
         ASSERT_TRUE(made) << made.error().to_string();
         prepared[parity].push_back(std::move(*made));
