@@ -7,25 +7,32 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kMostChunkBytes = std::uint64_t{1} << 46;  // no GPU has more
+constexpr std::uint64_t kPageBytes = 4096;  // the driver's granules are whole pages, mostly 2 MiB
+
+Error at_chunk(Error why, std::size_t number, std::uint64_t bytes) {
+  why.message +=
+      " (piece " + std::to_string(number) + ", said to have " + std::to_string(bytes) + " bytes)";
+  return why;
+}
 
 Result<std::uint64_t> sum_of(std::span<const CudaChunks::Piece> chunks) {
   std::uint64_t sum = 0;
-  for (const CudaChunks::Piece& chunk : chunks) {
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    const CudaChunks::Piece& chunk = chunks[i];
     if (chunk.bytes == 0 || chunk.bytes > kMostChunkBytes - sum) {
       return error(ErrorCode::OutOfRange, Reason::BadValue, "a piece of GPU memory of ",
                    chunk.bytes, " bytes behind ", sum, ": not a size that a GPU has");
+    }
+    if (chunk.bytes % kPageBytes != 0) {
+      return at_chunk(
+          error(ErrorCode::InvalidArgument, Reason::BadValue, "GPU memory comes in whole pages"), i,
+          chunk.bytes);
     }
     sum += chunk.bytes;
   }
   if (sum != 0) return sum;
   return error(ErrorCode::InvalidArgument, Reason::BadValue,
                "no piece of GPU memory was named: name 1 or more");
-}
-
-Error at_chunk(Error why, std::size_t number, std::uint64_t bytes) {
-  why.message +=
-      " (piece " + std::to_string(number) + ", said to have " + std::to_string(bytes) + " bytes)";
-  return why;
 }
 
 }  // namespace

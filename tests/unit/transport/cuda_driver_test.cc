@@ -96,11 +96,15 @@ TEST(CudaChunks, MapsPiecesBehindOneAnotherAndGivesAllBack) {
 TEST(CudaChunks, NamesThePieceThatIsRefusedAndKeepsNone) {
   const CudaDriver driver = fake_driver();
   vmm.refuse_from = 2;
-  const CudaChunks::Piece chunks[] = {{.bytes = kGranule}, {.bytes = 5}};
-  const Result<CudaChunks> mapped = CudaChunks::import(driver, chunks, kHere);
-  ASSERT_FALSE(mapped.ok());
-  EXPECT_NE(mapped.error().message.find("piece 1, said to have 5 bytes"), std::string::npos)
-      << mapped.error().message;
+  const CudaChunks::Piece chunks[] = {{.bytes = kGranule}, {.bytes = kGranule}};
+  const CudaChunks::Piece odd[] = {{.bytes = kGranule}, {.bytes = 5}};
+  for (const auto& [pieces, said] :
+       {std::pair{std::span(chunks), "piece 1, said to have 2097152 bytes"},
+        std::pair{std::span(odd), "piece 1, said to have 5 bytes"}}) {
+    const Result<CudaChunks> mapped = CudaChunks::import(driver, pieces, kHere);
+    ASSERT_FALSE(mapped.ok());
+    EXPECT_NE(mapped.error().message.find(said), std::string::npos) << mapped.error().message;
+  }
   EXPECT_EQ(vmm.mapped, 0);
   EXPECT_EQ(vmm.handles, 0);
   EXPECT_EQ(vmm.reserved, 0);

@@ -114,7 +114,8 @@ TEST(LaunchTableBuilder, SpreadsOneHopBeforeItFillsWarpsAndKeepsTwoHopsTogether)
 
 TEST(LaunchTableBuilder, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
-    for (const LaunchRow& row : table_of(ranks, kMaxInStreamBlocks, false).rows()) {
+    const LaunchTable table = table_of(ranks, kMaxInStreamBlocks, false);
+    for (const LaunchRow& row : table.rows()) {
       if (row.path == LaunchPath::InStream) {
         EXPECT_EQ(row.algorithm, InStreamAlgorithm::OneShotLl16);
       }
