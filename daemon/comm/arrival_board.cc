@@ -175,16 +175,16 @@ void ArrivalBoard::open_parts(std::uint32_t parts) {
   head()->open_parts = parts;
 }
 
-const Failure* ArrivalBoard::end_part(const Failure& outcome) {
+std::optional<Failure> ArrivalBoard::end_part(const Failure& outcome) {
   Arrival& arrival = *head();
   const bool is_last = --arrival.open_parts == 0;
-  if (is_last) return arrival.is_part_failed ? &arrival.failure : &outcome;
+  if (is_last) return arrival.is_part_failed ? arrival.failure : outcome;
   // What the others hear that are still to be stopped.
   if (!outcome.ok() && !arrival.is_part_failed) {
     arrival.is_part_failed = true;
     arrival.failure = outcome;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
 void ArrivalBoard::complete_head(const Failure& outcome, OperationList& finished) {

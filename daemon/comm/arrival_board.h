@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/memory/pool.h"
@@ -70,9 +71,9 @@ class ArrivalBoard {
   // The head, which is Agreed, runs: in one part, until open_parts() says how many there are.
   void run_head();
   void open_parts(std::uint32_t parts);
-  // One part of the running head has ended so. Null while others run; else what the operation came
-  // to, for complete_head(): the first failure of a part, or success.
-  const Failure* end_part(const Failure& outcome);
+  // One part of the running head has ended so. Nothing while others run; else what the operation
+  // came to, for complete_head(): the first failure of a part, or success.
+  std::optional<Failure> end_part(const Failure& outcome);
   // The oldest one ran: all its operations go to `finished` with `outcome`.
   void complete_head(const Failure& outcome, OperationList& finished);
   // Ends everything but a Running head and forgets it; the communicator answers from now on.

@@ -235,8 +235,8 @@ Communicator* CommunicatorTable::next_ready() {
 }
 
 void CommunicatorTable::completed(Communicator& communicator, const Failure& part_outcome) {
-  const Failure* came_to = communicator.board.end_part(part_outcome);
-  if (came_to == nullptr) return;
+  const std::optional<Failure> came_to = communicator.board.end_part(part_outcome);
+  if (!came_to) return;
   const Failure& outcome = *came_to;
   const std::uint64_t bytes = communicator.board.head()->signature.send_bytes();
   if (outcome.ok()) {

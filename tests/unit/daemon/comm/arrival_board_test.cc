@@ -65,10 +65,10 @@ TEST_F(ArrivalBoardTest, ASuccessOfAllPartsEndsWithTheLastOne) {
   for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
   board_.run_head();
   board_.open_parts(3);
-  EXPECT_EQ(board_.end_part({}), nullptr);
-  EXPECT_EQ(board_.end_part({}), nullptr);
-  const Failure* came_to = board_.end_part({});
-  ASSERT_NE(came_to, nullptr);
+  EXPECT_FALSE(board_.end_part({}));
+  EXPECT_FALSE(board_.end_part({}));
+  const std::optional<Failure> came_to = board_.end_part({});
+  ASSERT_TRUE(came_to);
   EXPECT_TRUE(came_to->ok());
 }
 
@@ -76,13 +76,12 @@ TEST_F(ArrivalBoardTest, TheFirstFailureOfAPartIsTheOperationsAndTheOthersAreTol
   for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
   board_.run_head();
   board_.open_parts(3);
-  EXPECT_EQ(board_.end_part(make_failure(ErrorCode::Unavailable, Reason::RemoteDied, 2, "rail")),
-            nullptr);
+  EXPECT_FALSE(
+      board_.end_part(make_failure(ErrorCode::Unavailable, Reason::RemoteDied, 2, "rail")));
   EXPECT_EQ(board_.head()->failure.message(), "rail");
-  EXPECT_EQ(board_.end_part(make_failure(ErrorCode::Aborted, Reason::Revoked, 1, "later")),
-            nullptr);
-  const Failure* came_to = board_.end_part({});
-  ASSERT_NE(came_to, nullptr);
+  EXPECT_FALSE(board_.end_part(make_failure(ErrorCode::Aborted, Reason::Revoked, 1, "later")));
+  const std::optional<Failure> came_to = board_.end_part({});
+  ASSERT_TRUE(came_to);
   board_.complete_head(*came_to, finished_);
   for (const Operation& one : operations_) {
     EXPECT_EQ(one.outcome.message(), "rail");
@@ -95,8 +94,8 @@ TEST_F(ArrivalBoardTest, APartThatEndedWellAfterTheStopLeavesASuccessOne) {
   for (const Rank rank : {0, 1, 2}) board_.arrive(operation(rank, 0), finished_);
   board_.run_head();
   board_.head()->failure = make_failure(ErrorCode::Aborted, Reason::RemoteDied, 1, "revoked");
-  const Failure* came_to = board_.end_part({});
-  ASSERT_NE(came_to, nullptr);
+  const std::optional<Failure> came_to = board_.end_part({});
+  ASSERT_TRUE(came_to);
   EXPECT_TRUE(came_to->ok()) << "all of it had been done";
 }
 
