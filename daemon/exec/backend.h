@@ -66,7 +66,7 @@ class Backend {
 
   // ---- the loop's verbs ----
   // Starts that have come past the rings since the last call; empty on the host.
-  virtual std::span<const DoorbellCall> poll(std::uint64_t) { return {}; }
+  virtual std::span<const DoorbellCall> poll() { return {}; }
   // How many turns it takes at most until what was called before now has been seen.
   virtual int turns_behind() const { return 0; }
   // Begins the communicator's oldest operation, which has been matched and is in time. Its

@@ -49,7 +49,6 @@ GpuBackend::GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups)
     : buffers_(parts.buffers),
       plans_(parts.plans),
       metrics_(parts.metrics),
-      gpus_(parts.gpus),
       groups_(std::move(groups)),
       planner_(std::move(parts.tuning)),
       executor_(*groups_, planner_, buffers_, plans_) {}
@@ -71,7 +70,7 @@ void GpuBackend::begin_drain() {
   groups_->speculator.withdraw_all(kMomentNs);
 }
 
-std::span<const DoorbellCall> GpuBackend::poll(std::uint64_t now_ns) {
+std::span<const DoorbellCall> GpuBackend::poll() {
   calls_.clear();
   for (GpuGroup* group : groups_->all) {
     if (group->closed) continue;
@@ -93,7 +92,7 @@ std::span<const DoorbellCall> GpuBackend::poll(std::uint64_t now_ns) {
       calls_.push_back({member.session, member.id, doorbell, in_order});
     }
   }
-  if (!calls_.empty()) watch_.moved(now_ns);
+  if (!calls_.empty()) watch_.moved(now_ns());
   return calls_;
 }
 

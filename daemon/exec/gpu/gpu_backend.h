@@ -35,7 +35,7 @@ class GpuBackend final : public Backend {
   // Opens every GPU; slow.
   static Result<std::unique_ptr<GpuBackend>> create(Parts parts);
 
-  std::span<const DoorbellCall> poll(std::uint64_t now_ns) override;
+  std::span<const DoorbellCall> poll() override;
   int turns_behind() const override { return 2 + static_cast<int>(Speculation::kMost); }
   Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override {
     return executor_.start(communicator, now_ns, failure);
@@ -93,7 +93,6 @@ class GpuBackend final : public Backend {
   BufferRegistry& buffers_;
   const PlanTable& plans_;
   Metrics& metrics_;
-  const std::vector<Device*>& gpus_;
   std::unique_ptr<GpuGroups> groups_;
   GpuPlanner planner_;
   GpuExecutor executor_;

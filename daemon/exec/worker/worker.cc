@@ -129,11 +129,12 @@ bool Worker::somebody_calls() const {
 }
 
 bool Worker::poll_device() {
-  const std::uint64_t now = state_.backend->starts_by_doorbell() ? now_ns() : 0;
-  const std::span<const DoorbellCall> calls = state_.backend->poll(now);
+  const std::span<const DoorbellCall> calls = state_.backend->poll();
+  if (calls.empty()) return false;
+  const std::uint64_t now = now_ns();  // read once for a sweep, and only if there is something
   for (const DoorbellCall& call : calls) take(call, now);
   if (!lost_.empty()) quarantine_lost();
-  return !calls.empty();
+  return true;
 }
 
 void Worker::take(const DoorbellCall& call, std::uint64_t now_ns) {
