@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <array>
 
-#include "client/arctl/rank_team.h"
-#include "client/arctl/table.h"
-#include "client/arctl/units.h"
+#include "client/arctl/bench/rank_team.h"
+#include "client/arctl/command_line/units.h"
 #include "client/arctl/verbs.h"
-#include "client/arctl/views.h"
+#include "client/arctl/view/table.h"
+#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 namespace {

@@ -1,6 +1,6 @@
-#include "client/arctl/table.h"
 #include "client/arctl/verbs.h"
-#include "client/arctl/views.h"
+#include "client/arctl/view/table.h"
+#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 namespace {

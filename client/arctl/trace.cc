@@ -1,5 +1,5 @@
 #include "client/arctl/verbs.h"
-#include "client/arctl/views.h"
+#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 

@@ -5,11 +5,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "client/arctl/bench_case.h"
-#include "client/arctl/table.h"
-#include "client/arctl/units.h"
+#include "client/arctl/bench/bench_case.h"
+#include "client/arctl/command_line/units.h"
 #include "client/arctl/verbs.h"
-#include "client/arctl/views.h"
+#include "client/arctl/view/table.h"
+#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "client/arctl/invocation.h"
+#include "client/arctl/command_line/invocation.h"
 
 namespace arcomm::arctl {
 

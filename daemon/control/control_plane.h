@@ -12,7 +12,7 @@
 
 #include "daemon/control/access/gate.h"
 #include "daemon/control/access/listener.h"
-#include "daemon/control/node_admin.h"
+#include "daemon/control/calls/node_admin.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/rpc/rpc_server.h"
 

@@ -8,12 +8,12 @@
 
 #include "config/settings.h"
 #include "daemon/control/access/caller.h"
+#include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/node_devices.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/session_ledger.h"
-#include "daemon/control/worker_replies.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {

@@ -12,12 +12,12 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/buffer_calls.h"
-#include "daemon/control/communicator_calls.h"
-#include "daemon/control/communicator_joins.h"
+#include "daemon/control/calls/buffer_calls.h"
+#include "daemon/control/calls/communicator_calls.h"
+#include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/plan_calls.h"
+#include "daemon/control/calls/session_calls.h"
 #include "daemon/control/control_state.h"
-#include "daemon/control/plan_calls.h"
-#include "daemon/control/session_calls.h"
 
 namespace arcomm {
 

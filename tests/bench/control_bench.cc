@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "client/arctl/admin.h"
-#include "client/arctl/rank_board.h"
+#include "client/arctl/bench/rank_board.h"
 #include "client/include/arclient.h"
 
 namespace arcomm::bench {

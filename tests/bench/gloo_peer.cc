@@ -19,7 +19,7 @@
 #include <functional>
 #include <limits>
 
-#include "client/arctl/rank_board.h"
+#include "client/arctl/bench/rank_board.h"
 #include "tests/bench/peer_run.h"
 
 namespace arcomm::bench {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "client/arctl/bench_case.h"
-#include "client/arctl/pattern.h"
-#include "client/arctl/units.h"
+#include "client/arctl/bench/bench_case.h"
+#include "client/arctl/bench/pattern.h"
+#include "client/arctl/command_line/units.h"
 
 namespace arcomm::bench {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_hardware.h"
+#include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "transport/device/device.h"
 
 namespace arcomm {

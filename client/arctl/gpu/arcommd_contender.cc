@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "client/arctl/arc_status.h"
+#include "client/arctl/command_line/arc_status.h"
 
 namespace arcomm::arctl {
 namespace {

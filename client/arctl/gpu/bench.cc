@@ -6,9 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "client/arctl/bench/rank_team.h"
 #include "client/arctl/gpu/nccl_library.h"
 #include "client/arctl/gpu/report.h"
-#include "client/arctl/rank_team.h"
 
 namespace arcomm::arctl {
 namespace {

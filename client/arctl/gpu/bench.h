@@ -2,9 +2,9 @@
 // GPUs copy to each other, then every size with every contender, and prints what comes. One thread.
 #pragma once
 
-#include "client/arctl/bench_options.h"
-#include "client/arctl/exit_code.h"
-#include "client/arctl/invocation.h"
+#include "client/arctl/bench/bench_options.h"
+#include "client/arctl/command_line/exit_code.h"
+#include "client/arctl/command_line/invocation.h"
 
 namespace arcomm::arctl {
 

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client/arctl/pattern.h"
+#include "client/arctl/bench/pattern.h"
 
 namespace arcomm::arctl {
 namespace {

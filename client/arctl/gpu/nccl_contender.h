@@ -5,10 +5,10 @@
 
 #include <memory>
 
+#include "client/arctl/bench/rank_board.h"
 #include "client/arctl/gpu/contender.h"
 #include "client/arctl/gpu/device.h"
 #include "client/arctl/gpu/nccl_library.h"
-#include "client/arctl/rank_board.h"
 
 namespace arcomm::arctl {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <cstdio>
 
-#include "client/arctl/json.h"
-#include "client/arctl/table.h"
-#include "client/arctl/units.h"
+#include "client/arctl/command_line/units.h"
+#include "client/arctl/view/json.h"
+#include "client/arctl/view/table.h"
 #include "proto/version.h"
 
 namespace arcomm::arctl {

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "client/arctl/bench_options.h"
+#include "client/arctl/bench/bench_options.h"
 
 namespace arcomm::arctl {
 

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "client/arctl/bench/rank_board.h"
 #include "client/arctl/gpu/contender.h"
 #include "client/arctl/gpu/device.h"
 #include "client/arctl/gpu/inputs.h"
-#include "client/arctl/rank_board.h"
 
 namespace arcomm::arctl {
 

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "client/arctl/exit_code.h"
-#include "client/arctl/rank_board.h"
+#include "client/arctl/bench/rank_board.h"
+#include "client/arctl/command_line/exit_code.h"
 
 namespace arcomm::arctl {
 

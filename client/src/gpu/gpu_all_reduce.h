@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "client/src/gpu/gpu_buffer.h"
+#include "client/src/gpu/memory/gpu_buffer.h"
 #include "client/src/host/operation.h"
 #include "client/src/host/submission.h"
 #include "client/src/session/deadline.h"

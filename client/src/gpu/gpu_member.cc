@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-#include "client/src/gpu/stream_watch.h"
+#include "client/src/gpu/in_stream/stream_watch.h"
 
 namespace arcomm::client {
 namespace {

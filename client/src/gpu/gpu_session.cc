@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-#include "client/src/gpu/gpu_allocations.h"
-#include "client/src/gpu/gpu_exchange.h"
+#include "client/src/gpu/in_stream/gpu_exchange.h"
+#include "client/src/gpu/memory/gpu_allocations.h"
 #include "proto/launch_table.h"
 
 namespace arcomm::client {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/control/node_admin.h"
+#include "daemon/control/calls/node_admin.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/rpc/rpc_call.h"
 #include "daemon/control/rpc/rpc_stream.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_group.h"
+#include "daemon/exec/gpu/group/gpu_group.h"
 
 namespace arcomm {
 

@@ -12,8 +12,8 @@
 
 #include "daemon/exec/backend.h"
 #include "daemon/exec/gpu/gpu_executor.h"
-#include "daemon/exec/gpu/gpu_groups.h"
-#include "daemon/exec/gpu/path_watch.h"
+#include "daemon/exec/gpu/group/gpu_groups.h"
+#include "daemon/exec/gpu/group/path_watch.h"
 #include "daemon/exec/tune/gpu_bench.h"
 #include "daemon/plan/gpu_planner.h"
 

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "daemon/comm/arrival_board.h"
-#include "daemon/exec/gpu/gpu_group.h"
+#include "daemon/exec/gpu/group/gpu_group.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/plan/operation.h"
 #include "daemon/session/persistent_plan.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_hardware.h"
+#include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "proto/status.h"
 #include "transport/device/device.h"
 #include "transport/device/memory.h"

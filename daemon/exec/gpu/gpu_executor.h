@@ -12,7 +12,7 @@
 #include "daemon/exec/backend.h"
 #include "daemon/exec/failpoint.h"
 #include "daemon/exec/gpu/gpu_calls.h"
-#include "daemon/exec/gpu/gpu_groups.h"
+#include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/speculation/speculation_planner.h"
 #include "daemon/plan/gpu_planner.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "daemon/exec/gpu/gpu_group.h"
+#include "daemon/exec/gpu/group/gpu_group.h"
 #include "daemon/plan/plan.h"
 #include "proto/status.h"
 

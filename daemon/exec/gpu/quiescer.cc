@@ -3,7 +3,7 @@
 #include <sched.h>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/gpu/resident_path.h"
+#include "daemon/exec/gpu/group/resident_path.h"
 
 namespace arcomm {
 namespace {

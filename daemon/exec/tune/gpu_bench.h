@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_groups.h"
+#include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/specs.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-#include "client/arctl/bench_case.h"
+#include "client/arctl/bench/bench_case.h"
 
 #include <gtest/gtest.h>
 

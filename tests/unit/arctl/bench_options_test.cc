@@ -1,4 +1,4 @@
-#include "client/arctl/bench_options.h"
+#include "client/arctl/bench/bench_options.h"
 
 #include <gmock/gmock.h>
 

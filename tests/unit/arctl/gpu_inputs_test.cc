@@ -3,9 +3,9 @@
 
 #include <cstring>
 
+#include "client/arctl/bench/pattern.h"
 #include "client/arctl/gpu/batches.h"
 #include "client/arctl/gpu/inputs.h"
-#include "client/arctl/pattern.h"
 
 namespace arcomm::arctl {
 namespace {

@@ -1,11 +1,11 @@
-#include "client/arctl/json.h"
+#include "client/arctl/view/json.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
 
-#include "client/arctl/views.h"
+#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/arctl/pattern.h"
+#include "client/arctl/bench/pattern.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "client/arctl/rank_board.h"
+#include "client/arctl/bench/rank_board.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include "client/arctl/table.h"
+#include "client/arctl/view/table.h"
 
 #include <gtest/gtest.h>
 

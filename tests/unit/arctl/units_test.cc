@@ -1,4 +1,4 @@
-#include "client/arctl/units.h"
+#include "client/arctl/command_line/units.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "client/arctl/views.h"
+#include "client/arctl/view/views.h"
 
 #include <gmock/gmock.h>
 
 #include <map>
 #include <vector>
 
-#include "client/arctl/exit_code.h"
+#include "client/arctl/command_line/exit_code.h"
 
 namespace arcomm::arctl {
 namespace {

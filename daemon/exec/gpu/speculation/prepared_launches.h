@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/exec/gpu/gpu_hardware.h"
+#include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "daemon/exec/gpu/speculation/prediction.h"
 
 namespace arcomm {

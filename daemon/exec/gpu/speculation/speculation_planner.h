@@ -6,7 +6,7 @@
 #include <span>
 
 #include "daemon/exec/gpu/gpu_calls.h"
-#include "daemon/exec/gpu/gpu_groups.h"
+#include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/session/persistent_plan.h"
 

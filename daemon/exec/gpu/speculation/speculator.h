@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/deferred_release.h"
-#include "daemon/exec/gpu/gpu_group.h"
+#include "daemon/exec/gpu/group/gpu_group.h"
 
 namespace arcomm {
 

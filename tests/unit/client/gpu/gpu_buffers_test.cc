@@ -1,4 +1,4 @@
-#include "client/src/gpu/gpu_buffers.h"
+#include "client/src/gpu/memory/gpu_buffers.h"
 
 #include <gtest/gtest.h>
 

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "client/src/gpu/memory_starts.h"
+#include "client/src/gpu/memory/memory_starts.h"
 #include "client/src/gpu/post_mode.h"
 #include "tests/unit/client/gpu/gpu_member_fixture.h"
 

@@ -1,11 +1,11 @@
 // Memory that is mapped in chunks, through the table that callers use.
-#include "client/src/gpu/gpu_segments.h"
+#include "client/src/gpu/memory/gpu_segments.h"
 
 #include <gtest/gtest.h>
 
 #include "client/src/gpu/gpu_all_reduce.h"
-#include "client/src/gpu/gpu_allocations.h"
-#include "client/src/gpu/gpu_buffers.h"
+#include "client/src/gpu/memory/gpu_allocations.h"
+#include "client/src/gpu/memory/gpu_buffers.h"
 #include "tests/unit/client/gpu/fake_gpu.h"
 
 namespace arcomm::client {

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/gpu/gpu_hardware.h"
+#include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "proto/device_mailbox.h"
 
 namespace arcomm::test {

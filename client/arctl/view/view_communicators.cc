@@ -1,0 +1,157 @@
+#include <algorithm>
+
+#include "client/arctl/command_line/units.h"
+#include "client/arctl/view/table.h"
+#include "client/arctl/view/views.h"
+
+namespace arcomm::arctl {
+namespace {
+
+Json members_json(const v1::CommunicatorStatus& communicator) {
+  Json members = Json::array();
+  for (const v1::RankStatus& member : communicator.members()) {
+    members.push_back({{"rank", member.rank()},
+                       {"pid", member.pid()},
+                       {"session", id_text(member.session())},
+                       {"last_seq", member.last_seq()},
+                       {"waiting", member.waiting()}});
+  }
+  return members;
+}
+
+Json launches_json(const v1::CommunicatorStatus& communicator) {
+  Json launches = Json::array();
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    launches.push_back({{"types", stretch.types()},
+                        {"path", stretch.path()},
+                        {"most_bytes", stretch.most_bytes()}});
+  }
+  return launches;
+}
+
+// "float16: in-stream to 16 MiB, launched above; other types: resident to 128 KiB, launched above"
+std::string launches_text(const v1::CommunicatorStatus& communicator) {
+  std::string out;
+  const v1::LaunchStretch* before = nullptr;
+  for (const v1::LaunchStretch& stretch : communicator.launches()) {
+    const bool is_first = before == nullptr || before->types() != stretch.types();
+    if (is_first) {
+      out += (out.empty() ? "" : "; ") + stretch.types() + ": ";
+    } else {
+      out += ", ";
+    }
+    out += stretch.path();
+    const bool is_last = stretch.most_bytes() == ~std::uint64_t{0};
+    if (!is_last) out += " to " + human_bytes(stretch.most_bytes());
+    if (is_last && !is_first) out += " above";
+    before = &stretch;
+  }
+  return out;
+}
+
+}  // namespace
+
+bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) {
+  auto& all = *reply.mutable_communicators();
+  all.erase(std::remove_if(all.begin(), all.end(),
+                           [prefix](const v1::CommunicatorStatus& communicator) {
+                             return !communicator.id().starts_with(prefix);
+                           }),
+            all.end());
+  return !all.empty();
+}
+
+const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator) {
+  const auto& members = communicator.members();
+  const auto [least, most] =
+      std::minmax_element(members.begin(), members.end(),
+                          [](const auto& a, const auto& b) { return a.last_seq() < b.last_seq(); });
+  if (least == members.end() || least->last_seq() == most->last_seq()) return nullptr;
+  return &*least;
+}
+
+std::string diagnosis_of(const v1::CommunicatorStatus& communicator) {
+  if (!communicator.diagnosis().empty()) return communicator.diagnosis();
+  if (communicator.state() != "ready") return communicator.state();
+  const bool somebody_waits =
+      std::any_of(communicator.members().begin(), communicator.members().end(),
+                  [](const v1::RankStatus& member) { return !member.waiting().empty(); });
+  const v1::RankStatus* last = lagging_rank(communicator);
+  // Ranks that run a little apart are normal: only a rank that others wait for is worth a sentence.
+  if (last == nullptr || !somebody_waits) return "";
+  return "rank " + std::to_string(last->rank()) + " (pid " + std::to_string(last->pid()) +
+         ") is behind: it has called " + std::to_string(last->last_seq()) +
+         " operations and others wait for it";
+}
+
+std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour) {
+  if (reply.communicators_size() == 0) return "no communicator exists\n";
+  std::string out;
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    if (!out.empty()) out += "\n";
+    const bool ready = communicator.state() == "ready";
+    out +=
+        painted(printable(communicator.id()), Colour::Bold, colour) + "  " +
+        painted(printable(communicator.state()), ready ? Colour::Green : Colour::Yellow, colour) +
+        "  " + std::to_string(communicator.ranks()) + " ranks  epoch " +
+        std::to_string(communicator.epoch()) + "  " + human_count(communicator.operations_done()) +
+        " done  " + human_count(communicator.operations_failed()) + " failed\n";
+    Table table({{"  RANK", Align::Right},
+                 {"PID", Align::Right},
+                 {"SESSION"},
+                 {"CALLED", Align::Right},
+                 {"WAITS FOR"}});
+    for (const v1::RankStatus& member : communicator.members()) {
+      table.add({std::to_string(member.rank()),
+                 member.pid() == 0 ? "?" : std::to_string(member.pid()),
+                 id_text(member.session()),
+                 std::to_string(member.last_seq()),
+                 {member.waiting(), Colour::Yellow}});
+    }
+    if (!table.empty()) out += table.text(colour);
+    if (const std::string launches = launches_text(communicator); !launches.empty())
+      out += "  " + printable(launches) + "\n";
+    if (!communicator.why_not_in_stream().empty())
+      out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
+    const std::string diagnosis = diagnosis_of(communicator);
+    if (!diagnosis.empty() && diagnosis != communicator.state()) {
+      out += "  " + painted(printable(diagnosis), Colour::Yellow, colour) + "\n";
+    }
+  }
+  return out;
+}
+
+Json communicators_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    all.push_back({{"id", communicator.id()},
+                   {"epoch", communicator.epoch()},
+                   {"ranks", communicator.ranks()},
+                   {"state", communicator.state()},
+                   {"operations_done", communicator.operations_done()},
+                   {"operations_failed", communicator.operations_failed()},
+                   {"diagnosis", diagnosis_of(communicator)},
+                   {"launches", launches_json(communicator)},
+                   {"why_not_in_stream", communicator.why_not_in_stream()},
+                   {"members", members_json(communicator)}});
+  }
+  return {{"communicators", std::move(all)}};
+}
+
+Json diagnosis_json(const v1::CommunicatorsReply& reply) {
+  Json all = Json::array();
+  for (const v1::CommunicatorStatus& communicator : reply.communicators()) {
+    const std::string diagnosis = diagnosis_of(communicator);
+    Json one = {
+        {"id", communicator.id()}, {"healthy", diagnosis.empty()}, {"diagnosis", diagnosis}};
+    if (const v1::RankStatus* last = lagging_rank(communicator); last != nullptr) {
+      one["lagging"] = {
+          {"rank", last->rank()}, {"pid", last->pid()}, {"last_seq", last->last_seq()}};
+    }
+    one["members"] = members_json(communicator);
+    all.push_back(std::move(one));
+  }
+  return {{"communicators", std::move(all)}};
+}
+
+}  // namespace arcomm::arctl

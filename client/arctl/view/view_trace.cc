@@ -1,0 +1,137 @@
+#include "client/arctl/command_line/units.h"
+#include "client/arctl/view/table.h"
+#include "client/arctl/view/views.h"
+#include "proto/status.h"
+
+namespace arcomm::arctl {
+namespace {
+
+// "" when one of the two steps was not reached. The clocks of client and daemon are the same one.
+std::string between_us(std::uint64_t from_ns, std::uint64_t to_ns) {
+  if (from_ns == 0 || to_ns == 0 || to_ns < from_ns) return "";
+  return fixed(static_cast<double>(to_ns - from_ns) / 1e3, 1);
+}
+
+std::string outcome_of(const v1::TraceRecord& record) {
+  if (record.done_ns() == 0) return "in flight";
+  if (record.code() == 0) return "ok";
+  std::string text(name_of(error_code_from(record.code())));
+  if (record.reason() != 0) text += " (" + std::string(name_of(reason_from(record.reason()))) + ")";
+  if (record.culprit_rank() >= 0) text += " by rank " + std::to_string(record.culprit_rank());
+  return text;
+}
+
+}  // namespace
+
+std::string trace_text(const v1::TraceReply& reply, bool colour) {
+  std::string out;
+  if (reply.records_size() == 0) {
+    out = "no operation is recorded\n";
+  } else {
+    // Times in us from one step to the next: in the ring, for the other ranks, for the executor, in
+    // the kernel.
+    Table table({{"#", Align::Right},
+                 {"COMM"},
+                 {"EPOCH", Align::Right},
+                 {"SEQ", Align::Right},
+                 {"RANK", Align::Right},
+                 {"PID", Align::Right},
+                 {"OPERATION"},
+                 {"COUNT", Align::Right},
+                 {"ALGORITHM"},
+                 {"RING us", Align::Right},
+                 {"MATCH us", Align::Right},
+                 {"START us", Align::Right},
+                 {"RUN us", Align::Right},
+                 {"TOTAL us", Align::Right},
+                 {"RESULT"}});
+    for (const v1::TraceRecord& record : reply.records()) {
+      const std::string outcome = outcome_of(record);
+      table.add({std::to_string(record.number()),
+                 record.communicator(),
+                 std::to_string(record.epoch()),
+                 std::to_string(record.seq()),
+                 std::to_string(record.rank()),
+                 record.pid() == 0 ? "?" : std::to_string(record.pid()),
+                 record.op() + " " + record.dtype(),
+                 std::to_string(record.send_count()),
+                 record.algorithm(),
+                 between_us(record.submitted_ns(), record.admitted_ns()),
+                 between_us(record.admitted_ns(), record.matched_ns()),
+                 between_us(record.matched_ns(), record.launched_ns()),
+                 between_us(record.launched_ns(), record.done_ns()),
+                 between_us(record.submitted_ns(), record.done_ns()),
+                 {outcome, outcome == "ok"          ? Colour::Green
+                           : outcome == "in flight" ? Colour::Yellow
+                                                    : Colour::Red}});
+    }
+    out = table.text(colour);
+  }
+  if (reply.lost() != 0) out += std::to_string(reply.lost()) + " older records were overwritten\n";
+  return out;
+}
+
+Json trace_json(const v1::TraceReply& reply) {
+  Json records = Json::array();
+  for (const v1::TraceRecord& record : reply.records()) {
+    records.push_back({{"number", record.number()},
+                       {"communicator", record.communicator()},
+                       {"epoch", record.epoch()},
+                       {"seq", record.seq()},
+                       {"rank", record.rank()},
+                       {"pid", record.pid()},
+                       {"collective", record.collective()},
+                       {"dtype", record.dtype()},
+                       {"op", record.op()},
+                       {"send_count", record.send_count()},
+                       {"recv_count", record.recv_count()},
+                       {"algorithm", record.algorithm()},
+                       {"code", name_of(error_code_from(record.code()))},
+                       {"reason", name_of(reason_from(record.reason()))},
+                       {"culprit_rank", record.culprit_rank()},
+                       {"finished", record.done_ns() != 0},
+                       {"submitted_ns", record.submitted_ns()},
+                       {"admitted_ns", record.admitted_ns()},
+                       {"matched_ns", record.matched_ns()},
+                       {"launched_ns", record.launched_ns()},
+                       {"done_ns", record.done_ns()}});
+  }
+  return {{"lost", reply.lost()}, {"records", std::move(records)}};
+}
+
+std::string reload_text(const v1::ReloadReply& reply) {
+  std::string out =
+      "configuration read again, generation " + std::to_string(reply.config_generation()) + "\n";
+  if (reply.changed_size() == 0 && reply.needs_restart_size() == 0) out += "  nothing changed\n";
+  for (const std::string& name : reply.changed()) out += "  in force: " + printable(name) + "\n";
+  for (const std::string& name : reply.needs_restart()) {
+    out += "  changed in the file, in force after a restart: " + printable(name) + "\n";
+  }
+  return out;
+}
+
+Json reload_json(const v1::ReloadReply& reply) {
+  Json changed = Json::array(), needs_restart = Json::array();
+  for (const std::string& name : reply.changed()) changed.push_back(name);
+  for (const std::string& name : reply.needs_restart()) needs_restart.push_back(name);
+  return {{"config_generation", reply.config_generation()},
+          {"changed", std::move(changed)},
+          {"needs_restart", std::move(needs_restart)}};
+}
+
+std::string explain_text(const v1::ExplainReply& reply) {
+  std::string out = reply.text();
+  if (!out.ends_with('\n')) out += '\n';
+  return out;
+}
+
+Json explain_json(const v1::ExplainReply& reply) {
+  return {{"text", reply.text()},
+          {"chosen", reply.chosen()},
+          {"runner_up", reply.runner_up()},
+          {"chosen_us", json_number(reply.chosen_microseconds())},
+          {"runner_up_us", json_number(reply.runner_up_microseconds())},
+          {"table", reply.table()}};
+}
+
+}  // namespace arcomm::arctl

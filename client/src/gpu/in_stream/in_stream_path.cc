@@ -1,0 +1,55 @@
+#include "client/src/gpu/in_stream/in_stream_path.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "client/src/gpu/memory/gpu_memory_check.h"
+
+namespace arcomm::client {
+
+InStreamPath::InStreamPath(Parts parts)
+    : parts_(std::move(parts)),
+      uses_(InStreamUses::create({.gpu = parts_.gpu,
+                                  .mailbox = parts_.mailbox,
+                                  .exchange = parts_.exchange,
+                                  .rank = parts_.rank})) {}
+
+Status InStreamPath::check_memory(const CollectiveCall& call) {
+  if (call.is_empty()) return {};
+  ARC_RETURN_IF_ERROR(check_memory(call.send, call.send_bytes()));
+  return call.recv == call.send ? Status() : check_memory(call.recv, call.recv_bytes());
+}
+
+Status InStreamPath::check_memory(const void* address, std::uint64_t bytes) {
+  if (uses_->knows(address, bytes)) return {};
+  const Result<GpuRange> memory = memory_around(*parts_.gpu, address, bytes);
+  if (!memory) return memory.error();
+  uses_->add(*memory);
+  return {};
+}
+
+Status InStreamPath::launch(const CollectiveCall& call, const Start& start) {
+  InStreamCall made = parts_.exchange->call();
+  made.send = call.send;
+  made.recv = call.recv;
+  made.mailbox = parts_.mailbox->words();
+  made.doorbells = parts_.mailbox->doorbells();
+  made.left = start.is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
+  made.timeout_ns = std::min(start.timeout_ns, parts_.exchange->max_timeout_ns());
+  made.count = static_cast<std::uint32_t>(call.send_count);
+  made.what = start.shape.what(call.dtype, call.op);
+  made.rank = parts_.rank;
+  made.ranks = parts_.ranks;
+  made.behind = blocks();
+  ARC_RETURN_IF_ERROR(
+      parts_.gpu->launch_in_stream(parts_.exchange->kernels(), start.shape, call.dtype, call.op,
+                                   made, start.waits_behind && !start.is_captured, start.stream));
+  if (start.is_captured) {
+    uses_->captured(call);
+  } else {
+    uses_->launched(call, start.shape.blocks);
+  }
+  return {};
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,133 @@
+// GpuSession: how the daemon hears of memory, and when it lets it go.
+#include <utility>
+
+#include "client/src/gpu/gpu_session.h"
+#include "client/src/gpu/memory/gpu_allocations.h"
+
+namespace arcomm::client {
+namespace {
+
+// As in gpu_session.cc: what was offered and not registered counts against the session's room.
+constexpr std::chrono::milliseconds kWithdrawFor{20};
+
+Error too_old(std::size_t chunks) {
+  return error(ErrorCode::Unimplemented, Reason::Unsupported, "this memory lies on ", chunks,
+               " chunks, and the daemon, older than this library, registers memory of one only: "
+               "upgrade it, or set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
+}
+
+}  // namespace
+
+GpuBuffers::Daemon GpuSession::daemon_of_buffers() {
+  return {.add = [this](Gpu& gpu, const GpuRange& range,
+                        Deadline deadline) { return register_memory(gpu, range, deadline); },
+          .remove = [this](BufferId buffer,
+                           Deadline deadline) { return release_memory(buffer, deadline); }};
+}
+
+GpuSegments::Daemon GpuSession::daemon_of_chunks() {
+  return {.add = [this](Gpu& gpu, const GpuChunks& chunks,
+                        Deadline deadline) { return register_chunks(gpu, chunks, deadline); },
+          .remove_if_unneeded =
+              [this](BufferId buffer, const IsThere& is_there, Deadline deadline) {
+                return release_if_unneeded(buffer, is_there, deadline);
+              }};
+}
+
+Result<BufferId> GpuSession::register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline) {
+  NewGpuBuffer wanted{.device = gpu.uuid(), .bytes = range.bytes};
+  GpuExport exported;
+  const std::shared_ptr<GpuAllocation> ours =
+      gpu_allocations().find(reinterpret_cast<const void*>(range.base));
+  if (!ours) {
+    Result<GpuExport> made = gpu.export_memory(range);
+    if (!made) return std::move(made).error();
+    exported = std::move(*made);
+  }
+  if (exported.ipc_handle) {
+    wanted.ipc_handle = {reinterpret_cast<const char*>(exported.ipc_handle->data()),
+                         exported.ipc_handle->size()};
+  } else {
+    const int fd = ours ? ours->memory.get() : exported.memory.get();
+    const Result<std::uint64_t> offered = descriptors_.offer(fd, deadline);
+    if (!offered) return offered.error();
+    wanted.offered_fd = *offered;
+  }
+  const Result<SharedBuffer> shared = control_.register_gpu_buffer(attached_.key, wanted, deadline);
+  if (!shared) return shared.error();
+  return shared->buffer;
+}
+
+Status GpuSession::release_memory(BufferId buffer, Deadline deadline) {
+  for (const std::shared_ptr<GpuMember>& member : members()) {
+    ARC_RETURN_IF_ERROR(member->drop_plans_of(buffer, deadline));
+  }
+  return release_at_daemon(buffer, deadline);
+}
+
+// All are asked before any drops a plan. One may come to need its plans after it was asked, so each
+// asks itself again as it drops them; what others have dropped by then is made again on demand. A
+// plan that is made after that keeps the buffer: the daemon does not release it.
+Result<bool> GpuSession::release_if_unneeded(BufferId buffer, const IsThere& is_there,
+                                             Deadline deadline) {
+  const std::vector<std::shared_ptr<GpuMember>> asked = members();
+  for (const std::shared_ptr<GpuMember>& member : asked) {
+    if (!member->may_drop_plans_of(buffer, is_there, deadline)) return false;
+  }
+  for (const std::shared_ptr<GpuMember>& member : asked) {
+    Result<bool> dropped = member->drop_unneeded_plans_of(buffer, is_there, deadline);
+    if (!dropped || !*dropped) return dropped;
+  }
+  ARC_RETURN_IF_ERROR(release_at_daemon(buffer, deadline));
+  return true;
+}
+
+Status GpuSession::release_at_daemon(BufferId buffer, Deadline deadline) {
+  Status released = control_.release_buffer(attached_.key, buffer, deadline);
+  if (!released && is_gone(released.error())) return {};
+  return released;
+}
+
+// A descriptor at a time is open here; the daemon keeps them until it has all.
+Result<BufferId> GpuSession::register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline) {
+  if (chunks.size() > attached_.max_chunks && chunks.size() != 1) {
+    if (attached_.max_chunks == 0) return too_old(chunks.size());
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, "this memory lies on ", chunks.size(),
+                 " chunks and the daemon registers at most ", attached_.max_chunks,
+                 " at once: reduce it in parts, or set "
+                 "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:False");
+  }
+  NewGpuBuffer wanted{.device = gpu.uuid()};
+  std::vector<std::uint64_t> offered;
+  const auto registered = [&]() -> Result<SharedBuffer> {
+    for (const std::unique_ptr<GpuChunk>& chunk : chunks) {
+      const Result<GpuChunkExport> exported = gpu.export_chunk(*chunk);
+      if (!exported) return exported.error();
+      NewGpuChunk one{.bytes = chunk->bytes(), .fabric = exported->fabric};
+      if (exported->memory) {
+        const Result<std::uint64_t> ticket = descriptors_.offer(exported->memory.get(), deadline);
+        if (!ticket) return ticket.error();
+        one.offered_fd = *ticket;
+        offered.push_back(*ticket);
+      }
+      wanted.bytes += chunk->bytes();
+      wanted.chunks.push_back(one);
+    }
+    if (wanted.chunks.size() == 1 && !offered.empty()) {  // as any daemon understands it
+      wanted.offered_fd = offered.front();
+      wanted.chunks.clear();
+    } else if (attached_.max_chunks == 0) {
+      return too_old(chunks.size());
+    }
+    return control_.register_gpu_buffer(attached_.key, wanted, deadline);
+  };
+  const Result<SharedBuffer> shared = registered();
+  if (shared) return shared->buffer;
+  if (!offered.empty()) {
+    static_cast<void>(
+        control_.withdraw_offers(attached_.key, offered, Deadline::after(kWithdrawFor)));
+  }
+  return shared.error();
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,141 @@
+#include "daemon/control/calls/buffer_calls.h"
+
+#include <utility>
+
+#include "daemon/control/calls/new_buffer.h"
+#include "daemon/control/descriptors/shared_memory.h"
+
+namespace arcomm {
+
+BufferCalls::BufferCalls(ControlState& state, TaskThread& memory_thread)
+    : state_(state),
+      on_gpus_(state),
+      fair_prefault_({.loop = state.loop, .thread = memory_thread, .closer = state.memory_closer}) {
+}
+
+void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  if (state_.worker_of(**session).on_gpus()) {
+    return on_gpus_.allocate_buffer(**session, request, std::move(answer));
+  }
+  const Result<std::uint64_t> length = round_to_pages(request.bytes());
+  if (!length) return answer(length.error());
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, *length); !charged)
+    return answer(charged.error());
+  if (Status promised = state_.ledger.promise_ticket(**session); !promised) {
+    buffer.reset();
+    return answer(promised.error());
+  }
+  buffer->session = (*session)->id;
+  buffer->seed.length_bytes = *length;
+  buffer->give_ticket = true;
+  buffer->answer = std::move(answer);
+  fair_prefault_.allocate(
+      {buffer->session, caller.call}, *length, [this, buffer](Result<UniqueFd> made) {
+        if (SessionEntry* owner = state_.ledger.find(buffer->session); owner != nullptr)
+          --owner->tickets_promised;
+        if (!made) return buffer->fail(made.error());
+        add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
+      });
+}
+
+void BufferCalls::cancel_allocation(std::uint64_t call) {
+  fair_prefault_.drop_call(call, error(ErrorCode::Cancelled, Reason::None,
+                                       "the caller went away before the memory was there"));
+}
+
+void BufferCalls::session_gone(SessionId session) {
+  fair_prefault_.drop_session(
+      session, error(ErrorCode::Aborted, Reason::RemoteDied, "session ", session, " has ended"));
+}
+
+void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
+                                  Answer<v1::BufferReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  if (state_.worker_of(**session).on_gpus()) {
+    return on_gpus_.register_buffer(**session, request, std::move(answer));
+  }
+  Result<UniqueFd> offered = state_.ledger.take_offer(**session, request.offered_fd());
+  if (!offered) return answer(offered.error());
+  // Whoever offered it may have closed its own.
+  std::shared_ptr<UniqueFd> memory = state_.memory_closer.hold(std::move(offered).value());
+  const Status checked =
+      check_offered_memory(memory->get(), request.offset_bytes(), request.length_bytes());
+  if (!checked) return answer(checked.error());
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, request.length_bytes());
+      !charged) {
+    return answer(charged.error());
+  }
+  buffer->session = (*session)->id;
+  buffer->seed.offset_bytes = request.offset_bytes();
+  buffer->seed.length_bytes = request.length_bytes();
+  buffer->answer = std::move(answer);
+  // A memfd may be larger than what is in it: the rest must be there to be had.
+  fair_prefault_.check({buffer->session, caller.call}, memory, buffer->seed.length_bytes,
+                       [this, buffer, memory](const Status& had) {
+                         if (!had) return buffer->fail(had.error());
+                         add_to_worker(state_, buffer, memory);
+                       });
+}
+
+void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
+                                 Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const SessionId id = (*session)->id;
+  const BufferId buffer = BufferId::from_bits(request.buffer());
+  if (request.offered_fds_size() > static_cast<int>(kMaxOffers)) {
+    return answer(error(ErrorCode::OutOfRange, Reason::BadValue, "no session can have offered ",
+                        request.offered_fds_size(), " descriptors: ", kMaxOffers, " is the most"));
+  }
+  for (const std::uint64_t ticket : request.offered_fds()) {
+    if (Result<UniqueFd> offered = state_.ledger.take_offer(**session, ticket))
+      state_.memory_closer.close(std::move(offered).value());
+  }
+  if (!request.offered_fds().empty() && request.buffer() == 0) return answer(v1::Empty{});
+  if (!(*session)->buffers.contains(buffer)) {
+    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
+                        " is not one of session ", id));
+  }
+  state_.worker_of(**session).remove_buffer(
+      id, buffer,
+      state_.replies.on_loop<void>(
+          "release the buffer",
+          [this, id, buffer, answer = std::move(answer)](const Status& status) {
+            if (!status) return answer(status.error());
+            forget_buffer(id, buffer);
+            answer(v1::Empty{});
+          },
+          [this, id, buffer](const Status& late) {
+            if (late) forget_buffer(id, buffer);
+          }));
+}
+
+void BufferCalls::take_back(const Caller& caller, const v1::SessionRef& session,
+                            const v1::BufferReply& unheard) {
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session;
+  release.set_buffer(unheard.buffer());
+  release_buffer(caller, release, [](const Result<v1::Empty>&) {});
+}
+
+// Its memory goes with its quota, the descriptor too that nobody has fetched.
+void BufferCalls::forget_buffer(SessionId id, BufferId buffer) {
+  SessionEntry* owner = state_.ledger.find(id);
+  if (owner == nullptr) return;
+  const auto node = owner->buffers.extract(buffer);
+  if (!node) return;
+  Result<std::vector<UniqueFd>> unfetched =
+      state_.ledger.take_ticket(*owner, node.mapped().fd_ticket);
+  for (std::size_t i = 0; unfetched && i < unfetched->size(); ++i)
+    state_.memory_closer.close(std::move((*unfetched)[i]));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,42 @@
+// The calls about memory: allocated here or offered by the client, and released. Does host memory
+// itself, whose pages the memory thread touches; sessions on GPUs are handed to GpuBufferCalls.
+// Thread: the control loop.
+#pragma once
+
+#include <cstdint>
+
+#include "daemon/control/calls/gpu_buffer_calls.h"
+#include "daemon/control/control_state.h"
+#include "daemon/control/descriptors/fair_prefault.h"
+#include "daemon/control/rpc/task_thread.h"
+
+namespace arcomm {
+
+class BufferCalls {
+ public:
+  BufferCalls(ControlState& state, TaskThread& memory_thread);
+
+  void allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  // The caller of that allocate_buffer (Caller::call) no longer listens.
+  void cancel_allocation(std::uint64_t call);
+  void register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
+                       Answer<v1::BufferReply> answer);
+  void release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
+                      Answer<v1::Empty> answer);
+  // An answer did not reach its caller, who can neither use nor release what it gave.
+  void take_back(const Caller& caller, const v1::SessionRef& session,
+                 const v1::BufferReply& unheard);
+
+  // What it waits for is answered with Aborted. What it holds is the ledger's.
+  void session_gone(SessionId session);
+
+ private:
+  void forget_buffer(SessionId id, BufferId buffer);
+
+  ControlState& state_;
+  GpuBufferCalls on_gpus_;
+  FairPrefault fair_prefault_;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,133 @@
+#include "daemon/control/calls/communicator_calls.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "proto/types.h"
+
+namespace arcomm {
+namespace {
+
+Error unknown_member(std::uint64_t bits, SessionId session) {
+  return error(ErrorCode::NotFound, Reason::UnknownHandle, "communicator member ",
+               MemberId::from_bits(bits), " is not one of session ", session);
+}
+
+}  // namespace
+
+void CommunicatorCalls::create_communicator(const Caller& caller,
+                                            const v1::CreateCommunicatorRequest& request,
+                                            Answer<v1::CreateCommunicatorReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  Rendezvous::Call call;
+  if (request.unique_id().size() != call.unique_id.size()) {
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "a unique id has ",
+                        call.unique_id.size(), " bytes; this one has ",
+                        request.unique_id().size()));
+  }
+  const Result<std::string> gpu = state_.devices.gpu_of(**session, request.device());
+  if (!gpu) return answer(gpu.error());
+  call.on_gpu = state_.worker_of(**session).on_gpus();
+  if (call.on_gpu && std::cmp_greater(request.ranks(), kMaxGpuRanks)) {
+    return answer(error(ErrorCode::Unimplemented, Reason::Unsupported,
+                        "a communicator on GPUs has "
+                        "1 to ",
+                        kMaxGpuRanks, " ranks, one to a GPU, not ", request.ranks()));
+  }
+  std::memcpy(call.unique_id.data(), request.unique_id().data(), call.unique_id.size());
+  const std::uint64_t asked_ms =
+      request.timeout_ms() == 0 ? state_.settings->comm.join_timeout_ms : request.timeout_ms();
+  call.serial = caller.call;
+  call.rank = request.rank();
+  call.ranks = request.ranks();
+  call.session = (*session)->id;
+  call.peer = (*session)->peer;
+  call.worker = (*session)->worker;
+  call.device = call.on_gpu ? *gpu : state_.devices.workers()[call.worker].device;
+  call.visible_gpus.assign(request.visible_gpus().begin(), request.visible_gpus().end());
+  call.in_stream_abi = request.in_stream_abi();
+  call.in_stream_hindrance = static_cast<InStreamHindrance>(request.in_stream_hindrance());
+  call.launch_table_version = request.launch_table_version();
+  call.called_at = std::chrono::steady_clock::now();
+  call.deadline = call.called_at +
+                  std::chrono::milliseconds(std::min(asked_ms, state_.settings->op.max_timeout_ms));
+  joins_.join(**session, std::move(call), std::move(answer));
+}
+
+void CommunicatorCalls::destroy_communicator(const Caller& caller,
+                                             const v1::DestroyCommunicatorRequest& request,
+                                             Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const SessionId id = (*session)->id;
+  const MemberId member = MemberId::from_bits(request.member());
+  const auto held = (*session)->members.find(member);
+  if (held == (*session)->members.end()) return answer(unknown_member(request.member(), id));
+  joins_.revoked(held->second.unique_id, held->second.epoch);
+  state_.worker_of(**session).leave_communicator(
+      id, member,
+      state_.replies.on_loop<void>(
+          "leave the communicator",
+          [this, id, member, answer = std::move(answer)](const Status& status) {
+            SessionEntry* now = state_.ledger.find(id);
+            if (now != nullptr && (status || status.error().code == ErrorCode::NotFound))
+              now->members.erase(member);
+            answer(empty_or(status));
+          },
+          [this, id, member](const Status&) {
+            if (SessionEntry* now = state_.ledger.find(id); now != nullptr)
+              now->members.erase(member);
+          }));
+}
+
+void CommunicatorCalls::abort_communicator(const Caller& caller,
+                                           const v1::AbortCommunicatorRequest& request,
+                                           Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const auto held = (*session)->members.find(MemberId::from_bits(request.member()));
+  if (held == (*session)->members.end()) {
+    return answer(unknown_member(request.member(), (*session)->id));
+  }
+  joins_.revoked(held->second.unique_id, held->second.epoch);
+  state_.worker_of(**session).abort_communicator(
+      (*session)->id, held->first, request.why().substr(0, 200),
+      state_.replies.on_loop<void>(
+          "abort the communicator",
+          [answer = std::move(answer)](const Status& status) { answer(empty_or(status)); }));
+}
+
+void CommunicatorCalls::describe(const Caller& caller, const v1::DescribeRequest& request,
+                                 Answer<v1::DescribeReply> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  v1::DescribeReply reply;
+  reply.set_state("open");
+  reply.set_culprit_rank(kNoRank);
+  if (request.member() == 0) return answer(reply);
+  const auto held = (*session)->members.find(MemberId::from_bits(request.member()));
+  if (held == (*session)->members.end()) {
+    return answer(unknown_member(request.member(), (*session)->id));
+  }
+  auto reply_with = [reply, rank = held->second.rank,
+                     answer = std::move(answer)](Result<CommunicatorSnapshot> found) {
+    if (!found) return answer(found.error());
+    v1::DescribeReply filled = reply;
+    filled.set_state(found->state);
+    filled.set_reason(static_cast<std::uint32_t>(found->reason));
+    filled.set_culprit_rank(found->culprit);
+    filled.set_epoch(found->epoch);
+    for (const RankSnapshot& one : found->ranks) {
+      if (one.rank == rank) filled.set_next_seq(one.next_seq);
+    }
+    answer(filled);
+  };
+  state_.worker_of(**session).describe((*session)->id, held->first,
+                                       state_.replies.on_loop<CommunicatorSnapshot>(
+                                           "describe the communicator", std::move(reply_with)));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,181 @@
+#include "daemon/control/calls/communicator_joins.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/telemetry/metrics/metrics.h"
+
+namespace arcomm {
+
+CommunicatorJoins::CommunicatorJoins(ControlState& state)
+    : state_(state),
+      rendezvous_(
+          [this](std::size_t worker, CommunicatorSpec seed, Rendezvous::Formed formed) {
+            auto undo = [this, worker, ranks = seed.ranks](Result<std::vector<MemberId>> late) {
+              for (std::size_t i = 0; late && i < std::min(ranks.size(), late->size()); ++i)
+                leave(worker, ranks[i].session, (*late)[i]);
+            };
+            state_.devices.workers()[worker].worker->form_communicator(
+                std::move(seed), state_.replies.on_loop<std::vector<MemberId>>(
+                                     "form the communicator", std::move(formed), std::move(undo)));
+          },
+          [this](std::size_t worker, SessionId session, MemberId member) {
+            leave(worker, session, member);
+          }) {}
+
+void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
+                             Answer<v1::CreateCommunicatorReply> answer) {
+  Result<ChargePtr> charge = state_.quotas.charge(session.peer.uid, QuotaKind::Communicators);
+  if (!charge) return answer(charge.error());
+  if (call.on_gpu) {
+    if (Status promised = state_.ledger.promise_ticket(session); !promised) {
+      charge->reset();
+      return answer(promised.error());
+    }
+  }
+  call.answer =
+      joined(call.session, call.unique_id, call.rank, std::move(charge).value(), std::move(answer));
+
+  const std::optional<Rendezvous::Live> live =
+      rendezvous_.live(call.unique_id, call.peer.uid, call.rank);
+  if (!live) return enter(std::move(call));
+  // The rank is taken as far as we know; but the worker may have revoked that communicator just
+  // now, and its client have heard of it sooner than we. Its answer comes after whatever it has
+  // told us.
+  if (call.serial != 0) looking_.insert(call.serial);
+  state_.devices.workers()[live->worker].worker->describe(
+      live->session, live->member,
+      state_.replies.on_loop<CommunicatorSnapshot>(
+          "describe the communicator", [this, call, live](Result<CommunicatorSnapshot> found) {
+            if (call.serial != 0 && looking_.erase(call.serial) == 0) {
+              return call.answer(error(ErrorCode::Cancelled, Reason::None, "the caller of rank ",
+                                       call.rank, " went away"));
+            }
+            if (found ? found->reason != Reason::None : found.error().code == ErrorCode::NotFound)
+              revoked(call.unique_id, live->epoch);
+            enter(call);
+          }));
+}
+
+void CommunicatorJoins::enter(Rendezvous::Call call) {
+  if (state_.ledger.find(call.session) == nullptr) {
+    return call.answer(
+        error(ErrorCode::Aborted, Reason::RemoteDied, "session ", call.session, " has ended"));
+  }
+  call.segment_limit_bytes = state_.settings->op.segment_bytes;
+  rendezvous_.join(std::move(call));
+  arm_sweep();
+}
+
+// One timer however many call: at the earliest deadline, or somewhat too early once that call has
+// been answered.
+void CommunicatorJoins::arm_sweep() {
+  const std::optional<Rendezvous::Clock::time_point> next = rendezvous_.next_deadline();
+  if (!next || (sweep_ && sweep_->at <= *next)) return;
+  if (sweep_) state_.loop.cancel(*sweep_);
+  sweep_ = state_.loop.at(*next, [this] {
+    sweep_.reset();
+    rendezvous_.sweep(std::chrono::steady_clock::now());
+    arm_sweep();
+  });
+}
+
+void CommunicatorJoins::leave(std::size_t worker, SessionId session, MemberId member) {
+  state_.devices.workers()[worker].worker->leave_communicator(session, member,
+                                                              [](const Status&) {});
+}
+
+Rendezvous::Answer CommunicatorJoins::joined(SessionId id, const UniqueIdBytes& unique_id,
+                                             Rank rank, ChargePtr charge,
+                                             Answer<v1::CreateCommunicatorReply> answer) {
+  // Held in one place: this function is copied, and the quota must be free before a refusal is
+  // heard.
+  auto holder = std::make_shared<ChargePtr>(std::move(charge));
+  return [this, id, unique_id, rank, holder,
+          answer = std::move(answer)](Result<Rendezvous::Joined> result) {
+    SessionEntry* session = state_.ledger.find(id);
+    if (result && session == nullptr) {
+      result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
+    }
+    if (!result) {
+      holder->reset();
+      if (session != nullptr && state_.worker_of(*session).on_gpus()) --session->tickets_promised;
+      return answer(result.error());
+    }
+    // This rank's seat in an earlier epoch has no use any more; its holder need not give it back.
+    std::erase_if(session->members, [&](const auto& held) {
+      if (held.second.unique_id != unique_id || held.second.rank != rank) return false;
+      state_.worker_of(*session).leave_communicator(id, held.first, [](const Status&) {});
+      return true;
+    });
+    count();
+    session->members.emplace(result->member,
+                             HeldMember{unique_id, result->epoch, rank, std::move(*holder)});
+    v1::CreateCommunicatorReply reply;
+    reply.set_segment_limit_bytes(result->segment_limit_bytes);
+    reply.set_member(result->member.bits());
+    reply.set_epoch(result->epoch);
+    for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
+    if (state_.worker_of(*session).on_gpus())
+      return hand_over_mailbox(id, result->member, std::move(reply), answer);
+    answer(reply);
+  };
+}
+
+void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
+                                          v1::CreateCommunicatorReply reply,
+                                          const Answer<v1::CreateCommunicatorReply>& answer) {
+  state_.worker_of(*state_.ledger.find(id))
+      .export_mailbox(
+          id, member,
+          state_.replies.on_loop<MailboxDescriptors>(
+              "hand over the mailbox", [this, id, member, reply = std::move(reply),
+                                        answer](Result<MailboxDescriptors> mailbox) {
+                SessionEntry* session = state_.ledger.find(id);
+                if (session == nullptr) {
+                  return answer(
+                      error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
+                }
+                --session->tickets_promised;
+                if (!mailbox) {
+                  // A seat without a mailbox serves nobody; the other ranks hear of it.
+                  state_.worker_of(*session).leave_communicator(id, member, [](const Status&) {});
+                  session->members.erase(member);
+                  return answer(mailbox.error());
+                }
+                v1::CreateCommunicatorReply filled = reply;
+                filled.set_fd_ticket(
+                    state_.ledger.add_ticket(*session, std::move(mailbox->descriptors)));
+                filled.set_mailbox_bytes(mailbox->mailbox_bytes);
+                filled.set_exchange_bytes(mailbox->exchange_bytes);
+                filled.set_launch_table(mailbox->launches.encode());
+                filled.set_max_timeout_ms(state_.settings->op.max_timeout_ms);
+                answer(filled);
+              }));
+}
+
+void CommunicatorJoins::cancel(std::uint64_t call) {
+  looking_.erase(call);
+  rendezvous_.cancel(call);
+}
+
+void CommunicatorJoins::revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
+  rendezvous_.dissolve(unique_id, epoch);
+  count();
+}
+
+void CommunicatorJoins::count() {
+  state_.metrics.communicators.set(static_cast<std::int64_t>(rendezvous_.ready()));
+}
+
+void CommunicatorJoins::session_gone(SessionId session, pid_t pid, Reason reason) {
+  rendezvous_.session_gone(session, pid, reason);
+  count();
+}
+
+void CommunicatorJoins::refuse_all(const Error& why) {
+  rendezvous_.fail_all(why);
+  count();
+}
+
+}  // namespace arcomm

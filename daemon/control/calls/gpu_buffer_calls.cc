@@ -1,0 +1,200 @@
+#include "daemon/control/calls/gpu_buffer_calls.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "daemon/control/calls/new_buffer.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kMostGpuBytes = std::uint64_t{1} << 46;  // no GPU has more
+constexpr std::size_t kIpcHandleBytes = 64;
+
+Status check_gpu_range(const v1::RegisterBufferRequest& request) {
+  if (request.length_bytes() == 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a range of 0 bytes was asked for; ask for 1 or more");
+  }
+  const std::uint64_t whole = request.allocation_bytes();
+  if (whole > kMostGpuBytes || request.offset_bytes() > whole ||
+      request.length_bytes() > whole - request.offset_bytes()) {
+    return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "bytes ", request.offset_bytes(),
+                 " + ", request.length_bytes(), " are not inside the allocation's ", whole,
+                 " bytes");
+  }
+  return {};
+}
+
+// One piece of a buffer, until the worker has it. Whoever offered the descriptor may have closed
+// his own.
+struct HeldChunk {
+  std::shared_ptr<UniqueFd> memory;
+  MemoryChunk chunk;
+};
+
+Status check_chunks(const v1::RegisterBufferRequest& request) {
+  if (!request.ipc_handle().empty() || request.offered_fd() != 0) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "GPU memory in pieces is named by these alone; this call has an IPC handle or a "
+                 "descriptor for the whole, too");
+  }
+  std::uint64_t sum = 0;
+  for (const v1::MemoryChunk& chunk : request.chunks()) {
+    if (chunk.bytes() == 0 || chunk.bytes() > kMostGpuBytes - sum) {
+      return error(ErrorCode::OutOfRange, Reason::BadValue, "a piece of ", chunk.bytes(),
+                   " bytes of GPU memory behind ", sum, ": not a size that a GPU has");
+    }
+    sum += chunk.bytes();
+    const bool is_named_once = (chunk.offered_fd() != 0) == chunk.fabric_handle().empty();
+    if (is_named_once &&
+        (chunk.offered_fd() != 0 || chunk.fabric_handle().size() == kFabricHandleBytes))
+      continue;
+    return error(
+        ErrorCode::InvalidArgument, Reason::BadValue,
+        "a piece of GPU memory is named by an offered descriptor or by a fabric handle of ",
+        kFabricHandleBytes, " bytes; this one has ", chunk.offered_fd() != 0 ? "a" : "no",
+        " descriptor and a handle of ", chunk.fabric_handle().size(), " bytes");
+  }
+  if (sum == request.allocation_bytes()) return {};
+  return error(ErrorCode::InvalidArgument, Reason::OutOfBounds, "the pieces have ", sum,
+               " bytes and allocation_bytes says ", request.allocation_bytes());
+}
+
+// All offers are taken, whatever is wrong: a refused one must not stay behind.
+Result<std::vector<HeldChunk>> take_chunks(SessionLedger& ledger, FdCloser& closer,
+                                           SessionEntry& session,
+                                           const v1::RegisterBufferRequest& request) {
+  std::vector<HeldChunk> held;
+  Status taken;
+  for (const v1::MemoryChunk& wanted : request.chunks()) {
+    HeldChunk one;
+    one.chunk.bytes = wanted.bytes();
+    if (wanted.offered_fd() != 0) {
+      Result<UniqueFd> offered = ledger.take_offer(session, wanted.offered_fd());
+      if (offered) {
+        one.memory = closer.hold(std::move(offered).value());
+      } else if (taken) {
+        taken = offered.error();
+      }
+    } else if (wanted.fabric_handle().size() == kFabricHandleBytes) {
+      std::memcpy(one.chunk.fabric.data(), wanted.fabric_handle().data(), kFabricHandleBytes);
+    }
+    held.push_back(std::move(one));
+  }
+  if (held.size() > kMostChunks) {
+    return error(ErrorCode::OutOfRange, Reason::BadValue, "GPU memory of ", held.size(),
+                 " pieces cannot be registered at once: ", kMostChunks,
+                 " is the most (AttachReply.max_chunks)");
+  }
+  if (!taken) return taken.error();
+  if (!held.empty()) ARC_RETURN_IF_ERROR(check_chunks(request));
+  return held;
+}
+
+}  // namespace
+
+void GpuBufferCalls::allocate_buffer(SessionEntry& session,
+                                     const v1::AllocateBufferRequest& request,
+                                     Answer<v1::BufferReply> answer) {
+  const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
+  if (!gpu) return answer(gpu.error());
+  const std::uint64_t asked = request.bytes();
+  if (asked == 0 || asked > kMostGpuBytes) {
+    return answer(error(asked == 0 ? ErrorCode::InvalidArgument : ErrorCode::OutOfRange,
+                        Reason::BadValue, asked,
+                        " bytes of GPU memory cannot be allocated: ask "
+                        "for 1 or more, and no more than a GPU has"));
+  }
+  const uid_t uid = session.peer.uid;
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = buffer->charge(state_.quotas, uid, asked); !charged)
+    return answer(charged.error());
+  if (Status promised = state_.ledger.promise_ticket(session); !promised) {
+    buffer.reset();
+    return answer(promised.error());
+  }
+  buffer->session = session.id;
+  buffer->answer = std::move(answer);
+  DeviceWorker* worker = &state_.worker_of(session);
+  worker->allocate_buffer(
+      session.id, *gpu, asked,
+      state_.replies.on_loop<AllocatedBuffer>(
+          "allocate the buffer",
+          [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
+            SessionEntry* owner = state_.ledger.find(buffer->session);
+            if (owner != nullptr) --owner->tickets_promised;
+            if (!made) return buffer->fail(made.error());
+            if (owner == nullptr) {
+              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
+                                        buffer->session, " has ended"));
+            }
+            const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
+            Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
+            if (!rest) {
+              worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
+              return buffer->fail(rest.error());
+            }
+            buffer->held.rest = std::move(rest).value();
+            buffer->held.length_bytes = made->length_bytes;
+            std::vector<UniqueFd> fds;
+            fds.push_back(std::move(made->memory));
+            buffer->held.fd_ticket = state_.ledger.add_ticket(*owner, std::move(fds));
+            v1::BufferReply reply;
+            reply.set_buffer(made->buffer.bits());
+            reply.set_length_bytes(made->length_bytes);
+            reply.set_fd_ticket(buffer->held.fd_ticket);
+            owner->buffers.emplace(made->buffer, std::move(buffer->held));
+            buffer->answer(reply);
+          },
+          [worker, id = session.id](Result<AllocatedBuffer> late) {
+            if (late) worker->remove_buffer(id, late->buffer, [](const Status&) {});
+          }));
+}
+
+void GpuBufferCalls::register_buffer(SessionEntry& session,
+                                     const v1::RegisterBufferRequest& request,
+                                     Answer<v1::BufferReply> answer) {
+  // Taken in any case: a refused offer must not stay behind.
+  Result<std::vector<HeldChunk>> chunks =
+      take_chunks(state_.ledger, state_.memory_closer, session, request);
+  std::shared_ptr<UniqueFd> memory = state_.memory_closer.hold(UniqueFd());
+  const bool is_whole = request.chunks().empty() && request.ipc_handle().empty();
+  if (request.offered_fd() != 0 || is_whole) {
+    Result<UniqueFd> offered = state_.ledger.take_offer(session, request.offered_fd());
+    if (!offered) return answer(offered.error());
+    memory = state_.memory_closer.hold(std::move(offered).value());
+  }
+  if (!chunks) return answer(chunks.error());
+  const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
+  if (!gpu) return answer(gpu.error());
+  if (!request.ipc_handle().empty() &&
+      (request.ipc_handle().size() != kIpcHandleBytes || *memory)) {
+    return answer(error(
+        ErrorCode::InvalidArgument, Reason::BadValue, "GPU memory is named by an IPC handle of ",
+        kIpcHandleBytes, " bytes or by an offered descriptor; this call has a handle of ",
+        request.ipc_handle().size(), " bytes and ", *memory ? "a" : "no", " descriptor"));
+  }
+  if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
+  auto buffer = std::make_shared<NewBuffer>();
+  if (Status charged = buffer->charge(state_.quotas, session.peer.uid, request.length_bytes());
+      !charged)
+    return answer(charged.error());
+  buffer->session = session.id;
+  buffer->seed.offset_bytes = request.offset_bytes();
+  buffer->seed.length_bytes = request.length_bytes();
+  buffer->seed.allocation_bytes = request.allocation_bytes();
+  buffer->seed.device = *gpu;
+  if (!request.ipc_handle().empty()) {
+    std::memcpy(buffer->seed.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
+  }
+  for (HeldChunk& held : *chunks) {
+    if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
+    buffer->seed.chunks.push_back(std::move(held.chunk));
+  }
+  buffer->answer = std::move(answer);
+  add_to_worker(state_, buffer, memory);
+}
+
+}  // namespace arcomm

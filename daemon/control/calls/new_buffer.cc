@@ -1,0 +1,68 @@
+#include "daemon/control/calls/new_buffer.h"
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "daemon/control/descriptors/shared_memory.h"
+
+namespace arcomm {
+
+Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes) {
+  Result<ChargePtr> count = quotas.charge(uid, QuotaKind::Buffers);
+  if (!count) return count.error();
+  Result<ChargePtr> bytes = quotas.charge(uid, QuotaKind::RegisteredBytes, length_bytes);
+  if (!bytes) return bytes.error();
+  held = HeldBuffer{.length_bytes = length_bytes,
+                    .count = std::move(count).value(),
+                    .bytes = std::move(bytes).value(),
+                    .rest = {}};
+  return {};
+}
+
+void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer,
+                   const std::shared_ptr<UniqueFd>& memory) {
+  SessionEntry* session = state.ledger.find(buffer->session);
+  if (session == nullptr) {
+    return buffer->fail(
+        error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
+  }
+  std::shared_ptr<UniqueFd> for_client;
+  if (buffer->give_ticket) {
+    for_client = state.memory_closer.hold(duplicate(memory->get()));
+    if (!*for_client) {
+      return buffer->fail(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                                "no descriptor is left: ", std::strerror(errno),
+                                "; raise LimitNOFILE= of the service"));
+    }
+  }
+  buffer->seed.memory = std::move(*memory);
+  state.worker_of(*session).add_buffer(
+      buffer->session, std::move(buffer->seed),
+      state.replies.on_loop<BufferId>(
+          "map the buffer",
+          [&state, buffer, for_client](Result<BufferId> added) {
+            SessionEntry* owner = state.ledger.find(buffer->session);
+            if (!added) return buffer->fail(added.error());
+            if (owner == nullptr) {
+              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
+                                        buffer->session, " has ended"));
+            }
+            v1::BufferReply reply;
+            reply.set_buffer(added->bits());
+            reply.set_length_bytes(buffer->held.length_bytes);
+            if (buffer->give_ticket) {
+              std::vector<UniqueFd> fds;
+              fds.push_back(std::move(*for_client));
+              buffer->held.fd_ticket = state.ledger.add_ticket(*owner, std::move(fds));
+              reply.set_fd_ticket(buffer->held.fd_ticket);
+            }
+            owner->buffers.emplace(*added, std::move(buffer->held));
+            buffer->answer(reply);
+          },
+          [worker = &state.worker_of(*session), id = buffer->session](Result<BufferId> late) {
+            if (late) worker->remove_buffer(id, *late, [](const Status&) {});
+          }));
+}
+
+}  // namespace arcomm

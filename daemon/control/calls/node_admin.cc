@@ -1,0 +1,314 @@
+#include "daemon/control/calls/node_admin.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/plan/launch_table_builder.h"
+#include "daemon/telemetry/flight_recorder.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::chrono::milliseconds kInspectLimit{1000};
+
+// The first 8 bytes of a unique id, as `arctl comms` and `arctl trace` print it.
+std::string short_id(const std::byte* bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < 8; ++i) {
+    text.push_back(kDigits[std::to_integer<unsigned>(bytes[i]) >> 4]);
+    text.push_back(kDigits[std::to_integer<unsigned>(bytes[i]) & 15]);
+  }
+  return text;
+}
+
+v1::TraceRecord to_wire(const FlightRecord& record) {
+  v1::TraceRecord wire;
+  std::byte id[8];
+  std::memcpy(id, &record.unique_id_prefix, sizeof(id));
+  wire.set_number(record.number);
+  wire.set_communicator(short_id(id));
+  wire.set_epoch(record.epoch);
+  wire.set_seq(record.seq);
+  wire.set_rank(record.rank);
+  wire.set_pid(record.pid);
+  wire.set_dtype(std::string(text_of(record.dtype)));
+  wire.set_op(std::string(text_of(record.op)));
+  wire.set_collective(std::string(text_of(record.collective)));
+  wire.set_send_count(record.send_count);
+  wire.set_recv_count(record.recv_count);
+  wire.set_code(static_cast<std::uint32_t>(record.code));
+  wire.set_reason(static_cast<std::uint32_t>(record.reason));
+  wire.set_culprit_rank(record.culprit);
+  wire.set_submitted_ns(record.submitted_ns);
+  wire.set_admitted_ns(record.admitted_ns);
+  wire.set_matched_ns(record.matched_ns);
+  wire.set_launched_ns(record.launched_ns);
+  wire.set_done_ns(record.done_ns);
+  return wire;
+}
+
+void fill(const SessionSnapshot& session, const std::string& device, v1::SessionStatus& wire) {
+  wire.set_session(session.id.bits());
+  wire.set_pid(session.peer.pid);
+  wire.set_uid(session.peer.uid);
+  wire.set_gid(session.peer.gid);
+  wire.set_process_name(session.process_name);
+  wire.set_device(device);
+  wire.set_state(session.state);
+  wire.set_communicators(session.communicators);
+  wire.set_buffers(session.buffers);
+  wire.set_registered_bytes(session.registered_bytes);
+  wire.set_in_flight(session.in_flight);
+  wire.set_submitted(session.submitted);
+  wire.set_completed(session.completed);
+  wire.set_failed(session.failed);
+  wire.set_rejected(session.rejected);
+  wire.set_age_ms(session.age_ms);
+}
+
+const char* text_of(LaunchPath path) {
+  switch (path) {
+    case LaunchPath::Resident:
+      return "resident";
+    case LaunchPath::Launched:
+      return "launched";
+    case LaunchPath::InStream:
+      return "in-stream";
+  }
+  return "unknown";
+}
+
+// Types that take the same ways are told together; what the last ones have in common is the rest.
+void fill(const LaunchTable& launches, v1::CommunicatorStatus& wire) {
+  std::vector<std::pair<std::vector<LaunchStretch>, std::string>> ways;
+  for (unsigned i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    std::vector<LaunchStretch> way = stretches_of(launches, dtype);
+    const std::string name(arcomm::text_of(dtype));
+    const auto same = std::ranges::find(ways, way, &decltype(ways)::value_type::first);
+    if (same == ways.end()) {
+      ways.emplace_back(std::move(way), name);
+    } else {
+      same->second += ", " + name;
+    }
+  }
+  if (ways.size() == 1) ways.front().second = "all types";
+  if (ways.size() > 1) ways.back().second = "other types";
+  for (const auto& [way, types] : ways) {
+    for (const LaunchStretch& stretch : way) {
+      v1::LaunchStretch& told = *wire.add_launches();
+      told.set_types(types);
+      told.set_path(text_of(stretch.path));
+      told.set_most_bytes(stretch.most_bytes);
+    }
+  }
+}
+
+void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire) {
+  wire.set_id(short_id(communicator.unique_id.data()));
+  wire.set_epoch(communicator.epoch);
+  wire.set_ranks(static_cast<std::int32_t>(communicator.ranks.size()));
+  wire.set_state(communicator.state);
+  wire.set_operations_done(communicator.operations_done);
+  wire.set_operations_failed(communicator.operations_failed);
+  wire.set_diagnosis(communicator.diagnosis);
+  if (communicator.launches) fill(*communicator.launches, wire);
+  wire.set_why_not_in_stream(communicator.why_not_in_stream);
+  for (const RankSnapshot& rank : communicator.ranks) {
+    v1::RankStatus& member = *wire.add_members();
+    member.set_rank(rank.rank);
+    member.set_pid(rank.pid);
+    member.set_session(rank.session.bits());
+    member.set_last_seq(rank.next_seq);
+    member.set_waiting(rank.waiting);
+  }
+}
+
+void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_point now,
+          v1::CommunicatorStatus& wire) {
+  wire.set_id(short_id(forming.unique_id.data()));
+  wire.set_epoch(forming.epoch);
+  wire.set_ranks(forming.ranks);
+  wire.set_state("forming " + std::to_string(forming.called.size()) + "/" +
+                 std::to_string(forming.ranks));
+  wire.set_diagnosis(forming.diagnosis);
+  for (const Rendezvous::Forming::Caller& caller : forming.called) {
+    v1::RankStatus& member = *wire.add_members();
+    member.set_rank(caller.rank);
+    member.set_pid(caller.pid);
+    member.set_session(caller.session.bits());
+    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - caller.since);
+    member.set_waiting("the other ranks since " + std::to_string(since.count()) + " ms");
+  }
+}
+
+}  // namespace
+
+NodeAdmin::NodeAdmin(EventLoop& loop, Metrics& metrics, NodeControl& control,
+                     DaemonActions& actions)
+    : metrics_(metrics), control_(control), actions_(actions), replies_(loop) {}
+
+void NodeAdmin::stop() {
+  stopping_ = true;
+  files_.stop();
+  if (tuner_.joinable()) tuner_.join();
+}
+
+void NodeAdmin::inspect(const std::function<void(const Views&)>& then) {
+  struct Gathering {
+    Views views;
+    std::size_t missing;
+  };
+  const std::vector<WorkerRef>& workers = control_.workers();
+  auto gathering = std::make_shared<Gathering>();
+  gathering->views.resize(workers.size(), error(ErrorCode::Unavailable, Reason::None, "not asked"));
+  gathering->missing = workers.size();
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    workers[i].worker->inspect(replies_.on_loop<WorkerSnapshot>(
+        "report",
+        [gathering, i, then](Result<WorkerSnapshot> view) {
+          gathering->views[i] = std::move(view);
+          if (--gathering->missing == 0) then(gathering->views);
+        },
+        {}, kInspectLimit));
+  }
+}
+
+void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusReply> answer) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
+    v1::StatusReply status;
+    status.set_state(control_.stopping() ? "draining" : "ready");
+    actions_.describe(status);
+    std::uint64_t communicators = control_.rendezvous().forming().size();
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      v1::WorkerStatus& worker = *status.add_workers();
+      worker.set_device(control_.workers()[i].device);
+      if (!views[i]) {
+        worker.set_state("stuck");
+        status.set_state("degraded: " + worker.device() + ": " + views[i].error().message);
+        continue;
+      }
+      const WorkerSnapshot& view = *views[i];
+      worker.set_state(view.state);
+      worker.set_sessions(view.sessions.size());
+      worker.set_operations_done(view.operations_done);
+      worker.set_operations_failed(view.operations_failed);
+      worker.set_operations_pending(view.operations_pending);
+      worker.set_bytes_reduced(view.bytes_reduced);
+      worker.set_busy_fraction(view.busy_fraction);
+      communicators += view.communicators.size();
+    }
+    status.set_sessions(control_.ledger().size());
+    status.set_communicators(communicators);
+    status.set_registered_bytes(control_.quotas().total(QuotaKind::RegisteredBytes));
+    answer(status);
+  });
+}
+
+void NodeAdmin::list_sessions(const Caller&, const v1::Empty&, Answer<v1::SessionsReply> answer) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
+    v1::SessionsReply reply;
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      if (!views[i]) return answer(views[i].error());
+      for (const SessionSnapshot& session : views[i]->sessions) {
+        fill(session, control_.workers()[i].device, *reply.add_sessions());
+      }
+    }
+    answer(reply);
+  });
+}
+
+void NodeAdmin::list_communicators(const Caller&, const v1::Empty&,
+                                   Answer<v1::CommunicatorsReply> answer) {
+  inspect([this, answer = std::move(answer)](const Views& views) {
+    v1::CommunicatorsReply reply;
+    for (const Result<WorkerSnapshot>& view : views) {
+      if (!view) return answer(view.error());
+      for (const CommunicatorSnapshot& one : view->communicators)
+        fill(one, *reply.add_communicators());
+    }
+    const auto now = std::chrono::steady_clock::now();
+    for (const Rendezvous::Forming& one : control_.rendezvous().forming())
+      fill(one, now, *reply.add_communicators());
+    answer(reply);
+  });
+}
+
+void NodeAdmin::get_metrics(const Caller&, const v1::Empty&,
+                            const Answer<v1::MetricsReply>& answer) {
+  v1::MetricsReply reply;
+  reply.set_text(render_metrics(metrics_));
+  answer(reply);
+}
+
+void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
+                      const Answer<v1::TraceReply>& answer) {
+  std::vector<FlightRecord> records;
+  v1::TraceReply reply;
+  std::uint64_t lost = 0;
+  if (request.previous()) records = actions_.previous_operations();
+  for (const WorkerRef& worker : control_.workers()) {
+    if (worker.recorder == nullptr || request.previous()) continue;
+    // Before the snapshot, so that records written meanwhile are not counted as lost.
+    const std::uint64_t written = worker.recorder->written();
+    lost += written > worker.recorder->capacity() ? written - worker.recorder->capacity() : 0;
+    std::vector<FlightRecord> some = worker.recorder->snapshot();
+    records.insert(records.end(), some.begin(), some.end());
+  }
+  // An operation in flight is open, not failed: its code is Unknown and it has no end.
+  if (request.failed_only()) {
+    std::erase_if(records, [](const FlightRecord& one) {
+      return one.code == ErrorCode::Ok || one.done_ns == 0;
+    });
+  }
+  if (control_.workers().size() > 1) {
+    std::stable_sort(records.begin(), records.end(),
+                     [](const auto& a, const auto& b) { return a.admitted_ns < b.admitted_ns; });
+  }
+  const std::size_t wanted =
+      request.last() == 0 ? records.size() : std::min<std::size_t>(request.last(), records.size());
+  for (std::size_t i = records.size() - wanted; i < records.size(); ++i) {
+    v1::TraceRecord wire = to_wire(records[i]);
+    wire.set_algorithm(actions_.algorithm_name(records[i].algorithm));
+    *reply.add_records() = std::move(wire);
+  }
+  reply.set_lost(lost);
+  answer(reply);
+}
+
+void NodeAdmin::reload(const Caller& caller, const v1::Empty&, Answer<v1::ReloadReply> answer) {
+  log::audit("reload",
+             {{"uid", std::to_string(caller.peer.uid)}, {"pid", std::to_string(caller.peer.pid)}});
+  files_.post([this, answer = std::move(answer)] { answer(actions_.reload()); });
+}
+
+void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
+                     RpcStream<v1::TuneReply> stream) {
+  if (stopping_) return stream.finish(shutting_down());
+  if (tuning_->exchange(true)) {
+    return stream.finish(
+        error(ErrorCode::FailedPrecondition, Reason::None, "a tune is already running"));
+  }
+  if (tuner_.joinable()) tuner_.join();  // the last one has ended: it cleared the flag
+  log::audit("tune",
+             {{"uid", std::to_string(caller.peer.uid)}, {"pid", std::to_string(caller.peer.pid)}});
+  tuner_ = std::thread([this, request, stream, tuning = tuning_] {
+    const Status status = actions_.tune(
+        request, stream.send, [this, &stream] { return stopping_.load() || stream.cancelled(); });
+    tuning->store(false);
+    stream.finish(status);
+  });
+}
+
+void NodeAdmin::explain(const Caller&, const v1::ExplainRequest& request,
+                        const Answer<v1::ExplainReply>& answer) {
+  answer(actions_.explain(request));
+}
+
+}  // namespace arcomm

@@ -1,0 +1,79 @@
+// What operators may ask for: status, sessions, communicators, metrics, trace, reload, tune,
+// explain. Thread: the control loop; what blocks (reload, tune) runs on threads of its own, through
+// DaemonActions.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "daemon/control/access/caller.h"
+#include "daemon/control/calls/worker_replies.h"
+#include "daemon/control/node_control.h"
+#include "daemon/control/rpc/rpc_stream.h"
+#include "daemon/control/rpc/task_thread.h"
+#include "daemon/telemetry/flight_recorder.h"
+#include "proto/arcommd/v1/control.pb.h"
+
+namespace arcomm {
+
+// What concerns the daemon as a whole, and so is done above control. Thread: any; calls may come at
+// the same time.
+class DaemonActions {
+ public:
+  virtual ~DaemonActions() = default;
+  // Fills what NodeAdmin cannot know: version, pid, uptime, backend, configuration, tuning,
+  // settings, warnings.
+  virtual void describe(v1::StatusReply& status) = 0;
+  virtual Result<v1::ReloadReply> reload() = 0;  // blocks for a file's reading
+  // Blocks for the whole measurement; gives up soon after cancelled() turns true. The last message
+  // it sends has `finished` set.
+  virtual Status tune(const v1::TuneRequest& request,
+                      const std::function<void(v1::TuneReply)>& send,
+                      const std::function<bool()>& cancelled) = 0;
+  virtual std::string algorithm_name(
+      std::uint8_t algorithm) = 0;  // as the flight recorder numbers them
+  virtual Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) = 0;
+  // What the daemon before this one did last; empty where nobody kept it.
+  virtual const std::vector<FlightRecord>& previous_operations() const = 0;
+};
+
+class NodeAdmin {
+ public:
+  NodeAdmin(EventLoop& loop, Metrics& metrics, NodeControl& control, DaemonActions& actions);
+  ~NodeAdmin() { stop(); }
+  // Ends a running tune and joins. After the loop has stopped, or before it started.
+  void stop();
+  void begin_stop() { stopping_ = true; }  // any thread
+
+  void get_status(const Caller& caller, const v1::Empty& request, Answer<v1::StatusReply> answer);
+  void list_sessions(const Caller& caller, const v1::Empty& request,
+                     Answer<v1::SessionsReply> answer);
+  void list_communicators(const Caller& caller, const v1::Empty& request,
+                          Answer<v1::CommunicatorsReply> answer);
+  void get_metrics(const Caller& caller, const v1::Empty& request,
+                   const Answer<v1::MetricsReply>& answer);
+  void trace(const Caller& caller, const v1::TraceRequest& request,
+             const Answer<v1::TraceReply>& answer);
+  void reload(const Caller& caller, const v1::Empty& request, Answer<v1::ReloadReply> answer);
+  void tune(const Caller& caller, const v1::TuneRequest& request, RpcStream<v1::TuneReply> stream);
+  void explain(const Caller& caller, const v1::ExplainRequest& request,
+               const Answer<v1::ExplainReply>& answer);
+
+ private:
+  using Views = std::vector<Result<WorkerSnapshot>>;  // one per worker, in order
+  // Asks all workers; a stuck one is an Error in its place after a second.
+  void inspect(const std::function<void(const Views&)>& then);
+
+  Metrics& metrics_;
+  NodeControl& control_;
+  DaemonActions& actions_;
+  WorkerReplies replies_;
+  TaskThread files_;  // reload
+  std::thread tuner_;
+  std::shared_ptr<std::atomic<bool>> tuning_ = std::make_shared<std::atomic<bool>>(false);
+  std::atomic<bool> stopping_{false};
+};
+
+}  // namespace arcomm

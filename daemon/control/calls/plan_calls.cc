@@ -1,0 +1,107 @@
+#include "daemon/control/calls/plan_calls.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+namespace arcomm {
+namespace {
+
+// Nothing where a number does not fit into the place that it is for.
+std::optional<OperationSpec> spec_of(const v1::CreatePlanRequest& request) {
+  const auto fits = [](std::uint32_t number) { return number <= 0xff; };
+  if (!fits(request.collective()) || !fits(request.dtype()) || !fits(request.op()) ||
+      !fits(request.codec()) || request.root_plus_one() > 0x7fff'ffff)
+    return std::nullopt;
+  return OperationSpec{.send_count = request.send_count(),
+                       .recv_count = request.recv_count(),
+                       .collective = static_cast<Collective>(request.collective()),
+                       .dtype = static_cast<DType>(request.dtype()),
+                       .op = static_cast<ReduceOp>(request.op()),
+                       .codec = static_cast<Codec>(request.codec()),
+                       .root = static_cast<Rank>(request.root_plus_one()) - 1};
+}
+
+}  // namespace
+
+void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
+                            Answer<v1::CreatePlanReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const std::optional<OperationSpec> spec = spec_of(request);
+  if (const char* fault = spec ? find_fault(*spec) : "a number is out of range") {
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, fault, ": collective ",
+                        request.collective(), ", dtype ", request.dtype(), ", op ", request.op(),
+                        ", codec ", request.codec(), ", send count ", request.send_count(),
+                        ", recv count ", request.recv_count(), ", root ",
+                        std::int64_t{request.root_plus_one()} - 1));
+  }
+  Result<ChargePtr> charged = state_.quotas.charge(caller.peer.uid, QuotaKind::Plans);
+  if (!charged) return answer(charged.error());
+  const std::uint64_t timeout_ms =
+      std::min(request.timeout_ms(), state_.settings->op.max_timeout_ms);
+  const PlanSpec seed{.member = MemberId::from_bits(request.member()),
+                      .send_buffer = BufferId::from_bits(request.send_buffer()),
+                      .recv_buffer = BufferId::from_bits(request.recv_buffer()),
+                      .send_offset_bytes = request.send_offset_bytes(),
+                      .recv_offset_bytes = request.recv_offset_bytes(),
+                      .spec = *spec,
+                      .timeout_ns = timeout_ms * 1'000'000};
+  const SessionId id = (*session)->id;
+  state_.worker_of(**session).add_plan(
+      id, seed,
+      state_.replies.on_loop<PlanId>(
+          "register the plan",
+          [this, id, answer = std::move(answer),
+           holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
+            SessionEntry* owner = state_.ledger.find(id);
+            if (!plan) {
+              holder->reset();
+              return answer(plan.error());
+            }
+            if (owner != nullptr) owner->plans.emplace(*plan, std::move(*holder));
+            v1::CreatePlanReply reply;
+            reply.set_plan(plan->bits());
+            answer(reply);
+          },
+          [worker = &state_.worker_of(**session), id](Result<PlanId> late) {
+            if (late) worker->remove_plan(id, *late, [](const Status&) {});
+          }));
+}
+
+void PlanCalls::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
+                             Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  const SessionId id = (*session)->id;
+  const PlanId plan = PlanId::from_bits(request.plan());
+  if (!(*session)->plans.contains(plan)) {
+    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
+                        " is not one of session ", id));
+  }
+  state_.worker_of(**session).remove_plan(
+      id, plan,
+      state_.replies.on_loop<void>(
+          "remove the plan",
+          [this, id, plan, answer = std::move(answer)](const Status& status) {
+            if (!status) return answer(status.error());
+            if (SessionEntry* owner = state_.ledger.find(id); owner != nullptr)
+              owner->plans.erase(plan);
+            answer(v1::Empty{});
+          },
+          [this, id, plan](const Status& late) {
+            SessionEntry* owner = state_.ledger.find(id);
+            if (late && owner != nullptr) owner->plans.erase(plan);
+          }));
+}
+
+void PlanCalls::take_back(const Caller& caller, const v1::SessionRef& session,
+                          const v1::CreatePlanReply& unheard) {
+  v1::DestroyPlanRequest destroy;
+  *destroy.mutable_session() = session;
+  destroy.set_plan(unheard.plan());
+  destroy_plan(caller, destroy, [](const Result<v1::Empty>&) {});
+}
+
+}  // namespace arcomm

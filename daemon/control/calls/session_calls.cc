@@ -1,0 +1,207 @@
+#include "daemon/control/calls/session_calls.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "daemon/control/descriptors/shared_memory.h"
+#include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
+#include "proto/ring/doorbell.h"
+#include "proto/version.h"
+
+namespace arcomm {
+namespace {
+
+Error no_descriptor() {
+  return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+               "no descriptor is left: ", std::strerror(errno),
+               "; raise LimitNOFILE= of the service");
+}
+
+Error not_served(uid_t asking, uid_t served) {
+  return error(ErrorCode::PermissionDenied, Reason::Permission,
+               "the GPUs of this daemon are for uid ", served,
+               ", its own, and this process has uid ", asking,
+               ": the MPS server that it manages (gpu.mps = \"manage\") serves no other user. Run "
+               "as uid ",
+               served,
+               ", or have root start nvidia-cuda-mps-control -d -multiuser-server before arcommd, "
+               "name its CUDA_MPS_PIPE_DIRECTORY to arcommd and here, and set gpu.mps to "
+               "\"require\"; device host:0 serves everybody");
+}
+
+}  // namespace
+
+SessionCalls::SessionCalls(Parts parts)
+    : state_(parts.state),
+      kept_rings_(parts.kept_rings),
+      joins_(parts.joins),
+      buffers_(parts.buffers),
+      descriptors_(
+          {.loop = state_.loop,
+           .ledger = state_.ledger,
+           .ended = [this](SessionId session,
+                           const std::string& why) { close(session, Reason::RemoteDied, why, {}); },
+           .released =
+               [this](uid_t uid) {
+                 if (released_) released_(uid);
+               }}) {}
+
+void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request,
+                          Answer<v1::AttachReply> answer) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
+  if (request.ring_abi_major() != kRingAbiMajor) {
+    return answer(error(ErrorCode::FailedPrecondition, Reason::Version,
+                        "this daemon's ring version is ", kRingAbiMajor, ".", kRingAbiMinor,
+                        " and the client's is ", request.ring_abi_major(), ".",
+                        request.ring_abi_minor(), ": install the same major version of both"));
+  }
+  const Result<NodeDevices::Place> place = state_.devices.find(request.device());
+  if (!place) return answer(place.error());
+  const std::optional<uid_t> only_uid = state_.devices.workers()[place->worker].only_uid;
+  if (only_uid && *only_uid != caller.peer.uid)
+    return answer(not_served(caller.peer.uid, *only_uid));
+  Result<ChargePtr> charge = state_.quotas.charge(caller.peer.uid, QuotaKind::Sessions);
+  if (!charge) return answer(charge.error());
+
+  SessionEntry entry;
+  entry.peer = caller.peer;
+  entry.process_name = request.process_name().substr(0, kNameCharacters);
+  entry.worker = place->worker;
+  entry.gpu = place->gpu;
+  entry.on_gpus = state_.devices.workers()[place->worker].worker->on_gpus();
+  entry.attached_over = caller.connection;
+  entry.attached_at = std::chrono::steady_clock::now();
+  entry.charge = std::move(charge).value();
+  const Result<SessionEntry*> opened = state_.ledger.open(std::move(entry));
+  if (!opened) return answer(opened.error());
+  const SessionId id = (*opened)->id;
+
+  // From here a failure must close the ledger's entry again.
+  const auto give_up = [&](const Error& why) {
+    state_.ledger.close(id, why.reason, why.message);
+    answer(why);
+  };
+  Result<ring::Segment> segment =
+      ring::Segment::create(static_cast<std::uint32_t>(state_.settings->rings.slots), id);
+  if (!segment) return give_up(segment.error());
+  Result<UniqueFd> doorbell = ring::EventDoorbell::create();
+  if (!doorbell) return give_up(doorbell.error());
+  std::vector<UniqueFd> for_client;
+  for_client.push_back(duplicate(segment->fd()));
+  for_client.push_back(duplicate(doorbell->get()));
+  if (!for_client[0] || !for_client[1]) return give_up(no_descriptor());
+  kept_rings_.keep(id, segment->fd());
+  const std::uint64_t ticket = state_.ledger.add_ticket(**opened, std::move(for_client));
+  const auto in_flight = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(state_.settings->rings.slots, state_.settings->quota.in_flight));
+  SessionSpec seed{.id = id,
+                   .peer = caller.peer,
+                   .process_name = (*opened)->process_name,
+                   .segment = std::move(segment).value(),
+                   .doorbell = std::move(doorbell).value(),
+                   .limits = {.max_in_flight = in_flight}};
+  (*opened)->hello_deadline = state_.loop.after(kHelloTimeout, [this, id] {
+    close(id, Reason::Timeout, "no Hello came on the descriptor socket within 5 s", {});
+  });
+  state_.worker_of(**opened).open_session(
+      std::move(seed),
+      state_.replies.on_loop<void>(
+          "open the session", [this, id, ticket, in_flight, answer](const Status& status) {
+            SessionEntry* session = state_.ledger.find(id);
+            if (!status || session == nullptr) {
+              const Error why =
+                  !status ? status.error()
+                          : error(ErrorCode::Aborted, Reason::RemoteDied, "the client hung up");
+              close(id, why.reason, why.message, {});
+              return answer(why);
+            }
+            state_.metrics.sessions_opened.add();
+            log::info("session {} attached: pid {} uid {} \"{}\" on {}", fmt::streamed(id),
+                      session->peer.pid, session->peer.uid, session->process_name,
+                      state_.devices.workers()[session->worker].device);
+            v1::AttachReply reply;
+            reply.set_session(id.bits());
+            reply.set_session_token(session->token.data(), session->token.size());
+            reply.set_fd_ticket(ticket);
+            reply.set_daemon_version(kVersionNumber);
+            const WorkerRef& worker = state_.devices.workers()[session->worker];
+            reply.set_device(session->gpu.empty() ? worker.device : session->gpu);
+            reply.set_on_gpus(worker.worker->on_gpus());
+            if (worker.worker->on_gpus()) reply.set_max_chunks(kMostChunks);
+            reply.set_default_timeout_ms(state_.settings->op.default_timeout_ms);
+            reply.set_segment_limit_bytes(state_.settings->op.segment_bytes);
+            reply.set_max_in_flight(in_flight);
+            answer(reply);
+          }));
+}
+
+void SessionCalls::detach(const Caller& caller, const v1::DetachRequest& request,
+                          Answer<v1::Empty> answer) {
+  const Result<SessionEntry*> session = state_.authorize(caller, request.session());
+  if (!session) return answer(session.error());
+  close((*session)->id, Reason::None, "detached", std::move(answer));
+}
+
+void SessionCalls::close(SessionId id, Reason reason, const std::string& why,
+                         Answer<v1::Empty> answer) {
+  const std::shared_ptr<SessionEntry> entry = state_.ledger.close(id, reason, why);
+  if (entry == nullptr) {
+    if (answer) answer(v1::Empty{});
+    return;
+  }
+  kept_rings_.release(id);
+  state_.loop.cancel(entry->hello_deadline);
+  if (entry->bound_to != 0) descriptors_.forget(entry->bound_to);
+  // What the other ranks hear: a rank that left in good order is not a dead one.
+  const Reason told = reason == Reason::None ? Reason::RemoteAborted : reason;
+  joins_.session_gone(id, entry->peer.pid, told);
+  buffers_.session_gone(id);
+  const std::string name = entry->process_name;
+  if (reason == Reason::None || reason == Reason::RemoteDied) {
+    log::info("session {} ended: pid {} uid {} \"{}\": {}", fmt::streamed(id), entry->peer.pid,
+              entry->peer.uid, name, why);
+  } else {
+    log::warn("session {} closed: pid {} uid {} \"{}\": {} ({})", fmt::streamed(id),
+              entry->peer.pid, entry->peer.uid, name, why, name_of(reason));
+  }
+  if (reason != Reason::None) state_.metrics.sessions_lost[reason].add();
+  for (auto& [ticket, fds] : entry->tickets) {
+    for (UniqueFd& fd : fds) state_.memory_closer.close(std::move(fd));
+  }
+  for (auto& [ticket, fd] : entry->offers) state_.memory_closer.close(std::move(fd));
+  entry->tickets.clear();
+  entry->offers.clear();
+  // The entry, and with it the quota, lives until the worker has let go of the memory.
+  state_.worker_of(*entry).close_session(
+      id, told, why,
+      state_.replies.on_loop<void>(
+          "close the session",
+          [entry, answer = std::move(answer)](const Status& status) {
+            const ErrorCode code = status ? ErrorCode::Ok : status.error().code;
+            // Before the answer: whoever hears it may take the same
+            // quota again. A worker that is late still has the memory.
+            if (code != ErrorCode::DeadlineExceeded) *entry = {};
+            if (code == ErrorCode::NotFound) return answer ? answer(v1::Empty{}) : void();
+            if (answer) answer(empty_or(status));
+          },
+          [entry](const Status&) { *entry = {}; }));
+}
+
+void SessionCalls::connection_hung_up(ConnectionNumber connection) {
+  std::vector<SessionId> orphans;
+  state_.ledger.for_each([&](const SessionEntry& session) {
+    if (session.attached_over == connection && session.bound_to == 0) orphans.push_back(session.id);
+  });
+  for (const SessionId id : orphans) {
+    close(id, Reason::RemoteDied, "its connection dropped before the Hello", {});
+  }
+}
+
+void SessionCalls::lost(SessionId session, Reason reason, const std::string& why) {
+  close(session, reason, why, {});
+}
+
+}  // namespace arcomm

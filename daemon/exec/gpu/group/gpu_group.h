@@ -1,0 +1,113 @@
+// A communicator as its GPUs see it: each member's mailbox, doorbells and scratch, and where its
+// launch paths stand. Goes with the communicator; what it owned is then let go by its owner, which
+// knows when that is safe. Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/comm/communicator.h"
+#include "daemon/exec/gpu/gpu_engine.h"
+#include "daemon/exec/gpu/group/doorbell_page.h"
+#include "daemon/exec/gpu/speculation/prepared_launches.h"
+#include "daemon/exec/gpu/speculation/speculation.h"
+#include "proto/device_mailbox.h"
+#include "proto/exchange.h"
+#include "proto/launch_table.h"
+#include "transport/device/memory.h"
+
+namespace arcomm {
+
+class GpuGroups;
+
+// What all ranks have called ends in microseconds; who asks waits so long for it at most.
+inline constexpr std::uint64_t kMomentNs = 200'000;
+
+struct GpuMember {
+  GpuEngine* engine = nullptr;
+  Rank rank = kNoRank;
+  SessionId session;
+  MemberId id;
+  Memory mailbox, scratch, resident_scratch;
+  Memory exchange;  // proto/exchange.h; none where the group is not in-stream
+  DoorbellPage doorbells;
+  std::uint32_t completion = kNoSlot;  // its place among the engine's
+  std::uint32_t queue = 0;             // of its launcher; not 0: its own
+  std::uint32_t slot = kNoSlot;  // in its GPU's resident grid; none where there is no such path
+  bool active = true;            // may start operations: its rank has not left
+  std::uint32_t taken = 0;       // number of the last launched operation
+  // The resident path, as last seen.
+  std::uint32_t posted = 0;  // as the client says
+  std::uint32_t done = 0;
+  std::uint64_t changed_ns = 0;
+  std::uint32_t in_stream_begun = 0;     // in-stream operations, as the client says
+  std::uint64_t in_stream_begun_ns = 0;  // when that was seen
+  // How many they were before, if that was so for kStandingNs, and when it was over.
+  std::uint32_t in_stream_stood_at = 0;
+  std::uint64_t in_stream_stood_until_ns = 0;
+  std::uint64_t budget_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
+
+  DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
+  GpuLauncher& launcher() const { return engine->launcher(); }
+  ResidentGrid& grid() const { return engine->grid(); }
+  RankCompletion& words() const { return engine->completion(completion); }
+};
+
+class GpuGroup final : public CommunicatorExtension {
+ public:
+  explicit GpuGroup(GpuGroups& owner) : owner_(owner) {}
+  ~GpuGroup() override;  // hands what it owns to its owner
+
+  bool is_in_stream() const { return in_stream_blocks != 0; }
+  GpuMember& member(Rank rank) { return members[static_cast<std::size_t>(rank)]; }
+  const GpuMember& member(Rank rank) const { return members[static_cast<std::size_t>(rank)]; }
+  // Of the next gate. What is launched without one goes there too: that gate must not take its call
+  // for its own.
+  std::uint32_t next_parity() const { return (gates + 1) % 2; }
+
+  Communicator* communicator = nullptr;  // owns this
+  std::vector<GpuMember> members;        // by rank
+  CudaAbilities abilities;               // of their GPUs, together
+  LaunchTable launches;                  // which way its operations take; all ranks have the same
+  std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
+  std::string why_not_in_stream;         // or not all that could be: for people
+  bool closed = false;                   // everybody was told so
+  // A rank has left: the others are told this, once what all had called has ended.
+  std::optional<Done> ending;
+  std::uint32_t ends_after = 0;  // resident operations
+
+  // The launched path ahead of its calls.
+  Prediction prediction;
+  PreparedLaunches prepared;
+  Speculation speculation;
+  Gate running;                     // of what runs, where that was launched speculatively
+  std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h
+  std::uint32_t rest_launches = 0;  // so many operations without looking ahead
+
+ private:
+  GpuGroups& owner_;
+};
+
+// Null where the communicator is not of GPUs.
+inline GpuGroup* gpus_of(const Communicator& communicator) {
+  return static_cast<GpuGroup*>(communicator.extension.get());
+}
+
+// As a mailbox's `closed` says it.
+inline Done done_of(const Failure& failure) {
+  return {.code = static_cast<std::uint8_t>(failure.code),
+          .reason = static_cast<std::uint8_t>(failure.reason),
+          .culprit_rank = static_cast<std::int16_t>(failure.culprit)};
+}
+
+// a is at or behind b, counting modulo 2^32.
+constexpr bool reached(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) >= 0;
+}
+
+// Tells its client and its kernels that the communicator is over.
+void close_mailbox(const GpuMember& member, Done why);
+
+}  // namespace arcomm

@@ -1,0 +1,217 @@
+#include "daemon/exec/gpu/group/gpu_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/plan/launch_table_builder.h"
+#include "daemon/telemetry/log/log.h"
+#include "kernels/cuda_scratch.h"
+
+namespace arcomm {
+namespace {
+
+Status take(const GpuMember& member, Memory& place, std::uint64_t bytes) {
+  Result<Memory> memory = member.engine->device().allocate(bytes);
+  if (!memory) return std::move(memory).error();
+  place = std::move(memory).value();
+  return {};
+}
+
+// What the member needs whatever its communicator may do.
+Status fill(GpuMember& member, std::uint32_t ranks) {
+  GpuEngine& engine = *member.engine;
+  ARC_RETURN_IF_ERROR(take(member, member.mailbox, kMailboxBytes));
+  ARC_RETURN_IF_ERROR(take(member, member.scratch, cuda_scratch_bytes(ranks)));
+  if (ranks > 1)
+    ARC_RETURN_IF_ERROR(
+        take(member, member.resident_scratch, engine.hardware().resident_scratch_bytes));
+  Result<DoorbellPage> doorbells = DoorbellPage::create();
+  if (!doorbells) return std::move(doorbells).error();
+  member.doorbells = std::move(doorbells).value();
+  Result<std::uint32_t> completion = engine.take_completion();
+  if (!completion) return std::move(completion).error();
+  member.completion = *completion;
+  member.queue = engine.take_queue();
+  return {};
+}
+
+}  // namespace
+
+void close_mailbox(const GpuMember& member, Done why) {
+  const Status told = member.launcher().store(&member.device_mailbox()->closed, to_word(why));
+  if (told) return;
+  log::error("{}: rank {} cannot be told that its communicator is over: {}", member.engine->name(),
+             member.rank, told.error().message);
+}
+
+GpuGroup::~GpuGroup() {
+  owner_.forget(*this);
+}
+
+Result<std::unique_ptr<GpuGroups>> GpuGroups::create(const std::vector<Device*>& gpus,
+                                                     const OpenGpu& open) {
+  std::unique_ptr<GpuGroups> groups(new GpuGroups());
+  for (Device* device : gpus) {
+    Result<GpuHardware> hardware = open ? open(*device) : open_gpu(*device);
+    if (!hardware) return std::move(hardware).error();
+    groups->engines.emplace_back(*device, std::move(hardware).value());
+  }
+  groups->lines_ = std::make_unique<PeerLines>(groups->engines, groups->deferred);
+  if (groups->engines.empty()) return groups;
+  // The same for all of them.
+  Result<InStreamImage> image =
+      InStreamImage::create(groups->engines.front().hardware().in_stream_image);
+  if (!image) return std::move(image).error();
+  groups->image_ = std::move(image).value();
+  return groups;
+}
+
+Result<GpuEngine*> GpuGroups::find_gpu(const std::string& name) {
+  if (name.empty()) return &engines.front();
+  std::string known;
+  for (GpuEngine& engine : engines) {
+    if (engine.name() == name) return &engine;
+    known += (known.empty() ? "" : ", ") + engine.name();
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", name,
+               "\" is served here; there are ", known);
+}
+
+bool GpuGroups::lost() const {
+  return std::ranges::any_of(engines, [](const GpuEngine& engine) { return engine.broken(); });
+}
+
+Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
+                                                  std::uint64_t most_in_stream_bytes) {
+  const std::size_t ranks = spec.ranks.size();
+  if (ranks == 0 || ranks > kMaxGpuRanks) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
+                 kMaxGpuRanks, " ranks, not ", ranks);
+  }
+  const QuiesceGuard guard(quiescer);
+  if (!guard.status()) return guard.status().error();
+  auto group = std::make_unique<GpuGroup>(*this);
+  group->members.resize(ranks);
+  // First of all: a group that is given up half made is forgotten rank by rank.
+  for (std::size_t i = 0; i < ranks; ++i) group->members[i].rank = static_cast<Rank>(i);
+  for (std::size_t i = 0; i < ranks; ++i) {
+    GpuMember& member = group->members[i];
+    Result<GpuEngine*> engine = find_gpu(spec.ranks[i].device);
+    if (!engine) return std::move(engine).error();
+    member.engine = *engine;
+    member.session = spec.ranks[i].session;
+    for (std::size_t other = 0; other < i; ++other) {
+      if (group->members[other].engine != member.engine) continue;
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", other, " and ", i,
+                   " both name ", member.engine->name(), ": each rank needs a GPU of its own");
+    }
+    ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
+  }
+  group->abilities = abilities_of(*group);
+  InStreamOffer offer = in_stream_offer(*group, spec);
+  group->in_stream_blocks = offer.blocks;
+  group->why_not_in_stream = std::move(offer.why_not);
+  group->launches = make_launch_table({.ranks = static_cast<std::uint32_t>(ranks),
+                                       .atomic_128b_stores = group->abilities.atomic_128b_stores,
+                                       .in_stream_blocks = group->in_stream_blocks,
+                                       .most_in_stream_bytes = most_in_stream_bytes});
+  if (group->is_in_stream()) {
+    for (GpuMember& member : group->members)
+      ARC_RETURN_IF_ERROR(take(member, member.exchange,
+                               in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))));
+  }
+  if (ranks > 1) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
+  return group;
+}
+
+CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
+  CudaAbilities abilities{.atomic_128b_stores = true};
+  for (const GpuMember& writer : group.members) {
+    for (const GpuMember& reader : group.members)
+      abilities.atomic_128b_stores &= lines_->arrive_whole(*writer.engine, *reader.engine);
+  }
+  return abilities;
+}
+
+InStreamOffer GpuGroups::in_stream_offer(const GpuGroup& group,
+                                         const CommunicatorSpec& spec) const {
+  if (group.members.size() < 2) return {};
+  if (!in_stream_) return {.blocks = 0, .why_not = "gpu.in_stream is off"};
+  if (!image_)
+    return {.blocks = 0, .why_not = "this daemon has no in-stream kernels for these GPUs"};
+  return offer_in_stream(group, spec, all, *lines_);
+}
+
+void GpuGroups::adopt(Communicator& communicator) {
+  GpuGroup& group = *gpus_of(communicator);
+  const std::uint64_t now = now_ns();
+  for (GpuMember& member : group.members) {
+    member.id = communicator.seat(member.rank).member;
+    member.changed_ns = now;
+  }
+  group.communicator = &communicator;
+  all.push_back(&group);
+}
+
+void GpuGroups::forget(GpuGroup& group) {
+  // What was launched speculatively is cancelled, and what it uses is kept until it has left.
+  speculator.withdraw(group, 0);
+  std::erase(all, &group);
+  group.prepared.drop_all();
+  deferred.add(group.prepared.dropped(), group);
+  for (GpuMember& member : group.members) deferred.add(member);
+}
+
+Result<MailboxDescriptors> GpuGroups::export_mailbox(const GpuGroup& group, Rank rank) const {
+  const GpuMember& member = group.member(rank);
+  MailboxDescriptors out{
+      .descriptors = {}, .mailbox_bytes = member.mailbox.bytes(), .launches = group.launches};
+  const auto add = [&out](Result<UniqueFd> descriptor) -> Status {
+    if (!descriptor) return std::move(descriptor).error();
+    out.descriptors.push_back(std::move(descriptor).value());
+    return {};
+  };
+  ARC_RETURN_IF_ERROR(add(member.mailbox.export_fd()));
+  ARC_RETURN_IF_ERROR(add(member.doorbells.export_fd()));
+  if (!group.is_in_stream()) return out;
+  ARC_RETURN_IF_ERROR(add(image_.export_fd()));
+  for (const GpuMember& each : group.members) ARC_RETURN_IF_ERROR(add(each.exchange.export_fd()));
+  out.exchange_bytes = member.exchange.bytes();
+  return out;
+}
+
+void GpuGroups::close(GpuGroup& group, Done why) {
+  if (group.closed) return;
+  group.closed = true;
+  why.number = 0;
+  if (why.code == 0) why.code = static_cast<std::uint8_t>(ErrorCode::Aborted);
+  if (group.running.number != 0) speculator.open(group, group.running);
+  speculator.withdraw(group, 0);
+  for (const GpuMember& member : group.members) {
+    // What runs ends first, on all ranks: what is told afterwards may take its time.
+    if (member.slot == kNoSlot) continue;
+    if (const Status told = member.grid().abort_member(member.slot, why); !told) {
+      log::error("{}: rank {}'s resident operations cannot be ended: {}", member.engine->name(),
+                 member.rank, told.error().message);
+    }
+  }
+  for (const GpuMember& member : group.members) close_mailbox(member, why);
+}
+
+void GpuGroups::end_after_leave(GpuGroup& group, Rank rank, Done why) {
+  const std::uint32_t done = group.member(rank).done;
+  if (!group.ending || !reached(group.ends_after, done)) group.ends_after = done;
+  if (!group.ending) group.ending = why;
+}
+
+void GpuGroups::retire(GpuGroup& group, Rank rank) {
+  group.member(rank).active = false;
+  speculator.withdraw(group, kMomentNs);
+  if (const Status retired = resident.retire(group, rank); !retired) {
+    log::error("rank {} of communicator {} may still be at work: {}", rank,
+               short_name(group.communicator->unique_id), retired.error().to_string());
+  }
+}
+
+}  // namespace arcomm

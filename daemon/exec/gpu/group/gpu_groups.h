@@ -1,0 +1,71 @@
+// The communicators of GPUs: forming them with all that their ranks need, closing and leaving them.
+// Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/settings.h"
+#include "daemon/exec/gpu/deferred_release.h"
+#include "daemon/exec/gpu/gpu_engine.h"
+#include "daemon/exec/gpu/group/gpu_group.h"
+#include "daemon/exec/gpu/group/in_stream_offer.h"
+#include "daemon/exec/gpu/group/peer_lines.h"
+#include "daemon/exec/gpu/group/resident_path.h"
+#include "daemon/exec/gpu/hardware/in_stream_image.h"
+#include "daemon/exec/gpu/quiescer.h"
+#include "daemon/exec/gpu/speculation/speculator.h"
+#include "daemon/exec/specs.h"
+
+namespace arcomm {
+
+class GpuGroups {
+ public:
+  // Opens every GPU; slow. `open` empty: as this build does it.
+  static Result<std::unique_ptr<GpuGroups>> create(const std::vector<Device*>& gpus,
+                                                   const OpenGpu& open);
+  GpuGroups(const GpuGroups&) = delete;
+  GpuGroups& operator=(const GpuGroups&) = delete;
+  void use_settings(const Settings& settings) { in_stream_ = settings.gpu.in_stream; }
+
+  // "" is the first GPU. NotFound names those there are.
+  Result<GpuEngine*> find_gpu(const std::string& name);
+  bool lost() const;  // a GPU is broken
+
+  // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails.
+  // most_in_stream_bytes: as in LaunchFacts.
+  Result<std::unique_ptr<GpuGroup>> make(const CommunicatorSpec& spec,
+                                         std::uint64_t most_in_stream_bytes);
+  // The communicator has its extension and its members' ids now.
+  void adopt(Communicator& communicator);
+  Result<MailboxDescriptors> export_mailbox(const GpuGroup& group, Rank rank) const;
+  // All members hear `why`, whether they wait or will; their resident operations end.
+  void close(GpuGroup& group, Done why);
+  // The rank goes: nothing that it called touches memory from its return on.
+  void retire(GpuGroup& group, Rank rank);
+  // The others hear `why` as soon as what all had called has ended.
+  void end_after_leave(GpuGroup& group, Rank rank, Done why);
+  void forget(GpuGroup& group);  // its destructor's; waits for nothing
+
+  // ---- what all who work on the groups share ----
+  std::vector<GpuEngine> engines;
+  std::vector<GpuGroup*> all;
+  DeferredRelease deferred;
+  Speculator speculator{all, deferred};
+  Quiescer quiescer{engines, all, speculator, deferred};
+  ResidentPath resident{quiescer};
+
+ private:
+  GpuGroups() = default;
+  CudaAbilities abilities_of(const GpuGroup& group) const;
+  InStreamOffer in_stream_offer(const GpuGroup& group, const CommunicatorSpec& spec) const;
+
+  std::unique_ptr<PeerLines> lines_;
+  InStreamImage image_;
+  bool in_stream_ = true;  // settings' word, for communicators to come
+};
+
+}  // namespace arcomm

@@ -1,0 +1,95 @@
+#include "daemon/exec/gpu/group/in_stream_offer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/plan/launch_table_builder.h"
+
+namespace arcomm {
+namespace {
+
+std::string rank_text(Rank rank) {
+  return "rank " + std::to_string(rank);
+}
+
+// "" where the rank's process can launch what this daemon hands over.
+std::string hindrance_of(const RankSpec& rank) {
+  if (rank.in_stream_abi != kInStreamAbi) {
+    return rank_text(rank.rank) + "'s library knows in-stream kernels of version " +
+           std::to_string(rank.in_stream_abi) + ", this daemon has version " +
+           std::to_string(kInStreamAbi);
+  }
+  switch (rank.in_stream_hindrance) {
+    case InStreamHindrance::None:
+      return {};
+    case InStreamHindrance::SmLimit:
+      return "MPS gives " + rank_text(rank.rank) +
+             "'s process a part of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)";
+    case InStreamHindrance::PostsByMemory:
+      return rank_text(rank.rank) + "'s process has ARCOMM_POST=memory set";
+  }
+  return rank_text(rank.rank) + "'s process says that it cannot";
+}
+
+// SMs of the member's GPU that other communicators' in-stream operations may fill.
+std::uint32_t taken_of(const GpuMember& member, std::span<GpuGroup* const> others) {
+  std::uint32_t taken = 0;
+  for (const GpuGroup* other : others) {
+    const auto is_here = [&](const GpuMember& its) { return its.engine == member.engine; };
+    if (!other->closed && std::ranges::any_of(other->members, is_here))
+      taken += other->in_stream_blocks;
+  }
+  return taken;
+}
+
+// "" where lines of 128 bytes arrive whole between all of them.
+std::string torn_pair(const GpuGroup& group, const PeerLines& lines) {
+  for (const GpuMember& writer : group.members) {
+    for (const GpuMember& reader : group.members) {
+      if (lines.arrive_whole(*writer.engine, *reader.engine)) continue;
+      return "stores of 128 bytes from " + writer.engine->name() + " to " + reader.engine->name() +
+             " are not known to arrive whole";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spec,
+                              std::span<GpuGroup* const> others, const PeerLines& lines) {
+  InStreamOffer offer;
+  const auto none = [](std::string why) {
+    return InStreamOffer{.blocks = 0, .why_not = std::move(why)};
+  };
+  if (group.members.size() > kMaxGpuRanks)
+    return none("in-stream kernels serve " + std::to_string(kMaxGpuRanks) + " ranks at most");
+  for (const RankSpec& rank : spec.ranks) {
+    if (std::string hindrance = hindrance_of(rank); !hindrance.empty())
+      return none(std::move(hindrance));
+  }
+  offer.blocks = kMaxInStreamBlocks;
+  for (const GpuMember& member : group.members) {
+    const std::string name = member.engine->name();
+    for (const RankSpec& rank : spec.ranks) {
+      if (std::ranges::find(rank.visible_gpus, name) != rank.visible_gpus.end()) continue;
+      return none(rank_text(rank.rank) + "'s process does not see " + name + ", the GPU of " +
+                  rank_text(member.rank));
+    }
+    const std::uint32_t sms = member.engine->hardware().sms, taken = taken_of(member, others);
+    const std::uint32_t share = in_stream_share(sms, taken);
+    if (share >= offer.blocks) continue;
+    offer.blocks = share;
+    offer.why_not = taken == 0 ? name + " has " + std::to_string(sms) + " SMs"
+                               : "other communicators have " + std::to_string(taken) + " of the " +
+                                     std::to_string(sms) + " SMs of " + name;
+  }
+  if (offer.blocks == 0) return offer;
+  if (!offer.why_not.empty())
+    offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one";
+  if (const std::string torn = torn_pair(group, lines); !torn.empty())
+    offer.why_not += (offer.why_not.empty() ? "" : "; ") + torn;
+  return offer;
+}
+
+}  // namespace arcomm

@@ -1,0 +1,25 @@
+// How many SMs of its GPUs a communicator that is being formed may fill with in-stream operations,
+// and what stands in the way of more. Pure.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "daemon/exec/gpu/group/gpu_group.h"
+#include "daemon/exec/gpu/group/peer_lines.h"
+#include "daemon/exec/specs.h"
+
+namespace arcomm {
+
+struct InStreamOffer {
+  std::uint32_t blocks = 0;  // 0: nothing is in-stream
+  std::string why_not;       // or not all that could be; "" where nothing hinders: for people
+};
+
+// Every rank's process must be able to map every rank's memory, and every GPU have room for the
+// blocks of one communicator more. others: those that exist.
+InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spec,
+                              std::span<GpuGroup* const> others, const PeerLines& lines);
+
+}  // namespace arcomm

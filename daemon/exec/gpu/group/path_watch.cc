@@ -1,0 +1,190 @@
+#include "daemon/exec/gpu/group/path_watch.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <optional>
+#include <string>
+
+#include "daemon/plan/recorded_algorithm.h"
+
+namespace arcomm {
+namespace {
+
+// Who has begun no other in-stream operation for so long waits for somebody, or is idle.
+constexpr std::uint64_t kStandingNs = 10'000'000;
+// Longer than the worker takes to hear of an in-stream operation that failed.
+constexpr std::uint64_t kJustNowNs = 50'000'000;
+// Beyond a plan's timeout, which the grid keeps.
+constexpr std::uint64_t kGraceNs = 1'000'000'000;
+// What clients run needs no worker; but what it is mixed with should not find it in long naps.
+constexpr std::uint64_t kNotLongAgoNs = 102'000'000;
+
+Failure failure_of(const Done& how, const char* path, Rank rank) {
+  const ErrorCode code = error_code_from(how.code);
+  const Reason reason = reason_from(how.reason);
+  const auto culprit = static_cast<Rank>(how.culprit_rank);
+  if (reason != Reason::Timeout) {
+    return make_failure(code, reason, culprit, "%s operation %" PRIu32 " of rank %d: %s", path,
+                        how.number, rank, text_of(reason).data());
+  }
+  return make_failure(code, reason, culprit,
+                      "%s operation %" PRIu32 ": rank %d waited for rank %d until its deadline",
+                      path, how.number, rank, culprit);
+}
+
+}  // namespace
+
+std::span<const PathFailure> PathWatch::look(std::uint64_t now_ns) {
+  failures_.clear();
+  for (GpuEngine& engine : groups_.engines) engine.grid_wanted = false;
+  for (GpuGroup* group : groups_.all) {
+    const bool even = look_at(*group, now_ns);
+    if (!group->ending || group->closed || !even) continue;
+    const ArrivalBoard& board = group->communicator->board;
+    if (board.size() == board.failed()) groups_.close(*group, *group->ending);
+  }
+  return failures_;
+}
+
+bool PathWatch::look_at(GpuGroup& group, std::uint64_t now_ns) {
+  bool even = true;
+  for (GpuMember& member : group.members) {
+    if (member.engine->broken() && !group.closed) {
+      note_broken(group, member.rank);
+      return false;
+    }
+    if (group.is_in_stream() && !look_at_in_stream(group, member, now_ns)) return false;
+    if (member.slot == kNoSlot) continue;
+    if (!look_at_resident(group, member, now_ns)) return false;
+    even &= group.closed || !member.active || reached(member.done, group.ends_after);
+  }
+  return even;
+}
+
+bool PathWatch::look_at_in_stream(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {
+  if (!member.active || group.closed) return true;
+  const std::uint32_t begun = member.doorbells.in_stream_begun();
+  if (begun != member.in_stream_begun) {
+    member.engine->operations_elsewhere +=
+        static_cast<std::uint32_t>(begun - member.in_stream_begun);
+    if (now_ns >= member.in_stream_begun_ns + kStandingNs) {
+      member.in_stream_stood_at = member.in_stream_begun;
+      member.in_stream_stood_until_ns = now_ns;
+    }
+    member.in_stream_begun = begun;
+    member.in_stream_begun_ns = now_ns;
+    moved_ns_ = std::max(moved_ns_, now_ns - std::min(now_ns, kNotLongAgoNs));
+  }
+  Done failed = member.doorbells.in_stream_failed();
+  if (failed.code == 0) return true;
+  if (failed.culprit_rank < 0 ||
+      failed.culprit_rank >= static_cast<std::int16_t>(group.members.size()))
+    failed.culprit_rank = static_cast<std::int16_t>(member.rank);
+  note_in_stream(group, member.rank, failed, now_ns);
+  return false;
+}
+
+bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {
+  GpuEngine& engine = *member.engine;
+  const ResidentStatus status = member.grid().status(member.slot);
+  const std::uint32_t posted = member.active ? member.doorbells.resident_posted() : member.posted;
+  if (posted != member.posted || status.done != member.done) {
+    engine.operations_elsewhere += static_cast<std::uint32_t>(status.done - member.done);
+    member.posted = posted;
+    member.done = status.done;
+    member.changed_ns = engine.grid_moved_ns = moved_ns_ = now_ns;
+  }
+  if (group.closed) return true;
+  if (status.failed.code != 0) {
+    note_resident(group, member.rank, status.failed);
+    return false;
+  }
+  if (member.active && posted != status.done &&
+      now_ns < member.changed_ns + member.budget_ns + kGraceNs)
+    engine.grid_wanted = true;
+  return true;
+}
+
+void PathWatch::note_in_stream(const GpuGroup& group, Rank rank, const Done& how,
+                               std::uint64_t now_ns) {
+  PathFailure failed{.communicator = group.communicator,
+                     .failure = failure_of(how, "in-stream", rank),
+                     .rank = rank,
+                     .number = how.number,
+                     .algorithm = kInStreamKernel};
+  if (failed.failure.reason == Reason::Timeout) failed.crossed = find_crossing(group, rank, now_ns);
+  failures_.push_back(failed);
+}
+
+void PathWatch::note_resident(const GpuGroup& group, Rank rank, const Done& how) {
+  if (error_code_from(how.code) == ErrorCode::Internal) return note_broken(group, rank);
+  failures_.push_back({.communicator = group.communicator,
+                       .failure = failure_of(how, "resident", rank),
+                       .rank = rank,
+                       .number = how.number,
+                       .algorithm = kResidentKernel});
+}
+
+void PathWatch::note_broken(const GpuGroup& group, Rank rank) {
+  failures_.push_back(
+      {.communicator = group.communicator,
+       .failure = make_failure(ErrorCode::Internal, Reason::None, rank,
+                               "rank %d's GPU does not answer: see the daemon's log", rank),
+       .rank = rank,
+       .algorithm = kResidentKernel});
+}
+
+Communicator* PathWatch::find_crossing(const GpuGroup& group, Rank rank,
+                                       std::uint64_t now_ns) const {
+  // Where a deadline has passed the stream goes on with what is behind: so it counts where they
+  // stood until just now.
+  const auto stood_at = [now_ns](const GpuMember& member) -> std::optional<std::uint32_t> {
+    if (now_ns >= member.in_stream_begun_ns + kStandingNs) return member.in_stream_begun;
+    if (now_ns < member.in_stream_stood_until_ns + kJustNowNs) return member.in_stream_stood_at;
+    return std::nullopt;
+  };
+  const auto was_ahead = [&](const GpuMember& one, const GpuMember& other) {
+    const auto begun = stood_at(one), others = stood_at(other);
+    return begun && others && *begun != *others && reached(*begun, *others);
+  };
+  const auto find = [](const GpuGroup& other, const GpuMember& wanted) {
+    return std::ranges::find_if(other.members, [&](const GpuMember& member) {
+      return member.session == wanted.session && member.engine == wanted.engine;
+    });
+  };
+  const GpuMember& waited = group.member(rank);
+  for (const GpuMember& missing : group.members) {
+    if (!was_ahead(waited, missing)) continue;
+    for (const GpuGroup* other : groups_.all) {
+      if (other == &group || other->closed) continue;
+      const auto here = find(*other, waited), there = find(*other, missing);
+      if (here != other->members.end() && there != other->members.end() && was_ahead(*there, *here))
+        return other->communicator;
+    }
+  }
+  return nullptr;
+}
+
+void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {
+  if (group.members.empty()) return;
+  shot.launches = group.launches;
+  shot.why_not_in_stream = group.why_not_in_stream;
+  std::uint32_t most = 0, least = ~std::uint32_t{0};
+  for (const GpuMember& member : group.members) {
+    const std::uint32_t called = member.posted + member.in_stream_begun;
+    shot.ranks[static_cast<std::size_t>(member.rank)].next_seq += called;
+    most = std::max(most, called);
+    least = std::min(least, member.done + member.in_stream_begun);
+  }
+  shot.operations_done += least;
+  if (!shot.diagnosis.empty() || group.closed) return;
+  for (const GpuMember& member : group.members) {
+    const std::uint32_t called = member.posted + member.in_stream_begun;
+    if (called == most) continue;
+    shot.diagnosis += (shot.diagnosis.empty() ? "" : "; ") + std::string("rank ") +
+                      std::to_string(member.rank) + " has called " + std::to_string(called) +
+                      " small operations, others " + std::to_string(most);
+  }
+}
+
+}  // namespace arcomm
