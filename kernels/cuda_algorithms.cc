@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "kernels/all_reduce/copy_shape.h"
 #include "kernels/cuda_scratch.h"
 
 namespace arcomm {

@@ -19,7 +19,7 @@ enum class CudaAlgorithm : std::uint8_t {
   Flash,         // pulls everybody's input through shared memory, three copies ahead
   OneShotLl128,  // pushes lines of 124 bytes and their flag; one hop; small operations
   TwoShotLl128,  // the same to each shard's owner and from there to all; small and middle ones
-  CopyEngine,    // the copy engines carry it all, in chunks; the largest. See copy_engine.h
+  CopyEngine,    // the copy engines carry it all, in chunks; the largest. See combine.h
   Alone          // one rank: its input is its output
 };
 
@@ -30,7 +30,7 @@ struct CudaAlgorithmEntry {
   std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
   bool needs_atomic_128b_stores =
       false;  // only between GPUs that passed the test of lines/ll128_self_test.h
-  bool launches_all_ranks = false;  // not by launch_all_reduce(): see copy_engine.h
+  bool launches_all_ranks = false;  // copies and launches, in the order that its caller knows
   std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
 };
 // What the GPUs of a communicator can do.

@@ -99,6 +99,30 @@ Status CudaQueue::wait_equal(std::uint64_t* address, std::uint64_t value) const 
                     CU_STREAM_WAIT_VALUE_EQ));
 }
 
+Status CudaQueue::record(void* event) const {
+  ARC_RETURN_IF_ERROR(make_current());
+  const cudaError_t recorded =
+      cudaEventRecord(static_cast<cudaEvent_t>(event), static_cast<cudaStream_t>(stream_));
+  if (recorded != cudaSuccess) return device::cuda_error(recorded, "recording an event in a queue");
+  return {};
+}
+
+// Whichever GPU is current.
+Status CudaQueue::wait_event(void* event) const {
+  const cudaError_t waits =
+      cudaStreamWaitEvent(static_cast<cudaStream_t>(stream_), static_cast<cudaEvent_t>(event), 0);
+  if (waits != cudaSuccess) return device::cuda_error(waits, "making a queue wait for an event");
+  return {};
+}
+
+Status CudaQueue::copy(void* to, const void* from, std::uint64_t bytes) const {
+  ARC_RETURN_IF_ERROR(make_current());
+  const cudaError_t copied =
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<cudaStream_t>(stream_));
+  if (copied != cudaSuccess) return device::cuda_error(copied, "putting a copy into a queue");
+  return {};
+}
+
 Result<bool> CudaQueue::idle() const {
   const cudaError_t state = cudaStreamQuery(static_cast<cudaStream_t>(stream_));
   if (state == cudaSuccess) return true;

@@ -35,6 +35,14 @@ class CudaQueue {
   // What comes behind it in the queue waits until the word at a device address of this GPU is
   // `value`. For ever, if need be: whoever calls this makes sure that it comes to pass.
   Status wait_equal(std::uint64_t* address, std::uint64_t value) const;
+  // From now on the event, a cudaEvent_t of this GPU (cuda_event_ring.h), stands for all that is in
+  // the queue so far.
+  Status record(void* event) const;
+  // What comes behind it in the queue waits until what the event stands for now, in a queue of any
+  // GPU, has ended.
+  Status wait_event(void* event) const;
+  // By a copy engine, between the memories of any GPUs that this one reaches.
+  Status copy(void* to, const void* from, std::uint64_t bytes) const;
   // Has everything in it run? An error of the device shows here.
   Result<bool> idle() const;
   Status drain(std::chrono::nanoseconds timeout) const;

@@ -37,6 +37,19 @@ inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that ther
 constexpr std::uint64_t copy_end(std::uint32_t ranks) {
   return kCopyOffset + std::uint64_t{kCopySlots} * (ranks == 0 ? 0 : ranks - 1) * kCopySlotBytes;
 }
+// What one chunk puts into a GPU's stream of copies: its parts for the others, each with a wait and
+// an event, and its result.
+constexpr std::uint64_t copy_entries(std::uint32_t ranks) {
+  return 4ull * ranks - 3;
+}
+// So few chunks, also in place, that a stream has room for all that an operation puts into it,
+// which is about 1000 entries: the worker that launches would wait for the GPU.
+constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
+  return ranks < 2
+             ? 0
+             : std::min<std::uint64_t>(64, 512 / copy_entries(ranks)) * ranks * kCopySlotBytes;
+}
+
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return std::max(stream_end(ranks), copy_end(ranks));
 }

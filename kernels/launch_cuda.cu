@@ -63,7 +63,7 @@ Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, Cud
       break;
     case CudaAlgorithm::CopyEngine:
       return error(ErrorCode::InvalidArgument, Reason::BadValue, name_of(algorithm),
-                   " takes all ranks' parts at once: launch_by_copy_engines()");
+                   " is copies and launches of all ranks: launch_combine()");
     case CudaAlgorithm::Alone:
       launched = device::launch_alone(call, shape.blocks, queue);
       break;
@@ -89,7 +89,7 @@ Status load_all_reduce_kernels() {
     if (loaded == cudaSuccess) loaded = device::load_flash(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_one_shot_ll128(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_two_shot_ll128(dtype, op);
-    if (loaded == cudaSuccess) loaded = device::load_copy_engine(dtype, op);
+    if (loaded == cudaSuccess) loaded = device::load_combine(dtype, op);
     if (loaded == cudaSuccess) loaded = device::load_alone(dtype);
   });
   if (loaded != cudaSuccess) return device::cuda_error(loaded, "loading the AllReduce kernels");

@@ -26,7 +26,7 @@ cudaError_t load_one_shot_ll128(DType dtype, ReduceOp op);
 cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
                                   cudaStream_t stream);
 cudaError_t load_two_shot_ll128(DType dtype, ReduceOp op);
-cudaError_t load_copy_engine(DType dtype, ReduceOp op);
+cudaError_t load_combine(DType dtype, ReduceOp op);  // of copy_engine
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
 

@@ -72,6 +72,7 @@ class GpuHardwareConformance : public testing::TestWithParam<HardwareUnderTest> 
       std::_Exit(1);
     }
     prepared_.clear();
+    more_.clear();
     parts_.clear();
     node_.reset();
   }
@@ -230,7 +231,8 @@ class GpuHardwareConformance : public testing::TestWithParam<HardwareUnderTest> 
   }
 
   std::shared_ptr<HardwareNode> node_;
-  std::vector<Part> parts_;  // by rank
+  std::vector<Part> parts_;   // by rank
+  std::vector<Memory> more_;  // what single cases need
   std::vector<std::pair<std::uint64_t*, std::uint64_t>> held_;
   std::vector<std::unique_ptr<PreparedLaunch>> prepared_;  // let go when all has ended
 };

@@ -4,6 +4,8 @@
 #include <string>
 #include <variant>
 
+#include "daemon/exec/gpu/copy_operation.h"
+
 namespace arcomm {
 namespace {
 
@@ -31,15 +33,15 @@ struct StepRunner {
     return {};
   }
 
-  Status operator()(const CopyStep&) const {
-    std::array<JointPart, kMaxGpuRanks> parts;
+  Status operator()(const CopyStep& step) const {
+    std::array<CopyPart, kMaxGpuRanks> parts;
     for (const GpuMember& member : group.members) {
       const auto rank = static_cast<std::size_t>(member.rank);
       parts[rank] = {&member.launcher(), member.queue, &calls[rank]};
       launched |= std::uint64_t{1} << rank;
     }
-    return group.members[0].launcher().launch_together(std::span(parts).first(calls.size()), parity,
-                                                       CudaAlgorithm::CopyEngine);
+    return launch_by_copy_engines(std::span(parts).first(calls.size()), parity,
+                                  step.most_chunk_bytes);
   }
 };
 

@@ -1,6 +1,5 @@
 // AllReduce by the copy engines: bit for bit, with chunks of all sizes, and between other kernels.
-#include "kernels/all_reduce/copy_shape.h"
-#include "kernels/copy_engine.h"
+#include "kernels/cuda_scratch.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 
 namespace arcomm::gpu {
@@ -167,15 +166,12 @@ TEST_P(CopyEnginesOnGpus, LargeOnesGoInPlaceThroughWholeSlots) {
       cudaMemset((*large)[rank].recv.data(), 0xa5, count * 4);
       cudaDeviceSynchronize();
     }
-    std::vector<CopyEnginePart> parts;
+    std::vector<CudaAllReduce> calls;
     for (int rank = 0; rank < ranks; ++rank) {
-      CudaAllReduce call =
-          large->call(rank, count, DType::Int32, ReduceOp::Sum, 0, 0, !only_the_first);
-      if (only_the_first) call.recv[0] = (*large)[0].send.data();
-      call.ordinal = (*large)[rank].device->ordinal();
-      parts.push_back({call, (*large)[rank].stream->handle(), &(*large)[rank].copies});
+      calls.push_back(large->call(rank, count, DType::Int32, ReduceOp::Sum, 0, 0, !only_the_first));
+      if (only_the_first) calls.back().recv[0] = (*large)[0].send.data();
     }
-    const Status launched = launch_by_copy_engines(parts);
+    const Status launched = large->launch_copies(calls);
     ASSERT_TRUE(launched) << launched.error().to_string();
     ASSERT_TRUE(large->synchronize());
     for (int rank = 0; rank < ranks; ++rank) {
@@ -200,11 +196,8 @@ TEST_P(CopyEnginesOnGpus, AreRefusedToASingleRank) {
                         {}, (*node_)[0].stream->handle());
   ASSERT_FALSE(alone);
   EXPECT_EQ(alone.error().code, ErrorCode::InvalidArgument);
-  CopyQueue copies;
-  const CopyEnginePart one{.call = node_->call(0, 8, DType::Int32, ReduceOp::Sum),
-                           .stream = (*node_)[0].stream->handle(),
-                           .copies = &copies};
-  const Status some = launch_by_copy_engines(std::span(&one, 1));
+  const CudaAllReduce one = node_->call(0, 8, DType::Int32, ReduceOp::Sum);
+  const Status some = node_->launch_copies(std::span(&one, 1));
   ASSERT_FALSE(some);
   EXPECT_EQ(some.error().code, ErrorCode::InvalidArgument);
 }

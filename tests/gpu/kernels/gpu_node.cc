@@ -6,9 +6,60 @@
 #include <thread>
 #include <utility>
 
+#include "daemon/exec/gpu/copy_operation.h"
+#include "kernels/cuda_event_ring.h"
+#include "kernels/cuda_queue.h"
 #include "kernels/cuda_scratch.h"
 
 namespace arcomm::gpu {
+
+namespace {
+
+// Its one queue's launches are in a stream of the test's, whichever their parity.
+class StreamQueues final : public GpuQueues {
+ public:
+  StreamQueues(GpuStream& stream, CudaQueue copies, CudaEventRing events)
+      : stream_(stream), copies_(std::move(copies)), events_(std::move(events)) {}
+
+  Status launch(std::uint32_t, std::uint32_t, CudaAlgorithm algorithm,
+                const CudaAllReduce& call) override {
+    ARC_RETURN_IF_ERROR(copies_.make_current());
+    return launch_all_reduce(algorithm, call, {}, stream_.handle());
+  }
+  Result<QueueEvent> record(QueueStream stream) override {
+    void* const event = events_.next();
+    if (stream.kind == QueueStream::Kind::Copies) {
+      ARC_RETURN_IF_ERROR(copies_.record(event));
+    } else {
+      ARC_RETURN_IF_ERROR(copies_.make_current());
+      const cudaError_t recorded =
+          cudaEventRecord(static_cast<cudaEvent_t>(event), stream_.handle());
+      if (recorded != cudaSuccess) return cuda_error(recorded, "recording an event");
+    }
+    return QueueEvent{reinterpret_cast<std::uintptr_t>(event)};
+  }
+  Status wait(QueueStream stream, QueueEvent event) override {
+    auto* const awaited = reinterpret_cast<cudaEvent_t>(event.id);
+    if (stream.kind == QueueStream::Kind::Copies) return copies_.wait_event(awaited);
+    const cudaError_t waits = cudaStreamWaitEvent(stream_.handle(), awaited, 0);
+    if (waits != cudaSuccess) return cuda_error(waits, "waiting for an event");
+    return {};
+  }
+  Status copy(std::uint32_t, void* to, const void* from, std::uint64_t bytes) override {
+    return copies_.copy(to, from, bytes);
+  }
+  Status combine(std::uint32_t, std::uint32_t, const CombineCall& call) override {
+    ARC_RETURN_IF_ERROR(copies_.make_current());
+    return launch_combine(call, stream_.handle());
+  }
+
+ private:
+  GpuStream& stream_;  // outlives this
+  CudaQueue copies_;
+  CudaEventRing events_;
+};
+
+}  // namespace
 
 Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
   const int least = gpus == Gpus::Own ? ranks : 1, taken = std::min(ranks, count_cuda_devices());
@@ -41,9 +92,12 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
     }
     const CurrentCudaDevice current(ordinal);
     ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
-    auto copies = CopyQueue::create(ordinal);
+    auto copies = CudaQueue::create(ordinal);
     if (!copies) return std::move(copies).error();
-    one.copies = std::move(*copies);
+    auto events = CudaEventRing::create(ordinal, kQueueEvents);
+    if (!events) return std::move(events).error();
+    one.queues =
+        std::make_unique<StreamQueues>(*one.stream, std::move(*copies), std::move(*events));
     node.ranks_.push_back(std::move(one));
   }
   for (int writer = 0; writer < taken; ++writer) {
@@ -102,13 +156,10 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
                        CudaShape shape, std::uint64_t send_offset, std::uint64_t recv_offset,
                        bool in_place) {
   if (entry_of(algorithm).launches_all_ranks) {
-    std::vector<CopyEnginePart> parts;
-    for (int rank = 0; rank < ranks(); ++rank) {
-      CudaAllReduce own = call(rank, count, dtype, op, send_offset, recv_offset, in_place);
-      own.ordinal = (*this)[rank].device->ordinal();
-      parts.push_back({own, (*this)[rank].stream->handle(), &(*this)[rank].copies});
-    }
-    return launch_by_copy_engines(parts, most_chunk_bytes);
+    std::vector<CudaAllReduce> calls;
+    for (int rank = 0; rank < ranks(); ++rank)
+      calls.push_back(call(rank, count, dtype, op, send_offset, recv_offset, in_place));
+    return launch_copies(calls);
   }
   const auto launch_one = [&](int rank) {
     use(rank);
@@ -130,6 +181,13 @@ Status GpuNode::launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype
   }
   for (Status& one : launched) ARC_RETURN_IF_ERROR(std::move(one));
   return {};
+}
+
+Status GpuNode::launch_copies(std::span<const CudaAllReduce> calls) {
+  std::vector<CopyPart> parts;
+  for (const CudaAllReduce& one : calls)
+    parts.push_back({.queues = ranks_[one.rank].queues.get(), .call = &one});
+  return launch_by_copy_engines(parts, 0, most_chunk_bytes);
 }
 
 Status GpuNode::synchronize(std::chrono::nanoseconds timeout) {

@@ -8,9 +8,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "kernels/copy_engine.h"
+#include "daemon/exec/gpu/hardware/gpu_queues.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
 #include "tests/gpu/kernels/gpu_stream.h"
@@ -23,7 +24,7 @@ struct GpuRank {
   std::unique_ptr<CudaDevice> device;
   std::unique_ptr<GpuStream> stream, side;  // side: for aborting past what the other waits in
   Memory scratch, send, recv;
-  CopyQueue copies;
+  std::unique_ptr<GpuQueues> queues;  // one: `stream`, and copies beside it
 };
 
 class GpuNode {
@@ -56,6 +57,8 @@ class GpuNode {
   Status launch(CudaAlgorithm algorithm, std::uint64_t count, DType dtype, ReduceOp op,
                 CudaShape shape = {}, std::uint64_t send_offset = 0, std::uint64_t recv_offset = 0,
                 bool in_place = false);
+  // By copy engines; the calls by rank.
+  Status launch_copies(std::span<const CudaAllReduce> calls);
   Status synchronize(std::chrono::nanoseconds timeout = std::chrono::seconds(20));
   // Of the rank's scratch; call after synchronize().
   CudaOutcome outcome(int rank);
@@ -63,7 +66,7 @@ class GpuNode {
   void clear_scratch();
 
   std::uint64_t timeout_ns = 5'000'000'000;
-  std::uint64_t most_chunk_bytes = 0;  // of what is launched for all ranks at once
+  std::uint64_t most_chunk_bytes = 0;  // of what copy engines carry
   bool swapped = false;                // call() takes recv for send and send for recv
 
  private:

@@ -3,7 +3,6 @@
 #include <set>
 #include <string>
 
-#include "kernels/all_reduce/copy_shape.h"
 #include "kernels/cuda_scratch.h"
 #include "kernels/launch_cuda.h"
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 
+#include "daemon/exec/gpu/hardware/gpu_queues.h"
 #include "kernels/gated_launch.h"
 #include "kernels/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
@@ -38,35 +39,12 @@ class PreparedLaunch {
   virtual Status launch(std::uint32_t parity) = 0;
 };
 
-class GpuLauncher;
-
-// One rank's part of an operation that is launched for all ranks at once.
-struct JointPart {
-  GpuLauncher* launcher = nullptr;  // of the rank's GPU
-  std::uint32_t queue = 0;
-  const CudaAllReduce* call = nullptr;
-};
-
-class GpuLauncher {
+class GpuLauncher : public GpuQueues {
  public:
-  virtual ~GpuLauncher() = default;
-
-  // Queues beside each other; in each, everything happens in order. Number 0 is for all; 1 and up
-  // to own_queues() are for one rank each, and only there may something wait for a client. 0 where
-  // this GPU cannot keep such a wait apart from the rest.
+  // Queues beside each other. Number 0 is for all; 1 and up to own_queues() are for one rank each,
+  // and only there may something wait for a client. 0 where this GPU cannot keep such a wait apart
+  // from the rest.
   virtual std::uint32_t own_queues() const = 0;
-  // In order with what is launched there of the same parity: see launch_behind(). Queue 0 has one
-  // order for both. The words and addresses of `call` stay valid until it has ended. An operation
-  // without elements ends without the other ranks. Where one did not end well, what follows on its
-  // scratch ends at once and tells the outcome of that first one.
-  virtual Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
-                        const CudaAllReduce& call) = 0;
-  // The parts of all ranks, by rank, for what is joint (CudaAlgorithmEntry::launches_all_ranks): in
-  // each rank's own queue as launch() would. Any of their launchers does it for all of them.
-  // Neither a timeout nor abort() ends it: it waits for no rank. After an error some of it may have
-  // been begun, and not all ranks are told of an end.
-  virtual Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
-                                 CudaAlgorithm algorithm) = 0;
   // See gated_launch.h. The two parities run beside each other: a gate keeps order with the gates
   // before it, and with other launches of its own parity only. Refused without elements and to a
   // single rank, which would not wait. Whoever allocates or lets go of memory while a gate waits
@@ -83,7 +61,7 @@ class GpuLauncher {
   // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, as
   // abort() does not end it. Whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;
-  // Has all of it ended, of both parities? Waits and gates are part of it.
+  // Has all of it ended, of both parities and the copies? Waits and gates are part of it.
   virtual Result<bool> idle(std::uint32_t queue) = 0;
   // Beside what was launched, which may be waiting: a word in the memory of this GPU, and the end
   // of whatever waits on the rank whose scratch this is. An aborted scratch serves no more.

@@ -6,7 +6,7 @@
 
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "daemon/telemetry/log/log.h"
-#include "kernels/copy_engine.h"
+#include "kernels/cuda_event_ring.h"
 #include "kernels/cuda_queue.h"
 #include "kernels/gpu_properties.h"
 #include "kernels/in_stream.h"
@@ -41,15 +41,17 @@ class CudaPreparedLaunch final : public PreparedLaunch {
 class CudaLauncher final : public GpuLauncher {
  public:
   // queues: the shared one first, then those of each rank, one for each parity.
-  // copy_queues: by queue.
-  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, std::vector<CopyQueue> copy_queues,
-               PinnedPage page, std::unique_ptr<InStreamKernels> in_stream)
+  // copies, events: by queue.
+  CudaLauncher(std::vector<CudaQueue> queues, CudaQueue beside, std::vector<CudaQueue> copies,
+               std::vector<CudaEventRing> events, PinnedPage page,
+               std::unique_ptr<InStreamKernels> in_stream)
       : page_(std::move(page)),
         in_stream_(std::move(in_stream)),
         queues_(std::move(queues)),
         beside_(std::move(beside)),
-        copy_queues_(std::move(copy_queues)),
-        copies_may_run_on_(copy_queues_.size()) {}
+        copies_(std::move(copies)),
+        events_(std::move(events)),
+        copies_may_run_(copies_.size()) {}
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kParities;
@@ -58,25 +60,20 @@ class CudaLauncher final : public GpuLauncher {
                 const CudaAllReduce& call) override {
     return launch_all_reduce(algorithm, here(call), CudaShape{}, of(queue, parity).stream());
   }
-  Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
-                         CudaAlgorithm algorithm) override {
-    if (algorithm != CudaAlgorithm::CopyEngine) {
-      return error(ErrorCode::Internal, Reason::Bug, name_of(algorithm),
-                   " is not launched for all ranks at once");
-    }
-    std::vector<CopyEnginePart> all;
-    for (const JointPart& part : parts) {
-      auto& launcher = static_cast<CudaLauncher&>(*part.launcher);  // one build has one kind
-      all.push_back({.call = launcher.here(*part.call),
-                     .stream = launcher.of(part.queue, parity).stream(),
-                     .copies = &launcher.copy_queues_[part.queue]});
-    }
-    Status launched = launch_by_copy_engines(all);
-    if (!launched) {
-      for (const JointPart& part : parts)
-        static_cast<CudaLauncher&>(*part.launcher).copies_may_run_on_[part.queue] = true;
-    }
-    return launched;
+  Result<QueueEvent> record(QueueStream stream) override {
+    void* const event = events_[stream.queue].next();
+    ARC_RETURN_IF_ERROR(of(stream).record(event));
+    return QueueEvent{reinterpret_cast<std::uintptr_t>(event)};
+  }
+  Status wait(QueueStream stream, QueueEvent event) override {
+    return of(stream).wait_event(reinterpret_cast<void*>(event.id));
+  }
+  Status copy(std::uint32_t queue, void* to, const void* from, std::uint64_t bytes) override {
+    return of({.queue = queue, .kind = QueueStream::Kind::Copies}).copy(to, from, bytes);
+  }
+  Status combine(std::uint32_t queue, std::uint32_t parity, const CombineCall& call) override {
+    ARC_RETURN_IF_ERROR(of(queue, parity).make_current());
+    return launch_combine(call, of(queue, parity).stream());
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
@@ -112,11 +109,10 @@ class CudaLauncher final : public GpuLauncher {
     return of(queue).wait_equal(address, value);
   }
   Result<bool> idle(std::uint32_t queue) override {
-    // Else a queue is behind all copies of its operations.
-    if (copies_may_run_on_[queue]) {
-      Result<bool> copied = copy_queues_[queue].idle();
+    if (copies_may_run_[queue]) {
+      Result<bool> copied = copies_[queue].idle();
       if (!copied || !*copied) return copied;
-      copies_may_run_on_[queue] = false;
+      copies_may_run_[queue] = false;
     }
     Result<bool> first = of(queue).idle();
     if (queue == 0 || !first || !*first) return first;
@@ -168,13 +164,19 @@ class CudaLauncher final : public GpuLauncher {
   const CudaQueue& of(std::uint32_t queue, std::uint32_t parity = 0) const {
     return queues_[queue == 0 ? 0 : 1 + (queue - 1) * kParities + parity];
   }
+  const CudaQueue& of(QueueStream stream) {
+    if (stream.kind == QueueStream::Kind::Launches) return of(stream.queue, stream.parity);
+    copies_may_run_[stream.queue] = true;
+    return copies_[stream.queue];
+  }
 
   PinnedPage page_;  // these two first: kernels in the queues write there, or are of them
   std::unique_ptr<InStreamKernels> in_stream_;  // none where they could not be loaded
   std::vector<CudaQueue> queues_;
   CudaQueue beside_;
-  std::vector<CopyQueue> copy_queues_;
-  std::vector<bool> copies_may_run_on_;
+  std::vector<CudaQueue> copies_;
+  std::vector<CudaEventRing> events_;
+  std::vector<bool> copies_may_run_;  // by queue: something was put into its copies
 };
 
 // Whether a wait in every own queue leaves the shared one and the one beside alone: streams share
@@ -229,11 +231,15 @@ Result<GpuHardware> open_gpu(Device& device) {
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
-  std::vector<CopyQueue> copy_queues;
+  std::vector<CudaQueue> copies;
+  std::vector<CudaEventRing> events;
   for (std::size_t queue = 0; queue <= (queues->size() - 1) / kParities; ++queue) {
-    Result<CopyQueue> copies = CopyQueue::create(ordinal);
-    if (!copies) return std::move(copies).error();
-    copy_queues.push_back(std::move(copies).value());
+    Result<CudaQueue> stream = CudaQueue::create(ordinal);
+    if (!stream) return std::move(stream).error();
+    copies.push_back(std::move(stream).value());
+    Result<CudaEventRing> ring = CudaEventRing::create(ordinal, kQueueEvents);
+    if (!ring) return std::move(ring).error();
+    events.push_back(std::move(ring).value());
   }
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
@@ -247,7 +253,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   return GpuHardware{
       std::move(grid).value(),
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
-                                     std::move(copy_queues), std::move(page).value(),
+                                     std::move(copies), std::move(events), std::move(page).value(),
                                      in_stream ? std::move(in_stream).value() : nullptr),
       resident_scratch_bytes(), sms_of(ordinal), in_stream_kernel_image()};
 }

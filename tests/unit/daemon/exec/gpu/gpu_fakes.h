@@ -7,15 +7,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "tests/unit/daemon/exec/gpu/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/sparse_memory.h"
 #include "tests/unit/daemon/exec/worker/fake_node.h"
-#include "transport/device/host_device.h"
+#include "transport/device/device.h"
 
 namespace arcomm::test {
 
@@ -24,12 +27,14 @@ class FakeMemory final : public Memory::Backing {
   FakeMemory(FakeNode& node, Memory memory, int home)
       : node_(node), memory_(std::move(memory)), home_(home) {
     ++node_.memories;
+    node_.ranges[memory_.data()] = {memory_.bytes(), home_};
   }
   ~FakeMemory() override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
-    // Freshly mapped scratch may lie where it lay.
+    // Freshly mapped memory may lie where it lay.
     node_.scratches.erase(memory_.data());
+    node_.ranges.erase(memory_.data());
     --node_.memories;
   }
   MemoryRef view() const override { return memory_.view(); }
@@ -46,9 +51,7 @@ class FakeMemory final : public Memory::Backing {
 
 class FakeGpu final : public Device {
  public:
-  FakeGpu(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal) {
-    host_ = HostDevice::create({}).value();
-  }
+  FakeGpu(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal) {}
   DeviceKind kind() const override { return DeviceKind::Cuda; }
   int ordinal() const override { return ordinal_; }
   std::string name() const override { return "GPU-" + std::to_string(ordinal_); }
@@ -57,8 +60,7 @@ class FakeGpu final : public Device {
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
     if (bytes > node_.most_bytes)
       return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no ", bytes, " bytes");
-    // Scratch is large, and nobody here looks at it.
-    Result<Memory> memory = host_->allocate(std::min<std::uint64_t>(bytes, 4 << 20));
+    Result<Memory> memory = SparseMemory::create(bytes);
     if (!memory) return memory;
     return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), ordinal_));
   }
@@ -74,7 +76,6 @@ class FakeGpu final : public Device {
  private:
   FakeNode& node_;
   int ordinal_;
-  std::unique_ptr<HostDevice> host_;
 };
 
 // The ranks' launches of one operation run when the last of them has begun. GPUs get on whenever a
@@ -86,12 +87,11 @@ class FakeLauncher final : public GpuLauncher {
   std::uint32_t own_queues() const override { return 4; }
   Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
                 const CudaAllReduce& call) override {
-    EXPECT_FALSE(entry_of(algorithm).launches_all_ranks && call.count != 0);
-    return put(queue, parity, algorithm, call);
-  }
-  Status put(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,
-             const CudaAllReduce& call) {
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
+    if (entry_of(algorithm).launches_all_ranks) {
+      EXPECT_EQ(call.count, 0u) << "copies and launches of all ranks";
+      if (call.rank == 0) ++node_.by_copies;
+    }
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
                               .parity = queue == 0 ? 0 : parity,
@@ -100,16 +100,50 @@ class FakeLauncher final : public GpuLauncher {
     node_.advance();
     return {};
   }
-  Status launch_together(std::span<const JointPart> parts, std::uint32_t parity,
-                         CudaAlgorithm algorithm) override {
-    EXPECT_TRUE(entry_of(algorithm).launches_all_ranks);
-    if (node_.joint_fails)
-      return error(ErrorCode::Internal, Reason::None, "the copy engines are on strike");
-    ++node_.joint;
-    for (const JointPart& part : parts) {
-      auto& launcher = static_cast<FakeLauncher&>(*part.launcher);
-      ARC_RETURN_IF_ERROR(launcher.put(part.queue, parity, algorithm, *part.call));
+  Result<QueueEvent> record(QueueStream stream) override {
+    std::deque<std::uintptr_t>& serve = events_[stream.queue];
+    const std::uintptr_t event = ++node_.last_event;
+    serve.push_back(event);
+    if (serve.size() > kQueueEvents) {
+      node_.events.erase(serve.front());
+      serve.pop_front();
     }
+    auto happened = std::make_shared<bool>(false);
+    node_.events.emplace(event, happened);
+    put(stream, [happened] { return *happened = true; });
+    return QueueEvent{event};
+  }
+  Status wait(QueueStream stream, QueueEvent event) override {
+    const auto found = node_.events.find(event.id);
+    EXPECT_NE(found, node_.events.end()) << "an event that serves no more";
+    if (found != node_.events.end()) put(stream, [happened = found->second] { return *happened; });
+    return {};
+  }
+  Status copy(std::uint32_t queue, void* to, const void* from, std::uint64_t bytes) override {
+    if (node_.copies_fail)
+      return error(ErrorCode::Internal, Reason::None, "the copy engines are on strike");
+    EXPECT_NE(bytes, 0u);
+    put({.queue = queue, .kind = QueueStream::Kind::Copies}, [=, this] {
+      std::memmove(node_.here(to, ordinal_), node_.here(from, ordinal_), bytes);
+      ++node_.copies;
+      return true;
+    });
+    return {};
+  }
+  Status combine(std::uint32_t queue, std::uint32_t parity, const CombineCall& call) override {
+    put({.queue = queue, .parity = parity}, [=, this] {
+      EXPECT_TRUE(node_.is_at_home(call.out, ordinal_));
+      std::vector<const float*> parts;
+      for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
+        EXPECT_TRUE(node_.is_at_home(call.parts[rank], ordinal_)) << rank;
+        parts.push_back(static_cast<const float*>(call.parts[rank]));
+      }
+      sum_floats(parts, {static_cast<float*>(call.out)},
+                 call.count * size_of(call.dtype) / sizeof(float));
+      ++node_.combined;
+      node_.ran |= 1u << static_cast<unsigned>(CudaAlgorithm::CopyEngine);
+      return true;
+    });
     return {};
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
@@ -195,9 +229,20 @@ class FakeLauncher final : public GpuLauncher {
   }
 
  private:
+  void put(QueueStream stream, std::function<bool()> act) {
+    const bool is_of_copies = stream.kind == QueueStream::Kind::Copies;
+    node_.launches.push_back({.launcher = this,
+                              .queue = stream.queue,
+                              .parity = stream.queue == 0 || is_of_copies ? 0 : stream.parity,
+                              .is_of_copies = is_of_copies,
+                              .act = std::move(act)});
+    node_.advance();
+  }
+
   FakeNode& node_;
   int ordinal_;
   std::vector<RankCompletion> words_;
+  std::map<std::uint32_t, std::deque<std::uintptr_t>> events_;  // that serve, by queue
 };
 
 class FakePreparedLaunch final : public PreparedLaunch {

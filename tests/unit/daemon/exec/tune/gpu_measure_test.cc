@@ -154,13 +154,13 @@ TEST_F(GpuMeasure, SizesThatDoNotFitAreNotMeasured) {
   ASSERT_FALSE(too_large.ok());
   EXPECT_EQ(too_large.error().code, ErrorCode::OutOfRange);
   // Many of one that is launched for all ranks at once, which is many entries, are not.
-  const int joint = node_.joint;
+  const int joint = node_.by_copies;
   const Result<double> took = await<double>([&](auto done) {
     worker_->measure({CudaAlgorithm::CopyEngine, 1024}, done);
   });
   EXPECT_TRUE(took.ok());
-  EXPECT_GT(node_.joint, joint);
-  EXPECT_LE(node_.joint, joint + 3 + 2 + 5 * 8);
+  EXPECT_GT(node_.by_copies, joint);
+  EXPECT_LE(node_.by_copies, joint + 3 + 2 + 5 * 8);
   node_.most_bytes = 1024;  // not even the scratch
   EXPECT_FALSE(begin(2, 1024).ok());
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));

@@ -8,7 +8,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -18,32 +21,26 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "proto/device_mailbox.h"
+#include "tests/unit/daemon/exec/worker/fake_words.h"
 
 namespace arcomm::test {
 
-inline std::uint64_t load_word(const std::uint64_t& word) {
-  return __atomic_load_n(&word, __ATOMIC_ACQUIRE);
-}
-inline void store_word(std::uint64_t& word, std::uint64_t value) {
-  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
-}
-
-// out[i] of every rank becomes the sum of in[i] of all.
-inline void sum_floats(const std::vector<const float*>& in, const std::vector<float*>& out,
-                       std::uint64_t count) {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    float sum = 0;
-    for (const float* one : in) sum += one[i];
-    for (float* one : out) one[i] = sum;
-  }
+// Where GPU `ordinal` finds memory of GPU `home`: another address on each, as with CUDA IPC. Only
+// the home's can be read here.
+template <typename T>
+T* as_found(T* address, int home, int ordinal) {
+  constexpr std::intptr_t kFar = std::intptr_t{1} << 36;
+  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(address) + (ordinal - home) * kFar);
 }
 
 class FakeGrid;
 
-// One rank's part of an operation, or a wait for a word, in the queue of a launcher.
+// One rank's part of an operation, or something else, in the queue of a launcher.
 struct FakeLaunch {
   const void* launcher = nullptr;
   std::uint32_t queue = 0, parity = 0;
+  bool is_of_copies = false;            // in the queue's stream of copies
+  std::function<bool()> act = {};       // nothing but this; true: it has happened
   const std::uint64_t* word = nullptr;  // a wait: nothing but this; null: it waits for nobody
   std::uint64_t value = 0;              // that it waits for
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
@@ -68,6 +65,11 @@ struct FakeScratch {
   bool aborted = false;
 };
 
+struct FakeRange {
+  std::uint64_t bytes = 0;
+  int home = -1;
+};
+
 struct FakeNode {
   std::vector<std::byte> in_stream_image = {};  // none: clients launch nothing by themselves
   // Of the ranks of every communicator that works at the time.
@@ -75,6 +77,9 @@ struct FakeNode {
   std::vector<FakeGrid*> grids;
   std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
   std::map<const void*, FakeScratch> scratches;
+  std::map<const std::byte*, FakeRange> ranges;  // of GPUs' memory, by its address at home
+  std::map<std::uintptr_t, std::shared_ptr<bool>> events;  // that serve: whether they have happened
+  std::uintptr_t last_event = 0;
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
@@ -86,8 +91,9 @@ struct FakeNode {
   std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
   std::atomic<int> prepared{0};         // launches, not let go
   std::atomic<int> prepared_used{0};
-  std::atomic<int> joint{0};  // operations launched for all ranks at once
-  std::atomic<bool> joint_fails{false};
+  std::atomic<int> by_copies{0};  // operations that copy engines have carried
+  std::atomic<int> copies{0}, combined{0};
+  std::atomic<bool> copies_fail{false};
   std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
   std::atomic<bool> in_stream_fails{false};
   std::atomic<bool> preparing_fails{false};
@@ -116,6 +122,25 @@ struct FakeNode {
                                            [](const auto& one) { return one.waits(); }));
   }
 
+  // What GPU `ordinal` finds at an address, if it is memory of a GPU's.
+  std::byte* here(const void* address, int ordinal) const {
+    const auto* const wanted = static_cast<const std::byte*>(address);
+    for (const auto& [base, range] : ranges) {
+      for (const std::byte* seen : {base, as_found(base, range.home, ordinal)}) {
+        if (wanted >= seen && wanted < seen + range.bytes)
+          return const_cast<std::byte*>(base) + (wanted - seen);
+      }
+    }
+    ADD_FAILURE() << address << " is in no GPU's memory";
+    return nullptr;
+  }
+  bool is_at_home(const void* address, int ordinal) const {
+    const auto after = ranges.upper_bound(static_cast<const std::byte*>(address));
+    if (after == ranges.begin()) return false;
+    const auto& [base, range] = *std::prev(after);
+    return address < base + range.bytes && range.home == ordinal;
+  }
+
   // What waits on the scratch ends.
   void abort(const void* scratch) {
     scratches[scratch].aborted = true;
@@ -125,13 +150,14 @@ struct FakeNode {
  private:
   bool begin_some() {
     bool any = false;
-    std::set<std::tuple<const void*, std::uint32_t, std::uint32_t>> queues;
+    std::set<std::tuple<const void*, std::uint32_t, std::uint32_t, bool>> queues;
     for (std::size_t i = 0; i < launches.size(); ++i) {
       FakeLaunch& one = launches[i];
-      const bool first = queues.emplace(one.launcher, one.queue, one.parity).second;
+      const bool first =
+          queues.emplace(one.launcher, one.queue, one.parity, one.is_of_copies).second;
       if (!first || one.begun) continue;
-      if (one.word != nullptr) {
-        if (load_word(*one.word) != one.value) continue;
+      if (one.word != nullptr || one.act) {
+        if (one.act ? !one.act() : load_word(*one.word) != one.value) continue;
         launches.erase(launches.begin() + static_cast<std::ptrdiff_t>(i));
         return true;
       }
@@ -178,9 +204,7 @@ struct FakeNode {
         end(i);
         return true;
       }
-      // Else there is nothing that an abort could end.
-      const bool needs_others = one.call.count != 0 && !entry_of(one.algorithm).launches_all_ranks;
-      if (own.outcome.code != 0 || (own.aborted && needs_others)) {
+      if (own.outcome.code != 0 || (own.aborted && one.call.count != 0)) {
         end_badly(i, CudaOutcomeCode::Aborted, 0);
         return true;
       }
@@ -203,7 +227,7 @@ struct FakeNode {
         }
         return true;
       }
-      if (!needs_others || now_ns() - one.since_ns < one.call.timeout_ns) continue;
+      if (now_ns() - one.since_ns < one.call.timeout_ns) continue;
       std::uint32_t missing = 0;
       while (calls.contains(missing)) ++missing;
       end_badly(i, CudaOutcomeCode::Timeout, missing);
@@ -236,14 +260,6 @@ struct FakeNode {
   }
   void run(const std::map<std::uint32_t, CudaAllReduce>& calls);
 };
-
-// Where GPU `ordinal` finds memory of GPU `home`: another address on each, as with CUDA IPC. Only
-// the home's can be read here.
-template <typename T>
-T* as_found(T* address, int home, int ordinal) {
-  constexpr std::intptr_t kFar = std::intptr_t{1} << 36;
-  return reinterpret_cast<T*>(reinterpret_cast<std::intptr_t>(address) + (ordinal - home) * kFar);
-}
 
 inline void FakeNode::run(const std::map<std::uint32_t, CudaAllReduce>& calls) {
   std::vector<const float*> in;

@@ -1,4 +1,4 @@
-#include "kernels/all_reduce/copy_shape.h"
+#include "daemon/exec/gpu/copy_shape.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint64_t kMegabyte = 1 << 20;
 
 TEST(CopyShape, EveryElementIsInOneChunkOfOneOwner) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
@@ -33,7 +33,7 @@ TEST(CopyShape, EveryElementIsInOneChunkOfOneOwner) {
 // A part waits in its owner's output where the sender's shard is to be.
 TEST(CopyShape, ChunksOfOneNumberAreAsLongForAllOwners) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
-    for (const std::uint64_t count : {std::uint64_t{100'003}, 64 * kMiB, 64 * kMiB + 1}) {
+    for (const std::uint64_t count : {std::uint64_t{100'003}, 64 * kMegabyte, 64 * kMegabyte + 1}) {
       const CopyShape shape = copy_shape(count, DType::Float32, ranks, false, 0);
       for (std::uint64_t chunk = 0; chunk < shape.chunks; ++chunk) {
         for (std::uint32_t owner = 1; owner < ranks; ++owner)
@@ -44,7 +44,7 @@ TEST(CopyShape, ChunksOfOneNumberAreAsLongForAllOwners) {
 }
 
 TEST(CopyShape, AShardGoesInTwoChunksWhateverItsSizeButForSlots) {
-  for (const std::uint64_t bytes : {16 * kMiB, 256 * kMiB, 1024 * kMiB}) {
+  for (const std::uint64_t bytes : {16 * kMegabyte, 256 * kMegabyte, 1024 * kMegabyte}) {
     for (const std::uint32_t ranks : {2U, 3U, 4U, 8U}) {
       EXPECT_EQ(copy_shape(bytes / 2, DType::Float16, ranks, false, 0).chunks, 2U) << bytes;
       const CopyShape slots = copy_shape(bytes / 2, DType::Float16, ranks, true, 0);
@@ -68,7 +68,7 @@ TEST(CopyShape, TheLargestOperationHasNoMoreChunksThanAStreamTakes) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     const CopyShape shape = copy_shape(max_copy_engine_bytes(ranks), DType::Int8, ranks, true, 0);
     EXPECT_LE(shape.all_chunks() * copy_entries(ranks), 600U) << ranks;
-    EXPECT_GE(max_copy_engine_bytes(ranks), 4096 * kMiB) << ranks;
+    EXPECT_GE(max_copy_engine_bytes(ranks), 4096 * kMegabyte) << ranks;
   }
 }
 

@@ -1,5 +1,5 @@
 // How copy_engine cuts an operation up, and where its slots lie: pure arithmetic, proven in
-// tests/unit/kernels.
+// tests/unit/daemon.
 //
 // All shards are equal, so that what one rank has for another fits where the first one's shard of
 // the other's output is to be. What is left of the count, less than a line for each rank, is the
@@ -15,19 +15,6 @@
 namespace arcomm {
 
 inline constexpr std::uint64_t kMinCopyChunk = 1024ull * 1024;
-
-// What one chunk puts into a GPU's stream of copies: its parts for the others, each with a wait and
-// an event, and its result.
-constexpr std::uint64_t copy_entries(std::uint32_t ranks) {
-  return 4ull * ranks - 3;
-}
-// So few chunks, also in place, that a stream has room for all that an operation puts into it,
-// which is about 1000 entries: the worker that launches would wait for the GPU.
-constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
-  return ranks < 2
-             ? 0
-             : std::min<std::uint64_t>(64, 512 / copy_entries(ranks)) * ranks * kCopySlotBytes;
-}
 
 struct CopyShape {
   std::uint64_t count = 0;                      // elements
