@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -34,6 +35,7 @@ class FakeMemory final : public Memory::Backing {
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
     // Freshly mapped memory may lie where it lay.
     node_.scratches.erase(memory_.data());
+    node_.in_stream_pushes.erase(memory_.data());
     node_.ranges.erase(memory_.data());
     --node_.memories;
   }
@@ -167,14 +169,21 @@ class FakeLauncher final : public GpuLauncher {
   Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                   CudaAlgorithm algorithm,
                                                   const CudaAllReduce& call) override;
-  // Done as soon as it is launched, as nobody looks at its sums.
-  Status launch_in_stream(std::uint32_t, const InStreamShape& shape, DType dtype, ReduceOp op,
+  Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype, ReduceOp op,
                           const InStreamCall& call) override {
-    EXPECT_NE(shape.blocks, 0u);
-    EXPECT_TRUE(has_in_stream_kernel(dtype)) << op;
+    if (shape.blocks == 0 || !has_in_stream_kernel(dtype))
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "there is no such kernel");
     for (std::uint32_t rank = 0; rank < call.ranks; ++rank) EXPECT_NE(call.exchange[rank], nullptr);
     ++node_.in_stream;
-    if (!node_.in_stream_fails) return {};
+    if (!node_.in_stream_fails) {
+      InStreamCall own = call;
+      own.what = shape.what(dtype, op);
+      put({.queue = queue},
+          [run = std::make_shared<FakeInStream>(node_.in_stream_pushes, own, size_of(dtype))] {
+            return run->run();
+          });
+      return {};
+    }
     const Done why{.number = 1,
                    .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                    .reason = static_cast<std::uint8_t>(Reason::Timeout),
@@ -213,9 +222,13 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return health(); }
-  Status try_atomic_128b_stores(int reader, void* memory, std::chrono::nanoseconds) override {
+  Status try_atomic_128b_stores(int reader, void* memory,
+                                std::chrono::nanoseconds timeout) override {
     EXPECT_EQ(node_.running_grids, 0) << "lines were tried while a grid ran";
+    EXPECT_TRUE(node_.is_at_home(memory, reader));
     std::memset(memory, 0xff, kLl128TestBytes);
+    if (timeout < kTrial)
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "not all were seen in time");
     if (!node_.torn.contains({ordinal_, reader})) return {};
     return error(ErrorCode::Unavailable, Reason::Unsupported, "7 of 20000 were torn");
   }
@@ -229,6 +242,8 @@ class FakeLauncher final : public GpuLauncher {
   }
 
  private:
+  static constexpr std::chrono::microseconds kTrial{100};
+
   void put(QueueStream stream, std::function<bool()> act) {
     const bool is_of_copies = stream.kind == QueueStream::Kind::Copies;
     node_.launches.push_back({.launcher = this,

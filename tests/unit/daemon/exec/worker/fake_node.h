@@ -21,6 +21,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "proto/device_mailbox.h"
+#include "tests/unit/daemon/exec/gpu/fake_in_stream.h"
 #include "tests/unit/daemon/exec/worker/fake_words.h"
 
 namespace arcomm::test {
@@ -78,6 +79,7 @@ struct FakeNode {
   std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
   std::map<const void*, FakeScratch> scratches;
   std::map<const std::byte*, FakeRange> ranges;  // of GPUs' memory, by its address at home
+  InStreamPushes in_stream_pushes;
   std::map<std::uintptr_t, std::shared_ptr<bool>> events;  // that serve: whether they have happened
   std::uintptr_t last_event = 0;
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
