@@ -1,15 +1,16 @@
-// A CUDA context of this process, as client/cuda/gpu.h wants it: the post kernel loaded in it, a
-// stream of our own for words that go to and fro. Thread: any. Never destroyed.
+// A CUDA context of this process, as client/cuda/gpu.h wants it. Thread: any. Never destroyed.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
+#include "client/cuda/cuda_copy_stream.h"
 #include "client/cuda/cuda_in_stream.h"
-#include "client/cuda/cuda_kernel.h"
+#include "client/cuda/cuda_post.h"
 #include "client/cuda/gpu.h"
 #include "transport/device/cuda_driver.h"
 
@@ -17,8 +18,10 @@ namespace arcomm::client {
 
 class CudaGpu final : public Gpu {
  public:
-  // Slow: loads the kernel at once, whatever CUDA_MODULE_LOADING says, so that no post ever does.
+  // Slow: loads the post kernel. api: outlives it.
   static Result<std::shared_ptr<CudaGpu>> create(const CudaDriver& api, CUcontext context);
+  // "GPU-..."
+  static Result<std::string> uuid_of(const CudaDriver& api, CUdevice device);
 
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return device_; }
@@ -42,26 +45,18 @@ class CudaGpu final : public Gpu {
                std::chrono::nanoseconds timeout) override;
 
  private:
-  using Clock = std::chrono::steady_clock;
-
-  CudaGpu(const CudaDriver& api, CUcontext context) : api_(api), context_(context) {}
+  CudaGpu(const CudaDriver& api, CUcontext context)
+      : api_(api), context_(context), post_(api), copies_(api) {}
   Status set_up();
-  Status until_copied(Clock::time_point deadline);
 
   const CudaDriver& api_;
   CUcontext context_;
   CUdevice device_ = 0;
   std::string uuid_;
-  CudaKernel post_;
-  bool can_post_by_memory_ = false;
-  CUstream stream_ = nullptr;
+  CudaPost post_;
+  CudaCopyStream copies_;
   std::mutex in_stream_mutex_;
   std::vector<std::unique_ptr<CudaInStreamKernels>> in_stream_;  // by image
-
-  std::mutex mutex_;  // of what follows: one copy at a time
-  CUevent copied_ = nullptr;
-  void* staging_ = nullptr;  // pinned, kMailboxWithNotesBytes
-  bool copying_ = false;     // a copy that did not end in its time still uses the staging memory
 };
 
 }  // namespace arcomm::client

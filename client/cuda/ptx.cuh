@@ -1,6 +1,7 @@
 // The inline assembly of the client's kernel. Suffixes as in PTX: relaxed or release/acquire, at
 // system scope unless they say otherwise, since the other side is another process, on a GPU or on a
-// CPU.
+// CPU. kernels/device/ptx.cuh has the same few functions and this room may not include it: of the
+// rooms that both may include there is proto alone, and that has no CUDA.
 #pragma once
 
 #include <cstdint>

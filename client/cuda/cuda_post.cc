@@ -1,7 +1,13 @@
-#include "client/cuda/cuda_memory_post.h"
+#include "client/cuda/cuda_post.h"
 
 #include <array>
 #include <cstddef>
+
+extern "C" {
+// Aligned as the driver reads it; the definition, made by the build of post.cu, says nothing.
+extern const unsigned char kArcommPostFatbin[] __attribute__((aligned(16)));
+}
+#include <arcomm_post_fatbin.inc>
 
 namespace arcomm::client {
 namespace {
@@ -43,24 +49,39 @@ class Batch {
 
 }  // namespace
 
-bool can_post_by_memory(const CudaDriver& api, CUdevice device) {
+Status CudaPost::load(CUdevice device) {
+  CUmodule module = nullptr;
+  const CUresult done = api_.cuModuleLoadData_(&module, kArcommPostFatbin);
+  if (done != CUDA_SUCCESS) {
+    return api_.failed(done, "loading the post kernel (it is built for GPUs of sm_80 and later)");
+  }
+  const Result<CudaKernel> kernel = load_kernel(api_, module, kPostKernelName);
+  if (!kernel) return kernel.error();
+  kernel_ = *kernel;
   int can = 0;
-  return api.cuDeviceGetAttribute_(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS,
-                                   device) == CUDA_SUCCESS &&
-         can != 0;
+  can_post_by_memory_ =
+      api_.cuDeviceGetAttribute_(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device) ==
+          CUDA_SUCCESS &&
+      can != 0;
+  return {};
 }
 
-CUresult post_by_memory(const CudaDriver& api, const MemoryPost& start, CUstream stream) {
+CUresult CudaPost::post(const GpuPost& post, CUstream stream) const {
+  GpuPost copy = post;
+  return launch(api_, kernel_, 1, 1, stream, &copy);
+}
+
+CUresult CudaPost::post_by_memory(const MemoryPost& start, CUstream stream) const {
   const GpuPost& post = start.post;
-  const auto lane_index = static_cast<std::uint32_t>(post.path);
-  MailboxPath& path = post.mailbox->paths[lane_index];
+  const auto path_index = static_cast<std::uint32_t>(post.path);
+  MailboxPath& path = post.mailbox->paths[path_index];
   const std::uint64_t doorbell = to_word(Doorbell{.number = start.number, .plan = post.plan});
   Batch batch;
   // Both words have their number in the lower half, which comes first.
   if (start.waits_for_order) batch.wait_until(&path.done, start.number - 1);
   // As the post kernel would leave them, for kernels that follow and for the host.
   batch.write(&path.posted, start.number);
-  batch.write(&post.notes->in_order[lane_index], start.number);
+  batch.write(&post.notes->in_order[path_index], start.number);
   batch.write(&post.notes->plans[post.plan],
               std::uint64_t{start.note.number} << 32 | start.note.posted);
   batch.write(&path.doorbell, doorbell);
@@ -75,8 +96,8 @@ CUresult post_by_memory(const CudaDriver& api, const MemoryPost& start, CUstream
       break;
   }
   batch.wait_until(&path.done, start.number);
-  batch.write(&post.notes->passed[lane_index], start.number);  // nothing here is used any more
-  return batch.put_into(api, stream);
+  batch.write(&post.notes->passed[path_index], start.number);  // nothing here is used any more
+  return batch.put_into(api_, stream);
 }
 
 }  // namespace arcomm::client

@@ -1,0 +1,34 @@
+// The GPUs that this process sees through CUDA's driver, and the contexts of them that the library
+// has been called in. Thread: any. Never destroyed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "client/cuda/cuda_gpu.h"
+#include "client/cuda/gpu.h"
+#include "transport/device/cuda_driver.h"
+
+namespace arcomm::client {
+
+class CudaGpus final : public Gpus {
+ public:
+  // api: outlives this.
+  explicit CudaGpus(const CudaDriver& api) : api_(api) {}
+
+  Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) override;
+  std::vector<std::string> visible() override;
+  InStreamHindrance in_stream_hindrance() const override;
+
+ private:
+  Result<CUdevice> device_named(const std::string& uuid);
+
+  const CudaDriver& api_;
+  std::mutex mutex_;
+  std::map<CUcontext, std::shared_ptr<CudaGpu>> gpus_;
+};
+
+}  // namespace arcomm::client
