@@ -6,9 +6,14 @@
 
 namespace arcomm::client {
 
+LastError& last_error() {
+  thread_local LastError last;
+  return last;
+}
+
 arcResult_t failed(Error why) {
   LastError& last = last_error();
-  last.seq = last.pending_seq;
+  last.seq = failed_seq();
   last.error = std::move(why);
   return static_cast<arcResult_t>(last.error.code);
 }

@@ -3,18 +3,26 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <new>
 #include <utility>
 
 #include "client/include/arclient.h"
+#include "client/src/host/all_reduce.h"
 #include "client/src/session/communicator.h"
 #include "client/src/session/fork.h"
-#include "client/src/session/last_error.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
+
+// A thread's last failure, as arcGetLastError and arcGetLastErrorInfo show it.
+struct LastError {
+  Error error{ErrorCode::Ok, Reason::None, "", -1};
+  std::uint64_t seq = kNoSeq;  // of the operation that failed, where it was one
+};
+LastError& last_error();
 
 // Records the error for arcGetLastError and returns its code.
 arcResult_t failed(Error why);
@@ -23,7 +31,7 @@ arcResult_t failed(Error why);
 template <typename Body>
 arcResult_t guarded(Body&& body) {
   try {
-    last_error().pending_seq = kNoSeq;
+    failed_seq() = kNoSeq;
     if (is_forked_child()) return failed(forked_error());
     Status status = body();
     return status.ok() ? arcSuccess : failed(std::move(status).error());

@@ -9,7 +9,6 @@
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
-#include "client/src/session/last_error.h"
 
 namespace arcomm::client {
 namespace {

@@ -7,7 +7,7 @@
 #include "client/src/c_api/entry_point.h"
 #include "client/src/gpu/in_stream/in_stream_uses.h"
 #include "client/src/gpu/memory/gpu_allocations.h"
-#include "client/src/host/buffer.h"
+#include "client/src/host/memory/buffer.h"
 #include "client/src/session/library.h"
 
 namespace arcomm::client {

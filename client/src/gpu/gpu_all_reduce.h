@@ -5,8 +5,8 @@
 #include <memory>
 
 #include "client/src/gpu/memory/gpu_buffer.h"
+#include "client/src/host/member.h"
 #include "client/src/host/operation.h"
-#include "client/src/host/submission.h"
 #include "client/src/session/deadline.h"
 #include "proto/status.h"
 

@@ -4,8 +4,9 @@
 #include <chrono>
 #include <utility>
 
+#include "client/src/host/memory/operation_memory.h"
 #include "client/src/host/ticket_table.h"
-#include "client/src/session/library.h"
+#include "client/src/session/session.h"
 
 namespace arcomm::client {
 namespace {
@@ -13,45 +14,11 @@ namespace {
 // arcTest is for looking: it lends its thread for about this long, and one segment at least.
 constexpr std::chrono::microseconds kCopyingInTest{200};
 
-void give_back(Operation& operation) {
-  StagingPool& staging = operation.member->session->staging();
-  for (StagingLane& lane : operation.lanes) {
-    if (lane.slot != nullptr) staging.release(std::exchange(lane.slot, nullptr));
-  }
-  if (operation.send.buffer) std::exchange(operation.send, {}).buffer->end_use();
-  if (operation.recv.buffer) std::exchange(operation.recv, {}).buffer->end_use();
-}
-
 // Ends an operation that was never submitted.
 void refuse(Operation& operation, Error why) {
-  give_back(operation);
+  give_back_memory(operation, operation.member->session->staging());
   operation.outcome.error = std::move(why);
   operation.done.store(true, std::memory_order_release);
-}
-
-Status take_resources(Operation& operation, Deadline deadline) {
-  const CollectiveCall& call = operation.call;
-  if (call.is_empty()) return {};
-  Session& session = *operation.member->session;
-  Result<SharedRange> send = find_shared(call.send, call.send_bytes(), session, deadline);
-  if (!send) return std::move(send).error();
-  operation.send = std::move(*send);
-  Result<SharedRange> recv = find_shared(call.recv, call.recv_bytes(), session, deadline);
-  if (!recv) return std::move(recv).error();
-  operation.recv = std::move(*recv);
-  if (!operation.stages_send() && !operation.stages_recv()) return {};
-  Result<StagingSlot*> first = session.staging().acquire(operation.segment_bytes(0), deadline);
-  if (!first) return std::move(first).error();
-  operation.lanes[0].slot = *first;
-  operation.num_lanes = 1;
-  if (operation.cut.segments == 1) return {};
-  // The second slot lets copying overlap; without it the operation is slower, not wrong.
-  if (Result<StagingSlot*> second =
-          session.staging().acquire(operation.segment_bytes(0), deadline)) {
-    operation.lanes[1].slot = *second;
-    operation.num_lanes = 2;
-  }
-  return {};
 }
 
 Error unknown_ticket(std::uint64_t ticket) {
@@ -65,7 +32,7 @@ Status outcome_of(Operation& operation) {
   Outcome outcome = std::move(operation.outcome);
   tickets().recycle(operation);
   if (outcome.error.code == ErrorCode::Ok) return {};
-  last_error().pending_seq = outcome.seq;
+  failed_seq() = outcome.seq;
   return std::move(outcome.error);
 }
 
@@ -106,15 +73,9 @@ class Claim {
 
 }  // namespace
 
-Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Session& session,
-                                Deadline deadline) {
-  std::shared_ptr<Buffer> buffer = buffers().find(reinterpret_cast<std::uintptr_t>(address), bytes);
-  if (!buffer || !buffer->is_shared()) return SharedRange{};
-  Result<BufferId> id = buffer->id_in(session, deadline);
-  if (!id) return std::move(id).error();
-  buffer->begin_use();
-  const std::uint64_t offset = buffer->offset_of(address);
-  return SharedRange{std::move(buffer), *id, offset};
+std::uint64_t& failed_seq() {
+  thread_local std::uint64_t seq = kNoSeq;
+  return seq;
 }
 
 Result<Operation*> prepare(const std::shared_ptr<Member>& member, const CollectiveCall& call,
@@ -125,7 +86,7 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const Collecti
     session.tell_aborts();
     return why;
   }
-  if (!submission.wait_for_room(*member, deadline)) {
+  if (!session.waiting().wait_for_room(*member, deadline)) {
     submission.give_up(*member);
     session.tell_aborts();
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
@@ -142,8 +103,8 @@ Result<Operation*> prepare(const std::shared_ptr<Member>& member, const Collecti
   operation->plan = plan;
   operation->deadline = deadline;
   operation->cut = cut(call.send_count, call.element_bytes(), member->segment_limit_bytes);
-  if (Status ready = take_resources(*operation, deadline); !ready) {
-    give_back(*operation);
+  if (Status ready = take_memory(*operation, deadline); !ready) {
+    give_back_memory(*operation, session.staging());
     tickets().spend(*operation, operation->ticket.load(std::memory_order_relaxed));
     tickets().recycle(*operation);
     // A refusal may be followed by another try. A call that lasted until its deadline has let its
@@ -170,7 +131,7 @@ Status finish(Operation& operation, Teller teller) {
   const std::uint64_t ticket = operation.ticket.load(std::memory_order_relaxed);
   Submission& submission = member->session->submission();
   const bool done = operation.done.load(std::memory_order_acquire) ||
-                    submission.wait_for(operation, operation.deadline.plus(kGuard));
+                    member->session->waiting().wait_for(operation, operation.deadline.plus(kGuard));
   tickets().spend(operation, ticket);
   if (!done) submission.abandon(operation);
   if (teller == Teller::Call) member->session->tell_aborts();
@@ -207,7 +168,7 @@ Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms) {
   const Deadline own = operation.deadline.plus(kGuard);
   const Deadline asked = timeout_ms == 0 ? own : Deadline::after(Deadline::span_of(timeout_ms));
   const bool done = operation.done.load(std::memory_order_acquire) ||
-                    member->session->submission().wait_for(operation, own.earlier(asked));
+                    member->session->waiting().wait_for(operation, own.earlier(asked));
   if (!done && own.passed()) return finish(claim->spend(ticket));  // which tells, too
   member->session->tell_aborts();
   if (done) return outcome_of(claim->spend(ticket));

@@ -1,12 +1,13 @@
-// An operation from the checked call to its result: finds the memory, takes staging, submits,
-// waits. Thread: any.
+// An operation from the checked call to its result: takes what it needs, submits, waits. Thread:
+// any.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 
+#include "client/src/host/member.h"
 #include "client/src/host/operation.h"
-#include "client/src/host/submission.h"
+#include "client/src/session/deadline.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -14,17 +15,6 @@ namespace arcomm::client {
 // Who tells the daemon of a member that gave up: the call that made it give up, before it returns,
 // or that call's group, once for all of its operations.
 enum class Teller : std::uint8_t { Call, Group };
-
-// Everything about a call that can be judged without the daemon.
-Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
-                  const void* stream);
-CollectiveCall all_reduce_call(const void* send, void* recv, std::uint64_t count, int dtype,
-                               int op);
-
-// The daemon's name for the memory at [address, +bytes), or none where it must be staged. Marks the
-// buffer as in use.
-Result<SharedRange> find_shared(const void* address, std::uint64_t bytes, Session& session,
-                                Deadline deadline);
 
 // Holds everything the operation needs; its ticket is valid. `plan` may be invalid.
 Result<Operation*> prepare(const std::shared_ptr<Member>& member, const CollectiveCall& call,
@@ -38,5 +28,9 @@ Status finish(Operation& operation, Teller teller = Teller::Call);
 // For tickets in the caller's hands.
 Status test_ticket(std::uint64_t ticket, bool* in_progress);
 Status wait_ticket(std::uint64_t ticket, std::uint64_t timeout_ms);
+
+// Of this thread: the number of the operation with which the last of the three above failed.
+// Whoever asks sets it to kNoSeq before.
+std::uint64_t& failed_seq();
 
 }  // namespace arcomm::client

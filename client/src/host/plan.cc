@@ -4,6 +4,7 @@
 
 #include "client/src/gpu/gpu_all_reduce.h"
 #include "client/src/gpu/gpu_member.h"
+#include "client/src/host/memory/operation_memory.h"
 #include "client/src/host/ticket_table.h"
 #include "client/src/session/library.h"
 

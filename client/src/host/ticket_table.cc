@@ -52,8 +52,8 @@ void TicketTable::recycle(Operation& operation) {
   operation.send = {};
   operation.recv = {};
   operation.plan = {};
-  operation.lanes = {};
-  operation.num_lanes = 0;
+  operation.staged = {};
+  operation.num_staged = 0;
   operation.next_fill = operation.next_submit = operation.finished = operation.outstanding = 0;
   operation.wants_copy = operation.copying = operation.abandoned = false;
   operation.outcome = {};

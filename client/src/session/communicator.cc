@@ -209,7 +209,7 @@ Status Communicator::rebuild() {
 Status Communicator::destroy() {
   const Deadline deadline = Library::instance().control_deadline();
   const std::shared_ptr<Member> member = this->member();
-  const bool idle = member->session->submission().wait_until_idle(*member, deadline);
+  const bool idle = member->session->waiting().wait_until_idle(*member, deadline);
   Status left = leave(
       error(ErrorCode::Aborted, Reason::RemoteAborted, "the communicator was destroyed"), deadline);
   if (idle) return left;
@@ -236,8 +236,7 @@ Status Communicator::abort() {
   session.submission().remove(*member, error(ErrorCode::Aborted, Reason::RemoteAborted,
                                              "this process aborted the communicator"));
   // The daemon ends what is in flight at once; tickets stay valid and say so.
-  session.submission().wait_until_idle(*member,
-                                       deadline.earlier(Deadline::after(milliseconds(500))));
+  session.waiting().wait_until_idle(*member, deadline.earlier(Deadline::after(milliseconds(500))));
   if (!session.lost()) {
     static_cast<void>(session.control().destroy_communicator(session.key(), member->id, deadline));
     if (member->gpu) static_cast<void>(member->gpu->drop_plans(deadline));

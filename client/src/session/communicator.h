@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "client/cuda/gpu.h"
-#include "client/src/host/submission.h"
+#include "client/src/host/member.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/handle_table.h"
 #include "proto/status.h"

@@ -11,7 +11,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr const char* kDefaultRuntimeDir = "/run/arcommd";
-constexpr milliseconds kRetry{20};
+constexpr milliseconds kAttachEvery{20};
 
 std::string environment_or(const char* name, const char* otherwise) {
   const char* value = std::getenv(name);
@@ -120,11 +120,11 @@ Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
         }
         return attached;
       }
-      if (!was_attached_ || !may_come_back(attached.error()) || deadline.left() <= kRetry) {
+      if (!was_attached_ || !may_come_back(attached.error()) || deadline.left() <= kAttachEvery) {
         return attached;
       }
     }
-    std::this_thread::sleep_for(kRetry);
+    std::this_thread::sleep_for(kAttachEvery);
   }
 }
 

@@ -14,8 +14,6 @@ namespace arcomm::client {
 namespace {
 
 std::atomic<std::uint64_t> next_serial{1};
-// With the guard that operations are given, within the 100 ms by which a call may be late.
-constexpr std::chrono::milliseconds kTellFor{20};
 constexpr Deadline::Clock::duration kCheckEvery = std::chrono::milliseconds(1);
 
 struct LiveSessions {
@@ -85,12 +83,15 @@ Session::Session(Attached attached, std::unique_ptr<NodeControl> control,
       control_(std::move(control)),
       descriptors_(std::move(descriptors)),
       staging_(*control_, *descriptors_, attached_.key),
+      aborts_(
+          [this](MemberId member, Deadline deadline) { return abort_at_daemon(member, deadline); }),
       submission_({.segment = std::move(segment),
                    .doorbell = std::move(doorbell),
                    .max_in_flight = attached_.max_in_flight,
                    .descriptors = *descriptors_,
                    .staging = staging_,
-                   .tell_aborts = [this] { tell_aborts(); }}) {}
+                   .aborts = aborts_}),
+      waiting_(submission_) {}
 
 Session::~Session() = default;
 
@@ -106,22 +107,13 @@ void Session::check_now_and_then() {
   check();
 }
 
-void Session::tell_aborts() {
-  const std::vector<MemberId> members = submission_.take_aborts();
-  const Deadline deadline = Deadline::after(kTellFor);
-  std::vector<MemberId> missed;
-  for (const MemberId member : members) {
-    if (lost()) return;
-    if (deadline.passed()) {
-      missed.push_back(member);
-      continue;
-    }
-    const Status told = control_->abort_communicator(
-        key(), member, "an operation failed part-way on this rank", deadline);
-    // Whatever else went wrong, no descriptor left for a socket say, passes.
-    if (!told && !is_gone(told.error())) missed.push_back(member);
-  }
-  if (!missed.empty()) submission_.return_aborts(missed);
+Status Session::abort_at_daemon(MemberId member, Deadline deadline) {
+  if (lost()) return {};
+  Status told = control_->abort_communicator(key(), member,
+                                             "an operation failed part-way on this rank", deadline);
+  // Whatever else went wrong, no descriptor left for a socket say, passes.
+  if (!told && is_gone(told.error())) return {};
+  return told;
 }
 
 void Session::detach(Deadline deadline) {

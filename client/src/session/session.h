@@ -12,9 +12,11 @@
 #include "client/src/control/fd_channel.h"
 #include "client/src/control/node_control.h"
 #include "client/src/gpu/gpu_session.h"
-#include "client/src/host/staging.h"
-#include "client/src/host/submission.h"
+#include "client/src/host/memory/staging.h"
+#include "client/src/host/rings/submission.h"
+#include "client/src/host/rings/waiting.h"
 #include "client/src/session/deadline.h"
+#include "client/src/session/due_aborts.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -37,6 +39,7 @@ class Session {
   FdChannel& descriptors() { return *descriptors_; }
   StagingPool& staging() { return staging_; }
   Submission& submission() { return submission_; }
+  Waiting& waiting() { return waiting_; }
   // Null on the host.
   GpuSession* gpus() { return gpus_.get(); }
 
@@ -46,22 +49,24 @@ class Session {
   void check();
   // The same, but for most calls nothing: for the path of every operation.
   void check_now_and_then();
-  // Aborts at the daemon the members that gave up by themselves; what it did not hear it is told
-  // the next time. Blocks for kTellFor at most, and only when there are any.
-  void tell_aborts();
+  // Aborts at the daemon the members that gave up by themselves: see DueAborts::tell().
+  void tell_aborts() { aborts_.tell(); }
   // Tells the daemon and fails what is open.
   void detach(Deadline deadline);
 
  private:
   Session(Attached attached, std::unique_ptr<NodeControl> control,
           std::unique_ptr<FdChannel> descriptors, ring::Segment segment, UniqueFd doorbell);
+  Status abort_at_daemon(MemberId member, Deadline deadline);
 
   const std::uint64_t serial_;
   const Attached attached_;
   const std::unique_ptr<NodeControl> control_;
   const std::unique_ptr<FdChannel> descriptors_;
   StagingPool staging_;
+  DueAborts aborts_;
   Submission submission_;
+  Waiting waiting_;
   std::unique_ptr<GpuSession> gpus_;
   std::atomic<Deadline::Clock::rep> checked_at_{0};
 };

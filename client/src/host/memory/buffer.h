@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "client/src/host/interval_map.h"
+#include "client/src/host/memory/interval_map.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
 #include "proto/shared_mapping.h"

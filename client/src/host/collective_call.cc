@@ -1,7 +1,4 @@
-// What can be wrong with the arguments of an AllReduce, judged without the daemon.
-#include <cstdint>
-
-#include "client/src/host/all_reduce.h"
+#include "client/src/host/collective_call.h"
 
 namespace arcomm::client {
 namespace {

@@ -1,4 +1,4 @@
-#include "client/src/host/staging.h"
+#include "client/src/host/memory/staging.h"
 
 #include <algorithm>
 #include <bit>

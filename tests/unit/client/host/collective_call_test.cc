@@ -1,8 +1,8 @@
+#include "client/src/host/collective_call.h"
+
 #include <gtest/gtest.h>
 
 #include <array>
-
-#include "client/src/host/all_reduce.h"
 
 namespace arcomm::client {
 namespace {

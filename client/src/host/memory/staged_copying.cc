@@ -1,27 +1,27 @@
-#include "client/src/host/staged_copying.h"
+#include "client/src/host/memory/staged_copying.h"
 
 #include <cstring>
 
 namespace arcomm::client {
 namespace {
 
-void fill(Operation& operation, StagingLane& lane, std::uint64_t segment) {
+void fill(Operation& operation, StagedSegment& staged, std::uint64_t segment) {
   if (!operation.stages_send()) return;
-  std::memcpy(lane.slot->memory, operation.call.send + operation.segment_offset(segment),
+  std::memcpy(staged.slot->memory, operation.call.send + operation.segment_offset(segment),
               operation.segment_bytes(segment));
 }
 
-void drain(const Operation& operation, const StagingLane& lane) {
+void drain(const Operation& operation, const StagedSegment& staged) {
   if (!operation.stages_recv()) return;
-  std::memcpy(operation.call.recv + operation.segment_offset(lane.segment), lane.slot->memory,
-              operation.segment_bytes(lane.segment));
+  std::memcpy(operation.call.recv + operation.segment_offset(staged.segment), staged.slot->memory,
+              operation.segment_bytes(staged.segment));
 }
 
 }  // namespace
 
 void StagedCopying::fill_first(Operation& operation) {
-  fill(operation, operation.lanes[0], 0);
-  operation.lanes[0].state = StagingLane::State::Filled;
+  fill(operation, operation.staged[0], 0);
+  operation.staged[0].state = StagedSegment::State::Filled;
   operation.next_fill = 1;
 }
 
@@ -42,7 +42,7 @@ void StagedCopying::run(Lock& lock, const Enough& enough) {
     operation.copying = true;
     while (operation.wants_copy && !operation.failed() && !enough()) {
       operation.wants_copy = false;
-      copy_lanes(operation, lock, enough);
+      copy_segments(operation, lock, enough);
     }
     operation.wants_copy = operation.wants_copy && !operation.failed();
     operation.copying = false;
@@ -51,29 +51,29 @@ void StagedCopying::run(Lock& lock, const Enough& enough) {
   }
 }
 
-void StagedCopying::copy_lanes(Operation& operation, Lock& lock, const Enough& enough) {
-  for (unsigned i = 0; i < operation.num_lanes; ++i) {
-    StagingLane& lane = operation.lanes[i];
+void StagedCopying::copy_segments(Operation& operation, Lock& lock, const Enough& enough) {
+  for (unsigned i = 0; i < operation.num_staged; ++i) {
+    StagedSegment& staged = operation.staged[i];
     if (i > 0 && enough()) {
       operation.wants_copy = true;
       return;
     }
-    if (lane.state == StagingLane::State::Reduced && !operation.failed()) {
+    if (staged.state == StagedSegment::State::Reduced && !operation.failed()) {
       lock.unlock();
-      drain(operation, lane);
+      drain(operation, staged);
       lock.lock();
-      lane.state = StagingLane::State::Empty;
+      staged.state = StagedSegment::State::Empty;
       ++operation.finished;
     }
     const std::uint64_t next = operation.next_fill;
-    if (lane.state == StagingLane::State::Empty && !operation.failed() &&
-        next < operation.cut.segments && next % operation.num_lanes == i) {
+    if (staged.state == StagedSegment::State::Empty && !operation.failed() &&
+        next < operation.cut.segments && next % operation.num_staged == i) {
       lock.unlock();
-      fill(operation, lane, next);
+      fill(operation, staged, next);
       lock.lock();
-      lane.state = StagingLane::State::Filled;
+      staged.state = StagedSegment::State::Filled;
       operation.next_fill = next + 1;
-      operation.wants_copy |= i + 1 == operation.num_lanes;  // the first lane may be due again
+      operation.wants_copy |= i + 1 == operation.num_staged;  // the first slot may be due again
       notices_.segment_filled(operation);
     }
   }

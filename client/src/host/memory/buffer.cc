@@ -1,9 +1,9 @@
-#include "client/src/host/buffer.h"
+#include "client/src/host/memory/buffer.h"
 
 #include <utility>
 #include <vector>
 
-#include "client/src/host/callers_memfd.h"
+#include "client/src/host/memory/callers_memfd.h"
 #include "client/src/session/session.h"
 
 namespace arcomm::client {

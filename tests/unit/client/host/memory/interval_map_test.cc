@@ -1,4 +1,4 @@
-#include "client/src/host/interval_map.h"
+#include "client/src/host/memory/interval_map.h"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 // turn, on the threads that wait anyway.
 //
 // Thread: any, always under the mutex of the session's Submission; run() lets go of it while bytes
-// move. Meanwhile the operation says `copying`: no other thread touches its lanes' memory and it
+// move. Meanwhile the operation says `copying`: no other thread touches its slots' memory and it
 // cannot end. Ownership: the operations are the Submission's, and forgotten here before they end.
 #pragma once
 
@@ -38,7 +38,7 @@ class StagedCopying {
   void run(Lock& lock, const Enough& enough);
 
  private:
-  void copy_lanes(Operation& operation, Lock& lock, const Enough& enough);
+  void copy_segments(Operation& operation, Lock& lock, const Enough& enough);
 
   const Notices notices_;
   std::vector<Operation*> queue_;

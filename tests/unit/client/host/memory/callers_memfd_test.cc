@@ -1,4 +1,4 @@
-#include "client/src/host/callers_memfd.h"
+#include "client/src/host/memory/callers_memfd.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
