@@ -1,27 +1,24 @@
-// One rank of a communicator on a GPU, in one epoch: its mailbox, its plans, and the starts that
-// its streams carry to the daemon.
+// One rank of a communicator on a GPU, in one epoch: takes each operation the way that the daemon's
+// table says, in-stream (InStreamPath) or posted to the daemon (GpuPlans, PostedStarts), one start
+// after another.
 // Thread: any; one lock, under which the daemon may be asked for a plan. Ownership: the Member.
 // What a graph or a stream may still run keeps its mapping: see the destructor.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <mutex>
-#include <optional>
-#include <vector>
 
 #include "client/cuda/gpu.h"
-#include "client/src/control/node_control.h"
+#include "client/src/gpu/async_error.h"
 #include "client/src/gpu/gpu_mailbox.h"
 #include "client/src/gpu/gpu_plan_cache.h"
+#include "client/src/gpu/gpu_plans.h"
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/in_stream/in_stream_path.h"
 #include "client/src/gpu/memory/gpu_buffer.h"
-#include "client/src/gpu/memory/memory_starts.h"
-#include "client/src/gpu/post_mode.h"
-#include "client/src/host/operation.h"
+#include "client/src/gpu/posting/posted_starts.h"
+#include "client/src/gpu/stream_order.h"
+#include "client/src/host/collective_call.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
 #include "proto/launch_table.h"
@@ -31,10 +28,6 @@ namespace arcomm::client {
 
 class GpuMember {
  public:
-  struct Daemon {
-    std::function<Result<PlanId>(const NewPlan&, Deadline)> create_plan;
-    std::function<Status(PlanId, Deadline)> destroy_plan;
-  };
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
@@ -43,7 +36,7 @@ class GpuMember {
     PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
-    Daemon daemon;
+    GpuPlans::Daemon daemon;
   };
   explicit GpuMember(Parts parts);
   // Unmaps the mailbox when no start can be under way and no graph holds one; otherwise it stays
@@ -88,41 +81,20 @@ class GpuMember {
   void close(const Error& why);
   // What ended the communicator, as the GPU knows it; Ok while nothing did, or while the GPU does
   // not say in time.
-  Error look();
+  Error look() { return error_.look(); }
 
  private:
-  void await_verdict(DeviceMailbox& now) const;
   Result<GpuPlan*> plan_for(const CollectiveCall& call, const GpuBuffer& send,
                             const GpuBuffer& recv, std::uint64_t timeout_ms, Deadline deadline);
-  Status make_room(Deadline deadline);
-  Result<bool> drop_oldest(Deadline deadline);
-  bool nobody_needs_plans_of(BufferId buffer, const IsThere& is_there);
-  Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
-  Status drop(GpuPlan& plan, Deadline deadline);
-  Status post(GpuPlan& plan, void* stream);
-  Status post_by_memory(const GpuPost& post, void* stream);
-  // Before a start that no graph captures.
-  void note_stream(void* stream);
-  Status usable() const;
-  bool is_idle();
-  std::uint32_t in_stream_blocks() const {
-    return in_stream_ == nullptr ? 0 : in_stream_->blocks();
-  }
+  bool is_idle() const;
 
   Parts parts_;
-  std::unique_ptr<InStreamPath> in_stream_;  // null without an exchange
-  std::shared_ptr<MemoryStarts> starts_;     // null unless they are made by memory operations
+  AsyncError error_;
   DeadlineMutex mutex_;
-  GpuPlanCache plans_;
-  std::vector<std::uint32_t> launched_;  // by plan index, over all plans that had it
-  std::uint32_t launched_on_path_[kLaunchPaths] = {};
-  bool was_captured_ = false;
-  void* last_stream_ = nullptr;  // compared, never used: it may be gone
-  bool has_several_streams_ = false;
-  std::atomic<bool> is_over_{false};
-  mutable std::mutex over_mutex_;
-  std::optional<Error> over_;  // why
-  bool is_closed_ = false;     // the GPU was told
+  StreamOrder order_;
+  PostedStarts starts_;
+  GpuPlans plans_;
+  std::unique_ptr<InStreamPath> in_stream_;  // null without an exchange
 };
 
 }  // namespace arcomm::client

@@ -14,7 +14,7 @@
 #include "client/src/control/node_control.h"
 #include "client/src/gpu/gpu_member.h"
 #include "client/src/gpu/memory/gpu_buffers.h"
-#include "client/src/gpu/post_mode.h"
+#include "client/src/gpu/posting/posted_starts.h"
 #include "client/src/session/deadline.h"
 #include "proto/status.h"
 #include "proto/types.h"

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "client/src/gpu/memory/memory_starts.h"
-#include "client/src/gpu/post_mode.h"
+#include "client/src/gpu/posting/memory_starts.h"
+#include "client/src/gpu/posting/posted_starts.h"
 #include "tests/unit/client/gpu/gpu_member_fixture.h"
 
 namespace arcomm::client {

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "client/src/gpu/memory/memory_starts.h"
+#include "client/src/gpu/posting/memory_starts.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -1,4 +1,4 @@
-#include "client/src/gpu/in_stream/stream_watch.h"
+#include "client/src/gpu/posting/stream_watch.h"
 
 #include <signal.h>
 

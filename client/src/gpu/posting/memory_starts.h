@@ -47,7 +47,7 @@ class MemoryStarts {
 
   const std::shared_ptr<Gpu> gpu_;
   const std::shared_ptr<GpuMailbox> mailbox_;
-  Waiting lanes_[kLaunchPaths];
+  Waiting paths_[kLaunchPaths];
   std::atomic<std::uint64_t> timeout_ns_{0};  // the longest of them
   std::atomic<bool> ended_{false};
   std::optional<Clock::time_point> over_since_;

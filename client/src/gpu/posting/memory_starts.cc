@@ -1,4 +1,4 @@
-#include "client/src/gpu/memory/memory_starts.h"
+#include "client/src/gpu/posting/memory_starts.h"
 
 #include <algorithm>
 
@@ -17,11 +17,11 @@ bool reached(std::uint32_t number, std::uint32_t wanted) {
 void MemoryStarts::expect(LaunchPath path, std::uint32_t number, std::uint64_t timeout_ns) {
   timeout_ns_.store(std::max(timeout_ns, timeout_ns_.load(std::memory_order_relaxed)),
                     std::memory_order_relaxed);
-  lanes_[static_cast<std::uint32_t>(path)].last.store(number, std::memory_order_release);
+  paths_[static_cast<std::uint32_t>(path)].last.store(number, std::memory_order_release);
 }
 
 void MemoryStarts::take_back(LaunchPath path, std::uint32_t number) {
-  lanes_[static_cast<std::uint32_t>(path)].last.store(number - 1, std::memory_order_release);
+  paths_[static_cast<std::uint32_t>(path)].last.store(number - 1, std::memory_order_release);
 }
 
 // From the moment on that it has been seen under way: what is before it in the stream may last.
@@ -38,14 +38,14 @@ bool MemoryStarts::is_late(Waiting& path, const MailboxPath& words, Clock::time_
 bool MemoryStarts::look_after(Clock::time_point now) {
   std::uint32_t last[kLaunchPaths];
   for (std::uint32_t i = 0; i < kLaunchPaths; ++i)
-    last[i] = lanes_[i].last.load(std::memory_order_acquire);
+    last[i] = paths_[i].last.load(std::memory_order_acquire);
   MailboxCounts seen;
   if (!mailbox_->read_counts(*gpu_, seen)) return true;
   bool is_left = true, late = false;
   for (std::uint32_t i = 0; i < kLaunchPaths; ++i) {
     is_left &= reached(seen.passed[i], last[i]);
     if (!reached(done_from(seen.words.paths[i].done).number, last[i]))
-      late |= is_late(lanes_[i], seen.words.paths[i], now);
+      late |= is_late(paths_[i], seen.words.paths[i], now);
   }
   if (is_left) return false;
   if (late && seen.words.closed == 0) {
