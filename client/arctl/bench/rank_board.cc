@@ -60,6 +60,17 @@ Result<RankBoard> RankBoard::open(UniqueFd fd) {
   return RankBoard(std::move(fd), std::move(*mapping));
 }
 
+Status status_of(arcResult_t result) {
+  if (result == arcSuccess) return {};
+  arcErrorInfo_t info{};
+  info.struct_size = sizeof(info);
+  arcGetLastErrorInfo(&info);
+  Error failure = error(error_code_from(static_cast<unsigned>(result)),
+                        reason_from(static_cast<unsigned>(info.reason)), arcGetLastError(nullptr));
+  failure.rank = info.rank;
+  return failure;
+}
+
 double* RankBoard::samples_of(Rank rank) const {
   auto* first = reinterpret_cast<double*>(mapping_.data() + sizeof(BoardPage));
   return first + static_cast<std::size_t>(rank) * kMaxSamples;

@@ -69,6 +69,9 @@ struct BoardPage {
 
 inline constexpr std::uint32_t kNoMoreCases = 0xffffffff;
 
+// What the call of libarclient that this thread has just made came to, as the board carries it.
+Status status_of(arcResult_t result);
+
 class RankBoard {
  public:
   static Result<RankBoard> create(int ranks);

@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "client/arctl/bench/pattern.h"
-#include "client/arctl/command_line/arc_status.h"
 
 namespace arcomm::arctl {
 namespace {

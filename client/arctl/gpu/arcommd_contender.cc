@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "client/arctl/command_line/arc_status.h"
-
 namespace arcomm::arctl {
 namespace {
 

@@ -9,7 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "client/arctl/command_line/arc_status.h"
 #include "client/arctl/gpu/arcommd_contender.h"
 #include "client/arctl/gpu/device.h"
 #include "client/arctl/gpu/nccl_contender.h"
