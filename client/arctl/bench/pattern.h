@@ -34,9 +34,4 @@ class Pattern {
 // Elements that are not zero: what an in-place sum that started from zeros must have left.
 std::uint64_t nonzero(const std::byte* data, std::uint64_t count, DType dtype);
 
-// Bits of a small integer in `dtype`, in the low bytes; exact from 0 to 256, in float16 to 2047, in
-// wider types to 2^24 (8-bit integers: modulo 256).
-std::uint64_t encode_small(DType dtype, int number);
-double decode(DType dtype, const std::byte* element);
-
 }  // namespace arcomm::arctl

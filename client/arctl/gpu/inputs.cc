@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "client/arctl/bench/pattern.h"
+#include "client/arctl/bench/element.h"
 
 namespace arcomm::arctl {
 namespace {

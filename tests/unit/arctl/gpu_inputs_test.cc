@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "client/arctl/bench/pattern.h"
+#include "client/arctl/bench/element.h"
 #include "client/arctl/gpu/batches.h"
 #include "client/arctl/gpu/inputs.h"
 

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <vector>
 
+#include "client/arctl/bench/element.h"
+
 namespace arcomm::arctl {
 namespace {
 
