@@ -123,6 +123,7 @@ void add_check(CLI::App& app, Invocation& invocation) {
   verb->add_option("-r,--ranks", *ranks, "Rank processes")
       ->capture_default_str()
       ->check(CLI::Range(1, kMaxRanks));
+  add_examples(*verb, {"arctl check"});
   verb->callback([&invocation, ranks] {
     invocation.action = [&invocation, ranks] { return run(invocation, *ranks); };
   });

@@ -4,11 +4,14 @@
 namespace arcomm::arctl {
 
 void add_comms(CLI::App& app, Invocation& invocation) {
-  CLI::App* verb =
-      app.add_subcommand("comms", "The communicators, their ranks, and who waits for whom");
+  CLI::App* verb = app.add_subcommand(
+      "comms",
+      "The communicators, their ranks, who waits for whom, and on GPUs which launch path "
+      "operations take and why not a faster one");
   auto prefix = std::make_shared<std::string>();
   verb->add_option("id", *prefix, "Only communicators whose id starts with this");
   add_watch(*verb, invocation);
+  add_examples(*verb, {"arctl comms", "arctl comms --watch"});
   verb->callback([&invocation, prefix] {
     invocation.action = [&invocation, prefix] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

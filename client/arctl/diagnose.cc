@@ -38,6 +38,7 @@ void add_diagnose(CLI::App& app, Invocation& invocation) {
                                       "its last call; exit status 6 if there is one");
   auto prefix = std::make_shared<std::string>();
   verb->add_option("id", *prefix, "Only communicators whose id starts with this");
+  add_examples(*verb, {"arctl diagnose"});
   verb->callback([&invocation, prefix] {
     invocation.action = [&invocation, prefix] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

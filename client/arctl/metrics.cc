@@ -8,6 +8,7 @@ void add_metrics(CLI::App& app, Invocation& invocation) {
       app.add_subcommand("metrics", "The daemon's metrics, in Prometheus' text format or as JSON");
   auto prefix = std::make_shared<std::string>();
   verb->add_option("prefix", *prefix, "Only metrics whose name starts with this");
+  add_examples(*verb, {"arctl metrics arcomm_operations"});
   verb->callback([&invocation, prefix] {
     invocation.action = [&invocation, prefix] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

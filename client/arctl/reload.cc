@@ -6,6 +6,7 @@ namespace arcomm::arctl {
 void add_reload(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand(
       "reload", "Makes the daemon read its configuration again; a bad file changes nothing");
+  add_examples(*verb, {"arctl reload"});
   verb->callback([&invocation] {
     invocation.action = [&invocation] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

@@ -7,6 +7,7 @@ void add_sessions(CLI::App& app, Invocation& invocation) {
   CLI::App* verb =
       app.add_subcommand("sessions", "The attached client processes and what they hold");
   add_watch(*verb, invocation);
+  add_examples(*verb, {"arctl sessions --json"});
   verb->callback([&invocation] {
     invocation.action = [&invocation] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

@@ -10,6 +10,7 @@ void add_status(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--settings", *with_settings,
                  "Also print every setting and where its value comes from");
   add_watch(*verb, invocation);
+  add_examples(*verb, {"arctl status --watch"});
   verb->callback([&invocation, with_settings] {
     invocation.action = [&invocation, with_settings] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

@@ -21,6 +21,8 @@ void add_trace(CLI::App& app, Invocation& invocation) {
   verb->add_option("--format", *format,
                    "chrome: as trace events that Perfetto and chrome://tracing open")
       ->check(CLI::IsMember({"chrome"}));
+  add_examples(*verb,
+               {"arctl trace --failed --last 0", "arctl trace --format chrome > trace.json"});
   verb->callback([&invocation, request, format] {
     invocation.action = [&invocation, request, format] {
       return show(invocation, [&](Admin& admin) -> Result<Frame> {

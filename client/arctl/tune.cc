@@ -139,21 +139,32 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       "tune",
       "Measures the algorithms on this machine, saves the crossovers and uses them from now on");
   auto options = std::make_shared<TuneOptions>();
-  verb->add_option("--explain", options->explain,
-                   "Measure nothing: say which algorithm a SIZE gets, and why")
-      ->type_name("SIZE");
-  verb->add_option("--ranks", options->ranks, "With --explain: of how many ranks")
-      ->check(CLI::Range(1, 64));
-  verb->add_option("--dtype", options->dtype, "With --explain: of which type");
+  CLI::Option* explain_size =
+      verb->add_option("--explain", options->explain,
+                       "Measure nothing: say which algorithm an AllReduce of SIZE gets, and why")
+          ->type_name("SIZE");
+  verb->add_option("--ranks", options->ranks,
+                   "With --explain: between how many ranks; by default 2")
+      ->check(CLI::Range(1, 64))
+      ->needs(explain_size);
+  verb->add_option("--dtype", options->dtype, "With --explain: of which type; by default float32")
+      ->needs(explain_size);
   verb->add_option("--device", options->device,
-                   "Of what: gpu or host; GPUs by default, where the daemon serves any")
+                   "What is measured or explained: gpu or host; by default GPUs where the daemon "
+                   "serves any")
       ->check(CLI::IsMember({"gpu", "host"}));
   verb->add_option("--max-size", options->max_bytes,
                    "Measure up to this size; by default 64M, or 1G on GPUs")
-      ->type_name("SIZE");
-  verb->add_option("--budget", options->budget_s, "Seconds to spend measuring")
-      ->check(CLI::Range(0.0, 3600.0));
-  verb->add_flag("--dry-run", options->dry_run, "Measure and print, but neither save nor use it");
+      ->type_name("SIZE")
+      ->excludes(explain_size);
+  verb->add_option("--budget", options->budget_s,
+                   "Seconds to spend measuring; by default 20, or 90 on GPUs")
+      ->check(CLI::Range(0.0, 3600.0))
+      ->excludes(explain_size);
+  verb->add_flag("--dry-run", options->dry_run, "Measure and print, but neither save nor use it")
+      ->excludes(explain_size);
+  add_examples(*verb,
+               {"arctl tune --dry-run", "arctl tune --explain 64K --ranks 4 --dtype bfloat16"});
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] {
       return options->explain.empty() ? measure(invocation, *options)

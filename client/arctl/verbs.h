@@ -3,6 +3,8 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 #include "client/arctl/command_line/invocation.h"
 
@@ -31,6 +33,8 @@ void add_rank(CLI::App& app,
 // The whole command line.
 void build_command_line(CLI::App& app, Invocation& invocation);
 void add_watch(CLI::App& verb, Invocation& invocation);
+// Command lines at the end of the verb's help, as they are typed.
+void add_examples(CLI::App& verb, const std::vector<std::string>& lines);
 
 // What is wrong with a command line that was refused: for words that arctl does not know, with the
 // nearest one that it does. Lines, each with its newline.

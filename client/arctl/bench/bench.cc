@@ -185,6 +185,8 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   verb->add_option("--nccl", options->nccl,
                    "The file to load NCCL from; by default libnccl.so.2, as the loader finds it")
       ->type_name("FILE");
+  add_examples(*verb, {"arctl bench -b 1K -e 64M -r 4 -d bfloat16",
+                       "arctl bench --device gpu -r 2 -d float16 --peers nccl"});
   verb->callback([&invocation, options] {
     const Result<BenchPlan> plan = plan_of(*options);
     if (!plan) throw CLI::ValidationError("bench", plan.error().message);

@@ -20,6 +20,12 @@ void add_watch(CLI::App& verb, Invocation& invocation) {
       ->type_name("SECONDS");
 }
 
+void add_examples(CLI::App& verb, const std::vector<std::string>& lines) {
+  std::string text = "For instance:";
+  for (const std::string& line : lines) text += "\n  " + line;
+  verb.footer(text);
+}
+
 void build_command_line(CLI::App& app, Invocation& invocation) {
   app.name("arctl");
   app.description("Looks at and steers arcommd, the node's collective communication daemon.");

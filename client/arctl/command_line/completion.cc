@@ -102,6 +102,7 @@ void add_completion(CLI::App& app, Invocation& invocation) {
   verb->add_option("shell", *shell, "bash or zsh")
       ->required()
       ->check(CLI::IsMember({"bash", "zsh"}));
+  add_examples(*verb, {"eval \"$(arctl completion bash)\""});
   verb->callback([&app, &invocation, shell] {
     invocation.action = [&app, shell] {
       return print(*shell == "bash" ? bash_completion(app) : zsh_completion(app));

@@ -51,11 +51,25 @@ TEST(CommandLine, WatchesEverySecondUnlessToldOtherwise) {
 }
 
 TEST(CommandLine, RefusesWhatItDoesNotKnow) {
-  for (const char* words :
-       {"", "statsu", "status --nope", "status --watch 0", "status --watch x", "bench -r 65",
-        "bench --timing fast", "bench --plan --timing throughput", "bench --peers nccl",
-        "bench --device gpu --peers mpi", "bench --device gpu --memory heap",
-        "bench --device gpu --gpus 0,0", "completion fish", "completion", "status --timeout -1"}) {
+  for (const char* words : {"",
+                            "statsu",
+                            "status --nope",
+                            "status --watch 0",
+                            "status --watch x",
+                            "bench -r 65",
+                            "bench --timing fast",
+                            "bench --plan --timing throughput",
+                            "bench --peers nccl",
+                            "bench --device gpu --peers mpi",
+                            "bench --device gpu --memory heap",
+                            "bench --device gpu --gpus 0,0",
+                            "completion fish",
+                            "completion",
+                            "status --timeout -1",
+                            "tune --ranks 4",
+                            "tune --dtype float16",
+                            "tune --explain 64K --dry-run",
+                            "tune --explain 64K --budget 3"}) {
     CommandLine line;
     EXPECT_THROW(line.parse(words), CLI::ParseError) << words;
   }
@@ -106,6 +120,36 @@ TEST(CommandLine, TakesListsOfGpusAndPeers) {
   EXPECT_EQ(line.app.get_subcommand("bench")->get_option("--peers")->results().size(), 2u);
 }
 
+// Command lines of arctl in `text`, each from its name to where the shell takes over.
+std::vector<std::string> examples_in(const std::string& text) {
+  std::vector<std::string> found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find("arctl ");
+    if (begin == std::string::npos) continue;
+    const std::size_t from = begin + std::string("arctl ").size();
+    found.push_back(line.substr(from, line.find_first_of("|>)", from) - from));
+  }
+  return found;
+}
+
+TEST(CommandLine, TakesTheExamplesOfEveryVerbsHelp) {
+  CommandLine asked;
+  for (const std::string& verb : shown_verbs(asked.app)) {
+    const std::string help = asked.app.get_subcommand(verb)->help();
+    const std::size_t at = help.find("For instance:");
+    ASSERT_NE(at, std::string::npos) << verb;
+    const std::vector<std::string> examples = examples_in(help.substr(at));
+    EXPECT_FALSE(examples.empty()) << verb;
+    for (const std::string& words : examples) {
+      CommandLine line;
+      EXPECT_NO_THROW(line.parse(words)) << words;
+      EXPECT_THAT(words, ::testing::StartsWith(verb));
+      EXPECT_TRUE(line.invocation.action) << words;
+    }
+  }
+}
+
 TEST(CommandLine, HidesTheRankVerb) {
   CommandLine line;
   EXPECT_THAT(line.app.help(), Not(HasSubstr("\n  rank ")));
@@ -147,6 +191,19 @@ TEST(ManPage, DescribesEveryVerbAndEveryLongOption) {
       for (const std::string& name : option->get_lnames())
         EXPECT_THAT(text, HasSubstr("--" + name)) << verb;
     }
+  }
+}
+
+TEST(ManPage, HasExamplesThatArctlTakes) {
+  const std::string page = man_page();
+  const std::size_t begin = page.find("\n.SH EXAMPLES\n");
+  ASSERT_NE(begin, std::string::npos);
+  const std::vector<std::string> examples =
+      examples_in(page.substr(begin, page.find("\n.fi", begin) - begin));
+  EXPECT_GE(examples.size(), 5u);
+  for (const std::string& words : examples) {
+    CommandLine line;
+    EXPECT_NO_THROW(line.parse(words)) << words;
   }
 }
 
