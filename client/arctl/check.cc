@@ -1,131 +1,110 @@
 #include <algorithm>
-#include <array>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
-#include "client/arctl/bench/rank_team.h"
+#include "client/arctl/check/gpu_report.h"
+#include "client/arctl/check/gpus.h"
+#include "client/arctl/check/host.h"
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/verbs.h"
-#include "client/arctl/view/table.h"
-#include "client/arctl/view/views.h"
 
 namespace arcomm::arctl {
 namespace {
 
-// Nothing, one element, odd counts, one page and its neighbours, and more than any cache level
-// holds of one chunk.
-constexpr std::array<std::uint64_t, 7> kCounts = {0, 1, 7, 1023, 1025, 65'536, 1'000'003};
-
-struct Checked {
-  DType dtype = DType::Float32;
-  std::uint64_t operations = 0, bytes = 0, wrong = 0;
-  double slowest_us = 0;
+struct CheckOptions {
+  int ranks = 2;  // on the host
+  std::string device = "all";
+  std::vector<int> gpus;
+  std::string largest = "20M";
 };
 
-Result<Checked> check_dtype(RankTeam& team, DType dtype) {
-  Checked checked;
-  checked.dtype = dtype;
-  for (unsigned op = 0; op < kReduceOps; ++op) {
-    for (const std::uint64_t count : kCounts) {
-      for (const bool in_place : {false, true}) {
-        BenchCase what;
-        what.count = count;
-        what.dtype = dtype;
-        what.op = static_cast<ReduceOp>(op);
-        what.in_place = in_place;
-        Result<Measured> measured = team.run(what);
-        if (!measured) {
-          Error failure = std::move(measured).error();
-          failure.message = std::string(text_of(what.op)) + " of " + std::to_string(count) + " x " +
-                            std::string(text_of(dtype)) + ": " + failure.message;
-          return failure;
-        }
-        ++checked.operations;
-        checked.bytes += what.bytes();
-        checked.wrong += measured->wrong;
-        checked.slowest_us = std::max(checked.slowest_us, measured->percentile_us(1));
-      }
-    }
+ExitCode outcome_of(const GpuCheck& check) {
+  if (check.wrong() != 0) {
+    return report(error(ErrorCode::DataLoss, Reason::Corrupt, check.wrong(),
+                        " elements are wrong on GPUs: see above which, and where the first is"));
   }
-  return checked;
+  return check.outcome ? ExitCode::Ok : report(check.outcome.error());
 }
 
-std::string text_of_checks(const std::vector<Checked>& checks, int ranks, bool colour) {
-  Table table({{"TYPE"},
-               {"OPERATIONS", Align::Right},
-               {"DATA", Align::Right},
-               {"SLOWEST", Align::Right},
-               {"WRONG", Align::Right},
-               {"RESULT"}});
-  std::uint64_t operations = 0, wrong = 0;
-  for (const Checked& checked : checks) {
-    table.add(
-        {std::string(text_of(checked.dtype)),
-         std::to_string(checked.operations),
-         human_bytes(checked.bytes),
-         human_us(checked.slowest_us),
-         std::to_string(checked.wrong),
-         {checked.wrong == 0 ? "ok" : "WRONG", checked.wrong == 0 ? Colour::Green : Colour::Red}});
-    operations += checked.operations;
-    wrong += checked.wrong;
-  }
-  return table.text(colour) + "\n" + std::to_string(operations) + " AllReduces between " +
-         std::to_string(ranks) + " processes: " +
-         (wrong == 0
-              ? painted("all results are right", Colour::Green, colour)
-              : painted(std::to_string(wrong) + " elements are wrong", Colour::Red, colour)) +
-         "\n";
-}
-
-std::string json_of_checks(const std::vector<Checked>& checks, int ranks) {
-  std::uint64_t wrong = 0;
-  Json all = Json::array();
-  for (const Checked& checked : checks) {
-    all.push_back({{"dtype", text_of(checked.dtype)},
-                   {"operations", checked.operations},
-                   {"bytes", checked.bytes},
-                   {"slowest_us", json_number(checked.slowest_us)},
-                   {"wrong", checked.wrong}});
-    wrong += checked.wrong;
-  }
-  return json_line(
-      {{"ranks", ranks}, {"checks", std::move(all)}, {"wrong", wrong}, {"ok", wrong == 0}});
-}
-
-ExitCode run(const Invocation& invocation, int ranks) {
-  TeamOptions options;
-  options.ranks = ranks;
-  options.buffer_bytes = kCounts.back() * sizeof(double);
-  options.runtime_dir = invocation.runtime_dir;
-  options.timeout = invocation.timeout_or(30);
-  Result<RankTeam> team = RankTeam::start(options);
-  if (!team) return report(team.error());
-  std::vector<Checked> checks;
-  std::uint64_t wrong = 0;
-  for (unsigned number = 0; number < kDTypes; ++number) {
-    Result<Checked> checked = check_dtype(*team, static_cast<DType>(number));
+ExitCode run(const Invocation& invocation, const CheckOptions& options, std::uint64_t largest) {
+  std::optional<HostCheck> host;
+  std::optional<GpuCheck> gpus;
+  if (options.device != "gpu") {
+    Result<HostCheck> checked = check_host(invocation, options.ranks);
     if (!checked) return report(checked.error());
-    wrong += checked->wrong;
-    checks.push_back(*checked);
+    host = std::move(*checked);
+    if (!invocation.json && print(host_check_text(*host, invocation.colour)) != ExitCode::Ok)
+      return ExitCode::Failure;
   }
-  if (const Status finished = team->finish(); !finished) return report(finished.error());
-  const ExitCode code = wrong == 0 ? ExitCode::Ok : ExitCode::Failure;
-  return print(invocation.json ? json_of_checks(checks, ranks)
-                               : text_of_checks(checks, ranks, invocation.colour),
-               code);
+  if (options.device != "host") {
+    gpus = check_gpus(
+        invocation,
+        {.is_wanted = options.device == "gpu", .gpus = options.gpus, .largest_bytes = largest});
+    const std::string text = (host ? "\n" : "") + gpu_check_text(*gpus, invocation.colour);
+    if (!invocation.json && print(text) != ExitCode::Ok) return ExitCode::Failure;
+  }
+  const bool is_host_right = !host || host->wrong() == 0;
+  if (invocation.json) {
+    Json json = Json::object();
+    if (host) {
+      json["ranks"] = host->ranks;
+      json["checks"] = host_check_json(*host);
+    }
+    if (gpus) json["gpus"] = gpu_check_json(*gpus);
+    json["wrong"] = (host ? host->wrong() : 0) + (gpus ? gpus->wrong() : 0);
+    json["ok"] = is_host_right && (!gpus || (gpus->outcome.ok() && gpus->wrong() == 0));
+    if (print(json_line(json)) != ExitCode::Ok) return ExitCode::Failure;
+  }
+  const ExitCode on_gpus = gpus ? outcome_of(*gpus) : ExitCode::Ok;
+  return is_host_right ? on_gpus : ExitCode::Failure;
 }
 
 }  // namespace
 
 void add_check(CLI::App& app, Invocation& invocation) {
-  CLI::App* verb = app.add_subcommand("check",
-                                      "Self-test: rank processes reduce every type with every "
-                                      "operation, and each element is checked");
-  auto ranks = std::make_shared<int>(2);
-  verb->add_option("-r,--ranks", *ranks, "Rank processes")
+  CLI::App* verb = app.add_subcommand(
+      "check",
+      "Self-test: rank processes reduce every type with every operation, on the host and on the "
+      "GPUs that the daemon serves, and each element is checked");
+  auto options = std::make_shared<CheckOptions>();
+  verb->add_option("-r,--ranks", options->ranks, "Rank processes on the host")
       ->capture_default_str()
       ->check(CLI::Range(1, kMaxRanks));
-  add_examples(*verb, {"arctl check"});
-  verb->callback([&invocation, ranks] {
-    invocation.action = [&invocation, ranks] { return run(invocation, *ranks); };
+  verb->add_option("--device", options->device,
+                   "host, gpu, or all: the host, and the GPUs where the daemon serves any")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"all", "host", "gpu"}));
+  verb->add_option("--gpus", options->gpus,
+                   "Which GPUs, CUDA's numbers, such as 0,1,3; by default all that are seen, 8 at "
+                   "most")
+      ->delimiter(',')
+      ->check(CLI::Range(0, 1023));
+  verb->add_option("-e,--max-size", options->largest, "On GPUs: the largest size in bytes")
+      ->capture_default_str()
+      ->type_name("SIZE");
+  add_examples(*verb, {"arctl check", "arctl check --device gpu --gpus 0,1"});
+  verb->callback([&invocation, options] {
+    const auto largest = parse_bytes(options->largest);
+    if (!largest) {
+      throw CLI::ValidationError("check", "-e wants a size such as 20M; got " + options->largest);
+    }
+    if (options->gpus.size() > kMaxGpuRanks) {
+      throw CLI::ValidationError("check", "--gpus names " + std::to_string(options->gpus.size()) +
+                                              " GPUs: a communicator takes " +
+                                              std::to_string(kMaxGpuRanks));
+    }
+    for (std::size_t i = 0; i < options->gpus.size(); ++i) {
+      const auto begin = options->gpus.begin(), end = begin + static_cast<std::ptrdiff_t>(i);
+      if (std::find(begin, end, options->gpus[i]) != end) {
+        throw CLI::ValidationError(
+            "check", "--gpus names GPU " + std::to_string(options->gpus[i]) + " twice");
+      }
+    }
+    invocation.action = [&invocation, options, largest = *largest] {
+      return run(invocation, *options, largest);
+    };
   });
 }
 

@@ -21,6 +21,7 @@ enum class Timing : std::uint8_t {
 
 enum class CaseKind : std::uint8_t {
   AllReduce,
+  Survey,  // GPUs: what the process sees of them; the daemon is not asked
   // GPUs: the contender gets ready. Its note says what it is; or why not, where it is refused.
   Open,
   PeerCopy,  // GPUs: each rank copies to the next rank's; a sample is one copy (kPeerCopyBytes)
@@ -53,12 +54,19 @@ struct BenchCase {
   }
 };
 
+// What a process sees of the node's GPUs.
+struct GpusSeen {
+  std::int32_t count = 0;
+  bool under_mps = false;  // an MPS server serves the process on all of them
+};
+
 struct Measured {
   std::vector<double> samples_us;   // each the slowest rank's, in order
   std::uint64_t wrong = 0;          // elements, over all ranks
   std::uint64_t checked_bytes = 0;  // GPUs: of each round's result
   bool refused = false;             // a rank could not open the contender
   std::string note;                 // what a rank said: why it refused, else the first's
+  GpusSeen seen;                    // of a survey, by rank 0
 
   double percentile_us(double fraction) const;  // 0.5: the median
 };

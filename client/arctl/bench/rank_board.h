@@ -40,6 +40,7 @@ struct RankSlot {
   std::uint64_t checked_bytes;
   std::uint32_t samples;
   std::uint32_t refused;
+  GpusSeen seen;
   std::atomic<std::uint32_t> steps;  // of what the ranks do in steps, all or none: those done
   char note[256];
   std::uint32_t code;  // ErrorCode; with reason and message, valid once `failed` counts this rank

@@ -17,6 +17,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
+constexpr std::size_t kIdBytesShown = 8;  // as CommunicatorStatus.id says
+
 // A failure that only echoes another rank's.
 bool is_echo(Reason reason) {
   return reason == Reason::RemoteDied || reason == Reason::RemoteAborted ||
@@ -106,11 +108,13 @@ Result<Measured> RankTeam::run(const BenchCase& what) {
   // A rank whose operation is late hears of it by its own deadline; this one is for a rank that is
   // stuck itself.
   milliseconds patience = options_.timeout + milliseconds(5000);
-  if (what.kind == CaseKind::Open) patience = std::max(patience, kOpensWithin);
+  if (what.kind == CaseKind::Open || what.kind == CaseKind::Survey)
+    patience = std::max(patience, kOpensWithin);
   ARC_RETURN_IF_ERROR(
       watch_until_reported(cases_ * static_cast<std::uint32_t>(options_.ranks), patience));
 
   Measured measured;
+  measured.seen = page.slots[0].seen;
   measured.samples_us.assign(page.slots[0].samples, 0);
   for (Rank rank = 0; rank < options_.ranks; ++rank) {
     const double* samples = board_.samples_of(rank);
@@ -192,6 +196,16 @@ std::uint64_t RankTeam::heartbeats() const {
     sum += board_.page().slots[rank].heartbeat.load(std::memory_order_relaxed);
   }
   return sum;
+}
+
+std::string RankTeam::communicator() const {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const char each : std::string_view(board_.page().unique_id.internal, kIdBytesShown)) {
+    const auto byte = static_cast<unsigned char>(each);
+    text += {kDigits[byte >> 4], kDigits[byte & 0xf]};
+  }
+  return text;
 }
 
 Status RankTeam::finish() {

@@ -35,6 +35,8 @@ class RankTeam {
   // Returns when all ranks have run it; fails when a rank failed or died, or when no rank moved for
   // a timeout.
   Result<Measured> run(const BenchCase& what);
+  // How the daemon's views name the ranks' communicator: the beginning of its unique id.
+  std::string communicator() const;
   // Lets the ranks leave their communicator and waits for them.
   Status finish();
 

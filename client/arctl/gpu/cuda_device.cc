@@ -28,6 +28,27 @@ Result<const CudaDriver*> started_driver() {
 
 }  // namespace
 
+Result<GpusSeen> see_gpus() {
+  const Result<const CudaDriver*> started = started_driver();
+  if (!started) return started.error();
+  const CudaDriver& cuda = **started;
+  GpusSeen seen;
+  ARC_RETURN_IF_ERROR(cuda.checked(cuda.cuDeviceGetCount_(&seen.count), "counting GPUs"));
+  if (seen.count == 0) {
+    return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
+                 "this process sees no GPU: look at nvidia-smi -L and CUDA_VISIBLE_DEVICES");
+  }
+  seen.under_mps = true;
+  for (int ordinal = 0; ordinal < seen.count; ++ordinal) {
+    CUdevice device = 0;
+    int enabled = 0;  // and stays so where a driver does not know what is asked
+    ARC_RETURN_IF_ERROR(cuda.checked(cuda.cuDeviceGet_(&device, ordinal), "taking a GPU"));
+    cuda.cuDeviceGetAttribute_(&enabled, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, device);
+    seen.under_mps = seen.under_mps && enabled != 0;
+  }
+  return seen;
+}
+
 Result<std::unique_ptr<GpuDevice>> open_gpu(int ordinal) {
   const Result<const CudaDriver*> cuda = started_driver();
   if (!cuda) return cuda.error();

@@ -1,7 +1,8 @@
-// What the benchmark needs of a GPU, with no CUDA type in it: memory, one stream, a clock on it,
-// graphs, and copies to another GPU. Behind it is CUDA's driver, which is loaded at run time; tests
-// put a fake in its place. Thread: the one that opened it. Ownership: memory is for the life of the
-// device. What is put on the stream happens in order; wait() says whether it went well.
+// What the benchmark and the self-test need of a GPU, with no CUDA type in it: memory, one stream,
+// a clock on it, graphs, and copies to another GPU. Behind it is CUDA's driver, which is loaded at
+// run time; tests put a fake in its place. Thread: the one that opened it. Ownership: memory is for
+// the life of the device. What is put on the stream happens in order; wait() says whether it went
+// well.
 #pragma once
 
 #include <chrono>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "client/arctl/bench/bench_case.h"
 #include "proto/status.h"
 
 namespace arcomm::arctl {
@@ -62,6 +64,10 @@ class GpuDevice {
   // Between this GPU and CUDA's number `other`. Unsupported where they do not reach each other.
   virtual Result<std::unique_ptr<GpuPeerCopy>> peer_copy(int other, std::uint64_t bytes) = 0;
 };
+
+// Asks CUDA's driver, and uses no GPU. An error says what is missing: CUDA in this build, the
+// driver, or any GPU.
+Result<GpusSeen> see_gpus();
 
 // CUDA's number `ordinal`, its primary context current in the calling thread from then on. An error
 // says what is missing: CUDA in this build, the driver, or a GPU of that number.

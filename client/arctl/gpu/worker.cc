@@ -31,9 +31,6 @@ class GpuWorker {
   GpuWorker& operator=(const GpuWorker&) = delete;
 
   Status serve() {
-    Result<std::unique_ptr<GpuDevice>> device = open_gpu(board_.page().gpus[rank_]);
-    if (!device) return std::move(device).error();
-    device_ = std::move(*device);
     ARC_RETURN_IF_ERROR(board_.serve(rank_, [this](const BenchCase& what) { return run(what); }));
     for (const std::unique_ptr<GpuContender>& contender : contenders_) {
       if (contender) ARC_RETURN_IF_ERROR(contender->leave());
@@ -44,7 +41,10 @@ class GpuWorker {
 
  private:
   Status run(const BenchCase& what) {
+    if (what.kind != CaseKind::Survey) ARC_RETURN_IF_ERROR(take_gpu());
     switch (what.kind) {
+      case CaseKind::Survey:
+        return survey();
       case CaseKind::Open:
         return open(what.contender);
       case CaseKind::PeerCopy:
@@ -62,6 +62,21 @@ class GpuWorker {
       timed_.emplace(std::move(*timed));
     }
     return timed_->run(what, *contender);
+  }
+
+  Status survey() {
+    const Result<GpusSeen> seen = see_gpus();
+    if (!seen) return seen.error();
+    slot().seen = *seen;
+    return {};
+  }
+
+  Status take_gpu() {
+    if (device_ != nullptr) return {};
+    Result<std::unique_ptr<GpuDevice>> device = open_gpu(board_.page().gpus[rank_]);
+    if (!device) return std::move(device).error();
+    device_ = std::move(*device);
+    return {};
   }
 
   Status open(Contender which) {
@@ -96,7 +111,7 @@ class GpuWorker {
     Result<std::unique_ptr<GpuContender>> opened =
         open_nccl(*nccl_, which == Contender::NcclSymmetric, board_, rank_, *device_);
     if (!opened) {  // a peer less: no reason to have no benchmark
-      page_slot().refused = 1;
+      slot().refused = 1;
       board_.note(rank_, opened.error().message);
       return {};
     }
@@ -111,7 +126,7 @@ class GpuWorker {
     Result<std::unique_ptr<GpuPeerCopy>> copy =
         device_->peer_copy(page.gpus[(rank_ + 1) % page.ranks], kPeerCopyBytes);
     if (!copy) {  // no speed of light: no reason to have no benchmark
-      page_slot().refused = 1;
+      slot().refused = 1;
       board_.note(rank_, copy.error().message);
     }
     for (std::uint32_t round = 0; round < what.rounds; ++round) {
@@ -131,7 +146,7 @@ class GpuWorker {
     return board_.meet(deadline());
   }
 
-  RankSlot& page_slot() const { return board_.page().slots[rank_]; }
+  RankSlot& slot() const { return board_.page().slots[rank_]; }
   GpuDevice::Clock::time_point deadline() const {
     return GpuDevice::Clock::now() + std::chrono::milliseconds(board_.page().timeout_ms);
   }

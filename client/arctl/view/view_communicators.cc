@@ -19,6 +19,8 @@ Json members_json(const v1::CommunicatorStatus& communicator) {
   return members;
 }
 
+}  // namespace
+
 Json launches_json(const v1::CommunicatorStatus& communicator) {
   Json launches = Json::array();
   for (const v1::LaunchStretch& stretch : communicator.launches()) {
@@ -29,7 +31,6 @@ Json launches_json(const v1::CommunicatorStatus& communicator) {
   return launches;
 }
 
-// "float16: in-stream to 16 MiB, launched above; other types: resident to 128 KiB, launched above"
 std::string launches_text(const v1::CommunicatorStatus& communicator) {
   std::string out;
   const v1::LaunchStretch* before = nullptr;
@@ -48,8 +49,6 @@ std::string launches_text(const v1::CommunicatorStatus& communicator) {
   }
   return out;
 }
-
-}  // namespace
 
 bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) {
   auto& all = *reply.mutable_communicators();

@@ -73,6 +73,8 @@ start_mps
 start_daemon || exit 1
 ask status
 if [[ $parts == *" service "* ]]; then
+  LIMIT=300 ask check --device gpu >"$out/check.txt" 2>&1 || fail "arctl check: status $?"
+  cat "$out/check.txt"
   for ranks in "${ranks_here[@]}"; do
     alive || break
     run_ranks verify-arc "$ranks" "$programs/client_rank" --verify

@@ -6,7 +6,6 @@
   X(cuCtxGetDevice)                         \
   X(cuCtxPopCurrent_v2)                     \
   X(cuCtxPushCurrent_v2)                    \
-  X(cuDeviceGetAttribute)                   \
   X(cuDeviceGetUuid_v2)                     \
   X(cuEventQuery)                           \
   X(cuFuncGetAttribute)                     \

@@ -64,8 +64,10 @@ arcResult_t arcMemFree(void* ptr) {
 }
 arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                          arcRedOp_t op, arcComm_t comm, arcStream_t) {
-  if (dtype != arcFloat32 || count > arcomm::fake::kMostElements) return arcInvalidArgument;
-  ranks_of(comm)->all_reduce(send, recv, count, op == arcMax, is_wrong());
+  const auto type = static_cast<arcomm::DType>(dtype);
+  if (count * arcomm::size_of(type) > arcomm::fake::kMostBytes) return arcInvalidArgument;
+  ranks_of(comm)->all_reduce(send, recv, count, type, static_cast<arcomm::ReduceOp>(op),
+                             is_wrong());
   return arcSuccess;
 }
 

@@ -1,7 +1,11 @@
-// A CUDA driver of two GPUs that are host memory, for programs that load libcuda.so.1: what
-// `arctl bench` calls of it. A stream does at once what is put on it, and copies are not captured.
+// A CUDA driver of GPUs that are host memory, for programs that load libcuda.so.1: what `arctl
+// bench` and `arctl check` call of it. A stream does at once what is put on it, and copies are not
+// captured. There are two GPUs, or as many as ARCOMM_FAKE_GPU_COUNT says, up to three; they do not
+// reach each other where ARCOMM_FAKE_APART is set, and MPS serves the process where ARCOMM_FAKE_MPS
+// is.
 #include <cuda.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -16,9 +20,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kGpus = 2;
+constexpr int kMostGpus = 3;
+
+int gpus() {
+  const char* number = std::getenv("ARCOMM_FAKE_GPU_COUNT");
+  return number != nullptr ? std::min(std::atoi(number), kMostGpus) : 2;
+}
+
 // Handles are these objects' addresses.
-char contexts[kGpus], stream;
+char contexts[kMostGpus], stream;
 using Graph = std::vector<std::function<void()>>;
 std::optional<Graph> captured;
 struct Event {
@@ -54,19 +64,24 @@ CUresult cuGetErrorName(CUresult, const char** name) {
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGetCount(int* count) {
-  *count = kGpus;
+  *count = gpus();
   return CUDA_SUCCESS;
 }
 CUresult cuDeviceGet(CUdevice* device, int ordinal) {
   *device = ordinal;
-  return ordinal < kGpus ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return ordinal < gpus() ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 CUresult cuDeviceGetName(char* name, int bytes, CUdevice) {
   std::strncpy(name, "a fake GPU", static_cast<std::size_t>(bytes));
   return CUDA_SUCCESS;
 }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  if (attribute != CU_DEVICE_ATTRIBUTE_MPS_ENABLED) return CUDA_ERROR_NOT_SUPPORTED;
+  *value = std::getenv("ARCOMM_FAKE_MPS") != nullptr ? 1 : 0;
+  return CUDA_SUCCESS;
+}
 CUresult cuDeviceCanAccessPeer(int* can, CUdevice one, CUdevice other) {
-  *can = one != other ? 1 : 0;
+  *can = one != other && std::getenv("ARCOMM_FAKE_APART") == nullptr ? 1 : 0;
   return CUDA_SUCCESS;
 }
 CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {

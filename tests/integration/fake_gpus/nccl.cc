@@ -10,7 +10,7 @@ namespace {
 
 using arcomm::fake::Ranks;
 
-constexpr int kFloat32 = 7, kMax = 2, kInvalidArgument = 4, kSymmetric = 1;
+constexpr int kFloat32 = 7, kProd = 1, kMax = 2, kInvalidArgument = 4, kSymmetric = 1;
 
 struct UniqueId {
   char internal[arcomm::fake::kIdBytes];
@@ -48,8 +48,10 @@ int ncclCommInitRank(void** comm, int ranks, UniqueId id, int rank) {
 }
 int ncclAllReduce(const void* send, void* recv, std::size_t count, int dtype, int op, void* comm,
                   void*) {
-  if (dtype != kFloat32 || count > arcomm::fake::kMostElements) return kInvalidArgument;
-  static_cast<Ranks*>(comm)->all_reduce(send, recv, count, op == kMax,
+  if (dtype != kFloat32 || count * sizeof(float) > arcomm::fake::kMostBytes || op == kProd)
+    return kInvalidArgument;
+  static_cast<Ranks*>(comm)->all_reduce(send, recv, count, arcomm::DType::Float32,
+                                        op == kMax ? arcomm::ReduceOp::Max : arcomm::ReduceOp::Sum,
                                         environment("ARCOMM_FAKE_WRONG") == "nccl");
   return 0;
 }

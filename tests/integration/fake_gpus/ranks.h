@@ -1,5 +1,5 @@
-// AllReduce between processes, as simple as can be: of float32, up to a few megabytes, sums and
-// maxima, through shared memory that has the name of a unique id. Waits for ever for a rank that
+// AllReduce between processes, as simple as can be: of small integers in every type, up to a few
+// megabytes, through shared memory that has the name of a unique id. Waits for ever for a rank that
 // does not come: whoever tests with it ends its processes. Thread: one.
 #pragma once
 
@@ -16,18 +16,20 @@
 #include <string>
 #include <thread>
 
+#include "client/arctl/bench/element.h"
+#include "proto/types.h"
 #include "tests/integration/fake_gpus/stream.h"
 
 namespace arcomm::fake {
 
-inline constexpr std::size_t kMostElements = 1 << 20;
-inline constexpr int kMostRanks = 2;
+inline constexpr std::size_t kMostBytes = 4 << 20;
+inline constexpr int kMostRanks = 3;
 inline constexpr std::size_t kIdBytes = 128;
 
 struct RanksMemory {
   std::atomic<bool> ready;
   pthread_barrier_t barrier;
-  float sent[kMostRanks][kMostElements];
+  std::byte sent[kMostRanks][kMostBytes];
 };
 
 inline void draw_id(char* id) {
@@ -61,25 +63,43 @@ class Ranks {
   void meet() { ::pthread_barrier_wait(&memory_->barrier); }
 
   // On the stream. is_wrong: the last rank's last element comes out wrong, unless it is the only.
-  void all_reduce(const void* send, void* recv, std::size_t count, bool maximum, bool is_wrong) {
+  void all_reduce(const void* send, void* recv, std::size_t count, DType dtype, ReduceOp op,
+                  bool is_wrong) {
     std::function<void()> work = [=, this] {
-      std::memcpy(memory_->sent[rank_], send, count * sizeof(float));
+      const std::size_t element = size_of(dtype);
+      std::memcpy(memory_->sent[rank_], send, count * element);
       ::pthread_barrier_wait(&memory_->barrier);
-      auto* const out = static_cast<float*>(recv);
       for (std::size_t i = 0; i < count; ++i) {
-        out[i] = memory_->sent[0][i];
-        for (int rank = 1; rank < ranks_; ++rank) {
-          const float next = memory_->sent[rank][i];
-          out[i] = maximum ? std::max(out[i], next) : out[i] + next;
-        }
+        double result = arctl::decode(dtype, memory_->sent[0] + i * element);
+        for (int rank = 1; rank < ranks_; ++rank)
+          result = combined(op, result, arctl::decode(dtype, memory_->sent[rank] + i * element));
+        if (op == ReduceOp::Avg) result /= ranks_;
+        const bool is_last = i + 1 == count;
+        if (is_wrong && is_last && count > 1 && rank_ + 1 == ranks_) result += 1;
+        const std::uint64_t bits = arctl::encode_small(dtype, static_cast<int>(result));
+        std::memcpy(static_cast<std::byte*>(recv) + i * element, &bits, element);
       }
-      if (is_wrong && count > 1 && rank_ + 1 == ranks_) out[count - 1] += 1;
       ::pthread_barrier_wait(&memory_->barrier);
     };
     fake_stream_do(&work);
   }
 
  private:
+  static double combined(ReduceOp op, double so_far, double next) {
+    switch (op) {
+      case ReduceOp::Sum:
+      case ReduceOp::Avg:
+        return so_far + next;
+      case ReduceOp::Prod:
+        return so_far * next;
+      case ReduceOp::Min:
+        return std::min(so_far, next);
+      case ReduceOp::Max:
+        return std::max(so_far, next);
+    }
+    return so_far;
+  }
+
   int ranks_, rank_;
   RanksMemory* memory_ = nullptr;
 };

@@ -69,7 +69,11 @@ TEST(CommandLine, RefusesWhatItDoesNotKnow) {
                             "tune --ranks 4",
                             "tune --dtype float16",
                             "tune --explain 64K --dry-run",
-                            "tune --explain 64K --budget 3"}) {
+                            "tune --explain 64K --budget 3",
+                            "check --device gp",
+                            "check -e big",
+                            "check --gpus 0,0",
+                            "check --gpus 0,1,2,3,4,5,6,7,8"}) {
     CommandLine line;
     EXPECT_THROW(line.parse(words), CLI::ParseError) << words;
   }
@@ -231,7 +235,7 @@ TEST(ManPage, SaysTheDefaultsOfBenchAndCheck) {
           << verb;
     }
   }
-  EXPECT_EQ(defaults, 9u);
+  EXPECT_EQ(defaults, 11u);
 }
 
 }  // namespace
