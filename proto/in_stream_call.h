@@ -56,7 +56,7 @@ std::string in_stream_kernel_name(InStreamAlgorithm algorithm, DType dtype, Redu
 enum class InStreamHindrance : std::uint32_t {
   None = 0,
   SmLimit = 1,       // MPS gives it a part of the SMs, and blocks that wait would find no room
-  PostsByMemory = 2  // ARCOMM_POST=memory: no kernel of ours shall wait on its streams
+  PostsByMemory = 2  // ARCOMM_POST=memops: no kernel of ours shall wait on its streams
 };
 
 // Arguments of each kernel: addresses as this rank's GPU sees them. Launched with

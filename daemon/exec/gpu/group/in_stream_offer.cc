@@ -26,7 +26,7 @@ std::string hindrance_of(const RankSpec& rank) {
       return "MPS gives " + rank_text(rank.rank) +
              "'s process a part of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)";
     case InStreamHindrance::PostsByMemory:
-      return rank_text(rank.rank) + "'s process has ARCOMM_POST=memory set";
+      return rank_text(rank.rank) + "'s process has ARCOMM_POST=memops set";
   }
   return rank_text(rank.rank) + "'s process says that it cannot";
 }

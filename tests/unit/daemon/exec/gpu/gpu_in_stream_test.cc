@@ -108,7 +108,7 @@ TEST_F(GpuInStreamTest, SaysWhichProcessHasAPartOfTheSms) {
 
 TEST_F(GpuInStreamTest, SaysWhichProcessMayNotWaitInKernels) {
   hindrances_ = {InStreamHindrance::None, InStreamHindrance::PostsByMemory};
-  expect_nothing_in_stream("rank 1's process has ARCOMM_POST=memory set");
+  expect_nothing_in_stream("rank 1's process has ARCOMM_POST=memops set");
 }
 
 TEST_F(GpuInStreamTest, HandsEveryRankTheSameTableAndKeepsToIt) {
