@@ -121,6 +121,7 @@ def main() -> int:
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--turns", type=int, default=3, help="how often each system has its turn")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds per turn and size")
+    parser.add_argument("--budget", type=float, metavar="SECONDS", help="begin no further turn after so long; the first is always done")
     parser.add_argument("--only", choices=["arcommd", "gloo", "openmpi"], help="one system alone")
     parser.add_argument("--tune", action="store_true", help="run arctl tune first")
     parser.add_argument("--json", type=Path, help="write everything that was measured here")
@@ -139,6 +140,9 @@ def main() -> int:
         if options.tune:
             run([build / "client/arctl/arctl", "tune"], environment, 900)
         for turn in range(options.turns):
+            if turn > 0 and options.budget and time.monotonic() - started > options.budget:
+                break
+            turns = turn + 1
             for ranks in ranks_list:
                 if not options.only:
                     measure_peer([build / "tests/bench/copy_rate", "--sizes", ",".join(map(str, sizes)), "--ranks", ranks,
@@ -152,13 +156,14 @@ def main() -> int:
                     print(f"turn {turn + 1} of {options.turns}: {ranks} ranks {dtype} done, {time.monotonic() - started:.0f} s",
                           file=sys.stderr)
     text, rows = table(results, {"dtypes": dtypes, "ranks": ranks_list, "sizes": sizes})
-    print(f"\nmicroseconds per out-of-place AllReduce: median over {options.turns * options.rounds} rounds of the slowest rank\n")
+    print(f"\nmicroseconds per out-of-place AllReduce: median over {turns * options.rounds} rounds of the slowest rank\n")
     print(text)
     for system, wrong in sorted(results.wrong.items()):
         if wrong:
             print(f"{system}: {wrong} wrong elements")
     if options.json:
-        options.json.write_text(json.dumps({"cores": os.cpu_count(), "rows": rows, "wrong": results.wrong,
+        options.json.write_text(json.dumps({"cores": os.cpu_count(), "turns": turns, "rounds": options.rounds, "rows": rows,
+                                            "wrong": results.wrong,
                                             "samples_us": [{"system": key[0], "algorithm": key[1], "ranks": key[2], "dtype": key[3],
                                                             "bytes": key[4], "samples": samples}
                                                            for key, samples in results.samples.items()]}, indent=1))
