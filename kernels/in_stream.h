@@ -34,8 +34,13 @@ class InStreamKernels {
  private:
   InStreamKernels() = default;
 
-  void* library_ = nullptr;                                             // a cudaLibrary_t
-  const void* kernels_[kInStreamAlgorithms][kDTypes][kReduceOps] = {};  // cudaKernel_t
+  struct Kernel {
+    const void* function = nullptr;  // a cudaKernel_t
+    bool early = false;              // may be launched so: proto/early_launch.h
+  };
+
+  void* library_ = nullptr;  // a cudaLibrary_t
+  Kernel kernels_[kInStreamAlgorithms][kDTypes][kReduceOps] = {};
 };
 
 }  // namespace arcomm

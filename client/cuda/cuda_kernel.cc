@@ -2,12 +2,9 @@
 
 #include <string>
 
+#include "proto/early_launch.h"
+
 namespace arcomm::client {
-namespace {
-
-constexpr int kGraphsHaveEarlyLaunches = 12'030;
-
-}  // namespace
 
 Result<CudaKernel> load_kernel(const CudaDriver& api, CUmodule module, const char* name) {
   CudaKernel kernel;
@@ -24,7 +21,7 @@ Result<CudaKernel> load_kernel(const CudaDriver& api, CUmodule module, const cha
     return api.failed(done, (std::string("loading the kernel ") + name).c_str());
   int driver = 0;
   if (api.cuDriverGetVersion_(&driver) != CUDA_SUCCESS) driver = 0;
-  kernel.waits_itself = virtual_architecture >= 90 && driver >= kGraphsHaveEarlyLaunches;
+  kernel.waits_itself = may_launch_early(virtual_architecture, driver);
   return kernel;
 }
 

@@ -11,8 +11,7 @@ struct CudaKernel {
   CUfunction function = nullptr;
   // Before it touches what callers see it waits for what is before it in the stream
   // (grid_dependency_wait() in the kernels' assembly), so it may be launched while that is
-  // still on its way out. Only code of sm_90 and later has such a wait, and only from CUDA 12.3 on
-  // may such a launch be captured.
+  // still on its way out: proto/early_launch.h says which code and which driver can do that.
   bool waits_itself = false;
 };
 

@@ -46,23 +46,24 @@ __device__ __forceinline__ std::uint64_t load_relaxed(const std::uint64_t* addre
   return value;
 }
 
-// What this thread knows to have been written, by itself or others, is there for all of this GPU
-// before what it stores behind the fence. Lighter than __threadfence(), which also puts fences of
-// all threads into one order.
+// All of this GPU sees what this thread knows to have been written, by itself or by others, before
+// it sees what the thread stores behind the fence. Lighter than __threadfence(), which also puts
+// the fences of all threads into one order.
 __device__ __forceinline__ void fence_on_gpu() {
   asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-// What is launched behind this grid without waiting for its end may begin, once every block of it
-// has said so or has ended.
+// The grid that is launched early behind this one may begin once every block of this one has called
+// this or has ended. Nothing in code of PTX before 9.0, whose host launches nothing early:
+// proto/early_launch.h.
 __device__ __forceinline__ void trigger_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }
 
-// __syncthreads() and __syncthreads_or() of `threads` threads of the block, whole warps, that come
-// to the barrier of that number; 0 is the block's own.
+// __syncthreads() and __syncthreads_or() for `threads` threads of the block, whole warps, which
+// meet at the barrier of that number; 0 is the block's own.
 __device__ __forceinline__ void sync_some(std::uint32_t barrier, std::uint32_t threads) {
   __syncwarp();
   asm volatile("barrier.cta.sync.aligned %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
@@ -83,8 +84,8 @@ __device__ __forceinline__ bool sync_some_or(std::uint32_t barrier, std::uint32_
   return any != 0;
 }
 
-// What was launched before this grid in its stream has ended, and all that it wrote is there. For
-// grids that may be launched before that.
+// Returns when what was launched before this grid in its stream has ended, and all that it wrote is
+// there. For grids that may be launched early; nothing in code of PTX before 9.0, as above.
 __device__ __forceinline__ void grid_dependency_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -108,7 +109,7 @@ __device__ __forceinline__ uint4 load_line(const uint4* address) {
   return line;
 }
 
-// For what others may have written since this SM's L1 was emptied, and are known to have.
+// Loads what others are known to have written, maybe since this SM's L1 was emptied.
 template <typename T>
 __device__ __forceinline__ T load_past_l1(const T* address) {
   static_assert(sizeof(T) <= 16);
@@ -140,8 +141,8 @@ __device__ __forceinline__ T load_past_l1(const T* address) {
   return value;
 }
 
-// 16 bytes into shared memory, past L1 and the registers; both aligned to that. They are there for
-// the thread that asked once wait_for_copies() has let it pass its group.
+// Copies 16 bytes into shared memory, past L1 and the registers; both addresses are multiples
+// of 16. The thread that asked may read them once wait_for_copies() has let it pass their group.
 __device__ __forceinline__ void copy_async(uint4* shared, const uint4* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                    static_cast<std::uint32_t>(__cvta_generic_to_shared(shared))),
@@ -149,12 +150,12 @@ __device__ __forceinline__ void copy_async(uint4* shared, const uint4* global) {
                : "memory");
 }
 
-// What the thread asked for since the last call is one group.
+// Makes one group of all copies that the thread asked for since its last call.
 __device__ __forceinline__ void commit_copies() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-// Until all groups but the latest kPending are there.
+// Waits until all groups but the latest kPending have arrived.
 template <int kPending>
 __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/device/cuda_error.cuh"
+#include "kernels/device/launching.cuh"
 #include "kernels/in_stream.h"
 
 namespace arcomm {
@@ -24,13 +25,13 @@ Result<std::unique_ptr<InStreamKernels>> InStreamKernels::load() {
     cudaKernel_t kernel = nullptr;
     done = cudaLibraryGetKernel(&kernel, library, name.c_str());
     const void* const handle = kernel;
-    cudaFuncAttributes attributes{};
-    // Asked for, it is on the GPU: else it would be loaded by its first launch, which may be behind
+    // Asking for it loads it. Its first launch would load it otherwise, and that may be behind
     // something that waits for this very thread.
-    if (done == cudaSuccess) done = cudaFuncGetAttributes(&attributes, handle);
+    bool early = false;
+    if (done == cudaSuccess) done = device::ask_for_early_launch(handle, early);
     if (done != cudaSuccess) return cuda_error(done, ("loading " + name).c_str());
     made->kernels_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
-                  [static_cast<std::size_t>(op)] = handle;
+                  [static_cast<std::size_t>(op)] = {.function = handle, .early = early};
   }
   return Result<std::unique_ptr<InStreamKernels>>(std::move(made));
 }
@@ -41,25 +42,17 @@ InStreamKernels::~InStreamKernels() {
 
 Status InStreamKernels::launch(const InStreamShape& shape, DType dtype, ReduceOp op,
                                InStreamCall call, void* stream) const {
-  const void* const kernel =
-      kernels_[static_cast<std::size_t>(shape.algorithm)][static_cast<std::size_t>(dtype)]
-              [static_cast<std::size_t>(op)];
-  if (kernel == nullptr || shape.blocks == 0) {
+  const Kernel& kernel = kernels_[static_cast<std::size_t>(shape.algorithm)]
+                                 [static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+  if (kernel.function == nullptr || shape.blocks == 0) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "no in-stream operation of ",
                  text_of(dtype), " ", text_of(op), " in ", shape.blocks, " blocks");
   }
   call.what = shape.what(dtype, op);
-  cudaLaunchAttribute early{};
-  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  early.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = shape.blocks;
-  config.blockDim = kInStreamBlockThreads;
-  config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &early;
-  config.numAttrs = 1;
   void* arguments[] = {&call};
-  const cudaError_t done = cudaLaunchKernelExC(&config, kernel, arguments);
+  const cudaError_t done =
+      device::launch(kernel.function, {.blocks = shape.blocks, .threads = kInStreamBlockThreads},
+                     static_cast<cudaStream_t>(stream), kernel.early, arguments);
   if (done != cudaSuccess) return cuda_error(done, "launching an in-stream operation");
   return {};
 }
