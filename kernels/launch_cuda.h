@@ -52,7 +52,8 @@ struct CudaAllReduce {
   std::uint32_t ranks = 0;  // 1 .. kMaxGpuRanks; alone, only `Alone`
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  bool gated = false;  // put into its stream behind a gate: gated_launch.h sets it
+  Codec codec = Codec::None;  // of the algorithms on lines: kernels/codec
+  bool gated = false;         // put into its stream behind a gate: gated_launch.h sets it
 };
 
 // How many thread blocks an operation gets, the same on every rank; 0: the built-in rule.

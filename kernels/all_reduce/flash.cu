@@ -36,17 +36,11 @@ __global__ void __launch_bounds__(512)
   using Stored = typename Format::Stored;
   using Sixteen = Pack<Format, static_cast<int>(kFlashVectorBytes)>;
   constexpr std::uint32_t kCount = Sixteen::kCount;
-  union Vector {
-    uint4 whole;
-    Stored elements[kCount];
-  };
+  using Vector = Moved<Stored, uint4>;
   extern __shared__ uint4 stages[];
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
   const std::uint32_t epoch = begin_epoch(call);
   LaunchBudget budget = budget_of(call);
-  const auto finished = [](Scratch* at, std::uint32_t from) {
-    return &at->finished[blockIdx.x][from];
-  };
   if (epoch == 0 || !meet_at_start(call, epoch, budget)) return end_epoch(call, true);
 
   const FlashLane lane = flash_lane(shape.elements, call.dtype, gridDim.x, blockIdx.x);
@@ -85,11 +79,7 @@ __global__ void __launch_bounds__(512)
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
       Vector part;
       part.whole = *slot(stage, rank);
-      if (rank == 0) {
-        result.widen(part.elements);
-      } else {
-        result.template combine_next<kOp>(part.elements);
-      }
+      result.template combine_next<kOp>(part.elements, rank == 0);
     }
     Vector out;
     result.template store_to<kOp>(out.elements, ranks);
@@ -104,36 +94,21 @@ __global__ void __launch_bounds__(512)
     stage = stage + 1 == kFlashStages ? 0 : stage + 1;
   }
 
-  // What is left after whole vectors, or all of it where pointers lie differently.
   for (std::uint64_t i = lane.elements.first + vectors * kCount + thread; i < lane.elements.last;
        i += stride) {
-    Pack<Format, static_cast<int>(sizeof(Stored))> result;
+    const Stored out = reduce_element<Format, kOp>(
+        ranks, [&](std::uint32_t rank) { return static_cast<const Stored*>(call.send[rank])[i]; });
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Stored element[1] = {static_cast<const Stored*>(call.send[rank])[i]};
-      if (rank == 0) {
-        result.widen(element);
-      } else {
-        result.template combine_next<kOp>(element);
-      }
-    }
-    Stored out[1];
-    result.template store_to<kOp>(out, ranks);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      if (shape.everywhere || rank == call.rank) static_cast<Stored*>(call.recv[rank])[i] = out[0];
+      if (shape.everywhere || rank == call.rank) static_cast<Stored*>(call.recv[rank])[i] = out;
     }
   }
-  end_epoch(call, !meet(call, finished, epoch, budget));
+  end_epoch(call, !meet_at_end(call, epoch, budget));
 }
 
 template <typename Format, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-    if (ranks == 2) return &flash<Format, kOp, 2>;
-    if (ranks == 4) return &flash<Format, kOp, 4>;
-    if (ranks == 8) return &flash<Format, kOp, 8>;
-  }
-  return &flash<Format, kOp, 0>;
+  return with_ranks<Format, kOp>(
+      ranks, [&]<std::uint32_t kRanks>() { return &flash<Format, kOp, kRanks>; });
 }
 
 bool any_in_place(const CudaAllReduce& call) {

@@ -70,7 +70,7 @@ class LaunchExchange {
  private:
   __device__ __forceinline__ uint4* packet(std::uint32_t at, std::uint64_t area,
                                            std::uint32_t of_block) const {
-    const std::uint64_t packet = area + (blockIdx.x + of_block * gridDim.x);
+    const std::uint64_t packet = area + packet_of_all(of_block);
     return reinterpret_cast<uint4*>(static_cast<unsigned char*>(call_.scratch[at]) + kLl128Offset +
                                     packet * kLl128PacketBytes);
   }

@@ -2,8 +2,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/launch_exchange.cuh"
 #include "kernels/all_reduce/one_shot_ll128.cuh"
-#include "kernels/codec/plain.cuh"
-#include "kernels/device/dispatch.cuh"
+#include "kernels/codec/table.cuh"
 #include "kernels/device/launching.cuh"
 
 namespace arcomm::device {
@@ -16,29 +15,28 @@ __global__ void __launch_bounds__(kLl128Threads)
   one_shot_ll128<Codec, kOp, kBatch>(exchange, vectors);
 }
 
-template <typename Format, ReduceOp kOp>
+template <typename Codec, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-    if (ranks == 2) return &launched_one_shot_ll128<PlainCodec<Format>, kOp, 2>;
+  if constexpr (kIsUsual<typename Codec::Format, kOp>) {
+    if (ranks == 2) return &launched_one_shot_ll128<Codec, kOp, 2>;
   }
-  return &launched_one_shot_ll128<PlainCodec<Format>, kOp, 4>;
+  return &launched_one_shot_ll128<Codec, kOp, 4>;
 }
 
 }  // namespace
 
 cudaError_t launch_one_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
                                   cudaStream_t stream) {
-  if (blocks == 0) blocks = ll128_blocks(ll128_packets(call.count * size_of(call.dtype)), 1);
-  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
+  return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
+    if (blocks == 0) blocks = ll128_blocks(packets_of<Codec>(call.count), 1);
+    return launch(kernel_for<Codec, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
                   own_lie_on(call, sizeof(uint4)));
   });
 }
 
 cudaError_t load_one_shot_ll128(DType dtype, ReduceOp op) {
-  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    return load_for_all_ranks(kernel_for<Format, kOp>);
+  return for_each_codec(dtype, op, [&]<typename Codec, ReduceOp kOp>() {
+    return load_for_all_ranks(kernel_for<Codec, kOp>);
   });
 }
 

@@ -11,16 +11,15 @@
 namespace arcomm::device {
 
 // kBatch: ranks whose packets are looked at together. `vectors`: the own buffers lie on 16 bytes.
-template <typename Codec, ReduceOp kOp, std::uint32_t kBatch, typename Exchange>
+template <PacketCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Exchange>
 __device__ __forceinline__ void one_shot_ll128(Exchange& exchange, bool vectors) {
   constexpr std::uint32_t kAhead = Exchange::kOneEach ? 1 : 3;  // packets read before one is stored
   const std::uint32_t rank = exchange.rank(), ranks = exchange.ranks();
   const typename Codec::Packets elements({0, exchange.count()}, vectors);
-  const auto packets = static_cast<std::uint32_t>((exchange.count() + Codec::kPacketElements - 1) /
-                                                  Codec::kPacketElements);
+  const std::uint32_t packets = packets_of<Codec>(exchange.count());
   // Packet i of this warp, as its block counts and as all do.
-  const auto of_block = [](std::uint32_t i) { return threadIdx.x / kLl128Lanes + i * kLl128Warps; };
-  const auto number = [&](std::uint32_t i) { return blockIdx.x + of_block(i) * gridDim.x; };
+  const auto of_block = [](std::uint32_t i) { return packet_of_block(i); };
+  const auto number = [](std::uint32_t i) { return packet_of_all(packet_of_block(i)); };
   const auto exists = [&](std::uint32_t i) { return exchange.moves() && number(i) < packets; };
 
   exchange.enter();

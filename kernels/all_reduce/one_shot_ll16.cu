@@ -4,8 +4,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/launch_exchange.cuh"
 #include "kernels/all_reduce/one_shot_ll16.cuh"
-#include "kernels/codec/plain.cuh"
-#include "kernels/device/dispatch.cuh"
+#include "kernels/codec/table.cuh"
 #include "kernels/device/launching.cuh"
 
 namespace arcomm::device {
@@ -32,15 +31,22 @@ std::uint32_t blocks_for(const CudaAllReduce& call) {
 cudaError_t launch_one_shot_ll16(const CudaAllReduce& call, std::uint32_t blocks,
                                  cudaStream_t stream) {
   if (blocks == 0) blocks = blocks_for(call);
-  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    return launch(launched_one_shot_ll16<PlainCodec<Format>, kOp>, call, {blocks, kThreads},
-                  stream);
+  return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
+    if constexpr (LineCodec<Codec>) {
+      return launch(launched_one_shot_ll16<Codec, kOp>, call, {blocks, kThreads}, stream);
+    } else {
+      return cudaErrorNotSupported;  // it has packets alone
+    }
   });
 }
 
 cudaError_t load_one_shot_ll16(DType dtype, ReduceOp op) {
-  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    return load(launched_one_shot_ll16<PlainCodec<Format>, kOp>);
+  return for_each_codec(dtype, op, [&]<typename Codec, ReduceOp kOp>() {
+    if constexpr (LineCodec<Codec>) {
+      return load(launched_one_shot_ll16<Codec, kOp>);
+    } else {
+      return cudaErrorNotSupported;
+    }
   });
 }
 

@@ -9,7 +9,7 @@
 
 namespace arcomm::device {
 
-template <typename Codec, ReduceOp kOp, typename Exchange>
+template <LineCodec Codec, ReduceOp kOp, typename Exchange>
 __device__ __forceinline__ void one_shot_ll16(Exchange& exchange) {
   constexpr std::uint32_t kEach = Codec::kLineElements;
   const std::uint32_t rank = exchange.rank(), ranks = exchange.ranks();

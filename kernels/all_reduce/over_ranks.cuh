@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "kernels/codec/concept.cuh"
 #include "kernels/lines/ll128.cuh"
 #include "kernels/lines/ll16.cuh"
 #include "proto/types.h"
@@ -21,7 +22,7 @@ __device__ __forceinline__ std::uint32_t peer_of(std::uint32_t rank, std::uint32
 
 // This thread's line: `mine`, and what the others leave at place(rank). kBatch of them are looked
 // at together. False: the wait failed.
-template <typename Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch>
+template <LineCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch>
 __device__ __forceinline__ bool reduce_line(std::uint32_t rank, std::uint32_t ranks, uint2 mine,
                                             Place place, std::uint32_t flag,
                                             WaitBudget<Watch>& budget, uint2& out) {
@@ -56,7 +57,7 @@ __device__ __forceinline__ bool reduce_line(std::uint32_t rank, std::uint32_t ra
 
 // The same with this lane's part of one packet, by all lanes of a warp. What comes out is
 // finish(result), as_output or as_packet.
-template <typename Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch,
+template <PacketCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch,
           typename Finish, typename Out>
 __device__ __forceinline__ bool reduce_packet(std::uint32_t rank, std::uint32_t ranks,
                                               const typename Codec::Packet& mine, Place place,

@@ -34,12 +34,6 @@ struct StreamShape {
   bool vectors = false;  // all pointers lie on 16 bytes
 };
 
-template <typename Stored>
-union Vector {
-  uint4 whole;
-  Stored elements[kVectorBytes / sizeof(Stored)];
-};
-
 // Whether a counter has got so far. Not when it shows a later epoch: all ranks meet at the end of
 // one, so the other has skipped this one, and what lies in its slots is not for whoever has yet to
 // find that out.
@@ -125,20 +119,11 @@ class StreamLane {
     // All that is left at once: each wait for memory takes as long as the link needs for a tile.
     if (i < vectors) reduce_vectors<false>(range.first, turn, i, vectors);
     for (i = vectors * kCount + team_.thread(); i < count; i += kTeamThreads) {
-      Pack<Format, static_cast<int>(sizeof(Stored))> result;
-      for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-        const Stored part[1] = {rank == call_.rank ? mine[i]
-                                                   : __ldcg(slot(call_.rank, rank, turn) + i)};
-        if (rank == 0) {
-          result.widen(part);
-        } else {
-          result.template combine_next<kOp>(part);
-        }
-      }
-      Stored out[1];
-      result.template store_to<kOp>(out, ranks());
+      const Stored out = reduce_element<Format, kOp>(ranks(), [&](std::uint32_t rank) {
+        return rank == call_.rank ? mine[i] : __ldcg(slot(call_.rank, rank, turn) + i);
+      });
       for (std::uint32_t rank = 0; rank < ranks(); ++rank)
-        static_cast<Stored*>(call_.recv[rank])[range.first + i] = out[0];
+        static_cast<Stored*>(call_.recv[rank])[range.first + i] = out;
     }
     // Relaxed: what was read out of the slots has arrived, or its sums could not have been stored.
     team_.meet();
@@ -170,7 +155,7 @@ class StreamLane {
         reinterpret_cast<const uint4*>(static_cast<const Stored*>(call_.send[call_.rank]) + first);
 #pragma unroll
     for (std::uint32_t rank = 0; rank < ranks(); ++rank) {
-      Vector<Stored> parts[kUnroll];
+      Moved<Stored, uint4> parts[kUnroll];
       const auto* theirs = reinterpret_cast<const uint4*>(slot(call_.rank, rank, turn));
 #pragma unroll
       for (int v = 0; v < kUnroll; ++v) {
@@ -181,14 +166,10 @@ class StreamLane {
       }
 #pragma unroll
       for (int v = 0; v < kUnroll; ++v) {
-        if (rank == 0) {
-          results[v].widen(parts[v].elements);
-        } else {
-          results[v].template combine_next<kOp>(parts[v].elements);
-        }
+        results[v].template combine_next<kOp>(parts[v].elements, rank == 0);
       }
     }
-    Vector<Stored> out[kUnroll];
+    Moved<Stored, uint4> out[kUnroll];
 #pragma unroll
     for (int v = 0; v < kUnroll; ++v) results[v].template store_to<kOp>(out[v].elements, ranks());
 #pragma unroll
@@ -252,9 +233,6 @@ __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x == 0) over = 0;
   Scratch* own = scratch_of(call, call.rank);
   const std::uint32_t epoch = begin_epoch(call);  // all threads meet there
-  const auto finished = [](Scratch* at, std::uint32_t from) {
-    return &at->finished[blockIdx.x][from];
-  };
   if (epoch == 0) return end_epoch(call, true);
   // No meeting before: who writes into another's output has that one's part, so its stream has come
   // here.
@@ -274,18 +252,13 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (__syncthreads_or(!goes_on) != 0) return end_epoch(call, true);
   LaunchBudget for_results({own, call.timeout_ns + kForResultsNs});
-  end_epoch(call, !meet(call, finished, epoch, for_results));
+  end_epoch(call, !meet_at_end(call, epoch, for_results));
 }
 
 template <typename Format, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-    if (ranks == 2) return &stream<Format, kOp, 2>;
-    if (ranks == 4) return &stream<Format, kOp, 4>;
-    if (ranks == 8) return &stream<Format, kOp, 8>;
-  }
-  return &stream<Format, kOp, 0>;
+  return with_ranks<Format, kOp>(
+      ranks, [&]<std::uint32_t kRanks>() { return &stream<Format, kOp, kRanks>; });
 }
 
 }  // namespace

@@ -25,16 +25,9 @@ __global__ void __launch_bounds__(512)
   using Sixteen = Pack<Format, 16>;
   constexpr int kCount = Sixteen::kCount;
   const std::uint32_t ranks = kRanks != 0 ? kRanks : call.ranks;
-  union Vector {
-    uint4 whole;
-    Stored elements[kCount];
-  };
-  Scratch* own = scratch_of(call, call.rank);
+  using Vector = Moved<Stored, uint4>;
   const std::uint32_t epoch = begin_epoch(call);
   LaunchBudget budget = budget_of(call);
-  const auto finished = [](Scratch* at, std::uint32_t from) {
-    return &at->finished[blockIdx.x][from];
-  };
   if (epoch == 0 || !meet_at_start(call, epoch, budget)) return end_epoch(call, true);
 
   const std::uint64_t thread = blockIdx.x * blockDim.x + threadIdx.x;
@@ -57,11 +50,7 @@ __global__ void __launch_bounds__(512)
         }
 #pragma unroll
         for (int v = 0; v < kUnroll; ++v) {
-          if (rank == 0) {
-            results[v].widen(loaded[v].elements);
-          } else {
-            results[v].template combine_next<kOp>(loaded[v].elements);
-          }
+          results[v].template combine_next<kOp>(loaded[v].elements, rank == 0);
         }
       }
       Vector out[kUnroll];
@@ -84,39 +73,22 @@ __global__ void __launch_bounds__(512)
     if (i < count) reduce.template operator()<false>(i);
     done += count * kCount;
   }
-  // What is left after whole vectors, or all of it where pointers lie differently.
   for (std::uint64_t i = done + thread; i < shard.last; i += stride) {
-    Pack<Format, static_cast<int>(sizeof(Stored))> result;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Stored element[1] = {static_cast<const Stored*>(call.send[rank])[i]};
-      if (rank == 0) {
-        result.widen(element);
-      } else {
-        result.template combine_next<kOp>(element);
-      }
-    }
-    Stored out[1];
-    result.template store_to<kOp>(out, ranks);
+    const Stored out = reduce_element<Format, kOp>(
+        ranks, [&](std::uint32_t rank) { return static_cast<const Stored*>(call.send[rank])[i]; });
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
-      static_cast<Stored*>(call.recv[rank])[i] = out[0];
+      static_cast<Stored*>(call.recv[rank])[i] = out;
   }
-  end_epoch(call, !meet(call, finished, epoch, budget));
+  end_epoch(call, !meet_at_end(call, epoch, budget));
 }
 
 constexpr std::uint32_t kThreads = 512;
 constexpr std::uint64_t kVectorBytes = 16;
 
-// Sums of the types that inference uses, between 2 or 4: loads of all ranks are then in flight at
-// once.
 template <typename Format, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-    if (ranks == 2) return &two_shot<Format, kOp, 2>;
-    if (ranks == 4) return &two_shot<Format, kOp, 4>;
-    if (ranks == 8) return &two_shot<Format, kOp, 8>;
-  }
-  return &two_shot<Format, kOp, 0>;
+  return with_ranks<Format, kOp>(
+      ranks, [&]<std::uint32_t kRanks>() { return &two_shot<Format, kOp, kRanks>; });
 }
 
 // A vector per thread while there are blocks to be had; then so many that no thread has a last turn

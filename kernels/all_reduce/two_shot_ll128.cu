@@ -2,8 +2,7 @@
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/launch_exchange.cuh"
 #include "kernels/all_reduce/two_shot_ll128.cuh"
-#include "kernels/codec/plain.cuh"
-#include "kernels/device/dispatch.cuh"
+#include "kernels/codec/table.cuh"
 #include "kernels/device/launching.cuh"
 #include "kernels/partition.h"
 
@@ -27,13 +26,12 @@ __global__ void __launch_bounds__(kLl128Threads)
   two_shot_ll128<Codec, kOp, kBatch>(exchange, shards);
 }
 
-template <typename Format, ReduceOp kOp>
+template <typename Codec, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
-    if (ranks == 2) return &launched_two_shot_ll128<PlainCodec<Format>, kOp, 2>;
+  if constexpr (kIsUsual<typename Codec::Format, kOp>) {
+    if (ranks == 2) return &launched_two_shot_ll128<Codec, kOp, 2>;
   }
-  return &launched_two_shot_ll128<PlainCodec<Format>, kOp, 4>;
+  return &launched_two_shot_ll128<Codec, kOp, 4>;
 }
 
 }  // namespace
@@ -43,20 +41,19 @@ cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t block
   LaunchShards shards;
   for (std::uint32_t rank = 0; rank < call.ranks; ++rank)
     shards.ranges[rank] = shard_range(call.count, call.dtype, call.ranks, rank);
-  shards.longest =
-      static_cast<std::uint32_t>(ll128_packets(shards.of(0).size() * size_of(call.dtype)));
-  shards.vectors =
-      own_lie_on(call, sizeof(uint4));  // lines are the same whatever the peers' alignment is
-  if (blocks == 0) blocks = ll128_blocks(shards.longest, call.ranks - 1);
-  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
-    return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
+  // Of the own buffers alone: lines are the same whatever the peers' alignment is.
+  shards.vectors = own_lie_on(call, sizeof(uint4));
+  return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
+    shards.longest = packets_of<Codec>(shards.of(0).size());
+    if (blocks == 0) blocks = ll128_blocks(shards.longest, call.ranks - 1);
+    return launch(kernel_for<Codec, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
                   shards);
   });
 }
 
 cudaError_t load_two_shot_ll128(DType dtype, ReduceOp op) {
-  return with_kernel(dtype, op, [&]<typename Format, ReduceOp kOp>() {
-    return load_for_all_ranks(kernel_for<Format, kOp>);
+  return for_each_codec(dtype, op, [&]<typename Codec, ReduceOp kOp>() {
+    return load_for_all_ranks(kernel_for<Codec, kOp>);
   });
 }
 

@@ -17,7 +17,7 @@ namespace arcomm::device {
 
 // kBatch: ranks whose packets are looked at together. Shards: of(rank), the elements of that rank's
 // shard; packets(), of the longest one; vectors, whether the own buffers lie on 16 bytes.
-template <typename Codec, ReduceOp kOp, std::uint32_t kBatch, typename Exchange, typename Shards>
+template <PacketCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Exchange, typename Shards>
 __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards& shards) {
   using Packets = typename Codec::Packets;
   const std::uint32_t rank = exchange.rank(), ranks = exchange.ranks(), peers = ranks - 1;
@@ -32,7 +32,7 @@ __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards&
       longest / gridDim.x + (blockIdx.x < longest % gridDim.x ? 1 : 0);
   const std::uint32_t of_others = exchange.moves() ? own_packets * peers : 0;
   const auto owner_of = [&](std::uint32_t i) { return (rank + 1 + i % peers) % ranks; };
-  const auto number = [&](std::uint32_t of_block) { return blockIdx.x + of_block * gridDim.x; };
+  const auto number = [](std::uint32_t of_block) { return packet_of_all(of_block); };
   const auto read = [&](std::uint32_t i) {
     const std::uint32_t owner = owner_of(i), packet = number(i / peers);
     if (i >= of_others || !has(owner, packet)) return typename Codec::Packet{};

@@ -1,20 +1,9 @@
 // The wire format "plain": lines carry the elements as they lie in memory.
-//
-// A wire format says what a line carries, and nothing of how lines move (lines/) or of who sends
-// what to whom (all_reduce/, in_stream/). It is a type with the members of PlainCodec, which the
-// kernels take as a template parameter:
-//   read_line, Packets::read   encode: elements of an input, as a line or packet carries them
-//   LineResult, PacketResult   decode and combine, in float32 for 16-bit types, in rank order. The
-//                              own part comes encoded too: every rank combines the same
-//   as_output, as_packet       what is combined, as a rank writes it, and as its shard's owner
-//                              sends it on
-//   decode                     an owner's result that came as a packet, as a rank writes it. The
-//                              owner writes it so too: every rank gets the same bits
-//   write_line, Packets::write into an output
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/codec/concept.cuh"
 #include "kernels/device/element.cuh"
 #include "kernels/device/ptx.cuh"
 #include "kernels/lines/ll128.cuh"
@@ -26,6 +15,8 @@ template <typename ElementFormat>
 struct PlainCodec {
   using Format = ElementFormat;
   using Stored = typename Format::Stored;
+
+  static constexpr bool serves(ReduceOp) { return true; }
 
   // ---- what the 8 bytes of an LL16 line carry ----
 
@@ -40,7 +31,6 @@ struct PlainCodec {
       return load_past_l1(reinterpret_cast<const uint2*>(from));
     return read_elements(send, first, count);
   }
-  // The same one by one: less code, for where a thread reads several lines.
   static __device__ __forceinline__ uint2 read_elements(const void* send, std::uint64_t first,
                                                         std::uint64_t count) {
     const Stored* from = static_cast<const Stored*>(send) + first;
@@ -78,11 +68,7 @@ struct PlainCodec {
     __device__ __forceinline__ void combine_next(uint2 data, bool is_first) {
       Line next;
       next.whole = data;
-      if (is_first) {
-        so_far_.widen(next.elements);
-      } else {
-        so_far_.template combine_next<kOp>(next.elements);
-      }
+      so_far_.template combine_next<kOp>(next.elements, is_first);
     }
     __device__ __forceinline__ uint2 as_output(std::uint32_t ranks) const {
       Line out;
@@ -193,11 +179,7 @@ struct PlainCodec {
                                                    bool is_first) {
       Vector next;
       next.whole = whole;
-      if (is_first) {
-        so_far.widen(next.elements);
-      } else {
-        so_far.template combine_next<kOp>(next.elements);
-      }
+      so_far.template combine_next<kOp>(next.elements, is_first);
     }
 
     Pack<Format, 16> first_, second_;
@@ -209,15 +191,13 @@ struct PlainCodec {
 
  private:
   static constexpr std::uint32_t kVectorElements = Pack<Format, 16>::kCount;
-  union Line {
-    uint2 whole;
-    Stored elements[kLineElements];
-  };
-  union Vector {
-    uint4 whole;
-    Stored elements[kVectorElements];
-  };
+  using Line = Moved<Stored, uint2>;
+  using Vector = Moved<Stored, uint4>;
 };
+static_assert(LineCodec<PlainCodec<Float16>> && PacketCodec<PlainCodec<Float16>>);
+static_assert(LineCodec<PlainCodec<BFloat16>> && PacketCodec<PlainCodec<BFloat16>>);
+static_assert(LineCodec<PlainCodec<Plain<float>>> && PacketCodec<PlainCodec<Plain<float>>>);
+static_assert(LineCodec<PlainCodec<Plain<double>>> && PacketCodec<PlainCodec<Plain<double>>>);
 
 // PlainCodec::read_line for who knows only how long elements are. Past L1, too.
 __device__ __forceinline__ uint2 read_plain_line(const unsigned char* send, std::uint32_t line,

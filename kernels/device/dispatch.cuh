@@ -50,6 +50,23 @@ constexpr decltype(auto) with_kernel(DType dtype, ReduceOp op, Visit&& visit) {
   __builtin_unreachable();
 }
 
+// Sums of the types that inference uses: worth kernels for the numbers of ranks that are usual.
+template <typename Format, ReduceOp kOp>
+inline constexpr bool kIsUsual = kOp == ReduceOp::Sum && (sizeof(typename Format::Stored) == 2 ||
+                                                          std::is_same_v<Format, Plain<float>>);
+
+// visit.operator()<kRanks>(): the number of ranks where kernels are compiled for it, or 0. Loads of
+// all ranks are then in flight at once.
+template <typename Format, ReduceOp kOp, typename Visit>
+constexpr auto with_ranks(std::uint32_t ranks, Visit&& visit) {
+  if constexpr (kIsUsual<Format, kOp>) {
+    if (ranks == 2) return visit.template operator()<2>();
+    if (ranks == 4) return visit.template operator()<4>();
+    if (ranks == 8) return visit.template operator()<8>();
+  }
+  return visit.template operator()<0>();
+}
+
 // visit(dtype, op) for all there are.
 template <typename Visit>
 void for_each_kernel(Visit&& visit) {

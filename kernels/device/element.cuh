@@ -92,7 +92,14 @@ __device__ __forceinline__ C finish(C value, std::uint32_t ranks) {
   return value;
 }
 
-// kBytes of neighbouring elements as they travel, and as they are combined.
+// Neighbouring elements, and the same as one load or store moves them.
+template <typename Stored, typename Whole>
+union Moved {
+  Whole whole;
+  Stored elements[sizeof(Whole) / sizeof(Stored)];
+};
+
+// kBytes of neighbouring elements as they are combined: all ranks' elements of one place.
 template <typename Format, int kBytes>
 struct Pack {
   static constexpr int kCount = kBytes / static_cast<int>(sizeof(typename Format::Stored));
@@ -109,6 +116,16 @@ struct Pack {
       values[i] = combine<kOp>(values[i], Format::widen(stored[i]));
     }
   }
+  // The first rank's elements are what there is so far.
+  template <ReduceOp kOp>
+  __device__ __forceinline__ void combine_next(const typename Format::Stored (&stored)[kCount],
+                                               bool is_first) {
+    if (is_first) {
+      widen(stored);
+    } else {
+      combine_next<kOp>(stored);
+    }
+  }
   template <ReduceOp kOp>
   __device__ __forceinline__ void store_to(typename Format::Stored (&stored)[kCount],
                                            std::uint32_t ranks) const {
@@ -116,5 +133,21 @@ struct Pack {
     for (int i = 0; i < kCount; ++i) stored[i] = Format::narrow(finish<kOp>(values[i], ranks));
   }
 };
+
+// One place, element by element: what is left after whole vectors, or all of it where pointers lie
+// differently. element_of(rank) loads a rank's.
+template <typename Format, ReduceOp kOp, typename ElementOf>
+__device__ __forceinline__ typename Format::Stored reduce_element(std::uint32_t ranks,
+                                                                  ElementOf element_of) {
+  using Stored = typename Format::Stored;
+  Pack<Format, static_cast<int>(sizeof(Stored))> result;
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    const Stored element[1] = {element_of(rank)};
+    result.template combine_next<kOp>(element, rank == 0);
+  }
+  Stored out[1];
+  result.template store_to<kOp>(out, ranks);
+  return out[0];
+}
 
 }  // namespace arcomm::device

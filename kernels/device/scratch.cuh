@@ -182,6 +182,16 @@ __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::
   return __syncthreads_or(failed) == 0;
 }
 
+// Behind it all that the ranks have read and written for each other in block b of theirs is there.
+// The same terms as meet().
+__device__ __forceinline__ bool meet_at_end(const CudaAllReduce& call, std::uint32_t epoch,
+                                            LaunchBudget& budget) {
+  const auto finished = [](Scratch* at, std::uint32_t from) {
+    return &at->finished[blockIdx.x][from];
+  };
+  return meet(call, finished, epoch, budget);
+}
+
 // The ranks' buffers may be used from here on, by block b together with block b of the others.
 // False: the wait failed. Called by all threads. Behind gates those have met for all blocks.
 __device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::uint32_t epoch,

@@ -27,6 +27,13 @@ __device__ __forceinline__ void run_one_shot_ll128(const InStreamCall& call) {
 }
 
 template <typename Codec, ReduceOp kOp>
+__device__ __forceinline__ void run_pair_ll128(const InStreamCall& call) {
+  __shared__ BlockState state;
+  InStreamExchange exchange(call, state);
+  pair_ll128<Codec, kOp>(exchange, can_move_vectors(call));
+}
+
+template <typename Codec, ReduceOp kOp>
 __device__ __forceinline__ void run_two_shot_ll128(const InStreamCall& call) {
   __shared__ BlockState state;
   InStreamExchange exchange(call, state);
@@ -35,29 +42,31 @@ __device__ __forceinline__ void run_two_shot_ll128(const InStreamCall& call) {
 
 }  // namespace
 
-#define ARC_IN_STREAM_KERNELS(type, Format, operation, kOp)                                   \
+// A wire format's kernels of one operation; `type` is what their names say. A row per format, type
+// and operation that it serves is at the end of this file.
+#define ARC_IN_STREAM_KERNELS(type, Codec, operation, kOp)                                    \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ InStreamCall call) {  \
-    run_one_shot_ll16<PlainCodec<Format>, kOp>(call);                                         \
+    run_one_shot_ll16<Codec, kOp>(call);                                                      \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_one_shot_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) { \
-    run_one_shot_ll128<PlainCodec<Format>, kOp>(call);                                        \
+    run_one_shot_ll128<Codec, kOp>(call);                                                     \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_pair_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) {     \
-    pair_ll128<PlainCodec<Format>, kOp>(call);                                                \
+    run_pair_ll128<Codec, kOp>(call);                                                         \
   }                                                                                           \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_two_shot_ll128_##type##_##operation(const __grid_constant__ InStreamCall call) { \
-    run_two_shot_ll128<PlainCodec<Format>, kOp>(call);                                        \
+    run_two_shot_ll128<Codec, kOp>(call);                                                     \
   }
-#define ARC_IN_STREAM_TYPE(type, Format)                    \
-  ARC_IN_STREAM_KERNELS(type, Format, sum, ReduceOp::Sum)   \
-  ARC_IN_STREAM_KERNELS(type, Format, prod, ReduceOp::Prod) \
-  ARC_IN_STREAM_KERNELS(type, Format, min, ReduceOp::Min)   \
-  ARC_IN_STREAM_KERNELS(type, Format, max, ReduceOp::Max)   \
-  ARC_IN_STREAM_KERNELS(type, Format, avg, ReduceOp::Avg)
+#define ARC_IN_STREAM_TYPE(type, Codec)                    \
+  ARC_IN_STREAM_KERNELS(type, Codec, sum, ReduceOp::Sum)   \
+  ARC_IN_STREAM_KERNELS(type, Codec, prod, ReduceOp::Prod) \
+  ARC_IN_STREAM_KERNELS(type, Codec, min, ReduceOp::Min)   \
+  ARC_IN_STREAM_KERNELS(type, Codec, max, ReduceOp::Max)   \
+  ARC_IN_STREAM_KERNELS(type, Codec, avg, ReduceOp::Avg)
 
 extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCall call) {
   grid_dependency_wait();
@@ -70,8 +79,8 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   }
 }
 
-ARC_IN_STREAM_TYPE(float16, Float16)
-ARC_IN_STREAM_TYPE(bfloat16, BFloat16)
-ARC_IN_STREAM_TYPE(float32, Plain<float>)
+ARC_IN_STREAM_TYPE(float16, PlainCodec<Float16>)
+ARC_IN_STREAM_TYPE(bfloat16, PlainCodec<BFloat16>)
+ARC_IN_STREAM_TYPE(float32, PlainCodec<Plain<float>>)
 
 }  // namespace arcomm::device

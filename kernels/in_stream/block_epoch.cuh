@@ -1,9 +1,9 @@
-// One block's epoch in an in-stream operation: its number, what makes it give up, and that all
-// ranks are doing the same. See proto/exchange.h for the memory.
+// One block's epoch in an in-stream operation: its number, what makes it give up, and the check
+// that all ranks do the same. The memory is described in proto/exchange.h.
 //
-// Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. So that
-// no stale line can then be taken for a new one, now and then an epoch wipes a piece of the half
-// that is not in use: no peer writes there before it has seen what this rank stores afterwards.
+// Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. A stale
+// line could then be taken for a new one, so now and then an epoch wipes a piece of the half that
+// is not in use. No peer writes there before it has seen what this rank stores afterwards.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,6 @@ struct BlockState {  // in shared memory
   bool runs;                    // settled before anything is stored, and the same for all threads
   volatile std::uint32_t over;  // not 0: nothing more is written, the block leaves
 };
-
-// The flag of a number: never that of a wiped line.
-__device__ __forceinline__ std::uint32_t in_stream_flag(std::uint32_t number) {
-  return number == 0 ? 0xffff'ffffU : number;
-}
 
 // Out of line, as is all that a block does seldom: instructions that it only jumps over have to be
 // fetched too, and of an operation of 3 us that was half a microsecond.
@@ -105,7 +100,7 @@ class BlockEpoch {
     if (number_ % kInStreamWipeEvery < 2 && runs) wipe();
     return runs;
   }
-  __device__ __forceinline__ std::uint32_t flag() const { return in_stream_flag(number_); }
+  __device__ __forceinline__ std::uint32_t flag() const { return flag_of(number_); }
   // Where lines are used several times in an epoch, and always: not 0 either.
   __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
     static_assert(kInStreamLaps <= 3);

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/codec/concept.cuh"
 #include "kernels/in_stream/block_epoch.cuh"
 #include "kernels/lines/ll128.cuh"
 #include "kernels/partition.h"
@@ -77,6 +78,16 @@ class InStreamExchange {
     return input(at, from, kInStreamPartPackets + of_block);
   }
 
+  // pair_ll128 alone, where a warp's packets take turns in its slots: the slot of its packet i, and
+  // the packet's flag, in which the lap counts.
+  __device__ __forceinline__ uint4* slot(std::uint32_t at, std::uint32_t from,
+                                         std::uint32_t i) const {
+    return input(at, from, packet_of_block(i % kInStreamSlots));
+  }
+  __device__ __forceinline__ std::uint32_t flag_in_slot(std::uint32_t i) const {
+    return epoch_.flag_of_lap(i / kInStreamSlots);
+  }
+
  private:
   const InStreamCall& call_;
   BlockState& state_;
@@ -84,7 +95,7 @@ class InStreamExchange {
 };
 
 // The shards of a two-hop operation: cut once, as a division is what takes long.
-template <typename Codec>
+template <PacketCodec Codec>
 class InStreamShards {
  public:
   __device__ __forceinline__ explicit InStreamShards(const InStreamCall& call)
@@ -93,8 +104,7 @@ class InStreamShards {
 
   __device__ __forceinline__ ElementRange of(std::uint32_t owner) const { return cut_.of(owner); }
   __device__ __forceinline__ std::uint32_t packets() const {
-    return static_cast<std::uint32_t>((of(0).size() + Codec::kPacketElements - 1) /
-                                      Codec::kPacketElements);
+    return packets_of<Codec>(of(0).size());
   }
 
   const bool vectors;

@@ -27,6 +27,17 @@ __device__ __forceinline__ std::uint32_t lane_of_thread() {
   return threadIdx.x % kLl128Lanes;
 }
 
+// How the packets of an operation, or of a shard, are dealt out: packet p goes to block p %
+// gridDim.x of every rank, as that block's own packet p / gridDim.x. A block that found no room yet
+// keeps only its like waiting. From the block's own number to that of all:
+__device__ __forceinline__ std::uint32_t packet_of_all(std::uint32_t of_block) {
+  return blockIdx.x + of_block * gridDim.x;
+}
+// Where a block's packets go to its warps in turn: the block's own number of this warp's packet i.
+__device__ __forceinline__ std::uint32_t packet_of_block(std::uint32_t i) {
+  return threadIdx.x / kLl128Lanes + i * kLl128Warps;
+}
+
 // The lane's part of four lines, from its vector of their data; and back.
 __device__ __forceinline__ uint4 into_lines(uint4 vector, std::uint32_t flag) {
   const std::uint32_t lane = lane_of_thread();

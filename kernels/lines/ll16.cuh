@@ -2,8 +2,8 @@
 // in one store. Each half of a line is written and read whole, so a reader that finds the flag in
 // both has the data: one hop, no fence, twice the traffic of the data.
 //
-// Here lines move; codec/ says what the 8 bytes are. Whoever owns the memory gives out flags, never
-// one that an old line there may still show.
+// Here lines move; codec/ says what the 8 bytes are. The owner of the memory gives out the flags,
+// and never one that an old line there may still show.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +12,12 @@
 #include "kernels/device/wait_budget.cuh"
 
 namespace arcomm::device {
+
+// The flag of operation `number`: never that of a line that was wiped to 0. The number that gets
+// the same flag uses the other half of the memory.
+__device__ __forceinline__ std::uint32_t flag_of(std::uint32_t number) {
+  return number == 0 ? 0xffff'ffffU : number;
+}
 
 __device__ __forceinline__ void store_ll16(uint4* to, uint2 data, std::uint32_t flag) {
   store_line(to, {data.x, flag, data.y, flag});

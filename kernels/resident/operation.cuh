@@ -1,10 +1,10 @@
 // One block's part in one small AllReduce: push, which never waits, and collect, which looks once
-// or a few times. Lines of 8 bytes and their flag in both halves of a 16-byte store, as in
-// one_shot_ll16.cu, with a header beside them by which the ranks compare what they were asked for.
+// or a few times. The lines are LL16's, with a header beside them by which the ranks compare what
+// they were asked for.
 //
-// Flags are the operation's number, which comes round after 2^32 operations; so that no stale line
-// can then be taken for a new one, now and then an operation wipes a piece of the half that is not
-// in use: no peer writes there before it has seen what we push afterwards.
+// Flags are the operation's number, which comes round after 2^32 operations. A stale line could
+// then be taken for a new one, so now and then an operation wipes a piece of the half that is not
+// in use. No peer writes there before it has seen what this rank pushes afterwards.
 #pragma once
 
 #include <cstdint>
@@ -60,10 +60,6 @@ class ResidentOperation {
   }
 
  private:
-  static __device__ __forceinline__ std::uint32_t flag_of(std::uint32_t number) {
-    return number == 0 ? 0xffff'ffffU
-                       : number;  // never that of a wiped line; the other half has it
-  }
   __device__ __forceinline__ std::uint32_t half() const { return number_ & 1U; }
   __device__ __forceinline__ std::uint32_t first_line() const {
     return blockIdx.x * kResidentThreads + threadIdx.x;
@@ -135,8 +131,7 @@ class ResidentOperation {
 
   template <typename Format, ReduceOp kOp>
   __device__ __forceinline__ Collected combine(std::uint32_t& culprit) {
-    if constexpr (kOp == ReduceOp::Sum &&
-                  (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+    if constexpr (kIsUsual<Format, kOp>) {
       const bool one_each = lines_ <= stride_, regular = is_regular();
       if (regular && member_.ranks == 2) {
         return one_each ? combine_lines<Format, kOp, 2, 1, true>(culprit)

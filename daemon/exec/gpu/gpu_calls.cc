@@ -20,6 +20,7 @@ CudaAllReduce call_of(const GpuGroup& group, const GpuMember& own, const GpuRequ
   call.rank = static_cast<std::uint32_t>(own.rank);
   call.ranks = static_cast<std::uint32_t>(group.members.size());
   call.dtype = request.signature.dtype;
+  call.codec = request.signature.codec;
   call.op = request.signature.op;
   for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
     call.scratch[peer] = group.members[peer].scratch.data();
