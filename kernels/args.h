@@ -1,6 +1,6 @@
-// What one reduction is, as far as a kernel cares: where the inputs and the outputs lie that this
-// device can reach, and what to do with them. A plain value: pointers that someone else keeps
-// alive, no process, no rank, no lock. Offsets and counts are elements.
+// What one reduction on the host is, as far as a kernel cares: where the inputs and outputs lie,
+// and what to do with them. A plain value: the caller keeps what the pointers name alive. No
+// process, no rank, no lock. Offsets and counts are elements.
 #pragma once
 
 #include <cstdint>

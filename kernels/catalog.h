@@ -1,4 +1,4 @@
-// The algorithms this build has: a table of values for the planner, the tuner and `arctl tune
+// The algorithms that the host has, as a table of values for the planner, the tuner and `arctl tune
 // --explain`. Immutable; any thread. Sizes are bytes per rank.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The AllReduce algorithms on GPUs, by name, and what each takes: what planner, tuner and
-// `gpu.algorithm` choose from. Values that need no CUDA to be read. Any thread.
+// The AllReduce algorithms on GPUs, by name, and what each takes: planner, tuner and
+// `gpu.algorithm` choose from them. Plain values, which need no CUDA. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ enum class CudaAlgorithm : std::uint8_t {
   Flash,         // pulls everybody's input through shared memory, three copies ahead
   OneShotLl128,  // pushes lines of 124 bytes and their flag; one hop; small operations
   TwoShotLl128,  // the same to each shard's owner and from there to all; small and middle ones
-  CopyEngine,    // the copy engines carry it all, in chunks; the largest. See combine.h
+  CopyEngine,    // copy engines carry everything, in chunks; the largest. See combine.h
   Alone          // one rank: its input is its output
 };
 
@@ -42,10 +42,10 @@ std::span<const CudaAlgorithmEntry> cuda_algorithms();
 const CudaAlgorithmEntry& entry_of(CudaAlgorithm algorithm);
 std::string_view name_of(CudaAlgorithm algorithm);
 std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
-// The same for a shape known from a table; the error says why not.
+// Whether the algorithm takes an operation of that shape; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
-// What to run instead between GPUs that cannot run it; itself where they can.
+// The algorithm itself between GPUs that can run it; otherwise what to run instead.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes);
 

@@ -1,4 +1,4 @@
-// An in-order queue of launches on one GPU, beside which nothing waits. Move-only owner; one
+// An in-order queue of launches on one GPU, which waits for no other stream. Move-only owner; one
 // thread.
 #pragma once
 
@@ -26,14 +26,14 @@ class CudaQueue {
 
   int ordinal() const { return ordinal_; }
   void* stream() const { return stream_; }  // a cudaStream_t
-  // What is put into a stream by hand wants its GPU to be the calling thread's current one.
+  // Makes its GPU the calling thread's current one, which launching into stream() by hand needs.
   Status make_current() const;
-  // Stores `value` at a device address of this GPU, in the queue's order, by the GPU's front end:
-  // no SM is needed, so it overtakes kernels that wait.
+  // Stores `value` at a device address of this GPU, in the queue's order. The GPU's front end does
+  // it and needs no SM, so it overtakes kernels that wait.
   Status store(std::uint64_t* address, std::uint64_t value) const;
   Status store(std::uint32_t* address, std::uint32_t value) const;
   // What comes behind it in the queue waits until the word at a device address of this GPU is
-  // `value`. For ever, if need be: whoever calls this makes sure that it comes to pass.
+  // `value`. There is no timeout: the caller makes sure that the word gets that value.
   Status wait_equal(std::uint64_t* address, std::uint64_t value) const;
   // From now on the event, a cudaEvent_t of this GPU (cuda_event_ring.h), stands for all that is in
   // the queue so far.

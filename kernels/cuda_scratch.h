@@ -1,12 +1,14 @@
 // Where everything lies in a rank's scratch, through which launched kernels hand each other what
 // they need: pure arithmetic, proven in tests/unit/kernels. Sizes and offsets in bytes.
 //
-// cuda_scratch_bytes() per rank and communicator (one rank alone too), zeroed once, mapped on all
-// the ranks' GPUs, and then touched by these kernels alone. Regions never move with the size of an
-// operation: a control page (device/scratch.cuh); for OneShotLl16 two halves (odd and even epochs)
-// of one area per rank, twice the data's size; for LL128 two halves (lines/ll128_layout.h), one
-// operation after the other used by either algorithm; for Stream a ring of slots per block and
-// sender; and, over those, for CopyEngine slots for chunks.
+// A rank has cuda_scratch_bytes() per communicator, also when it is alone: zeroed once, mapped on
+// all the ranks' GPUs, and then touched by these kernels alone. Regions do not move with the size
+// of an operation:
+//   a control page (device/scratch.cuh)
+//   OneShotLl16  two halves, for odd and even epochs, of one area per rank, twice the data's size
+//   LL128        two halves (lines/ll128_layout.h), which both algorithms use in turn
+//   Stream       a ring of slots per block and sender
+//   CopyEngine   slots for chunks, over those of Stream
 #pragma once
 
 #include <algorithm>
@@ -29,8 +31,8 @@ constexpr std::uint64_t stream_end(std::uint32_t ranks) {
   return kStreamOffset + std::uint64_t{kMaxCudaBlocks} * kStreamSlots *
                              (ranks == 0 ? 0 : ranks - 1) * kStreamTileBytes;
 }
-// Over the slots of Stream, whose state is in the control page: all ranks' streams meet before the
-// copies, and again behind them. (After an error nobody uses the scratch again.)
+// Over the slots of Stream, whose state is in the control page. That is safe because all ranks'
+// streams meet before the copies and again behind them, and nobody uses the scratch after an error.
 inline constexpr std::uint64_t kCopyOffset = kStreamOffset;
 inline constexpr std::uint64_t kCopySlotBytes = 32ull * 1024 * 1024;
 inline constexpr std::uint32_t kCopySlots = 2;  // chunks of each peer that there is room for

@@ -9,11 +9,12 @@ namespace arcomm {
 namespace device {
 namespace {
 
+// The clock only says whether the gate's lifetime is over, which need not be exact.
 constexpr std::uint32_t kLooksBetweenClocks = 64;
 
-// One thread decides for its rank, before any block of the operation begins. Opening says so to the
-// peers while the blocks are on their way, and needs nothing of it to have arrived before they may
-// begin. Everything is read past L1: nobody empties it while this waits.
+// One thread decides for its rank, before any block of the operation begins. A gate that opens
+// tells the peers while the blocks are on their way; blocks may begin before that has arrived.
+// Everything is read past L1, which nobody empties while this waits.
 __global__ void gate(const __grid_constant__ CudaAllReduce call,
                      const __grid_constant__ CudaGate gate) {
   std::uint32_t opens_at = 0;  // the epoch
@@ -28,16 +29,17 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
     for (std::uint32_t looks = 1;; ++looks) {
       const Progress progress = progress_of(own);
       const bool cancelled = load_relaxed(&own->cancelled) - number < kMostGatesAhead;
-      const bool aborted = load_relaxed(&own->abort) != 0;  // what begins then tells so itself
-      const std::uint64_t doorbell = load_relaxed(gate.doorbell);  // what begins then acquires
-      // Two launches at a time would count their blocks together.
-      if (progress.gated == number - 1) {  // it is its turn
+      const bool aborted = load_relaxed(&own->abort) != 0;  // the operation then reports that
+      const std::uint64_t doorbell = load_relaxed(gate.doorbell);  // the operation acquires
+      // Its turn comes when the launch before it has ended: two at a time would count their blocks
+      // together.
+      if (progress.gated == number - 1) {
         skips = !aborted && (cancelled || is_too_old);
         const Doorbell open{.number = progress.number + 1, .plan = gate.plan};
         opens = !skips && doorbell == to_word(open);
         if (skips || aborted || opens) break;
       } else if (aborted && is_too_old) {
-        break;  // what should have come before it was never launched
+        break;  // what should have come before it has never been launched
       }
       if (looks % kLooksBetweenClocks != 0) continue;
       const std::uint64_t now = global_nanoseconds();

@@ -1,4 +1,5 @@
-// What a kernel's author asks about a GPU before launching on it. Any thread; built with CUDA only.
+// What a caller asks about a GPU before it launches kernels there. Any thread; built with CUDA
+// only.
 #pragma once
 
 #include <cstdint>

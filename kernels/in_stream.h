@@ -1,7 +1,7 @@
 // AllReduces that a client's own stream runs: kernels that need no daemon between call and links,
-// through memory that the ranks share (proto/exchange.h). The results are launch.h's, bit
-// for bit. The image is one for all GPUs from sm_80 on; the daemon hands it to its clients, which
-// find in it what in_stream_kernel_name() says. Built with CUDA only.
+// and meet in memory that the ranks share (proto/exchange.h). The results are launch.h's, bit for
+// bit. One image serves all GPUs from sm_80 on. The daemon hands it to its clients, which find a
+// kernel in it by in_stream_kernel_name(). Built with CUDA only.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@ namespace arcomm {
 
 std::span<const std::byte> in_stream_kernel_image();
 
-// The image's kernels in this process, on one of its GPUs: for who runs in-stream operations
-// without being a client. Any thread.
+// The image's kernels in this process, on one of its GPUs: for a process that runs in-stream
+// operations without being a client. Any thread.
 class InStreamKernels {
  public:
-  // Of the GPU that is current. Loads them all, which may wait for what runs there; launching then
-  // waits for nothing.
+  // On the current GPU. Loads all kernels, which may wait for what runs there; launching then waits
+  // for nothing.
   static Result<std::unique_ptr<InStreamKernels>> load();
   ~InStreamKernels();
   InStreamKernels(const InStreamKernels&) = delete;
   InStreamKernels& operator=(const InStreamKernels&) = delete;
 
-  // Into `stream`, a cudaStream_t of that GPU, as early as a client launches it. `call` says all
-  // but what follows from the shape.
+  // Into `stream`, a cudaStream_t of that GPU, early where a client launches it early. `call` says
+  // everything but what follows from the shape.
   Status launch(const InStreamShape& shape, DType dtype, ReduceOp op, InStreamCall call,
                 void* stream) const;
 

@@ -1,5 +1,5 @@
-// Runs reductions on the calling thread. Never blocks, never allocates, never fails: arguments were
-// checked before.
+// Runs reductions on the calling thread, on the host. Never blocks, never allocates, never fails:
+// the caller has checked the arguments.
 //
 // What a result is, for every algorithm, tile size, position and instruction set (kernels/README.md
 // has the reasons):
@@ -26,8 +26,8 @@ namespace arcomm {
 void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint64_t first,
                       std::uint64_t last);
 
-// The tiles of one operation, handed out one by one to whoever asks. Shared by the threads that
-// work on it; start() happens before any of them may see it. Whole cache lines, so that two
+// The tiles of one operation, handed out one by one to the threads that ask. Those threads share
+// it; start() happens before any of them may see it. It takes whole cache lines, so that two
 // operations do not disturb each other.
 class alignas(64) TileCursor {
  public:
@@ -39,8 +39,8 @@ class alignas(64) TileCursor {
   bool pull(const Choice& choice, const AllReduceArgs& args);
   // No further tile is handed out; those that are out end as usual. Any thread.
   void stop();
-  // Nothing is out and nothing will be. Acquires what the pullers wrote: recv may be read, memory
-  // may be unmapped.
+  // No tile is out and none will be. Acquires what the pullers wrote: recv may be read, memory may
+  // be unmapped.
   bool finished() const;
   std::uint64_t tiles() const { return tiles_; }
 

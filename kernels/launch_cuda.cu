@@ -14,7 +14,7 @@ namespace arcomm {
 namespace device {
 namespace {
 
-// No elements: no rank needs another, so no epoch is used up without having met.
+// No elements: no rank needs another. No epoch is used up, since the ranks do not meet in it.
 __global__ void nothing(const __grid_constant__ CudaAllReduce call) {
   Scratch* own = scratch_of(call, call.rank);
   fence_on_gpu();

@@ -2,12 +2,12 @@
 // own GPU, in the same order of operations on every rank. What a result is: launch.h; every
 // algorithm of cuda_algorithms.h keeps those rules bit for bit.
 //
-// The ranks hand each other what they need through scratch of their own: cuda_scratch.h says how
-// large it is and whose. Epochs live in it, on the device, so that a launch replayed from a graph
-// is a new operation. Operations of one communicator must be ordered on each rank (one stream, or
-// events). Waiting: a launch waits for the operation's timeout at most (and kForResultsNs), or
-// until abort_all_reduce(); what happened is in the rank's CudaOutcome. After an outcome that is
-// not Done the communicator must get new scratch. Any thread; nothing here allocates or waits.
+// The ranks hand each other what they need through scratch; cuda_scratch.h says how large it is and
+// whose. Epochs live in it, on the device, so that a launch replayed from a graph is a new
+// operation. Operations of one communicator must be ordered on each rank (one stream, or events). A
+// launch waits for the operation's timeout at most (and kForResultsNs), or until
+// abort_all_reduce(); the rank's CudaOutcome says what happened. After an outcome that is not Done
+// the communicator must get new scratch. Any thread; nothing here allocates or waits.
 #pragma once
 
 #include <cstdint>
@@ -18,29 +18,29 @@
 
 namespace arcomm {
 
-// What the built-in rule gives at most: of an H200's 132 SMs the resident grid takes part of
-// ten and clients' waiting kernels part of some. A block that found no room would run after all
-// others: 20 us for 4 MB and more.
+// The most blocks that the built-in rule gives. Of an H200's 132 SMs the resident grid takes a part
+// of ten, and clients' waiting kernels take parts of some. A block that finds no room runs after
+// all others, which costs 20 us from 4 MB on.
 inline constexpr std::uint32_t kDefaultCudaBlocks = 112;
 
 enum class CudaOutcomeCode : std::uint32_t { Done = 0, Timeout = 1, Aborted = 2, EpochsUsedUp = 3 };
 
-// At the start of a rank's scratch, device memory: the first thing that went wrong stays.
+// At the start of a rank's scratch, in device memory. The first thing that went wrong stays.
 struct alignas(8) CudaOutcome {
   std::uint32_t code;     // CudaOutcomeCode
   std::uint32_t culprit;  // rank that was waited for
 };
 
-// Device pointers, valid on the GPU of `rank`. send and recv of the other ranks are used by
-// TwoShot and Flash, and recv of Stream and CopyEngine. Pointers are aligned to the element.
+// Device pointers, valid on the GPU of `rank`. TwoShot and Flash use send and recv of the other
+// ranks, Stream and CopyEngine use their recv. Pointers are aligned to the element.
 struct CudaAllReduce {
   const void* send[kMaxGpuRanks] = {};
   void* recv[kMaxGpuRanks] = {};
   void* scratch[kMaxGpuRanks] = {};
-  // Who is told, where not null, when this rank's part has ended: `done_word`, the Done of a
-  // mailbox (proto/device_mailbox.h), goes to both places when it went well (released: whoever
-  // acquires it may read recv), the CudaOutcome to `host_outcome` when not. host_*: device pointers
-  // of pinned host memory.
+  // Where the launch says, unless null, that this rank's part has ended. When it went well,
+  // `done_word`, the Done of a mailbox (proto/device_mailbox.h), is released to `done` and
+  // `host_done`: a reader that acquires it may read recv. Otherwise the CudaOutcome goes to
+  // `host_outcome`. host_*: device pointers of pinned host memory.
   std::uint64_t* done = nullptr;
   std::uint64_t* host_done = nullptr;
   CudaOutcome* host_outcome = nullptr;
@@ -71,10 +71,10 @@ inline Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
 // `stream`: a cudaStream_t of the rank's GPU.
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream);
-// Ends what waits on the rank whose scratch this is, through a stream that nothing blocks.
+// Ends all waits of the rank whose scratch this is, through a stream that nothing blocks.
 Status abort_all_reduce(void* scratch, void* stream);
-// Loads every kernel into the current device: a kernel that is loaded at its first launch would
-// wait for the ones that run, and they for it.
+// Loads every kernel into the current device. A kernel that is loaded by its first launch would
+// wait for those that run, and they for it.
 Status load_all_reduce_kernels();
 
 }  // namespace arcomm

@@ -1,6 +1,6 @@
-// Host memory that a GPU can write: words by which kernels tell the CPU what they did, read without
-// a call to the driver. Move-only owner; zeroed. Making and freeing it may wait for kernels that
-// run: not while the resident grid does.
+// Host memory that a GPU can write: words by which kernels tell the CPU what they did, and which
+// the CPU reads without a call to the driver. Move-only owner; zeroed. Making and freeing it may
+// wait for kernels that run, so it must not happen while the resident grid does.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// The kernel that is already there: one small grid per GPU that takes small operations from the
-// doorbells of proto/device_mailbox.h, runs them (as one_shot_ll16 does: launch.h's rules, bit for
-// bit) and writes their `done` words, with no CPU in between. Each member's operation is a state
-// (pushed, collecting) that is looked at in turn, and pushing never waits: operations of different
-// communicators that start in another order on another GPU cannot block each other.
+// The resident kernel: one small grid per GPU that takes small operations from the doorbells of
+// proto/device_mailbox.h, runs them (as one_shot_ll16 does, by launch.h's rules, bit for bit) and
+// writes their `done` words, with no CPU in between. The grid looks at its members in turn; each
+// one's operation is a state (pushed, collecting), and pushing never waits. So operations of
+// different communicators that start in another order on another GPU cannot block each other.
 //
 // Thread: one owner; nothing here blocks except pause() and the destructor. While the grid runs,
 // the owner must not allocate or free memory, map or unmap, or load modules: pause() first.
@@ -23,8 +23,8 @@ inline constexpr std::uint32_t kResidentMembers = 32;  // of one GPU at a time
 // Device pointers, valid on the grid's GPU.
 struct ResidentMember {
   DeviceMailbox* mailbox = nullptr;
-  // resident_scratch_bytes() each, zeroed before the communicator's first operation, of all ranks,
-  // mapped on all their GPUs.
+  // Of all ranks: resident_scratch_bytes() each, zeroed before the communicator's first operation
+  // and mapped on all the ranks' GPUs.
   void* scratch[kMaxGpuRanks] = {};
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 2 .. kMaxGpuRanks
@@ -42,11 +42,11 @@ struct ResidentPlan {
 // What the owner reads of a member, from host memory that the grid writes.
 struct ResidentStatus {
   std::uint32_t done = 0;  // the last operation that ended well, as Doorbell::number
-  // code 0: nothing has failed. After a failure the member serves no more, and `closed` of its
-  // mailbox is the same word. What ends a member: its owner (abort_member()); a rank that is
-  // missing after the plan's timeout (Timeout) or whose plan is for another operation (Mismatch),
-  // which is the culprit; a plan that it may not start (UnknownHandle) or a number that is not the
-  // next one (Quarantined), with itself as the culprit.
+  // Code 0: nothing has failed. After a failure the member serves no more, and `closed` of its
+  // mailbox is the same word. A member is ended by its owner (abort_member()); by a rank that is
+  // missing after the plan's timeout (Timeout) or has a plan for another operation (Mismatch),
+  // which is then the culprit; by a plan that it may not start (UnknownHandle) or a number that is
+  // not the next one (Quarantined), and then it is the culprit itself.
   Done failed;
 };
 
@@ -59,17 +59,17 @@ class ResidentGrid {
   virtual ~ResidentGrid() = default;  // pauses
 
   // ---- while it runs or not ----
-  // Runs it again where it has left. The members' state is as pause() left it.
+  // Launches the grid again if it has left. The members' state is as pause() left it.
   virtual Status resume() = 0;
-  // Makes it leave and waits until it has: within microseconds, as nothing in it waits. Operations
-  // stay as far as they are; what a member has begun here, its peers can end elsewhere.
+  // Makes the grid leave and waits until it has, which takes microseconds, as nothing in it waits.
+  // Operations stay as far as they are; peers can end elsewhere what a member has begun here.
   // DeadlineExceeded: the GPU is stuck.
   virtual Status pause(std::chrono::nanoseconds timeout) = 0;
   virtual bool running() const = 0;
   // A free slot, ResourceExhausted where there is none. Serves from the next look on.
   virtual Result<std::uint32_t> add_member(const ResidentMember& member) = 0;
-  // Plan `index` (below kMaxDevicePlans), which only the member at `slot` may start, for starts
-  // from now on; the one that was there is not in use.
+  // Sets plan `index` (below kMaxDevicePlans) for starts from now on; only the member at `slot` may
+  // start it. The plan that was there must not be in use.
   virtual Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) = 0;
   // Pauses a grid that runs, for some 20 us.
   virtual Status clear_plan(std::uint32_t index) = 0;
@@ -78,11 +78,12 @@ class ResidentGrid {
   virtual ResidentStatus status(std::uint32_t slot) const = 0;
 
   // ---- paused only ----
-  // Has it begun an operation of the member on the plan's buffers that has not ended? Whatever the
-  // client says: only then does the grid use them when it runs again after clear_plan(), and goes
-  // on with that operation as it was set.
+  // Whether the grid has begun an operation of the member on the plan's buffers that has not ended,
+  // whatever the client says. Only then does it use them when it runs again after clear_plan(), and
+  // goes on with that operation as it was set.
   virtual Result<bool> has_begun(std::uint32_t slot, const ResidentPlan& plan) const = 0;
-  // The slot is free. Plans that were set for it are nobody's, also where another gets the slot.
+  // Frees the slot. Plans that were set for it are nobody's from now on, even when another member
+  // gets the slot.
   virtual Status remove_member(std::uint32_t slot) = 0;
 };
 

@@ -1,4 +1,6 @@
-// What launch_cuda.cu knows of the algorithms, one file each.
+// What launch_cuda.cu knows of the algorithms, each of which has a file. launch_*: as
+// launch_all_reduce(), 0 blocks for the algorithm's own rule. load_*: loads its kernels for that
+// type and operation into the current GPU.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -30,8 +32,8 @@ cudaError_t load_combine(DType dtype, ReduceOp op);  // of copy_engine
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
 
-// How many blocks move so many packets, on each of which `times` warps work at once. Spread over
-// the SMs before their warps are used up: latency is what counts here.
+// How many blocks move so many packets, with `times` warps at work on each packet at once. Packets
+// spread over the SMs before the warps of one SM are used up: only latency counts here.
 inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
   constexpr std::uint64_t kWarpsPerBlock = 4;
   const std::uint64_t wanted = (packets * times + kWarpsPerBlock - 1) / kWarpsPerBlock;
@@ -39,7 +41,7 @@ inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
       std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
 }
 
-// Whether what starts there can be moved in whole vectors of so many bytes.
+// Whether data at that address can be moved in whole vectors of so many bytes.
 inline bool lies_on(const void* pointer, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(pointer) % bytes == 0;
 }

@@ -1,5 +1,5 @@
-// One rank: its input goes to its output, element by element as the other algorithms would write it
-// (a NaN comes out canonical), and whoever waits is told.
+// One rank: its input goes to its output, element by element and as the other algorithms would
+// write it (a NaN comes out canonical), and the rank is told.
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"

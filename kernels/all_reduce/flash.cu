@@ -1,13 +1,14 @@
-// Pulls what it needs from all ranks at once: copies of 16 bytes go from every rank's input into
-// shared memory, past the registers, three stages ahead of the thread that combines them in rank
-// order. So a thread waits for a link once and not for each vector, and since it reads only what it
-// asked for itself, no barrier stands between the stages. Block b of all ranks meet before (all
-// inputs are there) and after (all were read, all outputs are written).
+// Every rank pulls what it needs from all ranks at once. Copies of 16 bytes go from every rank's
+// input into shared memory, past the registers, three stages ahead of the thread that combines them
+// in rank order. So a thread waits for a link once and not for each vector. A thread reads only
+// what it asked for itself, so no barrier stands between the stages. Block b of all ranks meet
+// before (all inputs are there) and after (all inputs were read, all outputs are written).
 //
-// Out of place, between two ranks or while the operation is small, each rank reads everything and
-// writes its own output: nothing is stored over a link. In place that would overwrite what others
-// still read; and between more ranks it reads ranks / 2 times what two_shot moves. Then rank
-// r alone touches shard r, in everybody's input and output, as there.
+// Each rank reads everything and writes its own output where that is allowed and pays: out of
+// place, and between two ranks or while the operation is small. Nothing is then stored over a link.
+// In place it would overwrite what others still read, and between more ranks it reads ranks / 2
+// times what two_shot moves; there rank r alone touches shard r, in everybody's input and output,
+// as in two_shot.
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"
@@ -21,11 +22,12 @@ namespace arcomm::device {
 namespace {
 
 struct FlashShape {
-  ElementRange elements;    // that this rank reads
-  bool everywhere = false;  // they go to everybody's output, not only to this rank's
+  ElementRange elements;    // what this rank reads
+  bool everywhere = false;  // results go to everybody's output, not only to this rank's
   bool vectors = false;     // all pointers lie on 16 bytes
 };
 
+// A block gets 48 KB of shared memory without asking for more.
 static_assert(flash_shared_bytes(2) <= 48 * 1024 && flash_shared_bytes(4) <= 48 * 1024 &&
               flash_shared_bytes(8) <= 48 * 1024);
 
@@ -54,7 +56,7 @@ __global__ void __launch_bounds__(512)
   const auto slot = [&](std::uint32_t stage, std::uint32_t rank) {
     return stages + (stage * ranks + rank) * blockDim.x + threadIdx.x;
   };
-  // Every call is a group of its own, be it empty, so that groups can be counted.
+  // Every call makes one group of copies, even an empty one, so that groups can be counted.
   const auto ask = [&](std::uint64_t i, std::uint32_t stage) {
     if (i < vectors) {
 #pragma unroll
@@ -128,7 +130,8 @@ cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaSt
   const FlashShape shape{
       .elements = elements, .everywhere = !whole, .vectors = lie_on(call, kFlashVectorBytes)};
   const std::uint32_t threads = flash_threads(call.ranks);
-  if (blocks == 0) {  // not from `shape`: shards differ, and all ranks must come to one number
+  // Not from `shape`: shards differ in size, and all ranks must come to the same number.
+  if (blocks == 0) {
     const std::uint64_t each = whole ? bytes : bytes / call.ranks;
     blocks = static_cast<std::uint32_t>(
         std::clamp<std::uint64_t>(each / (threads * kFlashVectorBytes), 1, kDefaultCudaBlocks));

@@ -8,13 +8,17 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kFlashStages = 3;         // copies that a thread has under way
-inline constexpr std::uint32_t kFlashBlocksPerLane = 4;  // neighbouring tiles go to other SMs
+// Copies that a thread has under way: what 48 KB of shared memory hold of 512 threads and two
+// ranks.
+inline constexpr std::uint32_t kFlashStages = 3;
+// Blocks that share a lane, so that neighbouring tiles are on different SMs.
+inline constexpr std::uint32_t kFlashBlocksPerLane = 4;
 inline constexpr std::uint64_t kFlashVectorBytes = 16;
-// Between more than two GPUs every input over every link pays only while latency counts.
+// Between more than two GPUs, sending every input over every link pays only while latency counts.
 inline constexpr std::uint64_t kMaxFlashWholeBytes = 512ull * 1024;
 
-// So many that all stages fit into the 48 KB of shared memory that a block gets without asking.
+// As many threads as let all stages fit into the 48 KB of shared memory that a block gets without
+// asking for more.
 constexpr std::uint32_t flash_threads(std::uint32_t ranks) {
   return ranks <= 2 ? 512 : ranks <= 4 ? 256 : 128;
 }
@@ -29,7 +33,8 @@ constexpr bool flash_reads_whole(std::uint64_t bytes, std::uint32_t ranks, bool 
   return !in_place && (ranks == 2 || bytes <= kMaxFlashWholeBytes);
 }
 
-// A lane is a run of neighbouring elements, which its blocks share; lanes are dealt out in turn.
+// A lane is a run of neighbouring elements, which its blocks share. Block b is of lane b modulo the
+// number of lanes.
 struct FlashLane {
   ElementRange elements;
   std::uint32_t block = 0;  // which of the lane's blocks

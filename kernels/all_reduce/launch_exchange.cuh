@@ -1,9 +1,9 @@
 // How launched kernels run the algorithms that are written for either exchange: through the scratch
-// of cuda_scratch.h, in the epochs of device/scratch.cuh. Halves of a region alternate by epoch,
-// and two are enough whatever ran in between: a peer that writes epoch e + 2 has ended e + 1, so
-// all ranks have begun e + 1, so their launches of e have ended and read all of the half that it
-// writes to. A flag is never data, nor an old flag: LL16 and LL128 have regions of their own, and
-// all that use LL128's put lines on multiples of 128 bytes.
+// of cuda_scratch.h, in the epochs of device/scratch.cuh. Halves of a region alternate by epoch.
+// Two halves are enough, whatever ran in between: a peer that writes epoch e + 2 has ended e + 1,
+// so all ranks have begun e + 1, so their launches of e have ended and have read all of the half
+// that the peer writes to. No data and no old line is taken for a flag: LL16 and LL128 have regions
+// of their own, and all algorithms on LL128 put their lines on multiples of 128 bytes.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace arcomm::device {
 
 class LaunchExchange {
  public:
-  static constexpr bool kOneEach = false;  // a thread has as many lines, a warp as many packets as
-                                           // the operation's size makes of it
+  // A thread has as many lines, a warp as many packets, as the operation's size demands.
+  static constexpr bool kOneEach = false;
 
   __device__ __forceinline__ explicit LaunchExchange(const CudaAllReduce& call) : call_(call) {}
 

@@ -1,5 +1,5 @@
-// As one_shot_ll16, with packets of LL128 lines: one hop and no fence, at 3 percent more traffic
-// than the data instead of twice as much. Only between GPUs that store such lines whole.
+// As one_shot_ll16, with packets of LL128 lines: one hop and no fence, and 3 percent more traffic
+// than data instead of twice as much. Only between GPUs that store such lines whole.
 //
 // Written for either exchange: LaunchExchange (launch_exchange.cuh), where a warp may have several
 // packets, or InStreamExchange (in_stream/exchange.cuh), where it has one at most.
@@ -68,7 +68,7 @@ __device__ __forceinline__ void one_shot_ll128(Exchange& exchange, bool vectors)
         push(first + i, ahead[i]);
       }
     }
-    // In place: what is read again here is not yet written over.
+    // Safe in place: no output of these packets is written yet.
     if (exists(kAhead)) read_ahead(0);
     bool received = true;
 #pragma unroll

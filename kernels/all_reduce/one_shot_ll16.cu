@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kThreads)
   one_shot_ll16<Codec, kOp>(exchange);
 }
 
-// A thread per line while there are blocks to be had: latency is what counts here.
+// A thread per line while there are blocks left: only latency counts here.
 std::uint32_t blocks_for(const CudaAllReduce& call) {
   const std::uint64_t lines = (call.count * size_of(call.dtype) + 7) / 8;
   return static_cast<std::uint32_t>(

@@ -1,5 +1,5 @@
-// The step that all algorithms on lines have in common: what every rank has sent for one place is
-// waited for and combined, in rank order, as a wire format of codec/ says.
+// The step that all algorithms on lines have in common: they wait for what every rank has sent for
+// one place and combine it, in rank order, as a wire format of codec/ says.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ __device__ __forceinline__ std::uint32_t peer_of(std::uint32_t rank, std::uint32
   return peer < ranks ? peer : peer - ranks;
 }
 
-// This thread's line: `mine`, and what the others leave at place(rank). kBatch of them are looked
-// at together. False: the wait failed.
+// Combines this thread's line: `mine`, and what the others leave at place(rank). It looks at kBatch
+// of them together. False: the wait failed.
 template <LineCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch>
 __device__ __forceinline__ bool reduce_line(std::uint32_t rank, std::uint32_t ranks, uint2 mine,
                                             Place place, std::uint32_t flag,
@@ -55,8 +55,8 @@ __device__ __forceinline__ bool reduce_line(std::uint32_t rank, std::uint32_t ra
   return true;
 }
 
-// The same with this lane's part of one packet, by all lanes of a warp. What comes out is
-// finish(result), as_output or as_packet.
+// The same for a packet, called by all lanes of a warp, each with its part. `out` is
+// finish(result): its as_output or as_packet.
 template <PacketCodec Codec, ReduceOp kOp, std::uint32_t kBatch, typename Place, typename Watch,
           typename Finish, typename Out>
 __device__ __forceinline__ bool reduce_packet(std::uint32_t rank, std::uint32_t ranks,

@@ -1,16 +1,18 @@
-// Stores only, for what the links must be kept full with: every rank pushes its part of shard p
-// into rank p's scratch, p combines the parts in rank order out of its own memory and pushes the
-// result into everybody's output. Loads over a link would take the way of the stores that come
-// back.
+// For operations that must keep the links full. Every rank pushes its part of shard p into rank p's
+// scratch; rank p combines the parts in rank order, out of its own memory, and pushes the result
+// into everybody's output. Only stores cross the links: what a load fetches over a link comes back
+// the way that the peers' stores take.
 //
-// A lane is a block, the same one on every rank, and takes its tiles of each shard. Half
-// of its warps push, the others reduce, and neither waits for the other: telling a peer takes until
-// all that was stored has arrived, and the links must not stand still meanwhile. Parts travel
-// through a ring of slots per lane and sender: `sent` counts what a sender has put in,
-// `freed` what the reader has taken out; each lies in the memory of the one who waits for it. Both
-// start with the epoch, so that they need no clearing. A launch ends with all lanes met, hence all
-// slots free; or cancelled, with parts in slots that nobody reads: what they count for is an epoch
-// that no later launch waits for, and whose counters are below all that it does wait for.
+// A lane is a block, the same one on every rank, and has its tiles of every shard. Half of its
+// warps push and half reduce, and neither half waits for the other: a release takes until all that
+// was stored before it has arrived, and the links must not stand still meanwhile.
+//
+// Parts travel through a ring of slots per lane and sender. `sent` counts what the sender has put
+// in, `freed` what the reader has taken out; each counter lies in the memory of the rank that waits
+// for it. The upper half of a counter is the epoch, so counters need no clearing. A launch ends
+// when all lanes have met, so all slots are free then. A cancelled launch may leave parts in slots
+// that nobody reads: its counters belong to an epoch that no later launch waits for, and they are
+// below all values that a later launch waits for.
 #include <algorithm>
 
 #include "kernels/all_reduce/algorithms.cuh"
@@ -24,9 +26,12 @@
 namespace arcomm::device {
 namespace {
 
+// Two teams are a block of 512 threads, as in the other kernels.
 constexpr std::uint32_t kTeamThreads = 256;
 constexpr std::uint32_t kThreads = 2 * kTeamThreads;
-constexpr int kUnroll = 4;  // vectors that a thread has under way
+// Vectors that a thread has under way. Of eight ranks they are 128 registers already, all that a
+// thread of 512 may have.
+constexpr int kUnroll = 4;
 constexpr std::uint64_t kVectorBytes = 16;
 
 struct StreamShape {
@@ -34,9 +39,9 @@ struct StreamShape {
   bool vectors = false;  // all pointers lie on 16 bytes
 };
 
-// Whether a counter has got so far. Not when it shows a later epoch: all ranks meet at the end of
-// one, so the other has skipped this one, and what lies in its slots is not for whoever has yet to
-// find that out.
+// Whether a counter has reached a value of its epoch. A counter of a later epoch has not: ranks
+// meet at the end of an epoch, so a rank that is further has skipped this one, and its slots hold
+// nothing for a rank that has not found that out yet.
 __device__ __forceinline__ bool has_reached(std::uint64_t counter, std::uint64_t value) {
   return counter >> 32 == value >> 32 && counter >= value;
 }
@@ -44,7 +49,7 @@ __device__ __forceinline__ bool has_reached(std::uint64_t counter, std::uint64_t
 // The half of a block's warps that this thread belongs to.
 class Team {
  public:
-  // over: of the block, cleared; says to the other team that this one gave up.
+  // over: a word of the block, 0 at first. It tells a team that the other one has given up.
   __device__ __forceinline__ explicit Team(std::uint32_t& over) : over_(&over) {}
 
   __device__ __forceinline__ bool pushes() const { return threadIdx.x < kTeamThreads; }
@@ -116,7 +121,7 @@ class StreamLane {
     std::uint32_t i = team_.thread();
     for (; i + (kUnroll - 1) * kTeamThreads < vectors; i += kUnroll * kTeamThreads)
       reduce_vectors<true>(range.first, turn, i, vectors);
-    // All that is left at once: each wait for memory takes as long as the link needs for a tile.
+    // The rest is asked for at once: each wait for memory takes as long as a tile on the link.
     if (i < vectors) reduce_vectors<false>(range.first, turn, i, vectors);
     for (i = vectors * kCount + team_.thread(); i < count; i += kTeamThreads) {
       const Stored out = reduce_element<Format, kOp>(ranks(), [&](std::uint32_t rank) {
@@ -125,7 +130,7 @@ class StreamLane {
       for (std::uint32_t rank = 0; rank < ranks(); ++rank)
         static_cast<Stored*>(call_.recv[rank])[range.first + i] = out;
     }
-    // Relaxed: what was read out of the slots has arrived, or its sums could not have been stored.
+    // Relaxed: all reads of the slots have ended, or their sums could not have been stored.
     team_.meet();
     const std::uint32_t peer = team_.thread();
     if (peer < ranks() && peer != call_.rank)
@@ -144,8 +149,8 @@ class StreamLane {
                                      stream_slot_offset(ranks(), at, from, blockIdx.x, turn));
   }
 
-  // kUnroll vectors, i, i + kTeamThreads, ..., of my tile that starts at `first`: all loads before
-  // the first use. kAll: they are there; otherwise those below `vectors` are.
+  // kUnroll vectors of my tile that starts at `first`: i, i + kTeamThreads, and so on. All are
+  // loaded before the first is used. kAll: all of them exist; otherwise those below `vectors` do.
   template <bool kAll>
   __device__ __forceinline__ void reduce_vectors(std::uint64_t first, std::uint32_t turn,
                                                  std::uint32_t i, std::uint32_t vectors) const {
@@ -234,15 +239,16 @@ __global__ void __launch_bounds__(kThreads)
   Scratch* own = scratch_of(call, call.rank);
   const std::uint32_t epoch = begin_epoch(call);  // all threads meet there
   if (epoch == 0) return end_epoch(call, true);
-  // No meeting before: who writes into another's output has that one's part, so its stream has come
-  // here.
+  // The ranks need not meet before: a rank writes into another's output once it has that one's
+  // part, so that one's stream has come to this operation.
   LaunchBudget budget = budget_of(call);
   Team team(over);
   StreamLane<Format, kOp, kRanks> lane(call, shape, epoch, budget, team);
   bool goes_on = true;
   if (team.pushes()) {
-    // Room comes from who waits for others' parts in turn: who is named shall be the rank whose
-    // part did not come, so reducers give up first, whenever either began to wait.
+    // A pusher waits for room, and the peer that makes it waits for everybody's parts. The rank to
+    // name is the one whose part did not come. So pushers wait twice as long as reducers, which
+    // then give up first, whichever began to wait first.
     budget.grow(call.timeout_ns + kForResultsNs);
     for (std::uint32_t turn = 0; turn < shape.tiles.turns && goes_on; ++turn)
       goes_on = lane.push(turn);

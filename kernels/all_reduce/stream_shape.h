@@ -1,6 +1,6 @@
 // How stream cuts an operation up, and where its slots lie: pure arithmetic, proven in
-// tests/unit/kernels. All of it follows from what all ranks know, as a part lies where its reader
-// looks for it.
+// tests/unit/kernels. Everything here follows from what all ranks know, because a sender must put a
+// part where its reader looks for it.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,9 @@ namespace arcomm {
 inline constexpr std::uint64_t kMinStreamTile = 4ull * 1024;
 inline constexpr std::uint64_t kUsualStreamTile = 32ull * 1024;
 
-// Each tile costs its lane a few waits, whatever its size, and a lane's first tile is how long its
-// reducers have nothing to do: so one tile where it is small, and the largest where there are many.
+// Each tile costs its lane a few waits, whatever its size, and during a lane's first tile its
+// reducers have nothing to do. So a lane has one tile where that is small, and the largest tiles
+// where it has many.
 // Measured between two H200: 4 MB take 21 us in one tile per lane and 25 in four; 64 MB 194 us in
 // tiles of 64 KB and 200 in those of 32; 16 MB 54.8 us in tiles of 32 KB and 56.4 in those of 64.
 constexpr std::uint64_t stream_tile_bytes(std::uint64_t bytes, std::uint32_t ranks,
@@ -28,14 +29,14 @@ constexpr std::uint64_t stream_tile_bytes(std::uint64_t bytes, std::uint32_t ran
   return std::clamp(lane, kMinStreamTile, kUsualStreamTile);
 }
 
-// Tiles of so many elements, `blocks` of them a turn, and what is left in the last turn cut evenly:
-// where some lanes had a whole tile more, the others would be idle meanwhile.
+// Tiles of so many elements, one per block and turn. The last turn is cut evenly: if some lanes had
+// a whole tile more, the others would be idle meanwhile.
 struct StreamTiles {
   std::uint32_t elements = 0;       // whole cache lines, so that all parts begin on one
   std::uint32_t last_elements = 0;  // these, too
   std::uint32_t turns = 0;
 };
-// Of the first shard, which is as long as any.
+// For the first shard, which is as long as any.
 constexpr StreamTiles stream_tiles(std::uint64_t shard_elements, DType dtype,
                                    std::uint64_t tile_bytes, std::uint32_t blocks) {
   const std::uint64_t elements = tile_elements(dtype, tile_bytes);
@@ -56,8 +57,8 @@ constexpr ElementRange stream_tile(ElementRange shard, const StreamTiles& tiles,
   return {std::min(first, shard.last), std::min(first + length, shard.last)};
 }
 
-// Where `from` leaves the part of that turn for `reader`, in bytes from kStreamOffset. A rank sends
-// nothing to itself.
+// Where `from` leaves its part of that turn for `reader`, in bytes from kStreamOffset. A rank sends
+// nothing to itself, so it has no slots of its own.
 constexpr std::uint64_t stream_slot_offset(std::uint32_t ranks, std::uint32_t reader,
                                            std::uint32_t from, std::uint32_t block,
                                            std::uint32_t turn) {

@@ -1,6 +1,6 @@
 // Rank r alone touches shard r: it reads the shard from everybody's input, combines it in rank
-// order and writes it into everybody's output, over the links and without a copy in between. So in
-// place is safe. Block b of all ranks meet before (all inputs are there) and after (all outputs
+// order and writes it into everybody's output, over the links and without a copy in between. So it
+// is safe in place. Block b of all ranks meet before (all inputs are there) and after (all outputs
 // are).
 #include <algorithm>
 
@@ -14,7 +14,9 @@
 namespace arcomm::device {
 namespace {
 
-constexpr int kUnroll = 4;  // vectors that a thread asks for at once
+// Vectors that a thread asks for at once. Of eight ranks they are 128 registers already, all that a
+// thread of 512 may have.
+constexpr int kUnroll = 4;
 
 // kRanks: known at compile time, or 0.
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(512)
     std::uint64_t i = thread;
     for (; i + (kUnroll - 1) * stride < count; i += kUnroll * stride)
       reduce.template operator()<true>(i);
-    // All that is left at once: each wait for a link takes more than a microsecond.
+    // The rest is asked for at once: each wait for a link takes more than a microsecond.
     if (i < count) reduce.template operator()<false>(i);
     done += count * kCount;
   }
@@ -91,8 +93,8 @@ auto kernel_for(std::uint32_t ranks) {
       ranks, [&]<std::uint32_t kRanks>() { return &two_shot<Format, kOp, kRanks>; });
 }
 
-// A vector per thread while there are blocks to be had; then so many that no thread has a last turn
-// with less to do than it asks for at once, while turns are few.
+// A vector per thread while there are blocks left. Beyond that, as many blocks as make the last
+// turn as full as the others, while there are few turns.
 std::uint32_t blocks_for(const CudaAllReduce& call) {
   constexpr std::uint64_t kFewestFull = 64, kFewTurns = 4, kTurn = kThreads * kUnroll;
   const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;

@@ -3,7 +3,7 @@
 // ranks that is less traffic than one_shot_ll128. Only between GPUs that store such lines whole.
 // Parts and results have areas of their own, so within an operation each line is written once.
 //
-// In place: what comes for shard p has my part in it, so that was read before.
+// It is safe in place: a result of shard p contains this rank's part, so that part was read before.
 //
 // Written for either exchange: LaunchExchange (launch_exchange.cuh), where a warp may have several
 // packets of its rank's shard, or InStreamExchange (in_stream/exchange.cuh), where it has one at
@@ -24,9 +24,8 @@ __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards&
   const auto has = [&](std::uint32_t owner, std::uint32_t packet) {
     return packet * Codec::kPacketElements < shards.of(owner).size();
   };
-  // All that happens to packet p of any shard is up to block p % gridDim.x of every rank: a block
-  // that found no room yet keeps only its like waiting. Its warps deal out one by one what goes to
-  // and comes from others; each rank starts with another peer.
+  // A block's packets of all others' shards go to its warps one by one; each rank starts with
+  // another peer.
   const std::uint32_t warp = threadIdx.x / kLl128Lanes, longest = shards.packets();
   const std::uint32_t own_packets =
       longest / gridDim.x + (blockIdx.x < longest % gridDim.x ? 1 : 0);

@@ -22,8 +22,7 @@ struct PlainCodec {
 
   static constexpr std::uint32_t kLineElements = Pack<Format, 8>::kCount;
 
-  // From element `first` of `count`, which is one of them. Past L1, so also before a kernel knows
-  // its epoch.
+  // Past L1, so that a kernel may read before it knows its epoch.
   static __device__ __forceinline__ uint2 read_line(const void* send, std::uint64_t first,
                                                     std::uint64_t count) {
     const Stored* from = static_cast<const Stored*>(send) + first;
@@ -91,12 +90,12 @@ struct PlainCodec {
   // Elements of `range`, packet by packet.
   class Packets {
    public:
-    // `vectors`: the buffers that it is used on lie on 16 bytes, and the range starts on 16 of
-    // them.
+    // `vectors`: the buffers that it is used on lie on multiples of 16 bytes, and so does the
+    // range's start.
     __device__ __forceinline__ Packets(ElementRange range, bool vectors)
         : range_(range), vectors_(vectors) {}
 
-    // Past L1, so also before a kernel knows its epoch.
+    // Past L1, so that a kernel may read before it knows its epoch.
     __device__ __forceinline__ Packet read(const void* send, std::uint64_t packet) const {
       const std::uint32_t lane = lane_of_thread();
       const auto* from = static_cast<const Stored*>(send);
@@ -132,7 +131,7 @@ struct PlainCodec {
         write_elements(to, at, range_.last, whole);
       }
     }
-    // Out of the way of whole vectors, and of what lies behind the last: most operations have both.
+    // Out of line: most vectors are whole, or lie behind the last element.
     static __device__ __noinline__ uint4 read_elements(const Stored* from, std::uint64_t at,
                                                        std::uint64_t last) {
       Vector vector{};
@@ -199,7 +198,7 @@ static_assert(LineCodec<PlainCodec<BFloat16>> && PacketCodec<PlainCodec<BFloat16
 static_assert(LineCodec<PlainCodec<Plain<float>>> && PacketCodec<PlainCodec<Plain<float>>>);
 static_assert(LineCodec<PlainCodec<Plain<double>>> && PacketCodec<PlainCodec<Plain<double>>>);
 
-// PlainCodec::read_line for who knows only how long elements are. Past L1, too.
+// PlainCodec::read_line for a caller that knows only how long elements are. Past L1, too.
 __device__ __forceinline__ uint2 read_plain_line(const unsigned char* send, std::uint32_t line,
                                                  std::uint64_t bytes, std::uint32_t size) {
   const std::uint64_t first = std::uint64_t{line} * 8;

@@ -1,4 +1,5 @@
-// From a type and an operation known at run time to the kernel compiled for them.
+// From a type, an operation and a number of ranks known at run time to the kernel compiled for
+// them.
 #pragma once
 
 #include "kernels/device/element.cuh"

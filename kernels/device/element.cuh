@@ -1,6 +1,6 @@
-// How an element lies in memory and in which type it is combined, and what the operations do to it:
+// How an element lies in memory, in which type it is combined, and what the operations do to it:
 // the rules of kernels/launch.h, element by element. The conversions are the hardware's, which
-// round as kernels/host/element.h does; NaNs are made canonical here.
+// rounds as kernels/host/element.h does; NaNs are made canonical here.
 #pragma once
 
 #include <cuda_bf16.h>

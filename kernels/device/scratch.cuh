@@ -12,7 +12,7 @@
 
 namespace arcomm::device {
 
-// What the gates go by. Read and written whole.
+// What a gate compares its number with. Read and written as one word.
 struct alignas(8) Progress {
   std::uint32_t number;  // of the last operation that ended well, as its done word says
   std::uint32_t gated;   // launches behind gates that have ended
@@ -22,26 +22,27 @@ struct Scratch {
   CudaOutcome outcome;
   std::uint32_t abort;      // not 0: end every wait
   std::uint32_t cancelled;  // number of the last gate that is not to open any more
-  // Epochs of launches that a rank skips, each in the place of its remainder; written by its gate.
-  // Ranks that are behind look for theirs when others have skipped the next one already.
+  // Epochs that a rank skips, each in the place of its remainder; written by that rank's gate.
+  // There are several places, because a rank may still look for its epoch when others skip a later
+  // one.
   std::uint32_t skipped[kMostGatesAhead];
-  // Of the next operation, less one. Grows when the last block of a launch leaves.
+  // Of the last operation that has ended. Grows when the last block of a launch leaves.
   alignas(128) std::uint32_t epoch;
   std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
-  std::uint32_t gates[2];     // that have begun, by parity
+  std::uint32_t gates[2];     // how many have begun, by parity
   Progress progress;
   std::uint32_t opened[kMaxGpuRanks];  // the epochs whose gates peers have opened; written by them
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxGpuRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxGpuRanks];
-  // Tiles of stream.cu, behind their epoch in the upper half.
+  // Tiles of stream.cu, in the lower half; their epoch is in the upper one.
   alignas(128) std::uint64_t sent[kMaxCudaBlocks][kMaxGpuRanks];
   std::uint64_t freed[kMaxCudaBlocks][kMaxGpuRanks];
 };
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 
-// Flags are 32-bit epochs. Before they could come round to one that an old flag still shows,
-// operations are refused, on every rank at the same one.
+// Flags are 32-bit epochs. An epoch that came round could be one that an old flag still shows, so
+// operations are refused before that, on every rank at the same one.
 constexpr std::uint32_t kLastEpoch = 0xffff'fff0U;
 
 __device__ __forceinline__ Scratch* scratch_of(const CudaAllReduce& call, std::uint32_t rank) {
@@ -65,7 +66,7 @@ __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::ui
   store_release(&own->abort, 1);
 }
 
-// What ends the waits of a launch: its timeout, an abort, or that its epoch was skipped.
+// What ends the waits of a launch: its timeout, an abort, or a peer that skips its epoch.
 struct LaunchWatch {
   Scratch* own;
   std::uint64_t timeout_ns;
@@ -77,7 +78,7 @@ struct LaunchWatch {
       return false;
     }
     const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
-    if (load_relaxed(skipped_at(own, epoch)) == epoch) return false;  // the peers' will never come
+    if (load_relaxed(skipped_at(own, epoch)) == epoch) return false;  // a peer will never come
     const std::uint64_t now = global_nanoseconds();
     if (since == 0) since = now;
     if (now - since < timeout_ns) return true;
@@ -94,39 +95,40 @@ __device__ __forceinline__ LaunchBudget budget_of(const CudaAllReduce& call) {
 // The epoch of this launch, the same in all its blocks and on all ranks; 0: the block must not run.
 // Called by all threads, which get one answer: an abort may be raised while they look.
 //
-// A gated launch may begin before the SM's L1 has been emptied of what the launch before it
-// left there: so nothing is read here but past L1. What acquires empties it, on the GPUs that there
-// are, for all that follows; the programming model promises that only to who reads what another has
-// released. A rank whose gate was shut for good runs no block; others that find this out have not
-// touched anybody's output, as whoever writes there has the parts of all ranks.
+// A gated launch may begin before the SM's L1 has been emptied of what the launch before it left
+// there, so everything here is read past L1. An acquire empties L1 for all that follows, on today's
+// GPUs; the programming model promises that only to a thread that reads what another has released.
+// A rank whose gate was shut for good runs no block. The ranks that find this out have not touched
+// anybody's output, because a rank writes there only when it has the parts of all ranks.
 __device__ __forceinline__ std::uint32_t begin_epoch(const CudaAllReduce& call) {
   Scratch* own = scratch_of(call, call.rank);
-  // Stable: written when the launch before this one ended.
+  // Stable: the launch before this one wrote it when it ended.
   const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
   const bool used_up = epoch >= kLastEpoch;
   const bool aborted = load_relaxed(&own->abort) != 0;
-  // All places while the epoch is on its way, which says which of them counts.
+  // All places are read while the epoch, which says which of them counts, is on its way.
   const bool looks = call.gated && threadIdx.x < kMostGatesAhead;
   const bool skips = looks && load_acquire(&own->skipped[threadIdx.x]) == epoch;
   if (__syncthreads_or(used_up || aborted || skips) == 0) return epoch;
-  // A launch that did not happen reports nothing, also when it is aborted: its owner sees that it
-  // has ended.
+  // A launch that is skipped reports nothing, even when it is aborted: its owner sees that it has
+  // ended.
   const bool skipped = __syncthreads_or(skips) != 0;
   if (threadIdx.x == 0 && !skipped)
     fail(own, used_up ? CudaOutcomeCode::EpochsUsedUp : CudaOutcomeCode::Aborted, 0);
   return 0;
 }
 
-// Says how this rank's part, of this epoch, has ended: last of all that the launch does, by one
-// thread, with a fence between it and all that was written. progress: as it was before.
+// Says how this rank's part of this epoch has ended. The last thing that the launch does, called by
+// one thread behind a fence that orders all that was written before it. progress: as it was before.
 __device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t epoch,
                                        Progress progress, bool skipped, std::uint32_t code) {
   Scratch* own = scratch_of(call, call.rank);
   const std::uint64_t done_word =
       call.gated ? to_word(Done{.number = progress.number + 1}) : call.done_word;
   const bool well = !skipped && code == 0;
-  // First, as the client's stream waits for it, and it is on this GPU: the caller's fence is
-  // enough. Its next call may come before the rest has arrived: a gate looks at the progress first.
+  // First, because the client's stream waits for it. The stream is on this GPU, so the caller's
+  // fence is enough. The client's next call may come before the rest has arrived: a gate looks at
+  // the progress first.
   if (well && call.done != nullptr) store_relaxed(call.done, done_word);
   if (call.gated) ++progress.gated;
   if (well && done_word != 0) progress.number = done_from(done_word).number;
@@ -145,13 +147,13 @@ __device__ __forceinline__ void report(const CudaAllReduce& call, std::uint32_t 
 // In blocks_done, beside the count of blocks.
 constexpr std::uint32_t kBlocksMask = 0xffffU, kUnwellBlock = 0x1'0000U;
 
-// Called by all threads of a block when it has nothing more to do. failed: this thread gave up, or
-// the block did not run. The last block speaks for all, so what each wrote is ordered before what
-// it says; that all went well it learns with the count, as another look would take as long as half
-// a hop to another GPU.
+// Called by all threads of a block that has nothing more to do. failed: this thread gave up, or the
+// block did not run. The last block speaks for all, so what each block wrote is ordered before what
+// it says. The count of blocks also tells it whether all went well: another look would take as long
+// as half a hop to another GPU.
 __device__ __forceinline__ void end_epoch(const CudaAllReduce& call, bool failed) {
   Scratch* own = scratch_of(call, call.rank);
-  // Before the rest: see begin_epoch(). Both are written when a launch ends.
+  // Read before the rest, past L1: see begin_epoch(). Both are written when a launch ends.
   const std::uint32_t epoch = load_relaxed(&own->epoch) + 1;
   const Progress progress = threadIdx.x == 0 ? progress_of(own) : Progress{};
   const bool unwell = __syncthreads_or(failed) != 0;
@@ -166,8 +168,8 @@ __device__ __forceinline__ void end_epoch(const CudaAllReduce& call, bool failed
   report(call, epoch, progress, skipped == epoch, code);
 }
 
-// Block b of every rank meets block b of the others: what each had written before, on any GPU, is
-// visible to all behind it. False: the wait failed. Called by all threads.
+// Block b of every rank meets block b of the others. What each had written before, on any GPU, is
+// visible to all of them behind it. False: the wait failed. Called by all threads.
 template <typename Word>
 __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::uint32_t epoch,
                                      LaunchBudget& budget) {
@@ -182,8 +184,8 @@ __device__ __forceinline__ bool meet(const CudaAllReduce& call, Word word, std::
   return __syncthreads_or(failed) == 0;
 }
 
-// Behind it all that the ranks have read and written for each other in block b of theirs is there.
-// The same terms as meet().
+// As meet(), last of all: behind it, block b of every rank has read its inputs and written its
+// outputs.
 __device__ __forceinline__ bool meet_at_end(const CudaAllReduce& call, std::uint32_t epoch,
                                             LaunchBudget& budget) {
   const auto finished = [](Scratch* at, std::uint32_t from) {
@@ -192,8 +194,8 @@ __device__ __forceinline__ bool meet_at_end(const CudaAllReduce& call, std::uint
   return meet(call, finished, epoch, budget);
 }
 
-// The ranks' buffers may be used from here on, by block b together with block b of the others.
-// False: the wait failed. Called by all threads. Behind gates those have met for all blocks.
+// As meet(), first of all: behind it, block b may use the buffers of all ranks. Behind gates the
+// gates have met for all blocks.
 __device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::uint32_t epoch,
                                               LaunchBudget& budget) {
   if (!call.gated) {

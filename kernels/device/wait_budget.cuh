@@ -1,4 +1,4 @@
-// What a thread may spend on waiting for other ranks in one launch: every wait in a kernel goes
+// What a thread may spend on waiting for other ranks in one launch. Every wait in a kernel goes
 // through one of these, so every wait has a deadline, notices an abort and says for whom it waited.
 #pragma once
 
@@ -6,8 +6,9 @@
 
 namespace arcomm::device {
 
-// A rank that waits for what another makes of everybody's parts has this much more to spend than
-// the one that waits for a part: the rank to be named is the one that did not come.
+// What a rank that waits for another's result may spend beyond what a rank that waits for a part
+// may. The other one waits for parts, gives up first, and so names the rank that did not come. 5 ms
+// is ample for that, and little beside any deadline.
 constexpr std::uint64_t kForResultsNs = 5'000'000;
 
 // One thread's account of its waits: together they end at the operation's timeout. The clock starts
@@ -25,12 +26,13 @@ class WaitBudget {
 
   __device__ __forceinline__ void grow(std::uint64_t more_ns) { watch_.grow(more_ns); }
 
-  // Called after a look in vain; false: give up. Looking around, clock included, costs as much as a
-  // look at what is waited for, so it is done only now and then.
+  // Called after a look in vain; false: give up. A look around, clock included, costs as much as a
+  // look at what is waited for, so only one call in 128 takes one.
   __device__ __forceinline__ bool goes_on(std::uint32_t waited_for) {
     return !is_due() || looks_around(waited_for);
   }
-  // The two parts of it, for a warp whose lanes count together and one of which looks around.
+  // The two halves of goes_on(), for a warp: its lanes count together, and one of them looks
+  // around.
   __device__ __forceinline__ bool is_due() { return (++looks_ & 127U) == 0; }
   __device__ __forceinline__ bool looks_around(std::uint32_t waited_for) {
     return watch_.goes_on(since_, waited_for);

@@ -17,8 +17,8 @@ HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Which NaN an instruction makes differs between SMs and even with the order of its
-// operands; we make one.
+// Which NaN an instruction makes differs between processors, and even with the order of its
+// operands; the kernels make the canonical one.
 template <class D, class V>
 HWY_INLINE V canonical_nan(D d, V v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::Set(d, std::numeric_limits<hn::TFromD<D>>::quiet_NaN()),
@@ -50,7 +50,8 @@ struct FloatAvg : FloatSum {
   }
 };
 
-// Not Highway's Min: what that does with a NaN or with -0 and +0 is the processor's business.
+// Highway's Min is not used, because what it does with a NaN, or with -0 and +0, depends on the
+// processor.
 struct FloatMin : FloatSum {
   template <class D, class V>
   static HWY_INLINE V combine(D /*d*/, V so_far, V next) {

@@ -1,5 +1,5 @@
 // The oracle: every reduction spelled out one element at a time, in rank order, slow and obvious.
-// What launch.h says a result is, this computes; tests and `arctl check` compare against it bit for
+// It computes what launch.h says a result is; tests and `arctl check` compare against it bit for
 // bit. Any thread.
 #pragma once
 

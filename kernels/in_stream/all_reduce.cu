@@ -10,7 +10,9 @@
 namespace arcomm::device {
 namespace {
 
-constexpr std::uint32_t kBatch = 4;  // ranks whose packets are looked at together
+// Ranks whose packets are looked at together: four packets are 32 registers, and eight ranks are
+// two such looks.
+constexpr std::uint32_t kBatch = 4;
 
 template <typename Codec, ReduceOp kOp>
 __device__ __forceinline__ void run_one_shot_ll16(const InStreamCall& call) {

@@ -16,18 +16,18 @@
 
 namespace arcomm::device {
 
-// Of as many epochs two wipe, one for each half, a line per thread: with eight ranks the whole of
-// it in some forty thousand epochs. Each takes 6 us.
+// Two epochs of so many wipe, one for each half, a line per thread: with eight ranks everything is
+// wiped in some forty thousand epochs, of 2^30. A wipe takes 6 us, so it is rare.
 constexpr std::uint32_t kInStreamWipeEvery = 1024;
 
 struct BlockState {  // in shared memory
   std::uint32_t taken;
-  bool runs;                    // settled before anything is stored, and the same for all threads
+  bool runs;                    // decided before anything is stored, and the same for all threads
   volatile std::uint32_t over;  // not 0: nothing more is written, the block leaves
 };
 
-// Out of line, as is all that a block does seldom: instructions that it only jumps over have to be
-// fetched too, and of an operation of 3 us that was half a microsecond.
+// Out of line, as everything is that a block seldom does: instructions that it only jumps over have
+// to be fetched too, and that was half a microsecond of an operation of 3 us.
 inline __device__ __noinline__ void fail_in_stream(const InStreamCall& call, BlockState& state,
                                                    Done why) {
   const auto word = static_cast<unsigned long long>(to_word(why));
@@ -36,7 +36,8 @@ inline __device__ __noinline__ void fail_in_stream(const InStreamCall& call, Blo
   state.over = 1;
 }
 
-// What a thread looks at now and then while it waits. Returns when its waits began, or 0: give up.
+// What a thread looks at now and then while it waits. Returns the time at which its waits began, or
+// 0: give up.
 inline __device__ __noinline__ std::uint64_t look_around(const InStreamCall& call,
                                                          BlockState& state, std::uint64_t since,
                                                          std::uint64_t more_ns,
@@ -62,8 +63,8 @@ inline __device__ __noinline__ std::uint64_t look_around(const InStreamCall& cal
   return 0;
 }
 
-// What ends the waits of a block: the operation's timeout, that its communicator is closed or has
-// failed, or that another thread of the block gave up.
+// What ends the waits of a block: the operation's timeout, a communicator that is closed or has
+// failed, or another thread of the block that gave up.
 struct InStreamWatch {
   const InStreamCall& call;
   BlockState& state;
@@ -82,17 +83,17 @@ class BlockEpoch {
   __device__ __forceinline__ BlockEpoch(const InStreamCall& call, BlockState& state)
       : call_(call), state_(state) {}
 
-  // By all threads of the block, of which those that move data go on, to read it, when what is
-  // before the operation in its stream has ended; meanwhile the watcher takes the number.
+  // Called by all threads of the block. Returns when what is before the operation in its stream has
+  // ended, so that the threads that move data may read it; meanwhile the watcher takes the number.
   __device__ __forceinline__ void enter() {
-    // Also before its time: a block of this kernel has its number when it lets another launch
-    // begin. What another stream has next waits for this one either way.
+    // The number may be taken before that: every block of this kernel has its number when it lets
+    // the next launch begin, and what another stream has next waits for this one either way.
     if (threadIdx.x == kInStreamThreads) take();
     grid_dependency_wait();
   }
 
-  // By all threads, before anything else here but enter(). False: the block must do nothing but
-  // leave().
+  // Called by all threads, behind enter() and before everything else here. False: the block must do
+  // nothing but leave().
   __device__ __forceinline__ bool begins() {
     __syncthreads();
     number_ = state_.taken;
@@ -101,15 +102,17 @@ class BlockEpoch {
     return runs;
   }
   __device__ __forceinline__ std::uint32_t flag() const { return flag_of(number_); }
-  // Where lines are used several times in an epoch, and always: not 0 either.
+  // For lines that are used several times in an epoch; never 0 either.
   __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
     static_assert(kInStreamLaps <= 3);
     return number_ << 2 | (lap + 1);
   }
-  // The warp that moves no data, but takes the number and compares what the ranks do.
+  // Whether this thread is of the warp that moves no data, but takes the number and compares what
+  // the ranks do.
   __device__ __forceinline__ bool is_watcher() const { return threadIdx.x >= kInStreamThreads; }
 
-  // By that warp: tells all ranks what this one does, and waits until each has said the same.
+  // Called by the watcher: tells all ranks what this one does, and waits until each has said the
+  // same.
   __device__ __forceinline__ void agree() {
     const std::uint32_t peer = threadIdx.x - kInStreamThreads;
     if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doorbells->in_stream_begun, number_);
@@ -127,19 +130,19 @@ class BlockEpoch {
                     .culprit_rank = static_cast<std::int16_t>(peer)});
   }
 
-  // By all threads, when what they would write first is ready: whether it may be written.
+  // Called by all threads, when what they would write first is ready: whether they may write it.
   __device__ __forceinline__ bool all_agree() { return __syncthreads_or(state_.over != 0) == 0; }
 
-  // By any thread, once no thread of the block waits for anybody any more. Not before: a grid that
-  // waits for this one would keep SMs from blocks for which a peer's wait.
+  // Called by any thread, once no thread of the block waits for anybody any more. Called earlier,
+  // it would let a grid that waits for this one take SMs from blocks that a peer's blocks wait for.
   __device__ __forceinline__ void trigger_dependents() const { device::trigger_dependents(); }
 
-  // By all threads, last of all.
+  // Called by all threads, last of all.
   __device__ __forceinline__ void leave() {
     __syncthreads();
     if (threadIdx.x != 0) return;
     trigger_dependents();
-    // Relaxed: what this block read from its areas it has used, and what it wrote for others
+    // Relaxed: this block has used what it read from its areas, and what it wrote for others
     // carries flags of its own. A fence would wait for the links.
     store_relaxed(&own().ended, state_.taken);
     if (call_.left != nullptr) atomicAdd(call_.left, 1U);
@@ -164,12 +167,12 @@ class BlockEpoch {
     return reinterpret_cast<uint4*>(&call_.exchange[at]->heads[number_ & 1U][blockIdx.x][from]);
   }
 
-  // An epoch that must not run is taken too: the ranks count alike.
+  // An epoch that must not run is taken too, so that the ranks count alike.
   __device__ __forceinline__ void take() {
     state_.over = 0;
     state_.taken = 0;
     InStreamBudget budget({call_, state_});
-    // These travel together.
+    // These loads travel together.
     const std::uint64_t failed = load_relaxed(&call_.mailbox->failed);
     const std::uint64_t closed = load_relaxed(&call_.mailbox->closed);
     std::uint32_t ended = load_relaxed(&own().ended);
@@ -180,7 +183,7 @@ class BlockEpoch {
     } else if (closed != 0) {
       fail_in_stream(call_, state_, done_from(closed));
     }
-    // Another stream's block has the epoch before this one.
+    // A block of another stream may have the epoch before this one.
     while (state_.over == 0 && ended != number - 1 && budget.goes_on(call_.rank))
       ended = load_relaxed(&own().ended);
     state_.runs = state_.over == 0;

@@ -1,7 +1,6 @@
 // How in-stream kernels run the algorithms that are written for either exchange: through the memory
 // of proto/exchange.h, in the epochs of block_epoch.cuh. A thread has one line, a warp one packet
-// at most. A packet of an operation, or of a shard, is block p % gridDim.x's on every rank, and
-// that block's own packet p / gridDim.x.
+// at most; pair_ll128 alone has more.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,7 @@ class InStreamExchange {
   __device__ __forceinline__ const void* send() const { return call_.send; }
   __device__ __forceinline__ void* recv() const { return call_.recv; }
 
-  // All but the warp that looks on.
+  // All threads move data but those of the watcher.
   __device__ __forceinline__ bool moves() const { return !epoch_.is_watcher(); }
   __device__ __forceinline__ std::uint32_t thread() const {
     return blockIdx.x * kInStreamThreads + threadIdx.x;
@@ -54,10 +53,10 @@ class InStreamExchange {
     return InStreamBudget({call_, state_});
   }
   __device__ __forceinline__ std::uint32_t flag() const { return epoch_.flag(); }
-  // By all threads, when what they would write first is ready. False: a thread gave up, or the
-  // ranks do not agree.
+  // Called by all threads, when what they would write first is ready. False: a thread gave up, or
+  // the ranks do not agree.
   __device__ __forceinline__ bool may_write() { return epoch_.all_agree(); }
-  // By any thread, when no thread of the block waits for anybody any more.
+  // Called by any thread, when no thread of the block waits for anybody any more.
   __device__ __forceinline__ void waits_no_more() const { epoch_.trigger_dependents(); }
   __device__ __forceinline__ void leave(bool) { epoch_.leave(); }
 
@@ -94,7 +93,7 @@ class InStreamExchange {
   BlockEpoch epoch_;
 };
 
-// The shards of a two-hop operation: cut once, as a division is what takes long.
+// The shards of a two-hop operation: cut once, because a division takes long.
 template <PacketCodec Codec>
 class InStreamShards {
  public:

@@ -1,7 +1,8 @@
 #include "kernels/in_stream.h"
 
 extern "C" {
-// Aligned as the driver reads it; the definition, made by the build of all_reduce.cu, says nothing.
+// The driver reads it aligned so. The definition comes from the build of all_reduce.cu, without
+// that.
 extern const unsigned char kArcommInStreamFatbin[] __attribute__((aligned(16)));
 }
 #include <arcomm_in_stream_fatbin.inc>

@@ -1,9 +1,9 @@
-// LL128: a warp's packet of eight lines of 128 bytes, stored, looked at and waited for. All 32
-// lanes of a warp call these together. How data lies in a packet: ll128_layout.h.
+// LL128: how a warp stores its packet of eight lines of 128 bytes, looks at one and waits for one.
+// All 32 lanes of a warp call these together. ll128_layout.h says how data lies in a packet.
 //
-// Here packets move; codec/ says what they carry. Beyond what PTX promises this needs that 128
-// bytes which a warp stores with one instruction reach another GPU's memory at once, and are read
-// so: ll128_self_test.h says whether they do.
+// Here packets move; codec/ says what they carry. This needs more than PTX promises: 128 bytes that
+// a warp stores with one instruction must reach another GPU's memory at once, and must be read so.
+// ll128_self_test.h says whether they do.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ constexpr std::uint32_t kWarp = 0xffff'ffffU;
 constexpr std::uint32_t kLl128Threads = 512;  // of a block, that move packets
 constexpr std::uint32_t kLl128Warps = kLl128Threads / kLl128Lanes;
 
-// What one lane has of a packet: nothing where ll128_has_data() says so.
+// What one lane has of a packet; nothing where ll128_has_data() is false.
 struct LaneData {
   uint4 first, second;
 };
@@ -38,7 +38,7 @@ __device__ __forceinline__ std::uint32_t packet_of_block(std::uint32_t i) {
   return threadIdx.x / kLl128Lanes + i * kLl128Warps;
 }
 
-// The lane's part of four lines, from its vector of their data; and back.
+// From the lane's vector of data to its part of four lines, and back.
 __device__ __forceinline__ uint4 into_lines(uint4 vector, std::uint32_t flag) {
   const std::uint32_t lane = lane_of_thread();
   const std::uint32_t of_7 = __shfl_sync(kWarp, vector.w, 7);
@@ -59,11 +59,12 @@ __device__ __forceinline__ uint4 from_lines(uint4 vector) {
   return vector;
 }
 
-// A function of its own, since a barrier alone does not make one instruction of the stores behind
-// it: inlined, the compiler may make copies of them, one for the lanes that have less to read,
-// among them those with flags, which would then arrive before the data. That is what we believe:
-// wrong sums on H200, of a kernel that read element by element, were gone once its stores and its
-// way of reading had changed together; nobody has looked at the machine code.
+// This is a function of its own, because a barrier alone does not keep the stores behind it one
+// instruction each. Inlined, the compiler may copy them, with one copy for the lanes that have less
+// to read; lanes with flags are among those, and their flags would then arrive before the data.
+// That is what we believe: a kernel that read element by element made wrong sums on H200, and none
+// any more once its stores and its way of reading had changed together. Nobody has looked at the
+// machine code.
 inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, std::uint32_t flag) {
   const std::uint32_t lane = lane_of_thread();
   const uint4 first = into_lines(data.first, flag), second = into_lines(data.second, flag);
@@ -82,11 +83,11 @@ struct Ll128Packet {
     first = load_line(packet + lane);
     second = load_line(packet + kLl128Lanes + lane);
   }
-  // As far as this lane sees: the packet is there when all lanes say so.
+  // What this lane sees of it: the packet is there when all lanes say so.
   __device__ __forceinline__ bool is_of(std::uint32_t flag) const {
     return !ll128_has_flag(lane_of_thread()) || (first.w == flag && second.w == flag);
   }
-  // By all lanes; what the last one gets is nothing.
+  // Called by all lanes; the last one gets nothing of use.
   __device__ __forceinline__ LaneData data() const {
     return {from_lines(first), from_lines(second)};
   }

@@ -1,11 +1,11 @@
 // How the LL128 algorithms lay data out in lines and lines in the scratch: pure arithmetic, proven
 // in tests/unit/kernels.
 //
-// A line is 128 bytes, of which the last 4 are the flag: it arrives whole, so who sees the flag has
-// the data. A packet is what a warp stores with two instructions of 16 bytes per lane: eight lines,
-// 992 bytes of data. Lane l stores into line l / 8 and into line 4 + l / 8. Data goes in
-// vectors of 16 bytes, two to a lane but the last one, which has none: the words that flags
-// displace from the vectors of lanes 7, 15 and 23 travel where its own would be.
+// A line is 128 bytes, of which the last 4 are the flag. It arrives whole, so a reader that sees
+// the flag has the data. A packet is what a warp stores with two instructions of 16 bytes per lane:
+// eight lines, 992 bytes of data. Lane l stores into line l / 8 and into line 4 + l / 8. Data goes
+// in vectors of 16 bytes, two to a lane. The last lane has no data of its own: in its place travel
+// the words that the flags displace from the vectors of lanes 7, 15 and 23.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ constexpr bool ll128_has_flag(std::uint32_t lane) {
 constexpr bool ll128_has_data(std::uint32_t lane) {
   return lane + 1 < kLl128Lanes;
 }
-// Which vectors of a packet's data are the lane's own, if it has data.
+// Which vectors of a packet's data a lane has, if it has data.
 constexpr std::uint32_t ll128_first_vector(std::uint32_t lane) {
   return lane;
 }
@@ -37,9 +37,8 @@ constexpr std::uint64_t ll128_packets(std::uint64_t bytes) {
   return (bytes + kLl128PacketData - 1) / kLl128PacketData;
 }
 
-// What fits into one half of the scratch's region, whose areas move with nothing but the number of
-// ranks: in one hop every rank's input, in two every rank's part of a shard and every shard's
-// result.
+// What fits into one half of the scratch's region: in one hop every rank's input, in two hops every
+// rank's part of a shard and every shard's result. Areas move with nothing but the number of ranks.
 constexpr std::uint64_t max_one_shot_ll128_bytes(std::uint32_t ranks) {
   return 8ull * 1024 * 1024 / ranks;
 }

@@ -38,7 +38,7 @@ __device__ std::uint32_t warp_of_grid() {
   return (blockIdx.x * kThreads + threadIdx.x) / kLl128Lanes;
 }
 
-// What says that data belongs where it is.
+// A word by which a reader knows that data lies where it belongs.
 __device__ std::uint32_t mark(std::uint32_t lane, std::uint32_t group) {
   return 0x9e37'79b9U * (1 + (warp_of_grid() * 2 + group) * kLl128Lanes + lane);
 }
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kThreads) write_lines(Area* area, std::uint64_
   }
 }
 
-// Looks at the same packet all the time: newer data than the flag says may be there, older may not.
+// Looks at the same packet all the time. Data may be newer than its flag says, but not older.
 __global__ void __launch_bounds__(kThreads) read_lines(Area* area, std::uint64_t timeout_ns) {
   if (blockIdx.x == 0 && threadIdx.x == 0) store_release(&area->reader_is_there, 1U);
   const std::uint32_t lane = threadIdx.x % kLl128Lanes;
@@ -141,7 +141,7 @@ Result<Ll128Verdict> test_ll128_lines(int writer, int reader, void* memory,
   ARC_RETURN_IF_ERROR(writes->make_current());
   write_lines<<<kBlocks, kThreads, 0, write_stream>>>(area, timeout_ns);
   const Status launched = checked(cudaGetLastError(), "launching the writer");
-  // Whatever happened, nothing runs on the caller's memory any more.
+  // Waited for whatever happened, so that nothing uses the caller's memory any more.
   const Status written = writes->drain(2 * timeout);
   const Status read = reads->drain(2 * timeout);
   ARC_RETURN_IF_ERROR(launched);

@@ -1,9 +1,9 @@
-// Whether 128 bytes that a warp stores with one instruction reach another GPU's memory whole: what
-// the LL128 algorithms live on and no specification promises. Tried at start-up, for each ordered
-// pair of GPUs. A pair that fails gets what algorithm_among() names.
+// Whether 128 bytes that a warp stores with one instruction reach another GPU's memory whole. The
+// LL128 algorithms need that, and no specification promises it, so it is tried at start-up for each
+// ordered pair of GPUs. A pair that fails runs what algorithm_among() names.
 //
-// Blocks its thread for some milliseconds, `timeout` at most, and makes and frees pinned memory:
-// only while nothing waits on either GPU.
+// Blocks its thread for some milliseconds, `timeout` at most, and makes and frees pinned memory, so
+// it is called only while nothing waits on either GPU.
 #pragma once
 
 #include <chrono>
@@ -14,7 +14,8 @@
 namespace arcomm {
 
 inline constexpr std::uint64_t kLl128TestBytes = 128ull * 1024;
-// Fewer have not shown anything.
+// Every line of 64 packets changes 16,384 times, and the reader sees some of that. With fewer
+// changes than this it has not looked while lines changed, and nothing is shown.
 inline constexpr std::uint64_t kFewestLl128Changes = 10'000;
 
 struct Ll128Verdict {
@@ -24,8 +25,8 @@ struct Ll128Verdict {
   bool lines_are_whole() const { return torn == 0 && changes >= kFewestLl128Changes; }
 };
 
-// writer, reader: ordinals. `memory`: kLl128TestBytes of the reader's GPU on a multiple of 128
-// bytes, mapped on both; what was in it is lost.
+// writer, reader: ordinals. `memory`: kLl128TestBytes of the reader's GPU, on a multiple of 128
+// bytes, mapped on both GPUs; its contents are lost.
 Result<Ll128Verdict> test_ll128_lines(int writer, int reader, void* memory,
                                       std::chrono::nanoseconds timeout);
 

@@ -25,6 +25,7 @@ std::uint64_t resident_scratch_bytes() {
 
 namespace {
 
+// What it bounds takes microseconds on a GPU that works; beyond this the GPU is stuck.
 constexpr std::chrono::milliseconds kWriteLimit{1000};
 
 // What the grid writes of one member, each on a line of its own.
@@ -69,7 +70,7 @@ class Grid final : public ResidentGrid {
   explicit Grid(int ordinal) : ordinal_(ordinal) {}
   ~Grid() override {
     if (table_ == nullptr) return;
-    // A grid that does not leave means a GPU that is lost: then nothing can be given back.
+    // If the grid does not leave, the GPU is lost and nothing can be given back.
     if (pause(kWriteLimit).ok()) cudaFree(table_);
   }
 
@@ -144,7 +145,7 @@ class Grid final : public ResidentGrid {
     return {};
   }
 
-  // Blocks keep a copy of the plan that they ran last: while they have left, it is taken from them.
+  // Blocks keep a copy of the plan that they ran last; it is taken from them while they have left.
   Status clear_plan(std::uint32_t index) override {
     if (index >= kMaxDevicePlans || owners_[index] == 0) return {};
     const bool runs = running_;
@@ -179,7 +180,7 @@ class Grid final : public ResidentGrid {
 
   MemberWords* words() const { return static_cast<MemberWords*>(words_.host()); }
 
-  // What the blocks have of a member; while they have left.
+  // What the blocks have of a member. Called while they have left.
   Result<Blocks> read_blocks(std::uint32_t slot) const {
     Blocks blocks;
     cudaError_t read = cudaSetDevice(ordinal_);
@@ -193,8 +194,9 @@ class Grid final : public ResidentGrid {
     return blocks;
   }
 
-  // A block that came too late to operations which needed no more of them shall not look at their
-  // doorbell when its plan is another. The first block has part in each: what it has ended is over.
+  // A block that came late to operations which ended without it must not look at their doorbell
+  // when the plan is another one. The first block takes part in every operation: what it has ended
+  // is over.
   Status catch_up(std::uint32_t slot) {
     const Result<Blocks> blocks = read_blocks(slot);
     if (!blocks) return blocks.error();
@@ -209,7 +211,7 @@ class Grid final : public ResidentGrid {
     return side_.drain(kWriteLimit);
   }
 
-  // Only a grid that does not run takes notice: it keeps its members in shared memory.
+  // A grid that runs keeps its members in shared memory, so it is paused to take notice.
   Status write_member(std::uint32_t slot, const MemberEntry& entry) {
     const bool runs = running_;
     if (runs) ARC_RETURN_IF_ERROR(pause(kWriteLimit));

@@ -19,7 +19,7 @@ namespace arcomm::device {
 
 // Looks in vain before other members are looked at again: a few microseconds.
 constexpr std::uint32_t kLooks = 8;
-// Of as many operations two wipe, one for each half, a line per thread: all of it is wiped in far
+// Two operations of so many wipe, one for each half, a line per thread: everything is wiped in far
 // fewer operations than there are numbers.
 constexpr std::uint32_t kWipeEvery = 128;
 constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
@@ -51,8 +51,8 @@ class ResidentOperation {
     }
   }
 
-  // By all threads of the block; the same answer for all. `culprit`: Waiting: a rank whose lines
-  // are missing; Failed: who asked for something else.
+  // Called by all threads of the block; all get the same answer. `culprit` is, for Waiting, a rank
+  // whose lines are missing; for Failed, the rank that asked for something else.
   __device__ __forceinline__ Collected collect(std::uint32_t& culprit) {
     return with_kernel(plan_.dtype, plan_.op, [&]<typename Format, ReduceOp kOp>() {
       return combine<Format, kOp>(culprit);
@@ -64,7 +64,7 @@ class ResidentOperation {
   __device__ __forceinline__ std::uint32_t first_line() const {
     return blockIdx.x * kResidentThreads + threadIdx.x;
   }
-  // What all ranks must agree on, exactly.
+  // What all ranks must agree on: no two operations that differ have the same one.
   __device__ __forceinline__ std::uint32_t signature() const {
     return static_cast<std::uint32_t>(plan_.count) << 8 |
            static_cast<std::uint32_t>(plan_.dtype) << 4 | static_cast<std::uint32_t>(plan_.op);
@@ -90,16 +90,16 @@ class ResidentOperation {
     __syncthreads();
   }
 
-  // Both buffers can be read and written in whole lines, to the end. Each rank for itself: what
-  // goes between ranks is the same.
+  // Whether both buffers can be read and written in whole lines, to the end. Ranks may differ in
+  // this: the lines between them are the same.
   __device__ __forceinline__ bool is_regular() const {
     const auto low = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(plan_.send) |
                                                 reinterpret_cast<std::uintptr_t>(plan_.recv));
     return (low | static_cast<std::uint32_t>(size_of(plan_.dtype) * plan_.count)) % 8 == 0;
   }
 
-  // read(line): its 8 bytes. No branch between the loads of several lines: they would wait for each
-  // other.
+  // read(line) loads the line's 8 bytes. There is no branch between the loads of several lines, or
+  // they would wait for each other.
   template <std::uint32_t kAtOnce, typename Read>
   __device__ __forceinline__ void push_lines(Read read) const {
     for (std::uint32_t next = first_line(); next < lines_; next += kAtOnce * stride_) {
@@ -145,9 +145,9 @@ class ResidentOperation {
     return combine_apart<Format, kOp, kMaxGpuRanks, 1>(culprit);
   }
 
-  // What is rare is a function of its own for each type, and pays for the call by saving registers;
-  // what inference does is not. Words go in and out in registers: local memory would be read anew
-  // after each look at a doorbell.
+  // What is rare is a function of its own for each type: the call costs time, and saves registers
+  // for what inference does, which is inlined. Words go in and out in registers: local memory would
+  // be read anew after each look at a doorbell.
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
   static __device__ __noinline__ std::uint32_t called_apart(const ResidentMember* member,
                                                             Pending* pending) {
@@ -176,8 +176,8 @@ class ResidentOperation {
     const std::uint64_t bytes = plan_.count * sizeof(Stored);
     std::uint32_t next = pending_.next;
     bool compared = pending_.agreed;
-    // No function of the arrays below: they are to be registers.
-    // Of no lines one round, too: whether all ranks asked for nothing.
+    // The arrays below are to be registers, so no function takes one of them. An operation of no
+    // lines has one round, too, which compares whether all ranks asked for nothing.
     while (next < lines_ || !compared) {
       Ll16Line seen[kUnroll][kPeers];
       uint2 own[kUnroll];
@@ -264,7 +264,7 @@ class ResidentOperation {
     if (threadIdx.x == 0) pending_.next = next;
     return Collected::Done;
   }
-  // Peer p is rank p, or p + 1 from our own on.
+  // Peer p is rank p, or p + 1 from this rank on.
   __device__ __forceinline__ std::uint32_t rank_of(std::uint32_t peer) const {
     return peer + (peer >= member_.rank ? 1 : 0);
   }

@@ -10,8 +10,8 @@
 
 namespace arcomm::device {
 
-// Ten blocks of 256 threads are 0.95% of the thread slots of an H200; spread over ten of its
-// SMs they push fast enough for kMaxResidentBytes.
+// Ten blocks of 256 threads are 0.95% of the thread slots of an H200. Spread over ten of its SMs
+// they push fast enough for kMaxResidentBytes.
 inline constexpr std::uint32_t kResidentBlocks = 10;
 inline constexpr std::uint32_t kResidentThreads = 256;
 
@@ -27,7 +27,7 @@ struct MemberEntry {
   ResidentMember member;  // mailbox null: a free slot
   std::uint64_t* host_done;
   std::uint64_t* host_failed;
-  std::uint64_t owner;  // of its plans; never that of the slot's earlier members
+  std::uint64_t owner;  // of its plans; never the owner of the slot's earlier members
 };
 
 // Copied by whole vectors.
@@ -56,7 +56,7 @@ struct Pending {
 
 struct ResidentTable {
   std::uint32_t quit;
-  // A Done word: the member's operation ends so, and so does each later one. The first one stays.
+  // A Done word, with which the member's operation and each later one ends. The first word stays.
   alignas(128) unsigned long long ended[kResidentMembers];
   alignas(128) std::uint32_t blocks_done[kResidentMembers];
   alignas(128) MemberEntry members[kResidentMembers];
