@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 
 namespace arcomm {
 namespace {

@@ -1,7 +1,7 @@
 // The memory through which the ranks of a communicator hand each other what in-stream operations
 // need: AllReduces that each rank's own stream runs, by a kernel that the daemon hands over with
-// the memory (kernels/in_stream.h). Between a call and the links there is then no other process,
-// and no other kernel.
+// the memory (kernels/in_stream/kernels.h). Between a call and the links there is then no other
+// process, and no other kernel.
 //
 // One exchange per rank, in the memory of its GPU: allocated and cleared by the daemon, mapped by
 // every rank's client, touched by those kernels alone. How a kernel is called stands in

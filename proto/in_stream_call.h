@@ -1,6 +1,7 @@
-// How an in-stream kernel (kernels/in_stream.h) is found in the image that the daemon hands over,
-// and how it is called: what the daemon's kernels and the libraries that launch them must mean by
-// the same bytes. Values only; which operation takes which of them is the launch table's to say.
+// How an in-stream kernel (kernels/in_stream/kernels.h) is found in the image that the daemon hands
+// over, and how it is called: what the daemon's kernels and the libraries that launch them must
+// mean by the same bytes. Values only; which operation takes which of them is the launch table's to
+// say.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda_scratch.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/launch_cuda.h"
 
 namespace arcomm::device {
 

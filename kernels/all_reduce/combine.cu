@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels/all_reduce/algorithms.cuh"
-#include "kernels/combine.h"
+#include "kernels/all_reduce/combine.h"
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"

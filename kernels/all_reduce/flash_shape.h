@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

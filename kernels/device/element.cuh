@@ -1,5 +1,5 @@
 // How an element lies in memory, in which type it is combined, and what the operations do to it:
-// the rules of kernels/launch.h, element by element. The conversions are the hardware's, which
+// the rules of kernels/host/launch.h, element by element. The conversions are the hardware's, which
 // rounds as kernels/host/element.h does; NaNs are made canonical here.
 #pragma once
 

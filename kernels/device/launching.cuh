@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/early_launch.h"
 
 namespace arcomm::device {

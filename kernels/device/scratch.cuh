@@ -3,11 +3,11 @@
 
 #include <cstdint>
 
-#include "kernels/cuda_scratch.h"
 #include "kernels/device/ptx.cuh"
 #include "kernels/device/wait_budget.cuh"
-#include "kernels/gated_launch.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/gated_launch.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/device_mailbox.h"
 
 namespace arcomm::device {

@@ -1,4 +1,4 @@
-// The vectorised reductions, by family of element types; launch_host.cc picks one. Any thread;
+// The vectorised reductions, by family of element types; launch.cc picks one. Any thread;
 // disjoint ranges at once.
 #pragma once
 

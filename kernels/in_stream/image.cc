@@ -1,4 +1,4 @@
-#include "kernels/in_stream.h"
+#include "kernels/in_stream/kernels.h"
 
 extern "C" {
 // The driver reads it aligned so. The definition comes from the build of all_reduce.cu, without

@@ -6,7 +6,7 @@
 
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/launching.cuh"
-#include "kernels/in_stream.h"
+#include "kernels/in_stream/kernels.h"
 
 namespace arcomm {
 

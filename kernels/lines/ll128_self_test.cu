@@ -4,11 +4,11 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/cuda_queue.h"
 #include "kernels/device/ptx.cuh"
+#include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/pinned_page.h"
 #include "kernels/lines/ll128_layout.h"
 #include "kernels/lines/ll128_self_test.h"
-#include "kernels/pinned_page.h"
 
 namespace arcomm {
 namespace {

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/cuda_queue.h"
 #include "kernels/device/cuda_error.cuh"
-#include "kernels/pinned_page.h"
+#include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/pinned_page.h"
 #include "kernels/resident/table.cuh"
 
 namespace arcomm {

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/resident.h"
+#include "kernels/resident/grid.h"
 
 namespace arcomm::device {
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/catalog.h"
-#include "kernels/launch.h"
+#include "kernels/host/launch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "proto/device_mailbox.h"
 #include "tests/conformance/gpu_hardware_node.h"
 

@@ -1,5 +1,5 @@
 // What GpuLauncher promises of operations that wait behind a gate for their client's doorbell, as
-// kernels/gated_launch.h words it.
+// kernels/launch/gated_launch.h words it.
 #include "tests/conformance/gpu_hardware_fixture.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-// What ResidentGrid promises, as kernels/resident.h words it.
+// What ResidentGrid promises, as kernels/resident/grid.h words it.
 #include "tests/conformance/gpu_hardware_fixture.h"
 
 namespace arcomm {

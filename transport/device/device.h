@@ -1,7 +1,7 @@
 // One accelerator, or the CPU in its place: where memory comes from. The seam behind which the
-// kinds of hardware live. Queues are not behind it: a GPU's are kernels' (kernels/cuda_queue.h),
-// the host's its device's (host_device.h). Thread: any; creating is slow and not for the hot path.
-// Owner: the daemon, which destroys the Device last.
+// kinds of hardware live. Queues are not behind it: a GPU's are kernels'
+// (kernels/launch/cuda_queue.h), the host's its device's (host_device.h). Thread: any; creating is
+// slow and not for the hot path. Owner: the daemon, which destroys the Device last.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

@@ -12,7 +12,7 @@
 
 #include "kernels/args.h"
 #include "kernels/catalog.h"
-#include "kernels/launch.h"
+#include "kernels/host/launch.h"
 #include "proto/status.h"
 #include "transport/device/stream.h"
 

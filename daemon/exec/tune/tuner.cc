@@ -9,7 +9,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/host/host_launcher.h"
 #include "daemon/plan/planner.h"
-#include "kernels/launch.h"
+#include "kernels/host/launch.h"
 #include "transport/device/device.h"
 #include "transport/topology/topology.h"
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 #include "transport/device/cuda_chunks.h"
 

@@ -1,5 +1,5 @@
 // AllReduce by the copy engines: bit for bit, with chunks of all sizes, and between other kernels.
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 
 namespace arcomm::gpu {

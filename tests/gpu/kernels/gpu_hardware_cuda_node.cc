@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "kernels/cuda_queue.h"
+#include "kernels/launch/cuda_queue.h"
 #include "tests/conformance/gpu_hardware_node.h"
 #include "transport/device/cuda_device.h"
 

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "daemon/exec/gpu/copy_operation.h"
-#include "kernels/cuda_event_ring.h"
-#include "kernels/cuda_queue.h"
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_event_ring.h"
+#include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/cuda_scratch.h"
 
 namespace arcomm::gpu {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/hardware/gpu_queues.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
 #include "tests/gpu/kernels/gpu_stream.h"
 #include "transport/device/cuda_device.h"

@@ -1,5 +1,5 @@
 // A stream of a GPU for the tests and benchmarks here, which launch kernels by themselves; the
-// daemon's queues are kernels/cuda_queue.h. Thread: any one at a time.
+// daemon's queues are kernels/launch/cuda_queue.h. Thread: any one at a time.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kernels/host/reference.h"
-#include "kernels/resident.h"
+#include "kernels/resident/grid.h"
 #include "tests/gpu/kernels/gpu_node.h"
 #include "tests/gpu/kernels/poster.h"
 

@@ -6,8 +6,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/cuda_queue.h"
-#include "kernels/gated_launch.h"
+#include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/gated_launch.h"
 #include "proto/device_mailbox.h"
 #include "tests/gpu/kernels/gpu_node.h"
 

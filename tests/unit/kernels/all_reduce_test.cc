@@ -10,8 +10,8 @@
 
 #include "hwy/highway.h"
 #include "kernels/host/element.h"
+#include "kernels/host/launch.h"
 #include "kernels/host/reference.h"
-#include "kernels/launch.h"
 #include "tests/unit/kernels/sample_operation.h"
 
 namespace arcomm {

@@ -3,8 +3,8 @@
 #include <set>
 #include <string>
 
-#include "kernels/cuda_scratch.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/launch_cuda.h"
 
 namespace arcomm {
 namespace {

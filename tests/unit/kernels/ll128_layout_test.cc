@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

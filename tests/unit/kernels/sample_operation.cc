@@ -9,8 +9,8 @@
 #include <sstream>
 
 #include "kernels/host/element.h"
+#include "kernels/host/launch.h"
 #include "kernels/host/reference.h"
-#include "kernels/launch.h"
 
 namespace arcomm {
 namespace {

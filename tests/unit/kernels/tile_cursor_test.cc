@@ -3,7 +3,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/launch.h"
+#include "kernels/host/launch.h"
 
 namespace arcomm {
 namespace {

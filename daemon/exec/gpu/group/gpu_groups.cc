@@ -6,7 +6,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
-#include "kernels/cuda_scratch.h"
+#include "kernels/launch/cuda_scratch.h"
 
 namespace arcomm {
 namespace {

@@ -11,10 +11,10 @@
 #include <span>
 
 #include "daemon/exec/gpu/hardware/gpu_queues.h"
-#include "kernels/gated_launch.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/gated_launch.h"
+#include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
-#include "kernels/resident.h"
+#include "kernels/resident/grid.h"
 #include "proto/device_mailbox.h"
 #include "proto/in_stream_call.h"
 #include "proto/status.h"

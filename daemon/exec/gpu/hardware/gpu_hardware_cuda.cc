@@ -6,11 +6,11 @@
 
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "daemon/telemetry/log/log.h"
-#include "kernels/cuda_event_ring.h"
-#include "kernels/cuda_queue.h"
-#include "kernels/gpu_properties.h"
-#include "kernels/in_stream.h"
-#include "kernels/pinned_page.h"
+#include "kernels/in_stream/kernels.h"
+#include "kernels/launch/cuda_event_ring.h"
+#include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/gpu_properties.h"
+#include "kernels/launch/pinned_page.h"
 #include "transport/device/device.h"
 
 namespace arcomm {

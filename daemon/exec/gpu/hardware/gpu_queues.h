@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "kernels/combine.h"
-#include "kernels/launch_cuda.h"
+#include "kernels/all_reduce/combine.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -1,5 +1,5 @@
-// The in-stream kernels (kernels/in_stream.h) as clients get them: a memfd that nobody can change,
-// of which each client has a descriptor. Thread: the worker's.
+// The in-stream kernels (kernels/in_stream/kernels.h) as clients get them: a memfd that nobody can
+// change, of which each client has a descriptor. Thread: the worker's.
 #pragma once
 
 #include <cstddef>

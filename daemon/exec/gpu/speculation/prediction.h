@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/types.h"
 
 namespace arcomm {

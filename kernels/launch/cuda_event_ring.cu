@@ -1,7 +1,7 @@
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda_event_ring.h"
 #include "kernels/device/cuda_error.cuh"
+#include "kernels/launch/cuda_event_ring.h"
 
 namespace arcomm {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -3,12 +3,12 @@
 #include <cstddef>
 
 #include "kernels/all_reduce/algorithms.cuh"
-#include "kernels/cuda_scratch.h"
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/launch_cuda.h"
 
 namespace arcomm {
 namespace device {

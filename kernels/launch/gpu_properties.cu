@@ -1,6 +1,6 @@
 #include <cuda_runtime_api.h>
 
-#include "kernels/gpu_properties.h"
+#include "kernels/launch/gpu_properties.h"
 
 namespace arcomm {
 

@@ -1,7 +1,8 @@
+#include "kernels/host/launch.h"
+
 #include <algorithm>
 
 #include "kernels/host/reduce.h"
-#include "kernels/launch.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

@@ -2,9 +2,8 @@
 #include <cuda_runtime_api.h>
 #include <sched.h>
 
-#include "kernels/cuda_queue.h"
 #include "kernels/device/cuda_error.cuh"
-#include "kernels/pinned_page.h"
+#include "kernels/launch/cuda_queue.h"
 
 namespace arcomm {
 namespace {
@@ -143,18 +142,6 @@ Status CudaQueue::drain(std::chrono::nanoseconds timeout) const {
     }
     ::sched_yield();
   }
-}
-
-Result<PinnedPage> PinnedPage::create(std::uint64_t bytes) {
-  void* base = nullptr;
-  const cudaError_t made = cudaHostAlloc(&base, bytes, cudaHostAllocPortable | cudaHostAllocMapped);
-  if (made != cudaSuccess) return device::cuda_error(made, "allocating pinned host memory");
-  __builtin_memset(base, 0, bytes);
-  return PinnedPage(base);
-}
-
-PinnedPage::~PinnedPage() {
-  if (base_ != nullptr) cudaFreeHost(base_);
 }
 
 }  // namespace arcomm

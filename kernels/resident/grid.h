@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/launch_cuda.h"
+#include "kernels/launch/launch_cuda.h"
 #include "proto/device_mailbox.h"
 #include "proto/status.h"
 

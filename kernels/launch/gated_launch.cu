@@ -3,7 +3,7 @@
 #include "kernels/device/cuda_error.cuh"
 #include "kernels/device/launching.cuh"
 #include "kernels/device/scratch.cuh"
-#include "kernels/gated_launch.h"
+#include "kernels/launch/gated_launch.h"
 
 namespace arcomm {
 namespace device {
