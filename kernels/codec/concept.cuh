@@ -21,9 +21,11 @@
 
 namespace arcomm::device {
 
-// Whether the format serves an operation on its elements; where it does not, no kernel is compiled.
+// What both kinds have: Format, how an element of an input or output lies in memory (one of
+// device/element.cuh) and its Stored type; and whether the format serves an operation on such
+// elements. Where it does not, no kernel is compiled.
 template <typename C>
-concept ServesOperations = requires {
+concept WireFormat = std::same_as<typename C::Stored, typename C::Format::Stored> && requires {
   { C::serves(ReduceOp::Sum) } -> std::same_as<bool>;
 };
 
@@ -35,7 +37,7 @@ concept ServesOperations = requires {
 //                                in rank order; as_output(ranks) is what a rank writes
 //   write_line, write_elements   store that into an output
 template <typename C>
-concept LineCodec = ServesOperations<C> &&
+concept LineCodec = WireFormat<C> &&
     std::convertible_to<decltype(C::kLineElements), std::uint32_t> &&
     requires(const void* send, void* recv, std::uint64_t first, std::uint64_t count, uint2 data,
              typename C::template LineResult<ReduceOp::Sum> result,
@@ -60,7 +62,7 @@ concept LineCodec = ServesOperations<C> &&
 //                     what a shard's owner sends on
 //   decode(packet)    an owner's result, as every rank writes it
 template <typename C>
-concept PacketCodec = ServesOperations<C> && std::same_as<typename C::Packet, LaneData> &&
+concept PacketCodec = WireFormat<C> && std::same_as<typename C::Packet, LaneData> &&
     std::convertible_to<decltype(C::kPacketElements), std::uint64_t> &&
     std::constructible_from<typename C::Packets, ElementRange, bool> &&
     requires(const void* send, void* recv, std::uint64_t number, const typename C::Packets packets,
