@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <type_traits>
 
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/combine.h"
@@ -32,10 +31,7 @@ template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
 __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chunk chunk) {
   using Stored = typename Format::Stored;
   constexpr std::uint32_t kCount = kVectorBytes / sizeof(Stored);
-  union Vector {
-    uint4 whole;
-    Stored elements[kCount];
-  };
+  using Vector = Moved<Stored, uint4>;
   const std::uint32_t ranks = kRanks != 0 ? kRanks : chunk.ranks;
   const std::uint64_t thread = std::uint64_t{blockIdx.x} * kThreads + threadIdx.x;
   const std::uint64_t stride = std::uint64_t{gridDim.x} * kThreads;
@@ -52,11 +48,7 @@ __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chun
       }
 #pragma unroll
       for (int u = 0; u < kUnroll; ++u) {
-        if (rank == 0) {
-          results[u].widen(parts[u].elements);
-        } else {
-          results[u].template combine_next<kOp>(parts[u].elements);
-        }
+        results[u].template combine_next<kOp>(parts[u].elements, rank == 0);
       }
     }
 #pragma unroll
@@ -67,25 +59,15 @@ __global__ void __launch_bounds__(kThreads) combine(const __grid_constant__ Chun
     }
   }
   for (std::uint64_t i = vectors * kCount + thread; i < chunk.count; i += stride) {
-    Pack<Format, static_cast<int>(sizeof(Stored))> result;
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-      const Stored part[1] = {reinterpret_cast<const Stored*>(chunk.parts[rank])[i]};
-      if (rank == 0) {
-        result.widen(part);
-      } else {
-        result.template combine_next<kOp>(part);
-      }
-    }
-    Stored out[1];
-    result.template store_to<kOp>(out, ranks);
-    reinterpret_cast<Stored*>(chunk.out)[i] = out[0];
+    reinterpret_cast<Stored*>(chunk.out)[i] = reduce_element<Format, kOp>(
+        ranks,
+        [&](std::uint32_t rank) { return reinterpret_cast<const Stored*>(chunk.parts[rank])[i]; });
   }
 }
 
 template <typename Format, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
-  if constexpr (kOp == ReduceOp::Sum &&
-                (sizeof(typename Format::Stored) == 2 || std::is_same_v<Format, Plain<float>>)) {
+  if constexpr (kIsUsual<Format, kOp>) {
     if (ranks == 2) return &combine<Format, kOp, 2>;
     if (ranks == 4) return &combine<Format, kOp, 4>;
   }
