@@ -91,7 +91,8 @@ class Backend {
 
   // ---- settings ----
   virtual void use_settings(const Settings&) {}
-  virtual void use_tuning(std::shared_ptr<const TuningTable> tuning) = 0;  // from the next start on
+  virtual void use_tuning(
+      std::shared_ptr<const TuningTable> tuning) = 0;  // for communicators to come
   virtual void begin_drain() {}  // clients will call little more: nothing is begun for them ahead
 
   // ---- memory ----

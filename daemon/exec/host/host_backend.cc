@@ -9,6 +9,16 @@
 namespace arcomm {
 namespace {
 
+// A communicator's choices are those of its first day: all of its epoch is planned alike.
+struct HostTuning final : CommunicatorExtension {
+  explicit HostTuning(std::shared_ptr<const TuningTable> its) : table(std::move(its)) {}
+  const std::shared_ptr<const TuningTable> table;
+};
+
+const TuningTable& tuning_of(const Communicator& communicator) {
+  return *static_cast<const HostTuning&>(*communicator.extension).table;
+}
+
 // The seats' inputs and outputs: all there are on one node.
 void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& communicator) {
   const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
@@ -61,7 +71,7 @@ Backend::Started HostBackend::start(Communicator& communicator, std::uint64_t no
 HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t now_ns) {
   Arrival& arrival = *communicator.board.head();
   const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
-  const Plan plan = make_plan(arrival.signature, seats, shape_, *tuning_);
+  const Plan plan = make_plan(arrival.signature, seats, shape_, tuning_of(communicator));
   std::uint8_t algorithm = 0;
   TileJob* job = nullptr;
   for (const Step& step : plan.steps()) {
@@ -143,6 +153,10 @@ void HostBackend::drain(std::vector<Outcome>& outcomes) {
   while (!idle()) {
     if (!work() && !collect(outcomes)) ::sched_yield();
   }
+}
+
+Result<std::unique_ptr<CommunicatorExtension>> HostBackend::form(const CommunicatorSpec&) {
+  return std::unique_ptr<CommunicatorExtension>(std::make_unique<HostTuning>(tuning_));
 }
 
 Result<BufferId> HostBackend::add_buffer(SessionId session, BufferSpec spec) {

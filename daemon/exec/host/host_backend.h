@@ -38,6 +38,8 @@ class HostBackend final : public Backend {
   void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
     tuning_ = std::move(tuning);
   }
+  // Keeps the table that is in force now with the communicator.
+  Result<std::unique_ptr<CommunicatorExtension>> form(const CommunicatorSpec& spec) override;
   Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
 
  private:
@@ -55,7 +57,7 @@ class HostBackend final : public Backend {
   bool begin_backlog(std::vector<Outcome>& outcomes);
 
   BufferRegistry& buffers_;
-  std::shared_ptr<const TuningTable> tuning_;
+  std::shared_ptr<const TuningTable> tuning_;  // of communicators to come
   DeviceShape shape_;
   std::vector<Run> running_;
   std::size_t worked_last_ = 0;

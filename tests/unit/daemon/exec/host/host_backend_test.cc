@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "daemon/exec/clock.h"
@@ -15,12 +16,19 @@ namespace {
 class HostBackendTest : public ::testing::Test {
  protected:
   HostBackendTest() {
-    members_ = table_.form({}, 1,
-                           {Seat{.rank = 0, .session = {}, .member = {}},
-                            Seat{.rank = 1, .session = {}, .member = {}}});
     backend_ =
         HostBackend::create(*device_, 1, buffers_, std::make_shared<TuningTable>(default_tuning()))
             .value();
+    members_ = form(2);
+  }
+  // As the worker does it.
+  std::vector<MemberId> form(Rank ranks) {
+    std::vector<Seat> seats;
+    for (Rank rank = 0; rank < ranks; ++rank)
+      seats.push_back({.rank = rank, .session = {}, .member = {}});
+    std::vector<MemberId> members = table_.form({}, 1, std::move(seats));
+    table_.find(members.front())->communicator->extension = backend_->form({}).value();
+    return members;
   }
   void arrive(std::size_t rank, std::uint64_t deadline_ns) {
     Operation& operation = operations_[rank];
@@ -61,9 +69,49 @@ class HostBackendTest : public ::testing::Test {
   std::unique_ptr<HostBackend> backend_;
   std::vector<MemberId> members_;
   std::array<Operation, 2> operations_;
+  std::uint64_t seq_ = 0;
   std::array<std::array<float, 4>, 2> send_{{{1, 1, 1, 1}, {2, 2, 2, 2}}};
   std::array<std::array<float, 4>, 2> recv_{};
 };
+
+TEST_F(HostBackendTest, KeepsACommunicatorsTableWhenTheNodeIsTunedBetweenTwoOperations) {
+  // 64 KB: built in, the worker runs it at once; as tuned, it is cut into tiles.
+  constexpr std::uint64_t kCount = 16384;
+  const auto runs_at_once = [&](const std::vector<MemberId>& members) {
+    std::array<std::vector<float>, 2> data;
+    std::array<Operation, 2> operations;
+    for (std::size_t rank = 0; rank < 2; ++rank) {
+      data[rank].resize(kCount);
+      operations[rank] = Operation{};
+      operations[rank].member = members[rank];
+      operations[rank].rank = static_cast<Rank>(rank);
+      operations[rank].seat = static_cast<std::uint32_t>(rank);
+      operations[rank].seq = seq_;
+      operations[rank].signature = Signature::whole(all_reduce_of(kCount));
+      operations[rank].send = reinterpret_cast<const std::byte*>(data[rank].data());
+      operations[rank].recv = reinterpret_cast<std::byte*>(data[rank].data());
+      operations[rank].deadline_ns = now_ns() + 60'000'000'000;
+      table_.arrive(operations[rank]);
+    }
+    EXPECT_TRUE(start_next());
+    const bool at_once = backend_->idle();
+    while (!backend_->idle()) {
+      backend_->work();
+      collect();
+    }
+    EXPECT_EQ(ended().size(), 2u);
+    return at_once;
+  };
+  EXPECT_TRUE(runs_at_once(members_));
+  auto tuned = std::make_shared<TuningTable>();
+  tuned->points = {{2, kCount * 4, TypeClass::Plain, Algorithm::Tiled, 64 << 10, 1.0}};
+  tuned->settle();
+  backend_->use_tuning(tuned);
+  ++seq_;
+  EXPECT_TRUE(runs_at_once(members_));
+  seq_ = 0;
+  EXPECT_FALSE(runs_at_once(form(2)));
+}
 
 TEST_F(HostBackendTest, RunsWhatIsInTime) {
   for (const std::size_t rank : {0u, 1u}) arrive(rank, now_ns() + 60'000'000'000);
@@ -109,7 +157,7 @@ TEST_F(HostBackendTest, WorksOnOneTileAtATimeOfEachLargeOperationInTurn) {
   for (std::size_t i = 0; i < large.size(); ++i) {
     send[i].assign(kCount, 1.5f);
     recv[i].resize(kCount);
-    large[i].member = table_.form({}, 1, {Seat{.rank = 0, .session = {}, .member = {}}}).front();
+    large[i].member = form(1).front();
     large[i].rank = 0;
     large[i].signature = Signature::whole(all_reduce_of(kCount));
     large[i].send = reinterpret_cast<const std::byte*>(send[i].data());
@@ -147,7 +195,7 @@ TEST_F(HostBackendTest, CommunicatorsThatAreAlwaysReadyTakeTurns) {
     table_.arrive(operation);
   };
   for (std::size_t i = 0; i < 2; ++i) {
-    alone[i] = table_.form({}, 1, {Seat{.rank = 0, .session = {}, .member = {}}}).front();
+    alone[i] = form(1).front();
     arrive_at(i);
     arrive_at(i);
   }
