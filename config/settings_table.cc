@@ -140,7 +140,9 @@ constexpr SettingRow kRows[] = {
      .doc = "The kernel for every operation that is launched and that it can run; others, and all "
             "with auto, get the tuning table's choice (arctl tune --explain SIZE says which): "
             "one_shot_ll16, one_shot_ll128, two_shot_ll128, two_shot, flash, stream or "
-            "copy_engine. Operations small enough for the resident kernel go there in any case."},
+            "copy_engine. Operations small enough for the resident kernel go there in any case. A "
+            "change "
+            "holds for communicators to come."},
     {.section = "rings",
      .key = "slots",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, rings.slots),

@@ -71,16 +71,20 @@ std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name) {
   return std::nullopt;
 }
 
+std::uint64_t most_bytes_of(CudaAlgorithm algorithm, std::uint32_t ranks) {
+  // An area per rank in room that does not grow with them.
+  if (algorithm == CudaAlgorithm::OneShotLl128) return max_one_shot_ll128_bytes(ranks);
+  if (algorithm == CudaAlgorithm::CopyEngine) return max_copy_engine_bytes(ranks);
+  return entry_of(algorithm).max_bytes;
+}
+
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
   if (ranks < entry.min_ranks || ranks > entry.max_ranks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, entry.name, " takes ",
                  entry.min_ranks, " to ", entry.max_ranks, " ranks, not ", ranks);
   }
-  // An area per rank in room that does not grow with them.
-  std::uint64_t most = entry.max_bytes;
-  if (algorithm == CudaAlgorithm::OneShotLl128) most = max_one_shot_ll128_bytes(ranks);
-  if (algorithm == CudaAlgorithm::CopyEngine) most = max_copy_engine_bytes(ranks);
+  const std::uint64_t most = most_bytes_of(algorithm, ranks);
   if (most != 0 && bytes > most) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, entry.name, " takes up to ", most,
                  " bytes between ", ranks, " ranks, not ", bytes);

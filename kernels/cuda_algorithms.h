@@ -27,7 +27,7 @@ struct CudaAlgorithmEntry {
   CudaAlgorithm algorithm;
   std::string_view name;  // as in tuning files
   std::uint32_t min_ranks, max_ranks;
-  std::uint64_t max_bytes;  // per rank, between two; can_launch() knows the rest. 0: any number
+  std::uint64_t max_bytes;  // per rank, between two; most_bytes_of() knows the rest. 0: any number
   bool needs_atomic_128b_stores =
       false;  // only between GPUs that passed the test of lines/ll128_self_test.h
   bool launches_all_ranks = false;  // copies and launches, in the order that its caller knows
@@ -42,6 +42,8 @@ std::span<const CudaAlgorithmEntry> cuda_algorithms();
 const CudaAlgorithmEntry& entry_of(CudaAlgorithm algorithm);
 std::string_view name_of(CudaAlgorithm algorithm);
 std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
+// Of one rank, between so many; 0: any number.
+std::uint64_t most_bytes_of(CudaAlgorithm algorithm, std::uint32_t ranks);
 // Whether the algorithm takes an operation of that shape; the error says why not.
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);

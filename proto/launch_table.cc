@@ -22,7 +22,7 @@ struct WireRow {
   std::uint8_t ops;
   std::uint8_t codecs;
   std::uint8_t path;
-  std::uint8_t algorithm;
+  std::uint8_t algorithm;  // of in-stream rows InStreamAlgorithm, else LaunchRow::launched
   std::uint8_t collectives;
   std::uint8_t reserved;
 };
@@ -107,6 +107,13 @@ Launch LaunchTable::find(const LaunchKey& key) const {
   return {};
 }
 
+std::uint8_t LaunchTable::find_launched(const LaunchKey& key) const {
+  for (const LaunchRow& row : rows_) {
+    if (row.path == LaunchPath::Launched && row.covers(key)) return row.launched;
+  }
+  return 0;
+}
+
 bool LaunchTable::has_in_stream() const {
   return std::ranges::any_of(rows_,
                              [](const LaunchRow& row) { return row.path == LaunchPath::InStream; });
@@ -128,7 +135,9 @@ std::string LaunchTable::encode() const {
                        .ops = row.ops,
                        .codecs = row.codecs,
                        .path = static_cast<std::uint8_t>(row.path),
-                       .algorithm = static_cast<std::uint8_t>(row.algorithm),
+                       .algorithm = row.path == LaunchPath::InStream
+                                        ? static_cast<std::uint8_t>(row.algorithm)
+                                        : row.launched,
                        .collectives = row.collectives,
                        .reserved = 0};
     std::memcpy(to, &wire, sizeof(wire));
@@ -154,15 +163,19 @@ Result<LaunchTable> LaunchTable::decode(std::string_view bytes) {
   for (std::uint32_t i = 0; i < header.rows; ++i, from += sizeof(WireRow)) {
     WireRow wire{};
     std::memcpy(&wire, from, sizeof(wire));
+    const auto path = static_cast<LaunchPath>(wire.path);
+    const bool is_in_stream = path == LaunchPath::InStream;
     rows.push_back({.most_bytes = wire.most_bytes,
                     .dtypes = wire.dtypes,
                     .ops = wire.ops,
                     .codecs = wire.codecs,
                     .collectives = wire.collectives,
-                    .path = static_cast<LaunchPath>(wire.path),
-                    .algorithm = static_cast<InStreamAlgorithm>(wire.algorithm),
+                    .path = path,
+                    .algorithm = is_in_stream ? static_cast<InStreamAlgorithm>(wire.algorithm)
+                                              : InStreamAlgorithm{},
                     .bytes_per_block = wire.bytes_per_block,
-                    .most_blocks = wire.most_blocks});
+                    .most_blocks = wire.most_blocks,
+                    .launched = is_in_stream ? std::uint8_t{0} : wire.algorithm});
   }
   return create(header.ranks, std::move(rows));
 }

@@ -20,7 +20,7 @@
 namespace arcomm {
 
 // Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 2;
+inline constexpr std::uint32_t kLaunchTableVersion = 3;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
@@ -56,11 +56,14 @@ struct LaunchRow {
   std::uint16_t dtypes = kAllDTypes;
   std::uint8_t ops = kAllOps, codecs = kAllCodecs, collectives = kAllCollectives;
   LaunchPath path = LaunchPath::Launched;
-  // Of in-stream rows; of the other paths the daemon knows by itself. An operation has one block
-  // for each bytes_per_block that it begins, at least one and at most most_blocks.
+  // Of in-stream rows. An operation has one block for each bytes_per_block that it begins, at least
+  // one and at most most_blocks.
   InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
   std::uint32_t bytes_per_block = 0;
   std::uint32_t most_blocks = 0;
+  // Of launched rows: the daemon's kernel, by a number of its own, which clients only pass over.
+  // That kernel's shape follows from size, ranks and GPU alone.
+  std::uint8_t launched = 0;
 
   bool covers(const LaunchKey& key) const;
   std::uint32_t blocks(std::uint64_t bytes) const;
@@ -80,6 +83,8 @@ class LaunchTable {
   static Result<LaunchTable> create(std::uint32_t ranks, std::vector<LaunchRow> rows);
 
   Launch find(const LaunchKey& key) const;
+  // LaunchRow::launched of the operation, also where another path takes it first.
+  std::uint8_t find_launched(const LaunchKey& key) const;
   bool has_in_stream() const;
   const std::vector<LaunchRow>& rows() const { return rows_; }
   std::uint32_t ranks() const { return ranks_; }

@@ -137,7 +137,8 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
 void add_tune(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand(
       "tune",
-      "Measures the algorithms on this machine, saves the crossovers and uses them from now on");
+      "Measures the algorithms on this machine, saves the crossovers and uses them for "
+      "communicators to come");
   auto options = std::make_shared<TuneOptions>();
   CLI::Option* explain_size =
       verb->add_option("--explain", options->explain,

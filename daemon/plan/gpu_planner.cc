@@ -1,5 +1,7 @@
 #include "daemon/plan/gpu_planner.h"
 
+#include <algorithm>
+
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -10,12 +12,44 @@ void GpuPlanner::use_settings(const Settings& settings) {
   forced_ = *forced;
 }
 
-Plan GpuPlanner::make_plan(const Signature& signature, std::uint32_t ranks,
-                           CudaAbilities abilities) const {
-  const std::uint64_t bytes = signature.send_bytes();
-  const CudaAlgorithm wanted =
-      choose(tuning_->gpu, forced_, ranks, bytes, tuning_key_of(signature));
-  const CudaAlgorithm algorithm = algorithm_among(abilities, wanted, bytes);
+LaunchTable GpuPlanner::make_table(LaunchFacts facts) const {
+  facts.most_in_stream_bytes =
+      std::min(facts.most_in_stream_bytes, tuning_->gpu.most_in_stream_bytes(facts.ranks));
+  facts.launched =
+      launched_stretches(tuning_->gpu, forced_, facts.ranks,
+                         CudaAbilities{.atomic_128b_stores = facts.atomic_128b_stores});
+  return make_launch_table(facts);
+}
+
+std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
+                                                std::optional<CudaAlgorithm> forced,
+                                                std::uint32_t ranks, CudaAbilities abilities) {
+  // The sizes behind which the choice may be another one.
+  std::vector<std::uint64_t> ends{kAnyBytes};
+  for (const GpuTuningTable::Crossover& crossover : table.crossovers) {
+    if (crossover.from_bytes != 0) ends.push_back(crossover.from_bytes - 1);
+  }
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    const std::uint64_t most = most_bytes_of(entry.algorithm, ranks);
+    if (most != 0) ends.push_back(most);
+  }
+  std::ranges::sort(ends);
+  std::vector<LaunchedStretch> stretches;
+  for (const std::uint64_t end : ends) {
+    const CudaAlgorithm algorithm =
+        algorithm_among(abilities, choose(table, forced, ranks, end), end);
+    if (!stretches.empty() && stretches.back().algorithm == algorithm) {
+      stretches.back().most_bytes = end;
+    } else {
+      stretches.push_back({.most_bytes = end, .algorithm = algorithm});
+    }
+  }
+  return stretches;
+}
+
+Plan make_plan(const LaunchTable& launches, const Signature& signature) {
+  const CudaAlgorithm algorithm =
+      launched_algorithm(launches.find_launched(launch_key_of(signature)));
   Plan plan;
   // Of no elements a kernel tells the ranks that all have come.
   plan.add(signature.is_empty() ? KernelStep{algorithm} : step_for(algorithm));

@@ -1,19 +1,21 @@
-// From an operation between GPUs to its plan: the setting gpu.algorithm where it names a kernel
-// that can run it, else the table, among what these GPUs can do together. Pure and deterministic.
-// Operations that a client's own stream or the resident grid runs have no plan. Thread: the
-// owner's.
+// What communicators of GPUs that are formed from now on get: the launch table that follows from
+// the node's tuning table and the setting gpu.algorithm; and from a communicator's table the plan
+// of what is launched. Pure and deterministic. Thread: the owner's.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "config/settings.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
 #include "daemon/plan/tuning_table.h"
 #include "kernels/cuda_algorithms.h"
+#include "proto/launch_table.h"
 
 namespace arcomm {
 
@@ -21,17 +23,26 @@ class GpuPlanner {
  public:
   explicit GpuPlanner(std::shared_ptr<const TuningTable> tuning) : tuning_(std::move(tuning)) {}
 
-  // Both hold for what is planned from now on.
+  // Both hold for the tables that are made from now on.
   void use_tuning(std::shared_ptr<const TuningTable> tuning) { tuning_ = std::move(tuning); }
   void use_settings(const Settings& settings);
 
-  Plan make_plan(const Signature& signature, std::uint32_t ranks, CudaAbilities abilities) const;
-  const GpuTuningTable& table() const { return tuning_->gpu; }
+  // Fills in what this node's measurements and settings say; the rest of `facts` is the caller's.
+  LaunchTable make_table(LaunchFacts facts) const;
 
  private:
   std::shared_ptr<const TuningTable> tuning_;
   std::optional<CudaAlgorithm> forced_;  // gpu.algorithm
 };
+
+// Which kernel is launched for which sizes among so many GPUs that can do that together: the forced
+// one where it takes them, else the table's.
+std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
+                                                std::optional<CudaAlgorithm> forced,
+                                                std::uint32_t ranks, CudaAbilities abilities);
+
+// Of an operation that is launched; what a client's own stream or the resident grid runs has none.
+Plan make_plan(const LaunchTable& launches, const Signature& signature);
 
 // How an algorithm is run, of at least one element.
 Step step_for(CudaAlgorithm algorithm);

@@ -76,6 +76,18 @@ class InStreamRows {
   std::vector<LaunchRow>& rows_;
 };
 
+void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
+  std::vector<LaunchedStretch> launched = facts.launched;
+  if (launched.empty())
+    launched = {{.algorithm = facts.ranks < 2 ? CudaAlgorithm::Alone : CudaAlgorithm::TwoShot}};
+  // The last one takes everything: of a table with more steps than rows are left, the middle goes.
+  const std::size_t room = kMaxLaunchRows - rows.size();
+  if (launched.size() > room)
+    launched.erase(launched.begin() + static_cast<std::ptrdiff_t>(room) - 1, launched.end() - 1);
+  for (const auto& [most_bytes, algorithm] : launched)
+    rows.push_back({.most_bytes = most_bytes, .launched = static_cast<std::uint8_t>(algorithm)});
+}
+
 }  // namespace
 
 LaunchTable make_launch_table(const LaunchFacts& facts) {
@@ -85,11 +97,16 @@ LaunchTable make_launch_table(const LaunchFacts& facts) {
     rows.push_back({.most_bytes = most_resident_bytes(facts.ranks),
                     .collectives = bit_of(Collective::AllReduce),
                     .path = LaunchPath::Resident});
-  rows.push_back({});  // the daemon launches what is left
+  add_launched(facts, rows);
   Result<LaunchTable> table = LaunchTable::create(facts.ranks, std::move(rows));
   // Only for a number of ranks that no communicator has; a table that serves all is better than
   // none.
   return table ? std::move(table).value() : LaunchTable();
+}
+
+CudaAlgorithm launched_algorithm(std::uint8_t number) {
+  return number < cuda_algorithms().size() ? static_cast<CudaAlgorithm>(number)
+                                           : CudaAlgorithm::TwoShot;
 }
 
 std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype) {
@@ -98,11 +115,11 @@ std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype) {
   for (const LaunchRow& row : table.rows()) {
     if ((row.dtypes & bit_of(dtype)) == 0) continue;
     if (from != 0 && row.most_bytes < from) continue;  // behind rows that take as much
-    if (!found.empty() && found.back().path == row.path) {
-      found.back().most_bytes = row.most_bytes;
-    } else {
-      found.push_back({.path = row.path, .most_bytes = row.most_bytes});
-    }
+    LaunchStretch next{.path = row.path, .most_bytes = row.most_bytes};
+    if (row.path == LaunchPath::Launched) next.launched = launched_algorithm(row.launched);
+    if (!found.empty() && found.back().path == next.path && found.back().launched == next.launched)
+      found.pop_back();
+    found.push_back(next);
     if (row.most_bytes == kAnyBytes) break;
     from = row.most_bytes + 1;
   }

@@ -5,13 +5,22 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/cuda_algorithms.h"
 #include "proto/exchange.h"
 #include "proto/launch_table.h"
 
 namespace arcomm {
+
+// The kernel of what is launched, of so many bytes at most.
+struct LaunchedStretch {
+  std::uint64_t most_bytes = kAnyBytes;
+  CudaAlgorithm algorithm = CudaAlgorithm::TwoShot;
+  friend bool operator==(const LaunchedStretch&, const LaunchedStretch&) = default;
+};
 
 struct LaunchFacts {
   std::uint32_t ranks = 2;
@@ -20,6 +29,8 @@ struct LaunchFacts {
   // SMs for what clients launch by themselves, on each of the GPUs; 0: nothing is in-stream.
   std::uint32_t in_stream_blocks = 0;
   std::uint64_t most_in_stream_bytes = kAnyBytes;  // what is longer was measured to be faster else
+  // From the smallest size on, the last for all that is left; empty: one that takes everything.
+  std::vector<LaunchedStretch> launched = {};
 };
 
 LaunchTable make_launch_table(const LaunchFacts& facts);
@@ -48,8 +59,11 @@ constexpr std::uint32_t in_stream_share(std::uint32_t sms, std::uint32_t taken) 
 struct LaunchStretch {
   LaunchPath path = LaunchPath::Launched;
   std::uint64_t most_bytes = kAnyBytes;
+  std::optional<CudaAlgorithm> launched = std::nullopt;  // where that is the path
   friend bool operator==(const LaunchStretch&, const LaunchStretch&) = default;
 };
+// The daemon's kernel of a launched row.
+CudaAlgorithm launched_algorithm(std::uint8_t number);
 std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype);
 
 }  // namespace arcomm

@@ -27,6 +27,7 @@ Json launches_json(const v1::CommunicatorStatus& communicator) {
     launches.push_back({{"types", stretch.types()},
                         {"path", stretch.path()},
                         {"most_bytes", stretch.most_bytes()}});
+    if (!stretch.algorithm().empty()) launches.back()["algorithm"] = stretch.algorithm();
   }
   return launches;
 }
@@ -42,6 +43,7 @@ std::string launches_text(const v1::CommunicatorStatus& communicator) {
       out += ", ";
     }
     out += stretch.path();
+    if (!stretch.algorithm().empty()) out += " (" + stretch.algorithm() + ")";
     const bool is_last = stretch.most_bytes() == ~std::uint64_t{0};
     if (!is_last) out += " to " + human_bytes(stretch.most_bytes());
     if (is_last && !is_first) out += " above";

@@ -24,7 +24,7 @@ Json sessions_json(const v1::SessionsReply& reply);
 std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour);
 Json communicators_json(const v1::CommunicatorsReply& reply);
 // Which path operations of which types and sizes take: "float16: in-stream to 16 MiB, launched
-// above; other types: resident to 128 KiB, launched above". "" on the host.
+// (stream) above; other types: resident to 128 KiB, launched above". "" on the host.
 std::string launches_text(const v1::CommunicatorStatus& communicator);
 Json launches_json(const v1::CommunicatorStatus& communicator);
 // Keeps those whose id starts with `prefix`; false if none is left.

@@ -106,6 +106,7 @@ void fill(const LaunchTable& launches, v1::CommunicatorStatus& wire) {
       told.set_types(types);
       told.set_path(text_of(stretch.path));
       told.set_most_bytes(stretch.most_bytes);
+      if (stretch.launched) told.set_algorithm(std::string(name_of(*stretch.launched)));
     }
   }
 }

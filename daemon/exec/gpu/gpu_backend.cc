@@ -51,7 +51,7 @@ GpuBackend::GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups)
       metrics_(parts.metrics),
       groups_(std::move(groups)),
       planner_(std::move(parts.tuning)),
-      executor_(*groups_, planner_, buffers_, plans_) {}
+      executor_(*groups_, buffers_, plans_) {}
 
 void GpuBackend::use_settings(const Settings& settings) {
   planner_.use_settings(settings);
@@ -254,9 +254,8 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
 
 Result<std::unique_ptr<CommunicatorExtension>> GpuBackend::form(const CommunicatorSpec& spec) {
   end_measuring();  // clients come first
-  const auto ranks = static_cast<std::uint32_t>(spec.ranks.size());
   Result<std::unique_ptr<GpuGroup>> group =
-      groups_->make(spec, planner_.table().most_in_stream_bytes(ranks));
+      groups_->make(spec, [this](const LaunchFacts& facts) { return planner_.make_table(facts); });
   if (!group) return std::move(group).error();
   return std::unique_ptr<CommunicatorExtension>(std::move(group).value());
 }

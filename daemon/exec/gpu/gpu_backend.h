@@ -94,7 +94,7 @@ class GpuBackend final : public Backend {
   const PlanTable& plans_;
   Metrics& metrics_;
   std::unique_ptr<GpuGroups> groups_;
-  GpuPlanner planner_;
+  GpuPlanner planner_;  // of communicators to come
   GpuExecutor executor_;
   PathWatch watch_{*groups_};
   std::unique_ptr<GpuBench> bench_;  // while somebody measures

@@ -10,6 +10,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/gpu_steps.h"
+#include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 
@@ -120,8 +121,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   const std::size_t ranks = group.members.size();
   GpuCalls calls = calls_of(group, request_of(arrival, ranks, now_ns()), buffers_);
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
-  const Plan plan =
-      planner_.make_plan(arrival.signature, static_cast<std::uint32_t>(ranks), group.abilities);
+  const Plan plan = make_plan(group.launches, arrival.signature);
   Status launched;
   for (const Step& step : plan.steps()) {
     if (!arrival.signature.is_empty()) record_algorithm(arrival, algorithm_of(step));

@@ -14,18 +14,13 @@
 #include "daemon/exec/gpu/gpu_calls.h"
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/speculation/speculation_planner.h"
-#include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {
 
 class GpuExecutor {
  public:
-  GpuExecutor(GpuGroups& groups, const GpuPlanner& planner, const BufferRegistry& buffers,
-              const PlanTable& plans)
-      : groups_(groups),
-        planner_(planner),
-        buffers_(buffers),
-        speculation_(groups, planner, buffers, plans) {}
+  GpuExecutor(GpuGroups& groups, const BufferRegistry& buffers, const PlanTable& plans)
+      : groups_(groups), buffers_(buffers), speculation_(groups, buffers, plans) {}
   GpuExecutor(const GpuExecutor&) = delete;
   GpuExecutor& operator=(const GpuExecutor&) = delete;
 
@@ -63,7 +58,6 @@ class GpuExecutor {
   void give_up_broken(Run& run);
 
   GpuGroups& groups_;
-  const GpuPlanner& planner_;
   const BufferRegistry& buffers_;
   SpeculationPlanner speculation_;
   std::vector<Run> running_;

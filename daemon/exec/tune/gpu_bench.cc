@@ -52,7 +52,7 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuGroups& groups, std::uint3
                           .device = names[rank],
                           .visible_gpus = names});
   }
-  Result<std::unique_ptr<GpuGroup>> group = groups.make(spec, kUnlimitedInStreamBytes);
+  Result<std::unique_ptr<GpuGroup>> group = groups.make(spec, make_launch_table);
   if (!group) return std::move(group).error();
   bench->group_ = std::move(group).value();
   Status taken;

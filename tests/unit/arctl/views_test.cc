@@ -271,16 +271,18 @@ TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
   };
   add("float16", "in-stream", 16 << 20);
   add("float16", "launched", ~std::uint64_t{0});
+  one.mutable_launches(1)->set_algorithm("stream");
   add("other types", "resident", 128 << 10);
   add("other types", "launched", ~std::uint64_t{0});
   EXPECT_THAT(communicators_text(reply, false),
-              HasSubstr("  float16: in-stream to 16 MiB, launched above; "
+              HasSubstr("  float16: in-stream to 16 MiB, launched (stream) above; "
                         "other types: resident to 128 KiB, launched above\n"));
   one.set_why_not_in_stream("rank 1's process does not see GPU-0");
   EXPECT_THAT(communicators_text(reply, false),
               HasSubstr("why not more in-stream: rank 1's process does not see GPU-0\n"));
   const std::string text = communicators_json(reply).dump();
   EXPECT_THAT(text, HasSubstr(R"({"types":"other types","path":"resident","most_bytes":131072})"));
+  EXPECT_THAT(text, HasSubstr(R"("algorithm":"stream")"));
   EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
 }
 

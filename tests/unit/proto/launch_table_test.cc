@@ -69,6 +69,19 @@ TEST(LaunchTable, IsTheSameAfterItsWayThroughAMessage) {
   EXPECT_EQ(read->ranks(), 2u);
 }
 
+TEST(LaunchTable, NamesTheKernelOfWhatIsLaunched) {
+  const LaunchTable table =
+      LaunchTable::create(2, {in_stream_row(65536),
+                              {.most_bytes = 131072, .path = LaunchPath::Resident},
+                              {.most_bytes = 1 << 20, .launched = 5},
+                              {.launched = 2}})
+          .value();
+  EXPECT_EQ(table.find_launched({.bytes = 1 << 20}), 5u);
+  EXPECT_EQ(table.find_launched({.bytes = (1 << 20) + 1}), 2u);
+  EXPECT_EQ(table.find_launched({.bytes = 4}), 5u) << "another path takes it first";
+  EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
+}
+
 TEST(LaunchTable, RefusesAnotherVersionByName) {
   std::string bytes = sample().encode();
   bytes[0] = static_cast<char>(kLaunchTableVersion + 1);

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
-#include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/launch/cuda_scratch.h"
 
@@ -83,7 +82,7 @@ bool GpuGroups::lost() const {
 }
 
 Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
-                                                  std::uint64_t most_in_stream_bytes) {
+                                                  const MakeTable& make_table) {
   const std::size_t ranks = spec.ranks.size();
   if (ranks == 0 || ranks > kMaxGpuRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
@@ -112,10 +111,9 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
   InStreamOffer offer = in_stream_offer(*group, spec);
   group->in_stream_blocks = offer.blocks;
   group->why_not_in_stream = std::move(offer.why_not);
-  group->launches = make_launch_table({.ranks = static_cast<std::uint32_t>(ranks),
-                                       .atomic_128b_stores = group->abilities.atomic_128b_stores,
-                                       .in_stream_blocks = group->in_stream_blocks,
-                                       .most_in_stream_bytes = most_in_stream_bytes});
+  group->launches = make_table({.ranks = static_cast<std::uint32_t>(ranks),
+                                .atomic_128b_stores = group->abilities.atomic_128b_stores,
+                                .in_stream_blocks = group->in_stream_blocks});
   if (group->is_in_stream()) {
     for (GpuMember& member : group->members)
       ARC_RETURN_IF_ERROR(take(member, member.exchange,

@@ -19,6 +19,7 @@
 #include "daemon/exec/gpu/quiescer.h"
 #include "daemon/exec/gpu/speculation/speculator.h"
 #include "daemon/exec/specs.h"
+#include "daemon/plan/launch_table_builder.h"
 
 namespace arcomm {
 
@@ -36,9 +37,9 @@ class GpuGroups {
   bool lost() const;  // a GPU is broken
 
   // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails.
-  // most_in_stream_bytes: as in LaunchFacts.
-  Result<std::unique_ptr<GpuGroup>> make(const CommunicatorSpec& spec,
-                                         std::uint64_t most_in_stream_bytes);
+  // make_table: from what the GPUs can do, asked once: the table holds for the group's life.
+  using MakeTable = std::function<LaunchTable(const LaunchFacts& facts)>;
+  Result<std::unique_ptr<GpuGroup>> make(const CommunicatorSpec& spec, const MakeTable& make_table);
   // The communicator has its extension and its members' ids now.
   void adopt(Communicator& communicator);
   Result<MailboxDescriptors> export_mailbox(const GpuGroup& group, Rank rank) const;

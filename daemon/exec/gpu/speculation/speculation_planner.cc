@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/plan/gpu_planner.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -63,7 +64,7 @@ Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group, 
   GpuRequest request;
   if (!find_request(group, gate, request)) return Next::None;
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const Plan plan = planner_.make_plan(request.signature, ranks, group.abilities);
+  const Plan plan = make_plan(group.launches, request.signature);
   const auto* step = std::get_if<KernelStep>(&plan.steps().front());
   if (step == nullptr) return Next::None;  // copies are made only of what has been called
   PreparedParts* prepared = group.prepared.find(gate.plans, step->algorithm);

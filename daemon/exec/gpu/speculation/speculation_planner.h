@@ -7,7 +7,6 @@
 
 #include "daemon/exec/gpu/gpu_calls.h"
 #include "daemon/exec/gpu/group/gpu_groups.h"
-#include "daemon/plan/gpu_planner.h"
 #include "daemon/session/persistent_plan.h"
 
 namespace arcomm {
@@ -17,9 +16,8 @@ Gate gate_of(const Arrival& arrival, std::size_t ranks);
 
 class SpeculationPlanner {
  public:
-  SpeculationPlanner(GpuGroups& groups, const GpuPlanner& planner, const BufferRegistry& buffers,
-                     const PlanTable& plans)
-      : groups_(groups), planner_(planner), buffers_(buffers), plans_(plans) {}
+  SpeculationPlanner(GpuGroups& groups, const BufferRegistry& buffers, const PlanTable& plans)
+      : groups_(groups), buffers_(buffers), plans_(plans) {}
 
   // `arrival` runs: launches what comes after it. An error: the communicator is to be revoked.
   Status speculate_after(const Communicator& communicator, const Arrival& arrival);
@@ -34,7 +32,6 @@ class SpeculationPlanner {
                          std::span<const CudaAllReduce> calls);
 
   GpuGroups& groups_;
-  const GpuPlanner& planner_;
   const BufferRegistry& buffers_;
   const PlanTable& plans_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/plan/explain.h"
+#include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning_table.h"
 #include "proto/device_mailbox.h"
@@ -245,6 +246,36 @@ TEST(RecordedAlgorithm, HasANameForEveryKernelOfHostAndGpus) {
   EXPECT_EQ(name_of_recorded(kResidentKernel), "resident");
   EXPECT_EQ(name_of_recorded(kNoAlgorithm), "");
   EXPECT_EQ(name_of_recorded(100), "");
+}
+
+// The table of a communicator says of each size what would have been chosen for that size.
+TEST(GpuPlanner, TableHasWhatIsChosenAtEachSize) {
+  GpuTuningTable measured;
+  measured.points = {{2, 4096, CudaAlgorithm::OneShotLl16, 3.0},
+                     {2, 1 << 20, CudaAlgorithm::TwoShotLl128, 9.0},
+                     {2, 64 << 20, CudaAlgorithm::CopyEngine, 200.0}};
+  measured.settle();
+  const std::optional<CudaAlgorithm> forced[] = {std::nullopt, CudaAlgorithm::OneShotLl128,
+                                                 CudaAlgorithm::Flash, CudaAlgorithm::CopyEngine};
+  for (const GpuTuningTable& table : {default_gpu_tuning(), measured}) {
+    for (const auto& algorithm : forced) {
+      for (std::uint32_t ranks = 1; ranks <= kMaxGpuRanks; ++ranks) {
+        for (const bool whole : {false, true}) {
+          const CudaAbilities abilities{.atomic_128b_stores = whole};
+          const LaunchTable launches = make_launch_table(
+              {.ranks = ranks, .launched = launched_stretches(table, algorithm, ranks, abilities)});
+          std::vector<std::uint64_t> sizes{0, 4, kAnyBytes / 2};
+          for (std::uint64_t bytes = 1024; bytes <= std::uint64_t{64} << 30; bytes *= 2)
+            sizes.insert(sizes.end(), {bytes - 4, bytes, bytes + 4, bytes + bytes / 2});
+          for (const std::uint64_t bytes : sizes) {
+            ASSERT_EQ(launched_algorithm(launches.find_launched({.bytes = bytes})),
+                      algorithm_among(abilities, choose(table, algorithm, ranks, bytes), bytes))
+                << bytes << " bytes between " << ranks;
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

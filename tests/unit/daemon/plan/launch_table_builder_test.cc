@@ -176,17 +176,44 @@ TEST(LaunchTableBuilder, IsWhatExplainTells) {
   }
 }
 
+constexpr CudaAlgorithm kTwoShot = CudaAlgorithm::TwoShot;
+
+TEST(LaunchTableBuilder, TellsWhatIsLaunchedUpToWhichSize) {
+  const LaunchTable table =
+      make_launch_table({.ranks = 2,
+                         .launched = {{.most_bytes = mib(1), .algorithm = kTwoShot},
+                                      {.algorithm = CudaAlgorithm::Stream}}});
+  EXPECT_EQ(stretches_of(table, DType::Int8),
+            (std::vector<LaunchStretch>{{LaunchPath::Resident, kib(128)},
+                                        {LaunchPath::Launched, mib(1), kTwoShot},
+                                        {LaunchPath::Launched, kAnyBytes, CudaAlgorithm::Stream}}));
+  EXPECT_EQ(launched_algorithm(table.find_launched({.bytes = 4})), kTwoShot)
+      << "also where the resident grid is asked first";
+  EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
+}
+
+TEST(LaunchTableBuilder, KeepsTheLastStretchOfMoreThanItHoldsRowsFor) {
+  std::vector<LaunchedStretch> many;
+  for (std::uint64_t i = 1; i <= 2 * kMaxLaunchRows; ++i)
+    many.push_back({.most_bytes = mib(i), .algorithm = kTwoShot});
+  many.push_back({.algorithm = CudaAlgorithm::Stream});
+  const LaunchTable table = make_launch_table({.ranks = 2, .launched = many});
+  EXPECT_EQ(table.rows().size(), kMaxLaunchRows);
+  EXPECT_EQ(launched_algorithm(table.find_launched({.bytes = mib(1)})), kTwoShot);
+  EXPECT_EQ(launched_algorithm(table.find_launched({.bytes = mib(500)})), CudaAlgorithm::Stream);
+}
+
 TEST(LaunchTableBuilder, TellsStretchesFromTheSmallestSizeOn) {
   EXPECT_EQ(stretches_of(table_of(2), DType::Float32),
             (std::vector<LaunchStretch>{{LaunchPath::InStream, mib(16)},
-                                        {LaunchPath::Launched, kAnyBytes}}));
+                                        {LaunchPath::Launched, kAnyBytes, kTwoShot}}));
   EXPECT_EQ(stretches_of(table_of(2, 96, false), DType::Float32),
             (std::vector<LaunchStretch>{{LaunchPath::InStream, kib(64)},
                                         {LaunchPath::Resident, kib(128)},
-                                        {LaunchPath::Launched, kAnyBytes}}));
+                                        {LaunchPath::Launched, kAnyBytes, kTwoShot}}));
   EXPECT_EQ(stretches_of(table_of(4), DType::Int8),
             (std::vector<LaunchStretch>{{LaunchPath::Resident, kib(32)},
-                                        {LaunchPath::Launched, kAnyBytes}}));
+                                        {LaunchPath::Launched, kAnyBytes, kTwoShot}}));
   EXPECT_EQ(stretches_of(table_of(1), DType::Int8),
             (std::vector<LaunchStretch>{{LaunchPath::Launched, kAnyBytes}}));
 }

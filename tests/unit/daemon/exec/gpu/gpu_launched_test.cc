@@ -1,7 +1,9 @@
 // Operations that the worker launches: from a doorbell to the done word, and what everybody hears
 // when that goes wrong.
+#include <optional>
 #include <set>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
@@ -231,6 +233,59 @@ TEST_F(GpuLaunched, NamedKernelIsLaunchedAndRecordedWhereItTakesTheOperation) {
   start(settings);
   expect_serving(kLarge);
   EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::OneShotLl128});
+}
+
+// A kernel of a communicator is what it was formed with, ahead of its calls and not.
+class GpuLaunchedFrozen : public GpuLaunched {
+ protected:
+  void SetUp() override {
+    GpuLaunched::SetUp();
+    ranks_here_ = group(2);
+    for (GpuRank* rank : ranks_here_) plans_.push_back(plan(*rank, kLarge));
+  }
+  std::set<CudaAlgorithm> run(int times) {
+    node_.algorithms();
+    for (int i = 0; i < times; ++i) {
+      for (std::size_t rank = 0; rank < 2; ++rank)
+        ranks_here_[rank]->start(plans_[rank], LaunchPath::Launched);
+      for (const GpuRank* rank : ranks_here_) EXPECT_TRUE(rank->wait(LaunchPath::Launched));
+    }
+    return node_.algorithms();
+  }
+  static std::optional<CudaAlgorithm> shown(const CommunicatorSnapshot& communicator) {
+    std::optional<CudaAlgorithm> last;
+    for (const LaunchStretch& stretch : stretches_of(*communicator.launches, DType::Float32))
+      if (stretch.most_bytes >= kLarge * sizeof(float) && !last) last = stretch.launched;
+    return last;
+  }
+
+  std::vector<GpuRank*> ranks_here_;
+  std::vector<PlanId> plans_;
+};
+
+TEST_F(GpuLaunchedFrozen, TuningBetweenTwoOperationsChangesTheNextCommunicatorAlone) {
+  const std::set before{CudaAlgorithm::OneShotLl128};
+  EXPECT_EQ(run(1), before);
+  auto table = std::make_shared<TuningTable>();
+  table->gpu.points = {{2, 1 << 20, CudaAlgorithm::Stream, 5.0}};
+  table->gpu.settle();
+  worker_->use_tuning(table);
+  EXPECT_EQ(run(20), before);
+  EXPECT_EQ(shown(inspect().communicators.front()), CudaAlgorithm::OneShotLl128);
+  expect_serving(kLarge, 20);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
+  EXPECT_EQ(run(1), before);
+}
+
+TEST_F(GpuLaunchedFrozen, ReloadBetweenTwoOperationsChangesTheNextCommunicatorAlone) {
+  const std::set before{CudaAlgorithm::OneShotLl128};
+  EXPECT_EQ(run(1), before);
+  auto settings = std::make_shared<Settings>(*settings_);
+  settings->gpu.algorithm = "stream";
+  worker_->use_settings(settings);
+  EXPECT_EQ(run(20), before);
+  expect_serving(kLarge);
+  EXPECT_EQ(node_.algorithms(), std::set{CudaAlgorithm::Stream});
 }
 
 TEST_F(GpuLaunched, TableThatIsSwappedInChoosesFromThenOn) {
