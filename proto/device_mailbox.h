@@ -35,8 +35,9 @@ inline constexpr std::uint64_t kMailboxBytes = 4096;
 inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the grid's scratch holds
 
 // Which way an operation takes: the communicator's launch table says (proto/launch_table.h). The
-// first two go through the mailbox, each with words of its own.
-enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1, InStream = 2 };
+// first two go through the mailbox, each with words of its own. Alone: there is no other rank, and
+// the client's stream copies.
+enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1, InStream = 2, Alone = 3 };
 inline constexpr std::uint32_t kLaunchPaths = 2;  // of a mailbox
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per path, modulo 2^32; 0 before the first.

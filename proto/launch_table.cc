@@ -78,6 +78,9 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
       case LaunchPath::InStream:
         ARC_RETURN_IF_ERROR(check_in_stream(row, ranks));
         break;
+      case LaunchPath::Alone:
+        if (ranks != 1) return bad("lets each of ", ranks, " ranks copy alone");
+        break;
       case LaunchPath::Resident:
       case LaunchPath::Launched:
         break;

@@ -73,6 +73,9 @@ struct LaunchRow {
 struct Launch {
   LaunchPath path = LaunchPath::Launched;
   InStreamShape in_stream;  // with blocks where that is the path
+
+  // Else the rank's own stream runs it: no plan, and no registration of memory.
+  bool needs_daemon() const { return path == LaunchPath::Resident || path == LaunchPath::Launched; }
 };
 
 class LaunchTable {

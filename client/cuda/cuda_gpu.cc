@@ -206,6 +206,19 @@ Status CudaGpu::launch_in_stream(const InStreamKernels& kernels, const InStreamS
                            uuid_);
 }
 
+Status CudaGpu::copy(void* to, const void* from, std::uint64_t bytes, std::uint32_t* left,
+                     void* stream) {
+  const CurrentContext current(api_, context_);
+  ARC_RETURN_IF_ERROR(current.entered());
+  CUresult done = api_.cuMemcpyDtoDAsync_(reinterpret_cast<CUdeviceptr>(to),
+                                          reinterpret_cast<CUdeviceptr>(from), bytes,
+                                          static_cast<CUstream>(stream));
+  if (done == CUDA_SUCCESS && left != nullptr)
+    done = post_.count(left, static_cast<CUstream>(stream));
+  if (done == CUDA_SUCCESS) return {};
+  return on_callers_stream(api_.failed(done, "copying in the caller's stream"), uuid_);
+}
+
 Status CudaGpu::read(void* to, const void* from, std::size_t bytes,
                      std::chrono::nanoseconds timeout) {
   const CudaScope scope(api_, context_);

@@ -39,6 +39,8 @@ class CudaGpu final : public Gpu {
   Status launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape, DType dtype,
                           ReduceOp op, const InStreamCall& call, bool waits_behind,
                           void* stream) override;
+  Status copy(void* to, const void* from, std::uint64_t bytes, std::uint32_t* left,
+              void* stream) override;
   Status read(void* to, const void* from, std::size_t bytes,
               std::chrono::nanoseconds timeout) override;
   Status write(void* to, const void* from, std::size_t bytes,

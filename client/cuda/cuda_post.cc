@@ -58,6 +58,9 @@ Status CudaPost::load(CUdevice device) {
   const Result<CudaKernel> kernel = load_kernel(api_, module, kPostKernelName);
   if (!kernel) return kernel.error();
   kernel_ = *kernel;
+  const Result<CudaKernel> count = load_kernel(api_, module, kCountKernelName);
+  if (!count) return count.error();
+  count_ = *count;
   int can = 0;
   can_post_by_memory_ =
       api_.cuDeviceGetAttribute_(&can, CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, device) ==
@@ -69,6 +72,10 @@ Status CudaPost::load(CUdevice device) {
 CUresult CudaPost::post(const GpuPost& post, CUstream stream) const {
   GpuPost copy = post;
   return launch(api_, kernel_, 1, 1, stream, &copy);
+}
+
+CUresult CudaPost::count(std::uint32_t* left, CUstream stream) const {
+  return launch(api_, count_, 1, 1, stream, static_cast<void*>(&left));
 }
 
 CUresult CudaPost::post_by_memory(const MemoryPost& start, CUstream stream) const {
@@ -92,7 +99,8 @@ CUresult CudaPost::post_by_memory(const MemoryPost& start, CUstream stream) cons
     case LaunchPath::Launched:
       batch.write(&post.doorbells->launched, doorbell);
       break;
-    case LaunchPath::InStream:  // nobody posts those
+    case LaunchPath::InStream:  // nobody posts these two
+    case LaunchPath::Alone:
       break;
   }
   batch.wait_until(&path.done, start.number);

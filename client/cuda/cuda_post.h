@@ -3,6 +3,8 @@
 // Thread: any, once loaded. The context that it was loaded in is current in every call.
 #pragma once
 
+#include <cstdint>
+
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/memory_post.h"
 #include "client/cuda/post.h"
@@ -20,12 +22,14 @@ class CudaPost {
   CUresult post(const GpuPost& post, CUstream stream) const;
   // Whether the GPU can write the 64-bit words that a start by memory operations needs.
   bool can_post_by_memory() const { return can_post_by_memory_; }
+  // One more in *left, once what is before it in the stream is done.
+  CUresult count(std::uint32_t* left, CUstream stream) const;
   // Nothing of it is captured.
   CUresult post_by_memory(const MemoryPost& start, CUstream stream) const;
 
  private:
   const CudaDriver& api_;
-  CudaKernel kernel_;
+  CudaKernel kernel_, count_;
   bool can_post_by_memory_ = false;
 };
 

@@ -118,6 +118,11 @@ class Gpu {
                                   DType dtype, ReduceOp op, const InStreamCall& call,
                                   bool waits_behind, void* stream) = 0;
 
+  // Puts a copy within this GPU's memory on the stream and returns; once it is done *left is one
+  // more. Null: not counted.
+  virtual Status copy(void* to, const void* from, std::uint64_t bytes, std::uint32_t* left,
+                      void* stream) = 0;
+
   // Copies up to kMailboxWithNotesBytes, on a stream of our own that no other work delays.
   virtual Status read(void* to, const void* from, std::size_t bytes,
                       std::chrono::nanoseconds timeout) = 0;

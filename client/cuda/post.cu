@@ -93,7 +93,8 @@ __device__ Wait run(const GpuPost& post) {
       store_relaxed(&path.doorbell, doorbell);
       store_relaxed(&post.doorbells->launched, doorbell);
       break;
-    case LaunchPath::InStream:  // nobody posts those
+    case LaunchPath::InStream:  // nobody posts these two
+    case LaunchPath::Alone:
       break;
   }
   // While the daemon works: the path's turns make this the only start of the plan.
@@ -113,6 +114,11 @@ extern "C" __global__ void arcomm_post(const __grid_constant__ GpuPost post) {
   if (run(post) == Wait::Left) {
     atomicAdd(&post.notes->left_early[static_cast<std::uint32_t>(post.path)], 1u);
   }
+}
+
+extern "C" __global__ void arcomm_count(std::uint32_t* const __grid_constant__ left) {
+  grid_dependency_wait();
+  atomicAdd(left, 1u);
 }
 
 }  // namespace arcomm::client

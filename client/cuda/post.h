@@ -50,5 +50,7 @@ struct GpuPost {
 // The daemon knows better why an operation was late: it gets the first word.
 inline constexpr std::uint64_t kPostGraceNs = 100'000'000;
 inline constexpr const char* kPostKernelName = "arcomm_post";
+// One thread, behind a copy: adds one to the word that its argument points to.
+inline constexpr const char* kCountKernelName = "arcomm_count";
 
 }  // namespace arcomm::client

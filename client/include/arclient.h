@@ -210,7 +210,8 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  *            |                             | place in the order of the calls
  *   capture  | -                           | yes; what graphs replay on several streams at once, the
  *            |                             | caller puts in order, the same way on every rank
- *   memory   | any (see above)             | of the rank's GPU, not managed. In-stream: any such memory,
+ *   memory   | any (see above)             | of the rank's GPU, not managed. In-stream, and where the
+ *            |                             | communicator has one rank: any such memory,
  *            |                             | cudaMallocAsync pools included. Else: such as another
  *            |                             | process can be given: cudaMalloc, arcMemAlloc, or mappings
  *            |                             | of cuMemCreate's allocations with a shareable handle, up to

@@ -93,6 +93,7 @@ void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
 LaunchTable make_launch_table(const LaunchFacts& facts) {
   std::vector<LaunchRow> rows;
   InStreamRows(facts, rows).add_all();
+  if (facts.ranks == 1) rows.push_back({.path = LaunchPath::Alone});
   if (facts.ranks >= 2)
     rows.push_back({.most_bytes = most_resident_bytes(facts.ranks),
                     .collectives = bit_of(Collective::AllReduce),

@@ -1,11 +1,25 @@
 #include "client/src/gpu/gpu_all_reduce.h"
 
+#include <string>
 #include <utility>
 
 #include "client/src/gpu/gpu_member.h"
 #include "client/src/session/session.h"
 
 namespace arcomm::client {
+namespace {
+
+// Memory that the daemon cannot be given still serves what needs no daemon.
+Error not_for_the_daemon(Error why, const CollectiveCall& call) {
+  if (why.reason != Reason::Unsupported) return why;
+  why.message += ". An operation of " + std::to_string(call.send_bytes()) + " bytes of " +
+                 std::string(text_of(call.dtype)) +
+                 " is run by the daemon here; shorter ones that are in-stream take any memory of "
+                 "the GPU (arctl comms says which)";
+  return why;
+}
+
+}  // namespace
 
 Result<GpuOperands> find_operands(const Member& member, const CollectiveCall& call,
                                   Deadline deadline) {
@@ -13,12 +27,12 @@ Result<GpuOperands> find_operands(const Member& member, const CollectiveCall& ca
   GpuBuffers& buffers = member.session->gpus()->buffers();
   Gpu& gpu = member.gpu->gpu();
   const Result<GpuBuffer> send = buffers.find(gpu, call.send, call.send_bytes(), deadline);
-  if (!send) return send.error();
+  if (!send) return not_for_the_daemon(send.error(), call);
   const bool is_same = call.recv == call.send || !send->in_chunks;
   if (is_same && send->holds(call.recv, call.recv_bytes()))
     return GpuOperands{.send = *send, .recv = *send};
   const Result<GpuBuffer> recv = buffers.find(gpu, call.recv, call.recv_bytes(), deadline);
-  if (!recv) return recv.error();
+  if (!recv) return not_for_the_daemon(recv.error(), call);
   return GpuOperands{.send = *send, .recv = *recv};
 }
 
@@ -30,9 +44,8 @@ Status all_reduce_on_gpu(const std::shared_ptr<Member>& member, const Collective
   const Deadline deadline = Deadline::after(timeout);
   const auto timeout_ms = static_cast<std::uint64_t>(timeout.count());
   const Launch launch = member->gpu->launch_of(call);
-  if (launch.path == LaunchPath::InStream) {
-    return member->gpu->all_reduce_in_stream(call, launch.in_stream, timeout_ms, stream, deadline);
-  }
+  if (!launch.needs_daemon())
+    return member->gpu->all_reduce_in_stream(call, launch, timeout_ms, stream, deadline);
   return with_second_attempt([&]() -> Status {
     if (session.lost()) return session.submission().loss();
     const Result<GpuOperands> operands = find_operands(*member, call, deadline);

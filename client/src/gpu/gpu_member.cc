@@ -29,7 +29,7 @@ GpuMember::GpuMember(Parts parts)
       error_(parts_.gpu, parts_.mailbox),
       starts_({.gpu = parts_.gpu, .mailbox = parts_.mailbox, .mode = parts_.post}, order_),
       plans_(parts_.daemon, parts_.member, starts_) {
-  if (parts_.exchange == nullptr) return;
+  if (parts_.exchange == nullptr && parts_.ranks != 1) return;
   in_stream_ = std::make_unique<InStreamPath>(InStreamPath::Parts{.gpu = parts_.gpu,
                                                                   .mailbox = parts_.mailbox,
                                                                   .exchange = parts_.exchange,
@@ -66,7 +66,7 @@ void GpuMember::close(const Error& why) {
   error_.close(why);
 }
 
-Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const InStreamShape& shape,
+Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,
                                        std::uint64_t timeout_ms, void* stream, Deadline deadline) {
   ARC_RETURN_IF_ERROR(error_.usable());
   ARC_RETURN_IF_ERROR(in_stream_->check_memory(call));
@@ -75,7 +75,7 @@ Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const InStrea
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
   if (!capturing) return capturing.error();
   if (!*capturing) order_.note(stream);
-  ARC_RETURN_IF_ERROR(in_stream_->launch(call, {.shape = shape,
+  ARC_RETURN_IF_ERROR(in_stream_->launch(call, {.launch = launch,
                                                 .timeout_ns = timeout_ms * 1'000'000,
                                                 .is_captured = *capturing,
                                                 .waits_behind = order_.has_several(),
@@ -110,11 +110,12 @@ Result<GpuPlanKey> GpuMember::hold(const CollectiveCall& call, const GpuBuffer& 
 Result<GpuPlan*> GpuMember::plan_for(const CollectiveCall& call, const GpuBuffer& send,
                                      const GpuBuffer& recv, std::uint64_t timeout_ms,
                                      Deadline deadline) {
-  const LaunchPath path = launch_of(call).path;
-  if (path == LaunchPath::InStream)
+  const Launch launch = launch_of(call);
+  if (!launch.needs_daemon())
     return error(ErrorCode::Internal, Reason::Bug, "the daemon needs no plan of what is in-stream");
   return plans_.get(
-      {.call = call, .send = send, .recv = recv, .path = path, .timeout_ms = timeout_ms}, deadline);
+      {.call = call, .send = send, .recv = recv, .path = launch.path, .timeout_ms = timeout_ms},
+      deadline);
 }
 
 void GpuMember::let_go(const GpuPlanKey& key) {

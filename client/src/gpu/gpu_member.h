@@ -51,9 +51,9 @@ class GpuMember {
   Launch launch_of(const CollectiveCall& call) const {
     return parts_.launches.find(launch_key_of(call));
   }
-  // What is in-stream: puts it on the stream and returns; no daemon has to know of it, nor of its
-  // memory. check_in_stream: the same without the start.
-  Status all_reduce_in_stream(const CollectiveCall& call, const InStreamShape& shape,
+  // What needs no daemon: puts it on the stream and returns; nobody else has to know of it, nor of
+  // its memory. check_in_stream: the same without the start.
+  Status all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,
                               std::uint64_t timeout_ms, void* stream, Deadline deadline);
   Status check_in_stream(const CollectiveCall& call) { return in_stream_->check_memory(call); }
 
@@ -94,7 +94,7 @@ class GpuMember {
   StreamOrder order_;
   PostedStarts starts_;
   GpuPlans plans_;
-  std::unique_ptr<InStreamPath> in_stream_;  // null without an exchange
+  std::unique_ptr<InStreamPath> in_stream_;  // null where every operation needs the daemon
 };
 
 }  // namespace arcomm::client

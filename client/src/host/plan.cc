@@ -34,7 +34,7 @@ Result<std::shared_ptr<Plan>> Plan::create(std::shared_ptr<Communicator> communi
   if (plan->is_on_gpu()) {
     const Member& own = *plan->member_;
     plan->timeout_ = std::chrono::milliseconds(Library::instance().timeout_ms());
-    if (own.gpu->launch_of(call).path == LaunchPath::InStream) {
+    if (!own.gpu->launch_of(call).needs_daemon()) {
       ARC_RETURN_IF_ERROR(own.gpu->check_in_stream(call));
       return plan;
     }

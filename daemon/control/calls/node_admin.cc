@@ -80,6 +80,8 @@ const char* text_of(LaunchPath path) {
       return "launched";
     case LaunchPath::InStream:
       return "in-stream";
+    case LaunchPath::Alone:
+      return "alone";
   }
   return "unknown";
 }

@@ -138,6 +138,49 @@ TEST_F(CudaDeviceTest, LibarclientMapsWhatTheDaemonMade) {
   EXPECT_TRUE((*gpu)->is_in_place(**held));
 }
 
+// What a communicator of one rank does on its stream: any memory serves, pools' included.
+TEST_F(CudaDeviceTest, LibarclientCopiesInAStreamAndCounts) {
+  const Result<client::Gpus*> gpus = client::load_gpus();
+  ASSERT_TRUE(gpus.ok()) << gpus.error().to_string();
+  const auto gpu = (*gpus)->current("");
+  ASSERT_TRUE(gpu.ok()) << gpu.error().to_string();
+  constexpr std::uint64_t kBytes = (1 << 20) + 6;
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), cudaSuccess);
+  unsigned char *from = nullptr, *to = nullptr;
+  for (unsigned char** place : {&from, &to})
+    ASSERT_EQ(cudaMallocAsync(reinterpret_cast<void**>(place), kBytes + 2, stream), cudaSuccess);
+  const Memory counts = allocate(kGranule);
+  auto* const left = reinterpret_cast<std::uint32_t*>(counts.data());
+  ASSERT_EQ(cudaMemsetAsync(from, 0x21, kBytes + 2, stream), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(to, 0, kBytes + 2, stream), cudaSuccess);
+  EXPECT_TRUE((*gpu)->range_of(from).ok());
+  for (int i = 0; i < 3; ++i) {
+    const Status copied = (*gpu)->copy(to + 2, from, kBytes, left, stream);
+    ASSERT_TRUE(copied.ok()) << copied.error().to_string();
+  }
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_TRUE(holds(to, 2, 0));
+  EXPECT_TRUE(holds(to + 2, kBytes, 0x21));
+  EXPECT_TRUE(holds(counts.data(), 1, 3));
+
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t runs = nullptr;
+  ASSERT_EQ(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal), cudaSuccess);
+  EXPECT_TRUE((*gpu)->copy(from, to, 2, nullptr, stream).ok());
+  ASSERT_EQ(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiate(&runs, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphLaunch(runs, stream), cudaSuccess);
+  ASSERT_EQ(cudaStreamSynchronize(stream), cudaSuccess);
+  EXPECT_TRUE(holds(from, 2, 0));
+  EXPECT_TRUE(holds(counts.data(), 1, 3)) << "a graph's are not counted";
+  cudaGraphExecDestroy(runs);
+  cudaGraphDestroy(graph);
+  for (unsigned char* place : {from, to}) cudaFreeAsync(place, stream);
+  cudaStreamSynchronize(stream);
+  cudaStreamDestroy(stream);
+}
+
 TEST_F(CudaDeviceTest, TheLoaderFindsEveryFunctionAndStarts) {
   const Result<CudaDriver> driver = CudaDriver::load();
   ASSERT_TRUE(driver.ok()) << driver.error().to_string();

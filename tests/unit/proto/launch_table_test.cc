@@ -120,6 +120,16 @@ TEST(LaunchTable, RefusesRowsThatCannotBe) {
   EXPECT_TRUE(refused(2, {{.most_bytes = 1, .path = static_cast<LaunchPath>(3)}, {}}));
 }
 
+TEST(LaunchTable, LeavesACommunicatorsOnlyRankAlone) {
+  const LaunchRow alone{.path = LaunchPath::Alone};
+  const Result<LaunchTable> table = LaunchTable::create(1, {alone, {}});
+  ASSERT_TRUE(table.ok());
+  EXPECT_EQ(table->find({.bytes = 1 << 30}).path, LaunchPath::Alone);
+  EXPECT_FALSE(table->find({.bytes = 0}).needs_daemon());
+  EXPECT_EQ(LaunchTable::decode(table->encode()).value(), *table);
+  EXPECT_FALSE(LaunchTable::create(2, {alone, {}}).ok());
+}
+
 TEST(LaunchTable, SurvivesBytesOfAnyKind) {
   const std::string good = sample().encode();
   for (std::size_t length = 0; length < good.size(); ++length)

@@ -29,6 +29,26 @@ Status InStreamPath::check_memory(const void* address, std::uint64_t bytes) {
 }
 
 Status InStreamPath::launch(const CollectiveCall& call, const Start& start) {
+  return start.launch.path == LaunchPath::Alone ? copy(call, start) : reduce(call, start);
+}
+
+// Its input is its output, whatever the operation.
+Status InStreamPath::copy(const CollectiveCall& call, const Start& start) {
+  if (call.is_empty() || call.recv == call.send) return {};
+  std::uint32_t* const left =
+      start.is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
+  ARC_RETURN_IF_ERROR(
+      parts_.gpu->copy(call.recv, call.send, call.recv_bytes(), left, start.stream));
+  if (start.is_captured) {
+    uses_->captured(call);
+  } else {
+    uses_->launched(call, 1);
+  }
+  return {};
+}
+
+Status InStreamPath::reduce(const CollectiveCall& call, const Start& start) {
+  const InStreamShape& shape = start.launch.in_stream;
   InStreamCall made = parts_.exchange->call();
   made.send = call.send;
   made.recv = call.recv;
@@ -37,17 +57,17 @@ Status InStreamPath::launch(const CollectiveCall& call, const Start& start) {
   made.left = start.is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
   made.timeout_ns = std::min(start.timeout_ns, parts_.exchange->max_timeout_ns());
   made.count = static_cast<std::uint32_t>(call.send_count);
-  made.what = start.shape.what(call.dtype, call.op);
+  made.what = shape.what(call.dtype, call.op);
   made.rank = parts_.rank;
   made.ranks = parts_.ranks;
   made.behind = blocks();
   ARC_RETURN_IF_ERROR(
-      parts_.gpu->launch_in_stream(parts_.exchange->kernels(), start.shape, call.dtype, call.op,
-                                   made, start.waits_behind && !start.is_captured, start.stream));
+      parts_.gpu->launch_in_stream(parts_.exchange->kernels(), shape, call.dtype, call.op, made,
+                                   start.waits_behind && !start.is_captured, start.stream));
   if (start.is_captured) {
     uses_->captured(call);
   } else {
-    uses_->launched(call, start.shape.blocks);
+    uses_->launched(call, shape.blocks);
   }
   return {};
 }

@@ -1,5 +1,6 @@
-// A member's operations that its own streams run (proto/exchange.h): any memory of its GPU serves,
-// and neither the daemon nor CUDA is asked about memory that was used before.
+// A member's operations that its own streams run: those with the other ranks through the exchanges
+// (proto/exchange.h), and all of a communicator's only rank, which are copies. Any memory of its
+// GPU serves, and neither the daemon nor CUDA is asked about memory that was used before.
 // Thread: any for check_memory(), blocks() and forget(); launch() under its owner's lock, as the
 // order of launches is the order of operations.
 #pragma once
@@ -12,7 +13,7 @@
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/in_stream/in_stream_uses.h"
 #include "client/src/host/operation.h"
-#include "proto/in_stream_call.h"
+#include "proto/launch_table.h"
 #include "proto/status.h"
 
 namespace arcomm::client {
@@ -22,7 +23,7 @@ class InStreamPath {
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
-    std::shared_ptr<GpuExchange> exchange;
+    std::shared_ptr<GpuExchange> exchange;  // null where the rank is the only one
     std::uint32_t rank = 0, ranks = 0;
   };
   explicit InStreamPath(Parts parts);
@@ -31,7 +32,7 @@ class InStreamPath {
   Status check_memory(const CollectiveCall& call);
 
   struct Start {
-    InStreamShape shape;
+    Launch launch;
     std::uint64_t timeout_ns = 0;
     bool is_captured = false;
     bool waits_behind = false;  // other streams may have the operations before this one
@@ -39,13 +40,15 @@ class InStreamPath {
   };
   Status launch(const CollectiveCall& call, const Start& start);
 
-  // That were launched, other than graphs'.
+  // That were launched, other than graphs'; a copy is one.
   std::uint32_t blocks() const { return uses_->blocks(); }
   // Nothing can be under way any more.
   void forget() { uses_->forget(); }
 
  private:
   Status check_memory(const void* address, std::uint64_t bytes);
+  Status reduce(const CollectiveCall& call, const Start& start);
+  Status copy(const CollectiveCall& call, const Start& start);
 
   const Parts parts_;
   const std::shared_ptr<InStreamUses> uses_;

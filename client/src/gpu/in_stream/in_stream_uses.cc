@@ -171,6 +171,7 @@ bool InStreamUses::may_touch(std::uintptr_t base, std::uint64_t bytes) {
 }
 
 bool InStreamUses::runs_blocks() const {
+  if (parts_.exchange == nullptr) return false;  // a graph's copies keep no account
   const InStreamControl* const own = parts_.exchange->call().exchange[parts_.rank];
   InStreamBlock blocks[kMaxInStreamBlocks] = {};
   const Status read = parts_.gpu->read(blocks, own->blocks, sizeof(blocks), kWordsWithin);

@@ -28,7 +28,7 @@ class InStreamUses {
   struct Parts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
-    std::shared_ptr<GpuExchange> exchange;
+    std::shared_ptr<GpuExchange> exchange;  // null: copies alone
     std::uint32_t rank = 0;
   };
   // Asked by check_unused() from now on, until forget().

@@ -66,6 +66,14 @@ class FakeGpu final : public Gpu {
     bool waits_behind = false;
   };
 
+  struct Copy {
+    void* to;
+    const void* from;
+    std::uint64_t bytes;
+    std::uint32_t* left;
+    void* stream;
+  };
+
   // What is at `base` from now on; an id of 0 frees it.
   void place(std::uintptr_t base, std::uint64_t bytes, std::uint64_t id, int on = 0) {
     allocations.erase(base);
@@ -131,6 +139,11 @@ class FakeGpu final : public Gpu {
     in_stream_starts.push_back({call, shape, stream, waits_behind});
     return {};
   }
+  Status copy(void* to, const void* from, std::uint64_t bytes, std::uint32_t* left,
+              void* stream) override {
+    copies.push_back({to, from, bytes, left, stream});
+    return {};
+  }
   Status read(void* to, const void* from, std::size_t bytes, std::chrono::nanoseconds) override {
     if (before_read) before_read();
     const std::lock_guard lock(words_);
@@ -180,6 +193,7 @@ class FakeGpu final : public Gpu {
   std::vector<Start> starts;
   std::vector<MemoryStart> memory_starts;
   std::vector<InStreamStart> in_stream_starts;
+  std::vector<Copy> copies;
   bool capturing = false;
   bool stuck = false, refuses_writes = false;
   std::function<void()> before_read = nullptr;

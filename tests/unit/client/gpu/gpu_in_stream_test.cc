@@ -24,7 +24,7 @@ class GpuInStreamTest : public GpuMemberTest {
   Status all_reduce(const CollectiveCall& call, void* stream = nullptr) {
     const Launch launch = member->launch_of(call);
     EXPECT_EQ(launch.path, LaunchPath::InStream);
-    return member->all_reduce_in_stream(call, launch.in_stream, 1000, stream, deadline());
+    return member->all_reduce_in_stream(call, launch, 1000, stream, deadline());
   }
   Status all_reduce(std::uint64_t count, void* stream = nullptr) {
     return all_reduce(call(count), stream);

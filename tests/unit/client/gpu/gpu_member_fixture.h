@@ -47,6 +47,14 @@ class GpuMemberTest : public testing::Test {
 
   void make(std::unique_ptr<GpuExchange> exchange, PostMode post = PostMode::Kernel) {
     const bool is_in_stream = exchange != nullptr;
+    make(std::move(exchange), post, launches(is_in_stream));
+  }
+  void make_alone() {
+    make(nullptr, PostMode::Kernel,
+         LaunchTable::create(1, {{.path = LaunchPath::Alone}, {}}).value());
+  }
+  void make(std::unique_ptr<GpuExchange> exchange, PostMode post, LaunchTable table) {
+    const std::uint32_t ranks = table.ranks();
     Result<std::unique_ptr<GpuMailbox>> mailbox =
         GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
     EXPECT_TRUE(mailbox.ok());
@@ -56,10 +64,10 @@ class GpuMemberTest : public testing::Test {
         .gpu = gpu,
         .mailbox = std::move(*mailbox),
         .exchange = std::move(exchange),
-        .launches = launches(is_in_stream),
+        .launches = std::move(table),
         .post = post,
         .member = {1, 1},
-        .ranks = 2,
+        .ranks = ranks,
         .daemon = {
             .create_plan = [this](const NewPlan& wanted, Deadline) { return create_plan(wanted); },
             .destroy_plan =

@@ -137,7 +137,7 @@ TEST(LaunchTableBuilder, LeavesSmallOperationsOfOtherTypesToTheResidentGrid) {
   const auto path = [](std::uint32_t ranks, std::uint64_t bytes) {
     return table_of(ranks).find({.bytes = bytes, .dtype = DType::Int32}).path;
   };
-  EXPECT_EQ(path(1, 0), LaunchPath::Launched);
+  EXPECT_EQ(path(1, 0), LaunchPath::Alone);
   EXPECT_EQ(path(2, 0), LaunchPath::Resident);
   EXPECT_EQ(path(2, kib(128)), LaunchPath::Resident);
   EXPECT_EQ(path(2, kib(128) + 4), LaunchPath::Launched);
@@ -166,6 +166,9 @@ TEST(LaunchTableBuilder, IsWhatExplainTells) {
             break;
           case LaunchPath::Resident:
             EXPECT_EQ(why.chosen, "resident");
+            break;
+          case LaunchPath::Alone:
+            FAIL() << "between several";
             break;
           case LaunchPath::Launched:
             EXPECT_EQ(why.chosen, name_of(choose(tuning, std::nullopt, ranks, bytes)));
@@ -215,7 +218,7 @@ TEST(LaunchTableBuilder, TellsStretchesFromTheSmallestSizeOn) {
             (std::vector<LaunchStretch>{{LaunchPath::Resident, kib(32)},
                                         {LaunchPath::Launched, kAnyBytes, kTwoShot}}));
   EXPECT_EQ(stretches_of(table_of(1), DType::Int8),
-            (std::vector<LaunchStretch>{{LaunchPath::Launched, kAnyBytes}}));
+            (std::vector<LaunchStretch>{{LaunchPath::Alone, kAnyBytes}}));
 }
 
 TEST(InStreamShare, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
