@@ -4,9 +4,9 @@
 //   DeviceMailbox  one per member, in the memory of its GPU; allocated by the daemon, mapped by
 //                  both. Memory comes in whole granules (2 MiB): all of it is exported, the daemon
 //                  clears and uses the first kMailboxBytes, the rest is the client's own.
-//   HostDoorbells      one per member, in a sealed memfd that the client registers with its GPU;
-//   the
-//                  daemon's worker reads it.
+//   HostDoorbells  one per member, in host memory: a sealed memfd (HostPages) that the client
+//                  registers with its GPU and the daemon's worker reads. The client's GPU writes
+//                  the doorbells, its host what it calls.
 //
 // An operation is a plan (buffers, count, type, operation: registered and checked beforehand) and a
 // start of it: `posted` grows by one on the device, so that a start replayed from a graph is a new
@@ -17,7 +17,7 @@
 // kernel waits for that word in the mailbox, so the client writes it there, and then in
 // HostDoorbells. Which path a plan takes all ranks know from the same launch table.
 //
-// Trust: the client can write every byte at any time. The daemon reads doorbells only: a plan's
+// Trust: the client can write every byte at any time. The daemon reads HostPages only: a plan's
 // index is bounded and looked up in the daemon's own memory, a number that is not the next one ends
 // the session. A launched doorbell in the mailbox only lets a kernel begin that the daemon had
 // checked; it may also be the daemon that writes it, to be rid of one. What it writes there it
@@ -27,6 +27,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+
+#include "proto/call_note.h"
 
 namespace arcomm {
 
@@ -95,9 +97,15 @@ struct HostDoorbells {
   std::uint32_t in_stream_begun;   // in-stream operations that this rank has begun: exchange.h
   std::uint64_t in_stream_failed;  // the first of them that did not end well, a Done word
 };
+// The memfd: the doorbells, and what the client's host writes down for the worker alone.
+struct HostPages {
+  HostDoorbells doorbells;
+  CallNote called[kNotedPaths][kCallNotes];  // by LaunchPath and number
+};
 
 static_assert(sizeof(DeviceMailbox) <= kMailboxBytes && std::is_standard_layout_v<DeviceMailbox>);
 static_assert(offsetof(DeviceMailbox, closed) == 2 * sizeof(MailboxPath));
 static_assert(sizeof(MailboxPath) == 384 && sizeof(HostDoorbells) == 256);
+static_assert(offsetof(HostPages, doorbells) == 0 && std::is_standard_layout_v<HostPages>);
 
 }  // namespace arcomm

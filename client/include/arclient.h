@@ -220,8 +220,8 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  *   asks the | for every operation         | in-stream: never. Else: for the first use of an allocation,
  *   daemon   |                             | and of a combination of buffers and count; also in a capture
  *   count 0  | ends when all ranks have called; the pointers are not looked at. Where another rank asks
- *            | for more, both fail with reason Mismatch (on GPUs as the stream runs, and if both sizes
- *            | take the same way there: else at the deadline)
+ *            | for more, both fail with reason Mismatch (on GPUs as the stream runs; where the sizes take
+ *            | different ways there and a graph has calls of the communicator: at the deadline)
  */
 /* clang-format on */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,

@@ -18,9 +18,9 @@ Result<std::unique_ptr<GpuMailbox>> GpuMailbox::open(Gpu& gpu, UniqueFd memory,
   }
   struct stat facts {};
   if (::fstat(doorbells.get(), &facts) != 0 ||
-      facts.st_size < static_cast<off_t>(sizeof(HostDoorbells))) {
+      facts.st_size < static_cast<off_t>(sizeof(HostPages))) {
     return error(ErrorCode::Internal, Reason::Version, "the daemon's doorbells have ",
-                 facts.st_size, " bytes and ", sizeof(HostDoorbells),
+                 facts.st_size, " bytes and ", sizeof(HostPages),
                  " are needed: are client and daemon of one version?");
   }
   std::unique_ptr<GpuMailbox> mailbox(new GpuMailbox);

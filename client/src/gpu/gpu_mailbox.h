@@ -53,6 +53,8 @@ class GpuMailbox {
   Status read_counts(Gpu& gpu, MailboxCounts& now) const {
     return gpu.read(&now, words(), sizeof(now), kWordsWithin);
   }
+  // As this process sees them.
+  HostPages& host_pages() const { return *reinterpret_cast<HostPages*>(doorbells_.data()); }
   HostDoorbells* doorbells() const {
     return static_cast<HostDoorbells*>(doorbells_on_gpu_->address());
   }

@@ -27,7 +27,8 @@ void keep_for_ever(std::shared_ptr<GpuMailbox> mailbox, std::shared_ptr<GpuExcha
 GpuMember::GpuMember(Parts parts)
     : parts_(std::move(parts)),
       error_(parts_.gpu, parts_.mailbox),
-      starts_({.gpu = parts_.gpu, .mailbox = parts_.mailbox, .mode = parts_.post}, order_),
+      notes_(parts_.mailbox->host_pages()),
+      starts_({.gpu = parts_.gpu, .mailbox = parts_.mailbox, .mode = parts_.post}, order_, notes_),
       plans_(parts_.daemon, parts_.member, starts_) {
   if (parts_.exchange == nullptr && parts_.ranks != 1) return;
   in_stream_ = std::make_unique<InStreamPath>(InStreamPath::Parts{.gpu = parts_.gpu,
@@ -75,12 +76,14 @@ Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const Launch&
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
   if (!capturing) return capturing.error();
   if (!*capturing) order_.note(stream);
+  notes_.note(launch.path, call, *capturing);
   ARC_RETURN_IF_ERROR(in_stream_->launch(call, {.launch = launch,
                                                 .timeout_ns = timeout_ms * 1'000'000,
                                                 .is_captured = *capturing,
                                                 .waits_behind = order_.has_several(),
                                                 .stream = stream}));
   order_.started(*capturing);
+  notes_.called(launch.path);
   return {};
 }
 

@@ -10,6 +10,7 @@
 
 #include "client/cuda/gpu.h"
 #include "client/src/gpu/async_error.h"
+#include "client/src/gpu/call_notes.h"
 #include "client/src/gpu/gpu_mailbox.h"
 #include "client/src/gpu/gpu_plan_cache.h"
 #include "client/src/gpu/gpu_plans.h"
@@ -92,6 +93,7 @@ class GpuMember {
   AsyncError error_;
   DeadlineMutex mutex_;
   StreamOrder order_;
+  CallNotes notes_;
   PostedStarts starts_;
   GpuPlans plans_;
   std::unique_ptr<InStreamPath> in_stream_;  // null where every operation needs the daemon

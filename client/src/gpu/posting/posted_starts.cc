@@ -17,9 +17,10 @@ Result<PostMode> post_mode_from_environment() {
                "\": kernel or memops expected");
 }
 
-PostedStarts::PostedStarts(Parts parts, StreamOrder& order)
+PostedStarts::PostedStarts(Parts parts, StreamOrder& order, CallNotes& notes)
     : parts_(std::move(parts)),
       order_(order),
+      notes_(notes),
       by_memory_(parts_.mode == PostMode::Memory
                      ? std::make_shared<MemoryStarts>(parts_.gpu, parts_.mailbox)
                      : nullptr),
@@ -30,6 +31,7 @@ Status PostedStarts::post(GpuPlan& plan, void* stream) {
   if (!capturing) return capturing.error();
   std::uint32_t& on_path = by_path_[static_cast<std::uint32_t>(plan.path)];
   if (!*capturing) order_.note(stream);
+  notes_.note(plan.path, plan.key.spec, *capturing);
   const GpuPost start{.mailbox = parts_.mailbox->words(),
                       .doorbells = parts_.mailbox->doorbells(),
                       .notes = parts_.mailbox->notes(),
@@ -44,6 +46,7 @@ Status PostedStarts::post(GpuPlan& plan, void* stream) {
   const bool by_memory = by_memory_ != nullptr && !*capturing && !order_.was_captured();
   ARC_RETURN_IF_ERROR(by_memory ? post_by_memory(start, stream) : parts_.gpu->post(start, stream));
   order_.started(*capturing);
+  notes_.called(plan.path);
   if (*capturing) {
     plan.is_captured = true;  // the graph may be replayed at any time from now on
   } else {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
+#include "client/src/gpu/call_notes.h"
 #include "client/src/gpu/gpu_mailbox.h"
 #include "client/src/gpu/gpu_plan_cache.h"
 #include "client/src/gpu/posting/memory_starts.h"
@@ -35,8 +36,8 @@ class PostedStarts {
     std::shared_ptr<GpuMailbox> mailbox;
     PostMode mode = PostMode::Kernel;
   };
-  // order: outlives this.
-  PostedStarts(Parts parts, StreamOrder& order);
+  // order, notes: outlive this.
+  PostedStarts(Parts parts, StreamOrder& order, CallNotes& notes);
 
   // Puts a start of the plan into the stream and returns.
   Status post(GpuPlan& plan, void* stream);
@@ -71,6 +72,7 @@ class PostedStarts {
 
   const Parts parts_;
   StreamOrder& order_;
+  CallNotes& notes_;
   const std::shared_ptr<MemoryStarts> by_memory_;  // null: PostMode::Kernel
   std::vector<std::uint32_t> by_plan_;             // by index, over all plans that had it
   std::uint32_t by_path_[kLaunchPaths] = {};

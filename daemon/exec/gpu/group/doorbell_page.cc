@@ -18,10 +18,10 @@ Error no_descriptor() {
 }  // namespace
 
 Result<DoorbellPage> DoorbellPage::create() {
-  Result<SealedMemory> memory = make_sealed_memory("arcomm-doorbells", sizeof(HostDoorbells));
+  Result<SealedMemory> memory = make_sealed_memory("arcomm-doorbells", sizeof(HostPages));
   if (!memory) return std::move(memory).error();
   Result<SharedMapping> mapping =
-      SharedMapping::map(memory->fd.get(), {.length_bytes = sizeof(HostDoorbells),
+      SharedMapping::map(memory->fd.get(), {.length_bytes = sizeof(HostPages),
                                             .access = SharedMapping::Access::ReadOnly,
                                             .what = "the doorbells of a rank"});
   if (!mapping) return std::move(mapping).error();

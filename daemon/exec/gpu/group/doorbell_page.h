@@ -1,9 +1,10 @@
-// A member's HostDoorbells: a sealed memfd that the client writes and the worker reads. Owns both
+// A member's HostPages: a sealed memfd that the client writes and the worker reads. Owns both
 // ends; the descriptor is duplicated for the client. Thread: the worker's; the client writes at any
 // time.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "proto/device_mailbox.h"
 #include "proto/shared_mapping.h"
@@ -29,12 +30,16 @@ class DoorbellPage {
   Done in_stream_failed() const {
     return done_from(__atomic_load_n(&doorbells().in_stream_failed, __ATOMIC_RELAXED));
   }
+  // What the client's library wrote down of that operation, which it may have called; nothing where
+  // it did not, or of a later one at the same place.
+  std::optional<NotedCall> called(LaunchPath path, std::uint32_t number) const {
+    return read_note(pages().called[static_cast<std::uint32_t>(path)][number % kCallNotes], number);
+  }
   Result<UniqueFd> export_fd() const;
 
  private:
-  const HostDoorbells& doorbells() const {
-    return *reinterpret_cast<const HostDoorbells*>(mapping_.data());
-  }
+  const HostPages& pages() const { return *reinterpret_cast<const HostPages*>(mapping_.data()); }
+  const HostDoorbells& doorbells() const { return pages().doorbells; }
 
   UniqueFd fd_;
   SharedMapping mapping_;

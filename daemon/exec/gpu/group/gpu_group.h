@@ -73,6 +73,7 @@ class GpuGroup final : public CommunicatorExtension {
   LaunchTable launches;                  // which way its operations take; all ranks have the same
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
   std::string why_not_in_stream;         // or not all that could be: for people
+  std::uint64_t compared_ns = 0;         // when the ranks' calls last were: path_mismatch.h
   bool closed = false;                   // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;

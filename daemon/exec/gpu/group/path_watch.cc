@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/exec/gpu/group/path_mismatch.h"
 #include "daemon/plan/recorded_algorithm.h"
 
 namespace arcomm {
@@ -16,8 +17,22 @@ constexpr std::uint64_t kStandingNs = 10'000'000;
 constexpr std::uint64_t kJustNowNs = 50'000'000;
 // Beyond a plan's timeout, which the grid keeps.
 constexpr std::uint64_t kGraceNs = 1'000'000'000;
+// Who waits for longer than this for other ranks may find that they called something else. Far more
+// than ranks that work together are apart, so that nothing is compared while all is well.
+constexpr std::uint64_t kCompareAfterNs = 1'000'000;
 // What clients run needs no worker; but what it is mixed with should not find it in long naps.
 constexpr std::uint64_t kNotLongAgoNs = 102'000'000;
+
+// For ranks that have not come, in operations of which a path of the daemon's knows.
+bool waits_for_others(const GpuGroup& group, std::uint64_t now_ns) {
+  const Arrival* head = group.communicator->board.head();
+  if (head != nullptr && head->state == Arrival::State::Gathering &&
+      now_ns > head->first_ns + kCompareAfterNs)
+    return true;
+  return std::ranges::any_of(group.members, [now_ns](const GpuMember& member) {
+    return member.posted != member.done && now_ns > member.changed_ns + kCompareAfterNs;
+  });
+}
 
 Failure failure_of(const Done& how, const char* path, Rank rank) {
   const ErrorCode code = error_code_from(how.code);
@@ -58,7 +73,22 @@ bool PathWatch::look_at(GpuGroup& group, std::uint64_t now_ns) {
     if (!look_at_resident(group, member, now_ns)) return false;
     even &= group.closed || !member.active || reached(member.done, group.ends_after);
   }
-  return even;
+  return compare_paths(group, now_ns) && even;
+}
+
+bool PathWatch::compare_paths(GpuGroup& group, std::uint64_t now_ns) {
+  if (group.closed || group.members.size() < 2 || now_ns < group.compared_ns + kCompareAfterNs ||
+      !waits_for_others(group, now_ns))
+    return true;
+  group.compared_ns = now_ns;
+  const std::optional<PathMismatch> found = find_path_mismatch(group);
+  if (!found) return true;
+  failures_.push_back({.communicator = group.communicator,
+                       .failure = found->failure,
+                       .rank = found->rank,
+                       .number = found->number,
+                       .algorithm = found->algorithm});
+  return false;
 }
 
 bool PathWatch::look_at_in_stream(GpuGroup& group, GpuMember& member, std::uint64_t now_ns) {

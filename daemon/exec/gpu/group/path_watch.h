@@ -39,6 +39,8 @@ class PathWatch {
   void note_in_stream(const GpuGroup& group, Rank rank, const Done& how, std::uint64_t now_ns);
   void note_resident(const GpuGroup& group, Rank rank, const Done& how);
   void note_broken(const GpuGroup& group, Rank rank);
+  // False: the ranks wait for each other on different paths, and that was noted.
+  bool compare_paths(GpuGroup& group, std::uint64_t now_ns);
 
   GpuGroups& groups_;
   std::vector<PathFailure> failures_;

@@ -56,7 +56,7 @@ class GpuMemberTest : public testing::Test {
   void make(std::unique_ptr<GpuExchange> exchange, PostMode post, LaunchTable table) {
     const std::uint32_t ranks = table.ranks();
     Result<std::unique_ptr<GpuMailbox>> mailbox =
-        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostPages)));
     EXPECT_TRUE(mailbox.ok());
     words = (*mailbox)->words();
     notes = (*mailbox)->notes();

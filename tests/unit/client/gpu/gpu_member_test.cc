@@ -232,7 +232,7 @@ TEST_F(GpuMemberTest, LeavesItsMailboxMappedWhileAStartMayStillCome) {
 TEST(GpuMailbox, RefusesADaemonWhoseMailboxIsTooSmall) {
   FakeGpu gpu;
   const auto opened =
-      GpuMailbox::open(gpu, memfd(kMailboxBytes), kMailboxBytes, memfd(sizeof(HostDoorbells)));
+      GpuMailbox::open(gpu, memfd(kMailboxBytes), kMailboxBytes, memfd(sizeof(HostPages)));
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().reason, Reason::Version);
 }

@@ -116,7 +116,7 @@ class MemoryStartsTest : public GpuMemoryPostTest {
  public:
   MemoryStartsTest() {
     Result<std::unique_ptr<GpuMailbox>> opened =
-        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostDoorbells)));
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostPages)));
     EXPECT_TRUE(opened.ok());
     mailbox = std::move(*opened);
     words = mailbox->words();

@@ -192,7 +192,7 @@ class GpuWorkerTest : public ::testing::Test {
           [&](auto done) { worker_->export_mailbox(one.client->id(), one.member, done); });
       ASSERT_TRUE(box.ok()) << box.error().to_string();
       one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
-      one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostDoorbells));
+      one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostPages));
       one.exchange_bytes = box->exchange_bytes;
       one.launches = box->launches;
       if (box->exchange_bytes == 0) continue;
