@@ -67,11 +67,12 @@ void rebuild(ClientComm& comm) {
   arc(arcCommRebuild(comm.handle()), "arcCommRebuild");
 }
 
-// The first rank leaves out the last of the elements.
-void disagree(ClientComm& comm, std::uint64_t bytes) {
-  const std::string what = "a disagreement about " + std::to_string(bytes) + " bytes";
+// The first rank asks for `firsts_count` elements, the others for `bytes`.
+void disagree(ClientComm& comm, std::uint64_t bytes, std::uint64_t firsts_count) {
+  const std::string what = "a disagreement about " + std::to_string(bytes) + " bytes and " +
+                           std::to_string(firsts_count) + " elements";
   poison(comm, bytes);
-  const std::uint64_t count = bytes / size_of(options.dtype) - (options.rank == 0 ? 1 : 0);
+  const std::uint64_t count = options.rank == 0 ? firsts_count : bytes / size_of(options.dtype);
   comm.all_reduce(comm.send(), comm.recv(), count, comm.stream());
   const Clock::time_point begin = Clock::now();
   comm.synchronize(what.c_str());
@@ -105,9 +106,13 @@ void stay_away(ClientComm& comm, std::uint64_t bytes) {
 
 void expect_faults(ClientComm& comm) {
   for (const std::uint64_t bytes : options.sizes) {
-    disagree(comm, bytes);
+    disagree(comm, bytes, bytes / size_of(options.dtype) - 1);
     stay_away(comm, bytes);
   }
+  // On paths that do not meet, where the sizes are far enough apart.
+  const auto [least, most] = std::ranges::minmax(options.sizes);
+  disagree(comm, most, 0);
+  if (least != most) disagree(comm, most, least / size_of(options.dtype));
   comm.meet();
   comm.settle("the operation after the faults");
 }
