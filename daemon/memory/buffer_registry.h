@@ -55,6 +55,9 @@ class BufferRegistry {
 
   void hold(BufferId id) { ++buffers_.find(id)->users; }
   void drop(BufferId id) { --buffers_.find(id)->users; }
+  // The end: GPU memory that something still uses is never let go. The driver takes it back when
+  // the process ends; until then letting go of it could wait for a GPU that hangs.
+  void leave_used();
 
   std::size_t size() const { return buffers_.size(); }
   std::uint64_t bytes() const { return bytes_; }

@@ -93,6 +93,17 @@ std::uint64_t Departures::next_deadline_ns() const {
   return next;
 }
 
+void Departures::give_up() {
+  const auto answer = [](const Done& done) {
+    if (!done) return;
+    done(error(ErrorCode::Unavailable, Reason::ShuttingDown,
+               "the device worker stopped before the operations had ended"));
+  };
+  for (const Leaving& leaving : std::exchange(leaving_, {})) answer(leaving.done);
+  for (const Parting& parting : std::exchange(parting_, {})) answer(parting.done);
+  for (const Draining& draining : std::exchange(draining_, {})) answer(draining.done);
+}
+
 void Departures::release(Session& session) {
   state_.backend->unbind_all(session.plans);
   for (const PlanId id : session.plans) {

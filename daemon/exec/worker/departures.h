@@ -35,6 +35,8 @@ class Departures {
   bool settle();
   void sweep_deadlines(std::uint64_t now_ns);
   std::uint64_t next_deadline_ns() const;
+  // The end: whoever still waits is told that it has not ended.
+  void give_up();
   // Plans and buffers; nothing of the session is in flight.
   void release(Session& session);
 

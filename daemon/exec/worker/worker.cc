@@ -388,6 +388,7 @@ void Worker::on_revoked(Communicator& communicator) {
 
 void Worker::shut_down() {
   if (state_.backend == nullptr) return;  // it was never complete
+  if (std::exchange(is_shut_down_, true)) return state_.backend->shut_down();
   state_.communicators.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown,
                                                kNoRank,
                                                "the daemon stopped before the operation ended"));
@@ -401,6 +402,8 @@ void Worker::shut_down() {
   }
   reap();
   for (const SessionId id : ids) departures_.release(*state_.sessions.remove(id));
+  departures_.give_up();
+  state_.buffers.leave_used();
   state_.communicators.clear();
   state_.backend->shut_down();
 }

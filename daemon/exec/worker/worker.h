@@ -47,7 +47,9 @@ class Worker {
   bool oversubscribed() const { return state_.sessions.oversubscribed(); }
   bool flooded() const { return flooded_; }  // this turn left somebody's requests for the next
 
-  // Fails what is open, waits until nothing runs and lets all sessions go.
+  // Fails what is open, waits until nothing runs and lets all sessions go. Again: the device lets
+  // go of what it had to keep, and nothing else: what did not end refers to communicators that are
+  // gone.
   void shut_down();
 
   WorkerState& state() { return state_; }
@@ -86,6 +88,7 @@ class Worker {
   std::vector<Outcome> outcomes_;
   int look_every_ = kFew;                       // requests or starts, for who else calls
   bool yield_early_ = false, flooded_ = false;  // in this turn
+  bool is_shut_down_ = false;
 };
 
 }  // namespace arcomm

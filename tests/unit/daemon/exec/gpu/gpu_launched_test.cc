@@ -211,6 +211,30 @@ TEST_F(GpuLaunched, GpuInErrorIsToldToThoseOnOtherGpusToo) {
   node_.sick = false;
 }
 
+// Neither a deadline nor an abort ends what hangs, and the worker goes without it.
+TEST_F(GpuLaunched, WorkerThatGaveUpAnOperationNeverLooksAtItAgainAndAnswersWhoWaitedForIt) {
+  const auto ranks = group(2);
+  node_.stands_still = true;
+  for (GpuRank* one : ranks) one->start(plan(*one, kLarge), LaunchPath::Launched);
+  ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 2; }));
+  std::promise<ErrorCode> answer;
+  worker_->close_session(ranks[0]->client->id(), Reason::RemoteDied, "killed",
+                         [&](const Result<void>& closed) {
+                           answer.set_value(closed ? ErrorCode::Ok : closed.error().code);
+                         });
+  std::future<ErrorCode> answered = answer.get_future();
+  inspect();
+  const int memories = node_.memories;
+  worker_->stop();
+  thread_.join();
+  ASSERT_EQ(answered.wait_for(std::chrono::seconds(0)), std::future_status::ready);
+  EXPECT_EQ(answered.get(), ErrorCode::Unavailable);
+  const auto begin = std::chrono::steady_clock::now();
+  worker_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_EQ(node_.memories, memories) << "memory was let go that kernels may still write";
+}
+
 TEST_F(GpuLaunched, RemovedBufferIsLetGoSoon) {
   GpuRank& one = rank(0, 4096);
   ASSERT_EQ(node_.memories, 1);

@@ -88,10 +88,11 @@ struct FakeNode {
   std::atomic<std::size_t> imported_chunks{0};
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
-  std::atomic<bool> sick{false};        // every GPU is in error
-  bool gates_expire = true;             // by the clock; else only those that are told to:
-  std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
-  std::atomic<int> prepared{0};         // launches, not let go
+  std::atomic<bool> sick{false};          // every GPU is in error
+  std::atomic<bool> stands_still{false};  // no GPU gets on, and none is in error
+  bool gates_expire = true;               // by the clock; else only those that are told to:
+  std::atomic<int> gates_giving_up{0};    // so many, as their lives are over
+  std::atomic<int> prepared{0};           // launches, not let go
   std::atomic<int> prepared_used{0};
   std::atomic<int> by_copies{0};  // operations that copy engines have carried
   std::atomic<int> copies{0}, combined{0};
@@ -118,7 +119,7 @@ struct FakeNode {
 
   // What GPUs would do by themselves.
   void advance() {
-    while (begin_some() || finish_some()) {
+    while (!stands_still && (begin_some() || finish_some())) {
     }
     gated = static_cast<int>(std::count_if(launches.begin(), launches.end(),
                                            [](const auto& one) { return one.waits(); }));
