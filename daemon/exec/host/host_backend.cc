@@ -55,7 +55,7 @@ HostBackend::HostBackend(std::unique_ptr<HostLauncher> launcher, DeviceShape sha
 
 Backend::Started HostBackend::start(Communicator& communicator, std::uint64_t now_ns,
                                     Failure& failure) {
-  switch (begin(communicator, now_ns)) {
+  switch (begin(communicator, now_ns, backlog_.empty())) {
     case Begun::Ended:
       failure = Failure{};
       return Started::Ended;
@@ -68,7 +68,8 @@ Backend::Started HostBackend::start(Communicator& communicator, std::uint64_t no
   return Started::Running;
 }
 
-HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t now_ns) {
+HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t now_ns,
+                                      bool is_next) {
   Arrival& arrival = *communicator.board.head();
   const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
   const Plan plan = make_plan(arrival.signature, seats, shape_, tuning_of(communicator));
@@ -79,7 +80,7 @@ HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t 
     algorithm = static_cast<std::uint8_t>(choice.algorithm);
     fill(args_, arrival, communicator);
     if (entry_of(choice.algorithm).is_tiled) {
-      job = launcher_->start(choice, args_);
+      if (is_next) job = launcher_->start(choice, args_);
       if (job == nullptr) return Begun::Waits;
     } else {
       all_reduce_range(choice, args_, 0, args_.count);
@@ -124,19 +125,26 @@ bool HostBackend::collect(std::vector<Outcome>& outcomes) {
 }
 
 bool HostBackend::begin_backlog(std::vector<Outcome>& outcomes) {
-  bool found = false;
-  while (!backlog_.empty()) {
-    Communicator& communicator = *backlog_.front();
+  bool found = false, has_job = true;
+  for (std::size_t i = 0; i < backlog_.size();) {
+    Communicator& communicator = *backlog_[i];
     const Arrival& arrival = *communicator.board.head();
     Outcome outcome{.communicator = &communicator, .failure = arrival.failure};  // was it stopped?
     if (arrival.failure.ok()) {
-      const std::uint64_t now = now_ns();
-      if (arrival.deadline_ns <= now) break;  // the next sweep of deadlines stops it
-      const Begun begun = begin(communicator, now);
-      if (begun == Begun::Waits) break;
+      const std::uint64_t now = has_job ? now_ns() : 0;
+      Begun begun = Begun::Waits;
+      // What is late is stopped by the next sweep of deadlines.
+      if (has_job && arrival.deadline_ns > now) {
+        begun = begin(communicator, now, true);
+        has_job = begun != Begun::Waits;
+      }
+      if (begun == Begun::Waits) {
+        ++i;
+        continue;
+      }
       outcome.ended = begun == Begun::Ended;
     }
-    backlog_.erase(backlog_.begin());
+    backlog_.erase(backlog_.begin() + static_cast<std::ptrdiff_t>(i));
     if (outcome.ended) outcomes.push_back(outcome);
     found = true;
   }

@@ -50,9 +50,9 @@ class HostBackend final : public Backend {
 
   HostBackend(std::unique_ptr<HostLauncher> launcher, DeviceShape shape, BufferRegistry& buffers,
               std::shared_ptr<const TuningTable> tuning);
-  // Nothing where it must wait for a free job.
+  // Waits: for a free job, which it gets only where it is the next in turn.
   enum class Begun : std::uint8_t { Ended, Running, Waits };
-  Begun begin(Communicator& communicator, std::uint64_t now_ns);
+  Begun begin(Communicator& communicator, std::uint64_t now_ns, bool is_next);
   // Begins what has waited, as long as there are jobs.
   bool begin_backlog(std::vector<Outcome>& outcomes);
 

@@ -210,5 +210,47 @@ TEST_F(HostBackendTest, CommunicatorsThatAreAlwaysReadyTakeTurns) {
   EXPECT_EQ(done[1], 500u);
 }
 
+TEST_F(HostBackendTest, WhatWaitsForAJobGetsItBeforeWhatComesLater) {
+  constexpr std::uint64_t kCount = 1 << 19;
+  constexpr std::size_t kMany = HostLauncher::kMaxJobs + 4;
+  std::vector<float> send(kCount, 1.5f), recv(kCount);
+  std::array<Operation, kMany> large;
+  std::array<Communicator*, kMany> communicators{};
+  const auto begin = [&](std::size_t i, std::uint64_t deadline_ns) {
+    large[i].member = table_.form({}, 1, {Seat{.rank = 0, .session = {}, .member = {}}}).front();
+    large[i].rank = 0;
+    large[i].signature = Signature::whole(all_reduce_of(kCount));
+    large[i].send = reinterpret_cast<const std::byte*>(send.data());
+    large[i].recv = reinterpret_cast<std::byte*>(recv.data());
+    large[i].deadline_ns = deadline_ns;
+    communicators[i] = table_.find(large[i].member)->communicator;
+    table_.arrive(large[i]);
+    ASSERT_TRUE(start_next());
+  };
+  const auto stop = [&](Communicator& communicator) {
+    table_.revoke(communicator, make_failure(ErrorCode::Aborted, Reason::RemoteDied, 1, "%s", ""));
+    backend_->stop(communicator);
+  };
+  const auto has_begun = [&](std::size_t i) { return large[i].record.launched_ns != 0; };
+  constexpr std::size_t kLate = kMany - 4, kWaits = kMany - 3, kStopped = kMany - 2;
+  const std::uint64_t in_time = now_ns() + 60'000'000'000;
+  for (std::size_t i = 0; i < HostLauncher::kMaxJobs; ++i) begin(i, in_time);
+  begin(kLate, 1);  // and still to be told
+  begin(kWaits, in_time);
+  begin(kStopped, in_time);
+  stop(*communicators[kStopped]);
+  EXPECT_TRUE(collect());
+  EXPECT_EQ(ended().size(), 1u) << "what was stopped waits for no job";
+  stop(*communicators[0]);
+  EXPECT_TRUE(collect());
+  EXPECT_TRUE(has_begun(kWaits)) << "it waited behind one that will not run any more";
+  EXPECT_FALSE(has_begun(kLate));
+  begin(kMany - 1, in_time);
+  EXPECT_FALSE(has_begun(kMany - 1));
+  for (Communicator* communicator : communicators) stop(*communicator);
+  while (!backend_->idle()) collect();
+  EXPECT_EQ(ended().size(), kMany - 1);
+}
+
 }  // namespace
 }  // namespace arcomm
