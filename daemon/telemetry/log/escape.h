@@ -11,7 +11,7 @@ namespace arcomm {
 // Appends `text` as the inside of a JSON string; stops, with "...", before `budget` bytes are
 // exceeded.
 void append_json_escaped(std::string& out, std::string_view text, std::size_t budget);
-// Appends `text` for people: control characters and stray bytes as \xNN, the rest as it is.
+// Appends `text` for people, as append_safe_text (proto/text.h).
 void append_text_escaped(std::string& out, std::string_view text, std::size_t budget);
 
 }  // namespace arcomm
