@@ -14,6 +14,7 @@
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/catalog.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 namespace arcomm {
@@ -21,6 +22,13 @@ namespace {
 
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint64_t kLongestTuneMs = 3'600'000;
+constexpr std::size_t kMostTextBytes = 4096;  // of a path, a value, a warning
+
+// Paths, the environment and configuration files hold whatever bytes they hold, and a reply with a
+// string that is no UTF-8 is one that arctl cannot read.
+std::string shown(std::string_view text) {
+  return safe_text(text, kMostTextBytes);
+}
 
 // Of either table.
 template <typename Point>
@@ -79,19 +87,19 @@ void Daemon::describe(v1::StatusReply& status) {
   const auto uptime = std::chrono::steady_clock::now() - started_;
   status.set_uptime_ms(static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(uptime).count()));
-  status.set_backend(backend_->name);
+  status.set_backend(shown(backend_->name));
   if (!backend_->degraded.empty() && status.state() == "ready")
-    status.set_state("degraded: " + backend_->degraded);
+    status.set_state("degraded: " + shown(backend_->degraded));
   std::lock_guard lock(mutex_);
-  status.set_config_file(loaded_.path);
+  status.set_config_file(shown(loaded_.path));
   status.set_config_generation(generation_);
-  status.set_tuning(tuning_->source);
-  for (const std::string& warning : warnings_) status.add_warnings(warning);
+  status.set_tuning(shown(tuning_->source));
+  for (const std::string& warning : warnings_) status.add_warnings(shown(warning));
   const auto rows = settings_table();
   for (std::size_t i = 0; i < rows.size(); ++i) {
     v1::Setting& setting = *status.add_settings();
     setting.set_name(rows[i].name());
-    setting.set_value(setting_toml(rows[i], loaded_.settings));
+    setting.set_value(shown(setting_toml(rows[i], loaded_.settings)));
     setting.set_source(std::string(
         text_of(i < loaded_.sources.size() ? loaded_.sources[i] : SettingSource::Default)));
   }
@@ -129,11 +137,11 @@ Result<v1::ReloadReply> Daemon::reload() {
   reply.set_config_generation(generation);
   for (const std::string& change : diff.reloadable) {
     log::info("reload: {}", change);
-    reply.add_changed(change);
+    reply.add_changed(shown(change));
   }
   for (const std::string& change : diff.needs_restart) {
     log::warn("reload: {} needs a restart", change);
-    reply.add_needs_restart(change);
+    reply.add_needs_restart(shown(change));
   }
   log::info("reloaded: settings of generation {} are in force", generation);
   service_.ready("settings of generation " + std::to_string(generation));
@@ -229,7 +237,7 @@ Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1:
   if (!request.dry_run()) {
     // Saved first: what is in force is then also what a restart finds.
     ARC_RETURN_IF_ERROR(save_tuning(table, path));
-    last.set_saved_as(path);
+    last.set_saved_as(shown(path));
     use_tuning(std::make_shared<const TuningTable>(table));
     log::info("tuned {}: {} points, saved as {}", *on_gpus ? "the GPUs" : "the host",
               *on_gpus ? table.gpu.points.size() : table.points.size(), path);
@@ -280,7 +288,7 @@ Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
   reply.set_runner_up(std::string(why.runner_up));
   reply.set_chosen_microseconds(why.chosen_microseconds);
   reply.set_runner_up_microseconds(why.runner_up_microseconds);
-  reply.set_table(*on_gpus ? table->gpu.source : table->source);
+  reply.set_table(shown(*on_gpus ? table->gpu.source : table->source));
   return reply;
 }
 

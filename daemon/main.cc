@@ -1,6 +1,7 @@
 // arcommd: flags, signals, exit status. Everything else is Daemon's.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstddef>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "daemon/daemon.h"
 #include "daemon/exit_status.h"
 #include "daemon/telemetry/log/log.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 namespace {
@@ -16,6 +18,8 @@ namespace {
 using arcomm::exit_status_for;
 using arcomm::kOk;
 using arcomm::kUsage;
+
+constexpr std::size_t kMostWarningBytes = 4096;
 
 struct Flags {
   std::string config;
@@ -82,7 +86,7 @@ int main(int argc, char** argv) {
     return exit_status_for(loaded.error());
   }
   for (const std::string& warning : loaded->warnings)
-    std::cerr << "arcommd: warning: " << warning << '\n';
+    std::cerr << "arcommd: warning: " << arcomm::safe_text(warning, kMostWarningBytes) << '\n';
   if (flags.print_config) {
     std::cout << arcomm::render_values(*loaded);
     return kOk;

@@ -1,5 +1,7 @@
 #include "daemon/control/node_devices.h"
 
+#include "proto/text.h"
+
 namespace arcomm {
 
 Result<NodeDevices::Place> NodeDevices::find(const std::string& device) const {
@@ -14,8 +16,8 @@ Result<NodeDevices::Place> NodeDevices::find(const std::string& device) const {
       known += ", " + gpu;
     }
   }
-  return error(ErrorCode::NotFound, Reason::BadValue, "no device \"",
-               device.substr(0, kNameCharacters), "\" here; there is ", known);
+  return error(ErrorCode::NotFound, Reason::BadValue, "no device \"", safe_text(device, kNameBytes),
+               "\" here; there is ", known);
 }
 
 Result<std::string> NodeDevices::gpu_of(const SessionEntry& session,
@@ -24,7 +26,7 @@ Result<std::string> NodeDevices::gpu_of(const SessionEntry& session,
   if (worker.gpus.empty()) {
     if (named.empty() || named == worker.device) return std::string();
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "session ", session.id, " is on ",
-                 worker.device, " and cannot use \"", named.substr(0, kNameCharacters),
+                 worker.device, " and cannot use \"", safe_text(named, kNameBytes),
                  "\": attach to that device");
   }
   if (named.empty()) return session.gpu.empty() ? worker.gpus.front() : session.gpu;
@@ -33,7 +35,7 @@ Result<std::string> NodeDevices::gpu_of(const SessionEntry& session,
     if (gpu == named) return gpu;
     known += (known.empty() ? "" : ", ") + gpu;
   }
-  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", named.substr(0, kNameCharacters),
+  return error(ErrorCode::NotFound, Reason::BadValue, "no GPU \"", safe_text(named, kNameBytes),
                "\" here; there is ", known);
 }
 

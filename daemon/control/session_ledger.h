@@ -27,8 +27,9 @@ namespace arcomm {
 
 using SessionToken = std::array<std::byte, kTokenBytes>;
 
-// Of the names that a client sends: no more is kept of its own, or quoted of a device's.
-inline constexpr std::size_t kNameCharacters = 64;
+// Of the names that a client sends, as safe_text: no more is kept of its own, or quoted of a
+// device's.
+inline constexpr std::size_t kNameBytes = 64;
 inline constexpr std::size_t kMaxTickets =
     64;  // descriptors of one session that wait to be fetched
 // Descriptors of one session that wait to be registered. On GPUs: those of one buffer in pieces,

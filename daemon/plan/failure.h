@@ -7,8 +7,10 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "proto/status.h"
+#include "proto/text.h"
 #include "proto/types.h"
 
 namespace arcomm {
@@ -22,8 +24,8 @@ struct Failure {
   bool ok() const { return code == ErrorCode::Ok; }
   std::string_view message() const { return text.data(); }
   void set_text(std::string_view message) {
-    const std::size_t length = message.copy(text.data(), text.size() - 1);
-    text[length] = '\0';
+    const std::string_view kept = cut_text(message, text.size() - 1);
+    text[kept.copy(text.data(), kept.size())] = '\0';
   }
   Error to_error() const { return Error{code, reason, std::string(message()), culprit}; }
 
@@ -43,8 +45,11 @@ inline Failure make_failure(ErrorCode code, Reason reason, Rank culprit, const c
   Failure failure{code, reason, culprit, {}};
   __builtin_va_list arguments;
   __builtin_va_start(arguments, format);
-  std::vsnprintf(failure.text.data(), failure.text.size(), format, arguments);
+  const int length = std::vsnprintf(failure.text.data(), failure.text.size(), format, arguments);
   __builtin_va_end(arguments);
+  // What did not fit was cut anywhere: not in the middle of a character.
+  if (std::cmp_greater_equal(length, failure.text.size()))
+    failure.text[whole_length(failure.message())] = '\0';
   return failure;
 }
 

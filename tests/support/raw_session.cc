@@ -161,7 +161,7 @@ Result<std::unique_ptr<RawSession>> RawSession::attach(const DaemonProcess& daem
   request.set_ring_abi_minor(options.ring_abi_minor);
   request.set_client_version(kVersionNumber);
   request.set_device(options.device);
-  request.set_process_name("raw session");
+  request.set_process_name(options.process_name);
   ARC_RETURN_IF_ERROR(
       parts->call(&arcommd::v1::NodeControl::Stub::Attach, request, &parts->attached));
 
@@ -268,6 +268,15 @@ Status RawSession::release(BufferId buffer) {
   request.set_buffer(buffer.bits());
   arcommd::v1::Empty reply;
   return parts_->call(&arcommd::v1::NodeControl::Stub::ReleaseBuffer, request, &reply);
+}
+
+Status RawSession::abort(MemberId member, const std::string& why) {
+  arcommd::v1::AbortCommunicatorRequest request;
+  parts_->name(request.mutable_session());
+  request.set_member(member.bits());
+  request.set_why(why);
+  arcommd::v1::Empty reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::AbortCommunicator, request, &reply);
 }
 
 ring::ControlLines& RawSession::control() {

@@ -24,6 +24,7 @@ class RawSession {
     std::uint32_t ring_abi_major = kRingAbiMajor;
     std::uint32_t ring_abi_minor = kRingAbiMinor;
     std::string device;
+    std::string process_name = "raw session";
   };
   // Every step of attaching is a real call; an Error is what the daemon answered.
   static Result<std::unique_ptr<RawSession>> attach(const DaemonProcess& daemon, Options options);
@@ -47,6 +48,7 @@ class RawSession {
   // Offers `memory` (kept by the caller) and registers [offset, offset + bytes) of it.
   Result<Buffer> register_memory(int memory, std::uint64_t offset, std::uint64_t bytes);
   Status release(BufferId buffer);
+  Status abort(MemberId member, const std::string& why);
 
   // The rings, raw.
   ring::ControlLines& control();

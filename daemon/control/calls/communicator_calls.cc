@@ -4,10 +4,30 @@
 #include <cstring>
 #include <utility>
 
+#include "proto/text.h"
 #include "proto/types.h"
 
 namespace arcomm {
 namespace {
+
+constexpr std::size_t kWhyBytes = 200;  // of what a client says to its peers
+constexpr int kMostVisibleGpus = 256;   // more than a machine has, its parts (MIG) included
+
+// Before anything is kept of it while the call waits for the other ranks.
+Status check_visible_gpus(const v1::CreateCommunicatorRequest& request) {
+  if (request.visible_gpus_size() > kMostVisibleGpus) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", request.rank(), " names ",
+                 request.visible_gpus_size(), " GPUs that its process sees: ", kMostVisibleGpus,
+                 " is the most");
+  }
+  for (const std::string& gpu : request.visible_gpus()) {
+    if (gpu.size() <= kNameBytes) continue;
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", request.rank(),
+                 " names a GPU that its process sees by ", gpu.size(), " bytes: ", kNameBytes,
+                 " is the most that a name has");
+  }
+  return {};
+}
 
 Error unknown_member(std::uint64_t bits, SessionId session) {
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "communicator member ",
@@ -28,6 +48,7 @@ void CommunicatorCalls::create_communicator(const Caller& caller,
                         call.unique_id.size(), " bytes; this one has ",
                         request.unique_id().size()));
   }
+  if (const Status named = check_visible_gpus(request); !named) return answer(named.error());
   const Result<std::string> gpu = state_.devices.gpu_of(**session, request.device());
   if (!gpu) return answer(gpu.error());
   call.on_gpu = state_.worker_of(**session).on_gpus();
@@ -94,7 +115,7 @@ void CommunicatorCalls::abort_communicator(const Caller& caller,
   }
   joins_.revoked(held->second.unique_id, held->second.epoch);
   state_.worker_of(**session).abort_communicator(
-      (*session)->id, held->first, request.why().substr(0, 200),
+      (*session)->id, held->first, safe_text(request.why(), kWhyBytes),
       state_.replies.on_loop<void>(
           "abort the communicator",
           [answer = std::move(answer)](const Status& status) { answer(empty_or(status)); }));

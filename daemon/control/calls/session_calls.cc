@@ -9,6 +9,7 @@
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/ring/doorbell.h"
+#include "proto/text.h"
 #include "proto/version.h"
 
 namespace arcomm {
@@ -68,7 +69,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
 
   SessionEntry entry;
   entry.peer = caller.peer;
-  entry.process_name = request.process_name().substr(0, kNameCharacters);
+  entry.process_name = safe_text(request.process_name(), kNameBytes);
   entry.worker = place->worker;
   entry.gpu = place->gpu;
   entry.on_gpus = state_.devices.workers()[place->worker].worker->on_gpus();

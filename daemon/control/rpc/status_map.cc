@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "proto/text.h"
+
 namespace arcomm {
 namespace {
 
@@ -15,7 +17,7 @@ grpc::Status to_grpc(const Error& failure, grpc::ServerContextBase& context) {
   if (failure.rank >= 0) context.AddTrailingMetadata(kRankKey, std::to_string(failure.rank));
   // The numbers are gRPC's own (proto/status.h).
   return {static_cast<grpc::StatusCode>(failure.code),
-          failure.message.substr(0, kMostMessageBytes)};
+          std::string(cut_text(failure.message, kMostMessageBytes))};
 }
 
 }  // namespace arcomm

@@ -5,6 +5,7 @@
 
 #include "daemon/telemetry/log/log.h"
 #include "proto/ring/layout.h"
+#include "proto/text.h"
 
 namespace arcomm {
 namespace {
@@ -27,9 +28,8 @@ ring::Completion completion_of(std::uint64_t ticket, std::uint64_t seq, const Fa
   completion.culprit_rank = outcome.culprit;
   completion.elapsed_ns = elapsed_ns;
   if (!outcome.ok()) {
-    const std::string_view text = outcome.message();
-    std::memcpy(completion.detail, text.data(),
-                std::min(text.size(), sizeof(completion.detail) - 1));
+    const std::string_view text = cut_text(outcome.message(), sizeof(completion.detail) - 1);
+    std::memcpy(completion.detail, text.data(), text.size());
   }
   return completion;
 }

@@ -125,6 +125,28 @@ TEST_F(CommunicatorTest, RefusesRanksAndIdsThatCannotBe) {
             StatusCode::INVALID_ARGUMENT);
 }
 
+TEST_F(CommunicatorTest, RefusesMoreNamesOfGpusThanAMachineHasAndKeepsNone) {
+  start();
+  const Session session = open_session();
+  v1::CreateCommunicatorRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_unique_id(unique_id('v'));
+  request.set_ranks(2);
+  request.set_timeout_ms(1000);
+  v1::CreateCommunicatorReply reply;
+  for (int i = 0; i < 30'000; ++i) request.add_visible_gpus("");
+  const Outcome many = call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
+  EXPECT_EQ(many.status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(many.status.error_message().find("30000 GPUs"), std::string::npos)
+      << many.status.error_message();
+  request.clear_visible_gpus();
+  request.add_visible_gpus(std::string(40'000, 'x'));
+  const Outcome large = call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
+  EXPECT_EQ(large.status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_NE(large.status.error_message().find("40000 bytes"), std::string::npos)
+      << large.status.error_message();
+}
+
 TEST_F(CommunicatorTest, FailsTheRanksThatWaitWhenOneOfThemDies) {
   start();
   const Session survivor = open_session();
