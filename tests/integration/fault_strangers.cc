@@ -219,6 +219,29 @@ TEST_F(Strangers, RandomBytesOnEverySocketCloseTheConnectionAndNothingElse) {  /
       << "memory grew with malformed bytes";
 }
 
+TEST_F(Strangers, RefusedHellosInALoopFillNoLogAndHideNobodyElses) {  // 15
+  start();
+  FdMessage hello;
+  hello.kind = FdMessageKind::Hello;
+  hello.session = 12345;
+  const UniqueFd fd = connect_socket(node().fd_socket(), SOCK_SEQPACKET);
+  const auto began = std::chrono::steady_clock::now();
+  const std::size_t before = node().log().size();
+  constexpr int kHellos = 20'000;
+  for (int i = 0; i < kHellos; ++i) {
+    ASSERT_EQ(::send(fd.get(), &hello, sizeof(hello), MSG_NOSIGNAL), sizeof(hello));
+    FdMessage answer;
+    ASSERT_EQ(::recv(fd.get(), &answer, sizeof(answer), 0), sizeof(answer));
+    ASSERT_NE(answer.code, 0u);
+  }
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - began);
+  expect_log("Hello of pid");
+  EXPECT_LT(node().log().size(), before + 8192 * static_cast<std::size_t>(seconds.count() + 2));
+  expect_log("more failed calls of uid");
+  expect_metric_at_least("arcomm_log_lines_left_out_total", {}, kHellos / 2);
+}
+
 TEST_F(Strangers, AnOversizedMessageIsRefusedInBoundedMemory) {  // 40
   start();
   expect_clean_all_reduce(node());

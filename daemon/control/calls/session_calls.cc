@@ -120,9 +120,10 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
               return answer(why);
             }
             state_.metrics.sessions_opened.add();
-            log::info("session {} attached: pid {} uid {} \"{}\" on {}", fmt::streamed(id),
-                      session->peer.pid, session->peer.uid, session->process_name,
-                      state_.devices.workers()[session->worker].device);
+            log::info_of(log::About::Sessions, session->peer.uid,
+                         "session {} attached: pid {} uid {} \"{}\" on {}", fmt::streamed(id),
+                         session->peer.pid, session->peer.uid, session->process_name,
+                         state_.devices.workers()[session->worker].device);
             v1::AttachReply reply;
             reply.set_session(id.bits());
             reply.set_session_token(session->token.data(), session->token.size());
@@ -162,11 +163,13 @@ void SessionCalls::close(SessionId id, Reason reason, const std::string& why,
   buffers_.session_gone(id);
   const std::string name = entry->process_name;
   if (reason == Reason::None || reason == Reason::RemoteDied) {
-    log::info("session {} ended: pid {} uid {} \"{}\": {}", fmt::streamed(id), entry->peer.pid,
-              entry->peer.uid, name, why);
+    log::info_of(log::About::Sessions, entry->peer.uid,
+                 "session {} ended: pid {} uid {} \"{}\": {}", fmt::streamed(id), entry->peer.pid,
+                 entry->peer.uid, name, why);
   } else {
-    log::warn("session {} closed: pid {} uid {} \"{}\": {} ({})", fmt::streamed(id),
-              entry->peer.pid, entry->peer.uid, name, why, name_of(reason));
+    log::warn_of(log::About::Sessions, entry->peer.uid,
+                 "session {} closed: pid {} uid {} \"{}\": {} ({})", fmt::streamed(id),
+                 entry->peer.pid, entry->peer.uid, name, why, name_of(reason));
   }
   if (reason != Reason::None) state_.metrics.sessions_lost[reason].add();
   for (auto& [ticket, fds] : entry->tickets) {

@@ -93,8 +93,10 @@ bool FdChannel::serve(ConnectionNumber number, Connection& connection, FdRequest
   SessionEntry* session = parts_.ledger.find(connection.session);
   if (request.message.kind == FdMessageKind::Hello) {
     const Status status = hello(number, connection, request.message);
-    if (!status)
-      log::info("Hello of pid {} refused: {}", connection.caller.peer.pid, status.error().message);
+    if (!status) {
+      log::info_of(log::About::Calls, connection.caller.peer.uid, "Hello of pid {} refused: {}",
+                   connection.caller.peer.pid, status.error().message);
+    }
     answer = answer_to(status);
   } else if (session == nullptr) {
     answer =

@@ -14,16 +14,13 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "daemon/control/access/caller.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/status_map.h"
-#include "daemon/exec/clock.h"
 #include "daemon/telemetry/log/log.h"
-#include "daemon/telemetry/log/log_budget.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/status.h"
 
@@ -55,17 +52,6 @@ struct RpcFloor {
   std::unordered_set<std::shared_ptr<RpcCall>> calls;
   bool stopping = false;  // every call is refused
   bool closed = false;    // nothing may be put into the queue any more
-  // By uid, not by connection: a client that loops on a failing call may connect anew each time.
-  std::unordered_map<uid_t, LogBudget> failure_lines;
-
-  // As LogBudget::spend, for a failed call of this user.
-  std::optional<std::uint64_t> spend_line(uid_t uid) {
-    const std::uint64_t now = now_ns();
-    std::lock_guard lock(mutex);
-    if (!failure_lines.contains(uid))  // so that it holds only those that fail now
-      std::erase_if(failure_lines, [now](const auto& one) { return one.second.is_idle(now); });
-    return failure_lines[uid].spend(now);
-  }
 
   RpcFloor(EventLoop& control_loop, Metrics& counters,
            grpc::ServerCompletionQueue& completion_queue,
@@ -169,9 +155,9 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
   void count(const Status& status) {
     floor_.metrics.control_calls[status ? ErrorCode::Ok : status.error().code].add();
     if (status) return;
-    const std::optional<std::uint64_t> left_out = floor_.spend_line(uid_);
-    if (left_out > 0u) log::info("{} more failed calls of uid {} were not logged", *left_out, uid_);
-    if (left_out) log::info("{} of pid {}: {}", method_.name, pid_, status.error().to_string());
+    // By uid, not by connection: a client that loops on a failing call may connect anew each time.
+    log::info_of(log::About::Calls, uid_, "{} of pid {}: {}", method_.name, pid_.load(),
+                 status.error().to_string());
   }
 
   // The two last events may come in either order.

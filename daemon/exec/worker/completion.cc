@@ -14,7 +14,7 @@ namespace {
 bool may_log(Session& session, std::uint64_t now_ns) {
   const std::optional<std::uint64_t> left_out = session.failure_lines.spend(now_ns);
   if (left_out > 0u) log_left_out(session, *left_out);
-  return left_out.has_value();
+  return left_out && log::admits(log::About::Operations, session.origin().uid);
 }
 
 ring::Completion completion_of(std::uint64_t ticket, std::uint64_t seq, const Failure& outcome,

@@ -342,8 +342,9 @@ void Worker::lose(Session& session, const char* why) {
 
 void Worker::quarantine_lost() {
   for (const auto& [session, why] : std::exchange(lost_, {})) {
-    log::warn("session {} (pid {}) broke the ring protocol and is quarantined: {}",
-              fmt::streamed(session->id()), session->origin().pid, why);
+    log::warn_of(log::About::Sessions, session->origin().uid,
+                 "session {} (pid {}) broke the ring protocol and is quarantined: {}",
+                 fmt::streamed(session->id()), session->origin().pid, why);
     session->set_state(ring::SessionState::Quarantined, Reason::Quarantined);
     departures_.drop_members(*session, Reason::Quarantined, why);
     if (state_.parts.events.session_lost)
@@ -379,7 +380,14 @@ void Worker::on_revoked(Communicator& communicator) {
       fmt::format("communicator {} epoch {} is revoked: {} ({}); {} operations ended with it",
                   short_name(communicator.unique_id), communicator.epoch, why.message(),
                   name_of(why.reason), communicator.cut_off);
-  is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
+  // All its ranks are one user's, of whom some may have left.
+  const auto present = std::ranges::find_if(communicator.seats, [this](const Seat& seat) {
+    return state_.sessions.find(seat.session) != nullptr;
+  });
+  if (present == communicator.seats.end() ||
+      log::admits(log::About::Operations, state_.sessions.find(present->session)->origin().uid)) {
+    is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
+  }
   if (state_.parts.events.communicator_revoked) {
     state_.parts.events.communicator_revoked(communicator.unique_id, communicator.epoch,
                                              why.reason);

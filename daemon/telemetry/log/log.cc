@@ -11,10 +11,12 @@
 #include <mutex>
 
 #include "daemon/telemetry/log/escape.h"
+#include "daemon/telemetry/log/line_shares.h"
 #include "daemon/telemetry/log/log_line.h"
 #include "daemon/telemetry/log/log_output.h"
 #include "daemon/telemetry/log/log_queue.h"
 #include "daemon/telemetry/log/log_writer.h"
+#include "daemon/telemetry/uid_range.h"
 
 namespace arcomm::log {
 namespace {
@@ -22,6 +24,18 @@ namespace {
 constexpr std::chrono::milliseconds kStopPatience{500};
 constexpr std::size_t kAuditFieldBudget = 512;
 constexpr std::size_t kAuditBudget = kMaxLogLineBytes - 256;
+
+// A second's lines. Of sessions as many as a job of 64 ranks needs that comes and goes. Audit
+// lines: all of them fit into the part of the queue that is theirs.
+constexpr LineShares::Limits kAuditShares{.of_uid = 16, .of_all = 512};
+constexpr LineShares::Limits kCallShares{.of_uid = 16, .of_all = 256};
+constexpr LineShares::Limits kSessionShares{.of_uid = 128, .of_all = 512};
+constexpr LineShares::Limits kOperationShares{.of_uid = 64, .of_all = 512};
+
+std::uint64_t now_ns() {
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch() /
+                                    std::chrono::nanoseconds(1));
+}
 
 // spdlog's end of the queue.
 class QueueSink : public spdlog::sinks::sink {
@@ -47,6 +61,29 @@ class QueueSink : public spdlog::sinks::sink {
   LineFormatter formatter_;  // has no state of its own: safe from any thread
 };
 
+struct Shares {
+  LineShares audits{kAuditShares}, calls{kCallShares}, sessions{kSessionShares},
+      operations{kOperationShares};
+
+  LineShares& of(About about) {
+    switch (about) {
+      case About::Calls:
+        return calls;
+      case About::Sessions:
+        return sessions;
+      case About::Operations:
+        return operations;
+    }
+    return calls;
+  }
+  void start_anew() {
+    for (LineShares* shares : {&audits, &calls, &sessions, &operations}) shares->start_anew();
+  }
+  std::uint64_t left_out() const {
+    return audits.left_out() + calls.left_out() + sessions.left_out() + operations.left_out();
+  }
+};
+
 // Lives until the process ends, since a thread may log while others are being torn down.
 struct State {
   LogQueue queue;
@@ -54,6 +91,7 @@ struct State {
   std::atomic<LogLevel> level{LogLevel::Info};
   std::atomic<bool> is_running{false};
   LineStyle style;
+  Shares shares;
   std::shared_ptr<spdlog::sinks::sink> sink = std::make_shared<QueueSink>(queue, dropped, style);
   spdlog::logger lines{"arcommd", sink};
   spdlog::logger audits{std::string(kAuditLogger), sink};
@@ -92,6 +130,35 @@ void try_standard_error(State& s, LogLevel level, std::string_view message) {
     s.dropped.fetch_sub(1, std::memory_order_relaxed);
 }
 
+std::string text_of(uid_t uid) {
+  if (uid == LineShares::kOthers) return "others";
+  const std::string first = std::to_string(uid);
+  return uid < kUidRange ? first : first + " to " + std::to_string(uid + kUidRange - 1);
+}
+
+std::string_view text_of(About about) {
+  switch (about) {
+    case About::Calls:
+      return "failed calls";
+    case About::Sessions:
+      return "lines about sessions";
+    case About::Operations:
+      return "lines about operations";
+  }
+  return "lines";
+}
+
+// Into the queue, which does not wait.
+void tell_left_out(State& s, About about) {
+  for (const LineShares::LeftOut& one : s.shares.of(about).take_left_out(now_ns()))
+    info("{} more {} of uid {} were not logged", one.lines, text_of(about), text_of(one.uid));
+}
+
+void tell_left_out_audits(State& s) {
+  for (const LineShares::LeftOut& one : s.shares.audits.take_left_out(now_ns()))
+    audit("lines left out", {{"uid", text_of(one.uid)}, {"lines", std::to_string(one.lines)}});
+}
+
 }  // namespace
 
 Options options_from(const Settings& settings) {
@@ -103,6 +170,7 @@ Status start(const Options& options) {
   const std::lock_guard lock(s.mutex);
   auto output = LogOutput::open(options.file);
   if (!output) return std::move(output).error();
+  s.shares.start_anew();
   s.level.store(options.level, std::memory_order_relaxed);
   s.style.format.store(options.format, std::memory_order_relaxed);
   s.style.journal.store((*output)->is_journal(), std::memory_order_relaxed);
@@ -112,11 +180,17 @@ Status start(const Options& options) {
     s.writer->replace(std::move(*output));
   } else {
     s.writer = std::make_unique<LogWriter>(
-        s.queue, s.dropped, std::move(*output), [&s](std::uint64_t dropped) {
+        s.queue, s.dropped, std::move(*output),
+        [&s](std::uint64_t dropped) {
           return format_line(
               s, LogLevel::Warn,
               fmt::format("{} log lines were dropped since the output could not take them",
                           dropped));
+        },
+        [&s] {
+          for (const About about : {About::Calls, About::Sessions, About::Operations})
+            tell_left_out(s, about);
+          tell_left_out_audits(s);
         });
   }
   s.is_running.store(true, std::memory_order_release);
@@ -164,6 +238,16 @@ std::uint64_t dropped_lines() {
   return state().dropped.load(std::memory_order_relaxed);
 }
 
+std::uint64_t left_out_lines() {
+  return state().shares.left_out();
+}
+
+bool admits(About about, uid_t uid) {
+  if (enabled(LogLevel::Debug)) return true;
+  tell_left_out(state(), about);
+  return state().shares.of(about).spend(uid, now_ns());
+}
+
 void write(LogLevel level, std::string_view message) {
   State& s = state();
   if (!enabled(level)) return;
@@ -202,6 +286,11 @@ void audit(std::string_view event, std::initializer_list<Field> fields) {
     return;
   }
   s.audits.log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
+}
+
+void audit_of(uid_t uid, std::string_view event, std::initializer_list<Field> fields) {
+  tell_left_out_audits(state());
+  if (state().shares.audits.spend(uid, now_ns())) audit(event, fields);
 }
 
 }  // namespace arcomm::log

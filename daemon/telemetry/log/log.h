@@ -9,6 +9,7 @@
 
 #include <spdlog/fmt/fmt.h>
 #include <spdlog/fmt/ostr.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <initializer_list>
@@ -42,6 +43,7 @@ void set_level(LogLevel level);
 void set_format(LogFormat format);
 bool enabled(LogLevel level);
 std::uint64_t dropped_lines();
+std::uint64_t left_out_lines();  // that were beyond a user's share
 
 // The message as it is; control characters are escaped on the way out, so that a client's text
 // cannot forge a line.
@@ -68,6 +70,24 @@ void error(fmt::format_string<Args...> format, Args&&... args) {
     write(LogLevel::Error, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// What a line tells that a user's doings have brought about, as often as the user likes. Each kind
+// is shared among the uids by itself (line_shares.h): a flood of one kind, or of one uid, hides no
+// line of another. What was left out is told about a second later. Whoever asks for debug lines has
+// asked for all of it.
+enum class About : std::uint8_t { Calls, Sessions, Operations };
+// Whether a line about what `uid` did may be written now. It counts as written then.
+bool admits(About about, uid_t uid);
+template <typename... Args>
+void info_of(About about, uid_t uid, fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(LogLevel::Info) && admits(about, uid))
+    write(LogLevel::Info, fmt::format(format, std::forward<Args>(args)...));
+}
+template <typename... Args>
+void warn_of(About about, uid_t uid, fmt::format_string<Args...> format, Args&&... args) {
+  if (enabled(LogLevel::Warn) && admits(about, uid))
+    write(LogLevel::Warn, fmt::format(format, std::forward<Args>(args)...));
+}
+
 // Who did what to whom, whatever the level: log::audit("attach refused", {{"uid", "1000"}, {"pid",
 // "4711"}}). A part of the queue is kept for these, so that a flood of other lines does not push
 // them out.
@@ -76,5 +96,7 @@ struct Field {
   std::string value;
 };
 void audit(std::string_view event, std::initializer_list<Field> fields);
+// Of what anybody may do as often as he likes: within the share of `uid`.
+void audit_of(uid_t uid, std::string_view event, std::initializer_list<Field> fields);
 
 }  // namespace arcomm::log

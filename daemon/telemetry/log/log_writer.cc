@@ -17,8 +17,8 @@ constexpr std::chrono::milliseconds kGraceToLeave{200};
 }  // namespace
 
 struct LogWriter::Shared {
-  Shared(LogQueue& q, std::atomic<std::uint64_t>& d, Notice n)
-      : queue(q), dropped(d), notice(std::move(n)) {}
+  Shared(LogQueue& q, std::atomic<std::uint64_t>& d, Notice n, std::function<void()> e)
+      : queue(q), dropped(d), notice(std::move(n)), each_second(std::move(e)) {}
 
   // False once stop() was called and its patience is used up.
   bool may_wait() const {
@@ -29,6 +29,7 @@ struct LogWriter::Shared {
   LogQueue& queue;
   std::atomic<std::uint64_t>& dropped;
   const Notice notice;
+  const std::function<void()> each_second;
   std::atomic<Clock::rep> stop_at{0};  // 0: running
   std::mutex mutex;
   std::unique_ptr<LogOutput> next;  // guarded by mutex; takes over before the next line
@@ -37,8 +38,9 @@ struct LogWriter::Shared {
 };
 
 LogWriter::LogWriter(LogQueue& queue, std::atomic<std::uint64_t>& dropped,
-                     std::unique_ptr<LogOutput> output, Notice notice)
-    : shared_(std::make_shared<Shared>(queue, dropped, std::move(notice))) {
+                     std::unique_ptr<LogOutput> output, Notice notice,
+                     std::function<void()> each_second)
+    : shared_(std::make_shared<Shared>(queue, dropped, std::move(notice), std::move(each_second))) {
   shared_->next = std::move(output);
   // Signals are for the main thread; SIGPIPE from a reader that went away would end the process.
   sigset_t all, before;
@@ -77,9 +79,14 @@ void LogWriter::run(std::shared_ptr<Shared> shared) {
   std::unique_ptr<LogOutput> output;
   std::uint64_t reported = shared->dropped.load(std::memory_order_relaxed);
   const auto keep_waiting = [&] { return shared->may_wait(); };
+  Clock::time_point next_second = Clock::now() + kIdle;
   for (;;) {
     const bool is_stopping = shared->stop_at.load(std::memory_order_acquire) != 0;
-    const auto lines = shared->queue.take(is_stopping ? Clock::now() : Clock::now() + kIdle);
+    if (Clock::now() >= next_second) {
+      shared->each_second();
+      next_second = Clock::now() + kIdle;
+    }
+    const auto lines = shared->queue.take(is_stopping ? Clock::now() : next_second);
     {
       const std::lock_guard lock(shared->mutex);
       if (shared->next) output = std::move(shared->next);

@@ -19,9 +19,10 @@ class LogWriter {
  public:
   // `queue` and `dropped` must live for as long as the process: a writer that is stuck in the
   // kernel is left behind. `notice` makes the line that says how many were dropped before it.
+  // `each_second`, about, may put lines into the queue.
   using Notice = std::function<std::string(std::uint64_t dropped)>;
   LogWriter(LogQueue& queue, std::atomic<std::uint64_t>& dropped, std::unique_ptr<LogOutput> output,
-            Notice notice);
+            Notice notice, std::function<void()> each_second);
   ~LogWriter();  // stop({})
 
   // Lines from now on go to `output`.

@@ -138,7 +138,8 @@ class Metrics {
   Counter connections_refused;                      // arcomm_connections_refused_total
   Counter config_reloads_ok;                        // arcomm_config_reloads_total{result="ok"}
   Counter config_reloads_failed;                    // arcomm_config_reloads_total{result="error"}
-  // arcomm_log_lines_dropped_total and arcomm_build_info are added when the text is made.
+  // arcomm_log_lines_dropped_total, _left_out_total and arcomm_build_info are added when the text
+  // is made.
 };
 
 // Prometheus' text format 0.0.4.

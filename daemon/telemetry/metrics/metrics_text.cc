@@ -71,6 +71,8 @@ class Collector : public prometheus::Collectable {
     add_counter(reloads, "result", "error", static_cast<double>(m.config_reloads_failed.value()));
     counter("arcomm_log_lines_dropped_total", "Log lines that the output could not take.",
             static_cast<double>(log::dropped_lines()));
+    counter("arcomm_log_lines_left_out_total", "Log lines that were beyond a user's share.",
+            static_cast<double>(log::left_out_lines()));
     build_info();
     return families_;
   }

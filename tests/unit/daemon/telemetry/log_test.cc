@@ -112,6 +112,32 @@ TEST_F(LogTest, CutsLinesToWhatAPipeTakesAtOnce) {
   EXPECT_THAT(text, HasSubstr("...\"}\n"));
 }
 
+TEST_F(LogTest, OneUsersFloodHidesNoLineOfAnotherAndIsToldOf) {
+  ASSERT_TRUE(start());
+  const std::uint64_t left_out = log::left_out_lines();
+  for (int i = 0; i < 10'000; ++i) {
+    log::info_of(log::About::Calls, 1000, "call {} failed", i);
+    log::audit_of(1000, "connection refused", {{"uid", "1000"}});
+  }
+  log::info_of(log::About::Calls, 1001, "another's call failed");
+  log::audit_of(1001, "connection refused", {{"uid", "1001"}});
+  log::info_of(log::About::Sessions, 1000, "of another kind");
+  ASSERT_TRUE(log::flush(2000));
+  const std::string text = file_text(path_);
+  EXPECT_LT(text.size(), 20'000u);
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("another's call failed"),
+                    HasSubstr("audit connection refused uid=1001"), HasSubstr("of another kind")));
+  EXPECT_GT(log::left_out_lines(), left_out + 19'000);
+  EXPECT_EQ(dropped(), 0u) << "what is left out is not what the output could not take";
+  // By itself, though nobody logs anything more.
+  const auto since = Clock::now();
+  while (file_text(path_).find("lines left out") == std::string::npos && ms_since(since) < 10'000)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_THAT(file_text(path_), AllOf(HasSubstr("more failed calls of uid 1000 were not logged"),
+                                      HasSubstr("audit lines left out uid=1000 lines=99")));
+}
+
 TEST_F(LogTest, GoesOnInANewFileAfterRotation) {
   ASSERT_TRUE(start());
   log::info("first");

@@ -90,7 +90,7 @@ TEST(MetricsText, TellsValuesInBaseUnitsUnderTheirNames) {
         "arcomm_sessions_lost_total{reason=\"RemoteDied\"} 1\n",
         "arcomm_worker_busy_seconds_total 1.5\n",
         "arcomm_config_reloads_total{result=\"error\"} 1\n", "arcomm_log_lines_dropped_total ",
-        "arcomm_build_info{version=\"0.1.0\"} 1\n"})
+        "arcomm_log_lines_left_out_total ", "arcomm_build_info{version=\"0.1.0\"} 1\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 
