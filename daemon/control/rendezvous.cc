@@ -6,8 +6,6 @@
 namespace arcomm {
 namespace {
 
-constexpr std::size_t kRememberedPerUid = 256;  // dissolved ids whose epoch is kept
-
 // "ranks 1, 3 of 4 have not called"
 std::string absent(const std::map<Rank, Rendezvous::Call>& calls, int ranks) {
   std::ostringstream text;
@@ -50,16 +48,21 @@ void Rendezvous::join(Call call) {
                              " ranks, numbered from 0"));
   }
   auto at = meetings_.find(call.unique_id);
-  if (at == meetings_.end()) {
-    at = meetings_.emplace(call.unique_id, Meeting{}).first;
-    at->second.uid = call.peer.uid;
-    at->second.ranks = call.ranks;
-  }
-  Meeting& meeting = at->second;
-  if (meeting.uid != call.peer.uid) {
+  const auto before = at == meetings_.end() ? remembered_.find(call.unique_id, call.called_at)
+                                            : std::optional<RememberedEpochs::Epoch>();
+  const uid_t owner = before ? before->uid : at != meetings_.end() ? at->second.uid : call.peer.uid;
+  if (owner != call.peer.uid) {
     return call.answer(error(ErrorCode::PermissionDenied, Reason::Permission, "uid ", call.peer.uid,
                              " may not join a communicator of another user"));
   }
+  if (at == meetings_.end()) {
+    at = meetings_.emplace(call.unique_id, Meeting{}).first;
+    at->second.uid = owner;
+    at->second.ranks = call.ranks;  // a rebuild may have fewer ranks than before
+    at->second.epoch = before ? before->number : 0;
+    remembered_.forget(call.unique_id);
+  }
+  Meeting& meeting = at->second;
   if (meeting.state == State::Ready) {
     if (call.rank < meeting.ranks) {
       const Live& holder = meeting.members[static_cast<std::size_t>(call.rank)];
@@ -68,10 +71,6 @@ void Rendezvous::join(Call call) {
     return call.answer(error(ErrorCode::InvalidArgument, Reason::Mismatch,
                              "this communicator is ready with ", meeting.ranks,
                              " ranks and the call says ", call.ranks));
-  }
-  if (meeting.state == State::Dissolved) {
-    meeting.state = State::Collecting;
-    meeting.ranks = call.ranks;  // a rebuild may have fewer ranks than before
   }
   if (const auto taken = meeting.calls.find(call.rank); taken != meeting.calls.end()) {
     return call.answer(refuse_duplicate(call, taken->second.session, "has already called"));
@@ -190,25 +189,9 @@ void Rendezvous::settle(Meetings::iterator at) {
   Meeting& meeting = at->second;
   if (!meeting.calls.empty() || meeting.state == State::Building || meeting.state == State::Ready)
     return;
-  if (meeting.epoch == 0) {
-    meetings_.erase(at);
-    return;
-  }
-  meeting.state = State::Dissolved;
-  meeting.members.clear();
-  meeting.settled = ++settled_;
-  forget_oldest(meeting.uid);
-}
-
-void Rendezvous::forget_oldest(uid_t uid) {
-  std::size_t count = 0;
-  auto oldest = meetings_.end();
-  for (auto at = meetings_.begin(); at != meetings_.end(); ++at) {
-    if (at->second.uid != uid || at->second.state != State::Dissolved) continue;
-    ++count;
-    if (oldest == meetings_.end() || at->second.settled < oldest->second.settled) oldest = at;
-  }
-  if (count > kRememberedPerUid) meetings_.erase(oldest);
+  if (meeting.epoch != 0)
+    remembered_.remember(at->first, {.uid = meeting.uid, .number = meeting.epoch}, Clock::now());
+  meetings_.erase(at);
 }
 
 void Rendezvous::cancel(std::uint64_t serial) {

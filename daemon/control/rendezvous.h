@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/control/remembered_epochs.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "proto/launch_table.h"
 #include "proto/status.h"
@@ -101,7 +102,7 @@ class Rendezvous {
   std::size_t ready() const { return ready_; }  // communicators in use
 
  private:
-  enum class State : std::uint8_t { Collecting, Building, Ready, Dissolved };
+  enum class State : std::uint8_t { Collecting, Building, Ready };
   struct Meeting {
     uid_t uid = 0;
     int ranks = 0;
@@ -112,7 +113,6 @@ class Rendezvous {
     std::map<Rank, Call> calls;                  // Collecting, Building
     std::optional<std::pair<Rank, Error>> lost;  // Building: a rank that ended meanwhile
     std::vector<Live> members;                   // Ready, by rank
-    std::uint64_t settled = 0;                   // order in which it became Dissolved
   };
   using Meetings = std::map<UniqueIdBytes, Meeting>;
 
@@ -120,16 +120,14 @@ class Rendezvous {
   void built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members);
   void fail(Meetings::iterator at, Error why);  // all its calls
   void session_gone(Meetings::iterator at, SessionId session, pid_t pid, Reason reason);
-  // After the last call left: forget an id that was never built, remember the epoch of one that
-  // was, and forget the oldest of those. No other iterator survives it, nor does any after an
-  // answer.
+  // After the last call left: nothing stays but the epoch of an id that was built. The iterator
+  // does not survive it, nor does any after an answer.
   void settle(Meetings::iterator at);
-  void forget_oldest(uid_t uid);
 
   Form form_;
   Leave leave_;
   Meetings meetings_;
-  std::uint64_t settled_ = 0;
+  RememberedEpochs remembered_;  // of ids that have no meeting
   std::size_t ready_ = 0;
 };
 

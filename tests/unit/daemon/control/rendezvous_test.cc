@@ -192,6 +192,17 @@ TEST_F(RendezvousTest, ASessionThatEndsMayMakeItsNeighbourForgotten) {
   EXPECT_EQ(answers.back().value().epoch, 2u) << "it was not";
 }
 
+TEST_F(RendezvousTest, RemembersAnEpochForATime) {
+  std::vector<Result<Rendezvous::Joined>> answers;
+  rendezvous_.join(call_of(1000, 0, 1, answers));
+  formed_(std::vector<MemberId>{{1, 1}});
+  rendezvous_.dissolve(call_of(1000, 0, 1, answers).unique_id, 1);
+  now_ += RememberedEpochs::kLifetime + std::chrono::minutes(1);
+  rendezvous_.join(call_of(1000, 0, 1, answers));
+  formed_(std::vector<MemberId>{{1, 1}});
+  EXPECT_EQ(answers.back().value().epoch, 1u) << "what is old begins anew";
+}
+
 TEST_F(RendezvousTest, ACallerWhoComesBackFromItsAnswerFindsTheMeetingSettled) {
   std::vector<Result<Rendezvous::Joined>> answers, again;
   Rendezvous::Call first = call_of(1000, 0, 2, answers);
