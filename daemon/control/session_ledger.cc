@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <utility>
+
+#include "daemon/telemetry/uid_range.h"
 
 namespace arcomm {
 namespace {
@@ -75,9 +78,20 @@ std::unique_ptr<SessionEntry> SessionLedger::close(SessionId id, Reason reason, 
   std::unique_ptr<SessionEntry> entry = sessions_.erase(id);
   if (entry == nullptr) return nullptr;
   forget_offers(entry->peer.uid, entry->offers.size());
-  tombstones_.push_front({id, entry->token, reason, std::move(why)});
-  if (tombstones_.size() > kTombstones) tombstones_.pop_back();
+  tombstones_.push_front({id, entry->peer.uid, entry->token, reason, std::move(why)});
+  ++tombstones_of_[first_of_range(entry->peer.uid)];
+  if (tombstones_.size() > kTombstones) forget_a_tombstone();
   return entry;
+}
+
+void SessionLedger::forget_a_tombstone() {
+  const auto most =
+      std::ranges::max_element(tombstones_of_, {}, [](const auto& one) { return one.second; });
+  const auto oldest = std::find_if(
+      tombstones_.rbegin(), tombstones_.rend(),
+      [user = most->first](const auto& one) { return first_of_range(one.uid) == user; });
+  tombstones_.erase(std::next(oldest).base());
+  if (--most->second == 0) tombstones_of_.erase(most);
 }
 
 Status SessionLedger::promise_ticket(SessionEntry& session) {

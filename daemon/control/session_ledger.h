@@ -103,17 +103,21 @@ class SessionLedger {
  private:
   struct Tombstone {
     SessionId id;
+    uid_t uid = 0;
     SessionToken token{};
     Reason reason = Reason::None;
     std::string why;
   };
 
   void forget_offers(uid_t uid, std::size_t count);
+  // Of who has most, so that nobody's comings and goings push out another's.
+  void forget_a_tombstone();
 
   IdTable<SessionEntry, SessionId> sessions_;
   std::unordered_map<uid_t, std::size_t> offers_;  // by uid, of all its sessions; none is 0
   std::uint64_t next_ticket_ = 1;
-  std::deque<Tombstone> tombstones_;
+  std::deque<Tombstone> tombstones_;                      // the newest first
+  std::unordered_map<uid_t, std::size_t> tombstones_of_;  // by first_of_range(); none is 0
 };
 
 }  // namespace arcomm

@@ -53,5 +53,24 @@ TEST(SessionLedger, TheSessionsOfAUidOfferSoManyTogether) {
   EXPECT_EQ(fill(ledger, more).size(), kMaxOffers - 1);
 }
 
+// What a later call with the old token hears.
+TEST(SessionLedger, WhyASessionWasClosedIsNotLostToAnothersComingsAndGoings) {
+  SessionLedger ledger;
+  const auto close_one = [&](uid_t uid) {
+    const SessionEntry& session = open_for(ledger, uid, false);
+    const SessionId id = session.id;
+    const std::string token(reinterpret_cast<const char*>(session.token.data()),
+                            session.token.size());
+    EXPECT_NE(ledger.close(id, Reason::Quarantined, "it broke the ring"), nullptr);
+    return [&ledger, id, token, uid] {
+      return ledger.authorize(id.bits(), token, uid).error().reason;
+    };
+  };
+  const auto mine = close_one(1000);
+  for (int i = 0; i < 1000; ++i) close_one(2000);
+  EXPECT_EQ(close_one(2000)(), Reason::Quarantined);
+  EXPECT_EQ(mine(), Reason::Quarantined);
+}
+
 }  // namespace
 }  // namespace arcomm
