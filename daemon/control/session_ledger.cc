@@ -120,7 +120,7 @@ Result<std::vector<UniqueFd>> SessionLedger::take_ticket(SessionEntry& session,
   return std::move(node.mapped());
 }
 
-Result<std::uint64_t> SessionLedger::add_offer(SessionEntry& session, UniqueFd fd) {
+Result<std::uint64_t> SessionLedger::add_offer(SessionEntry& session, UniqueFd&& fd) {
   const std::size_t most = session.on_gpus ? kMaxOffers : kMaxOffersOnHost;
   if (session.offers.size() >= most) {
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "session ", session.id, " has ", most,

@@ -91,7 +91,8 @@ class SessionLedger {
   Status promise_ticket(SessionEntry& session);
   std::uint64_t add_ticket(SessionEntry& session, std::vector<UniqueFd> fds);
   Result<std::vector<UniqueFd>> take_ticket(SessionEntry& session, std::uint64_t ticket);
-  Result<std::uint64_t> add_offer(SessionEntry& session, UniqueFd fd);
+  // Takes `fd` unless it is refused: its close may take long, and is the caller's business then.
+  Result<std::uint64_t> add_offer(SessionEntry& session, UniqueFd&& fd);
   Result<UniqueFd> take_offer(SessionEntry& session, std::uint64_t ticket);
 
   std::size_t size() const { return sessions_.size(); }

@@ -91,14 +91,22 @@ Result<FdReceive> receive_fd_request(int socket_fd, FdRequest& request, FdCloser
       fds.begin(), fds.end(), [](const UniqueFd& fd) { return is_memory(fd.get()); });
   for (auto fd = strangers; fd != fds.end(); ++fd) closer.close(peer, std::move(*fd));
   fds.erase(strangers, fds.end());
+  const auto close_all = [&] {
+    for (UniqueFd& fd : fds) closer.close(peer, std::move(fd));
+  };
   // A SEQPACKET end of file and an empty message look the same; neither is followed by anything we
   // would answer.
-  if (got == 0) return FdReceive::HungUp;
+  if (got == 0) {
+    close_all();
+    return FdReceive::HungUp;
+  }
   if ((header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0) {
+    close_all();
     return protocol_error("a message is too long or carries too many descriptors",
                           static_cast<std::size_t>(got));
   }
   if (Status checked = check_fd_request({bytes, static_cast<std::size_t>(got)}, came); !checked) {
+    close_all();
     return checked.error();
   }
   std::memcpy(&request.message, bytes, sizeof(FdMessage));

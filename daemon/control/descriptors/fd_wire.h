@@ -1,7 +1,7 @@
 // One message of the descriptor socket (proto/fd_message.h) in and out of a SOCK_SEQPACKET socket,
 // with descriptors. What arrives is a stranger's: length, magic, kind and number of descriptors are
-// checked here and nowhere else, and what came besides memory is handed to the closer.
-// Nothing blocks. Any thread.
+// checked here and nowhere else, and what came besides memory, or with a message that is refused,
+// is handed to the closer. Nothing blocks. Any thread.
 #pragma once
 
 #include <span>

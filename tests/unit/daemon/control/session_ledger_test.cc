@@ -2,6 +2,7 @@
 #include "daemon/control/session_ledger.h"
 
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 
 #include <utility>
 #include <vector>
@@ -40,7 +41,9 @@ TEST(SessionLedger, TheSessionsOfAUidOfferSoManyTogether) {
     ASSERT_EQ(fill(ledger, *sessions.back()).size(), kMaxOffers);
   }
   SessionEntry& more = open_for(ledger, 1, true);
-  const Result<std::uint64_t> refused = ledger.add_offer(more, UniqueFd());
+  UniqueFd descriptor(::eventfd(0, EFD_CLOEXEC));
+  const Result<std::uint64_t> refused = ledger.add_offer(more, std::move(descriptor));
+  EXPECT_TRUE(descriptor) << "it is the caller's to close";  // NOLINT(bugprone-use-after-move)
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().reason, Reason::Quota);
   EXPECT_NE(refused.error().message.find("sessions of uid 1"), std::string::npos);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/un.h>
 
 #include <cerrno>
@@ -165,6 +166,45 @@ TEST_F(StuckClose, RefusesTheUidThatLeftItAndServesTheOthers) {
     if (!served) std::this_thread::sleep_for(milliseconds(10));
   }
   EXPECT_TRUE(served) << "the uid is served again when what it left is closed";
+}
+
+// The last close of a large one takes as long as touching it did.
+TEST_F(StuckClose, ClosesRefusedMemoryInItsOwnersTurnAndNotOnTheLoop) {
+  run();
+  const UniqueFd stranger = connect_as(kSender);
+  LingeringSocket stuck;
+  leave(stranger, stuck);  // what else its uid leaves waits behind it
+  ASSERT_TRUE(is_answered(stranger));
+  const auto open_memory = [] {
+    std::size_t count = 0;
+    for (const auto& one : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      count += std::filesystem::read_symlink(one, gone).string().starts_with("/memfd:refused");
+    }
+    return count;
+  };
+  const auto send_memory = [](const UniqueFd& to, const char* bytes, std::size_t length) {
+    const UniqueFd memory(::memfd_create("refused", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    return support::send_with_descriptor(to.get(), bytes, length, memory.get());
+  };
+  FdMessage offer;
+  offer.kind = FdMessageKind::Offer;
+  const auto* message = reinterpret_cast<const char*>(&offer);
+  ASSERT_TRUE(send_memory(stranger, message, sizeof(offer)) && is_answered(stranger));
+  EXPECT_EQ(open_memory(), 1u) << "of an Offer without a Hello";
+  ASSERT_TRUE(send_memory(stranger, "no message", 10));
+  EXPECT_FALSE(is_answered(stranger));
+  EXPECT_EQ(open_memory(), 2u) << "of what is no message";
+  const UniqueFd other = connect_as(kSender);
+  const std::string long_one(sizeof(offer) + 1, 'x');
+  ASSERT_TRUE(send_memory(other, long_one.data(), long_one.size()));
+  EXPECT_FALSE(is_answered(other));
+  EXPECT_EQ(open_memory(), 3u) << "of a message that is too long";
+  stuck.deaf.reset();
+  const auto until = std::chrono::steady_clock::now() + seconds(15);
+  while (open_memory() != 0 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(milliseconds(10));
+  EXPECT_EQ(open_memory(), 0u);
 }
 
 TEST_F(StuckClose, KeepsNoConnectionOfThatUidOpen) {
