@@ -90,6 +90,11 @@ void NodeControl::take_back(const Caller& caller, const v1::SessionRef& session,
   plans_.take_back(caller, session, unheard);
 }
 
+void NodeControl::take_back(const Caller& caller, const v1::SessionRef& session,
+                            const v1::CreateCommunicatorReply& unheard) {
+  communicators_.take_back(caller, session, unheard);
+}
+
 void NodeControl::connection_hung_up(ConnectionNumber connection) {
   sessions_.connection_hung_up(connection);
 }

@@ -63,6 +63,8 @@ class NodeControl {
                  const v1::BufferReply& unheard);
   void take_back(const Caller& caller, const v1::SessionRef& session,
                  const v1::CreatePlanReply& unheard);
+  void take_back(const Caller& caller, const v1::SessionRef& session,
+                 const v1::CreateCommunicatorReply& unheard);
 
   // From the sockets.
   void connection_hung_up(ConnectionNumber connection);

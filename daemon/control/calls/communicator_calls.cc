@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "proto/text.h"
 #include "proto/types.h"
@@ -119,6 +120,19 @@ void CommunicatorCalls::abort_communicator(const Caller& caller,
       state_.replies.on_loop<void>(
           "abort the communicator",
           [answer = std::move(answer)](const Status& status) { answer(empty_or(status)); }));
+}
+
+void CommunicatorCalls::take_back(const Caller& caller, const v1::SessionRef& session,
+                                  const v1::CreateCommunicatorReply& unheard) {
+  if (const Result<SessionEntry*> owner = state_.authorize(caller, session); owner) {
+    Result<std::vector<UniqueFd>> mailbox = state_.ledger.take_ticket(**owner, unheard.fd_ticket());
+    for (std::size_t i = 0; mailbox && i < mailbox->size(); ++i)
+      state_.memory_closer.close(std::move((*mailbox)[i]));
+  }
+  v1::DestroyCommunicatorRequest destroy;
+  *destroy.mutable_session() = session;
+  destroy.set_member(unheard.member());
+  destroy_communicator(caller, destroy, [](const Result<v1::Empty>&) {});
 }
 
 void CommunicatorCalls::describe(const Caller& caller, const v1::DescribeRequest& request,

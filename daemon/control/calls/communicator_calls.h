@@ -22,6 +22,10 @@ class CommunicatorCalls {
                           Answer<v1::Empty> answer);
   void describe(const Caller& caller, const v1::DescribeRequest& request,
                 Answer<v1::DescribeReply> answer);
+  // An answer did not reach its caller, who can neither use nor leave its seat: the other ranks
+  // would wait for it.
+  void take_back(const Caller& caller, const v1::SessionRef& session,
+                 const v1::CreateCommunicatorReply& unheard);
 
  private:
   ControlState& state_;

@@ -144,7 +144,7 @@ void RpcServer::listen() {
              Answer<v1::CreateCommunicatorReply> answer) {
         parts_.control.create_communicator(caller, request, std::move(answer));
       },
-      {}, [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
+      take_back, [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
 
   using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
   auto tune = std::make_shared<const Tune::Method>(

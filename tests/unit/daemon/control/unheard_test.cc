@@ -127,6 +127,43 @@ TEST_F(UnheardTest, LatePlansAreRemoved) {
   EXPECT_EQ(worker_->plans(), 1u);
 }
 
+TEST_F(UnheardTest, ASeatThatNobodyHeardOfIsLeft) {
+  start();
+  Session session = open_session();
+  v1::CreateCommunicatorRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_unique_id(unique_id('s'));
+  request.set_ranks(1);
+  request.set_timeout_ms(3000);
+  call_and_give_up(&v1::NodeControl::Stub::CreateCommunicator, request);
+  EXPECT_TRUE(eventually([&] { return worker_->left().size() == 1; }));
+  v1::CreateCommunicatorReply reply;
+  const Outcome again = join(session, unique_id('s'), 0, 1, &reply);
+  ASSERT_TRUE(again.status.ok()) << again.status.error_message();
+  EXPECT_EQ(reply.epoch(), 2u);
+  EXPECT_EQ(metrics_.communicators.value(), 1);
+}
+
+TEST_F(UnheardTest, ASeatOnAGpuThatNobodyHeardOfLeavesNoTicket) {
+  start({kGpu});
+  Session session = open_session();
+  v1::CreateCommunicatorRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_ranks(1);
+  request.set_timeout_ms(3000);
+  request.set_launch_table_version(kLaunchTableVersion);
+  for (std::size_t i = 0; i < kMaxTickets + 1; ++i) {
+    std::string id = unique_id('g');
+    id[0] = static_cast<char>(i);
+    request.set_unique_id(id);
+    call_and_give_up(&v1::NodeControl::Stub::CreateCommunicator, request);
+    ASSERT_TRUE(eventually([&] { return worker_->left().size() == i + 1; })) << i;
+  }
+  v1::CreateCommunicatorReply reply;
+  const Outcome served = join(session, unique_id('h'), 0, 1, &reply);
+  EXPECT_TRUE(served.status.ok()) << served.status.error_message();
+}
+
 TEST_F(UnheardTest, ACallerThatHangsUpLeavesNothingBehind) {
   start();
   Session session = open_session();
