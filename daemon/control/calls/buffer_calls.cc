@@ -36,9 +36,10 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   buffer->answer = std::move(answer);
   fair_prefault_.allocate(
       {buffer->session, caller.call}, *length, [this, buffer](Result<UniqueFd> made) {
-        if (SessionEntry* owner = state_.ledger.find(buffer->session); owner != nullptr)
-          --owner->tickets_promised;
-        if (!made) return buffer->fail(made.error());
+        if (!made) {
+          buffer->drop_promise(state_.ledger);
+          return buffer->fail(made.error());
+        }
         add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
       });
 }

@@ -20,6 +20,11 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
   return {};
 }
 
+void NewBuffer::drop_promise(SessionLedger& ledger) const {
+  SessionEntry* owner = ledger.find(session);
+  if (give_ticket && owner != nullptr) --owner->tickets_promised;
+}
+
 void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer,
                    const std::shared_ptr<UniqueFd>& memory) {
   SessionEntry* session = state.ledger.find(buffer->session);
@@ -31,6 +36,7 @@ void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer
   if (buffer->give_ticket) {
     for_client = state.memory_closer.hold(duplicate(memory->get()));
     if (!*for_client) {
+      buffer->drop_promise(state.ledger);
       return buffer->fail(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                                 "no descriptor is left: ", std::strerror(errno),
                                 "; raise LimitNOFILE= of the service"));
@@ -43,6 +49,7 @@ void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer
           "map the buffer",
           [&state, buffer, for_client](Result<BufferId> added) {
             SessionEntry* owner = state.ledger.find(buffer->session);
+            buffer->drop_promise(state.ledger);
             if (!added) return buffer->fail(added.error());
             if (owner == nullptr) {
               return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",

@@ -13,11 +13,13 @@ struct NewBuffer {
   SessionId session;
   BufferSpec seed;
   HeldBuffer held;
-  bool give_ticket = false;
+  bool give_ticket = false;  // it was promised: SessionLedger::promise_ticket
   Answer<v1::BufferReply> answer;
 
   // One buffer and its bytes. A failure leaves it without any charge.
   Status charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes);
+  // Once the ticket is stored, or never will be.
+  void drop_promise(SessionLedger& ledger) const;
   // What it was charged is free again before the client hears of the failure.
   void fail(const Error& why) {
     held = {};

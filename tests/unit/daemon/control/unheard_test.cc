@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <future>
+#include <vector>
 
 #include "tests/unit/daemon/control/control_fixture.h"
 
@@ -162,6 +164,36 @@ TEST_F(UnheardTest, ASeatOnAGpuThatNobodyHeardOfLeavesNoTicket) {
   v1::CreateCommunicatorReply reply;
   const Outcome served = join(session, unique_id('h'), 0, 1, &reply);
   EXPECT_TRUE(served.status.ok()) << served.status.error_message();
+}
+
+// The ticket is promised until it is stored, however long the worker takes.
+TEST_F(UnheardTest, BuffersOnTheirWayInCountAsUnfetched) {
+  constexpr std::size_t kCalls = kMaxTickets + 6;
+  settings_.quota.buffers = kCalls;
+  start();
+  Session session = open_session();
+  worker_->holding = true;
+  std::vector<std::future<Outcome>> calls;
+  std::vector<v1::BufferReply> replies(kCalls);
+  for (v1::BufferReply& reply : replies) {
+    calls.push_back(
+        std::async(std::launch::async, [&] { return allocate(session, 4096, &reply); }));
+  }
+  const auto refused = [&] {
+    return std::ranges::count_if(calls, [](auto& call) {
+      return call.wait_for(milliseconds(0)) == std::future_status::ready;
+    });
+  };
+  ASSERT_TRUE(
+      eventually([&] { return worker_->held() + static_cast<std::size_t>(refused()) == kCalls; },
+                 milliseconds(6000)));
+  EXPECT_EQ(worker_->held(), kMaxTickets - 1) << "the rings' ticket is not fetched either";
+  worker_->let_go();
+  for (auto& call : calls) {
+    const Outcome outcome = call.get();
+    EXPECT_TRUE(outcome.status.ok() || outcome.reason == Reason::Quota)
+        << outcome.status.error_message();
+  }
 }
 
 TEST_F(UnheardTest, ACallerThatHangsUpLeavesNothingBehind) {
