@@ -1,5 +1,6 @@
 #include "tests/integration/node_test.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
@@ -24,6 +25,10 @@ void NodeTest::TearDown() {
       expect_metric_settles(gauge, 0);
     }
     node_->stop();
+  } else if (const std::optional<Exit> ended = node_->wait_exit(milliseconds(0))) {
+    // A case that is about clients alone must not pass by a daemon that crashed under them.
+    EXPECT_TRUE(ended->signal == 0 || ended->signal == SIGKILL)
+        << "the daemon crashed by signal " << ended->signal;
   }
   node_.reset();
 }
