@@ -11,10 +11,10 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <utility>
 
 #include "daemon/exit_status.h"
+#include "daemon/own_folder.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -70,8 +70,8 @@ Status Daemon::open() {
   Result<InstanceLock> lock = InstanceLock::take(settings.runtime_dir);
   if (!lock) return lock.error();
   lock_ = std::make_unique<InstanceLock>(std::move(lock).value());
-  std::error_code failure;
-  std::filesystem::create_directories(settings.state_dir, failure);
+  if (const Status own = own_folder(settings.state_dir, 0750); !own)
+    warnings_.push_back(own.error().message);
   if (::access(settings.state_dir.c_str(), W_OK) != 0) {
     warnings_.push_back("state_dir " + settings.state_dir + " cannot be written (" +
                         std::strerror(errno) +
