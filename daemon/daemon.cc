@@ -93,7 +93,7 @@ Status Daemon::open() {
   control_ = std::move(control).value();
   ARC_RETURN_IF_ERROR(open_workers());
   Result<std::vector<ListeningSocket>> sockets =
-      open_sockets(settings, std::move(*passed), warnings_);
+      open_sockets(settings, AccessGroups::look_up(settings.access), std::move(*passed), warnings_);
   if (!sockets) return sockets.error();
   open_metrics();
   std::vector<WorkerRef> workers;
@@ -106,6 +106,9 @@ Status Daemon::open() {
                        one.devices.only_uid});
   }
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
+  watch_.add(
+      "the control loop", [this] { return control_->turns(); }, [this] { control_->nudge(); },
+      std::chrono::steady_clock::now());
 
   // Only now: what the dead daemon left stays there for as long as its successor does not serve.
   for (std::size_t i = 0; i < served_.size(); ++i) {
@@ -244,7 +247,7 @@ int Daemon::wait_for_end(int signals) {
   auto next_beat = Clock::now();
   for (;;) {
     if (Clock::now() >= next_beat) {
-      watch_workers();
+      look_for_stalls();
       next_beat = Clock::now() + beat;
     }
     pollfd waiting[] = {{signals, POLLIN, 0}, {worker_ended_.get(), POLLIN, 0}};
@@ -260,7 +263,7 @@ int Daemon::wait_for_end(int signals) {
   }
 }
 
-void Daemon::watch_workers() {
+void Daemon::look_for_stalls() {
   Settings::Watchdog watchdog;
   {
     std::lock_guard lock(mutex_);
@@ -270,9 +273,9 @@ void Daemon::watch_workers() {
                                               std::chrono::milliseconds(watchdog.stall_ms));
   if (stuck != stuck_) {
     if (stuck.empty()) {
-      log::info("the worker of {} moves again", stuck_);
+      log::info("{} moves again", stuck_);
     } else {
-      log::error("the worker of {} has stood still for more than {} ms{}", stuck, watchdog.stall_ms,
+      log::error("{} has stood still for more than {} ms{}", stuck, watchdog.stall_ms,
                  watchdog.enabled ? ": no more watchdog pings" : "");
     }
     stuck_ = stuck;

@@ -23,11 +23,11 @@
 #include "daemon/instance_lock.h"
 #include "daemon/plan/tuning_table.h"
 #include "daemon/session/kept_rings.h"
+#include "daemon/stall_watch.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "daemon/telemetry/metrics/metrics_server.h"
 #include "daemon/telemetry/sd_notify.h"
-#include "daemon/worker_watch.h"
 
 namespace arcomm {
 
@@ -85,7 +85,7 @@ class Daemon final : public DaemonActions {
   void use_tuning(const std::shared_ptr<const TuningTable>& table);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);
-  void watch_workers();
+  void look_for_stalls();
   void dump_recorders();
   void drain(int signals);
   [[noreturn]] void leave_devices();
@@ -104,8 +104,8 @@ class Daemon final : public DaemonActions {
   UniqueFd worker_ended_;  // eventfd: a worker's run() returned
   std::unique_ptr<ControlPlane> control_;
   std::unique_ptr<MetricsServer> metrics_server_;
-  WorkerWatch watch_;
-  std::string stuck_;  // the device that the watch last found stuck
+  StallWatch watch_;
+  std::string stuck_;  // what the watch last found stuck
   std::atomic<bool> stopping_{false};
 
   std::mutex reload_mutex_;  // one reload at a time

@@ -35,6 +35,12 @@ class ControlPlane {
   // Begins to accept. The workers run already, or will soon.
   Status serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets);
 
+  // How often the loop has come round, and something for it to do: for who watches it. Any thread.
+  std::uint64_t turns() const { return loop_->turns(); }
+  void nudge() {
+    loop_->post([] {});
+  }
+
   void use_settings(const std::shared_ptr<const Settings>& settings);
   // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
   // detaches go on.

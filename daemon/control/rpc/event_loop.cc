@@ -74,6 +74,13 @@ void EventLoop::unwatch(int fd) {
   if (watches_.erase(fd) != 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
+void EventLoop::change(int fd, std::uint32_t events) {
+  const auto found = watches_.find(fd);
+  if (found == watches_.end()) return;
+  epoll_event event{.events = events, .data = {.u64 = pack(fd, found->second.number)}};
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);  // cannot fail: it is watched
+}
+
 EventLoop::TimerKey EventLoop::at(Clock::time_point when, Task task) {
   const TimerKey key{when, next_timer_++};
   timers_.emplace(key, std::move(task));
@@ -115,6 +122,7 @@ bool EventLoop::run_posted() {
 void EventLoop::run() {
   std::array<epoll_event, 64> events;
   while (run_posted()) {
+    turns_.fetch_add(1, std::memory_order_relaxed);
     bool more = false;
     {
       std::lock_guard lock(mutex_);

@@ -7,6 +7,7 @@
 // steady_clock's.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -42,10 +43,14 @@ class EventLoop {
   void clear();
   // False once the loop has stopped: the task is dropped and destroyed on the caller.
   bool post(Task task);
+  // How often it has come round. One that is idle moves when something is posted to it. Any thread.
+  std::uint64_t turns() const { return turns_.load(std::memory_order_relaxed); }
 
   // The descriptor stays the caller's and must be unwatched before it is closed.
   Status watch(int fd, std::uint32_t events, Watcher watcher);
   void unwatch(int fd);
+  // Of a watched descriptor: other events.
+  void change(int fd, std::uint32_t events);
 
   TimerKey at(Clock::time_point when, Task task);
   TimerKey after(std::chrono::nanoseconds delay, Task task) {
@@ -69,6 +74,7 @@ class EventLoop {
   };
   std::unordered_map<int, Watch> watches_;
   std::uint64_t next_watch_ = 1;
+  std::atomic<std::uint64_t> turns_{0};
 
   std::mutex mutex_;  // guards the two below
   std::vector<Task> posted_;

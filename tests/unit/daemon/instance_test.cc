@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "daemon/instance_lock.h"
-#include "daemon/worker_watch.h"
+#include "daemon/stall_watch.h"
 #include "tests/unit/daemon/control/fake_worker.h"
 
 namespace arcomm::test {
@@ -159,21 +159,21 @@ TEST_F(InstanceLockTest, SaysWhatToDoWhereTheFolderCannotBeMade) {
       << taken.error().message;
 }
 
-TEST(WorkerWatch, FindsAWorkerThatStandsStillForLongerThanAllowed) {
+TEST(StallWatch, FindsAWorkerThatStandsStillForLongerThanAllowed) {
   FakeWorker worker;  // its progress never grows
-  WorkerWatch watch;
-  const WorkerWatch::Clock::time_point start{};
+  StallWatch watch;
+  const StallWatch::Clock::time_point start{};
   watch.add("host:0", worker, start);
   const std::chrono::milliseconds stall(1000);
   EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(900), stall), "");
   EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(1100), stall),
-            "host:0");
+            "the worker of host:0");
 }
 
-TEST(WorkerWatch, AWorkerThatAnswersMessagesIsNotStuckHoweverIdle) {
+TEST(StallWatch, AWorkerThatAnswersMessagesIsNotStuckHoweverIdle) {
   FakeWorker worker;
-  WorkerWatch watch;
-  const WorkerWatch::Clock::time_point start{};
+  StallWatch watch;
+  const StallWatch::Clock::time_point start{};
   watch.add("host:0", worker, start);
   for (int second = 1; second < 10; ++second) {
     worker.turns = static_cast<std::uint64_t>(second);  // it handled the message of the last look
@@ -181,6 +181,26 @@ TEST(WorkerWatch, AWorkerThatAnswersMessagesIsNotStuckHoweverIdle) {
         watch.find_stuck(start + std::chrono::seconds(second), std::chrono::milliseconds(1500)),
         "");
   }
+}
+
+TEST(StallWatch, WatchesTheControlLoopBesideTheWorkers) {
+  FakeWorker worker;
+  std::uint64_t turns = 0;
+  int nudged = 0;
+  StallWatch watch;
+  const StallWatch::Clock::time_point start{};
+  watch.add("host:0", worker, start);
+  watch.add(
+      "the control loop", [&] { return turns; }, [&] { ++nudged; }, start);
+  const std::chrono::milliseconds stall(1000);
+  worker.turns = turns = 1;
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(900), stall), "");
+  EXPECT_EQ(nudged, 0) << "it moves";
+  worker.turns = 2;
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(2000), stall), "the control loop");
+  EXPECT_EQ(nudged, 1);
+  turns = 2;
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(2100), stall), "");
 }
 
 }  // namespace
