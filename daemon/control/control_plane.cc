@@ -1,6 +1,7 @@
 #include "daemon/control/control_plane.h"
 
 #include <pthread.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <future>
@@ -12,9 +13,15 @@
 namespace arcomm {
 namespace {
 
-// A process needs one connection per call that waits; a uid may have `sessions` such processes.
-std::uint64_t connections_per_uid(const Settings& settings) {
-  return std::max<std::uint64_t>(1024, 8 * settings.quota.sessions);
+// A process needs one connection per call that waits; a uid may have `sessions` such processes. Of
+// all together: three descriptors each, and most of the process's are for sessions and memory.
+FairShare::Limits most_connections(const Settings& settings) {
+  constexpr rlim_t kOneIn = 8;
+  constexpr std::uint64_t kLeast = 64;
+  rlimit descriptors{};
+  ::getrlimit(RLIMIT_NOFILE, &descriptors);
+  return {.node = std::max<std::uint64_t>(kLeast, descriptors.rlim_cur / kOneIn),
+          .per_uid = std::max<std::uint64_t>(1024, 8 * settings.quota.sessions)};
 }
 
 }  // namespace
@@ -63,7 +70,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
       .metrics = parts_.metrics,
       .closer = control_->descriptors().closer(),
       .groups = AccessGroups::look_up(parts_.settings->access),
-      .connections_per_uid = connections_per_uid(*parts_.settings),
+      .connections = most_connections(*parts_.settings),
       .adopt_rpc = [this](UniqueFd fd) { server_->adopt(std::move(fd)); },
       .adopt_descriptors =
           [this](UniqueFd fd, const Caller& caller) {

@@ -264,6 +264,8 @@ TEST_F(Strangers, ConnectionsThatSayNothingAreBoundedAndDropped) {  // 40
   expect_clean_all_reduce(node());
   // The descriptor socket waits five seconds for a Hello.
   EXPECT_TRUE(is_closed(silent.front().get(), milliseconds(8000) + kSlack));
+  // The others wait as long for the first frame.
+  EXPECT_TRUE(is_closed(silent.back().get(), milliseconds(8000) + kSlack));
   silent.clear();
 }
 

@@ -1,7 +1,6 @@
 #include "daemon/control/access/listener.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -30,24 +30,50 @@ int type_of(SocketKind kind) {
   return kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
 }
 
+std::string octal(mode_t mode) {
+  char text[16];
+  std::snprintf(text, sizeof(text), "%04o", static_cast<unsigned>(mode));
+  return text;
+}
+
 // 0660 and the group, or 0600 and why.
-void give_to_group(const std::string& path, const std::string& group,
+void give_to_group(const std::string& path, const std::string& group, std::optional<gid_t> gid,
                    std::vector<std::string>& warnings) {
   const char* why = nullptr;
-  struct ::group* found = group.empty() ? nullptr : ::getgrnam(group.c_str());
   if (group.empty()) {
     why = "no group is set";
-  } else if (found == nullptr) {
+  } else if (!gid) {
     why = "there is no such group";
-  } else if (::chown(path.c_str(), static_cast<uid_t>(-1), found->gr_gid) != 0) {
-    why = std::strerror(errno);
-  } else if (::chmod(path.c_str(), 0660) != 0) {
+  } else if (::chown(path.c_str(), static_cast<uid_t>(-1), *gid) != 0 ||
+             ::chmod(path.c_str(), 0660) != 0) {
     why = std::strerror(errno);
   }
   if (why != nullptr) {
     ::chmod(path.c_str(), 0600);
     warnings.push_back(path + " is for uid " + std::to_string(::geteuid()) +
                        " and root only: group \"" + group + "\": " + why);
+  }
+}
+
+void give_to_group(SocketKind kind, const std::string& path, const AccessGroups& groups,
+                   std::vector<std::string>& warnings) {
+  if (kind == SocketKind::Admin)
+    return give_to_group(path, groups.names.admin_group, groups.admins, warnings);
+  give_to_group(path, groups.names.group, groups.members, warnings);
+}
+
+// A path that systemd passed: made by a unit, which may say anything.
+void look_at_passed(const std::string& path, std::vector<std::string>& warnings) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  if ((info.st_mode & S_IWOTH) != 0) {
+    warnings.push_back(
+        path + " is open to everybody (mode " + octal(info.st_mode & 07777) +
+        "): set SocketMode=0660 in its unit; strangers are turned away all the same");
+  }
+  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
+    warnings.push_back(path + " belongs to uid " + std::to_string(info.st_uid) +
+                       ", who can replace it: set SocketUser= in its unit");
   }
 }
 
@@ -82,13 +108,14 @@ ListeningSocket::~ListeningSocket() {
   if (made_here_) ::unlink(path_.c_str());
 }
 
-void ListeningSocket::use_group(const std::string& group,
-                                std::vector<std::string>& warnings) const {
-  if (made_here_) give_to_group(path_, group, warnings);
+void ListeningSocket::use_groups(const AccessGroups& groups,
+                                 std::vector<std::string>& warnings) const {
+  if (made_here_) give_to_group(kind_, path_, groups, warnings);
 }
 
 Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_dir,
-                                    const std::string& group, std::vector<std::string>& warnings) {
+                                    const AccessGroups& groups,
+                                    std::vector<std::string>& warnings) {
   const std::string path = runtime_dir + "/" + std::string(file_name_of(kind));
   const std::string unfinished = path + ".new";
   sockaddr_un address{};
@@ -110,7 +137,7 @@ Result<ListeningSocket> make_socket(SocketKind kind, const std::string& runtime_
   // it is seen.
   if (::chmod(unfinished.c_str(), 0600) != 0) return cannot("set the mode of", unfinished);
   std::vector<std::string> group_warnings;
-  give_to_group(unfinished, group, group_warnings);
+  give_to_group(kind, unfinished, groups, group_warnings);
   for (std::string& warning : group_warnings)
     warnings.push_back(path + warning.substr(unfinished.size()));
   if (::listen(socket.fd(), kBacklog) != 0) return cannot("listen on", unfinished);
@@ -148,17 +175,17 @@ Result<std::vector<ListeningSocket>> take_passed_sockets(std::vector<InheritedSo
 }
 
 Result<std::vector<ListeningSocket>> open_sockets(const Settings& settings,
+                                                  const AccessGroups& groups,
                                                   std::vector<InheritedSocket> passed,
                                                   std::vector<std::string>& warnings) {
   Result<std::vector<ListeningSocket>> sockets = take_passed_sockets(std::move(passed));
   if (!sockets) return sockets;
+  for (const ListeningSocket& one : *sockets) look_at_passed(one.path(), warnings);
   for (const SocketKind kind : kKinds) {
     if (std::any_of(sockets->begin(), sockets->end(),
                     [&](const auto& one) { return one.kind() == kind; }))
       continue;
-    const std::string& group =
-        kind == SocketKind::Admin ? settings.access.admin_group : settings.access.group;
-    Result<ListeningSocket> made = make_socket(kind, settings.runtime_dir, group, warnings);
+    Result<ListeningSocket> made = make_socket(kind, settings.runtime_dir, groups, warnings);
     if (!made) return std::move(made).error();
     sockets->push_back(std::move(made).value());
   }

@@ -65,8 +65,12 @@ Result<PeerCredentials> read_peer_credentials(int socket_fd) {
   return PeerCredentials{peer.pid, peer.uid, peer.gid};
 }
 
+bool is_operator(const PeerCredentials& peer) {
+  return peer.uid == 0 || peer.uid == ::geteuid();
+}
+
 bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group) {
-  if (peer.uid == 0 || peer.uid == ::geteuid()) return true;
+  if (is_operator(peer)) return true;
   if (!group) return false;
   if (peer.gid == *group) return true;
   const std::vector<gid_t> groups = read_peer_groups(socket_fd);

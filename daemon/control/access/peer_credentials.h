@@ -28,7 +28,10 @@ struct AccessGroups {
 // it.
 Result<PeerCredentials> read_peer_credentials(int socket_fd);
 
-// root and the daemon's own uid always may; others when their process had `group` as its own or
+// root, or the daemon's own uid.
+bool is_operator(const PeerCredentials& peer);
+
+// Operators always may; others when their process had `group` as its own or
 // among its supplementary groups when it connected (SO_PEERGROUPS).
 bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group);
 

@@ -7,6 +7,8 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/control/access/frame_reader.h"
+
 namespace arcomm {
 namespace {
 
@@ -26,6 +28,10 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
   builder.SetMaxReceiveMessageSize(kMostRequestBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE,
+                             static_cast<int>(FrameReader::kMostFrameBytes));
+  // It pings for each message to learn the delay of a network, and enlarges frames by it.
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   builder.SetResourceQuota(grpc::ResourceQuota("arcommd").Resize(kMostBufferBytes));
   builder.RegisterService(&self->control_service_);
   builder.RegisterService(&self->admin_service_);

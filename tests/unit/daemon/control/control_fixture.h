@@ -185,7 +185,7 @@ class ControlTest : public ::testing::Test {
                  .value();
     worker_ = std::make_unique<FakeWorker>(plane_->events());
     std::vector<std::string> warnings;
-    auto sockets = open_sockets(settings_, {}, warnings);
+    auto sockets = open_sockets(settings_, AccessGroups::look_up(settings_.access), {}, warnings);
     ASSERT_TRUE(sockets) << sockets.error().message;
     recorder_ = FlightRecorder::create(64).value();
     std::vector<WorkerRef> workers{{"host:0", worker_.get(), recorder_.get(), {}}};

@@ -17,8 +17,8 @@ namespace {
 TEST_F(ControlTest, SocketsHaveModesThatKeepStrangersOut) {
   settings_.access.group = "no-such-group-here";
   std::vector<std::string> warnings;
-  const auto made =
-      make_socket(SocketKind::Client, settings_.runtime_dir, settings_.access.group, warnings);
+  const auto made = make_socket(SocketKind::Client, settings_.runtime_dir,
+                                AccessGroups::look_up(settings_.access), warnings);
   ASSERT_TRUE(made);
   struct stat info {};
   ASSERT_EQ(::stat(path("client.sock").c_str(), &info), 0);

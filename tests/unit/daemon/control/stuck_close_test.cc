@@ -109,19 +109,19 @@ class StuckClose : public ::testing::Test {
     folder_ = name;
     std::vector<std::string> warnings;
     std::vector<ListeningSocket> sockets;
-    sockets.push_back(std::move(make_socket(kind, folder_, "", warnings)).value());
+    sockets.push_back(std::move(make_socket(kind, folder_, {}, warnings)).value());
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, sockets[0].path().c_str(), sockets[0].path().size() + 1);
-    gate_ =
-        std::make_unique<Gate>(Gate::Parts{.loop = *loop_,
-                                           .metrics = metrics_,
-                                           .closer = channel_->closer(),
-                                           .groups = {},
-                                           .connections_per_uid = connections_per_uid,
-                                           .adopt_rpc = std::move(adopt_rpc),
-                                           .adopt_descriptors = [](UniqueFd, Caller) {},
-                                           .hung_up = [this](ConnectionNumber) { ++hung_up_; }});
+    gate_ = std::make_unique<Gate>(
+        Gate::Parts{.loop = *loop_,
+                    .metrics = metrics_,
+                    .closer = channel_->closer(),
+                    .groups = {},
+                    .connections = {.node = 10, .per_uid = connections_per_uid},
+                    .adopt_rpc = std::move(adopt_rpc),
+                    .adopt_descriptors = [](UniqueFd, Caller) {},
+                    .hung_up = [this](ConnectionNumber) { ++hung_up_; }});
     EXPECT_TRUE(gate_->open(std::move(sockets)));
     const int type = kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
     UniqueFd client(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
