@@ -9,6 +9,7 @@
 #include "daemon/control/descriptors/fd_wire.h"
 #include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/control/rendezvous.h"
+#include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/session_ledger.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.pb.h"
@@ -96,6 +97,7 @@ template <typename Message>
 void fuzz_request(const std::string& bytes, arcomm::SessionLedger& ledger) {
   Message message;
   if (!message.ParseFromString(bytes)) return;
+  if (!arcomm::check_request(message)) return;
   (void)ledger.authorize(message.session().session(), message.session().session_token(), 1000);
 }
 
@@ -108,13 +110,13 @@ void fuzz_requests(const std::string& bytes) {
   fuzz_request<v1::DetachRequest>(bytes, ledger);
   fuzz_request<v1::CreatePlanRequest>(bytes, ledger);
   v1::RegisterBufferRequest registration;
-  if (registration.ParseFromString(bytes)) {
+  if (registration.ParseFromString(bytes) && arcomm::check_request(registration)) {
     (void)ledger.take_offer(**session, registration.offered_fd());
     (void)arcomm::check_offered_memory(STDIN_FILENO, registration.offset_bytes(),
                                        registration.length_bytes());
   }
   v1::AllocateBufferRequest allocation;
-  if (allocation.ParseFromString(bytes)) {
+  if (allocation.ParseFromString(bytes) && arcomm::check_request(allocation)) {
     const auto length = arcomm::round_to_pages(allocation.bytes());
     if (length && (*length < allocation.bytes() || *length % 4096 != 0)) __builtin_trap();
   }

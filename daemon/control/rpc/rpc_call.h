@@ -19,6 +19,7 @@
 
 #include "daemon/control/access/caller.h"
 #include "daemon/control/rpc/event_loop.h"
+#include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/rpc/status_map.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -103,6 +104,8 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
         if (!ok) return leave();  // the server closed; no Done follows
         matched_once_ = true;
         Self::listen(floor_, method_);
+        if (const Status fits = check_request(request_); !fits)
+          return static_cast<Self*>(this)->finish(fits.error());
         return dispatch();
       case Event::Written:
         return static_cast<Self*>(this)->written(ok);

@@ -12,7 +12,6 @@
 namespace arcomm {
 namespace {
 
-constexpr int kMostRequestBytes = 64 * 1024;  // the largest request is a few hundred bytes
 constexpr int kMostCallsPerConnection =
     80;  // 64 ranks that join at once from one process, and room
 constexpr int kMostMetadataBytes = 8 * 1024;
@@ -25,7 +24,7 @@ constexpr std::chrono::milliseconds kFarewell{500};
 Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
   std::unique_ptr<RpcServer> self(new RpcServer(std::move(parts)));
   grpc::ServerBuilder builder;
-  builder.SetMaxReceiveMessageSize(kMostRequestBytes);
+  builder.SetMaxReceiveMessageSize(static_cast<int>(kMostBytesOfAnyRequest));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMostMetadataBytes);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_FRAME_SIZE,

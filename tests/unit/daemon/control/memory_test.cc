@@ -336,5 +336,43 @@ TEST_F(MemoryTest, RefusesAnOversizedRequestAndServesTheNext) {
   EXPECT_TRUE(attach(reply).status.ok());
 }
 
+// Parsed, a name of nothing takes 40 times the room of its two bytes, for as long as its call
+// waits.
+TEST_F(MemoryTest, RefusesARequestOfManyPartsBeforeAnythingWaits) {
+  start();
+  Session session = open_session();
+  v1::CreateCommunicatorRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_unique_id(unique_id('m'));
+  request.set_ranks(2);
+  request.set_timeout_ms(5000);
+  for (int i = 0; i <= kMostVisibleGpus; ++i) request.add_visible_gpus("");
+  v1::CreateCommunicatorReply reply;
+  const auto began = std::chrono::steady_clock::now();
+  const Outcome many = call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
+  EXPECT_EQ(many.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_NE(many.status.error_message().find("number of visible_gpus has 65, and 64 is the most"),
+            std::string::npos)
+      << many.status.error_message();
+  request.clear_visible_gpus();
+  request.set_device(std::string(kMostNameBytes + 1, 'd'));
+  EXPECT_EQ(call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply)
+                .status.error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  request.clear_device();
+  request.set_unique_id(std::string(kMostRequestBytes, 'm'));
+  EXPECT_EQ(call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply)
+                .status.error_code(),
+            StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(3)) << "it waited";
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session.ref;
+  for (std::size_t i = 0; i <= kMaxOffers; ++i) release.add_offered_fds(1);
+  v1::Empty nothing;
+  EXPECT_EQ(
+      call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, release, &nothing).status.error_code(),
+      StatusCode::RESOURCE_EXHAUSTED);
+}
+
 }  // namespace
 }  // namespace arcomm::test
