@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -15,6 +16,8 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
+
+#include "daemon/control/access/fair_share.h"
 
 namespace arcomm {
 namespace {
@@ -47,6 +50,8 @@ struct FdCloser::Queues {
   // Owners who have something waiting. It is counted until it is closed.
   std::unordered_map<uid_t, std::deque<UniqueFd>> waiting;
   std::deque<uid_t> unserved;  // those of them for whom no thread is at work
+  FairShare room{{.node = kMostWaitingOfAll, .per_uid = kMostWaiting}};
+  FairShare at_work{{.node = kMostThreads, .per_uid = 1}};
   std::size_t threads = 0, free_threads = 0;
   bool stopping = false;
 
@@ -54,16 +59,20 @@ struct FdCloser::Queues {
     ::pthread_setname_np(::pthread_self(), "arc-closer");
     std::unique_lock lock(mutex);
     while (true) {
-      changed.wait_for(lock, kIdle, [this] { return stopping || !unserved.empty(); });
+      changed.wait_for(lock, kIdle, [this] { return stopping || next() != unserved.end(); });
       --free_threads;
-      if (unserved.empty()) break;
-      const uid_t owner = unserved.front();
-      unserved.pop_front();
+      const auto chosen = next();
+      if (chosen == unserved.end()) break;
+      const uid_t owner = *chosen;
+      unserved.erase(chosen);
+      at_work.take(owner);
       std::deque<UniqueFd>& queue = waiting.at(owner);
       UniqueFd fd = std::move(queue.front());
       lock.unlock();
       fd.reset();
       lock.lock();
+      at_work.give_back(owner);
+      if (owner != kOurs) room.give_back(owner);
       queue.pop_front();
       if (queue.empty()) {
         waiting.erase(owner);
@@ -76,6 +85,13 @@ struct FdCloser::Queues {
     thread_ended.notify_all();
   }
 
+  // The first whose tenant may have one thread more.
+  std::deque<uid_t>::iterator next() {
+    return std::find_if(unserved.begin(), unserved.end(), [this](uid_t owner) {
+      return at_work.ask(owner) == FairShare::Answer::Yes;
+    });
+  }
+
   static void close(const std::shared_ptr<Queues>& self, uid_t owner, UniqueFd fd) {
     if (!fd) return;
     {
@@ -83,6 +99,7 @@ struct FdCloser::Queues {
       if (self->stopping && self->threads == 0) return;  // closed here
       std::deque<UniqueFd>& queue = self->waiting[owner];
       queue.push_back(std::move(fd));
+      if (owner != kOurs) self->room.take(owner);
       if (queue.size() == 1) self->unserved.push_back(owner);
       if (!self->stopping && self->free_threads < self->unserved.size()) add_thread(self);
     }
@@ -128,8 +145,7 @@ void FdCloser::close_socket(uid_t owner, UniqueFd socket) {
 
 bool FdCloser::full(uid_t owner) const {
   std::lock_guard lock(queues_->mutex);
-  const auto found = queues_->waiting.find(owner);
-  return found != queues_->waiting.end() && found->second.size() >= kMostWaiting;
+  return queues_->room.ask(owner) != FairShare::Answer::Yes;
 }
 
 void FdCloser::close(UniqueFd fd) {

@@ -4,8 +4,9 @@
 //
 // Each owner's descriptors are closed in turn, by one thread at a time: a close that is stuck holds
 // up what the same owner left and nothing else, and full() asks the caller to take in no more from
-// him. Threads are made when there is something to close and end when there has been nothing for a
-// while. Memory has a closer of its own, which no stranger can hold up.
+// him. One person may have many uids: of threads and of room each tenant has a fair share
+// (access/fair_share.h). Threads are made when there is something to close and end when there has
+// been nothing for a while. Memory has a closer of its own, which no stranger can hold up.
 //
 // Thread: any. The destructor waits a second for what is queued, then leaves the threads to
 // themselves.
@@ -22,7 +23,8 @@ namespace arcomm {
 
 class FdCloser {
  public:
-  static constexpr std::size_t kMostWaiting = 256;  // of one owner
+  static constexpr std::size_t kMostWaiting = 256;         // of one owner
+  static constexpr std::size_t kMostWaitingOfAll = 8'192;  // of all, but for the daemon's own
   // Of all owners. While that many are stuck the others' descriptors wait too; their connections
   // do not, see close_socket().
   static constexpr std::size_t kMostThreads = 16;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -77,6 +78,28 @@ TEST(FdCloser, HasAThreadLessForEachOwnerWhoseCloseIsStuckUntilOneReturns) {
   EXPECT_TRUE(is_open(second));
   stuck.front().deaf.reset();
   EXPECT_TRUE(closed_soon(second));
+}
+
+TEST(FdCloser, ManyUidsOfOneRangeLeaveThreadsAndRoomForOthers) {
+  constexpr uid_t kRange = 131'072;
+  FdCloser closer;
+  std::vector<LingeringSocket> stuck(FdCloser::kMostThreads);
+  for (std::size_t i = 0; i < stuck.size(); ++i)
+    closer.close(kRange + static_cast<uid_t>(i), std::move(stuck[i].end));
+  UniqueFd served = memory();
+  const int number = served.get();
+  closer.close(kOther, std::move(served));
+  EXPECT_TRUE(closed_soon(number)) << "no thread is left";
+
+  std::size_t taken = stuck.size();
+  for (uid_t uid = kRange; uid < kRange + 100; ++uid) {
+    for (; !closer.full(uid); ++taken) closer.close(uid, UniqueFd(::eventfd(0, EFD_CLOEXEC)));
+    if (taken > FdCloser::kMostWaitingOfAll) break;
+  }
+  EXPECT_LE(taken, FdCloser::kMostWaitingOfAll / 2 + FdCloser::kMostThreads);
+  EXPECT_TRUE(closer.full(kRange + 1000)) << "a further uid of the range";
+  EXPECT_FALSE(closer.full(kOther));
+  stuck.clear();  // the closes return now
 }
 
 // A connection in which no descriptor waits can block nobody: however many an owner leaves, they
