@@ -20,6 +20,7 @@ namespace {
 constexpr std::size_t kFrameHeaderBytes = 5;  // gRPC: one flag byte, four of length, big endian
 // No reply of ours comes near it; a length beyond it is not a gRPC message.
 constexpr std::size_t kLargestMessageBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostSentAtOnce = 16'384;
 // Between calls a server has a few acknowledgements to say. One that says more is left.
 constexpr int kMostIdleReads = 4;
 
@@ -205,27 +206,36 @@ Error Http2Connection::lost_while_sending(int why) {
   return lost(std::strerror(why));
 }
 
+// What is due leaves together: each piece that arrives wakes the daemon twice.
 Status Http2Connection::flush(Deadline deadline) {
+  std::string due;
   for (;;) {
     const std::uint8_t* data = nullptr;
     const ssize_t bytes = nghttp2_session_mem_send(session_, &data);
     if (bytes < 0) return lost(nghttp2_strerror(static_cast<int>(bytes)));
-    if (bytes == 0) return {};
-    for (ssize_t sent = 0; sent < bytes;) {
-      const ssize_t n =
-          ::send(fd_.get(), data + sent, static_cast<std::size_t>(bytes - sent), MSG_NOSIGNAL);
-      if (n > 0) {
-        sent += n;
-      } else if (n < 0 && errno == EAGAIN) {
-        if (!wait_for_socket(fd_.get(), POLLOUT, deadline)) {
-          return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
-                       " does not read what it is sent");
-        }
-      } else if (n < 0 && errno != EINTR) {
-        return lost_while_sending(errno);
+    if (bytes > 0) due.append(reinterpret_cast<const char*>(data), static_cast<std::size_t>(bytes));
+    if (bytes > 0 && due.size() < kMostSentAtOnce) continue;
+    if (due.empty()) return {};
+    ARC_RETURN_IF_ERROR(send(due, deadline));
+    due.clear();
+  }
+}
+
+Status Http2Connection::send(std::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t n = ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n > 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(n));
+    } else if (n < 0 && errno == EAGAIN) {
+      if (!wait_for_socket(fd_.get(), POLLOUT, deadline)) {
+        return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the daemon at ", path_,
+                     " does not read what it is sent");
       }
+    } else if (n < 0 && errno != EINTR) {
+      return lost_while_sending(errno);
     }
   }
+  return {};
 }
 
 Status Http2Connection::read_once(bool* would_block) {

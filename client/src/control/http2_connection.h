@@ -37,7 +37,8 @@ class Http2Connection {
 
   Http2Connection(UniqueFd fd, std::string path);
   Status start();
-  Status flush(Deadline deadline);    // writes what nghttp2 has to say
+  Status flush(Deadline deadline);  // writes what nghttp2 has to say
+  Status send(std::string_view bytes, Deadline deadline);
   Status receive(Deadline deadline);  // waits for bytes and feeds them to nghttp2
   Status read_once(bool* would_block);
   Error lost(const char* what) const;
