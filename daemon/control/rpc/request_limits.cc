@@ -33,7 +33,7 @@ Status check_request(const v1::CreateCommunicatorRequest& request) {
   ARC_RETURN_IF_ERROR(check_name("device", request.device()));
   ARC_RETURN_IF_ERROR(check_field("number of visible_gpus",
                                   static_cast<std::size_t>(request.visible_gpus_size()),
-                                  kMostVisibleGpus));
+                                  kMostGpusInRequest));
   for (const std::string& gpu : request.visible_gpus())
     ARC_RETURN_IF_ERROR(check_name("visible_gpus", gpu));
   return {};

@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostRequestBytes = 4 * 1024;
 // But of RegisterBuffer, for GPU memory in many pieces, each of which may have a handle. Nothing
 // larger is parsed.
 inline constexpr std::size_t kMostBytesOfAnyRequest = 32 * 1024;
-inline constexpr int kMostVisibleGpus = 64;
+inline constexpr int kMostGpusInRequest = 64;
 inline constexpr std::size_t kMostNameBytes = 256;  // of a device
 
 // ResourceExhausted naming the field, what it has and the most that it may have.

@@ -346,7 +346,7 @@ TEST_F(MemoryTest, RefusesARequestOfManyPartsBeforeAnythingWaits) {
   request.set_unique_id(unique_id('m'));
   request.set_ranks(2);
   request.set_timeout_ms(5000);
-  for (int i = 0; i <= kMostVisibleGpus; ++i) request.add_visible_gpus("");
+  for (int i = 0; i <= kMostGpusInRequest; ++i) request.add_visible_gpus("");
   v1::CreateCommunicatorReply reply;
   const auto began = std::chrono::steady_clock::now();
   const Outcome many = call(*client_, &v1::NodeControl::Stub::CreateCommunicator, request, &reply);
