@@ -104,14 +104,16 @@ void HostStream::run() {
 bool HostStream::await_work(std::uint64_t head) {
   const auto has_work = [&] { return tail_.load(std::memory_order_seq_cst) != head; };
   if (has_work()) return true;
-  if (spin_ > nanoseconds::zero()) {
-    const auto until = steady_clock::now() + spin_;
-    do {
-      for (int i = 0; i < 16; ++i) {
-        if (has_work()) return true;
-        pause_briefly();
-      }
-    } while (steady_clock::now() < until);
+  auto now = steady_clock::now();
+  const auto until = now + spin_;
+  while (now < until && !lost_time_.sleeps(LostTime::ns_of(now))) {
+    const auto before = now;
+    for (int i = 0; i < 16; ++i) {
+      if (has_work()) return true;
+      pause_briefly();
+    }
+    now = steady_clock::now();
+    lost_time_.paused(LostTime::ns_of(before), LostTime::ns_of(now));
   }
   for (;;) {
     asleep_.store(1, std::memory_order_seq_cst);  // before the last look: pairs with push()

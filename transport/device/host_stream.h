@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/device/host_event.h"
+#include "transport/device/lost_time.h"
 #include "transport/device/stream.h"
 
 namespace arcomm {
@@ -65,6 +66,7 @@ class HostStream final : public StreamRef::Backing {
       0};  // futex of the running thread: 1 while it sleeps
   std::atomic<bool> closing_{false};
   mutable std::atomic<std::uint32_t> waiters_{0};
+  LostTime lost_time_;  // the running thread's
   std::thread thread_;
 };
 
