@@ -35,6 +35,10 @@ void Session::set_state(ring::SessionState state, Reason reason) {
   completions_bell_.ring_all();
 }
 
+void Session::set_core_is_shared(bool shared) {
+  segment_.control().core_is_shared.store(shared ? 1 : 0, std::memory_order_relaxed);
+}
+
 void Session::set_oversubscribed(bool oversubscribed) {
   if (oversubscribed_ == oversubscribed) return;
   oversubscribed_ = oversubscribed;

@@ -73,6 +73,7 @@ class Session {
     return state_ == ring::SessionState::Open || state_ == ring::SessionState::ShuttingDown;
   }
   void set_oversubscribed(bool oversubscribed);
+  void set_core_is_shared(bool shared);
 
   std::uint32_t max_in_flight() const { return max_in_flight_; }
   // Operations admitted and not yet completed, of this session and of its user.

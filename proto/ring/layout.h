@@ -118,6 +118,8 @@ struct ControlLines {
   std::atomic<std::uint32_t> session_reason;                     // Reason
   std::atomic<std::uint32_t>
       oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
+  // 1: other processes use the daemon's core, so sleep instead of yielding.
+  std::atomic<std::uint32_t> core_is_shared;
   ConsumerLines requests;
   ConsumerLines completions;
 };

@@ -16,6 +16,8 @@
 #include <new>
 #include <utility>
 
+#include "transport/device/lost_time.h"
+
 namespace arcomm::arctl {
 namespace {
 
@@ -109,11 +111,16 @@ Status RankBoard::meet(Deadline deadline) const {
     return {};
   }
   // Whoever sleeps here starts the next round wherever the scheduler wakes him, often all on one
-  // core.
-  const Deadline awake_until = std::min(deadline, std::chrono::steady_clock::now() + kAwake);
-  while (board.turn.load(std::memory_order_acquire) == turn &&
-         std::chrono::steady_clock::now() < awake_until) {
+  // core. But who yields to other processes is late for it by their time slices.
+  static LostTime lost_time;
+  auto now = std::chrono::steady_clock::now();
+  const Deadline awake_until = std::min(deadline, now + kAwake);
+  while (board.turn.load(std::memory_order_acquire) == turn && now < awake_until &&
+         !lost_time.sleeps(LostTime::ns_of(now))) {
+    const auto before = now;
     ::sched_yield();
+    now = std::chrono::steady_clock::now();
+    lost_time.paused(LostTime::ns_of(before), LostTime::ns_of(now));
   }
   return wait_change(board.turn, turn, deadline);
 }

@@ -8,7 +8,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <type_traits>
 #include <utility>
 
@@ -19,23 +18,18 @@
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
+#include "transport/device/lost_time.h"
+#include "transport/device/pause.h"
 
 namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
 constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another process and back
+constexpr std::uint64_t kTileNapNs = 50'000;    // while streams have the last tiles
 constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
 constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
-#endif
-}
 
 Error stopped() {
   return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the device worker has stopped");
@@ -201,6 +195,11 @@ class ThreadedWorker final : public DeviceWorker {
   }
 
   bool take_messages();
+  // Gives the core, or the line, to others for a moment.
+  void yield(std::uint64_t now);
+  void relax(std::uint64_t now);
+  // While streams have the last tiles of what runs; they ring nobody when they are done.
+  void await_tiles(std::uint64_t now, std::uint64_t last_work);
   void rest(std::uint64_t now);
   void sleep(std::uint64_t sleep_ns);
   void note(std::uint64_t before, std::uint64_t after, bool worked);
@@ -214,6 +213,7 @@ class ThreadedWorker final : public DeviceWorker {
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> progress_{0};
   bool resting_ = false;  // slept just before the message that asks
+  LostTime lost_time_;
   std::uint64_t window_ns_ = 0, busy_ns_ = 0;
 };
 
@@ -224,9 +224,8 @@ bool ThreadedWorker::take_messages() {
 }
 
 void ThreadedWorker::run() {
-  // Naps of 50 us would become naps of 100 us: a GPU's operations wait for their end.
-  if (worker_->state().backend->starts_by_doorbell())
-    ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+  // Naps of 50 us would become naps of 100 us: operations wait for their end.
+  ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
   std::uint64_t now = now_ns();
   std::uint64_t last_work = now;
@@ -251,20 +250,21 @@ void ThreadedWorker::run() {
     const std::uint64_t before = now;
     now = now_ns();
     note(before, now, worked);
+    // Where other processes use this core, sleep is the better wait, and a yield the worst.
+    const bool sleeps = lost_time_.sleeps(now);
+    worker_->state().sessions.set_core_is_shared(sleeps);
     if (worked) {
       last_work = now;
       resting_ = false;
       // Tiles and floods keep this core busy for long, and where all is answered only clients can
       // go on: let one that shares this core take its result or make its next request.
-      if (worker_->oversubscribed() &&
+      if (!sleeps && worker_->oversubscribed() &&
           (worker_->computing() || worker_->flooded() || worker_->state().pending() == 0)) {
-        ::sched_yield();
+        yield(now);
       }
     } else if (worker_->computing()) {
-      // Streams have the last tiles, and ring nobody when they are done: stay awake, and leave them
-      // the core.
-      if (now - last_work >= kYieldAfterNs) ::sched_yield();
-    } else if (now - last_work >= spin_ns_ && worker_->rest_ns(now) != 0) {
+      await_tiles(now, last_work);
+    } else if ((sleeps || now - last_work >= spin_ns_) && worker_->rest_ns(now) != 0) {
       rest(now);
       now = now_ns();
       window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
@@ -274,14 +274,33 @@ void ThreadedWorker::run() {
       // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
       // ranks of an operation have just called are the others worth a short wait: those that share
       // this core have had their turn, so that they run on another.
-      ::sched_yield();
+      yield(now);
     } else {
-      relax();
+      relax(now);
     }
   }
   const std::vector<Message> refused = mailbox_.close();
   worker_->shut_down();
   for (const Message& message : refused) message.refuse();
+}
+
+void ThreadedWorker::yield(std::uint64_t now) {
+  ::sched_yield();
+  if (!worker_->computing()) lost_time_.paused(now, now_ns());  // else it went to the streams
+}
+
+void ThreadedWorker::relax(std::uint64_t now) {
+  pause_briefly();
+  lost_time_.paused(now, now_ns());
+}
+
+void ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
+  // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
+  if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
+    sleep(kTileNapNs);
+  } else if (now - last_work >= kYieldAfterNs) {
+    yield(now);
+  }
 }
 
 void ThreadedWorker::rest(std::uint64_t now) {

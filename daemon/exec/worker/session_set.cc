@@ -41,6 +41,7 @@ Status SessionSet::open(SessionSpec spec, bool draining, std::uint64_t now_ns) {
                                 std::move(spec.segment), std::move(spec.doorbell), max_in_flight,
                                 tenant_of(spec.peer.uid), now_ns);
   if (draining) session->set_state(ring::SessionState::ShuttingDown, Reason::ShuttingDown);
+  session->set_core_is_shared(core_is_shared_);
   polled_.push_back(session.get());
   sessions_.emplace(spec.id, std::move(session));
   update_oversubscription();
@@ -69,6 +70,12 @@ void SessionSet::update_oversubscription() {
   for (const Session* session : polled_) seats += std::max<std::size_t>(1, session->members.size());
   oversubscribed_ = seats + 1 > cores_;
   for (Session* session : polled_) session->set_oversubscribed(oversubscribed_);
+}
+
+void SessionSet::set_core_is_shared(bool shared) {
+  if (core_is_shared_ == shared) return;
+  core_is_shared_ = shared;
+  for (Session* session : polled_) session->set_core_is_shared(shared);
 }
 
 }  // namespace arcomm

@@ -32,6 +32,9 @@ class SessionSet {
   // their members have come or gone.
   void update_oversubscription();
   bool oversubscribed() const { return oversubscribed_; }
+  // Where other processes use the worker's core, all of them sleep.
+  void set_core_is_shared(bool shared);
+  bool core_is_shared() const { return core_is_shared_; }
 
  private:
   std::shared_ptr<Tenant> tenant_of(uid_t uid);
@@ -40,7 +43,7 @@ class SessionSet {
   std::unordered_map<uid_t, std::weak_ptr<Tenant>> tenants_;
   std::vector<Session*> polled_;
   unsigned cores_ = 1;  // that this process may use
-  bool oversubscribed_ = false;
+  bool oversubscribed_ = false, core_is_shared_ = false;
 };
 
 }  // namespace arcomm

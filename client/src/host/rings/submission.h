@@ -71,6 +71,11 @@ class Submission {
     return rings_.control().oversubscribed.load(std::memory_order_relaxed) != 0;
   }
 
+  // The daemon says that other processes use its core.
+  bool core_is_shared() const {
+    return rings_.control().core_is_shared.load(std::memory_order_relaxed) != 0;
+  }
+
   // Whether this session is of no use any more. Cheap.
   bool lost() const { return loss_.lost(); }
   // Why; Ok while it is of use.

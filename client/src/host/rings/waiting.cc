@@ -36,21 +36,26 @@ bool Waiting::wait_while_working(std::uint64_t bytes, Deadline deadline, Finishe
   const auto start = Deadline::Clock::now();
   const auto spin_until = one_core || submission_.is_oversubscribed() ? start : start + kSpin;
   const auto yield_until = start + (bytes <= kSmallBytes ? kYieldSmall : kYieldLarge);
-  for (auto now = start; now < yield_until; now = Deadline::Clock::now()) {
+  const auto awake = [&](Deadline::Clock::time_point now) {
+    return now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now)) &&
+           !submission_.core_is_shared();
+  };
+  for (auto now = start; awake(now); now = Deadline::Clock::now()) {
     if (now >= deadline.when()) return false;
     if (now < spin_until) {
       for (int i = 0; i < 8; ++i) pause_briefly();
     } else {
       ::sched_yield();
     }
+    lost_time_.paused(LostTime::ns_of(now), LostTime::ns_of(Deadline::Clock::now()));
     submission_.work(enough);
     if (finished()) return true;
   }
   while (!finished()) {
     if (deadline.passed()) return false;
     submission_.sleep(std::min<std::chrono::nanoseconds>(kSleepSlice, deadline.left()), finished);
-    submission_.check();
     submission_.work(enough);
+    if (!finished()) submission_.check();  // a system call
   }
   return true;
 }

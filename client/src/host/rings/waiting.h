@@ -1,7 +1,8 @@
 // How a thread waits for operations: it works for everyone while it does. First it spins, if the
 // machine has cores to spare; then it yields between looks, for as long as a small operation may
-// take, because waking from sleep costs about 40 us and a yield about one; then it sleeps on the
-// completion ring.
+// take, because waking an idle core costs about 40 us and a yield about one; then it sleeps on the
+// completion ring. It sleeps at once while other processes use its core (LostTime): who yields to
+// them comes back a time slice later.
 // Thread: any. Time: every wait ends at its deadline, with false.
 #pragma once
 
@@ -11,6 +12,7 @@
 #include "client/src/host/operation.h"
 #include "client/src/host/rings/submission.h"
 #include "client/src/session/deadline.h"
+#include "transport/device/lost_time.h"
 
 namespace arcomm::client {
 
@@ -31,6 +33,7 @@ class Waiting {
   bool wait_while_working(std::uint64_t bytes, Deadline deadline, Finished finished);
 
   Submission& submission_;
+  LostTime lost_time_;  // of all threads that wait here
 };
 
 }  // namespace arcomm::client

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -264,6 +265,43 @@ TEST_F(SubmissionTest, WhoeverSleepsIsWokenByTheCompletionAndReapsForTheOthers) 
     for (const ring::WorkRequest& request : requests) complete(request);
   });
   EXPECT_TRUE(waiting_.wait_for(first, Deadline::after(milliseconds(10'000))));
+}
+
+// How often this thread has slept so far; a yield is not counted.
+long sleeps_of_this_thread() {
+  rusage used{};
+  ::getrusage(RUSAGE_THREAD, &used);
+  return used.ru_nvcsw;
+}
+
+TEST_F(SubmissionTest, AWaitSleepsAtOnceWhileTheDaemonSharesItsCore) {
+  const auto member = joined();
+  Operation& operation = submitted(member);
+  const auto half_of_the_yielding =
+      Deadline(Deadline::Clock::now() + std::chrono::microseconds(150));
+  segment_.control().core_is_shared.store(1);
+  const long before = sleeps_of_this_thread();
+  EXPECT_FALSE(waiting_.wait_for(operation, half_of_the_yielding));
+  EXPECT_GT(sleeps_of_this_thread(), before);
+  complete(left_requests()[0]);
+  EXPECT_TRUE(waiting_.wait_for(operation, Deadline::after(milliseconds(10'000))));
+}
+
+TEST_F(SubmissionTest, AWaitThatSleepsAtOnceMissesNoCompletion) {
+  const auto member = joined();
+  segment_.control().core_is_shared.store(1);
+  std::jthread daemon([&](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      for (const ring::WorkRequest& request : left_requests()) complete(request);
+    }
+  });
+  const auto begin = Deadline::Clock::now();
+  for (int i = 0; i < 500; ++i) {
+    Operation& operation = submitted(member);
+    ASSERT_TRUE(waiting_.wait_for(operation, Deadline::after(milliseconds(10'000)))) << i;
+  }
+  // One that is missed costs a slice of 20 ms.
+  EXPECT_LT(Deadline::Clock::now() - begin, milliseconds(500 * 10));
 }
 
 TEST_F(SubmissionTest, AWaitEndsAtItsDeadlineAndWhatIsAbandonedEndsLater) {

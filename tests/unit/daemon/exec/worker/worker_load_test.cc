@@ -1,12 +1,18 @@
 // Plans, every type, fairness, draining, and thousands of cycles.
+#include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
+#include "transport/device/pause.h"
 
 namespace arcomm::test {
 namespace {
@@ -332,11 +338,58 @@ TEST_F(WorkerLoad, ThousandsOfSessionsLeaveNothingBehind) {
   cycle(5000);
 #endif
   EXPECT_EQ(open_descriptors(), descriptors);
+  // Memory is let go of by a thread of its own, which may be behind.
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  while (mappings() > maps + 16 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(milliseconds(1));
   EXPECT_LE(mappings(), maps + 16);
   const WorkerSnapshot shot = inspect();
   EXPECT_TRUE(shot.sessions.empty());
   EXPECT_TRUE(shot.communicators.empty());
   EXPECT_EQ(shot.operations_pending, 0u);
+}
+
+// Processes that compute and nothing else, twice as many as cores.
+class BusyProcesses {
+ public:
+  BusyProcesses() {
+    for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
+      const pid_t pid = ::fork();
+      if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) pause_briefly();
+      }
+      pids_.push_back(pid);
+    }
+  }
+  BusyProcesses(const BusyProcesses&) = delete;
+  BusyProcesses& operator=(const BusyProcesses&) = delete;
+  ~BusyProcesses() {
+    for (const pid_t pid : pids_) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, nullptr, 0);
+    }
+  }
+
+ private:
+  std::vector<pid_t> pids_;
+};
+
+TEST_F(WorkerLoad, TellsItsClientsThatOthersUseItsCoreAndWorksOn) {
+  Settings spins;
+  spins.wait.spin_us = 1'000'000;  // it stays on its core until it is driven away
+  start(spins);
+  auto ranks = group(2);
+  const BusyProcesses busy;
+  const auto until = std::chrono::steady_clock::now() + kPatience;
+  bool told = false;
+  while (!told && std::chrono::steady_clock::now() < until) {
+    for (Client* rank : ranks) rank->call(16);
+    for (Client* rank : ranks) expect_ok(*rank);
+    told = ranks[0]->control().core_is_shared.load() != 0 &&
+           ranks[1]->control().core_is_shared.load() != 0;
+  }
+  EXPECT_TRUE(told);
 }
 
 TEST_F(WorkerLoad, AnIdleWorkerSleeps) {
