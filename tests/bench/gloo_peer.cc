@@ -78,7 +78,7 @@ double pilot_us(const Run& run, const std::function<void()>& once) {
 // slowest.
 void measure(const Run& run, const char* algorithm, std::uint64_t bytes, double& best_pilot,
              const std::function<void()>& once) {
-  const std::uint32_t iterations = arctl::default_iterations(bytes);
+  const std::uint32_t iterations = run.options.iterations_of(bytes);
   const std::uint64_t count = bytes / size_of(run.options.dtype);
   const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks);
   // An algorithm that is far behind at this size is left out: only the fastest counts, and Gloo's

@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
   const arctl::Pattern pattern(options.dtype, ReduceOp::Sum, options.ranks);
   for (const std::uint64_t bytes : options.sizes) {
     const auto count = static_cast<int>(bytes / size_of(options.dtype));
-    const std::uint32_t iterations = arctl::default_iterations(bytes);
+    const std::uint32_t iterations = options.iterations_of(bytes);
     pattern.fill(send.data(), static_cast<std::uint64_t>(count), rank);
     const auto once = [&] {
       MPI_Allreduce(send.data(), recv.data(), count, type, add, MPI_COMM_WORLD);

@@ -3,6 +3,7 @@
 // mean over one round.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -21,6 +22,12 @@ struct PeerOptions {
   DType dtype = DType::Float32;
   int ranks = 2;
   std::uint32_t rounds = 3;
+  std::uint32_t iterations = 0;  // of a round at most; 0: as many as arctl bench does by default
+
+  std::uint32_t iterations_of(std::uint64_t bytes) const {
+    const std::uint32_t usual = arctl::default_iterations(bytes);
+    return iterations == 0 ? usual : std::min(usual, iterations);
+  }
 };
 
 // --sizes 1K,64K,1M --dtype bfloat16 --ranks 4 --rounds 3. Exits with 2 and a line on stderr when
@@ -50,6 +57,8 @@ inline PeerOptions parse_peer_options(int argc, char** argv) {
       options.ranks = std::atoi(argv[i + 1]);
     } else if (name == "--rounds") {
       options.rounds = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
+    } else if (name == "--iterations") {
+      options.iterations = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     } else {
       refuse(argv[i]);
     }
