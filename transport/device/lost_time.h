@@ -6,10 +6,13 @@
 // not had its share. On a core of one's own it is the other way round: waking an idle core takes
 // tens of microseconds, and spinning costs nobody anything.
 //
-// A pause or a yield that took as long as a time slice is time lost to others. Then it is slept for
-// a while, and tried again: where time is lost again, soon, the while is four times as long. What
-// is lost once on a quiet core costs no more than a few milliseconds of sleeping. Thread: any,
-// without locks; two that notice at once count as one. Nanoseconds of any clock that only grows.
+// A pause or a yield that took as long as a time slice is time lost to others. Where little else
+// is left, it is slept for a while, and tried again; where time is lost again, soon, the while is
+// four times as long. What is lost now and then is borne: on a core that others use now and then,
+// spinning is the faster wait still.
+//
+// Thread: any, without locks; two that notice at once count as one. Nanoseconds of any clock that
+// only grows.
 #pragma once
 
 #include <algorithm>
@@ -23,6 +26,8 @@ class LostTime {
  public:
   // No pause and no interrupt takes so long, and no time slice less.
   static constexpr std::uint64_t kLostNs = 500'000;
+  // The core is taken where less than this part of what was lost is left.
+  static constexpr std::uint64_t kLeftPart = 8;
   static constexpr std::uint64_t kFirstSleepNs = 2'000'000;
   // A try costs a few time slices: about one in a hundred at this.
   static constexpr std::uint64_t kLongestSleepNs = 1'000'000'000;
@@ -41,9 +46,15 @@ class LostTime {
   // The thread did nothing but pause, or yield, from then until now.
   void paused(std::uint64_t from_ns, std::uint64_t to_ns) {
     const std::uint64_t span = to_ns > from_ns ? to_ns - from_ns : 0;
-    const std::uint64_t kept = kept_ns_.load(std::memory_order_relaxed);
+    const std::uint64_t left = left_ns_.load(std::memory_order_relaxed);
     if (span < kLostNs) {
-      kept_ns_.store(kept + span, std::memory_order_relaxed);
+      left_ns_.store(left + span, std::memory_order_relaxed);
+      return;
+    }
+    left_ns_.store(0, std::memory_order_relaxed);
+    const std::uint64_t kept = kept_ns_.load(std::memory_order_relaxed) + left;
+    if (left >= span / kLeftPart) {
+      kept_ns_.store(kept, std::memory_order_relaxed);
     } else {
       lose(to_ns, kept);
     }
@@ -63,7 +74,8 @@ class LostTime {
 
   std::atomic<std::uint64_t> sleep_until_ns_{0};
   std::atomic<std::uint64_t> sleep_ns_{0};  // the last while
-  std::atomic<std::uint64_t> kept_ns_{0};   // paused since, with nothing lost
+  std::atomic<std::uint64_t> kept_ns_{0};   // paused since then, without what was lost
+  std::atomic<std::uint64_t> left_ns_{0};   // paused since the last loss
 };
 
 }  // namespace arcomm
