@@ -15,13 +15,43 @@ constexpr std::uint64_t bit(std::uint32_t seat) {
 
 }  // namespace
 
-ArrivalBoard::ArrivalBoard(ArrivalPool& pool, int seats)
+ArrivalBoard::ArrivalBoard(ArrivalPool& pool, int seats, std::vector<uid_t> uids,
+                           FailedShare* share)
     : pool_(pool),
       all_(seats >= 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << seats) - 1),
+      uids_(std::move(uids)),
+      share_(share),
       window_(kFirstWindow) {}
 
 ArrivalBoard::~ArrivalBoard() {
-  for_each([this](Arrival& arrival) { pool_.give(&arrival); });
+  for_each([this](Arrival& arrival) { give(&arrival); });
+}
+
+void ArrivalBoard::append_open(Arrival& arrival) {
+  arrival.open_before = last_open_;
+  (last_open_ == nullptr ? first_open_ : last_open_->open_behind) = &arrival;
+  last_open_ = &arrival;
+  if (first_gathering_ == nullptr) first_gathering_ = &arrival;
+}
+
+void ArrivalBoard::remove_open(Arrival& arrival) {
+  if (first_gathering_ == &arrival) first_gathering_ = arrival.open_behind;
+  (arrival.open_before == nullptr ? first_open_ : arrival.open_before->open_behind) =
+      arrival.open_behind;
+  (arrival.open_behind == nullptr ? last_open_ : arrival.open_behind->open_before) =
+      arrival.open_before;
+  arrival.open_before = arrival.open_behind = nullptr;
+  pass_matched();
+}
+
+void ArrivalBoard::pass_matched() {
+  while (first_gathering_ != nullptr && first_gathering_->state != Arrival::State::Gathering)
+    first_gathering_ = first_gathering_->open_behind;
+}
+
+void ArrivalBoard::give(Arrival* arrival) {
+  if (arrival->is_charged) share_->drop(arrival->payer);
+  pool_.give(arrival);
 }
 
 Arrival* ArrivalBoard::find(std::uint64_t seq) const {
@@ -40,6 +70,7 @@ Arrival& ArrivalBoard::at(std::uint64_t seq) {
     *arrival = Arrival{};
     arrival->seq = base_ + size_;
     window_[arrival->seq & (window_.size() - 1)] = arrival;
+    append_open(*arrival);
     ++size_;
   }
   return *find(seq);
@@ -65,12 +96,13 @@ Arrival* ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
   if (operation.signature != arrival.signature) {
     fail(arrival,
          mismatch_of(operation.rank, operation.signature, arrival.first_rank, arrival.signature),
-         finished);
+         finished, operation.seat);
     return nullptr;
   }
   if (arrival.seen != all_) return nullptr;
   arrival.state = Arrival::State::Matched;
   arrival.matched_ns = operation.admitted_ns;
+  pass_matched();
   return &arrival;
 }
 
@@ -84,11 +116,18 @@ void ArrivalBoard::refuse(std::uint32_t seat, std::uint64_t seq, const Failure& 
   arrival.seen |= bit(seat);
   if (arrival.first_ns == 0) arrival.first_ns = now;
   if (arrival.state == Arrival::State::Failed) return retire();
-  fail(arrival, told, finished);
+  fail(arrival, told, finished, seat);
 }
 
-void ArrivalBoard::fail(Arrival& arrival, const Failure& failure, OperationList& finished) {
-  if (arrival.state != Arrival::State::Failed) ++failed_;
+void ArrivalBoard::fail(Arrival& arrival, const Failure& failure, OperationList& finished,
+                        std::uint32_t seat) {
+  if (arrival.state != Arrival::State::Failed) {
+    ++failed_;
+    remove_open(arrival);
+    arrival.is_charged = share_ != nullptr && arrival.seen != all_;
+    arrival.payer = uid_of(seat);
+    if (arrival.is_charged) share_->add(arrival.payer);
+  }
   arrival.state = Arrival::State::Failed;
   arrival.failure = failure;
   for (Operation*& operation : arrival.operations) {
@@ -137,25 +176,18 @@ void ArrivalBoard::clear(const Failure& failure, OperationList& finished) {
       operation->outcome = failure;
       finished.push(operation);
     }
-    pool_.give(&arrival);
+    give(&arrival);
   }
   size_ = kept;
   failed_ = 0;
-}
-
-const Arrival* ArrivalBoard::waiting(std::uint32_t seat) const {
-  for (std::uint64_t seq = base_; seq != base_ + size_; ++seq) {
-    const Arrival* arrival = window_[seq & (window_.size() - 1)];
-    if (arrival->state == Arrival::State::Gathering && arrival->operations[seat] != nullptr) {
-      return arrival;
-    }
-  }
-  return nullptr;
+  first_open_ = last_open_ = runs ? head() : nullptr;
+  first_gathering_ = nullptr;
+  if (runs) head()->open_before = head()->open_behind = nullptr;
 }
 
 void ArrivalBoard::retire() {
   while (size_ != 0 && head()->state == Arrival::State::Failed && head()->seen == all_) {
-    pool_.give(head());
+    give(head());
     --failed_;
     ++base_;
     --size_;

@@ -7,8 +7,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "daemon/comm/failed_share.h"
 #include "daemon/memory/pool.h"
 #include "daemon/plan/failure.h"
 #include "daemon/plan/operation.h"
@@ -37,6 +39,13 @@ struct Arrival {
   std::uint32_t open_parts = 0;   // Running: those that have not ended
   bool is_part_failed = false;    // one has, with `failure`
   Failure failure;                // Failed, or Running and to be stopped
+  // Failed, and a rank has still to hear of it: on whose share it is, as that one's call made it
+  // so.
+  bool is_charged = false;
+  uid_t payer = 0;
+  // The one before and behind it that has not failed either: in order of seq.
+  Arrival* open_before = nullptr;
+  Arrival* open_behind = nullptr;
 
   bool has_seen(std::uint32_t seat) const { return (seen >> seat & 1) != 0; }
 };
@@ -52,7 +61,9 @@ class ArrivalBoard {
   // requests.
   static constexpr std::uint64_t kMaxFailed = 256;
 
-  ArrivalBoard(ArrivalPool& pool, int seats);
+  // uids, share: who sits where, and what each has used up; none: nobody counts.
+  ArrivalBoard(ArrivalPool& pool, int seats, std::vector<uid_t> uids = {},
+               FailedShare* share = nullptr);
   ~ArrivalBoard();
   ArrivalBoard(const ArrivalBoard&) = delete;
   ArrivalBoard& operator=(const ArrivalBoard&) = delete;
@@ -66,8 +77,10 @@ class ArrivalBoard {
   // This seat's request at `seq` was refused: the other ranks hear `told`, now or when they come.
   void refuse(std::uint32_t seat, std::uint64_t seq, const Failure& told, std::uint64_t now,
               OperationList& finished);
-  // Ends one arrival that is not Running; ranks that come later meet the failure.
-  void fail(Arrival& arrival, const Failure& failure, OperationList& finished);
+  // Ends one arrival that is not Running; ranks that come later meet the failure. `seat`: whose
+  // call made it fail.
+  void fail(Arrival& arrival, const Failure& failure, OperationList& finished,
+            std::uint32_t seat = 0);
   // The head, which is Agreed, runs: in one part, until open_parts() says how many there are.
   void run_head();
   void open_parts(std::uint32_t parts);
@@ -83,8 +96,12 @@ class ArrivalBoard {
   // The oldest arrival that is not answered for all ranks, or null.
   Arrival* head() const { return size_ == 0 ? nullptr : window_[base_ & (window_.size() - 1)]; }
   Arrival* find(std::uint64_t seq) const;
-  // The oldest one in which `seat` waits for others, or null.
-  const Arrival* waiting(std::uint32_t seat) const;
+  // The oldest one in which `seat` waits for others, or null. Seats call in order: it waits in the
+  // oldest that gathers, or nowhere.
+  const Arrival* waiting(std::uint32_t seat) const {
+    const Arrival* oldest = first_gathering_;
+    return oldest != nullptr && oldest->operations[seat] != nullptr ? oldest : nullptr;
+  }
   std::uint64_t base() const { return base_; }
   std::uint64_t size() const { return size_; }
   std::uint64_t failed() const { return failed_; }
@@ -96,16 +113,37 @@ class ArrivalBoard {
       visit(*window_[seq & (window_.size() - 1)]);
     }
   }
+  // Those that have not failed, which are few where many have.
+  bool has_open() const { return first_open_ != nullptr; }
+  template <typename Visit>
+  void for_each_open(Visit visit) const {
+    for (Arrival* arrival = first_open_; arrival != nullptr; arrival = arrival->open_behind)
+      visit(*arrival);
+  }
+  // Failed ones of the user on all boards; 0 where nobody counts.
+  std::uint64_t failed_of(std::uint32_t seat) const {
+    return share_ == nullptr ? 0 : share_->held(uid_of(seat));
+  }
 
  private:
   Arrival& at(std::uint64_t seq);
+  uid_t uid_of(std::uint32_t seat) const { return seat < uids_.size() ? uids_[seat] : 0; }
+  void append_open(Arrival& arrival);
+  void remove_open(Arrival& arrival);
+  void pass_matched();  // first_gathering_ goes on to the next that gathers
+  void give(Arrival* arrival);
   void retire();  // gives back failed arrivals at the front that every seat has seen
 
   ArrivalPool& pool_;
-  std::uint64_t all_;  // bits of all seats
+  std::uint64_t all_;        // bits of all seats
+  std::vector<uid_t> uids_;  // by seat
+  FailedShare* share_;
   std::uint64_t base_ = 0;
-  std::uint64_t size_ = 0;        // sequence numbers base_ .. base_ + size_ - 1 are in window_
-  std::uint64_t failed_ = 0;      // of them, in state Failed
+  std::uint64_t size_ = 0;    // sequence numbers base_ .. base_ + size_ - 1 are in window_
+  std::uint64_t failed_ = 0;  // of them, in state Failed
+  Arrival* first_open_ = nullptr;
+  Arrival* last_open_ = nullptr;
+  Arrival* first_gathering_ = nullptr;
   std::vector<Arrival*> window_;  // a ring, its size a power of two
 };
 

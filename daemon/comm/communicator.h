@@ -25,6 +25,7 @@ struct Seat {
   std::uint32_t index = 0;  // its own place among the seats: the local rank
   SessionId session;
   pid_t pid = 0;
+  uid_t uid = 0;
   MemberId member;             // invalid once the rank has left
   std::uint64_t next_seq = 0;  // of the rank's next operation
 };
@@ -37,13 +38,18 @@ class CommunicatorExtension {
 
 struct Communicator {
   Communicator(const UniqueIdBytes& id, std::uint64_t build, World all, std::vector<Seat> taken,
-               ArrivalPool& pool)
+               ArrivalPool& pool, FailedShare* share = nullptr)
       : unique_id(id),
         epoch(build),
         world(std::move(all)),
         seats(std::move(taken)),
-        board(pool, static_cast<int>(seats.size())) {}
+        board(pool, static_cast<int>(seats.size()), uids_of(seats), share) {}
 
+  static std::vector<uid_t> uids_of(const std::vector<Seat>& seats) {
+    std::vector<uid_t> uids;
+    for (const Seat& seat : seats) uids.push_back(seat.uid);
+    return uids;
+  }
   // Of a rank of this node.
   Seat& seat(Rank rank) { return seats[world.place(rank).local]; }
   const Seat& seat(Rank rank) const { return seats[world.place(rank).local]; }
@@ -71,6 +77,7 @@ struct Communicator {
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
   bool queued = false;                               // on the table's ready list
+  bool listed = false;                               // among those that may have open arrivals
   Communicator* next_ready = nullptr;                // there
   std::unique_ptr<CommunicatorExtension> extension;  // last: may look at the rest as it goes
 };

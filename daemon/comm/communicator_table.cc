@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <string>
+#include <utility>
 
 namespace arcomm {
 namespace {
@@ -23,8 +24,8 @@ std::vector<MemberId> CommunicatorTable::form(const UniqueIdBytes& id, std::uint
     seats[index].index = static_cast<std::uint32_t>(index);
     seats[index].rank = world.seated()[index];
   }
-  communicators_.push_back(
-      std::make_unique<Communicator>(id, epoch, std::move(world), std::move(seats), arrivals_));
+  communicators_.push_back(std::make_unique<Communicator>(id, epoch, std::move(world),
+                                                          std::move(seats), arrivals_, &failed_));
   Communicator& communicator = *communicators_.back();
   communicator.serial = ++last_serial_;
   std::vector<MemberId> ids;
@@ -54,10 +55,16 @@ void CommunicatorTable::arrive(Operation& operation) {
     return revoke(communicator, operation.outcome);
   }
   next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
+  swept_next_ns_ = std::min(swept_next_ns_, operation.deadline_ns);
+  list(communicator);
   Arrival* matched = communicator.board.arrive(operation, finished_);
   if (matched != nullptr && communicator.world.is_one_node()) communicator.board.agree(*matched);
-  bound_failures(communicator);
+  bound_failures(communicator, member.seat);
   consider(communicator);
+}
+
+void CommunicatorTable::list(Communicator& communicator) {
+  if (!std::exchange(communicator.listed, true)) open_.push_back(&communicator);
 }
 
 void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq) {
@@ -75,11 +82,19 @@ void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure&
   if (!communicator.ready() || seq >= communicator.ends_at) return;
   if (!communicator.board.in_window(seq)) return revoke(communicator, told);
   communicator.board.refuse(member.seat, seq, told, now_ns, finished_);
-  bound_failures(communicator);
+  bound_failures(communicator, member.seat);
   consider(communicator);
 }
 
-void CommunicatorTable::bound_failures(Communicator& communicator) {
+void CommunicatorTable::bound_failures(Communicator& communicator, std::uint32_t seat) {
+  if (communicator.board.failed() != 0 && communicator.board.failed_of(seat) > FailedShare::kMost) {
+    return revoke(
+        communicator,
+        make_failure(ErrorCode::ResourceExhausted, Reason::Quota, communicator.seats[seat].rank,
+                     "more than %" PRIu64
+                     " operations of uid %u failed while other ranks did not call",
+                     FailedShare::kMost, communicator.seats[seat].uid));
+  }
   if (communicator.board.failed() <= ArrivalBoard::kMaxFailed) return;
   revoke(communicator,
          make_failure(ErrorCode::ResourceExhausted, Reason::Quota, kNoRank,
@@ -120,6 +135,8 @@ void CommunicatorTable::clear() {
     for (const Seat& seat : communicator->seats) members_.erase(seat.member);
   }
   first_ready_ = last_ready_ = nullptr;
+  open_.clear();
+  swept_ = 0;
   communicators_.clear();
 }
 
@@ -158,15 +175,15 @@ void CommunicatorTable::drop(MemberId id, const Failure& failure) {
 
 void CommunicatorTable::abandon(const Session& session, const FailureOf& failure_of) {
   std::vector<std::pair<Communicator*, Rank>> held;
-  for (const auto& communicator : communicators_) {
+  for (Communicator* communicator : open_) {
     if (!communicator->ready()) continue;
     Rank rank = kNoRank;
-    communicator->board.for_each([&](const Arrival& arrival) {
+    communicator->board.for_each_open([&](const Arrival& arrival) {
       for (const Operation* operation : arrival.operations) {
         if (operation != nullptr && operation->session == &session) rank = operation->rank;
       }
     });
-    if (rank != kNoRank) held.emplace_back(communicator.get(), rank);
+    if (rank != kNoRank) held.emplace_back(communicator, rank);
   }
   for (const auto& [communicator, rank] : held) {
     revoke(*communicator, failure_of(rank));
@@ -204,6 +221,10 @@ void CommunicatorTable::free_if_empty(Communicator& communicator) {
   if (communicator.queued || communicator.running()) return;
   for (const Seat& seat : communicator.seats) {
     if (seat.member.valid()) return;
+  }
+  if (communicator.listed) {
+    std::erase(open_, &communicator);
+    swept_ = 0;  // who has moved forward is looked at again
   }
   // Nobody is left who could call, and what was gathering ended when its ranks went.
   std::erase_if(communicators_,
@@ -252,27 +273,43 @@ void CommunicatorTable::completed(Communicator& communicator, const Failure& par
 
 void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
   if (now_ns < next_deadline_ns_) return;
-  // A flood of short deadlines must not make every turn of the loop look at everything.
-  if (now_ns < last_sweep_ns_ + kSweepEveryNs) {
-    next_deadline_ns_ = last_sweep_ns_ + kSweepEveryNs;
-    return;
+  if (swept_ == 0) {
+    // A flood of short deadlines must not make every turn of the loop look at everything.
+    if (now_ns < last_sweep_ns_ + kSweepEveryNs) {
+      next_deadline_ns_ = last_sweep_ns_ + kSweepEveryNs;
+      return;
+    }
+    last_sweep_ns_ = now_ns;
+    swept_next_ns_ = kNever;
   }
-  last_sweep_ns_ = now_ns;
-  next_deadline_ns_ = kNever;
-  for (const auto& communicator : communicators_) {
+  int timeouts = 0;
+  while (swept_ < open_.size()) {
+    Communicator& communicator = *open_[swept_];
+    if (!communicator.board.has_open()) {
+      communicator.listed = false;
+      open_[swept_] = open_.back();
+      open_.pop_back();
+      continue;
+    }
+    if (timeouts == kMostTimeouts) return;  // it stays due
+    ++swept_;
     Arrival* late = nullptr;
-    communicator->board.for_each([&](Arrival& arrival) {
-      if (arrival.state == Arrival::State::Failed || arrival.deadline_ns == 0) return;
+    communicator.board.for_each_open([&](Arrival& arrival) {
+      if (arrival.deadline_ns == 0) return;
       if (arrival.state == Arrival::State::Running && !arrival.failure.ok())
         return;  // told already
       if (arrival.deadline_ns > now_ns) {
-        next_deadline_ns_ = std::min(next_deadline_ns_, arrival.deadline_ns);
+        swept_next_ns_ = std::min(swept_next_ns_, arrival.deadline_ns);
       } else if (late == nullptr) {
         late = &arrival;
       }
     });
-    if (late != nullptr) time_out(*communicator, *late, now_ns);
+    if (late == nullptr) continue;
+    time_out(communicator, *late, now_ns);
+    ++timeouts;
   }
+  swept_ = 0;
+  next_deadline_ns_ = swept_next_ns_;
 }
 
 void CommunicatorTable::revoke_crossed(Communicator& communicator, Communicator& other,
@@ -307,8 +344,8 @@ Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
                                                const Arrival& arrival) const {
   for (const Seat& missing : communicator.seats) {
     if (arrival.has_seen(missing.index)) continue;
-    for (const auto& other : communicators_) {
-      if (other.get() == &communicator || !other->ready()) continue;
+    for (Communicator* other : open_) {
+      if (other == &communicator || !other->ready()) continue;
       for (const Seat& there : other->seats) {
         if (there.session != missing.session) continue;
         const Arrival* waits = other->board.waiting(there.index);
@@ -323,7 +360,7 @@ Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
                                           here.session == absent.session;
                                  });
             });
-        if (crossed) return other.get();
+        if (crossed) return other;
       }
     }
   }

@@ -92,7 +92,10 @@ class CommunicatorTable {
   void expire(Communicator& communicator, std::uint64_t now_ns) {
     time_out(communicator, *communicator.board.head(), now_ns);
   }
-  // Fails what is past its deadline. Cheap before next_deadline_ns().
+  // In one turn: one that ends costs up to some 20 us.
+  static constexpr int kMostTimeouts = 8;
+  // Fails what is past its deadline: of at most kMostTimeouts communicators, the rest with the next
+  // call. Cheap before next_deadline_ns().
   void sweep_deadlines(std::uint64_t now_ns);
   std::uint64_t next_deadline_ns() const { return next_deadline_ns_; }
 
@@ -104,7 +107,9 @@ class CommunicatorTable {
   }
 
  private:
-  void bound_failures(Communicator& communicator);
+  void bound_failures(Communicator& communicator,
+                      std::uint32_t seat);  // whose call may have failed
+  void list(Communicator& communicator);
   void consider(Communicator& communicator);  // may its head run?
   // `why` becomes the communicator's state, `told` what its waiting operations hear.
   void end(Communicator& communicator, const Failure& why, const Failure& told);
@@ -117,6 +122,7 @@ class CommunicatorTable {
 
   RevokedListener revoked_;
   ArrivalPool arrivals_{256};
+  FailedShare failed_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   IdTable<Member, MemberId> members_;
   // A queue through Communicator::next_ready: it may never run dry.
@@ -124,6 +130,11 @@ class CommunicatorTable {
   Communicator* last_ready_ = nullptr;
   OperationList finished_;
   std::uint64_t last_serial_ = 0;
+  // Those that have had open arrivals since the last sweep: what it looks at, and who may be
+  // crossed. In no order.
+  std::vector<Communicator*> open_;
+  std::size_t swept_ = 0;  // so many of them in the sweep that goes on
+  std::uint64_t swept_next_ns_ = std::numeric_limits<std::uint64_t>::max();
   std::uint64_t last_sweep_ns_ = 0;
   std::uint64_t next_deadline_ns_ = std::numeric_limits<std::uint64_t>::max();
 };

@@ -135,8 +135,11 @@ Result<std::vector<MemberId>> ControlRequests::form_communicator(const Communica
                    "ranks must be complete and sorted: found ", rank.rank, " in place of ",
                    seats.size());
     }
-    seats.push_back(
-        {.rank = rank.rank, .session = rank.session, .pid = session->origin().pid, .member = {}});
+    seats.push_back({.rank = rank.rank,
+                     .session = rank.session,
+                     .pid = session->origin().pid,
+                     .uid = session->origin().uid,
+                     .member = {}});
   }
   Result<std::unique_ptr<CommunicatorExtension>> extension = state_.backend->form(spec);
   if (!extension) return std::move(extension).error();
