@@ -229,7 +229,10 @@ CommunicatorSnapshot ControlRequests::snapshot(const Communicator& communicator,
   return shot;
 }
 
-WorkerSnapshot ControlRequests::inspect() const {
+WorkerSnapshot ControlRequests::inspect() {
+  // What a client has seen to end has been counted when anybody asks.
+  worker_.catch_up();
+  worker_.reap();
   const std::uint64_t now = now_ns();
   WorkerSnapshot shot;
   shot.device = state_.parts.device.name();

@@ -40,7 +40,7 @@ class ControlRequests {
   Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
   Result<double> measure(GpuMeasurement what);
   void end_measuring() { state_.backend->end_measuring(); }
-  WorkerSnapshot inspect() const;
+  WorkerSnapshot inspect();
   void use_settings(std::shared_ptr<const Settings> settings);
   void use_tuning(std::shared_ptr<const TuningTable> tuning) {
     state_.backend->use_tuning(std::move(tuning));
