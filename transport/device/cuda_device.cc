@@ -1,5 +1,6 @@
 #include "transport/device/cuda_device.h"
 
+#include <chrono>
 #include <utility>
 
 #include "transport/device/cuda_import.h"
@@ -8,6 +9,9 @@
 
 namespace arcomm {
 namespace {
+
+// Whoever allocates holds up others meanwhile.
+constexpr std::chrono::milliseconds kClearTimeout{40};
 
 class CudaMemory final : public Memory::Backing {
  public:
@@ -68,19 +72,17 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
       read != cudaSuccess) {
     return cuda_error(read, "reading the GPU's properties");
   }
-  return std::unique_ptr<CudaDevice>(
-      new CudaDevice(std::move(options), cuda_uuid_text(properties.uuid)));
+  Result<std::unique_ptr<CudaClearing>> clearing = CudaClearing::create();
+  if (!clearing) return std::move(clearing).error();
+  return std::unique_ptr<CudaDevice>(new CudaDevice(
+      std::move(options), cuda_uuid_text(properties.uuid), std::move(clearing).value()));
 }
 
 Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {
   const CurrentCudaDevice current(options_.ordinal);
   Result<CudaMapping> mapping = CudaMapping::create(options_.ordinal, bytes, options_.peers);
   if (!mapping) return std::move(mapping).error();
-  const MemoryRef view = mapping->view();
-  // In a stream of its own: what else runs on the GPU may never end.
-  cudaError_t cleared = cudaMemsetAsync(view.data, 0, view.bytes, cudaStreamPerThread);
-  if (cleared == cudaSuccess) cleared = cudaStreamSynchronize(cudaStreamPerThread);
-  if (cleared != cudaSuccess) return cuda_error(cleared, "clearing GPU memory");
+  ARC_RETURN_IF_ERROR(clearing_->clear(*mapping, kClearTimeout));
   return Memory(std::make_unique<CudaMemory>(std::move(*mapping)));
 }
 

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "transport/device/cuda_clearing.h"
 #include "transport/device/device.h"
 
 namespace arcomm {
@@ -33,11 +35,12 @@ class CudaDevice final : public Device {
                                std::uint64_t length_bytes) override;
 
  private:
-  CudaDevice(CudaDeviceOptions options, std::string name)
-      : options_(std::move(options)), name_(std::move(name)) {}
+  CudaDevice(CudaDeviceOptions options, std::string name, std::unique_ptr<CudaClearing> clearing)
+      : options_(std::move(options)), name_(std::move(name)), clearing_(std::move(clearing)) {}
 
   CudaDeviceOptions options_;
   std::string name_;
+  std::unique_ptr<CudaClearing> clearing_;
 };
 
 // How many GPUs this process sees; 0 without a driver.

@@ -36,7 +36,7 @@ class Device {
   virtual std::string name() const = 0;  // for people: "host0"
 
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
-  // Memory::bytes.
+  // Memory::bytes. Unavailable where the device is too busy to clear it within 40 ms.
   virtual Result<Memory> allocate(std::uint64_t bytes) = 0;
   // Memory of this device that another process made; the view is the buffer's range, and every GPU
   // that reaches this device reaches it, at Memory::data_on. `descriptor`: of a PosixFd or HostShm

@@ -6,12 +6,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "client/cuda/gpu.h"
+#include "tests/gpu/kernels/filler.h"
 #include "transport/device/cuda_chunks.h"
 #include "transport/device/cuda_device.h"
 #include "transport/device/cuda_runtime.h"
@@ -57,6 +60,40 @@ TEST_F(CudaDeviceTest, AllocatesZeroedGranules) {
   EXPECT_EQ(memory.bytes(), kGranule);
   EXPECT_TRUE(holds(memory.data(), memory.bytes(), 0));
   EXPECT_FALSE(device_->allocate(0).ok());
+}
+
+// A memset is a kernel, and waited for theirs: the thread that allocated stood still as long.
+TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
+  {
+    const Memory used = allocate(64 * kGranule);  // may come back, and is not zero
+    fill(used, 0x77);
+  }
+  std::uint32_t* end = nullptr;
+  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&end), sizeof(*end), cudaHostAllocMapped),
+            cudaSuccess);
+  *end = 0;
+  cudaStream_t strangers = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&strangers, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(gpu::fill_gpu(end, strangers), cudaSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::vector<Memory> made;
+  for (const std::uint64_t granules : {1, 64, 256}) {
+    const auto since = std::chrono::steady_clock::now();
+    Result<Memory> memory = device_->allocate(granules * kGranule);
+    const auto took = std::chrono::steady_clock::now() - since;
+    EXPECT_LT(took, std::chrono::milliseconds(100));
+    std::printf("%llu MB allocated in %.1f ms beside a kernel that fills the GPU\n",
+                static_cast<unsigned long long>(granules * 2),
+                std::chrono::duration<double, std::milli>(took).count());
+    ASSERT_TRUE(memory.ok()) << memory.error().to_string();
+    made.push_back(std::move(*memory));
+  }
+  EXPECT_EQ(cudaStreamQuery(strangers), cudaErrorNotReady) << "it did not fill the GPU meanwhile";
+  __atomic_store_n(end, 1, __ATOMIC_RELEASE);
+  ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
+  for (const Memory& memory : made) EXPECT_TRUE(holds(memory.data(), memory.bytes(), 0));
+  EXPECT_EQ(cudaStreamDestroy(strangers), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(end), cudaSuccess);
 }
 
 TEST_F(CudaDeviceTest, ImportsItsOwnExportByTheOneImporter) {
