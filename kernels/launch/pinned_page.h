@@ -23,6 +23,9 @@ class PinnedPage {
     return *this;
   }
 
+  // What a GPU may still write to is left to the driver, which takes it when the process ends.
+  void keep() { base_ = nullptr; }
+
   void* host() const { return base_; }
   void* device() const { return base_; }  // one address for both
 

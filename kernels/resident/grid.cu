@@ -13,6 +13,7 @@
 
 namespace arcomm {
 
+using device::BlockWords;
 using device::kResidentBlocks;
 using device::MemberEntry;
 using device::Pending;
@@ -25,8 +26,11 @@ std::uint64_t resident_scratch_bytes() {
 
 namespace {
 
-// What it bounds takes microseconds on a GPU that works; beyond this the GPU is stuck.
-constexpr std::chrono::milliseconds kWriteLimit{1000};
+// Of a store or a copy to the GPU, which need no SM; and of the grid's leaving.
+constexpr std::chrono::milliseconds kWriteLimit{40};
+constexpr std::chrono::milliseconds kLastPauseLimit{1000};
+// Where there is room it takes 10 us.
+constexpr std::chrono::microseconds kStartLimit{200};
 
 // What the grid writes of one member, each on a line of its own.
 struct alignas(128) MemberWords {
@@ -59,6 +63,7 @@ class Grid final : public ResidentGrid {
       *queue = std::move(*made);
     }
     for (auto [page, bytes] : {std::pair{&grid->words_, sizeof(MemberWords) * kResidentMembers},
+                               std::pair{&grid->blocks_, sizeof(BlockWords) * kResidentBlocks},
                                std::pair{&grid->staging_, sizeof(PlanEntry)}}) {
       Result<PinnedPage> made = PinnedPage::create(bytes);
       if (!made) return made.error();
@@ -70,31 +75,66 @@ class Grid final : public ResidentGrid {
   explicit Grid(int ordinal) : ordinal_(ordinal) {}
   ~Grid() override {
     if (table_ == nullptr) return;
-    // If the grid does not leave, the GPU is lost and nothing can be given back.
-    if (pause(kWriteLimit).ok()) cudaFree(table_);
+    // The GPU may be lost, or not have come to a launch that was taken back: giving back would wait
+    // for that, and the launch will look here.
+    if (pause(kLastPauseLimit) && kernel_.drain(kWriteLimit) && side_.drain(kWriteLimit)) {
+      cudaFree(table_);
+      return;
+    }
+    for (PinnedPage* page : {&words_, &blocks_, &staging_}) page->keep();
   }
 
   Status resume() override {
     if (running_) return {};
-    ARC_RETURN_IF_ERROR(kernel_.store(&table_->quit, std::uint32_t{0}));
-    cudaError_t launched = cudaSetDevice(ordinal_);
-    if (launched == cudaSuccess)
-      launched = device::launch_resident(table_, static_cast<cudaStream_t>(kernel_.stream()));
+    // One at a time waits: launches that pile up would end by making the next one wait.
+    const Result<bool> idle = kernel_.idle();
+    if (!idle) return idle.error();
+    if (!*idle) {
+      return error(ErrorCode::Unavailable, Reason::None, "GPU ", ordinal_,
+                   " has not come to the resident kernel's launch before: other work fills it");
+    }
+    const cudaError_t current = cudaSetDevice(ordinal_);
+    const cudaError_t launched =
+        current != cudaSuccess
+            ? current
+            : device::launch_resident(table_, static_cast<BlockWords*>(blocks_.device()), run_ + 1,
+                                      static_cast<cudaStream_t>(kernel_.stream()));
     if (launched != cudaSuccess)
       return device::cuda_error(launched, "launching the resident kernel");
+    ++run_;
     running_ = true;
     return {};
   }
 
   Status pause(std::chrono::nanoseconds timeout) override {
     if (!running_) return {};
-    ARC_RETURN_IF_ERROR(side_.store(&table_->quit, std::uint32_t{1}));
-    ARC_RETURN_IF_ERROR(kernel_.drain(timeout));
+    if (quit_ != run_) {
+      ARC_RETURN_IF_ERROR(side_.store(&table_->quit, run_));
+      quit_ = run_;
+    }
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    const bool all = started();
+    ARC_RETURN_IF_ERROR(side_.drain(timeout));
+    // From here on no block begins that has not said so.
+    while (!has_left()) {
+      if (std::chrono::steady_clock::now() < until) continue;
+      ARC_RETURN_IF_ERROR(error_of(kernel_));
+      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the resident kernel of GPU ",
+                   ordinal_, " has not left within ",
+                   std::chrono::duration_cast<std::chrono::milliseconds>(timeout).count(), " ms");
+    }
     running_ = false;
-    return {};
+    // So that the next launch, and calls that wait for kernels, find nothing here. One that has not
+    // started may be about to.
+    static_cast<void>(kernel_.drain(all ? kWriteLimit : kStartLimit));
+    return error_of(kernel_);
   }
 
   bool running() const override { return running_; }
+  bool started() const override {
+    return running_ && std::all_of(blocks(), blocks() + kResidentBlocks,
+                                   [this](const auto& block) { return load(block.begun) == run_; });
+  }
 
   Result<std::uint32_t> add_member(const ResidentMember& member) override {
     std::uint32_t slot = 0;
@@ -151,17 +191,13 @@ class Grid final : public ResidentGrid {
     const bool runs = running_;
     if (runs) ARC_RETURN_IF_ERROR(pause(kWriteLimit));
     const std::uint32_t slot = owners_[index] - 1U;
-    cudaError_t written = cudaSetDevice(ordinal_);
-    if (written == cudaSuccess) {
-      written = cudaMemset2DAsync(&table_->pending[0][slot].plan,
-                                  sizeof(Pending) * kResidentMembers, 0xff, sizeof(Pending::plan),
-                                  kResidentBlocks, static_cast<cudaStream_t>(side_.stream()));
-    }
-    if (written != cudaSuccess) return device::cuda_error(written, "forgetting a plan");
+    // Word by word: clearing them at once takes a kernel, and others may fill the GPU.
+    for (std::uint32_t block = 0; block < kResidentBlocks; ++block)
+      ARC_RETURN_IF_ERROR(side_.store(&table_->pending[block][slot].plan, device::kNoPlan));
     ARC_RETURN_IF_ERROR(catch_up(slot));
     ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{}));
     owners_[index] = 0;
-    return runs ? resume() : Status{};
+    return runs ? resume_if_possible() : Status{};
   }
 
   Status abort_member(std::uint32_t slot, Done why) override {
@@ -179,6 +215,23 @@ class Grid final : public ResidentGrid {
   using Blocks = std::array<Pending, kResidentBlocks>;
 
   MemberWords* words() const { return static_cast<MemberWords*>(words_.host()); }
+  const BlockWords* blocks() const { return static_cast<const BlockWords*>(blocks_.host()); }
+
+  // No block of the run is at work: what has not begun will not. After `quit` has been written.
+  bool has_left() const {
+    return std::all_of(blocks(), blocks() + kResidentBlocks, [this](const BlockWords& block) {
+      return load(block.begun) != run_ || load(block.left) == run_;
+    });
+  }
+  static Status error_of(const CudaQueue& queue) {
+    const Result<bool> idle = queue.idle();
+    return idle ? Status{} : idle.error();
+  }
+  // Else its owner does, later.
+  Status resume_if_possible() {
+    Status resumed = resume();
+    return !resumed && resumed.error().code == ErrorCode::Unavailable ? Status{} : resumed;
+  }
 
   // What the blocks have of a member. Called while they have left.
   Result<Blocks> read_blocks(std::uint32_t slot) const {
@@ -229,7 +282,7 @@ class Grid final : public ResidentGrid {
     write(&table_->members[slot], entry);
     if (written != cudaSuccess) return device::cuda_error(written, "writing a member's entry");
     ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
-    return runs ? resume() : Status{};
+    return runs ? resume_if_possible() : Status{};
   }
 
   Status write_plan(std::uint32_t index, const PlanEntry& entry) {
@@ -246,11 +299,13 @@ class Grid final : public ResidentGrid {
   const int ordinal_;
   ResidentTable* table_ = nullptr;
   CudaQueue kernel_, side_;  // side_: past the kernel, which may run for long
-  PinnedPage words_, staging_;
+  PinnedPage words_, blocks_, staging_;
   std::array<bool, kResidentMembers> taken_{};
   std::array<std::uint64_t, kResidentMembers> members_{};  // their owner words
   std::uint64_t last_owner_ = 0;
   std::array<std::uint8_t, kMaxDevicePlans> owners_{};  // slot + 1, by plan
+  std::uint32_t run_ = 0;                               // the last one that was launched
+  std::uint32_t quit_ = 0;                              // as the table says it
   bool running_ = false;
 };
 

@@ -4,8 +4,12 @@
 // one's operation is a state (pushed, collecting), and pushing never waits. So operations of
 // different communicators that start in another order on another GPU cannot block each other.
 //
-// Thread: one owner; nothing here blocks except pause() and the destructor. While the grid runs,
-// the owner must not allocate or free memory, map or unmap, or load modules: pause() first.
+// A launch of it may have to wait until other work leaves it room on the GPU, for as long as that
+// lasts. Then it has not started: it serves nobody yet, and pause() takes the launch back.
+//
+// Thread: one owner; nothing here blocks except pause(), and what writes to the GPU (40 ms where
+// that is held up, microseconds else). While the grid runs, the owner must not allocate or free
+// memory, map or unmap, or load modules: pause() first.
 #pragma once
 
 #include <chrono>
@@ -56,16 +60,20 @@ class ResidentGrid {
  public:
   // On the GPU `ordinal`, not running yet. Slow: loads the kernel and allocates.
   static Result<std::unique_ptr<ResidentGrid>> create(int ordinal);
-  virtual ~ResidentGrid() = default;  // pauses
+  virtual ~ResidentGrid() = default;  // pauses; memory that may still be in use is kept
 
   // ---- while it runs or not ----
-  // Launches the grid again if it has left. The members' state is as pause() left it.
+  // Runs it again where it has left. The members' state is as pause() left it. Unavailable while
+  // the GPU has not come to a launch that was taken back: try again.
   virtual Status resume() = 0;
-  // Makes the grid leave and waits until it has, which takes microseconds, as nothing in it waits.
-  // Operations stay as far as they are; peers can end elsewhere what a member has begun here.
-  // DeadlineExceeded: the GPU is stuck.
+  // Makes it leave and waits until it has: within microseconds, as nothing in it waits, and whether
+  // it has started or not. Operations stay as far as they are; what a member has begun here, its
+  // peers can end elsewhere. DeadlineExceeded: it is about to leave and has not yet, which is all
+  // that another pause() waits for. One that takes seconds means that the GPU is stuck.
   virtual Status pause(std::chrono::nanoseconds timeout) = 0;
   virtual bool running() const = 0;
+  // It runs, and all of it has begun. No call to the driver.
+  virtual bool started() const = 0;
   // A free slot, ResourceExhausted where there is none. Serves from the next look on.
   virtual Result<std::uint32_t> add_member(const ResidentMember& member) = 0;
   // Sets plan `index` (below kMaxDevicePlans) for starts from now on; only the member at `slot` may

@@ -27,9 +27,9 @@ __device__ __forceinline__ std::uint64_t word_of(std::uint32_t number, ErrorCode
 
 class ResidentBlock {
  public:
-  __device__ __forceinline__ ResidentBlock(ResidentTable* table, MemberEntry* members,
-                                           Pending* pending, Looked* looked)
-      : table_(table), members_(members), pending_(pending), looked_(looked) {}
+  __device__ __forceinline__ ResidentBlock(ResidentTable* table, std::uint32_t run,
+                                           MemberEntry* members, Pending* pending, Looked* looked)
+      : table_(table), run_(run), members_(members), pending_(pending), looked_(looked) {}
 
   __device__ void run() {
     for (std::uint32_t in_vain = 0;; ++in_vain) {
@@ -58,7 +58,7 @@ class ResidentBlock {
       const DeviceMailbox* mailbox = members_[slot].member.mailbox;
       const Progress progress = pending_[slot].progress;
       bool begun = false, over = false;
-      const std::uint32_t quit = slot == 0 ? load_relaxed(&table_->quit) : 0;
+      const bool quit = slot == 0 && is_at(load_relaxed(&table_->quit), run_);
       if (mailbox != nullptr && progress != Progress::Over) {
         over = load_relaxed(reinterpret_cast<const std::uint64_t*>(&table_->ended[slot])) != 0;
         const std::uint64_t doorbell = load_acquire(&mailbox->paths[0].doorbell);
@@ -76,7 +76,7 @@ class ResidentBlock {
         looked_->begun = all_begun;
         looked_->pushed = all_pushed;
         looked_->over = all_over;
-        looked_->quit = quit;
+        looked_->quit = quit ? 1 : 0;
       }
     }
     __syncthreads();
@@ -207,6 +207,7 @@ class ResidentBlock {
   }
 
   ResidentTable* table_;
+  const std::uint32_t run_;
   MemberEntry* members_;
   Pending* pending_;
   Looked* looked_;
@@ -223,25 +224,49 @@ __device__ __forceinline__ void copy_words(T* to, const T* from, std::uint32_t c
   }
 }
 
-// At most half of an SM's registers: other kernels work there too.
-__global__ void __launch_bounds__(kResidentThreads, 2) resident(ResidentTable* table) {
+// By all threads of the block: whether the run goes on. Its launch may have waited for long, and
+// what it would touch be gone.
+__device__ __forceinline__ bool begins(const ResidentTable* table, BlockWords& words,
+                                       std::uint32_t run) {
+  __shared__ bool stays;
+  if (threadIdx.x == 0) {
+    store_relaxed(&words.begun, run);
+    __threadfence_system();  // of two who store a word and then look at the other's, one sees it
+    stays = !is_at(load_relaxed(&table->quit), run);
+  }
+  __syncthreads();
+  return stays;
+}
+
+// By all threads of the block: all that they have written is seen before it.
+__device__ __forceinline__ void leave(BlockWords& words, std::uint32_t run) {
+  __syncthreads();
+  if (threadIdx.x == 0) store_release(&words.left, run);
+}
+
+// Half of an SM's registers at most: others work there too.
+__global__ void __launch_bounds__(kResidentThreads, 2)
+    resident(ResidentTable* table, BlockWords* words, std::uint32_t run) {
   __shared__ alignas(16) unsigned char member_bytes[kResidentMembers * sizeof(MemberEntry)];
   __shared__ alignas(16) unsigned char pending_bytes[kResidentMembers * sizeof(Pending)];
   __shared__ Looked looked;
   auto* members = reinterpret_cast<MemberEntry*>(member_bytes);
   auto* pending = reinterpret_cast<Pending*>(pending_bytes);
+  if (!begins(table, words[blockIdx.x], run)) return leave(words[blockIdx.x], run);
   copy_words(members, table->members, kResidentMembers);
   copy_words(pending, table->pending[blockIdx.x], kResidentMembers);
   __syncthreads();
-  ResidentBlock(table, members, pending, &looked).run();
+  ResidentBlock(table, run, members, pending, &looked).run();
   __syncthreads();
   copy_words(table->pending[blockIdx.x], pending, kResidentMembers);
+  leave(words[blockIdx.x], run);
 }
 
 }  // namespace
 
-cudaError_t launch_resident(ResidentTable* table, cudaStream_t stream) {
-  resident<<<kResidentBlocks, kResidentThreads, 0, stream>>>(table);
+cudaError_t launch_resident(ResidentTable* table, BlockWords* words, std::uint32_t run,
+                            cudaStream_t stream) {
+  resident<<<kResidentBlocks, kResidentThreads, 0, stream>>>(table, words, run);
   return cudaGetLastError();
 }
 

@@ -54,7 +54,16 @@ struct Pending {
   std::int32_t dissenter = -1;  // a rank whose header is not, or -1
 };
 
+// How far one block is with the runs of the grid, which count from 1. In host memory, which the
+// owner reads without a call to the driver.
+struct alignas(64) BlockWords {
+  std::uint32_t begun;  // its last run
+  std::uint32_t left;   // the last run that it has left: it touches nothing any more
+};
+
 struct ResidentTable {
+  // Runs up to this one leave. A block says that it has begun, and looks here before it touches
+  // anything else; the owner writes here, and then looks which blocks have begun.
   std::uint32_t quit;
   // A Done word, with which the member's operation and each later one ends. The first word stays.
   alignas(128) unsigned long long ended[kResidentMembers];
@@ -64,7 +73,14 @@ struct ResidentTable {
   PlanEntry plans[kMaxDevicePlans];
 };
 
-cudaError_t launch_resident(ResidentTable* table, cudaStream_t stream);
+// a is run b, or a later one; runs count modulo 2^32.
+__host__ __device__ constexpr bool is_at(std::uint32_t a, std::uint32_t b) {
+  return static_cast<std::int32_t>(a - b) >= 0;
+}
+
+// words: of every block.
+cudaError_t launch_resident(ResidentTable* table, BlockWords* words, std::uint32_t run,
+                            cudaStream_t stream);
 cudaError_t load_resident();
 
 }  // namespace arcomm::device

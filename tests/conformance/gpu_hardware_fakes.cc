@@ -50,6 +50,10 @@ class FakeHardwareNode final : public HardwareNode {
     test::store_word(*word, value);
     return {};
   }
+  Status fill(bool full) override {
+    node_.full = full;
+    return {};
+  }
 
  private:
   test::FakeNode node_;

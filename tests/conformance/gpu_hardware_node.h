@@ -35,6 +35,8 @@ class HardwareNode {
   virtual Status clear(std::uint32_t rank, const Memory& memory) = 0;
   // Whole, and behind what was copied in before.
   virtual Status store(std::uint32_t rank, std::uint64_t* word, std::uint64_t value) = 0;
+  // A kernel of somebody else's fills all GPUs, until they are to be empty again.
+  virtual Status fill(bool full) = 0;
 };
 
 struct HardwareUnderTest {

@@ -19,6 +19,9 @@ class GpuResidentConformance : public GpuHardwareConformance {
     if (!IsSkipped()) make(main_);
   }
   void TearDown() override {
+    if (node_ != nullptr) {
+      EXPECT_TRUE(node_->fill(false));
+    }
     for (Rank rank = 0; rank < parts_.size(); ++rank) {
       if (grid(rank).pause(kPatience)) continue;
       // Whatever is destroyed now would wait for it, for ever.
@@ -137,9 +140,48 @@ TEST_P(GpuResidentConformance, NothingRunsBeforeResumeOrWithoutAllRanks) {
   resume();
   EXPECT_TRUE(grid(0).running());
   expect_pending_for_a_while(0);
+  EXPECT_TRUE(grid(0).started());
   expect_untouched();
   post(main_, 1, 1);
   expect_done(main_, 1);
+  expect_sums(0);
+}
+
+// On one GPU both ranks share a grid, and what fills it fills both.
+TEST_P(GpuResidentConformance, AGridThatFindsNoRoomHasNotStartedAndIsTakenBackAtOnce) {
+  ASSERT_TRUE(node_->fill(true));
+  resume();
+  for (Rank rank = 0; rank < kRanks; ++rank) post(main_, rank, 1);
+  expect_pending_for_a_while(0);
+  EXPECT_TRUE(grid(0).running());
+  EXPECT_FALSE(grid(0).started());
+  const auto since = std::chrono::steady_clock::now();
+  pause();
+  EXPECT_LT(std::chrono::steady_clock::now() - since, 1s) << "it waited for others' work";
+  // What may be done while no grid runs does not wait either, and what it was is not served later.
+  const Status again = grid(0).resume();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ErrorCode::Unavailable);
+  EXPECT_TRUE(grid(0).clear_plan(kFirstPlan));
+  set_plan(main_, 0, plan(0));
+  ASSERT_TRUE(node_->fill(false));
+  std::this_thread::sleep_for(kWhile);
+  expect_untouched();
+  ASSERT_TRUE(eventually([&] { return grid(0).resume().ok(); }));
+  resume();
+  expect_done(main_, 1);
+  EXPECT_TRUE(eventually([&] { return grid(0).started(); }));
+  expect_sums(0);
+}
+
+TEST_P(GpuResidentConformance, AGridThatFindsRoomLaterStartsThen) {
+  ASSERT_TRUE(node_->fill(true));
+  resume();
+  for (Rank rank = 0; rank < kRanks; ++rank) post(main_, rank, 1);
+  expect_pending_for_a_while(0);
+  ASSERT_TRUE(node_->fill(false));
+  expect_done(main_, 1);
+  for (Rank rank = 0; rank < kRanks; ++rank) EXPECT_TRUE(grid(rank).started());
   expect_sums(0);
 }
 

@@ -9,7 +9,7 @@
 namespace arcomm {
 namespace {
 
-constexpr auto kFlushTimeout = std::chrono::seconds(1);
+constexpr auto kFlushTimeout = std::chrono::milliseconds(10);
 constexpr std::uint64_t kDeferNs = 5'000'000;       // what goes together shares one rest
 constexpr std::uint64_t kPutOffNs = 1'000'000'000;  // each try holds up all tenants
 
@@ -88,7 +88,7 @@ void DeferredRelease::release(std::vector<GpuEngine>& engines) {
     return put_off(now_ns());
   }
   for (Item& item : items_) {
-    if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) return;
+    if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) return put_off(now_ns());
     item.slot = kNoSlot;
   }
   for (const Item& item : items_) {

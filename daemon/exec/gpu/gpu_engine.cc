@@ -3,14 +3,17 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/exec/clock.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
 namespace {
 
-// A grid that was launched while another's kernel fills the GPU leaves only after that one has
-// ended.
-constexpr auto kPauseTimeout = std::chrono::seconds(3);
+// Microseconds where nothing is wrong; a few time slices where the GPU goes round among processes.
+constexpr auto kPauseTimeout = std::chrono::milliseconds(30);
+// What should take microseconds and has not happened for so long never will.
+constexpr std::uint64_t kStuckNs = 3'000'000'000;
+constexpr std::uint64_t kResumeAgainNs = 1'000'000;
 
 }  // namespace
 
@@ -46,27 +49,42 @@ void GpuEngine::give_back(std::uint32_t completion, std::uint32_t queue) {
 }
 
 Status GpuEngine::pause() {
-  if (broken_) {
+  if (broken_ && !grid().pause(kPauseTimeout.zero())) {
     return error(ErrorCode::Internal, Reason::None, name(),
                  " does not answer: see the daemon's log");
   }
-  Status paused = grid().pause(kPauseTimeout);
-  if (!paused) break_down("its resident kernel does not leave", paused.error());
-  return paused;
+  // Nobody waits again for what was waited for once: it is looked at.
+  const auto timeout = late_since_ns_ == 0 ? kPauseTimeout : kPauseTimeout.zero();
+  return in_time(grid().pause(timeout), "its resident kernel does not leave");
+}
+
+Status GpuEngine::in_time(Status done, const char* what) {
+  if (done) {
+    late_since_ns_ = 0;
+    return done;
+  }
+  const std::uint64_t now = now_ns();
+  if (late_since_ns_ == 0) late_since_ns_ = now;
+  if (done.error().code != ErrorCode::DeadlineExceeded || now >= late_since_ns_ + kStuckNs) {
+    break_down(what, done.error());
+    return done;
+  }
+  return error(ErrorCode::Unavailable, Reason::None, name(), " is held up: ", what, " yet (",
+               done.error().message, "); try again");
 }
 
 void GpuEngine::resume() {
   if (broken_) return;
-  if (const Status resumed = grid().resume(); !resumed)
-    break_down("its resident kernel does not start", resumed.error());
+  const Status resumed = grid().resume();
+  if (resumed) return;
+  if (resumed.error().code != ErrorCode::Unavailable)
+    return break_down("its resident kernel does not start", resumed.error());
+  resume_again_ns_ = now_ns() + kResumeAgainNs;  // the GPU is full of other work
 }
 
 Status GpuEngine::remove_member(std::uint32_t slot) {
-  Status removed = grid().remove_member(slot);
-  if (!removed) {
-    break_down("a rank's place in its resident kernel is not given back", removed.error());
-  }
-  return removed;
+  return in_time(grid().remove_member(slot),
+                 "a rank's place in its resident kernel is not given back");
 }
 
 void GpuEngine::look_at_health() {

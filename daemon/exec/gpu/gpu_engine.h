@@ -34,11 +34,13 @@ class GpuEngine {
   void give_back(std::uint32_t completion, std::uint32_t queue);  // kNoSlot, 0: none
 
   // ---- the resident grid ----
-  // Makes it leave, and waits until it has: microseconds. A GPU whose grid does not leave is
-  // broken.
+  // Makes it leave, and waits until it has: microseconds, and 30 ms at most. Unavailable: it has
+  // not yet, try again. A GPU whose grid does not leave for seconds is broken; one that is so full
+  // of other work that its grid cannot start is not.
   Status pause();
+  // Where the GPU has no room for it yet it does not run afterwards, or has not started.
   void resume();
-  // The grid is paused. Where it fails there is rather no grid: it would look at memory that goes.
+  // The grid is paused. Unavailable: the slot is still taken, try again.
   Status remove_member(std::uint32_t slot);
   // Keeps it while operations are open, and sends it away when nothing has moved for the lease.
   // `make_room` is called before it comes: it needs SMs that waiting kernels would not leave it.
@@ -46,7 +48,12 @@ class GpuEngine {
   void tend_grid(std::uint64_t now_ns, std::uint64_t lease_ns, MakeRoom make_room) {
     if (broken_) return;
     const bool running = grid().running();
+    if (running && late_since_ns_ != 0) {  // it is on its way out, and may come back then
+      static_cast<void>(pause());
+      return;
+    }
     if (grid_wanted && !running) {
+      if (now_ns < resume_again_ns_) return;
       make_room();
       resume();
     } else if (running && !grid_wanted && now_ns >= grid_moved_ns + lease_ns) {
@@ -55,6 +62,7 @@ class GpuEngine {
   }
   bool grid_wanted = false;         // a resident operation is open
   std::uint64_t grid_moved_ns = 0;  // one was posted or ended
+  std::uint64_t grid_seen_ns = 0;   // all of it was there
 
   // Operations of ranks here that the grid or clients' own kernels ran, ever; the latter count when
   // they have begun.
@@ -64,15 +72,21 @@ class GpuEngine {
   // An error sticks to the process, whichever call meets it first: nothing that this GPU is asked
   // for will be done any more.
   bool broken() const { return broken_; }
+  // Something is late that would take no time if nothing held it up: nobody should wait for more.
+  bool is_late() const { return late_since_ns_ != 0; }
   void look_at_health();
 
  private:
+  // Counts how long something is late that takes no time on a GPU that works.
+  Status in_time(Status done, const char* what);
   void break_down(const char* what, const Error& why);
 
   Device* device_;
   GpuHardware hardware_;
   std::vector<std::uint32_t> free_completions_;
   std::vector<std::uint32_t> free_queues_;  // the launcher's own ones
+  std::uint64_t resume_again_ns_ = 0;       // not before
+  std::uint64_t late_since_ns_ = 0;         // 0: nothing is
   bool broken_ = false;
 };
 

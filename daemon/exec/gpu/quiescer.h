@@ -1,10 +1,12 @@
 // Brings all GPUs of the worker to rest, so that memory may come and go: CUDA's calls for that wait
 // for whatever runs or waits there. Thread: the worker's. Quiescing withdraws what was launched
-// speculatively, waits until it has left (100 ms at most), and makes the resident grids leave
-// (microseconds; seconds where a GPU hangs); the grids that ran come back afterwards.
+// speculatively, waits until it has left (30 ms at most), and makes the resident grids leave
+// (microseconds; 30 ms where a GPU hangs); the grids that ran come back afterwards.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "daemon/exec/gpu/deferred_release.h"
@@ -27,6 +29,9 @@ class Quiescer {
   template <typename Act>
   Status quiesced(Act act);
 
+  // Quiescings by `act` find the GPUs at rest, or all hear that they did not come to it.
+  void in_one_rest(const std::function<void()>& act);
+
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
 
@@ -37,12 +42,16 @@ class Quiescer {
   const std::vector<GpuGroup*>& groups_;
   Speculator& speculator_;
   DeferredRelease& deferred_;
+  bool came_to_rest_ = true;             // the last time
+  const QuiesceGuard* outer_ = nullptr;  // of in_one_rest()
 };
 
 // While it lives, the GPUs are at rest, if its status says so.
 class QuiesceGuard {
  public:
-  explicit QuiesceGuard(Quiescer& quiescer);
+  // Who does not let go leaves what is deferred to those within.
+  enum class AtItsEnd : std::uint8_t { LetsGo, Resumes };
+  explicit QuiesceGuard(Quiescer& quiescer, AtItsEnd end = AtItsEnd::LetsGo);
   ~QuiesceGuard();
   QuiesceGuard(const QuiesceGuard&) = delete;
   QuiesceGuard& operator=(const QuiesceGuard&) = delete;
@@ -53,6 +62,7 @@ class QuiesceGuard {
   Status wait_for_queues();
 
   Quiescer& quiescer_;
+  const AtItsEnd end_;
   std::vector<GpuEngine*> stopped_;
   Status status_;
 };

@@ -7,10 +7,13 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <thread>
 #include <utility>
 
 #include "kernels/launch/cuda_queue.h"
+#include "kernels/launch/pinned_page.h"
 #include "tests/conformance/gpu_hardware_node.h"
+#include "tests/gpu/kernels/filler.h"
 #include "transport/device/cuda_device.h"
 
 namespace arcomm::gpu {
@@ -40,8 +43,13 @@ class CudaHardwareNode final : public HardwareNode {
       auto hardware = open_gpu(**device);
       if (!hardware) return std::move(hardware).error();
       Gpu& one = node->gpus_[static_cast<std::size_t>(gpu)];
-      one = {std::move(*device), std::move(*hands), std::move(*hardware)};
+      auto strangers = CudaQueue::create(gpu);
+      if (!strangers) return std::move(strangers).error();
+      one = {std::move(*device), std::move(*hands), std::move(*strangers), std::move(*hardware)};
     }
+    auto page = PinnedPage::create(sizeof(std::uint32_t));
+    if (!page) return std::move(page).error();
+    node->page_ = std::move(*page);
     for (std::uint32_t rank = 0; rank < kConformanceRanks; ++rank) {
       const std::uint32_t turn = rank / static_cast<std::uint32_t>(gpus);
       Gpu& one = node->gpu_of(rank, gpus);
@@ -69,11 +77,29 @@ class CudaHardwareNode final : public HardwareNode {
     ARC_RETURN_IF_ERROR(hands_[rank]->store(word, value));
     return hands_[rank]->drain(kPatience);
   }
+  Status fill(bool full) override {
+    auto* const end = static_cast<std::uint32_t*>(page_.host());
+    __atomic_store_n(end, full ? 0 : 1, __ATOMIC_RELEASE);
+    for (const Gpu& gpu : gpus_) {
+      if (gpu.device == nullptr) continue;
+      if (!full) {
+        ARC_RETURN_IF_ERROR(gpu.strangers.drain(kPatience));
+        continue;
+      }
+      ARC_RETURN_IF_ERROR(gpu.strangers.make_current());
+      ARC_RETURN_IF_ERROR(
+          moved(fill_gpu(end, static_cast<cudaStream_t>(gpu.strangers.stream())), "filling a GPU"));
+    }
+    // It has begun everywhere by the time that anything else is launched.
+    if (full) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    return {};
+  }
 
  private:
   struct Gpu {
     std::unique_ptr<CudaDevice> device;
-    CudaQueue hands;  // the client's stream, and its host's
+    CudaQueue hands;      // the client's stream, and its host's
+    CudaQueue strangers;  // somebody else's
     GpuHardware hardware;
   };
 
@@ -91,6 +117,7 @@ class CudaHardwareNode final : public HardwareNode {
     return hands_[rank]->drain(kPatience);
   }
 
+  PinnedPage page_;
   std::array<Gpu, kConformanceRanks> gpus_;
   std::array<Seat, kConformanceRanks> seats_{};
   std::array<const CudaQueue*, kConformanceRanks> hands_{};

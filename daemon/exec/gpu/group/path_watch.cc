@@ -20,6 +20,8 @@ constexpr std::uint64_t kGraceNs = 1'000'000'000;
 // Who waits for longer than this for other ranks may find that they called something else. Far more
 // than ranks that work together are apart, so that nothing is compared while all is well.
 constexpr std::uint64_t kCompareAfterNs = 1'000'000;
+// A grid that was not seen for so long has not started.
+constexpr std::uint64_t kAbsentNs = 10'000'000;
 // What clients run needs no worker; but what it is mixed with should not find it in long naps.
 constexpr std::uint64_t kNotLongAgoNs = 102'000'000;
 
@@ -51,7 +53,10 @@ Failure failure_of(const Done& how, const char* path, Rank rank) {
 
 std::span<const PathFailure> PathWatch::look(std::uint64_t now_ns) {
   failures_.clear();
-  for (GpuEngine& engine : groups_.engines) engine.grid_wanted = false;
+  for (GpuEngine& engine : groups_.engines) {
+    engine.grid_wanted = false;
+    if (engine.grid().started()) engine.grid_seen_ns = now_ns;
+  }
   for (GpuGroup* group : groups_.all) {
     const bool even = look_at(*group, now_ns);
     if (!group->ending || group->closed || !even) continue;
@@ -129,9 +134,13 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
     note_resident(group, member.rank, status.failed);
     return false;
   }
-  if (member.active && posted != status.done &&
-      now_ns < member.changed_ns + member.budget_ns + kGraceNs)
-    engine.grid_wanted = true;
+  if (!member.active || posted == status.done) return true;
+  // Who brings a GPU to rest takes its grid away for less.
+  if (now_ns >= engine.grid_seen_ns + kAbsentNs && now_ns >= member.changed_ns + member.budget_ns) {
+    note_not_started(group, member.rank, status.done + 1);
+    return false;
+  }
+  if (now_ns < member.changed_ns + member.budget_ns + kGraceNs) engine.grid_wanted = true;
   return true;
 }
 
@@ -153,6 +162,19 @@ void PathWatch::note_resident(const GpuGroup& group, Rank rank, const Done& how)
                        .rank = rank,
                        .number = how.number,
                        .algorithm = kResidentKernel});
+}
+
+// The grid keeps the deadlines of what it has seen.
+void PathWatch::note_not_started(const GpuGroup& group, Rank rank, std::uint32_t number) {
+  failures_.push_back(
+      {.communicator = group.communicator,
+       .failure = make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, rank,
+                               "resident operation %" PRIu32
+                               ": rank %d's GPU was full of other work until its deadline",
+                               number, rank),
+       .rank = rank,
+       .number = number,
+       .algorithm = kResidentKernel});
 }
 
 void PathWatch::note_broken(const GpuGroup& group, Rank rank) {

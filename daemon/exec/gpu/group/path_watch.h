@@ -38,6 +38,8 @@ class PathWatch {
   Communicator* find_crossing(const GpuGroup& group, Rank rank, std::uint64_t now_ns) const;
   void note_in_stream(const GpuGroup& group, Rank rank, const Done& how, std::uint64_t now_ns);
   void note_resident(const GpuGroup& group, Rank rank, const Done& how);
+  // At the deadline of an operation that its grid has not come to.
+  void note_not_started(const GpuGroup& group, Rank rank, std::uint32_t number);
   void note_broken(const GpuGroup& group, Rank rank);
   // False: the ranks wait for each other on different paths, and that was noted.
   bool compare_paths(GpuGroup& group, std::uint64_t now_ns);

@@ -38,8 +38,8 @@ void ResidentPath::drop_slot(GpuMember& member) {
   const std::uint32_t done = member.grid().status(member.slot).done;
   member.engine->operations_elsewhere += static_cast<std::uint32_t>(done - member.done);
   member.done = done;
-  static_cast<void>(member.engine->remove_member(member.slot));  // the engine logs it
-  member.slot = kNoSlot;
+  // Else it goes with the communicator.
+  if (member.engine->remove_member(member.slot)) member.slot = kNoSlot;
 }
 
 Status ResidentPath::retire(GpuGroup& group, Rank rank) {

@@ -35,7 +35,7 @@ struct FakeMember {
   Done aborted;
 };
 
-// Takes its operations whenever it is looked at.
+// Takes its operations whenever it is looked at, once it has started.
 class FakeGrid final : public ResidentGrid {
  public:
   explicit FakeGrid(FakeNode& node) : node_(node) { node_.grids.push_back(this); }
@@ -45,17 +45,30 @@ class FakeGrid final : public ResidentGrid {
   }
 
   Status resume() override {
-    if (!running_) ++node_.running_grids, ++node_.resumes;
+    if (running_) return {};
+    if (taken_back_ && node_.full)
+      return error(ErrorCode::Unavailable, Reason::None,
+                   "the launch before has not come to its end");
+    taken_back_ = false;
+    ++node_.running_grids, ++node_.resumes;
     running_ = true;
     return {};
   }
   Status pause(std::chrono::nanoseconds) override {
     advance(node_);  // as it has run until now
-    if (running_) --node_.running_grids, ++node_.pauses;
+    if (!running_) return {};
+    if (node_.stuck) return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "it has not left");
+    --node_.running_grids, ++node_.pauses;
+    taken_back_ = !started();
+    started_ = false;
     running_ = false;
     return {};
   }
   bool running() const override { return running_; }
+  bool started() const override {
+    started_ = running_ && (started_ || !node_.full);
+    return started_;
+  }
   Result<std::uint32_t> add_member(const ResidentMember& member) override {
     for (std::uint32_t slot = 0; slot < kResidentMembers; ++slot) {
       if (slots_[slot]) continue;
@@ -106,7 +119,7 @@ class FakeGrid final : public ResidentGrid {
     while (any) {
       any = false;
       for (FakeGrid* grid : node.grids) {
-        if (!grid->running_) continue;
+        if (!grid->started()) continue;
         for (auto& slot : grid->slots_) {
           if (slot && slot->status.failed.code == 0) any |= grid->look(*slot);
         }
@@ -182,6 +195,8 @@ class FakeGrid final : public ResidentGrid {
 
   FakeNode& node_;
   bool running_ = false;
+  mutable bool started_ = false;  // it had room when it was first looked at, or later
+  bool taken_back_ = false;       // the last launch, before it had started
   std::uint64_t last_owner_ = 0;
   std::array<std::optional<FakeMember>, kResidentMembers> slots_;
   std::map<std::uint32_t, std::pair<std::uint64_t, ResidentPlan>> plans_;  // and their owners

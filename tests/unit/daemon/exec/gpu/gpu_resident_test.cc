@@ -50,9 +50,14 @@ TEST_F(GpuResident, NothingIsComparedAndServedLikeSomething) {
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
   ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
   ranks[1]->start(plan(*ranks[1], 0), LaunchPath::Resident);
-  const Done closed = ranks[0]->closed();
-  EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Mismatch));
-  expect_closed(*ranks[1], ErrorCode::FailedPrecondition, Reason::Mismatch, closed.culprit_rank);
+  // Each rank's grid tells its client whom it differs from, at once and by itself, unless the
+  // worker hears of the other's first and tells both of that one.
+  for (GpuRank* rank : ranks) {
+    const Done closed = rank->closed();
+    EXPECT_EQ(name_of(error_code_from(closed.code)), name_of(ErrorCode::FailedPrecondition));
+    EXPECT_EQ(name_of(reason_from(closed.reason)), name_of(Reason::Mismatch));
+    EXPECT_TRUE(closed.culprit_rank == 0 || closed.culprit_rank == 1) << closed.culprit_rank;
+  }
   expect_serving(kSmall);
 }
 
@@ -160,6 +165,56 @@ TEST_F(GpuResident, BothPathsOfOneCommunicatorServeSideBySide) {
     ranks[1]->start(large[1], LaunchPath::Launched);
     for (GpuRank* rank : ranks) ASSERT_TRUE(rank->wait(LaunchPath::Launched));
   }
+}
+
+// An innocent kernel of somebody's fills the GPUs: the grids have not started. It was taken for a
+// GPU that hangs, and everybody's session ended.
+TEST_F(GpuResident, GridThatFindsNoRoomIsNoBrokenGpu) {
+  const auto ranks = group(2);
+  PlanId plans[2] = {plan(*ranks[0], kSmall), plan(*ranks[1], kSmall)};
+  node_.full = true;
+  for (std::size_t i = 0; i < 2; ++i) ranks[i]->start(plans[i], LaunchPath::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 2; }));
+  // Comes, asks for memory and a communicator, and is served on a path that has room.
+  const auto since = std::chrono::steady_clock::now();
+  expect_serving(kLarge);
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::seconds(2));
+  EXPECT_EQ(ranks[0]->closed(milliseconds(0)).code, 0);
+  node_.full = false;
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  EXPECT_FALSE(ended_);
+}
+
+TEST_F(GpuResident, OperationWhoseGridFindsNoRoomEndsAtItsDeadlineWithWords) {
+  const auto ranks = group(2);
+  node_.full = true;
+  const PlanId one = plan(*ranks[0], kSmall, milliseconds(100));
+  const auto since = std::chrono::steady_clock::now();
+  ranks[0]->start(one, LaunchPath::Resident);
+  for (GpuRank* rank : ranks) expect_closed(*rank, ErrorCode::DeadlineExceeded, Reason::Timeout, 0);
+  EXPECT_GE(std::chrono::steady_clock::now() - since, milliseconds(90));
+  EXPECT_FALSE(ended_);
+  expect_serving(kLarge);
+  node_.full = false;
+  expect_serving(kSmall);
+}
+
+// Only one that has started, and was told to leave, is expected to.
+TEST_F(GpuResident, GridThatDoesNotLeaveForSecondsMeansABrokenGpuAndHoldsUpNobodyMeanwhile) {
+  const auto ranks = group(2);
+  ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  node_.stuck = true;
+  const Result<AllocatedBuffer> refused = await<AllocatedBuffer>(
+      [&](auto done) { worker_->allocate_buffer(ranks[0]->client->id(), "GPU-0", 4096, done); });
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  const auto since = std::chrono::steady_clock::now();
+  inspect();
+  EXPECT_LT(std::chrono::steady_clock::now() - since, milliseconds(500));
+  EXPECT_FALSE(ended_);
+  ASSERT_TRUE(eventually([&] { return ended_.load(); }));
+  node_.stuck = false;
 }
 
 TEST_F(GpuResident, FormingACommunicatorStopsTheGridsOfOthersOnlyForAMoment) {
