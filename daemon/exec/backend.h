@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -94,6 +95,9 @@ class Backend {
   virtual void use_tuning(
       std::shared_ptr<const TuningTable> tuning) = 0;  // for communicators to come
   virtual void begin_drain() {}  // clients will call little more: nothing is begun for them ahead
+
+  // Whatever `act` does that brings the device to rest shares one rest.
+  virtual void at_rest(const std::function<void()>& act) { act(); }
 
   // ---- memory ----
   virtual Result<BufferId> add_buffer(SessionId session, BufferSpec spec) = 0;

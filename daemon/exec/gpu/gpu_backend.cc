@@ -239,16 +239,22 @@ Status GpuBackend::unbind(PlanId id, const PersistentPlan& plan) {
 }
 
 void GpuBackend::unbind_all(std::span<const PlanId> plans) {
-  // One rest for all plans. Where it does not come: no later member can start them, and their
-  // memory waits for one.
-  const Status quiesced = groups_->quiescer.quiesced([&] {
+  const auto unbind_each = [&] {
     for (const PlanId id : plans) {
       const PersistentPlan* held = plans_.find(id);
       if (held == nullptr) continue;
       if (const Status unbound = unbind(id, *held); !unbound)
         log::error("a plan of a session that is gone: {}", unbound.error().to_string());
     }
+  };
+  const bool is_in_a_grid = std::ranges::any_of(plans, [this](PlanId id) {
+    const PersistentPlan* held = plans_.find(id);
+    return held != nullptr && held->resident_on >= 0;
   });
+  if (!is_in_a_grid) return unbind_each();
+  // One rest for all plans. Where it does not come: no later member can start them, and their
+  // memory waits for one.
+  const Status quiesced = groups_->quiescer.quiesced(unbind_each);
   if (!quiesced) log::warn("plans of a session that is gone: {}", quiesced.error().message);
 }
 

@@ -2,7 +2,7 @@
 // paths: in-stream (clients run them by themselves), resident (the grids take them from the
 // doorbells) and launched (the worker matches and launches them, speculatively where it can tell
 // what comes). Thread: the worker's. Memory comes and goes only while all GPUs are quiesced, which
-// takes microseconds, and seconds where a GPU hangs.
+// takes microseconds, and where other work holds a GPU up 30 ms for queues and as much for grids.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +53,8 @@ class GpuBackend final : public Backend {
     planner_.use_tuning(std::move(tuning));
   }
   void begin_drain() override;
+
+  void at_rest(const std::function<void()>& act) override { groups_->quiescer.in_one_rest(act); }
 
   Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <deque>
 #include <type_traits>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "daemon/exec/failpoint.h"
 #include "daemon/exec/worker/control_requests.h"
 #include "daemon/exec/worker/mailbox.h"
+#include "daemon/exec/worker/rest_queue.h"
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -29,6 +31,8 @@ constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another
 constexpr std::uint64_t kTileNapNs = 50'000;    // while streams have the last tiles
 constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
+// After so long what else is due waits for the next turn.
+constexpr std::uint64_t kRestNs = 10'000'000;
 constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
 
 Error stopped() {
@@ -84,13 +88,13 @@ class ThreadedWorker final : public DeviceWorker {
     });
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
-    ask(std::move(done), [this, session, spec = share(std::move(spec))] {
+    ask_at_rest(std::move(done), {session}, 1, [this, session, spec = share(std::move(spec))] {
       return requests_.add_buffer(session, std::move(*spec));
     });
   }
   void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
                        Done<AllocatedBuffer> done) override {
-    ask(std::move(done), [this, session, device = std::move(device), bytes] {
+    ask_at_rest(std::move(done), {session}, 1, [this, session, device = std::move(device), bytes] {
       return requests_.allocate_buffer(session, device, bytes);
     });
   }
@@ -102,11 +106,20 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done), [this, session, spec] { return requests_.add_plan(session, spec); });
   }
   void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
-    ask(std::move(done), [this, session, plan] { return requests_.remove_plan(session, plan); });
+    post(done, [this, session, plan, done] {
+      const auto remove = [this, session, plan] { return requests_.remove_plan(session, plan); };
+      const PersistentPlan* held = worker_->state().plans.find(plan);
+      const bool is_in_a_grid = held != nullptr && held->resident_on >= 0;
+      is_in_a_grid ? act_at_rest(done, {session}, 1, remove) : answer(done, remove);
+    });
   }
   void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
-    ask(std::move(done),
-        [this, spec = std::move(spec)] { return requests_.form_communicator(spec); });
+    std::vector<SessionId> who;
+    for (const RankSpec& rank : spec.ranks) who.push_back(rank.session);
+    // Each rank will leave, too, and cannot be made to wait then.
+    const std::uint64_t cost = 1 + who.size();
+    ask_at_rest(std::move(done), std::move(who), cost,
+                [this, spec = std::move(spec)] { return requests_.form_communicator(spec); });
   }
   void abort_communicator(SessionId session, MemberId member, std::string why,
                           Done<void> done) override {
@@ -194,18 +207,51 @@ class ThreadedWorker final : public DeviceWorker {
     });
   }
 
+  template <typename T, typename Act>
+  static void answer(const Done<T>& done, const Act& act) {
+    Result<T> result = act();
+    if (done) done(std::move(result));
+  }
+  // What brings GPUs to rest: in its turn, at the expense of the sessions' users. The worker's.
+  template <typename T, typename Act>
+  void act_at_rest(const Done<T>& done, const std::vector<SessionId>& who, std::uint64_t cost,
+                   const Act& act) {
+    if (!on_gpus()) return answer(done, act);
+    RestQueue::Request request{.uids = {},
+                               .cost = cost,
+                               .act = [done, act] { answer(done, act); },
+                               .refuse =
+                                   [done](Error why) {
+                                     if (done) done(std::move(why));
+                                   }};
+    for (const SessionId id : who) {
+      const Session* session = worker_->state().sessions.find(id);
+      if (session != nullptr) request.uids.push_back(session->origin().uid);
+    }
+    rests_.add(std::move(request), now_ns());
+  }
+  template <typename T, typename Act>
+  void ask_at_rest(Done<T> done, std::vector<SessionId> who, std::uint64_t cost, Act act) {
+    post(done, [this, done, who = std::move(who), cost, act = std::move(act)] {
+      act_at_rest(done, who, cost, act);
+    });
+  }
+
   bool take_messages();
   // Gives the core, or the line, to others for a moment.
   void yield(std::uint64_t now);
   void relax(std::uint64_t now);
   // While streams have the last tiles of what runs; they ring nobody when they are done.
   void await_tiles(std::uint64_t now, std::uint64_t last_work);
+  bool take_rests();
   void rest(std::uint64_t now);
   void sleep(std::uint64_t sleep_ns);
   void note(std::uint64_t before, std::uint64_t after, bool worked);
 
   std::unique_ptr<Worker> worker_;
   ControlRequests requests_;
+  RestQueue rests_;
+  std::deque<RestQueue::Request> due_;  // taken from there
   Metrics& metrics_;
   std::uint64_t spin_ns_;
   UniqueFd epoll_;
@@ -223,6 +269,23 @@ bool ThreadedWorker::take_messages() {
   return true;
 }
 
+bool ThreadedWorker::take_rests() {
+  if (due_.empty()) {
+    if (rests_.empty()) return false;
+    for (RestQueue::Request& request : rests_.take(now_ns())) due_.push_back(std::move(request));
+    if (due_.empty()) return false;
+  }
+  worker_->state().backend->at_rest([this] {
+    const std::uint64_t until = now_ns() + kRestNs;
+    do {
+      const RestQueue::Request request = std::move(due_.front());
+      due_.pop_front();
+      request.act();
+    } while (!due_.empty() && now_ns() < until);
+  });
+  return true;
+}
+
 void ThreadedWorker::run() {
   // Naps of 50 us would become naps of 100 us: operations wait for their end.
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
@@ -233,6 +296,7 @@ void ThreadedWorker::run() {
   while (!stop_.load(std::memory_order_acquire)) {
     progress_.fetch_add(1, std::memory_order_relaxed);
     bool worked = take_messages();
+    worked |= take_rests();
     worked |= worker_->poll_sessions();
     while (freezes && worker_->state().pending() != 0 && !stop_.load(std::memory_order_acquire))
       ::sched_yield();
@@ -280,6 +344,8 @@ void ThreadedWorker::run() {
     }
   }
   const std::vector<Message> refused = mailbox_.close();
+  for (const RestQueue::Request& request : std::exchange(due_, {})) request.refuse(stopped());
+  rests_.refuse_all(stopped());
   worker_->shut_down();
   for (const Message& message : refused) message.refuse();
 }
@@ -309,6 +375,11 @@ void ThreadedWorker::rest(std::uint64_t now) {
   if (rest != Worker::Rest::Awake) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
     std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
+    if (const std::uint64_t due = rests_.next_ns(now); due > now) {
+      sleep_ns = std::min(sleep_ns, due - now);
+    } else {
+      sleep_ns = 0;
+    }
     if (rest == Worker::Rest::Nap) sleep_ns = std::min(sleep_ns, kNapNs);
     resting_ = true;
     metrics_.worker_sleeps.add();

@@ -13,6 +13,7 @@
 #include "daemon/exec/gpu/group/doorbell_page.h"
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
 #include "daemon/exec/gpu/speculation/speculation.h"
+#include "daemon/exec/token_bucket.h"
 #include "proto/device_mailbox.h"
 #include "proto/exchange.h"
 #include "proto/launch_table.h"
@@ -86,6 +87,7 @@ class GpuGroup final : public CommunicatorExtension {
   Gate running;                     // of what runs, where that was launched speculatively
   std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h
   std::uint32_t rest_launches = 0;  // so many operations without looking ahead
+  TokenBucket preparing;            // each brings all GPUs to rest
 
  private:
   GpuGroups& owner_;

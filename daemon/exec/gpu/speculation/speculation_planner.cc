@@ -4,10 +4,17 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/exec/clock.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
+namespace {
+
+// Preparing stops the grids of all: of one communicator so often.
+constexpr BucketRate kPreparing{.interval_ns = 50'000'000, .burst = 64};
+
+}  // namespace
 
 Gate gate_of(const Arrival& arrival, std::size_t ranks) {
   Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
@@ -91,6 +98,12 @@ Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group, 
 PreparedParts* SpeculationPlanner::prepare(GpuGroup& group, const PlanTuple& plans,
                                            CudaAlgorithm algorithm,
                                            std::span<const CudaAllReduce> calls) {
+  const std::uint64_t now = now_ns();
+  if (group.preparing.due_ns(kPreparing, now) > now) {
+    group.prepared.put_off(plans);
+    return nullptr;
+  }
+  group.preparing.take(kPreparing, now);
   Result<PreparedParts> prepared =
       groups_.speculator.prepare(groups_.quiescer, group, plans, algorithm, calls);
   if (!prepared && prepared.error().code == ErrorCode::Unavailable) {  // the GPUs are busy

@@ -217,6 +217,29 @@ TEST_F(GpuResident, GridThatDoesNotLeaveForSecondsMeansABrokenGpuAndHoldsUpNobod
   node_.stuck = false;
 }
 
+// Each of so many allocations stopped the grids of all, as fast as they could be asked for.
+TEST_F(GpuResident, OneTenantsAllocationsDoNotStopTheGridsOfAnotherAtWill) {
+  const auto ranks = group(2);
+  const PlanId plans[2] = {plan(*ranks[0], kSmall), plan(*ranks[1], kSmall)};
+  ranks[0]->start(plans[0], LaunchPath::Resident);  // keeps a grid awake
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  GpuRank& hostile = rank(2, 4096);
+  node_.most_bytes = 1;  // each is tried at rest, and nobody has to keep it
+  const int pauses = node_.pauses;
+  constexpr int kAsked = 1000;
+  std::atomic<int> tried{0}, refused{0};
+  for (int i = 0; i < kAsked; ++i) {
+    worker_->allocate_buffer(hostile.client->id(), "GPU-2", 4096, [&](const auto& buffer) {
+      ++(buffer.error().reason == Reason::Quota ? refused : tried);
+    });
+  }
+  ranks[1]->start(plans[1], LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  ASSERT_TRUE(eventually([&] { return tried + refused == kAsked; }));
+  EXPECT_GT(refused, 0);
+  EXPECT_LT(node_.pauses - pauses, kAsked / 2) << "they share their rests";
+}
+
 TEST_F(GpuResident, FormingACommunicatorStopsTheGridsOfOthersOnlyForAMoment) {
   const auto ranks = group(2);
   PlanId plans[2] = {plan(*ranks[0], kSmall), plan(*ranks[1], kSmall)};

@@ -1,0 +1,64 @@
+// Requests for which the GPUs must come to rest: memory, joins, plans that go. Each rest stops the
+// resident grids of all tenants and takes back what was launched ahead for them. So there are only
+// so many for each user and for all, what is due goes into one rest, user by user in turn, and who
+// asks for more waits. Thread: the worker's.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/exec/token_bucket.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+class RestQueue {
+ public:
+  // A server that starts registers some hundred buffers; then it is quiet.
+  static constexpr BucketRate kOfUser{.interval_ns = 5'000'000, .burst = 256};
+  static constexpr BucketRate kOfAll{.interval_ns = 2'000'000, .burst = 64};
+  static constexpr std::size_t kMostAtOnce = 8;  // each takes milliseconds at worst
+  static constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
+  static constexpr std::size_t kMostWaiting = 65'536;  // of all users
+
+  struct Request {
+    std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is
+    std::uint64_t cost = 1;   // rests, those included that undoing it will take
+    std::function<void()> act;
+    std::function<void(Error)> refuse;  // instead
+  };
+
+  // Refuses it at once (ResourceExhausted) where it would have to wait for longer than
+  // kLongestWaitNs.
+  void add(Request request, std::uint64_t now_ns);
+  // Those to be run now, in one rest; each user's in the order in which they came.
+  std::vector<Request> take(std::uint64_t now_ns);
+  // When take() has something; ~0: never.
+  std::uint64_t next_ns(std::uint64_t now_ns) const;
+  void refuse_all(const Error& why);
+  bool empty() const { return turns_.empty(); }
+
+ private:
+  struct Waiting {
+    Request request;
+    std::uint64_t due_ns = 0;
+  };
+  struct User {
+    TokenBucket bucket;
+    std::deque<Waiting> waiting;
+  };
+  void forget_idle(std::uint64_t now_ns);
+
+  TokenBucket all_;
+  std::unordered_map<uid_t, User> users_;
+  std::deque<uid_t> turns_;  // of those who wait for something
+  std::size_t size_ = 0;
+  std::uint64_t earliest_ns_ = ~std::uint64_t{0};  // nothing is due before
+};
+
+}  // namespace arcomm
