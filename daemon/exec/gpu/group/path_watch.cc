@@ -135,8 +135,9 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
     return false;
   }
   if (!member.active || posted == status.done) return true;
-  // Who brings a GPU to rest takes its grid away for less.
-  if (now_ns >= engine.grid_seen_ns + kAbsentNs && now_ns >= member.changed_ns + member.budget_ns) {
+  // Who brings a GPU to rest takes its grid away for less. Without a plan nothing can be posted.
+  if (member.budget_ns != 0 && now_ns >= engine.grid_seen_ns + kAbsentNs &&
+      now_ns >= member.changed_ns + member.budget_ns) {
     note_not_started(group, member.rank, status.done + 1);
     return false;
   }
