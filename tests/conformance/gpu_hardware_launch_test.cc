@@ -46,6 +46,52 @@ TEST_P(GpuHardwareConformance, BothParitiesAlternate) {
   }
 }
 
+// Whatever runs between the two: a tuner believes no time without it.
+TEST_P(GpuHardwareConformance, ATrialTellsRightSumsFromNone) {
+  constexpr std::uint64_t kElements = kCount * sizeof(float) / size_of(kTrialType);
+  const auto trial = [&](Rank rank, std::uint32_t seed) {
+    return TrialCall{.send = parts_[rank].send.data(),
+                     .recv = parts_[rank].recv.data(),
+                     .wrong = &words(rank).wrong,
+                     .count = kElements,
+                     .seed = seed,
+                     .rank = rank,
+                     .ranks = kRanks};
+  };
+  for (std::uint32_t seed = 1; seed <= 3; ++seed) {
+    for (Rank rank = 0; rank < kRanks; ++rank)
+      EXPECT_TRUE(launcher(rank).fill_trial(seat(rank).queue, trial(rank, seed)));
+    expect_idle();
+    for (Rank rank = 0; rank < kRanks && seed < 3; ++rank) {
+      CudaAllReduce made = call(rank, seed);
+      made.count = kElements;
+      made.dtype = kTrialType;
+      launch(rank, made);
+    }
+    if (seed < 3) expect_done(seed);
+    for (Rank rank = 0; rank < kRanks; ++rank)
+      EXPECT_TRUE(launcher(rank).check_trial(seat(rank).queue, trial(rank, seed)));
+    expect_idle();
+    for (Rank rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(words(rank).wrong != 0, seed == 3) << "rank " << rank << ", seed " << seed;
+  }
+}
+
+TEST_P(GpuHardwareConformance, OperationsGoOnWhereTheScratchHasStartedOver) {
+  for (std::uint32_t number = 1; number <= 5; ++number) {
+    const auto base = static_cast<float>(number);
+    put_all(base);
+    launch_all(number);
+    ASSERT_NO_FATAL_FAILURE(expect_done(number));
+    ASSERT_NO_FATAL_FAILURE(expect_sums(base));
+    expect_idle();
+    for (Rank rank = 0; rank < kRanks && number % 2 == 0; ++rank) {
+      EXPECT_TRUE(launcher(rank).start_over(seat(rank).queue, parts_[rank].scratch.data(), kRanks));
+    }
+    expect_idle();
+  }
+}
+
 TEST_P(GpuHardwareConformance, AQueueIsNotIdleWhileAnOperationWaitsForAMissingRankAndIdleAfter) {
   launch(0, call(0));
   expect_busy_for_a_while(0);

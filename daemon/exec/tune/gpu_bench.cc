@@ -17,7 +17,7 @@
 namespace arcomm {
 namespace {
 
-constexpr DType kType = DType::BFloat16;
+constexpr DType kType = kTrialType;
 constexpr std::uint64_t kLeastRoomBytes = 1024;
 constexpr std::uint64_t kRoundNs = 5'000'000;
 constexpr int kRounds = 5;
@@ -184,7 +184,69 @@ Result<double> GpuBench::measure(const GpuMeasurement& what) {
   return std::max(static_cast<double>(rounds[kRounds / 2]) / times / 1000.0, 0.001);
 }
 
+TrialCall GpuBench::trial_of(const GpuMember& member, std::uint64_t bytes) const {
+  const Part& part = parts_[static_cast<std::size_t>(member.rank)];
+  return {.send = part.send.data(),
+          .recv = part.recv.data(),
+          .wrong = &member.words().wrong,
+          .count = bytes / size_of(kType),
+          .seed = seed_,
+          .rank = static_cast<std::uint32_t>(member.rank),
+          .ranks = ranks()};
+}
+
+Status GpuBench::fill(std::uint64_t bytes) {
+  ++seed_;
+  for (const GpuMember& member : group_->members)
+    ARC_RETURN_IF_ERROR(member.launcher().fill_trial(member.queue, trial_of(member, bytes)));
+  return wait_idle();  // peers read them without asking
+}
+
+Status GpuBench::check(std::uint64_t bytes) {
+  for (const GpuMember& member : group_->members) {
+    __atomic_store_n(&member.words().wrong, 0, __ATOMIC_RELEASE);
+    ARC_RETURN_IF_ERROR(member.launcher().check_trial(member.queue, trial_of(member, bytes)));
+  }
+  ARC_RETURN_IF_ERROR(wait_idle());
+  for (const GpuMember& member : group_->members) {
+    const std::uint64_t wrong = __atomic_load_n(&member.words().wrong, __ATOMIC_ACQUIRE);
+    if (wrong == 0) continue;
+    return error(ErrorCode::DataLoss, Reason::None, "rank ", member.rank, " has a wrong element ",
+                 wrong - 1, " of ", bytes / size_of(kType),
+                 ": the kernel's code does not do here what it should");
+  }
+  return {};
+}
+
+Status GpuBench::wait_idle() {
+  const std::uint64_t until = now_ns() + kWaitNs;
+  for (const GpuMember& member : group_->members) {
+    while (true) {
+      const Result<bool> idle = member.launcher().idle(member.queue);
+      if (!idle) return idle.error();
+      if (*idle) break;
+      if (now_ns() >= until) {
+        return error(ErrorCode::DeadlineExceeded, Reason::Timeout, member.engine->name(),
+                     " has not ended what looks at the sums");
+      }
+      ::sched_yield();
+    }
+  }
+  return {};
+}
+
 Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t times) {
+  Result<std::uint64_t> took = run_trial(what, times);
+  if (took) return took;
+  stop();
+  Error why = took.error();
+  why.message = std::string(name_of(what.algorithm)) + " of " + std::to_string(what.bytes) +
+                " bytes between " + std::to_string(ranks()) + " GPUs: " + why.message;
+  return why;
+}
+
+Result<std::uint64_t> GpuBench::run_trial(const GpuMeasurement& what, std::uint32_t times) {
+  ARC_RETURN_IF_ERROR(fill(what.bytes));
   gate_ = {.number = number_ + 1, .plans = {}};
   const std::uint64_t launching_ns = now_ns();
   const Status launched = launch(what, times);
@@ -194,12 +256,10 @@ Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t ti
   Status ended = launched;
   if (ended && !begun) ended = begun.error();
   if (ended) ended = wait(what);
-  if (ended) return now_ns() - *begun;
-  stop();
-  Error why = ended.error();
-  why.message = std::string(name_of(what.algorithm)) + " of " + std::to_string(what.bytes) +
-                " bytes between " + std::to_string(ranks()) + " GPUs: " + why.message;
-  return why;
+  if (!ended) return ended.error();
+  const std::uint64_t took = now_ns() - *begun;
+  ARC_RETURN_IF_ERROR(check(what.bytes));
+  return took;
 }
 
 // What is many entries of a queue could fill it, and wait there for the doorbell that this very

@@ -26,6 +26,8 @@ class GpuBench {
   // Microseconds of one out-of-place sum of bfloat16 between operations that follow one another in
   // the ranks' queues: the median of several rounds. After an error nothing more can be measured
   // here, but for OutOfRange: the kernel does not take such an operation between these GPUs.
+  // DataLoss: the sums were wrong. Each round has inputs of its own and poisoned outputs
+  // (kernels/trial/trial.h), and what its last operation left is looked at.
   Result<double> measure(const GpuMeasurement& what);
 
  private:
@@ -43,8 +45,15 @@ class GpuBench {
   InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
   // Whether its launches can be held back until all have been made.
   bool can_wait(const GpuMeasurement& what) const;
+  TrialCall trial_of(const GpuMember& member, std::uint64_t bytes) const;
+  // New inputs on all ranks; returns when they are there.
+  Status fill(std::uint64_t bytes);
+  // What the last operation made of them.
+  Status check(std::uint64_t bytes);
+  Status wait_idle();
   // So many operations at once; how long they took together.
   Result<std::uint64_t> run(const GpuMeasurement& what, std::uint32_t times);
+  Result<std::uint64_t> run_trial(const GpuMeasurement& what, std::uint32_t times);
   Status launch(const GpuMeasurement& what, std::uint32_t times);
   Status launch_in_stream(std::uint64_t bytes, std::uint32_t times);
   // From now on the ranks' queues may run. Returns when the last of them was told.
@@ -62,6 +71,7 @@ class GpuBench {
   std::uint64_t room_bytes_ = 0;
   Gate gate_;                 // of the operations that are timed together
   std::uint32_t number_ = 0;  // of the last operation that was launched
+  std::uint32_t seed_ = 0;    // of the inputs
   bool failed_ = false;
   bool stuck_ = false;  // its memory is still in use
 };

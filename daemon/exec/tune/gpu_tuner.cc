@@ -95,7 +95,7 @@ class Tuner {
   }
 
   Status measure_set(std::uint32_t ranks) {
-    std::set<std::optional<CudaAlgorithm>> broken;
+    std::set<std::optional<CudaAlgorithm>> broken = wrong_;
     Result<std::uint64_t> room = begin(ranks);
     if (!room) return std::move(room).error();
     for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) {
@@ -118,6 +118,7 @@ class Tuner {
           return took.error();
         log::warn("tune: left out from here on: {}", took.error().message);
         broken.insert(algorithm);
+        if (code == ErrorCode::DataLoss) distrust(algorithm);
         room = begin(ranks);
         if (!room) return std::move(room).error();
         if (bytes > *room) break;
@@ -131,6 +132,13 @@ class Tuner {
         [&](auto done) { worker_.begin_measuring(ranks, max_bytes_, std::move(done)); });
   }
 
+  // What was right so far may have been so by luck.
+  void distrust(std::optional<CudaAlgorithm> algorithm) {
+    wrong_.insert(algorithm);
+    std::erase_if(table_.points,
+                  [&](const GpuTuningPoint& point) { return point.algorithm == algorithm; });
+  }
+
   void report(const GpuTuningPoint& point) {
     table_.points.push_back(point);
     if (progress_ && !progress_({progress(), point})) stopped_ = true;
@@ -142,6 +150,7 @@ class Tuner {
   std::uint64_t max_bytes_ = 0, budget_ns_ = 1, begin_ns_ = 0;
   std::size_t sizes_ = 0, steps_ = 0;  // of one set; seen so far, of all
   bool stopped_ = false;
+  std::set<std::optional<CudaAlgorithm>> wrong_;  // whose sums were
   GpuTuningTable table_;
 };
 

@@ -28,7 +28,8 @@ struct GpuTuneStep {
 using GpuTuneProgress = std::function<bool(const GpuTuneStep&)>;
 
 // On 2, 4 and 8 of the worker's `gpus` GPUs, as many as there are, and on all of them. A kernel
-// that fails is left out, with a warning in the log. FailedPrecondition while communicators are on
+// that fails is left out, with a warning in the log, and one whose sums are wrong is in no point of
+// the table. FailedPrecondition while communicators are on
 // the GPUs, or when one comes meanwhile.
 Result<GpuTuningTable> tune_gpus(DeviceWorker& worker, std::uint32_t gpus,
                                  const GpuTuneOptions& options, const GpuTuneProgress& progress);

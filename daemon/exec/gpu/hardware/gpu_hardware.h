@@ -15,6 +15,7 @@
 #include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
 #include "kernels/resident/grid.h"
+#include "kernels/trial/trial.h"
 #include "proto/device_mailbox.h"
 #include "proto/in_stream_call.h"
 #include "proto/status.h"
@@ -28,6 +29,7 @@ class Device;
 struct alignas(128) RankCompletion {
   std::uint64_t done = 0;    // CudaAllReduce::host_done
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
+  std::uint64_t wrong = 0;   // TrialCall::wrong
   HostDoorbells doorbells =
       {};  // InStreamCall::doorbells, of in-stream operations that the daemon runs itself
 };
@@ -58,6 +60,9 @@ class GpuLauncher : public GpuQueues {
   // What clients run by themselves, for who measures it: with parity 0.
   virtual Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype,
                                   ReduceOp op, const InStreamCall& call) = 0;
+  // A trial (kernels/trial/trial.h) of what is launched between the two, with parity 0.
+  virtual Status fill_trial(std::uint32_t queue, const TrialCall& call) = 0;
+  virtual Status check_trial(std::uint32_t queue, const TrialCall& call) = 0;
   // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, as
   // abort() does not end it. Whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;

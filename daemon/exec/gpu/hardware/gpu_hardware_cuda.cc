@@ -105,6 +105,14 @@ class CudaLauncher final : public GpuLauncher {
     ARC_RETURN_IF_ERROR(of(queue).make_current());
     return in_stream_->launch(shape, dtype, op, call, of(queue).stream());
   }
+  Status fill_trial(std::uint32_t queue, const TrialCall& call) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return launch_trial_fill(call, of(queue).stream());
+  }
+  Status check_trial(std::uint32_t queue, const TrialCall& call) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return launch_trial_check(call, of(queue).stream());
+  }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     return of(queue).wait_equal(address, value);
   }
@@ -243,6 +251,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   }
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
+  ARC_RETURN_IF_ERROR(load_trial_kernels());
   Result<std::unique_ptr<InStreamKernels>> in_stream = InStreamKernels::load();
   if (!in_stream) {
     log::warn("{}: arctl tune cannot measure in-stream operations: {}", device.name(),

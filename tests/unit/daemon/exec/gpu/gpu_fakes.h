@@ -10,6 +10,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -175,6 +176,7 @@ class FakeLauncher final : public GpuLauncher {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "there is no such kernel");
     for (std::uint32_t rank = 0; rank < call.ranks; ++rank) EXPECT_NE(call.exchange[rank], nullptr);
     ++node_.in_stream;
+    if (node_.in_stream_wrong) return {};
     if (!node_.in_stream_fails) {
       InStreamCall own = call;
       own.what = shape.what(dtype, op);
@@ -189,6 +191,29 @@ class FakeLauncher final : public GpuLauncher {
                    .reason = static_cast<std::uint8_t>(Reason::Timeout),
                    .culprit_rank = 1};
     store_word(call.doorbells->in_stream_failed, to_word(why));
+    return {};
+  }
+  // Numbers are floats here, whatever the type: see FakeNode::run().
+  Status fill_trial(std::uint32_t queue, const TrialCall& call) override {
+    put({.queue = queue}, [=, this] {
+      for (std::uint64_t i = 0; i < floats_of(call); ++i) {
+        trial_floats(call.send)[i] = static_cast<float>(trial_value(call.seed, call.rank, i));
+        trial_floats(call.recv)[i] = std::numeric_limits<float>::quiet_NaN();
+      }
+      return true;
+    });
+    return {};
+  }
+  Status check_trial(std::uint32_t queue, const TrialCall& call) override {
+    put({.queue = queue}, [=, this] {
+      for (std::uint64_t i = 0; i < floats_of(call); ++i) {
+        if (trial_floats(call.send)[i] !=
+                static_cast<float>(trial_value(call.seed, call.rank, i)) ||
+            trial_floats(call.recv)[i] != static_cast<float>(trial_sum(call.seed, call.ranks, i)))
+          store_word(*call.wrong, i + 1);
+      }
+      return true;
+    });
     return {};
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
@@ -244,6 +269,13 @@ class FakeLauncher final : public GpuLauncher {
  private:
   static constexpr std::chrono::microseconds kTrial{100};
 
+  static std::uint64_t floats_of(const TrialCall& call) {
+    return call.count * size_of(kTrialType) / sizeof(float);
+  }
+  float* trial_floats(void* memory) const {
+    EXPECT_TRUE(node_.is_at_home(memory, ordinal_));
+    return static_cast<float*>(memory);
+  }
   void put(QueueStream stream, std::function<bool()> act) {
     const bool is_of_copies = stream.kind == QueueStream::Kind::Copies;
     node_.launches.push_back({.launcher = this,

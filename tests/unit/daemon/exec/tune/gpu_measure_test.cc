@@ -93,6 +93,30 @@ TEST_F(GpuMeasure, KernelThatHangsIsLeftOut) {
   EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
 }
 
+// It was timed and chosen: on GPUs whose driver compiled bulk copies to nothing it was the fastest.
+TEST_F(GpuMeasure, KernelWhoseSumsAreWrongIsInNoPointOfTheTable) {
+  node_.wrong = static_cast<int>(CudaAlgorithm::TwoShot);
+  node_.wrong_from = kMostBytes;  // the smaller ones were right
+  const Result<GpuTuningTable> table = tune(3);
+  ASSERT_TRUE(table.ok()) << table.error().to_string();
+  EXPECT_FALSE(table->points.empty());
+  for (const GpuTuningPoint& point : table->points)
+    EXPECT_NE(point.algorithm, CudaAlgorithm::TwoShot) << point.ranks << " " << point.bytes;
+  EXPECT_TRUE(eventually([&] { return node_.memories == 0; }));
+}
+
+TEST_F(GpuMeasure, WrongSumsAreNamed) {
+  node_.wrong = static_cast<int>(CudaAlgorithm::TwoShot);
+  ASSERT_TRUE(begin(2, 1024).ok());
+  const Result<double> took = await<double>([&](auto done) {
+    worker_->measure({CudaAlgorithm::TwoShot, 1024}, done);
+  });
+  ASSERT_FALSE(took.ok());
+  EXPECT_EQ(took.error().code, ErrorCode::DataLoss);
+  EXPECT_NE(took.error().message.find("two_shot of 1024 bytes"), std::string::npos)
+      << took.error().message;
+}
+
 TEST_F(GpuMeasure, KernelsOfWholeLinesAreLeftOutWhereLinesTear) {
   finish();
   node_.torn = {{0, 1}};
@@ -132,6 +156,14 @@ TEST_F(InStreamMeasure, IsLeftOutWhereItIsOff) {
   for (const GpuTuningPoint& point : table->points) EXPECT_TRUE(point.algorithm.has_value());
   EXPECT_EQ(node_.in_stream, 0);
   EXPECT_EQ(table->most_in_stream_bytes(2), kUnlimitedInStreamBytes);
+}
+
+TEST_F(InStreamMeasure, IsLeftOutWhereItsSumsAreWrong) {
+  node_.in_stream_wrong = true;
+  const Result<GpuTuningTable> table = tune(2);
+  ASSERT_TRUE(table.ok()) << table.error().to_string();
+  EXPECT_FALSE(table->points.empty());
+  for (const GpuTuningPoint& point : table->points) EXPECT_TRUE(point.algorithm.has_value());
 }
 
 TEST_F(InStreamMeasure, IsLeftOutWhereItFails) {

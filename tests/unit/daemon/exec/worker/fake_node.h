@@ -84,6 +84,9 @@ struct FakeNode {
   std::uintptr_t last_event = 0;
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
+  // One algorithm leaves the last of operations of at least wrong_from bytes as it was.
+  std::atomic<int> wrong{-1};
+  std::atomic<std::uint64_t> wrong_from{0};
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
   std::atomic<std::size_t> imported_chunks{0};
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
@@ -101,6 +104,7 @@ struct FakeNode {
   std::atomic<bool> copies_fail{false};
   std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
   std::atomic<bool> in_stream_fails{false};
+  std::atomic<bool> in_stream_wrong{false};  // sums nothing, and says that it has
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;
@@ -225,7 +229,7 @@ struct FakeNode {
       if (calls.size() == one.call.ranks) {
         if (hold_launches || hangs == static_cast<int>(one.algorithm)) continue;
         ran |= 1u << static_cast<unsigned>(one.algorithm);  // before a client hears of it
-        run(calls);
+        run(calls, wrong == static_cast<int>(one.algorithm));
         const FakeLaunch ended = one;
         for (std::size_t at = launches.size(); at-- > 0;) {
           if (launches[at].begun && together(ended, launches[at])) end(at);
@@ -263,10 +267,10 @@ struct FakeNode {
     if (call.done != nullptr) store_word(*call.done, call.done_word);
     if (call.host_done != nullptr) store_word(*call.host_done, call.done_word);
   }
-  void run(const std::map<std::uint32_t, CudaAllReduce>& calls);
+  void run(const std::map<std::uint32_t, CudaAllReduce>& calls, bool is_wrong);
 };
 
-inline void FakeNode::run(const std::map<std::uint32_t, CudaAllReduce>& calls) {
+inline void FakeNode::run(const std::map<std::uint32_t, CudaAllReduce>& calls, bool is_wrong) {
   std::vector<const float*> in;
   std::vector<float*> out;
   for (const auto& [rank, one] : calls) {
@@ -279,8 +283,10 @@ inline void FakeNode::run(const std::map<std::uint32_t, CudaAllReduce>& calls) {
     }
   }
   const CudaAllReduce& first = calls.begin()->second;
-  // Bytes of another type are floats here too: nobody looks at those sums.
-  sum_floats(in, out, first.count * size_of(first.dtype) / sizeof(float));
+  // Bytes of another type are floats here too, also to the trials of a tuner.
+  const std::uint64_t bytes = first.count * size_of(first.dtype);
+  const bool leaves_one = is_wrong && bytes >= wrong_from;
+  sum_floats(in, out, bytes / sizeof(float) - (leaves_one ? 1 : 0));
   ++sums;
   for (const auto& [rank, one] : calls) tell_done(one);
 }
