@@ -31,7 +31,11 @@ struct Scratch {
   std::uint32_t blocks_done;  // of the launch that runs; and how many of them did not end well
   std::uint32_t gates[2];     // how many have begun, by parity
   Progress progress;
-  std::uint32_t opened[kMaxGpuRanks];  // the epochs whose gates peers have opened; written by them
+  // The epochs whose gates peers have opened, each in the place of its remainder; written by them.
+  // A gate tells of it while its operation runs already, and what needs no such word may have ended
+  // by then: in one place for all, the word of the next gate could be overwritten by the last
+  // one's.
+  std::uint32_t opened[kMostGatesAhead][kMaxGpuRanks];
   // Epochs that peers have reached, per block and rank; written by them.
   alignas(128) std::uint32_t arrived[kMaxCudaBlocks][kMaxGpuRanks];
   std::uint32_t finished[kMaxCudaBlocks][kMaxGpuRanks];
@@ -42,7 +46,8 @@ struct Scratch {
 static_assert(sizeof(Scratch) <= kCudaControlBytes);
 
 // Flags are 32-bit epochs. An epoch that came round could be one that an old flag still shows, so
-// operations are refused before that, on every rank at the same one.
+// the owner has the scratch start over before that (start_over()). One that does not is refused
+// operations, on every rank at the same one.
 constexpr std::uint32_t kLastEpoch = 0xffff'fff0U;
 
 __device__ __forceinline__ Scratch* scratch_of(const CudaAllReduce& call, std::uint32_t rank) {
@@ -57,6 +62,11 @@ __device__ __forceinline__ Progress progress_of(const Scratch* own) {
 
 __device__ __forceinline__ std::uint32_t* skipped_at(Scratch* at, std::uint32_t epoch) {
   return &at->skipped[epoch % kMostGatesAhead];
+}
+
+__device__ __forceinline__ std::uint32_t* opened_at(Scratch* at, std::uint32_t epoch,
+                                                    std::uint32_t from) {
+  return &at->opened[epoch % kMostGatesAhead][from];
 }
 
 __device__ __forceinline__ void fail(Scratch* own, CudaOutcomeCode code, std::uint32_t culprit) {
@@ -207,7 +217,7 @@ __device__ __forceinline__ bool meet_at_start(const CudaAllReduce& call, std::ui
   bool failed = false;
   const std::uint32_t peer = threadIdx.x;
   if (peer < call.ranks && peer != call.rank) {
-    const std::uint32_t* theirs = &scratch_of(call, call.rank)->opened[peer];
+    const std::uint32_t* theirs = opened_at(scratch_of(call, call.rank), epoch, peer);
     while (load_acquire(theirs) != epoch && !failed) failed = !budget.goes_on(peer);
   }
   return __syncthreads_or(failed) == 0;

@@ -60,7 +60,8 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
   trigger_dependents();
   if (threadIdx.x == 0 && opens_at != 0) {
     for (std::uint32_t hop = 1; hop < call.ranks; ++hop) {
-      store_release(&scratch_of(call, (call.rank + hop) % call.ranks)->opened[call.rank], opens_at);
+      Scratch* peer = scratch_of(call, (call.rank + hop) % call.ranks);
+      store_release(opened_at(peer, opens_at, call.rank), opens_at);
     }
   }
 }

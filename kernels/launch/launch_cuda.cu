@@ -25,6 +25,23 @@ __global__ void nothing(const __grid_constant__ CudaAllReduce call) {
 }  // namespace
 }  // namespace device
 
+Status start_over(void* scratch, std::uint32_t ranks, void* stream) {
+  auto* const bytes = static_cast<unsigned char*>(scratch);
+  auto* const queue = static_cast<cudaStream_t>(stream);
+  using device::Scratch;
+  // All but what went wrong, what was cancelled, the count of gates and the progress: those number
+  // operations and gates, and come round by themselves.
+  const auto wipe = [&](std::size_t from, std::size_t to) {
+    return cudaMemsetAsync(bytes + from, 0, to - from, queue);
+  };
+  cudaError_t wiped = wipe(offsetof(Scratch, skipped), offsetof(Scratch, epoch));
+  if (wiped == cudaSuccess) wiped = wipe(offsetof(Scratch, epoch), offsetof(Scratch, gates));
+  if (wiped == cudaSuccess)
+    wiped = wipe(offsetof(Scratch, opened), static_cast<std::size_t>(cuda_scratch_bytes(ranks)));
+  if (wiped != cudaSuccess) return device::cuda_error(wiped, "letting a scratch start over");
+  return {};
+}
+
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream) {
   ARC_RETURN_IF_ERROR(can_launch(algorithm, call));

@@ -71,6 +71,13 @@ inline Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
 // `stream`: a cudaStream_t of the rank's GPU.
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,
                          void* stream);
+// A scratch takes so many operations until it must start over; each uses two epochs of 2^32 at
+// most.
+inline constexpr std::uint32_t kOperationsOfScratch = 1U << 30;
+// Epochs begin with the first again, and no flag is left of those before; what gates go by stays.
+// For all scratches of a communicator: none may be in use from the first one's start_over() until
+// the last one's has ended. Wipes up to half a gigabyte.
+Status start_over(void* scratch, std::uint32_t ranks, void* stream);
 // Ends all waits of the rank whose scratch this is, through a stream that nothing blocks.
 Status abort_all_reduce(void* scratch, void* stream);
 // Loads every kernel into the current device. A kernel that is loaded by its first launch would

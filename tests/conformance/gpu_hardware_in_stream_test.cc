@@ -43,6 +43,14 @@ class GpuInStreamConformance : public GpuHardwareConformance {
   void launch_all_in_stream() {
     for (Rank rank = 0; rank < kRanks; ++rank) launch_in_stream(rank, in_stream_call(rank));
   }
+  // As if so many operations had been.
+  void begin_behind(std::uint32_t number) {
+    const std::vector<InStreamBlock> blocks(kMaxInStreamBlocks, {.taken = number, .ended = number});
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      EXPECT_TRUE(node_->copy_in(rank, more_[rank].data(), blocks.data(),
+                                 blocks.size() * sizeof(InStreamBlock)));
+    }
+  }
   void close(Rank rank) {
     EXPECT_TRUE(node_->store(rank, &mailbox(rank)->closed, to_word(kClosed)));
   }
@@ -86,6 +94,48 @@ TEST_P(GpuInStreamConformance, OperationsAreCountedAsTheyBegin) {
     launch_all_in_stream();
     expect_idle();
     ASSERT_NO_FATAL_FAILURE(expect_sums(base));
+    for (Rank rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(__atomic_load_n(&words(rank).doorbells.in_stream_begun, __ATOMIC_ACQUIRE), number);
+  }
+  expect_no_failure();
+}
+
+// Two graphs of one communicator, replayed on two streams in no order: they have the same shape,
+// and were mixed in silence.
+TEST_P(GpuInStreamConformance, OperationsOfOneShapeThatRanksTakeForDifferentOnesAreNamed) {
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    InStreamCall made = in_stream_call(rank);
+    made.say(0, identity_of_captured(rank));
+    launch_in_stream(rank, made);
+  }
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    expect_failure(rank, ErrorCode::FailedPrecondition, Reason::Reordered, 1 - rank);
+    ASSERT_TRUE(becomes_idle(rank));
+  }
+  expect_untouched();
+}
+
+TEST_P(GpuInStreamConformance, OperationsThatAGraphHoldsHaveTheirIdentityOnAllRanks) {
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    InStreamCall made = in_stream_call(rank);
+    made.say(0, identity_of_captured(1'000'000));
+    launch_in_stream(rank, made);
+  }
+  expect_idle();
+  expect_sums(0);
+  expect_no_failure();
+}
+
+// Of 2^32 operations.
+TEST_P(GpuInStreamConformance, NumbersComeRound) {
+  constexpr std::uint32_t kBefore = ~std::uint32_t{0} - 3;
+  begin_behind(kBefore);
+  for (std::uint32_t number = kBefore + 1; number != 5; ++number) {
+    const auto base = static_cast<float>(number % 64);
+    put_all(base);
+    launch_all_in_stream();
+    expect_idle();
+    ASSERT_NO_FATAL_FAILURE(expect_sums(base)) << number;
     for (Rank rank = 0; rank < kRanks; ++rank)
       EXPECT_EQ(__atomic_load_n(&words(rank).doorbells.in_stream_begun, __ATOMIC_ACQUIRE), number);
   }

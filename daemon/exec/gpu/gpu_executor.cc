@@ -96,6 +96,12 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
       !groups_.speculator.withdraw(group, 0))
     return false;
   if (speculation.state == Speculation::State::None) {
+    const Result<bool> ready = start_over(group);
+    if (ready && !*ready) return false;
+    if (!ready) {
+      run.failure = Failure::from(ready.error());
+      return true;
+    }
     launch(run, arrival);
     return true;
   }
@@ -116,8 +122,25 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   return true;
 }
 
+Result<bool> GpuExecutor::start_over(GpuGroup& group) const {
+  if (!group.must_start_over()) return true;
+  // An operation tells of its end a moment before it has left, and peers write into any scratch.
+  if (!groups_.speculator.has_left(group)) return false;
+  if (std::exchange(group.starts_over, true)) {
+    group.starts_over = false;
+    group.operations = 0;
+    return true;
+  }
+  for (const GpuMember& member : group.members) {
+    ARC_RETURN_IF_ERROR(member.launcher().start_over(
+        member.queue, member.scratch.data(), static_cast<std::uint32_t>(group.members.size())));
+  }
+  return false;
+}
+
 void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
+  ++group.operations;
   const std::size_t ranks = group.members.size();
   GpuCalls calls = calls_of(group, request_of(arrival, ranks, now_ns()), buffers_);
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);

@@ -45,8 +45,10 @@ class GpuExecutor {
   };
 
   // Launches it, or finds that it was launched speculatively. False: something else was, and has
-  // not left.
+  // not left, or the scratches start over first.
   bool begin(Run& run, const Arrival& arrival);
+  // Before the scratches' epochs come round. False: not yet.
+  Result<bool> start_over(GpuGroup& group) const;
   void launch(Run& run, const Arrival& arrival);
   // A run that waits: whether it has begun, or ended before that.
   bool go_on(Run& run);

@@ -68,6 +68,11 @@ class GpuGroup final : public CommunicatorExtension {
   // for its own.
   std::uint32_t next_parity() const { return (gates + 1) % 2; }
 
+  // Nothing more is launched before its scratches have started over.
+  bool must_start_over() const {
+    return operations >= members.front().launcher().operations_of_scratch();
+  }
+
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
@@ -88,6 +93,8 @@ class GpuGroup final : public CommunicatorExtension {
   std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h
   std::uint32_t rest_launches = 0;  // so many operations without looking ahead
   TokenBucket preparing;            // each brings all GPUs to rest
+  std::uint32_t operations = 0;     // launched since the scratches started over
+  bool starts_over = false;         // they are told to
 
  private:
   GpuGroups& owner_;

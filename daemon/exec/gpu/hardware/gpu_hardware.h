@@ -72,6 +72,10 @@ class GpuLauncher : public GpuQueues {
   // of whatever waits on the rank whose scratch this is. An aborted scratch serves no more.
   virtual Status store(std::uint64_t* address, std::uint64_t value) = 0;
   virtual Status abort(void* scratch) = 0;
+  // Operations that a scratch takes until it is to start over: see start_over() of launch_cuda.h.
+  // With parity 0.
+  virtual std::uint32_t operations_of_scratch() const = 0;
+  virtual Status start_over(std::uint32_t queue, void* scratch, std::uint32_t ranks) = 0;
   // That gate and those before it do not open any more: see CudaGate and cancel_word().
   virtual Status cancel(void* scratch, std::uint32_t number) = 0;
   // Waits until what went beside has happened.

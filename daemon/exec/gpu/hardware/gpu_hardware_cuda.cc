@@ -133,6 +133,11 @@ class CudaLauncher final : public GpuLauncher {
     ARC_RETURN_IF_ERROR(beside_.make_current());
     return abort_all_reduce(scratch, beside_.stream());
   }
+  std::uint32_t operations_of_scratch() const override { return kOperationsOfScratch; }
+  Status start_over(std::uint32_t queue, void* scratch, std::uint32_t ranks) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return arcomm::start_over(scratch, ranks, of(queue).stream());
+  }
   Status cancel(void* scratch, std::uint32_t number) override {
     return beside_.store(cancel_word(scratch), number);
   }

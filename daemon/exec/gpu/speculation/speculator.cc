@@ -55,7 +55,7 @@ void Speculator::use_lease(std::uint64_t lease_ns) {
 bool Speculator::may_speculate(const GpuGroup& group) const {
   const Speculation& speculation = group.speculation;
   if (lease_ns_ == 0 || group.closed || group.ending || group.members.size() < 2 ||
-      speculation.state == Speculation::State::Leaving ||
+      group.must_start_over() || speculation.state == Speculation::State::Leaving ||
       speculation.state == Speculation::State::Ran ||
       speculation.launched.size() == Speculation::kMost)
     return false;
@@ -70,6 +70,7 @@ bool Speculator::may_speculate(const GpuGroup& group) const {
 }
 
 void Speculator::begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
+  ++group.operations;
   ++group.gates;  // as the gates count themselves
   if (group.speculation.launched.empty()) group.speculation.begun_ns = 0;
   group.speculation.state = Speculation::State::Waiting;

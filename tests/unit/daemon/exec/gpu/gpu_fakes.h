@@ -240,6 +240,18 @@ class FakeLauncher final : public GpuLauncher {
     node_.abort(scratch);
     return {};
   }
+  std::uint32_t operations_of_scratch() const override { return node_.operations_of_scratch; }
+  Status start_over(std::uint32_t queue, void* scratch, std::uint32_t) override {
+    EXPECT_TRUE(std::ranges::none_of(node_.launches, [&](const FakeLaunch& one) {
+      return std::ranges::find(one.call.scratch, scratch) != std::end(one.call.scratch);
+    })) << "a scratch that is used starts over";
+    put({.queue = queue}, [=, this] {
+      node_.scratches[scratch].operations = 0;
+      ++node_.started_over;
+      return true;
+    });
+    return {};
+  }
   Status cancel(void* scratch, std::uint32_t number) override {
     node_.advance();  // whatever was called before has begun
     node_.scratches[scratch].cancelled = number;

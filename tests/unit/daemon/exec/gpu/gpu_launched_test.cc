@@ -17,6 +17,13 @@ TEST_F(GpuLaunched, OperationsOfTwoRanksEndOneAfterTheOther) {
   EXPECT_GE(inspect().operations_done, 100u);
 }
 
+// After 2^32 operations a communicator had ended, "used up".
+TEST_F(GpuLaunched, OperationsGoOnWhenAScratchHasTakenAllThatItTakes) {
+  node_.operations_of_scratch = 4;
+  expect_serving(kLarge, 22);
+  EXPECT_EQ(node_.started_over, 2 * 5);
+}
+
 TEST_F(GpuLaunched, OneRankAloneGetsItsOwnInput) {
   const auto ranks = group(1);
   const PlanId one = plan(*ranks[0], 3), none = plan(*ranks[0], 0);

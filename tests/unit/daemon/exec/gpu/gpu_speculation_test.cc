@@ -5,6 +5,15 @@
 namespace arcomm::test {
 namespace {
 
+TEST_F(GpuSpeculation, OperationsThatAreLaunchedAheadGoOnWhenAScratchHasTakenAllThatItTakes) {
+  node_.operations_of_scratch = 7;
+  const auto ranks = group(2);
+  const auto made = plans(ranks);
+  for (int i = 0; i < 40; ++i) run(ranks, made);
+  EXPECT_GE(hits(), 10u);
+  EXPECT_GE(node_.started_over, 2 * 4);
+}
+
 TEST_F(GpuSpeculation, WhatRepeatsItselfIsLaunchedBeforeItIsCalled) {
   const auto ranks = group(2);
   const auto same = plans(ranks);

@@ -60,6 +60,7 @@ struct FakeScratch {
   std::uint32_t cancelled = 0;
   std::uint32_t number = 0;         // of the last operation that ended well
   std::uint32_t gates[2] = {};      // that were first in their queue, by parity
+  std::uint32_t operations = 0;     // since it started over
   std::uint32_t gated = 0;          // launches behind gates that have ended
   std::set<std::uint32_t> skipped;  // gates that a rank did not open
   CudaOutcome outcome = {};         // the first thing that went wrong
@@ -103,6 +104,8 @@ struct FakeNode {
   std::atomic<int> copies{0}, combined{0};
   std::atomic<bool> copies_fail{false};
   std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
+  std::uint32_t operations_of_scratch = ~std::uint32_t{0};  // set before it is used
+  std::atomic<int> started_over{0};                         // scratches
   std::atomic<bool> in_stream_fails{false};
   std::atomic<bool> in_stream_wrong{false};  // sums nothing, and says that it has
   std::atomic<bool> preparing_fails{false};
@@ -228,6 +231,11 @@ struct FakeNode {
       }
       if (calls.size() == one.call.ranks) {
         if (hold_launches || hangs == static_cast<int>(one.algorithm)) continue;
+        if (scratches[one.scratch()].operations == operations_of_scratch) {
+          end_badly(i, CudaOutcomeCode::EpochsUsedUp, 0);
+          return true;
+        }
+        for (const auto& [rank, call] : calls) ++scratches[call.scratch[rank]].operations;
         ran |= 1u << static_cast<unsigned>(one.algorithm);  // before a client hears of it
         run(calls, wrong == static_cast<int>(one.algorithm));
         const FakeLaunch ended = one;
