@@ -29,9 +29,9 @@ inline constexpr std::uint32_t kInStreamBlockThreads = kInStreamThreads + 32;
 
 // A line whose halves are each written and read whole. What all ranks must agree on.
 struct alignas(16) InStreamHead {
-  std::uint32_t what;  // type, operation, algorithm, blocks
+  std::uint32_t what;  // type, operation, algorithm, blocks; and a part of the identity:
   std::uint32_t number;
-  std::uint32_t count;  // elements
+  std::uint32_t count_and_identity;  // InStreamCall::say() of in_stream_call.h
   std::uint32_t number_again;
 };
 

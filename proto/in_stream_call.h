@@ -19,7 +19,7 @@ namespace arcomm {
 // Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
-inline constexpr std::uint32_t kInStreamAbi = 6;
+inline constexpr std::uint32_t kInStreamAbi = 7;
 
 enum class InStreamAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
@@ -35,9 +35,10 @@ struct InStreamShape {
   InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
   std::uint32_t blocks = 0;  // 0: not in-stream
 
+  // Below kInStreamWhatBits. Bits 10 to 12 are left for a wire format.
   std::uint32_t what(DType dtype, ReduceOp op) const {
-    return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 8 |
-           static_cast<std::uint32_t>(algorithm) << 16 | blocks << 24;
+    return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 4 |
+           static_cast<std::uint32_t>(algorithm) << 7 | blocks << 13;
   }
 };
 static_assert(kDTypes <= 1 << 4 && kReduceOps <= 1 << 3 && kInStreamAlgorithms <= 1 << 3 &&
@@ -97,8 +98,30 @@ struct InStreamCall {
   std::uint32_t rank = 0, ranks = 0;
   // Of the waiting kernel: until so many have left, those of the calls before this one.
   std::uint32_t behind = 0;
+  // Not 0: what is launched early behind it begins when it has ended, not when its waits have.
+  std::uint32_t triggers_late = 0;
+  std::uint32_t unused = 0;
+  // The second word that ranks say to each other; the first is `what`.
+  std::uint32_t count_and_identity = 0;
+
+  // count is there already. what_it_is: InStreamShape::what().
+  constexpr void say(std::uint32_t what_it_is, std::uint32_t identity) {
+    what = what_it_is | identity << kInStreamWhatBits;
+    count_and_identity = count | identity >> (32 - kInStreamWhatBits) << kInStreamCountBits;
+  }
+  constexpr std::uint32_t identity() const {
+    return what >> kInStreamWhatBits | count_and_identity >> kInStreamCountBits
+                                                                 << (32 - kInStreamWhatBits);
+  }
 };
-static_assert(std::is_standard_layout_v<InStreamCall> && sizeof(InStreamCall) == 136 &&
+// Whether two ranks said the same, but for the identity.
+constexpr bool is_same_but_for_identity(std::uint32_t what, std::uint32_t count_and_identity,
+                                        std::uint32_t other_what,
+                                        std::uint32_t other_count_and_identity) {
+  return ((what ^ other_what) << (32 - kInStreamWhatBits)) == 0 &&
+         ((count_and_identity ^ other_count_and_identity) << (32 - kInStreamCountBits)) == 0;
+}
+static_assert(std::is_standard_layout_v<InStreamCall> && sizeof(InStreamCall) == 144 &&
               offsetof(InStreamCall, exchange) == 40 && offsetof(InStreamCall, count) == 112);
 
 // One thread, put on a stream ahead of an operation whose predecessors other streams have: until

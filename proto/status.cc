@@ -53,7 +53,8 @@ ErrorCode error_code_from(unsigned number) {
 }
 
 Reason reason_from(unsigned number) {
-  return number <= static_cast<unsigned>(Reason::Bug) ? static_cast<Reason>(number) : Reason::None;
+  return number <= static_cast<unsigned>(Reason::Reordered) ? static_cast<Reason>(number)
+                                                            : Reason::None;
 }
 
 std::string Error::to_string() const {

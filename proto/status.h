@@ -58,7 +58,8 @@ namespace arcomm {
   X(BadConfig, 19, "the configuration is wrong")                          \
   X(Corrupt, 20, "bytes that must not change were changed")               \
   X(Unsupported, 21, "this build or machine cannot do this")              \
-  X(Bug, 22, "a defect of arcommd: please report it")
+  X(Bug, 22, "a defect of arcommd: please report it")                     \
+  X(Reordered, 23, "the ranks ran what their graphs hold in different orders")
 
 enum class ErrorCode : std::uint8_t {
 #define X(name, number, text) name = number,

@@ -81,7 +81,8 @@ typedef enum {
   arcReasonBadConfig = 19,    /* the daemon's own: no call here ends with it */
   arcReasonCorrupt = 20,      /* shared bytes make no sense: as Quarantined */
   arcReasonUnsupported = 21,  /* this build or machine cannot do this */
-  arcReasonBug = 22           /* a defect of arcommd: please report it */
+  arcReasonBug = 22,          /* a defect of arcommd: please report it */
+  arcReasonReordered = 23     /* graphs on several streams, in another order on `rank`: rebuild */
 } arcReason_t;
 
 typedef enum {
@@ -209,7 +210,11 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  *   stream   | must be NULL                | any of the rank's GPU; on several streams operations take
  *            |                             | place in the order of the calls
  *   capture  | -                           | yes; what graphs replay on several streams at once, the
- *            |                             | caller puts in order, the same way on every rank
+ *            |                             | caller puts in order, the same way on every rank. All
+ *            |                             | ranks capture the same operations of a communicator in
+ *            |                             | the same order, and run each of them from a graph or none
+ *            |                             | does: in-stream, those that meet out of order fail with
+ *            |                             | reason Reordered
  *   memory   | any (see above)             | of the rank's GPU, not managed. In-stream, and where the
  *            |                             | communicator has one rank: any such memory,
  *            |                             | cudaMallocAsync pools included. Else: such as another

@@ -117,17 +117,20 @@ class BlockEpoch {
     const std::uint32_t peer = threadIdx.x - kInStreamThreads;
     if (blockIdx.x == 0 && peer == 0) store_relaxed(&call_.doorbells->in_stream_begun, number_);
     if (peer >= call_.ranks || peer == call_.rank) return;
-    store_ll16(head(peer, call_.rank), {call_.what, call_.count}, flag());
+    store_ll16(head(peer, call_.rank), {call_.what, call_.count_and_identity}, flag());
     InStreamBudget budget({call_, state_});
     Ll16Line theirs;
     if (!receive_ll16(theirs, head(call_.rank, peer), peer, flag(), budget)) return;
     const uint2 said = theirs.data();
-    if (said.x == call_.what && said.y == call_.count) return;
-    fail_in_stream(call_, state_,
-                   {.number = number_,
-                    .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
-                    .reason = static_cast<std::uint8_t>(Reason::Mismatch),
-                    .culprit_rank = static_cast<std::int16_t>(peer)});
+    if (said.x == call_.what && said.y == call_.count_and_identity) return;
+    const bool same = is_same_but_for_identity(said.x, said.y, call_.what,  //
+                                               call_.count_and_identity);
+    fail_in_stream(
+        call_, state_,
+        {.number = number_,
+         .code = static_cast<std::uint8_t>(ErrorCode::FailedPrecondition),
+         .reason = static_cast<std::uint8_t>(same ? Reason::Reordered : Reason::Mismatch),
+         .culprit_rank = static_cast<std::int16_t>(peer)});
   }
 
   // Called by all threads, when what they would write first is ready: whether they may write it.

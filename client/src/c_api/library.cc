@@ -15,6 +15,7 @@ namespace {
 
 static_assert(static_cast<int>(arcUnauthenticated) == static_cast<int>(ErrorCode::Unauthenticated));
 static_assert(static_cast<int>(arcReasonBug) == static_cast<int>(Reason::Bug));
+static_assert(static_cast<int>(arcReasonReordered) == static_cast<int>(Reason::Reordered));
 
 }  // namespace
 }  // namespace arcomm::client
@@ -63,7 +64,8 @@ const char* arcGetErrorString(arcResult_t result) {
 }
 
 const char* arcGetReasonString(arcReason_t reason) {
-  return text_of(static_cast<Reason>(reason >= 0 && reason <= arcReasonBug ? reason : 255)).data();
+  return text_of(static_cast<Reason>(reason >= 0 && reason <= arcReasonReordered ? reason : 255))
+      .data();
 }
 
 const char* arcGetLastError(arcComm_t comm) {

@@ -19,7 +19,7 @@ namespace arcomm {
 inline constexpr double kNsPerSecond = 1e9;
 inline constexpr std::size_t kMetricCells = 8;
 inline constexpr std::size_t kErrorCodes = 17;
-inline constexpr std::size_t kReasons = 23;
+inline constexpr std::size_t kReasons = 24;
 
 // The calling thread's cell: threads are dealt out in turn, so that a few workers do not share a
 // cache line.

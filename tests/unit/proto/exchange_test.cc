@@ -27,6 +27,30 @@ TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
   }
 }
 
+TEST(InStreamCallTest, SaysWhatItIsAndWhichOneItIs) {
+  const InStreamShape shape{InStreamAlgorithm::PairLl128, kMaxInStreamBlocks};
+  const std::uint32_t what = shape.what(DType::Float32, ReduceOp::Avg);
+  for (const std::uint64_t n : {0ULL, 1ULL, 4095ULL, 4096ULL, 1'048'574ULL, 1'048'575ULL}) {
+    InStreamCall one{.count = (1U << kInStreamCountBits) - 1}, other = one;
+    one.say(what, identity_of_captured(n));
+    EXPECT_EQ(one.identity(), identity_of_captured(n));
+    EXPECT_NE(one.identity(), kNoIdentity);
+    other.say(what, identity_of_captured(n + 1));
+    const auto same = [&] {
+      return is_same_but_for_identity(one.what, one.count_and_identity, other.what,
+                                      other.count_and_identity);
+    };
+    EXPECT_TRUE(same());
+    EXPECT_FALSE(one.what == other.what && one.count_and_identity == other.count_and_identity);
+    --other.count;
+    other.say(what, one.identity());
+    EXPECT_FALSE(same());
+    other.count = one.count;
+    other.say(what ^ 1, one.identity());
+    EXPECT_FALSE(same());
+  }
+}
+
 // Two warps, as pair_ll128 has them, in any order of their steps: each takes in what the other
 // pushed, and not what came before or after it in the slot.
 TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {

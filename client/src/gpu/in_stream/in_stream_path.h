@@ -52,6 +52,7 @@ class InStreamPath {
 
   const Parts parts_;
   const std::shared_ptr<InStreamUses> uses_;
+  std::uint64_t captured_ = 0;  // operations: their identities follow from it
 };
 
 }  // namespace arcomm::client

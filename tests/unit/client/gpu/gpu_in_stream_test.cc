@@ -195,6 +195,42 @@ TEST_F(GpuInStreamTest, LetsAGraphsStartsComeAsTheyAreReplayed) {
   EXPECT_FALSE(gpu->in_stream_starts[0].waits_behind);
 }
 
+// Else two graphs of one shape, replayed in another order on each rank, are mixed in silence.
+TEST_F(GpuInStreamTest, NumbersWhatGraphsHoldInTheOrderOfCapture) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok() && all_reduce(1).ok());
+  gpu->capturing = false;
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  std::vector<std::uint32_t> identities;
+  for (const auto& start : gpu->in_stream_starts) identities.push_back(start.call.identity());
+  EXPECT_EQ(identities, (std::vector<std::uint32_t>{kNoIdentity, 1, 2, kNoIdentity, 3}));
+}
+
+TEST(Trigger, IsOneOfTwoWords) {
+  ::setenv("ARCOMM_TRIGGER", "late", 1);
+  EXPECT_EQ(*trigger_from_environment(), Trigger::Late);
+  ::setenv("ARCOMM_TRIGGER", "later", 1);
+  const Result<Trigger> refused = trigger_from_environment();
+  ::unsetenv("ARCOMM_TRIGGER");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message, "ARCOMM_TRIGGER is \"later\": early or late expected");
+  EXPECT_EQ(*trigger_from_environment(), Trigger::Early);
+}
+
+TEST_F(GpuInStreamTest, TellsTheKernelWhenToLetTheNextBegin) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(gpu->in_stream_starts[0].call.triggers_late, 0u);
+  trigger = Trigger::Late;
+  Result<std::unique_ptr<GpuExchange>> exchange = open(in_stream_exchange_bytes(2));
+  ASSERT_TRUE(exchange.ok());
+  make(std::move(*exchange));
+  ASSERT_TRUE(all_reduce(1).ok());
+  EXPECT_EQ(gpu->in_stream_starts[1].call.triggers_late, 1u);
+}
+
 TEST_F(GpuInStreamTest, SaysWhichMemoryAnOperationMayStillTouch) {
   EXPECT_TRUE(check_unused(send).ok()) << "nothing has used it";
   ASSERT_TRUE(all_reduce(16384).ok());

@@ -37,7 +37,7 @@ TEST(Metrics, CountsBytesOnlyOfOperationsThatSucceeded) {
 TEST(Metrics, CoversEveryCodeAndReasonThereIs) {
   EXPECT_EQ(error_code_from(kErrorCodes - 1), ErrorCode::Unauthenticated);
   EXPECT_EQ(static_cast<std::size_t>(ErrorCode::Unauthenticated) + 1, kErrorCodes);
-  EXPECT_EQ(static_cast<std::size_t>(Reason::Bug) + 1, kReasons);
+  EXPECT_EQ(static_cast<std::size_t>(Reason::Reordered) + 1, kReasons);
 }
 
 TEST(DurationHistogram, PutsEachDurationIntoTheFirstBucketThatHoldsIt) {

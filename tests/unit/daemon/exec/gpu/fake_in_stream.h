@@ -17,8 +17,9 @@ namespace arcomm::test {
 
 // What a rank has handed to its peers: they need nothing else of it.
 struct InStreamPush {
-  std::uint32_t number = 0;  // 0: nothing yet
-  std::uint32_t what = 0, count = 0;
+  bool is_there = false;
+  std::uint32_t number = 0;
+  std::uint32_t what = 0, count_and_identity = 0;
   std::vector<float> data;
 };
 // By exchange, and number modulo 2: no peer is further behind.
@@ -32,19 +33,23 @@ class FakeInStream {
 
   // What it gets done by itself; true: it has ended.
   bool run() {
-    if (number_ == 0) begin();
+    if (!begun_) begin();
     if (load_word(call_.mailbox->failed) != 0) return true;
     if (const std::uint64_t closed = load_word(call_.mailbox->closed); closed != 0)
       return fail(done_from(closed));
     std::vector<const float*> in;
     for (std::uint32_t rank = 0; rank < call_.ranks; ++rank) {
       const InStreamPush& push = pushes_[call_.exchange[rank]][number_ % 2];
-      if (push.number != number_) {
+      if (!push.is_there || push.number != number_) {
         return now_ns() - since_ns_ >= call_.timeout_ns &&
                fail(ErrorCode::DeadlineExceeded, Reason::Timeout, rank);
       }
-      if (push.what != call_.what || push.count != call_.count)
-        return fail(ErrorCode::FailedPrecondition, Reason::Mismatch, rank);
+      if (push.what != call_.what || push.count_and_identity != call_.count_and_identity) {
+        const bool same = is_same_but_for_identity(push.what, push.count_and_identity, call_.what,
+                                                   call_.count_and_identity);
+        return fail(ErrorCode::FailedPrecondition, same ? Reason::Reordered : Reason::Mismatch,
+                    rank);
+      }
       in.push_back(push.data.data());
     }
     sum_floats(in, {static_cast<float*>(call_.recv)}, floats_);
@@ -53,13 +58,14 @@ class FakeInStream {
 
  private:
   void begin() {
+    begun_ = true;
     since_ns_ = now_ns();
     number_ = ++call_.exchange[call_.rank]->blocks[0].taken;
     __atomic_store_n(&call_.doorbells->in_stream_begun, number_, __ATOMIC_RELEASE);
     if (load_word(call_.mailbox->failed) != 0 || load_word(call_.mailbox->closed) != 0) return;
     const auto* const send = static_cast<const float*>(call_.send);
     pushes_[call_.exchange[call_.rank]][number_ % 2] = {
-        number_, call_.what, call_.count, {send, send + floats_}};
+        true, number_, call_.what, call_.count_and_identity, {send, send + floats_}};
   }
   bool fail(ErrorCode code, Reason reason, std::uint32_t culprit) {
     return fail({.number = number_,
@@ -77,6 +83,7 @@ class FakeInStream {
   const InStreamCall call_;
   const std::uint64_t floats_;  // bytes of another type are floats here too
   std::uint32_t number_ = 0;
+  bool begun_ = false;
   std::uint64_t since_ns_ = 0;
 };
 

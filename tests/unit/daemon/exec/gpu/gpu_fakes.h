@@ -179,7 +179,7 @@ class FakeLauncher final : public GpuLauncher {
     if (node_.in_stream_wrong) return {};
     if (!node_.in_stream_fails) {
       InStreamCall own = call;
-      own.what = shape.what(dtype, op);
+      own.say(shape.what(dtype, op), call.identity());
       put({.queue = queue},
           [run = std::make_shared<FakeInStream>(node_.in_stream_pushes, own, size_of(dtype))] {
             return run->run();
