@@ -139,7 +139,11 @@ typedef struct {
 /* Attaches to the daemon. config may be NULL. Calls may nest, with the same config (else
  * arcFailedPrecondition): the last arcFinalize detaches. Without arcInit the first call that needs
  * the daemon attaches with the defaults. $ARCOMM_POST, of sessions on GPUs: "kernel", or "memops"
- * for streams that wait by stream memory operations and not by a kernel of ours. */
+ * for streams that wait by stream memory operations and not by a kernel of ours. $ARCOMM_TRIGGER:
+ * "early", or "late". A kernel of yours that is launched early behind an in-stream operation (with
+ * programmatic stream serialization, or on such an edge of a graph) begins before the result is
+ * stored, and must wait for it (griddepcontrol.wait, cudaGridDependencySynchronize). With "late" it
+ * begins when the operation has ended, and need not. */
 ARC_API arcResult_t arcInit(const arcConfig_t* config);
 ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */

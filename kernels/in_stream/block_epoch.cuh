@@ -138,7 +138,9 @@ class BlockEpoch {
 
   // Called by any thread, once no thread of the block waits for anybody any more. Called earlier,
   // it would let a grid that waits for this one take SMs from blocks that a peer's blocks wait for.
-  __device__ __forceinline__ void trigger_dependents() const { device::trigger_dependents(); }
+  __device__ __forceinline__ void trigger_dependents() const {
+    if (call_.triggers_late == 0) device::trigger_dependents();
+  }
 
   // Called by all threads, last of all.
   __device__ __forceinline__ void leave() {

@@ -35,7 +35,8 @@ GpuMember::GpuMember(Parts parts)
                                                                   .mailbox = parts_.mailbox,
                                                                   .exchange = parts_.exchange,
                                                                   .rank = parts_.rank,
-                                                                  .ranks = parts_.ranks});
+                                                                  .ranks = parts_.ranks,
+                                                                  .trigger = parts_.trigger});
 }
 
 GpuMember::~GpuMember() {

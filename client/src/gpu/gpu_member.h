@@ -37,6 +37,7 @@ class GpuMember {
     PostMode post = PostMode::Kernel;
     MemberId member;
     std::uint32_t rank = 0, ranks = 0;
+    Trigger trigger = Trigger::Early;  // of in-stream operations
     GpuPlans::Daemon daemon;
   };
   explicit GpuMember(Parts parts);

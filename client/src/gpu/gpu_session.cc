@@ -22,15 +22,18 @@ Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdCha
                                                      const Attached& attached) {
   const Result<PostMode> post = post_mode_from_environment();
   if (!post) return post.error();
+  const Result<Trigger> trigger = trigger_from_environment();
+  if (!trigger) return trigger.error();
   const Result<Gpus*> gpus = load_gpus();
   if (!gpus) return gpus.error();
-  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, *post, control, descriptors, attached));
+  const Modes modes{.post = *post, .trigger = *trigger};
+  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, modes, control, descriptors, attached));
 }
 
-GpuSession::GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
+GpuSession::GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel& descriptors,
                        const Attached& attached)
     : gpus_(gpus),
-      post_(post),
+      modes_(modes),
       control_(control),
       descriptors_(descriptors),
       attached_(attached),
@@ -66,10 +69,11 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                        .mailbox = std::move(*mailbox),
                        .exchange = std::move(exchange),
                        .launches = std::move(*launches),
-                       .post = post_,
+                       .post = modes_.post,
                        .member = created.member,
                        .rank = rank,
                        .ranks = ranks,
+                       .trigger = modes_.trigger,
                        .daemon = {.create_plan =
                                       [this](const NewPlan& wanted, Deadline until) {
                                         return control_.create_plan(attached_.key, wanted, until);

@@ -31,9 +31,9 @@ class GpuSession {
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
   // What this process can use, by UUID.
   std::vector<std::string> visible() { return gpus_.visible(); }
-  InStreamHindrance in_stream_hindrance() const {
-    return post_ == PostMode::Memory ? InStreamHindrance::PostsByMemory
-                                     : gpus_.in_stream_hindrance();
+  InStreamHindrance in_stream_hindrance() {
+    return modes_.post == PostMode::Memory ? InStreamHindrance::PostsByMemory
+                                           : gpus_.in_stream_hindrance();
   }
   GpuBuffers& buffers() { return buffers_; }
   // Maps what the daemon has for the new member.
@@ -48,7 +48,11 @@ class GpuSession {
   void close_members(const Error& why);
 
  private:
-  GpuSession(Gpus& gpus, PostMode post, NodeControl& control, FdChannel& descriptors,
+  struct Modes {  // of its operations, as the environment says
+    PostMode post;
+    Trigger trigger;
+  };
+  GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel& descriptors,
              const Attached& attached);
   // gpu_registration.cc
   GpuBuffers::Daemon daemon_of_buffers();
@@ -61,7 +65,7 @@ class GpuSession {
   std::vector<std::shared_ptr<GpuMember>> members();
 
   Gpus& gpus_;
-  const PostMode post_;
+  const Modes modes_;
   NodeControl& control_;
   FdChannel& descriptors_;
   const Attached& attached_;

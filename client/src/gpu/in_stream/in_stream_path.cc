@@ -9,6 +9,15 @@
 
 namespace arcomm::client {
 
+Result<Trigger> trigger_from_environment() {
+  const char* const value = std::getenv("ARCOMM_TRIGGER");
+  const std::string_view word = value != nullptr ? value : "";
+  if (word.empty() || word == "early") return Trigger::Early;
+  if (word == "late") return Trigger::Late;
+  return error(ErrorCode::InvalidArgument, Reason::BadValue, "ARCOMM_TRIGGER is \"", word,
+               "\": early or late expected");
+}
+
 InStreamPath::InStreamPath(Parts parts)
     : parts_(std::move(parts)),
       uses_(InStreamUses::create({.gpu = parts_.gpu,
@@ -64,6 +73,7 @@ Status InStreamPath::reduce(const CollectiveCall& call, const Start& start) {
   made.rank = parts_.rank;
   made.ranks = parts_.ranks;
   made.behind = blocks();
+  made.triggers_late = parts_.trigger == Trigger::Late ? 1 : 0;
   ARC_RETURN_IF_ERROR(
       parts_.gpu->launch_in_stream(parts_.exchange->kernels(), shape, call.dtype, call.op, made,
                                    start.waits_behind && !start.is_captured, start.stream));

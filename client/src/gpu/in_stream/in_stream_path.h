@@ -18,6 +18,15 @@
 
 namespace arcomm::client {
 
+// When what is launched early behind an in-stream operation may begin, and so which of that is
+// right.
+enum class Trigger {
+  Early,  // "early", the default: before its result is stored. It must wait (griddepcontrol.wait)
+  Late    // "late": when it has ended, whatever the kernel behind it waits for
+};
+// $ARCOMM_TRIGGER. InvalidArgument for any other word.
+Result<Trigger> trigger_from_environment();
+
 class InStreamPath {
  public:
   struct Parts {
@@ -25,6 +34,7 @@ class InStreamPath {
     std::shared_ptr<GpuMailbox> mailbox;
     std::shared_ptr<GpuExchange> exchange;  // null where the rank is the only one
     std::uint32_t rank = 0, ranks = 0;
+    Trigger trigger = Trigger::Early;
   };
   explicit InStreamPath(Parts parts);
 

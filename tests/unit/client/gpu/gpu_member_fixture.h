@@ -68,6 +68,7 @@ class GpuMemberTest : public testing::Test {
         .post = post,
         .member = {1, 1},
         .ranks = ranks,
+        .trigger = trigger,
         .daemon = {
             .create_plan = [this](const NewPlan& wanted, Deadline) { return create_plan(wanted); },
             .destroy_plan =
@@ -77,6 +78,7 @@ class GpuMemberTest : public testing::Test {
                 }}});
   }
 
+  Trigger trigger = Trigger::Early;
   Result<PlanId> create_plan(const NewPlan& wanted) {
     asked.push_back(wanted);
     if (!refusals.empty()) {
