@@ -8,6 +8,18 @@
 
 namespace arcomm::client {
 
+bool has_part_of_sms(const CudaDriver& api, CUcontext context, CUdevice device) {
+  const CudaScope scope(api, context);
+  if (!scope.entered()) return false;
+  CUexecAffinityParam affinity{};
+  int sms = 0;
+  // Not supported where no MPS serves this process.
+  return api.cuCtxGetExecAffinity_(&affinity, CU_EXEC_AFFINITY_TYPE_SM_COUNT) == CUDA_SUCCESS &&
+         api.cuDeviceGetAttribute_(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device) ==
+             CUDA_SUCCESS &&
+         affinity.param.smCount.val < static_cast<unsigned>(sms);
+}
+
 Result<std::shared_ptr<Gpu>> CudaGpus::current(const std::string& otherwise_uuid) {
   CUcontext context = nullptr;
   CUresult done = api_.cuCtxGetCurrent_(&context);
@@ -46,11 +58,16 @@ std::vector<std::string> CudaGpus::visible() {
 }
 
 // Where MPS gives this process a part of the SMs, blocks that wait for other GPUs may not find the
-// room that the daemon counts on.
-InStreamHindrance CudaGpus::in_stream_hindrance() const {
+// room that the daemon counts on. MPS's own control can give it one, too, which only the driver
+// knows; the environment counts as well, for a GPU that has no context yet.
+InStreamHindrance CudaGpus::in_stream_hindrance() {
   const char* const part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
-  const bool is_part = part != nullptr && std::string_view(part) != "100";
-  return is_part ? InStreamHindrance::SmLimit : InStreamHindrance::None;
+  if (part != nullptr && std::string_view(part) != "100") return InStreamHindrance::SmLimit;
+  const std::lock_guard lock(mutex_);
+  for (const auto& [context, gpu] : gpus_) {
+    if (has_part_of_sms(api_, context, gpu->ordinal())) return InStreamHindrance::SmLimit;
+  }
+  return InStreamHindrance::None;
 }
 
 Result<CUdevice> CudaGpus::device_named(const std::string& uuid) {

@@ -14,6 +14,9 @@
 
 namespace arcomm::client {
 
+// Whether kernels of this context may use fewer SMs than the GPU has.
+bool has_part_of_sms(const CudaDriver& api, CUcontext context, CUdevice device);
+
 class CudaGpus final : public Gpus {
  public:
   // api: outlives this.
@@ -21,7 +24,7 @@ class CudaGpus final : public Gpus {
 
   Result<std::shared_ptr<Gpu>> current(const std::string& otherwise_uuid) override;
   std::vector<std::string> visible() override;
-  InStreamHindrance in_stream_hindrance() const override;
+  InStreamHindrance in_stream_hindrance() override;
 
  private:
   Result<CUdevice> device_named(const std::string& uuid);

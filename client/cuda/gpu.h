@@ -139,7 +139,7 @@ class Gpus {
   // The UUIDs of those that this process can use; none where CUDA does not say.
   virtual std::vector<std::string> visible() = 0;
   // What of this process's environment keeps kernels that wait for other GPUs from its streams.
-  virtual InStreamHindrance in_stream_hindrance() const = 0;
+  virtual InStreamHindrance in_stream_hindrance() = 0;
 };
 
 inline constexpr const char* kCudaDriver = "libcuda.so.1";

@@ -21,6 +21,7 @@ inline constexpr const char* kCudaDriverLibrary = "libcuda.so.1";
   X(cuCtxPushCurrent)                       \
   X(cuCtxPopCurrent)                        \
   X(cuCtxGetDevice)                         \
+  X(cuCtxGetExecAffinity)                   \
   X(cuCtxEnablePeerAccess)                  \
   X(cuCtxDisablePeerAccess)                 \
   X(cuDeviceGet)                            \

@@ -4,6 +4,7 @@
 #define ABSENT_FUNCTIONS(X)                 \
   X(cuCtxGetCurrent)                        \
   X(cuCtxGetDevice)                         \
+  X(cuCtxGetExecAffinity)                   \
   X(cuCtxPopCurrent_v2)                     \
   X(cuCtxPushCurrent_v2)                    \
   X(cuDeviceGetUuid_v2)                     \
