@@ -10,8 +10,8 @@ class GpuLinesConformance : public GpuHardwareConformance {
   // From `writer`'s GPU to `reader`'s, which may be the same.
   Status try_stores(Rank writer, Rank reader, std::chrono::nanoseconds timeout) {
     const Memory& memory = more_.emplace_back(cleared(reader, kLl128TestBytes));
-    return launcher(writer).try_atomic_128b_stores(seat(reader).device->ordinal(), memory.data(),
-                                                   timeout);
+    const int from[] = {seat(writer).device->ordinal()};
+    return launcher(reader).try_atomic_128b_stores(from, memory.data(), timeout);
   }
   void expect_serving() {
     for (Rank rank = 0; rank < kRanks; ++rank) {
@@ -38,12 +38,23 @@ TEST_P(GpuLinesConformance, StoresArriveWholeOrTheErrorCountsTheTornOnes) {
   expect_serving();
 }
 
+TEST_P(GpuLinesConformance, SeveralWritersAtATimeHaveOneVerdict) {
+  const Memory& memory = more_.emplace_back(cleared(1, 3 * kLl128TestBytes));
+  const int from[] = {seat(0).device->ordinal(), seat(1).device->ordinal(),
+                      seat(0).device->ordinal()};
+  const Status tried = launcher(1).try_atomic_128b_stores(from, memory.data(), kPatience);
+  if (!tried) {
+    EXPECT_EQ(name_of(tried.error().code), name_of(ErrorCode::Unavailable))
+        << tried.error().message;
+  }
+  expect_serving();
+}
+
 TEST_P(GpuLinesConformance, AVerdictIsTheSameAgainInMemoryThatHasServed) {
   const Memory& memory = more_.emplace_back(cleared(1, kLl128TestBytes));
   const auto verdict = [&] {
-    return launcher(0)
-        .try_atomic_128b_stores(seat(1).device->ordinal(), memory.data(), kPatience)
-        .ok();
+    const int from[] = {seat(0).device->ordinal()};
+    return launcher(1).try_atomic_128b_stores(from, memory.data(), kPatience).ok();
   };
   const bool first = verdict();
   for (int again = 0; again < 3; ++again) EXPECT_EQ(verdict(), first);

@@ -129,8 +129,9 @@ CudaShape GpuNode::fitting(CudaShape shape) const {
 Result<Ll128Verdict> GpuNode::try_lines(int writer, int reader) {
   auto memory = (*this)[reader].device->allocate(kLl128TestBytes);
   if (!memory) return std::move(memory).error();
-  return test_ll128_lines((*this)[writer].device->ordinal(), (*this)[reader].device->ordinal(),
-                          memory->data(), std::chrono::seconds(30));  // with racecheck
+  const int writers[] = {(*this)[writer].device->ordinal()};
+  return test_ll128_lines(writers, (*this)[reader].device->ordinal(), memory->data(),
+                          std::chrono::seconds(30));  // with racecheck
 }
 
 CudaAllReduce GpuNode::call(int rank, std::uint64_t count, DType dtype, ReduceOp op,

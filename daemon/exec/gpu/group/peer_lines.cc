@@ -1,7 +1,9 @@
 #include "daemon/exec/gpu/group/peer_lines.h"
 
 #include <chrono>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "daemon/exec/clock.h"
 #include "daemon/telemetry/log/log.h"
@@ -13,16 +15,16 @@ namespace {
 constexpr auto kPairTimeout = std::chrono::milliseconds(500);
 constexpr std::uint64_t kAllPairsNs = 10'000'000'000;
 
-// `memory` is the reader's; taken when it is first needed.
-Status try_pair(const GpuEngine& writer, const GpuEngine& reader, Memory& memory,
-                DeferredRelease& deferred) {
+// All writers at a time. `memory` is the reader's, for as many writers as there are GPUs; taken
+// when it is first needed.
+Status try_writers(std::span<const int> writers, const GpuEngine& reader, std::size_t gpus,
+                   Memory& memory, DeferredRelease& deferred) {
   if (!memory) {
-    Result<Memory> made = reader.device().allocate(kLl128TestBytes);
+    Result<Memory> made = reader.device().allocate(gpus * kLl128TestBytes);
     if (!made) return std::move(made).error();
     memory = std::move(made).value();
   }
-  Status tried =
-      writer.launcher().try_atomic_128b_stores(reader.ordinal(), memory.data(), kPairTimeout);
+  Status tried = reader.launcher().try_atomic_128b_stores(writers, memory.data(), kPairTimeout);
   // What did not end in time may still use it.
   if (!tried) deferred.add(std::exchange(memory, {}));
   return tried;
@@ -38,14 +40,17 @@ PeerLines::PeerLines(const std::vector<GpuEngine>& engines, DeferredRelease& def
   std::size_t count = 0;
   for (const GpuEngine& reader : engines) {
     Memory memory;
+    std::vector<int> writers;  // that are alone
     for (const GpuEngine& writer : engines) {
       if (&writer == &reader) continue;
       Status tried = error(ErrorCode::DeadlineExceeded, Reason::Timeout,
                            "not tried, as the pairs before took too long");
-      if (now_ns() < begin + kAllPairsNs) tried = try_pair(writer, reader, memory, deferred);
+      const int alone[] = {writer.ordinal()};
+      if (now_ns() < begin + kAllPairsNs)
+        tried = try_writers(alone, reader, gpus, memory, deferred);
       whole_[place(writer, reader)] = tried.ok();
       if (tried) {
-        ++count;
+        writers.push_back(writer.ordinal());
         continue;
       }
       log::warn(
@@ -53,6 +58,17 @@ PeerLines::PeerLines(const std::vector<GpuEngine>& engines, DeferredRelease& def
           "both do without: {}",
           writer.name(), reader.name(), tried.error().message);
     }
+    Status together;
+    if (writers.size() > 1) together = try_writers(writers, reader, gpus, memory, deferred);
+    if (together) {
+      count += writers.size();
+      continue;
+    }
+    for (const GpuEngine& writer : engines) whole_[place(writer, reader)] = &writer == &reader;
+    log::warn(
+        "stores of 128 bytes to {} are not known to arrive whole where several GPUs store, and "
+        "communicators over it do without: {}",
+        reader.name(), together.error().message);
   }
   log::info(
       "stores of 128 bytes arrive whole between {} of {} ordered pairs of GPUs (tried in {} ms)",

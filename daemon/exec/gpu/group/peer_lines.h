@@ -12,7 +12,8 @@ namespace arcomm {
 
 class PeerLines {
  public:
-  // Half a second per ordered pair and 10 s together at most; pairs that were not tried count as
+  // Each pair alone, then all that passed into one GPU at a time. Half a second per trial and 10 s
+  // for the pairs together at most; pairs that were not tried count as
   // those that failed. The log names them.
   PeerLines(const std::vector<GpuEngine>& engines, DeferredRelease& deferred);
 

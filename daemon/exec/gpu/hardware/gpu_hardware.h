@@ -80,10 +80,11 @@ class GpuLauncher : public GpuQueues {
   virtual Status cancel(void* scratch, std::uint32_t number) = 0;
   // Waits until what went beside has happened.
   virtual Status flush(std::chrono::nanoseconds timeout) = 0;
-  // Whether 128 bytes that a warp of this GPU stores arrive whole at the one of that ordinal: the
-  // error says why not, or why nobody knows. `memory`: kLl128TestBytes of that GPU. Blocks, for
-  // several times the timeout at worst; only while nothing runs or waits on either.
-  virtual Status try_atomic_128b_stores(int reader, void* memory,
+  // Whether 128 bytes that a warp stores arrive whole at this GPU from each of the writers, which
+  // are ordinals, while all of them store: the error says why not, or why nobody knows. `memory`:
+  // kLl128TestBytes of this GPU for each. Blocks, for several times the timeout at worst; only
+  // while nothing runs or waits on any of them.
+  virtual Status try_atomic_128b_stores(std::span<const int> writers, void* memory,
                                         std::chrono::nanoseconds timeout) = 0;
   // An error that the GPU does not recover from, if it has one.
   virtual Status health() = 0;

@@ -142,10 +142,10 @@ class CudaLauncher final : public GpuLauncher {
     return beside_.store(cancel_word(scratch), number);
   }
   Status flush(std::chrono::nanoseconds timeout) override { return beside_.drain(timeout); }
-  Status try_atomic_128b_stores(int reader, void* memory,
+  Status try_atomic_128b_stores(std::span<const int> writers, void* memory,
                                 std::chrono::nanoseconds timeout) override {
     const Result<Ll128Verdict> verdict =
-        test_ll128_lines(queues_[0].ordinal(), reader, memory, timeout);
+        test_ll128_lines(writers, queues_[0].ordinal(), memory, timeout);
     if (!verdict) return verdict.error();
     if (verdict->lines_are_whole()) return {};
     return error(ErrorCode::Unavailable, Reason::Unsupported, verdict->torn, " of ",

@@ -259,14 +259,17 @@ class FakeLauncher final : public GpuLauncher {
     return {};
   }
   Status flush(std::chrono::nanoseconds) override { return health(); }
-  Status try_atomic_128b_stores(int reader, void* memory,
+  Status try_atomic_128b_stores(std::span<const int> writers, void* memory,
                                 std::chrono::nanoseconds timeout) override {
     EXPECT_EQ(node_.running_grids, 0) << "lines were tried while a grid ran";
-    EXPECT_TRUE(node_.is_at_home(memory, reader));
-    std::memset(memory, 0xff, kLl128TestBytes);
+    EXPECT_TRUE(node_.is_at_home(memory, ordinal_));
+    std::memset(memory, 0xff, writers.size() * kLl128TestBytes);
     if (timeout < kTrial)
       return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "not all were seen in time");
-    if (!node_.torn.contains({ordinal_, reader})) return {};
+    const bool is_torn = std::ranges::any_of(writers, [&](int writer) {
+      return node_.torn.contains({writer, ordinal_});
+    });
+    if (!is_torn && !(node_.torn_under_load == ordinal_ && writers.size() > 1)) return {};
     return error(ErrorCode::Unavailable, Reason::Unsupported, "7 of 20000 were torn");
   }
   Status health() override {

@@ -40,6 +40,14 @@ TEST_F(GpuLines, AreNotUsedByCommunicatorsOverATornPair) {
   }
 }
 
+// A trial of one idle pair shows nothing of three that write into one.
+TEST_F(GpuLines, AreNotUsedWhereTheyTearUnderTheLoadOfSeveralWriters) {
+  node_.torn_under_load = 1;
+  start_with("two_shot_ll128");
+  EXPECT_EQ(ran_on({0, 1}), std::set{CudaAlgorithm::TwoShot});
+  EXPECT_EQ(ran_on({0, 2}), std::set{CudaAlgorithm::TwoShotLl128});
+}
+
 TEST_F(GpuLines, NamedKernelThatNeedsThemIsReplacedWhereTheyAreTorn) {
   for (const CudaAlgorithm needs : {CudaAlgorithm::OneShotLl128, CudaAlgorithm::TwoShotLl128}) {
     node_.torn = {};
