@@ -63,7 +63,7 @@ struct Settings {
     friend bool operator==(const Wait&, const Wait&) = default;
   } wait;
   struct Op {
-    std::uint64_t default_timeout_ms = 30'000;
+    std::uint64_t default_timeout_ms = 600'000;
     std::uint64_t max_timeout_ms = 3'600'000;
     std::uint64_t segment_bytes = 64ull << 20;  // a longer operation runs in pieces of this size
     friend bool operator==(const Op&, const Op&) = default;

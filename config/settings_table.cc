@@ -168,7 +168,9 @@ constexpr SettingRow kRows[] = {
      .unit = SettingUnit::Milliseconds,
      .reloadable = true,
      .doc = "Deadline of an operation, and of a control call, whose caller names none "
-            "(arcConfig_t.timeout_ms)."},
+            "(arcConfig_t.timeout_ms). Ten minutes, as PyTorch gives NCCL: a rank that compiles, "
+            "captures graphs or loads weights comes minutes after its peers, and one that has died "
+            "is noticed at once whatever stands here."},
     {.section = "op",
      .key = "max_timeout_ms",
      .kind =

@@ -14,6 +14,8 @@ namespace {
 // two such looks.
 constexpr std::uint32_t kBatch = 4;
 
+constexpr std::uint64_t kNoDeadlineNs = std::uint64_t{1} << 62;
+
 template <typename Codec, ReduceOp kOp>
 __device__ __forceinline__ void run_one_shot_ll16(const InStreamCall& call) {
   __shared__ BlockState state;
@@ -76,6 +78,9 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   state.taken = 0;
   state.over = 0;
   InStreamBudget budget({call, state});
+  // It waits for operations of its own rank, which give up by themselves, and tell so, and for the
+  // caller's kernels ahead of them, which take what they take: its clock accuses nobody.
+  budget.grow(kNoDeadlineNs);
   while (static_cast<std::int32_t>(load_acquire(call.left) - call.behind) < 0) {
     if (!budget.goes_on(call.rank)) return;
   }
