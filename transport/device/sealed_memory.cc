@@ -48,14 +48,54 @@ std::uint64_t available_on_machine() {
   return static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
 }
 
-std::uint64_t available_bytes() {
-  std::uint64_t available = available_on_machine();
+// Where a version of control groups says what memory its groups may have.
+struct GroupFiles {
+  const char* root;
+  const char* most;
+  const char* used;
+};
+constexpr GroupFiles kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current"};
+constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
+                               "/memory.usage_in_bytes"};
+constexpr std::uint64_t kVersion1Unlimited = std::uint64_t{1} << 62;  // or some pages less
+
+struct GroupMemory {
+  std::uint64_t most = kUnlimited, available = kUnlimited;
+};
+
+GroupMemory look_at_group(const GroupFiles& files, std::string folder) {
+  GroupMemory memory;
+  // A limit binds wherever in the path it stands.
+  for (std::string path = std::move(folder);; path.erase(path.rfind('/'))) {
+    while (path.ends_with('/')) path.pop_back();
+    const std::uint64_t most = number_in(files.root + path + files.most);
+    const std::uint64_t used = number_in(files.root + path + files.used);
+    if (most < kVersion1Unlimited && used != kUnlimited) {
+      memory.most = std::min(memory.most, most);
+      memory.available = std::min(memory.available, most - std::min(most, used));
+    }
+    if (path.rfind('/') == std::string::npos) return memory;
+  }
+}
+
+GroupMemory look_at_own_group() {
+  GroupMemory least;
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
-    if (!line.starts_with("0::")) continue;  // version 2's line
-    available = std::min(available, available_in_group("/sys/fs/cgroup", line.c_str() + 3));
+    const bool is_version_2 = line.starts_with("0::");
+    const std::size_t version_1 = line.find(":memory:");
+    if (!is_version_2 && version_1 == std::string::npos) continue;
+    const GroupMemory memory =
+        is_version_2 ? look_at_group(kVersion2, line.substr(3))
+                     : look_at_group(kVersion1, line.substr(version_1 + sizeof(":memory:") - 1));
+    least.most = std::min(least.most, memory.most);
+    least.available = std::min(least.available, memory.available);
   }
-  return available;
+  return least;
+}
+
+std::uint64_t available_bytes() {
+  return std::min(available_on_machine(), look_at_own_group().available);
 }
 
 }  // namespace
@@ -65,17 +105,19 @@ std::uint64_t page_bytes() {
   return bytes;
 }
 
+std::uint64_t available_memory_bytes() {
+  const std::uint64_t available = available_bytes();
+  return available - std::min(available, kReserveBytes);
+}
+
+std::uint64_t most_memory_bytes() {
+  const auto machine =
+      static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
+  return std::min(machine, look_at_own_group().most);
+}
+
 std::uint64_t available_in_group(const char* root, const char* folder) {
-  std::uint64_t available = kUnlimited;
-  // A limit binds wherever in the path it stands.
-  for (std::string path = folder;; path.erase(path.rfind('/'))) {
-    while (path.ends_with('/')) path.pop_back();
-    const std::uint64_t most = number_in(root + path + "/memory.max");
-    const std::uint64_t used = number_in(root + path + "/memory.current");
-    if (most != kUnlimited && used != kUnlimited)
-      available = std::min(available, most - std::min(most, used));
-    if (path.rfind('/') == std::string::npos) return available;
-  }
+  return look_at_group({root, kVersion2.most, kVersion2.used}, folder).available;
 }
 
 Result<std::uint64_t> round_to_pages(std::uint64_t bytes) {

@@ -27,6 +27,12 @@ Result<std::uint64_t> round_to_pages(std::uint64_t bytes);
 // promised: what others have been allowed and have yet to touch.
 Status check_available(std::uint64_t bytes, std::uint64_t promised = 0);
 
+// What check_available takes from: without the reserve, and whatever is promised.
+std::uint64_t available_memory_bytes();
+
+// Of the machine, or what the control groups that this process is in allow at most, used or not.
+std::uint64_t most_memory_bytes();
+
 // Bytes that the control group `folder` (version 2, below `root`) and its ancestors still allow.
 // Separate so that it can be tested on a folder of files.
 std::uint64_t available_in_group(const char* root, const char* folder);
