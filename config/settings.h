@@ -72,13 +72,18 @@ struct Settings {
     std::uint64_t join_timeout_ms = 60'000;
     friend bool operator==(const Comm&, const Comm&) = default;
   } comm;
-  struct Quota {  // per uid
+  struct Quota {  // per uid; node_: of all together, 0: what the machine can bear
     std::uint64_t sessions = 256;
     std::uint64_t communicators = 1024;
     std::uint64_t registered_bytes = 64ull << 30;
     std::uint64_t in_flight = 16'384;  // 64 ranks with full rings
     std::uint64_t buffers = 65'536;
     std::uint64_t plans = 65'536;
+    std::uint64_t node_sessions = 0;
+    std::uint64_t node_communicators = 0;
+    std::uint64_t node_host_bytes = 0;
+    std::uint64_t node_mappings = 0;
+    std::uint64_t node_plans = 0;
     friend bool operator==(const Quota&, const Quota&) = default;
   } quota;
   struct Recorder {

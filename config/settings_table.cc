@@ -238,6 +238,44 @@ constexpr SettingRow kRows[] = {
          NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.plans), .min = 1, .max = 10'000'000},
      .reloadable = true,
      .doc = "Persistent plans of one user."},
+    {.section = "quota",
+     .key = "node_sessions",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_sessions), .max = 65'536},
+     .reloadable = true,
+     .doc = "Sessions of all users. 0: a sixteenth of the daemon's descriptors (LimitNOFILE=), 64 "
+            "at least. Of this and the limits below, a user gets no more than is still free, so "
+            "that there is room for one who has nothing yet; 65,536 uids in a row above 65,535, "
+            "which are one person's in a user namespace, count as one user. arctl status "
+            "shows what is in use and what 0 came to."},
+    {.section = "quota",
+     .key = "node_communicators",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_communicators),
+                           .max = 10'000'000},
+     .reloadable = true,
+     .doc = "Communicator ranks of all users. 0: one for each MiB of memory, 4096 at least."},
+    {.section = "quota",
+     .key = "node_host_bytes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_host_bytes),
+                           .max = 1024 * kTiB},
+     .unit = SettingUnit::Bytes,
+     .reloadable = true,
+     .doc = "Memory of the host that all users may have registered or allocated, whether or not "
+            "its pages are there yet. 0: seven eighths of the machine's memory, or of the memory "
+            "limit of the service (MemoryMax=). A user gets up to three times of what is still "
+            "free, which is three quarters for one alone."},
+    {.section = "quota",
+     .key = "node_mappings",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_mappings), .max = 10'000'000},
+     .reloadable = true,
+     .doc = "Sessions and registered buffers of all users, each of which the daemon maps. 0: half "
+            "of vm.max_map_count."},
+    {.section = "quota",
+     .key = "node_plans",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_plans), .max = 100'000'000},
+     .reloadable = true,
+     .doc = "Persistent plans of all users. 0: one for each 32 KiB of memory, 131072 at least. On "
+            "GPUs there are 16384 besides, whatever is set."},
     {.section = "recorder",
      .key = "records",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, recorder.records),

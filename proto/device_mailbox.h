@@ -33,6 +33,8 @@
 namespace arcomm {
 
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
+// Of one GPU at a time: communicators of several ranks, in its resident grid.
+inline constexpr std::uint32_t kMaxDeviceMembers = 32;
 inline constexpr std::uint64_t kMailboxBytes = 4096;
 inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the grid's scratch holds
 

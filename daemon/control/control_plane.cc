@@ -78,6 +78,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
           },
       .hung_up =
           [this](ConnectionNumber connection) { control_->connection_hung_up(connection); }});
+  admin_->use_connections(gate_->connections());
   control_->on_descriptor_release([this](uid_t uid) { gate_->release(uid); });
   Result<std::unique_ptr<RpcServer>> server = RpcServer::start(
       {.loop = *loop_,

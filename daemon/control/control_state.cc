@@ -12,7 +12,8 @@ ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
       settings(std::move(its_settings)),
       devices(std::move(workers)),
       replies(loop),
-      quotas(settings->quota, metrics) {}
+      quotas(settings->quota, read_machine(), metrics),
+      gpu_seats(metrics) {}
 
 void ControlState::use_settings(std::shared_ptr<const Settings> newer) {
   settings = std::move(newer);

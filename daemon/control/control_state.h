@@ -10,6 +10,7 @@
 #include "daemon/control/access/caller.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/descriptors/fd_closer.h"
+#include "daemon/control/gpu_seats.h"
 #include "daemon/control/node_devices.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
@@ -46,7 +47,8 @@ struct ControlState {
   NodeDevices devices;
   WorkerReplies replies;
   QuotaBook quotas;
-  SessionLedger ledger;    // after quotas: entries hold charges
+  GpuSeats gpu_seats;
+  SessionLedger ledger;    // after these two: entries hold charges and seats
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   bool stopping = false;
 };

@@ -1,6 +1,8 @@
-// What each uid has taken of the daemon, and how much it may take. A charge is an object: what it
-// paid for goes with its destruction, so that no error path can leak quota. Thread: the control
-// loop. A Charge must not outlive its QuotaBook.
+// What each uid has taken of the daemon, how much it may take, and how much there is on the node
+// for all of them: while much is free a uid gets up to its own quota, and when the node is short no
+// more than a fair share (fair_share.h). A charge is an object: what it paid for goes with its
+// destruction, so that no error path can leak quota. Thread: the control loop. A Charge must not
+// outlive its QuotaBook.
 #pragma once
 
 #include <sys/types.h>
@@ -9,19 +11,35 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
-#include <unordered_map>
 
 #include "config/settings.h"
+#include "daemon/control/access/fair_share.h"
+#include "daemon/control/machine_limits.h"
 #include "proto/status.h"
 
 namespace arcomm {
 
 class Metrics;
 
-enum class QuotaKind : std::uint8_t { Sessions, Communicators, RegisteredBytes, Buffers, Plans };
-inline constexpr std::size_t kQuotaKinds = 5;
+enum class QuotaKind : std::uint8_t {
+  Sessions,
+  Communicators,    // ranks of them
+  RegisteredBytes,  // of whatever memory
+  HostBytes,        // reserved: registered memory that is not a GPU's, whether its pages are there
+  UnfilledBytes,    // of HostBytes, those whose pages were not there when they were registered
+  Buffers,
+  Mappings,  // of vm.max_map_count
+  Plans,
+  DevicePlans,  // those of sessions on GPUs, whose table is one for all
+};
+inline constexpr std::size_t kQuotaKinds = 9;
 
-std::string_view setting_of(QuotaKind kind);  // "quota.sessions"
+// What people read: "sessions".
+std::string_view name_of(QuotaKind kind);
+// What sets its limit per uid, "quota.sessions", or for all, "quota.node_sessions"; "" for none.
+std::string_view setting_of(QuotaKind kind);
+std::string_view node_setting_of(QuotaKind kind);
+bool is_in_bytes(QuotaKind kind);
 
 class QuotaBook;
 
@@ -45,24 +63,29 @@ using ChargePtr = std::shared_ptr<Charge>;
 
 class QuotaBook {
  public:
-  QuotaBook(const Settings::Quota& limits, Metrics& metrics) : limits_(limits), metrics_(metrics) {}
+  QuotaBook(const Settings::Quota& limits, const MachineFacts& machine, Metrics& metrics);
 
-  // ResourceExhausted/Quota naming the quota, what is in use, what was asked and the setting.
+  // ResourceExhausted naming the limit, whose share is used up, what is in use, what was asked and
+  // the setting. Reason Quota; OutOfMemory where it is the node's memory.
   Result<ChargePtr> charge(uid_t uid, QuotaKind kind, std::uint64_t amount = 1);
-  std::uint64_t used(uid_t uid, QuotaKind kind) const;
-  std::uint64_t total(QuotaKind kind) const;
+  // How much of it is in use, by whom, and the limits in force.
+  const FairShare& shares(QuotaKind kind) const { return shares_[static_cast<std::size_t>(kind)]; }
+  std::uint64_t used(uid_t uid, QuotaKind kind) const { return shares(kind).of_uid(uid); }
+  std::uint64_t total(QuotaKind kind) const { return shares(kind).total(); }
+  // What pages could be had now: the limit of UnfilledBytes, until the next call.
+  void note_available(std::uint64_t bytes);
   // New limits hold for new charges; nothing is taken back.
-  void use_limits(const Settings::Quota& limits) { limits_ = limits; }
+  void use_limits(const Settings::Quota& limits);
 
  private:
   friend class Charge;
   void give_back(uid_t uid, QuotaKind kind, std::uint64_t amount);
   void count(QuotaKind kind, std::int64_t amount);
-  std::uint64_t limit(QuotaKind kind) const;
+  Error refusal(uid_t uid, QuotaKind kind, std::uint64_t amount, FairShare::Answer why) const;
 
-  Settings::Quota limits_;
+  MachineFacts machine_;
   Metrics& metrics_;
-  std::unordered_map<uid_t, std::array<std::uint64_t, kQuotaKinds>> used_;
+  std::array<FairShare, kQuotaKinds> shares_;
 };
 
 }  // namespace arcomm

@@ -33,6 +33,7 @@ class RememberedEpochs {
   std::optional<Epoch> find(const UniqueIdBytes& unique_id, Clock::time_point now) const;
   void forget(const UniqueIdBytes& unique_id);
   std::size_t size() const { return by_age_.size(); }
+  std::size_t users() const { return of_user_.size(); }
 
  private:
   struct Entry {

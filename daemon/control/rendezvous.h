@@ -100,6 +100,7 @@ class Rendezvous {
   };
   std::vector<Forming> forming() const;
   std::size_t ready() const { return ready_; }  // communicators in use
+  const RememberedEpochs& remembered() const { return remembered_; }
 
  private:
   enum class State : std::uint8_t { Collecting, Building, Ready };

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
+#include "daemon/control/gpu_seats.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/exec/worker/device_worker.h"
@@ -42,14 +43,20 @@ inline constexpr std::size_t kMaxOffersOfUid = 16 * kMaxOffers;
 struct HeldBuffer {
   std::uint64_t length_bytes = 0;
   std::uint64_t fd_ticket = 0;  // of its memory, for as long as nobody fetched it
-  ChargePtr count, bytes;
-  ChargePtr rest;  // GPU memory: what the device rounded up to
+  ChargePtr count, bytes, mapping;
+  ChargePtr reserved, unfilled;  // host memory
+  ChargePtr rest;                // GPU memory: what the device rounded up to
+};
+struct HeldPlan {
+  ChargePtr charge;
+  ChargePtr on_gpus;
 };
 struct HeldMember {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 0;
   Rank rank = 0;
   ChargePtr charge;
+  GpuSeats::SeatPtr seat;  // of a GPU; none of one that is alone in its communicator
 };
 
 struct SessionEntry {
@@ -64,9 +71,9 @@ struct SessionEntry {
   ConnectionNumber bound_to = 0;       // the descriptor connection; 0 until Hello
   EventLoop::TimerKey hello_deadline;
   std::chrono::steady_clock::time_point attached_at;
-  ChargePtr charge;
+  ChargePtr charge, mapping;
   std::unordered_map<BufferId, HeldBuffer> buffers;
-  std::unordered_map<PlanId, ChargePtr> plans;
+  std::unordered_map<PlanId, HeldPlan> plans;
   std::unordered_map<MemberId, HeldMember> members;
   std::size_t tickets_promised = 0;  // of calls under way that will each store one
 

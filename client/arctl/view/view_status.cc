@@ -24,6 +24,51 @@ std::string percent(double fraction) {
   return fixed(fraction * 100, fraction < 0.0995 ? 1 : 0) + " %";
 }
 
+// "12", "64.0 MiB"; "-" for a limit that there is not.
+std::string amount_text(const v1::LimitStatus& limit, std::uint64_t amount) {
+  return limit.in_bytes() ? human_bytes(amount) : std::to_string(amount);
+}
+std::string bound_text(const v1::LimitStatus& limit, std::uint64_t bound) {
+  return bound == 0 ? "-" : amount_text(limit, bound);
+}
+
+// Yellow from where a fair share is less than a user's own quota.
+std::string limits_text(const v1::StatusReply& reply, bool colour) {
+  Table table({{"LIMIT"},
+               {"USED", Align::Right},
+               {"OF NODE", Align::Right},
+               {"OF UID", Align::Right},
+               {"USERS", Align::Right},
+               {"MOST", Align::Right},
+               {"BY UID", Align::Right}});
+  for (const v1::LimitStatus& limit : reply.limits()) {
+    const bool is_short = limit.of_node() != 0 && limit.used() > limit.of_node() / 2;
+    table.add({limit.name(),
+               {amount_text(limit, limit.used()), is_short ? Colour::Yellow : Colour::Plain},
+               bound_text(limit, limit.of_node()),
+               bound_text(limit, limit.of_uid()),
+               std::to_string(limit.users()),
+               amount_text(limit, limit.most()),
+               limit.most() == 0 ? "-" : std::to_string(limit.most_uid())});
+  }
+  return table.text(colour);
+}
+
+Json limits_json(const v1::StatusReply& reply) {
+  Json limits = Json::array();
+  const auto bound = [](std::uint64_t value) { return value == 0 ? Json() : Json(value); };
+  for (const v1::LimitStatus& limit : reply.limits()) {
+    limits.push_back({{"name", limit.name()},
+                      {"used", limit.used()},
+                      {"of_node", bound(limit.of_node())},
+                      {"of_uid", bound(limit.of_uid())},
+                      {"users", limit.users()},
+                      {"most", limit.most()},
+                      {"most_uid", limit.most() == 0 ? Json() : Json(limit.most_uid())}});
+  }
+  return limits;
+}
+
 }  // namespace
 
 std::string id_text(std::uint64_t bits) {
@@ -69,6 +114,8 @@ std::string status_text(const v1::StatusReply& reply, bool with_settings, bool c
                  human_bytes(worker.bytes_reduced())});
   }
   if (!workers.empty()) out += "\n" + workers.text(colour);
+
+  if (reply.limits_size() != 0) out += "\n" + limits_text(reply, colour);
 
   if (reply.warnings_size() != 0) out += "\n";
   for (const std::string& warning : reply.warnings()) {
@@ -117,6 +164,7 @@ Json status_json(const v1::StatusReply& reply) {
           {"communicators", reply.communicators()},
           {"registered_bytes", reply.registered_bytes()},
           {"workers", std::move(workers)},
+          {"limits", limits_json(reply)},
           {"settings", std::move(settings)},
           {"warnings", std::move(warnings)}};
 }

@@ -45,6 +45,7 @@ class Gate {
   // A descriptor connection has ended.
   void release(uid_t uid);
   void use_groups(AccessGroups groups);  // for the sockets and for new connections
+  const FairShare& connections() const { return shares_; }
 
  private:
   void accept_some(std::size_t listener);

@@ -10,8 +10,11 @@ namespace arcomm {
 BufferCalls::BufferCalls(ControlState& state, TaskThread& memory_thread)
     : state_(state),
       on_gpus_(state),
-      fair_prefault_({.loop = state.loop, .thread = memory_thread, .closer = state.memory_closer}) {
-}
+      fair_prefault_(
+          {.loop = state.loop,
+           .thread = memory_thread,
+           .closer = state.memory_closer,
+           .promised = [&state] { return state.quotas.total(QuotaKind::UnfilledBytes); }}) {}
 
 void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
                                   Answer<v1::BufferReply> answer) {
@@ -24,7 +27,9 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   const Result<std::uint64_t> length = round_to_pages(request.bytes());
   if (!length) return answer(length.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, *length); !charged)
+  if (Status charged =
+          buffer->charge(state_.quotas, caller.peer.uid, *length, NewBuffer::Memory::Host);
+      !charged)
     return answer(charged.error());
   if (Status promised = state_.ledger.promise_ticket(**session); !promised) {
     buffer.reset();
@@ -70,7 +75,8 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
       check_offered_memory(memory->get(), request.offset_bytes(), request.length_bytes());
   if (!checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, request.length_bytes());
+  if (Status charged = buffer->charge(state_.quotas, caller.peer.uid, request.length_bytes(),
+                                      NewBuffer::Memory::Host);
       !charged) {
     return answer(charged.error());
   }
@@ -78,12 +84,19 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.offset_bytes = request.offset_bytes();
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
-  // A memfd may be larger than what is in it: the rest must be there to be had.
-  fair_prefault_.check({buffer->session, caller.call}, memory, buffer->seed.length_bytes,
-                       [this, buffer, memory](const Status& had) {
-                         if (!had) return buffer->fail(had.error());
-                         add_to_worker(state_, buffer, memory);
-                       });
+  // A memfd may be larger than what is in it: the rest must be there to be had, and stays promised
+  // for as long as the buffer is registered.
+  fair_prefault_.check(
+      {buffer->session, caller.call}, memory, buffer->seed.length_bytes,
+      [this, buffer, memory, uid = caller.peer.uid](const Result<MissingPages>& missing) {
+        if (!missing) return buffer->fail(missing.error());
+        state_.quotas.note_available(missing->available_bytes);
+        Result<ChargePtr> unfilled =
+            state_.quotas.charge(uid, QuotaKind::UnfilledBytes, missing->bytes);
+        if (!unfilled) return buffer->fail(unfilled.error());
+        buffer->held.unfilled = std::move(unfilled).value();
+        add_to_worker(state_, buffer, memory);
+      });
 }
 
 void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,

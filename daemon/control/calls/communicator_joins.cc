@@ -27,14 +27,25 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
                              Answer<v1::CreateCommunicatorReply> answer) {
   Result<ChargePtr> charge = state_.quotas.charge(session.peer.uid, QuotaKind::Communicators);
   if (!charge) return answer(charge.error());
+  HeldMember member{.unique_id = call.unique_id,
+                    .rank = call.rank,
+                    .charge = std::move(charge).value(),
+                    .seat = {}};
   if (call.on_gpu) {
+    if (call.ranks > 1) {
+      Result<GpuSeats::SeatPtr> seat = state_.gpu_seats.take(session.peer.uid, call.device);
+      if (!seat) {
+        member = {};
+        return answer(seat.error());
+      }
+      member.seat = std::move(seat).value();
+    }
     if (Status promised = state_.ledger.promise_ticket(session); !promised) {
-      charge->reset();
+      member = {};
       return answer(promised.error());
     }
   }
-  call.answer =
-      joined(call.session, call.unique_id, call.rank, std::move(charge).value(), std::move(answer));
+  call.answer = joined(call.session, std::move(member), std::move(answer));
 
   const std::optional<Rendezvous::Live> live =
       rendezvous_.live(call.unique_id, call.peer.uid, call.rank);
@@ -85,32 +96,31 @@ void CommunicatorJoins::leave(std::size_t worker, SessionId session, MemberId me
                                                               [](const Status&) {});
 }
 
-Rendezvous::Answer CommunicatorJoins::joined(SessionId id, const UniqueIdBytes& unique_id,
-                                             Rank rank, ChargePtr charge,
+Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member,
                                              Answer<v1::CreateCommunicatorReply> answer) {
   // Held in one place: this function is copied, and the quota must be free before a refusal is
   // heard.
-  auto holder = std::make_shared<ChargePtr>(std::move(charge));
-  return [this, id, unique_id, rank, holder,
-          answer = std::move(answer)](Result<Rendezvous::Joined> result) {
+  auto holder = std::make_shared<HeldMember>(std::move(member));
+  return [this, id, holder, answer = std::move(answer)](Result<Rendezvous::Joined> result) {
     SessionEntry* session = state_.ledger.find(id);
     if (result && session == nullptr) {
       result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
     }
     if (!result) {
-      holder->reset();
+      *holder = {};
       if (session != nullptr && state_.worker_of(*session).on_gpus()) --session->tickets_promised;
       return answer(result.error());
     }
     // This rank's seat in an earlier epoch has no use any more; its holder need not give it back.
     std::erase_if(session->members, [&](const auto& held) {
-      if (held.second.unique_id != unique_id || held.second.rank != rank) return false;
+      if (held.second.unique_id != holder->unique_id || held.second.rank != holder->rank)
+        return false;
       state_.worker_of(*session).leave_communicator(id, held.first, [](const Status&) {});
       return true;
     });
     count();
-    session->members.emplace(result->member,
-                             HeldMember{unique_id, result->epoch, rank, std::move(*holder)});
+    holder->epoch = result->epoch;
+    session->members.emplace(result->member, std::move(*holder));
     v1::CreateCommunicatorReply reply;
     reply.set_segment_limit_bytes(result->segment_limit_bytes);
     reply.set_member(result->member.bits());

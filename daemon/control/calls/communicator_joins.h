@@ -33,8 +33,9 @@ class CommunicatorJoins {
   void enter(Rendezvous::Call call);
   void arm_sweep();
   void leave(std::size_t worker, SessionId session, MemberId member);
-  Rendezvous::Answer joined(SessionId id, const UniqueIdBytes& unique_id, Rank rank,
-                            ChargePtr charge, Answer<v1::CreateCommunicatorReply> answer);
+  // member: whom it is for and what it was charged.
+  Rendezvous::Answer joined(SessionId id, HeldMember member,
+                            Answer<v1::CreateCommunicatorReply> answer);
   // GPU workers: the reply with a ticket for the rank's mailbox.
   void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
                          const Answer<v1::CreateCommunicatorReply>& answer);

@@ -109,7 +109,7 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
   }
   const uid_t uid = session.peer.uid;
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, uid, asked); !charged)
+  if (Status charged = buffer->charge(state_.quotas, uid, asked, NewBuffer::Memory::Gpu); !charged)
     return answer(charged.error());
   if (Status promised = state_.ledger.promise_ticket(session); !promised) {
     buffer.reset();
@@ -178,7 +178,8 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
   }
   if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, session.peer.uid, request.length_bytes());
+  if (Status charged = buffer->charge(state_.quotas, session.peer.uid, request.length_bytes(),
+                                      NewBuffer::Memory::Gpu);
       !charged)
     return answer(charged.error());
   buffer->session = session.id;

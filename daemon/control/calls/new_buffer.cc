@@ -8,14 +8,22 @@
 
 namespace arcomm {
 
-Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes) {
+Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes, Memory memory) {
   Result<ChargePtr> count = quotas.charge(uid, QuotaKind::Buffers);
   if (!count) return count.error();
   Result<ChargePtr> bytes = quotas.charge(uid, QuotaKind::RegisteredBytes, length_bytes);
   if (!bytes) return bytes.error();
+  Result<ChargePtr> mapping = quotas.charge(uid, QuotaKind::Mappings);
+  if (!mapping) return mapping.error();
+  Result<ChargePtr> reserved =
+      quotas.charge(uid, QuotaKind::HostBytes, memory == Memory::Host ? length_bytes : 0);
+  if (!reserved) return reserved.error();
   held = HeldBuffer{.length_bytes = length_bytes,
                     .count = std::move(count).value(),
                     .bytes = std::move(bytes).value(),
+                    .mapping = std::move(mapping).value(),
+                    .reserved = std::move(reserved).value(),
+                    .unfilled = {},
                     .rest = {}};
   return {};
 }

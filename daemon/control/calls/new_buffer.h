@@ -16,8 +16,10 @@ struct NewBuffer {
   bool give_ticket = false;  // it was promised: SessionLedger::promise_ticket
   Answer<v1::BufferReply> answer;
 
-  // One buffer and its bytes. A failure leaves it without any charge.
-  Status charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes);
+  // One buffer, its mapping and its bytes, which are reserved where they are the host's. A failure
+  // leaves it without any charge.
+  enum class Memory : std::uint8_t { Host, Gpu };
+  Status charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes, Memory memory);
   // Once the ticket is stored, or never will be.
   void drop_promise(SessionLedger& ledger) const;
   // What it was charged is free again before the client hears of the failure.

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/calls/limit_status.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/log/log.h"
@@ -210,6 +211,7 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
     status.set_sessions(control_.ledger().size());
     status.set_communicators(communicators);
     status.set_registered_bytes(control_.quotas().total(QuotaKind::RegisteredBytes));
+    add_limits(control_, connections_, status);
     answer(status);
   });
 }

@@ -46,6 +46,8 @@ class NodeAdmin {
   // Ends a running tune and joins. After the loop has stopped, or before it started.
   void stop();
   void begin_stop() { stopping_ = true; }  // any thread
+  // Shown in the status from then on; outlives the loop. Before the loop runs.
+  void use_connections(const FairShare& connections) { connections_ = &connections; }
 
   void get_status(const Caller& caller, const v1::Empty& request, Answer<v1::StatusReply> answer);
   void list_sessions(const Caller& caller, const v1::Empty& request,
@@ -67,6 +69,7 @@ class NodeAdmin {
   void inspect(const std::function<void(const Views&)>& then);
 
   Metrics& metrics_;
+  const FairShare* connections_ = nullptr;
   NodeControl& control_;
   DaemonActions& actions_;
   WorkerReplies replies_;

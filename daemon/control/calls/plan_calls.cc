@@ -39,6 +39,12 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
   }
   Result<ChargePtr> charged = state_.quotas.charge(caller.peer.uid, QuotaKind::Plans);
   if (!charged) return answer(charged.error());
+  Result<ChargePtr> on_gpus =
+      state_.quotas.charge(caller.peer.uid, QuotaKind::DevicePlans, (*session)->on_gpus ? 1 : 0);
+  if (!on_gpus) {
+    charged->reset();
+    return answer(on_gpus.error());
+  }
   const std::uint64_t timeout_ms =
       std::min(request.timeout_ms(), state_.settings->op.max_timeout_ms);
   const PlanSpec seed{.member = MemberId::from_bits(request.member()),
@@ -54,10 +60,11 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
       state_.replies.on_loop<PlanId>(
           "register the plan",
           [this, id, answer = std::move(answer),
-           holder = std::make_shared<ChargePtr>(std::move(charged).value())](Result<PlanId> plan) {
+           holder = std::make_shared<HeldPlan>(HeldPlan{
+               std::move(charged).value(), std::move(on_gpus).value()})](Result<PlanId> plan) {
             SessionEntry* owner = state_.ledger.find(id);
             if (!plan) {
-              holder->reset();
+              *holder = {};
               return answer(plan.error());
             }
             if (owner != nullptr) owner->plans.emplace(*plan, std::move(*holder));

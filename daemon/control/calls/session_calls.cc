@@ -66,6 +66,11 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
     return answer(not_served(caller.peer.uid, *only_uid));
   Result<ChargePtr> charge = state_.quotas.charge(caller.peer.uid, QuotaKind::Sessions);
   if (!charge) return answer(charge.error());
+  Result<ChargePtr> mapping = state_.quotas.charge(caller.peer.uid, QuotaKind::Mappings);
+  if (!mapping) {
+    charge->reset();
+    return answer(mapping.error());
+  }
 
   SessionEntry entry;
   entry.peer = caller.peer;
@@ -76,6 +81,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   entry.attached_over = caller.connection;
   entry.attached_at = std::chrono::steady_clock::now();
   entry.charge = std::move(charge).value();
+  entry.mapping = std::move(mapping).value();
   const Result<SessionEntry*> opened = state_.ledger.open(std::move(entry));
   if (!opened) return answer(opened.error());
   const SessionId id = (*opened)->id;

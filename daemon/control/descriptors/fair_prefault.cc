@@ -42,16 +42,17 @@ void FairPrefault::allocate(Asker asker, std::uint64_t bytes,
 }
 
 void FairPrefault::check(Asker asker, std::shared_ptr<UniqueFd> memory, std::uint64_t length_bytes,
-                         std::function<void(Status)> done) {
-  auto had = std::make_shared<Status>();
+                         std::function<void(Result<MissingPages>)> done) {
+  auto missing = std::make_shared<Result<MissingPages>>(MissingPages{});
   auto job = std::make_unique<Job>();
   job->asker = asker;
-  job->slice = [had, memory = std::move(memory), length_bytes](std::uint64_t promised) {
-    *had = check_missing_pages(memory->get(), length_bytes, promised);
+  job->slice = [missing, memory = std::move(memory), length_bytes](std::uint64_t promised) {
+    *missing = check_missing_pages(memory->get(), length_bytes, promised);
     return std::uint64_t{0};
   };
-  job->end = [had, done = std::move(done)](const Status& dropped) {
-    done(dropped ? *had : dropped);
+  job->end = [missing, done = std::move(done)](const Status& dropped) {
+    if (!dropped) return done(dropped.error());
+    done(std::move(*missing));
   };
   queue(std::move(job));
   run_next();
@@ -98,7 +99,7 @@ std::unique_ptr<FairPrefault::Job> FairPrefault::take_next() {
 void FairPrefault::run_next() {
   if (running_ || turns_.empty()) return;
   running_ = take_next();
-  std::uint64_t promised = 0;
+  std::uint64_t promised = parts_.promised ? parts_.promised() : 0;
   for (const Turn& turn : turns_) {
     for (const auto& job : turn.jobs) promised += job->missing;
   }

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "daemon/control/descriptors/fd_closer.h"
+#include "daemon/control/descriptors/shared_memory.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/task_thread.h"
 #include "proto/status.h"
@@ -29,8 +30,10 @@ class FairPrefault {
     TaskThread& thread;
     FdCloser& closer;                                     // of memory that did not come about
     std::uint64_t slice_bytes = std::uint64_t{16} << 20;  // some milliseconds' worth
+    // What was promised to what is no job here any more; none: nothing. On the control loop.
+    std::function<std::uint64_t()> promised = {};
   };
-  explicit FairPrefault(Parts parts) : parts_(parts) {}
+  explicit FairPrefault(Parts parts) : parts_(std::move(parts)) {}
 
   struct Asker {
     SessionId session;
@@ -38,9 +41,9 @@ class FairPrefault {
   };
   // Sealed memory of `bytes`, whole pages.
   void allocate(Asker asker, std::uint64_t bytes, std::function<void(Result<UniqueFd>)> done);
-  // check_missing_pages of offered memory.
+  // check_missing_pages of offered memory. No other is looked at before the answer was heard.
   void check(Asker asker, std::shared_ptr<UniqueFd> memory, std::uint64_t length_bytes,
-             std::function<void(Status)> done);
+             std::function<void(Result<MissingPages>)> done);
 
   // Nobody waits for these any more: answered with `why`, once no slice of theirs runs.
   void drop_call(std::uint64_t call, const Error& why);

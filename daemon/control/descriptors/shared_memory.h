@@ -13,8 +13,13 @@ namespace arcomm {
 // rule), and at whole pages.
 Status check_offered_memory(int fd, std::uint64_t offset_bytes, std::uint64_t length_bytes);
 
-// Whether the pages that the range may still lack can be had, besides what is promised to others:
-// the daemon would be the one to touch them. Reads files, so not on the control loop.
-Status check_missing_pages(int fd, std::uint64_t length_bytes, std::uint64_t promised);
+struct MissingPages {
+  std::uint64_t bytes = 0;            // that the range may still lack
+  std::uint64_t available_bytes = 0;  // on the node, what is promised included
+};
+// ResourceExhausted unless they can be had besides what is promised to others, for the daemon would
+// be the one to touch them. Reads files, so not on the control loop.
+Result<MissingPages> check_missing_pages(int fd, std::uint64_t length_bytes,
+                                         std::uint64_t promised);
 
 }  // namespace arcomm

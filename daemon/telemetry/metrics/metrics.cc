@@ -10,6 +10,24 @@ constexpr double kUsPerSecond = 1e6;
 
 }  // namespace
 
+std::string_view text_of(NodeResource resource) {
+  switch (resource) {
+    case NodeResource::Sessions:
+      return "sessions";
+    case NodeResource::CommunicatorRanks:
+      return "communicators";
+    case NodeResource::HostBytes:
+      return "host_bytes";
+    case NodeResource::Mappings:
+      return "mappings";
+    case NodeResource::Plans:
+      return "plans";
+    case NodeResource::DevicePlans:
+      return "device_plans";
+  }
+  return "unknown";
+}
+
 std::size_t metric_cell() {
   static std::atomic<std::size_t> next{0};
   thread_local const std::size_t kCell =

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "proto/status.h"
@@ -102,6 +103,21 @@ class DurationHistogram {
   std::array<Cell, kMetricCells> cells_{};
 };
 
+// What there is a limit of for all users together.
+enum class NodeResource : std::uint8_t {
+  Sessions,
+  CommunicatorRanks,
+  HostBytes,
+  Mappings,
+  Plans,
+  DevicePlans
+};
+inline constexpr std::size_t kNodeResources = 6;
+std::string_view text_of(NodeResource resource);  // "sessions"
+struct NodeGauges {
+  Gauge used, limit;
+};
+
 class Metrics {
  public:
   // One finished operation of one rank: its code, the time from submission to completion, and the
@@ -129,6 +145,9 @@ class Metrics {
   Gauge registered_bytes;                             // arcomm_registered_bytes
   Gauge buffers;                                      // arcomm_buffers
   Gauge plans;                                        // arcomm_plans
+  // arcomm_node_used{resource}, arcomm_node_limit{resource}
+  std::array<NodeGauges, kNodeResources> of_node;
+  NodeGauges& node(NodeResource resource) { return of_node[static_cast<std::size_t>(resource)]; }
 
   Counter worker_busy_ns;      // arcomm_worker_busy_seconds_total
   Counter worker_sleeps;       // arcomm_worker_sleeps_total

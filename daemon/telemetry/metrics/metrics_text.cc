@@ -53,6 +53,12 @@ class Collector : public prometheus::Collectable {
     gauge("arcomm_registered_bytes", "Bytes of registered memory.", m.registered_bytes);
     gauge("arcomm_buffers", "Registered buffers.", m.buffers);
     gauge("arcomm_plans", "Persistent plans.", m.plans);
+    MetricFamily& used =
+        family("arcomm_node_used", "What all users together have, by resource.", MetricType::Gauge);
+    for (std::size_t i = 0; i < kNodeResources; ++i) add_gauge(used, i, m.of_node[i].used);
+    MetricFamily& limit = family(
+        "arcomm_node_limit", "What all users together may have, by resource.", MetricType::Gauge);
+    for (std::size_t i = 0; i < kNodeResources; ++i) add_gauge(limit, i, m.of_node[i].limit);
     counter("arcomm_worker_busy_seconds_total", "Time that workers spent with work at hand.",
             static_cast<double>(m.worker_busy_ns.value()) / kNsPerSecond);
     counter("arcomm_worker_sleeps_total", "Times that a worker went to sleep for want of work.",
@@ -102,6 +108,13 @@ class Collector : public prometheus::Collectable {
     ClientMetric metric;
     metric.gauge.value = static_cast<double>(gauge.value());
     family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
+  }
+
+  static void add_gauge(MetricFamily& to, std::size_t resource, const Gauge& gauge) {
+    ClientMetric metric;
+    metric.label = {{"resource", std::string(text_of(static_cast<NodeResource>(resource)))}};
+    metric.gauge.value = static_cast<double>(gauge.value());
+    to.metric.push_back(std::move(metric));
   }
 
   template <typename Enum, std::size_t N>

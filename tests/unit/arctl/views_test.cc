@@ -55,6 +55,26 @@ TEST(Views, StatusJsonCarriesEveryWorker) {
   EXPECT_THAT(text, HasSubstr(R"("device":"host:1")"));
 }
 
+TEST(Views, StatusShowsWhatIsUsedOfEachLimitAndByWhom) {
+  v1::StatusReply reply;
+  v1::LimitStatus& bytes = *reply.add_limits();
+  bytes.set_name("host_bytes");
+  bytes.set_in_bytes(true);
+  bytes.set_used(48 << 20);
+  bytes.set_of_node(64 << 20);
+  bytes.set_users(2);
+  bytes.set_most(40 << 20);
+  bytes.set_most_uid(1001);
+  reply.add_limits()->set_name("sessions");
+  const std::string text = status_text(reply, false, false);
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "host_bytes +48[^ ]* MiB +64[^ ]* MiB +- +2 +40[^ ]* MiB +1001"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("sessions +0 +- +- +0 +0 +-"));
+  EXPECT_THAT(json_line(status_json(reply)),
+              HasSubstr(R"("limits":[{"name":"host_bytes","used":50331648,"of_node":67108864,)"
+                        R"("of_uid":null,"users":2,"most":41943040,"most_uid":1001})"));
+}
+
 TEST(Views, DiagnosisNamesTheRankThatOthersWaitFor) {
   v1::CommunicatorStatus communicator = communicator_of({8, 7, 8});
   communicator.mutable_members(0)->set_waiting("seq 7 since 120 ms");

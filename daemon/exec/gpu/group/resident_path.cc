@@ -3,9 +3,13 @@
 #include <sched.h>
 
 #include "daemon/exec/clock.h"
+#include "kernels/resident/grid.h"
+#include "proto/device_mailbox.h"
 
 namespace arcomm {
 namespace {
+
+static_assert(kResidentMembers == kMaxDeviceMembers, "whose fair share control deals out");
 
 ResidentPlan resident_plan(const PersistentPlan& plan) {
   return {.send = plan.send,

@@ -108,6 +108,30 @@ TEST_F(GpuTest, GivesEachRankItsGpuAndItsMailbox) {
   EXPECT_EQ(fetch(on_second, other.fd_ticket()), 2u);
 }
 
+TEST_F(GpuTest, APlaceOnEachGpuIsTheRanksUntilItLeaves) {
+  start({kFirst, kSecond});
+  Session first = open_session(kFirst);
+  Session second = open_session(kSecond);
+  v1::CreateCommunicatorReply mine, other, alone;
+  auto later =
+      std::async(std::launch::async, [&] { return join(second, unique_id('1'), 1, 2, &other); });
+  ASSERT_TRUE(join(first, unique_id('1'), 0, 2, &mine).status.ok());
+  ASSERT_TRUE(later.get().status.ok());
+  ASSERT_TRUE(join(first, unique_id('2'), 0, 1, &alone).status.ok());
+  const auto used_of = [&](const std::string& gpu) {
+    const v1::StatusReply told = status();
+    for (const v1::LimitStatus& limit : told.limits()) {
+      if (limit.name() == "communicators of " + gpu) return static_cast<int>(limit.used());
+    }
+    return -1;
+  };
+  EXPECT_EQ(used_of(kFirst), 1) << "one that is alone needs no place";
+  EXPECT_EQ(used_of(kSecond), 1);
+  first.fds->hang_up();
+  EXPECT_TRUE(eventually([&] { return used_of(kFirst) == 0; }));
+  EXPECT_EQ(used_of(kSecond), 1);
+}
+
 // The worker decides for all ranks what follows from it.
 TEST_F(GpuTest, TellsTheWorkerWhatKeepsARankFromInStreamOperations) {
   start({kFirst, kSecond});

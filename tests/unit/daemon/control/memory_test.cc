@@ -34,6 +34,14 @@ class MemoryTest : public ControlTest {
     last_offer_ = request;
     return call(*client_, &v1::NodeControl::Stub::RegisterBuffer, request, reply);
   }
+  v1::LimitStatus limit_of(const std::string& name) {
+    const v1::StatusReply told = status();
+    for (const v1::LimitStatus& limit : told.limits()) {
+      if (limit.name() == name) return limit;
+    }
+    ADD_FAILURE() << "no limit " << name;
+    return {};
+  }
   v1::RegisterBufferRequest last_offer_;
 };
 
@@ -145,6 +153,67 @@ TEST_F(MemoryTest, RefusesSparseMemoryThatTheMachineCouldNotFill) {
   EXPECT_EQ(offer_and_register(session, memory.get(), 0, huge, &reply).reason, Reason::OutOfMemory);
   EXPECT_EQ(metrics_.registered_bytes.value(), 0);
   EXPECT_TRUE(offer_and_register(session, memory.get(), 0, 4096, &reply).status.ok());
+}
+
+// Each alone could be filled; together they could not.
+TEST_F(MemoryTest, SparseMemoryIsReservedAndNotOnlyLookedAt) {
+  settings_.quota.registered_bytes = ~0ull;
+  settings_.quota.node_host_bytes = 64 << 20;
+  start();
+  Session session = open_session();
+  const std::uint64_t some = 40 << 20;
+  const UniqueFd first = sealed_memfd(some, F_SEAL_SHRINK),
+                 second = sealed_memfd(some, F_SEAL_SHRINK);
+  v1::BufferReply kept, reply;
+  ASSERT_TRUE(offer_and_register(session, first.get(), 0, some, &kept).status.ok());
+  const Outcome refused = offer_and_register(session, second.get(), 0, some, &reply);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.reason, Reason::OutOfMemory);
+  EXPECT_NE(refused.status.error_message().find("quota.node_host_bytes"), std::string::npos)
+      << refused.status.error_message();
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session.ref;
+  release.set_buffer(kept.buffer());
+  v1::Empty empty;
+  ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, release, &empty).status.ok());
+  EXPECT_TRUE(offer_and_register(session, second.get(), 0, some, &reply).status.ok());
+}
+
+// Pages elsewhere in the file are no pages of the range.
+TEST_F(MemoryTest, PagesOutsideOfTheRangeDoNotCountAsThere) {
+  settings_.quota.registered_bytes = ~0ull;
+  start();
+  Session session = open_session();
+  const std::uint64_t half = 8 << 20;
+  const UniqueFd memory = sealed_memfd(2 * half, F_SEAL_SHRINK);
+  ASSERT_EQ(::fallocate(memory.get(), 0, static_cast<off_t>(half), static_cast<off_t>(half)), 0);
+  v1::BufferReply reply;
+  ASSERT_TRUE(offer_and_register(session, memory.get(), 0, half, &reply).status.ok());
+  EXPECT_EQ(limit_of("unfilled_bytes").used(), half);
+  const UniqueFd full = sealed_memfd(half, F_SEAL_SHRINK);
+  ASSERT_EQ(::fallocate(full.get(), 0, 0, static_cast<off_t>(half)), 0);
+  ASSERT_TRUE(offer_and_register(session, full.get(), 0, half, &reply).status.ok());
+  EXPECT_EQ(limit_of("unfilled_bytes").used(), half);
+  EXPECT_EQ(limit_of("host_bytes").used(), 2 * half);
+}
+
+TEST_F(MemoryTest, TheStatusTellsWhatIsUsedOfEachLimitAndByWhom) {
+  settings_.quota.node_mappings = 100;
+  start();
+  Session session = open_session();
+  v1::BufferReply reply;
+  ASSERT_TRUE(allocate(session, 8192, &reply).status.ok());
+  const v1::LimitStatus mappings = limit_of("mappings");
+  EXPECT_EQ(mappings.used(), 2u);  // the ring, the buffer
+  EXPECT_EQ(mappings.of_node(), 100u);
+  EXPECT_EQ(mappings.of_uid(), 0u);
+  EXPECT_EQ(mappings.users(), 1u);
+  EXPECT_EQ(mappings.most(), 2u);
+  EXPECT_EQ(mappings.most_uid(), ::getuid());
+  EXPECT_EQ(limit_of("sessions").of_uid(), settings_.quota.sessions);
+  EXPECT_GT(limit_of("sessions").of_node(), 0u) << "0 is filled in from the machine";
+  EXPECT_EQ(limit_of("host_bytes").used(), 8192u);
+  EXPECT_TRUE(limit_of("host_bytes").in_bytes());
 }
 
 TEST_F(MemoryTest, BoundsTheDescriptorsThatOneSessionLeavesWaiting) {
