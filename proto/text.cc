@@ -69,7 +69,7 @@ void append_safe_text(std::string& out, std::string_view text, std::size_t most_
   std::size_t room_for_cut = begin;  // how far it goes where "..." still fits behind
   while (!text.empty()) {
     const CodePoint character = first_code_point(text);
-    std::array<char, 8> escaped{};
+    std::array<char, 16> escaped{};
     std::string_view piece = text.substr(0, std::max<std::size_t>(character.bytes, 1));
     if (character.bytes == 0 || (is_unprintable(character.value) && character.value < 0x80)) {
       std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte_at(text, 0));
