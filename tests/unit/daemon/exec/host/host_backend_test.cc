@@ -224,6 +224,7 @@ TEST_F(HostBackendTest, WhatWaitsForAJobGetsItBeforeWhatComesLater) {
     large[i].recv = reinterpret_cast<std::byte*>(recv.data());
     large[i].deadline_ns = deadline_ns;
     communicators[i] = table_.find(large[i].member)->communicator;
+    communicators[i]->extension = backend_->form({}).value();
     table_.arrive(large[i]);
     ASSERT_TRUE(start_next());
   };
