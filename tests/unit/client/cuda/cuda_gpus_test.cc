@@ -10,7 +10,7 @@ namespace {
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): stands for CUDA's
 unsigned sms_of_process = 0;  // 0: no MPS serves it
 
-CudaDriver driver() {
+CudaDriver driver_with_affinity() {
   CudaDriver api;
   api.cuCtxGetCurrent_ = [](CUcontext* context) {
     *context = nullptr;
@@ -30,7 +30,7 @@ CudaDriver driver() {
 
 bool has_part(unsigned sms) {
   sms_of_process = sms;
-  return has_part_of_sms(driver(), nullptr, 0);
+  return has_part_of_sms(driver_with_affinity(), nullptr, 0);
 }
 
 // Set by MPS's control, with nothing in the process's environment.

@@ -14,7 +14,7 @@ struct Loaded {
 };
 Loaded loaded;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): stands for CUDA's
 
-CudaDriver driver() {
+CudaDriver driver_that_launches() {
   CudaDriver api;
   api.cuModuleGetFunction_ = [](CUfunction* function, CUmodule, const char*) {
     *function = nullptr;
@@ -37,7 +37,7 @@ CudaDriver driver() {
 
 unsigned attributes_of_a_launch(Loaded of) {
   loaded = of;
-  const CudaDriver api = driver();
+  const CudaDriver api = driver_that_launches();
   const Result<CudaKernel> kernel = load_kernel(api, nullptr, "kernel");
   EXPECT_TRUE(kernel);
   int parameter = 0;
