@@ -6,6 +6,8 @@ namespace {
 
 constexpr std::uint64_t kLimitNs = 10'000'000'000;
 constexpr std::uint32_t kThreads = 1024;
+// Between two looks at host memory: a stranger's kernel computes, and leaves the bus alone.
+constexpr std::uint32_t kLookNs = 500'000;
 
 // All of an SM's shared memory, and half of its threads at least: nothing else fits beside it.
 __global__ void __launch_bounds__(kThreads, 1) filler(const std::uint32_t* end) {
@@ -14,7 +16,7 @@ __global__ void __launch_bounds__(kThreads, 1) filler(const std::uint32_t* end) 
     const std::uint64_t begin = device::global_nanoseconds();
     taken[0] = 0;
     while (device::load_relaxed(end) == 0 && device::global_nanoseconds() - begin < kLimitNs)
-      __nanosleep(10'000);
+      __nanosleep(kLookNs);
   }
   __syncthreads();
 }
