@@ -43,7 +43,7 @@ TEST(Status, EveryReasonHasAnOwnNameAndText) {
 TEST(Status, NumbersFromElsewhereThatMeanNothingHereStayHarmless) {
   EXPECT_EQ(error_code_from(17), ErrorCode::Unknown);
   EXPECT_EQ(error_code_from(~0u), ErrorCode::Unknown);
-  EXPECT_EQ(reason_from(23), Reason::None);
+  EXPECT_EQ(reason_from(200), Reason::None);
   EXPECT_EQ(name_of(static_cast<ErrorCode>(200)), "UnknownCode");
   EXPECT_EQ(name_of(static_cast<Reason>(200)), "UnknownReason");
 }
