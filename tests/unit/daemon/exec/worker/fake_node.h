@@ -111,7 +111,7 @@ struct FakeNode {
   std::atomic<bool> preparing_fails{false};
   // Ordinals of writer and reader between which stores of 128 bytes are torn.
   std::set<std::pair<int, int>> torn;
-  int torn_under_load = -1;  // those at this GPU, too, where several write at a time
+  int torn_under_load = -1;      // those at this GPU, too, where several write at a time
   std::atomic<int> memories{0};  // allocated and not let go
   std::atomic<int> gated{0};     // launches that wait for a client
   std::atomic<int> sums{0};      // operations that ran
