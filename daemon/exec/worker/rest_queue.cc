@@ -14,7 +14,7 @@ constexpr uid_t kNobody = ~uid_t{0};  // their sessions have gone meanwhile
 
 void RestQueue::add(Request request, std::uint64_t now_ns) {
   std::ranges::sort(request.uids);
-  request.uids.erase(std::ranges::unique(request.uids).begin(), request.uids.end());
+  request.uids.erase(std::unique(request.uids.begin(), request.uids.end()), request.uids.end());
   if (size_ == kMostWaiting) {
     return request.refuse(error(ErrorCode::ResourceExhausted, Reason::Quota, kMostWaiting,
                                 " requests wait until the GPUs may stop for them: try again"));
