@@ -5,12 +5,13 @@ LL128 (kernels/lines/ll128.cuh) rests on that: a line whose lanes store it in tw
 nothing but the order of instructions keeps a warp together. So each access to a packet, which is two accesses 512 bytes
 apart, must follow a convergence of the warp with no branch, no call and no join of other ways in between, and under no
 predicate. PTX is checked everywhere; the disassembly where there is a cuobjdump, from the CUDA toolkit or from the
-package nvidia-cuda-cuobjdump of PyPI. Needs no GPU.
+packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI. Needs no GPU.
 
   check_lines.py FILE...        texts that end in .ptx or .sass
   check_lines.py --nvcc NVCC [--cuobjdump CUOBJDUMP] [--arch 90a,100,...]     the kernels of this source tree
 """
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -190,7 +191,21 @@ def check_text(path):
 
 
 def run(*command):
-    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE, text=True).stdout
+    # cuobjdump starts nvdisasm, which lies beside it but need not be on PATH.
+    path = f"{pathlib.Path(command[0]).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    return subprocess.run([str(part) for part in command], check=True, stdout=subprocess.PIPE, text=True,
+                          env={**os.environ, "PATH": path}).stdout
+
+
+def disassembler(nvcc, given):
+    """The cuobjdump to ask for machine code, or "" and why there is none."""
+    beside = pathlib.Path(nvcc).resolve().parent / "cuobjdump"
+    found = given or shutil.which("cuobjdump") or (str(beside) if beside.exists() else "")
+    if not found:
+        return "", "there is no cuobjdump (CUDA toolkit, or pip install nvidia-cuda-cuobjdump)"
+    if not shutil.which("nvdisasm", path=f"{pathlib.Path(found).parent}{os.pathsep}{os.environ.get('PATH', '')}"):
+        return "", f"{found} finds no nvdisasm (CUDA toolkit, or pip install nvidia-cuda-nvdisasm)"
+    return found, ""
 
 
 def check_kernels(nvcc, cuobjdump, archs):
@@ -230,11 +245,9 @@ def main():
         print(f"{path}: {packets} packets moved, {wrong} by parted warps")
         failed |= wrong != 0 or packets == 0
     if given.nvcc:
-        beside = pathlib.Path(given.nvcc).resolve().parent / "cuobjdump"
-        cuobjdump = given.cuobjdump or shutil.which("cuobjdump") or (str(beside) if beside.exists() else "")
+        cuobjdump, why_not = disassembler(given.nvcc, given.cuobjdump)
         if not cuobjdump:
-            print("there is no cuobjdump (CUDA toolkit, or pip install nvidia-cuda-cuobjdump): PTX is checked, "
-                  "machine code is not")
+            print(f"{why_not}: PTX is checked, machine code is not")
         failed |= check_kernels(given.nvcc, cuobjdump, given.arch.split(","))
     return 1 if failed else 0
 
