@@ -125,8 +125,7 @@ void Rendezvous::build(Meetings::iterator at) {
   meeting.state = State::Building;
   meeting.lost.reset();
   meeting.worker = meeting.calls.begin()->second.worker;
-  CommunicatorSpec seed{
-      .unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}, .uid = meeting.uid};
+  CommunicatorSpec seed{.unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}};
   for (const auto& [rank, call] : meeting.calls) {
     seed.ranks.push_back({.session = call.session,
                           .rank = rank,

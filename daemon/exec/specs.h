@@ -59,7 +59,6 @@ struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
   std::vector<RankSpec> ranks;  // complete and sorted by rank
-  uid_t uid = 0;                // all ranks'
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then

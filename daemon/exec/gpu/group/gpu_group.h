@@ -3,8 +3,6 @@
 // knows when that is safe. Thread: the worker's.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -76,7 +74,6 @@ class GpuGroup final : public CommunicatorExtension {
   }
 
   Communicator* communicator = nullptr;  // owns this
-  uid_t uid = 0;                         // whose it is
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
   LaunchTable launches;                  // which way its operations take; all ranks have the same

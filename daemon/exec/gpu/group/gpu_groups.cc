@@ -91,7 +91,6 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
   const QuiesceGuard guard(quiescer);
   if (!guard.status()) return guard.status().error();
   auto group = std::make_unique<GpuGroup>(*this);
-  group->uid = spec.uid;
   group->members.resize(ranks);
   // First of all: a group that is given up half made is forgotten rank by rank.
   for (std::size_t i = 0; i < ranks; ++i) group->members[i].rank = static_cast<Rank>(i);
@@ -106,7 +105,6 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", other, " and ", i,
                    " both name ", member.engine->name(), ": each rank needs a GPU of its own");
     }
-    if (ranks > 1) ARC_RETURN_IF_ERROR(check_share(**engine, spec.uid));
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
   group->abilities = abilities_of(*group);
@@ -123,24 +121,6 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
   }
   if (ranks > 1) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
   return group;
-}
-
-// A uid may have as many places of a GPU's resident grid as it leaves free: alone half of them, and
-// less the more uids there are, so that one more always finds room.
-Status GpuGroups::check_share(const GpuEngine& engine, uid_t uid) const {
-  std::uint32_t taken = 0, own = 0;
-  for (const GpuGroup* group : all) {
-    for (const GpuMember& member : group->members) {
-      if (member.engine != &engine || member.slot == kNoSlot) continue;
-      ++taken;
-      own += group->uid == uid ? 1 : 0;
-    }
-  }
-  const std::uint32_t left = kResidentMembers - std::min(taken, kResidentMembers);
-  if (own < left) return {};
-  return error(ErrorCode::ResourceExhausted, Reason::Quota, engine.name(), " has room for ",
-               kResidentMembers, " communicators at a time, of which uid ", uid, " has ", own,
-               " and ", left, " are left, its share: destroy one first");
 }
 
 CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {

@@ -61,7 +61,6 @@ class GpuGroups {
 
  private:
   GpuGroups() = default;
-  Status check_share(const GpuEngine& engine, uid_t uid) const;
   CudaAbilities abilities_of(const GpuGroup& group) const;
   InStreamOffer in_stream_offer(const GpuGroup& group, const CommunicatorSpec& spec) const;
 

@@ -85,7 +85,7 @@ class FakeGpu final : public Device {
 // launcher is looked at.
 class FakeLauncher final : public GpuLauncher {
  public:
-  FakeLauncher(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal), words_(64) {}
+  FakeLauncher(FakeNode& node, int ordinal) : node_(node), ordinal_(ordinal), words_(16) {}
 
   std::uint32_t own_queues() const override { return 4; }
   Status launch(std::uint32_t queue, std::uint32_t parity, CudaAlgorithm algorithm,

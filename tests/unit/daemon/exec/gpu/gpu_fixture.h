@@ -176,7 +176,6 @@ class GpuWorkerTest : public ::testing::Test {
   void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
     CommunicatorSpec seed;
     seed.unique_id.fill(std::byte{++names_});
-    seed.uid = uid_;
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
       seed.ranks.push_back(
@@ -290,7 +289,6 @@ class GpuWorkerTest : public ::testing::Test {
   FakeNode node_;
   // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
   std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
-  uid_t uid_ = 0;                              // of communicators to come
   std::vector<std::uint32_t> abis_;            // kInStreamAbi where there are more ranks
   std::vector<InStreamHindrance> hindrances_;  // None where there are more ranks
   std::shared_ptr<Settings> settings_;

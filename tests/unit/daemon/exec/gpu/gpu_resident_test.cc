@@ -16,28 +16,6 @@ TEST_F(GpuResident, OperationsAreServedAndCounted) {
   EXPECT_EQ(shot.communicators[0].ranks[1].next_seq, 50u);
 }
 
-// One had all 32, and shut everybody out of the GPU.
-TEST_F(GpuResident, AUidGetsNoMorePlacesOfAGridThanItLeavesFree) {
-  uid_ = 1000;
-  std::vector<GpuRank*> ranks;
-  for (std::uint32_t i = 0; i < kResidentMembers / 2; ++i) ranks = group(2);
-  CommunicatorSpec spec;
-  spec.unique_id.fill(std::byte{200});
-  for (Rank rank = 0; rank < 2; ++rank)
-    spec.ranks.push_back(
-        {ranks[static_cast<std::size_t>(rank)]->client->id(), rank, "GPU-" + std::to_string(rank)});
-  spec.uid = uid_;
-  const auto refused =
-      await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(spec, done); });
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::ResourceExhausted);
-  EXPECT_EQ(name_of(refused.error().reason), name_of(Reason::Quota));
-  EXPECT_NE(refused.error().message.find("uid 1000 has 16"), std::string::npos)
-      << refused.error().message;
-  uid_ = 1001;
-  expect_serving(kSmall);
-}
-
 TEST_F(GpuResident, LeasePausesTheGridsAndTheNextOperationResumesThem) {
   expect_serving(kSmall);
   EXPECT_TRUE(eventually([&] { return node_.running_grids == 0; }));
