@@ -64,21 +64,15 @@ std::string_view cut_text(std::string_view text, std::size_t most_bytes) {
   return text.substr(0, whole_length(text.substr(0, most_bytes)));
 }
 
-void append_safe_text(std::string& out, std::string_view text, std::size_t most_bytes) {
+void append_escaped(std::string& out, std::string_view text, std::size_t most_bytes,
+                    Escape escape) {
   const std::size_t begin = out.size();
   std::size_t room_for_cut = begin;  // how far it goes where "..." still fits behind
   while (!text.empty()) {
     const CodePoint character = first_code_point(text);
-    std::array<char, 16> escaped{};
-    std::string_view piece = text.substr(0, std::max<std::size_t>(character.bytes, 1));
-    if (character.bytes == 0 || (is_unprintable(character.value) && character.value < 0x80)) {
-      std::snprintf(escaped.data(), escaped.size(), "\\x%02x", byte_at(text, 0));
-      piece = escaped.data();
-    } else if (is_unprintable(character.value)) {
-      std::snprintf(escaped.data(), escaped.size(), "\\u%04x",
-                    static_cast<unsigned>(character.value));
-      piece = escaped.data();
-    }
+    const std::size_t taken = std::max<std::size_t>(character.bytes, 1);
+    std::array<char, 16> room{};
+    const std::string_view piece = escape(text.substr(0, taken), character, room);
     if (out.size() - begin + piece.size() > most_bytes) {
       out.resize(room_for_cut);
       if (out.size() - begin + kCut.size() <= most_bytes) out += kCut;
@@ -86,8 +80,21 @@ void append_safe_text(std::string& out, std::string_view text, std::size_t most_
     }
     out += piece;
     if (out.size() - begin + kCut.size() <= most_bytes) room_for_cut = out.size();
-    text.remove_prefix(std::max<std::size_t>(character.bytes, 1));
+    text.remove_prefix(taken);
   }
+}
+
+void append_safe_text(std::string& out, std::string_view text, std::size_t most_bytes) {
+  append_escaped(out, text, most_bytes,
+                 [](std::string_view bytes, CodePoint character, std::span<char, 16> room) {
+                   const bool is_character = character.bytes != 0;
+                   if (is_character && !is_unprintable(character.value)) return bytes;
+                   const bool is_byte = !is_character || character.value < 0x80;
+                   const unsigned value =
+                       is_byte ? byte_at(bytes, 0) : static_cast<unsigned>(character.value);
+                   std::snprintf(room.data(), room.size(), is_byte ? "\\x%02x" : "\\u%04x", value);
+                   return std::string_view(room.data());
+                 });
 }
 
 std::string safe_text(std::string_view text, std::size_t most_bytes) {

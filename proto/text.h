@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -24,8 +25,16 @@ std::size_t whole_length(std::string_view text);
 // At most `most_bytes` of it, and no part of a character.
 std::string_view cut_text(std::string_view text, std::size_t most_bytes);
 
-// Appends `text` as valid UTF-8 on one line: what is none, or unprintable, as \xNN and \uNNNN. It
-// stops, with "...", before more than `most_bytes` are appended. Safe text stays as it is.
+// What is shown of the next character of a text: a part of the text itself, or what is written into
+// `room`. `bytes` is what it takes from the text, of which `character` says more.
+using Escape = std::string_view (*)(std::string_view bytes, CodePoint character,
+                                    std::span<char, 16> room);
+// Appends `text`, escaped character by character. It stops, with "...", before more than
+// `most_bytes` are appended; no escape is cut.
+void append_escaped(std::string& out, std::string_view text, std::size_t most_bytes, Escape escape);
+
+// Appends `text` as valid UTF-8 on one line: what is none, or unprintable, as \xNN and \uNNNN.
+// Bounds as append_escaped. Safe text stays as it is.
 void append_safe_text(std::string& out, std::string_view text, std::size_t most_bytes);
 std::string safe_text(std::string_view text, std::size_t most_bytes);
 

@@ -36,5 +36,10 @@ TEST(Escape, StopsAtItsBudgetBetweenCharacters) {
   EXPECT_LE(plain("€€€€€€€€", 10).size(), 10u);
 }
 
+TEST(Escape, FillsItsBudgetAndNeverExceedsIt) {
+  EXPECT_EQ(json(std::string(10, 'a'), 10), std::string(10, 'a'));
+  EXPECT_EQ(json("abc", 2), "") << "no room for the dots either";
+}
+
 }  // namespace
 }  // namespace arcomm
