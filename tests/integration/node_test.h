@@ -24,10 +24,14 @@ namespace arcomm::support {
 
 using Clients = std::vector<std::unique_ptr<ClientProcess>>;
 
+// How long, how often: from the environment, for longer runs than everyday's.
+std::uint64_t setting_from(const char* variable, std::uint64_t otherwise);
+
 // Machines that run tests are busy: what must not happen is a wait until a deadline, or without
-// one.
-inline constexpr milliseconds kPrompt{3000};  // "at once", on a machine with two busy cores
-inline constexpr milliseconds kSlack{1500};   // past a deadline
+// one. An emulated one is slow as well.
+inline const int kSlowdown = static_cast<int>(setting_from("ARCOMM_TEST_SLOWDOWN", 1));
+inline const milliseconds kPrompt{3000 * kSlowdown};  // "at once", on a machine with two busy cores
+inline const milliseconds kSlack{1500 * kSlowdown};   // past a deadline
 
 // A sanitizer keeps freed memory for a while, so that a resident size says less; added to every
 // bound on one.
@@ -71,9 +75,6 @@ class NodeTest : public ::testing::Test {
  private:
   Watchdog watchdog_;
 };
-
-// How long, how often: from the environment, for longer runs than everyday's.
-std::uint64_t setting_from(const char* variable, std::uint64_t otherwise);
 
 // All replies carry the code and the reason; says which did not.
 void expect_all_fail(const std::vector<Reply>& replies, arcResult_t code, arcReason_t reason);
