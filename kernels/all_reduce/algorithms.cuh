@@ -5,10 +5,10 @@
 
 #include <cuda_runtime_api.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/launch_blocks.h"
 #include "kernels/launch/launch_cuda.h"
 
 namespace arcomm::device {
@@ -31,15 +31,6 @@ cudaError_t load_two_shot_ll128(DType dtype, ReduceOp op);
 cudaError_t load_combine(DType dtype, ReduceOp op);  // of copy_engine
 cudaError_t launch_alone(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream);
 cudaError_t load_alone(DType dtype);
-
-// How many blocks move so many packets, with `times` warps at work on each packet at once. Packets
-// spread over the SMs before the warps of one SM are used up: only latency counts here.
-inline std::uint32_t ll128_blocks(std::uint64_t packets, std::uint64_t times) {
-  constexpr std::uint64_t kWarpsPerBlock = 4;
-  const std::uint64_t wanted = (packets * times + kWarpsPerBlock - 1) / kWarpsPerBlock;
-  return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(std::min(wanted, packets), 1, kDefaultCudaBlocks));
-}
 
 // Whether data at that address can be moved in whole vectors of so many bytes.
 inline bool lies_on(const void* pointer, std::uintptr_t bytes) {

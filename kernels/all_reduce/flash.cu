@@ -9,8 +9,6 @@
 // In place it would overwrite what others still read, and between more ranks it reads ranks / 2
 // times what two_shot moves; there rank r alone touches shard r, in everybody's input and output,
 // as in two_shot.
-#include <algorithm>
-
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/flash_shape.h"
 #include "kernels/device/dispatch.cuh"
@@ -131,11 +129,7 @@ cudaError_t launch_flash(const CudaAllReduce& call, std::uint32_t blocks, cudaSt
       .elements = elements, .everywhere = !whole, .vectors = lie_on(call, kFlashVectorBytes)};
   const std::uint32_t threads = flash_threads(call.ranks);
   // Not from `shape`: shards differ in size, and all ranks must come to the same number.
-  if (blocks == 0) {
-    const std::uint64_t each = whole ? bytes : bytes / call.ranks;
-    blocks = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(each / (threads * kFlashVectorBytes), 1, kDefaultCudaBlocks));
-  }
+  if (blocks == 0) blocks = flash_blocks(bytes, call.ranks, any_in_place(call), call.most_blocks);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
     return launch(kernel_for<Format, kOp>(call.ranks), call,
                   {blocks, threads, flash_shared_bytes(call.ranks)}, stream, shape);

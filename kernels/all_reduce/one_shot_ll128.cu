@@ -28,7 +28,7 @@ auto kernel_for(std::uint32_t ranks) {
 cudaError_t launch_one_shot_ll128(const CudaAllReduce& call, std::uint32_t blocks,
                                   cudaStream_t stream) {
   return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
-    if (blocks == 0) blocks = ll128_blocks(packets_of<Codec>(call.count), 1);
+    if (blocks == 0) blocks = ll128_blocks(packets_of<Codec>(call.count), 1, call.most_blocks);
     return launch(kernel_for<Codec, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
                   own_lie_on(call, sizeof(uint4)));
   });

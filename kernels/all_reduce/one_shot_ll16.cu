@@ -1,6 +1,4 @@
 // one_shot_ll16 as the daemon launches it.
-#include <algorithm>
-
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/launch_exchange.cuh"
 #include "kernels/all_reduce/one_shot_ll16.cuh"
@@ -10,7 +8,7 @@
 namespace arcomm::device {
 namespace {
 
-constexpr std::uint32_t kThreads = 512;
+constexpr std::uint32_t kThreads = kLaunchThreads;
 
 template <typename Codec, ReduceOp kOp>
 __global__ void __launch_bounds__(kThreads)
@@ -19,18 +17,11 @@ __global__ void __launch_bounds__(kThreads)
   one_shot_ll16<Codec, kOp>(exchange);
 }
 
-// A thread per line while there are blocks left: only latency counts here.
-std::uint32_t blocks_for(const CudaAllReduce& call) {
-  const std::uint64_t lines = (call.count * size_of(call.dtype) + 7) / 8;
-  return static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>((lines + kThreads - 1) / kThreads, 1, kDefaultCudaBlocks));
-}
-
 }  // namespace
 
 cudaError_t launch_one_shot_ll16(const CudaAllReduce& call, std::uint32_t blocks,
                                  cudaStream_t stream) {
-  if (blocks == 0) blocks = blocks_for(call);
+  if (blocks == 0) blocks = ll16_blocks(call.count * size_of(call.dtype), call.most_blocks);
   return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
     if constexpr (LineCodec<Codec>) {
       return launch(launched_one_shot_ll16<Codec, kOp>, call, {blocks, kThreads}, stream);

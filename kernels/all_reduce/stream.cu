@@ -13,8 +13,6 @@
 // when all lanes have met, so all slots are free then. A cancelled launch may leave parts in slots
 // that nobody reads: its counters belong to an epoch that no later launch waits for, and they are
 // below all values that a later launch waits for.
-#include <algorithm>
-
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/all_reduce/stream_shape.h"
 #include "kernels/device/dispatch.cuh"
@@ -270,12 +268,11 @@ auto kernel_for(std::uint32_t ranks) {
 }  // namespace
 
 cudaError_t launch_stream(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t queue) {
-  if (blocks == 0) blocks = kDefaultCudaBlocks;
+  if (blocks == 0) blocks = call.most_blocks;
   const std::uint64_t tile_bytes =
       stream_tile_bytes(call.count * size_of(call.dtype), call.ranks, blocks);
   const std::uint64_t shard = shard_range(call.count, call.dtype, call.ranks, 0).size();
-  const std::uint64_t least = tile_count(shard, tile_elements(call.dtype, tile_bytes));
-  blocks = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(least, 1, blocks));
+  blocks = stream_blocks(call.count, call.dtype, call.ranks, blocks);
   const StreamShape shape{.tiles = stream_tiles(shard, call.dtype, tile_bytes, blocks),
                           .vectors = lie_on(call, kVectorBytes)};
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {

@@ -2,8 +2,6 @@
 // order and writes it into everybody's output, over the links and without a copy in between. So it
 // is safe in place. Block b of all ranks meet before (all inputs are there) and after (all outputs
 // are).
-#include <algorithm>
-
 #include "kernels/all_reduce/algorithms.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
@@ -16,7 +14,7 @@ namespace {
 
 // Vectors that a thread asks for at once. Of eight ranks they are 128 registers already, all that a
 // thread of 512 may have.
-constexpr int kUnroll = 4;
+constexpr int kUnroll = static_cast<int>(kTwoShotUnroll);
 
 // kRanks: known at compile time, or 0.
 template <typename Format, ReduceOp kOp, std::uint32_t kRanks>
@@ -84,8 +82,8 @@ __global__ void __launch_bounds__(512)
   end_epoch(call, !meet_at_end(call, epoch, budget));
 }
 
-constexpr std::uint32_t kThreads = 512;
-constexpr std::uint64_t kVectorBytes = 16;
+constexpr std::uint32_t kThreads = kLaunchThreads;
+constexpr std::uint64_t kVectorBytes = kTwoShotVector;
 
 template <typename Format, ReduceOp kOp>
 auto kernel_for(std::uint32_t ranks) {
@@ -93,23 +91,11 @@ auto kernel_for(std::uint32_t ranks) {
       ranks, [&]<std::uint32_t kRanks>() { return &two_shot<Format, kOp, kRanks>; });
 }
 
-// A vector per thread while there are blocks left. Beyond that, as many blocks as make the last
-// turn as full as the others, while there are few turns.
-std::uint32_t blocks_for(const CudaAllReduce& call) {
-  constexpr std::uint64_t kFewestFull = 64, kFewTurns = 4, kTurn = kThreads * kUnroll;
-  const std::uint64_t shard_bytes = call.count * size_of(call.dtype) / call.ranks;
-  const std::uint64_t vectors = shard_bytes / kVectorBytes;
-  const std::uint64_t turns = tile_count(vectors, kDefaultCudaBlocks * kTurn);
-  std::uint64_t blocks = vectors / kThreads;
-  if (blocks > kFewestFull && turns <= kFewTurns)
-    blocks = std::max(tile_count(vectors, turns * kTurn), kFewestFull);
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks, 1, kDefaultCudaBlocks));
-}
-
 }  // namespace
 
 cudaError_t launch_two_shot(const CudaAllReduce& call, std::uint32_t blocks, cudaStream_t stream) {
-  if (blocks == 0) blocks = blocks_for(call);
+  if (blocks == 0)
+    blocks = two_shot_blocks(call.count * size_of(call.dtype), call.ranks, call.most_blocks);
   const ElementRange shard = shard_range(call.count, call.dtype, call.ranks, call.rank);
   return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
     return launch(kernel_for<Format, kOp>(call.ranks), call, {blocks, kThreads}, stream, shard,

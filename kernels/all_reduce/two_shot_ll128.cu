@@ -45,7 +45,7 @@ cudaError_t launch_two_shot_ll128(const CudaAllReduce& call, std::uint32_t block
   shards.vectors = own_lie_on(call, sizeof(uint4));
   return with_line_kernel(call.codec, call.dtype, call.op, [&]<typename Codec, ReduceOp kOp>() {
     shards.longest = packets_of<Codec>(shards.of(0).size());
-    if (blocks == 0) blocks = ll128_blocks(shards.longest, call.ranks - 1);
+    if (blocks == 0) blocks = ll128_blocks(shards.longest, call.ranks - 1, call.most_blocks);
     return launch(kernel_for<Codec, kOp>(call.ranks), call, {blocks, kLl128Threads}, stream,
                   shards);
   });

@@ -54,6 +54,7 @@ struct CudaAllReduce {
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;  // of the algorithms on lines: kernels/codec
   bool gated = false;         // put into its stream behind a gate: gated_launch.h sets it
+  std::uint32_t most_blocks = kDefaultCudaBlocks;  // the same on every rank: launch_blocks.h
 };
 
 // How many thread blocks an operation gets, the same on every rank; 0: the built-in rule.
