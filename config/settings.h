@@ -47,9 +47,10 @@ struct Settings {
   } host;
   struct Gpu {
     MpsChoice mps = MpsChoice::Require;
-    bool resident = true;            // a kernel that stays takes small operations
-    std::uint64_t lease_ms = 20;     // without work it leaves after this
-    bool in_stream = true;           // small operations are launched by their clients
+    bool resident = true;                       // a kernel that stays takes small operations
+    std::uint64_t lease_ms = 20;                // without work it leaves after this
+    bool in_stream = true;                      // small operations are launched by their clients
+    std::uint64_t in_stream_communicators = 2;  // of one GPU, that share its SMs for them
     bool speculative = true;         // larger operations are launched before they are called
     std::string algorithm = "auto";  // or the name of the kernel for what is launched
     friend bool operator==(const Gpu&, const Gpu&) = default;

@@ -114,9 +114,22 @@ constexpr SettingRow kRows[] = {
             "where arctl tune found launches to be faster) run in the client's own stream, by a "
             "kernel that the daemon hands over, through memory that it lends the ranks: where "
             "every rank's process sees the GPUs of all ranks. The first communicator on a GPU gets "
-            "most of its SMs for that, another one a small share, further ones nothing. "
+            "most of its SMs for that, another one a small share, further ones what is left "
+            "(gpu.in_stream_communicators). "
             "Off, for communicators to come: the resident kernel and launches by the daemon take "
             "them, and no process maps memory of another GPU's rank."},
+    {.section = "gpu",
+     .key = "in_stream_communicators",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, gpu.in_stream_communicators), .min = 2, .max = 8},
+     .reloadable = true,
+     .doc = "Communicators of one GPU that shall have SMs for in-stream operations. The blocks of "
+            "all must fit on the GPU side by side. Of 132 SMs the first has 96, the second 24, a "
+            "third one 1, for operations up to 16 KB, and further ones none. Each one more than 2 "
+            "takes 6 from the first, and a third and later one has 6, up to 96 KB, which that one "
+            "misses above 1 MB. A change holds for communicators to come; arctl comms says what "
+            "each has."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =

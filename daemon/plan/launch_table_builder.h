@@ -3,7 +3,6 @@
 // it). Pure: the same facts make the same table. Bounds were measured between two and four H200.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,20 +38,6 @@ LaunchTable make_launch_table(const LaunchFacts& facts);
 // it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.
 constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
   return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytes / 4;
-}
-
-// A block takes an SM for itself, and waits for other GPUs, which may have begun with another
-// communicator's operation: so those of all in-stream communicators of a GPU must find room there
-// side by side, beside what else stays on it (the resident grid takes ten SMs, gates a little).
-inline constexpr std::uint32_t kSparedSms = 12;
-inline constexpr std::uint32_t kSmallShare = 24;
-// How many blocks one more communicator gets on a GPU with so many SMs, of which others have
-// `taken`: most of them, and leaves a small share; or a small share; or none.
-constexpr std::uint32_t in_stream_share(std::uint32_t sms, std::uint32_t taken) {
-  if (sms < kSparedSms + 2 * kSmallShare) return 0;
-  const std::uint32_t all = sms - kSparedSms, rest = all - std::min(all, taken);
-  const std::uint32_t large = std::min(kMaxInStreamBlocks, all - kSmallShare);
-  return rest >= large ? large : rest >= kSmallShare ? kSmallShare : 0;
 }
 
 // What takes which sizes of a type, from the smallest on: for people.

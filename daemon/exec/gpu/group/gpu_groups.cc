@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/plan/in_stream_share.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/launch/cuda_scratch.h"
 
@@ -138,7 +139,7 @@ InStreamOffer GpuGroups::in_stream_offer(const GpuGroup& group,
   if (!in_stream_) return {.blocks = 0, .why_not = "gpu.in_stream is off"};
   if (!image_)
     return {.blocks = 0, .why_not = "this daemon has no in-stream kernels for these GPUs"};
-  return offer_in_stream(group, spec, all, *lines_);
+  return offer_in_stream(group, spec, all, *lines_, in_stream_communicators_);
 }
 
 void GpuGroups::adopt(Communicator& communicator) {

@@ -30,7 +30,10 @@ class GpuGroups {
                                                    const OpenGpu& open);
   GpuGroups(const GpuGroups&) = delete;
   GpuGroups& operator=(const GpuGroups&) = delete;
-  void use_settings(const Settings& settings) { in_stream_ = settings.gpu.in_stream; }
+  void use_settings(const Settings& settings) {
+    in_stream_ = settings.gpu.in_stream;
+    in_stream_communicators_ = static_cast<std::uint32_t>(settings.gpu.in_stream_communicators);
+  }
 
   // "" is the first GPU. NotFound names those there are.
   Result<GpuEngine*> find_gpu(const std::string& name);
@@ -66,7 +69,9 @@ class GpuGroups {
 
   std::unique_ptr<PeerLines> lines_;
   InStreamImage image_;
-  bool in_stream_ = true;  // settings' word, for communicators to come
+  // Settings' words, for communicators to come.
+  bool in_stream_ = true;
+  std::uint32_t in_stream_communicators_ = 2;
 };
 
 }  // namespace arcomm

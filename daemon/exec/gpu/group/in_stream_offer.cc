@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/plan/launch_table_builder.h"
+#include "daemon/plan/in_stream_share.h"
 
 namespace arcomm {
 namespace {
@@ -32,14 +32,37 @@ std::string hindrance_of(const RankSpec& rank) {
 }
 
 // SMs of the member's GPU that other communicators' in-stream operations may fill.
-std::uint32_t taken_of(const GpuMember& member, std::span<GpuGroup* const> others) {
-  std::uint32_t taken = 0;
+InStreamTaken taken_of(const GpuMember& member, std::span<GpuGroup* const> others) {
+  InStreamTaken taken;
   for (const GpuGroup* other : others) {
     const auto is_here = [&](const GpuMember& its) { return its.engine == member.engine; };
-    if (!other->closed && std::ranges::any_of(other->members, is_here))
-      taken += other->in_stream_blocks;
+    if (other->closed || std::ranges::none_of(other->members, is_here)) continue;
+    const std::uint32_t has = other->in_stream_blocks;
+    (is_tiny_share(has) ? taken.tiny : taken.large) += has;
   }
   return taken;
+}
+
+std::string sms_text(const GpuMember& member, InStreamTaken taken) {
+  const std::string name = member.engine->name();
+  const std::string sms = std::to_string(member.engine->hardware().sms);
+  if (taken == InStreamTaken{}) return name + " has " + sms + " SMs";
+  return "other communicators have " + std::to_string(taken.large + taken.tiny) + " of the " + sms +
+         " SMs of " + name;
+}
+
+// The least that any of its GPUs has for one more: by it all go.
+InStreamOffer least_share(const GpuGroup& group, std::span<GpuGroup* const> others,
+                          std::uint32_t communicators, bool tiny) {
+  InStreamOffer offer{.blocks = kMaxInStreamBlocks, .why_not = {}};
+  for (const GpuMember& member : group.members) {
+    const InStreamTaken taken = taken_of(member, others);
+    const InStreamShares shares(member.engine->hardware().sms, communicators);
+    const std::uint32_t share = tiny ? shares.next_tiny(taken) : shares.next(taken);
+    if (share >= offer.blocks) continue;
+    offer = {.blocks = share, .why_not = sms_text(member, taken)};
+  }
+  return offer;
 }
 
 // "" where lines of 128 bytes arrive whole between all of them.
@@ -57,8 +80,8 @@ std::string torn_pair(const GpuGroup& group, const PeerLines& lines) {
 }  // namespace
 
 InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spec,
-                              std::span<GpuGroup* const> others, const PeerLines& lines) {
-  InStreamOffer offer;
+                              std::span<GpuGroup* const> others, const PeerLines& lines,
+                              std::uint32_t communicators) {
   const auto none = [](std::string why) {
     return InStreamOffer{.blocks = 0, .why_not = std::move(why)};
   };
@@ -68,7 +91,6 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
     if (std::string hindrance = hindrance_of(rank); !hindrance.empty())
       return none(std::move(hindrance));
   }
-  offer.blocks = kMaxInStreamBlocks;
   for (const GpuMember& member : group.members) {
     const std::string name = member.engine->name();
     for (const RankSpec& rank : spec.ranks) {
@@ -76,17 +98,17 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
       return none(rank_text(rank.rank) + "'s process does not see " + name + ", the GPU of " +
                   rank_text(member.rank));
     }
-    const std::uint32_t sms = member.engine->hardware().sms, taken = taken_of(member, others);
-    const std::uint32_t share = in_stream_share(sms, taken);
-    if (share >= offer.blocks) continue;
-    offer.blocks = share;
-    offer.why_not = taken == 0 ? name + " has " + std::to_string(sms) + " SMs"
-                               : "other communicators have " + std::to_string(taken) + " of the " +
-                                     std::to_string(sms) + " SMs of " + name;
   }
-  if (offer.blocks == 0) return offer;
-  if (!offer.why_not.empty())
+  InStreamOffer offer = least_share(group, others, communicators, false);
+  if (offer.blocks == 0) {
+    offer = least_share(group, others, communicators, true);
+    const std::string more = "; gpu.in_stream_communicators deals them out among more";
+    if (offer.blocks == 0) return none(offer.why_not + more);
+    offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one, up to " +
+                     std::to_string(most_bytes_of_share(offer.blocks) / 1024) + " KB" + more;
+  } else if (!offer.why_not.empty()) {
     offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one";
+  }
   if (const std::string torn = torn_pair(group, lines); !torn.empty())
     offer.why_not += (offer.why_not.empty() ? "" : "; ") + torn;
   return offer;

@@ -1,5 +1,5 @@
-// How many SMs of its GPUs a communicator that is being formed may fill with in-stream operations,
-// and what stands in the way of more. Pure.
+// How many SMs of its GPUs (daemon/plan/in_stream_share.h) a communicator that is being formed may
+// fill with in-stream operations, and what stands in the way of more. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,10 @@ struct InStreamOffer {
 };
 
 // Every rank's process must be able to map every rank's memory, and every GPU have room for the
-// blocks of one communicator more. others: those that exist.
+// blocks of one communicator more. others: those that exist. communicators: how many of one GPU are
+// meant to have a share.
 InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spec,
-                              std::span<GpuGroup* const> others, const PeerLines& lines);
+                              std::span<GpuGroup* const> others, const PeerLines& lines,
+                              std::uint32_t communicators);
 
 }  // namespace arcomm

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/plan/explain.h"
+#include "daemon/plan/in_stream_share.h"
 #include "kernels/partition.h"
 
 namespace arcomm {
@@ -219,19 +220,6 @@ TEST(LaunchTableBuilder, TellsStretchesFromTheSmallestSizeOn) {
                                         {LaunchPath::Launched, kAnyBytes, kTwoShot}}));
   EXPECT_EQ(stretches_of(table_of(1), DType::Int8),
             (std::vector<LaunchStretch>{{LaunchPath::Alone, kAnyBytes}}));
-}
-
-TEST(InStreamShare, LeavesRoomForTheBlocksOfAllAndForWhatStays) {
-  for (const std::uint32_t sms : {60u, 78u, 108u, 132u, 148u}) {
-    std::uint32_t taken = 0;
-    for (int i = 0; i < 20; ++i) taken += in_stream_share(sms, taken);
-    EXPECT_LE(taken + kSparedSms, sms);
-    EXPECT_GE(in_stream_share(sms, 0), kSmallShare);
-    EXPECT_GE(in_stream_share(sms, in_stream_share(sms, 0)), kSmallShare);
-    EXPECT_EQ(in_stream_share(sms, kSmallShare), in_stream_share(sms, 0));
-  }
-  EXPECT_EQ(in_stream_share(0, 0), 0u);
-  EXPECT_EQ(in_stream_share(20, 0), 0u);
 }
 
 }  // namespace

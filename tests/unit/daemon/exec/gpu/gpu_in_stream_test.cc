@@ -6,6 +6,7 @@
 #include <chrono>
 #include <thread>
 
+#include "daemon/plan/in_stream_share.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "proto/launch_table.h"
@@ -145,9 +146,10 @@ TEST_F(GpuInStreamTest, LendsUpToWhereItWasMeasuredToBeFaster) {
   for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), 2u << 20);
 }
 
-TEST_F(GpuInStreamTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNothing) {
+TEST_F(GpuInStreamTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdWhatIsLeft) {
   for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kMaxInStreamBlocks);
   for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kSmallShare);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), 16u * 1024);
   for (const GpuRank* rank : group(2)) EXPECT_EQ(rank->exchange_bytes, 0u);
   std::vector<std::string> why;
   for (const CommunicatorSnapshot& one : inspect().communicators)
@@ -156,8 +158,38 @@ TEST_F(GpuInStreamTest, LendsTheSecondCommunicatorOnAGpuASmallShareAndTheThirdNo
                        "",
                        "other communicators have 96 of the 132 SMs of GPU-0, which leaves 24 for "
                        "this one",
-                       "other communicators have 120 of the 132 SMs of GPU-0"));
+                       "other communicators have 120 of the 132 SMs of GPU-0, which leaves 1 for "
+                       "this one, up to 16 KB; gpu.in_stream_communicators deals them out among "
+                       "more",
+                       "other communicators have 121 of the 132 SMs of GPU-0; "
+                       "gpu.in_stream_communicators deals them out among more"));
   expect_serving(kSmall);
+}
+
+TEST_F(GpuInStreamTest, LendsThirdAndFourthCommunicatorsSharesOfTheirOwnWhereItIsToldTo) {
+  Settings settings;
+  settings.gpu.in_stream_communicators = 4;
+  start(settings);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), 84u);
+  for (const GpuRank* rank : group(2)) EXPECT_EQ(most_blocks(*rank), kSmallShare);
+  for (int i = 0; i < 2; ++i)
+    for (const GpuRank* rank : group(2)) EXPECT_EQ(most_in_stream(*rank), 96u * 1024);
+  expect_serving(kSmall);
+}
+
+// By the least that any of its GPUs has: what it takes of an emptier one is of what tiny shares may
+// have there.
+TEST_F(GpuInStreamTest, LendsATinyShareOnAllGpusOfACommunicatorWhereOneHasNoMore) {
+  const auto on = [&](std::vector<int> gpus) {
+    std::vector<GpuRank*> made;
+    for (const int gpu : gpus) made.push_back(&rank(gpu, kLarge * sizeof(float)));
+    form(made, gpus);
+    return made.front();
+  };
+  EXPECT_EQ(most_blocks(*on({0, 1})), kMaxInStreamBlocks);
+  EXPECT_EQ(most_blocks(*on({0, 1})), kSmallShare);
+  EXPECT_EQ(most_in_stream(*on({1, 2})), 16u * 1024);
+  EXPECT_EQ(on({0, 2})->exchange_bytes, 0u) << "GPU-2 has but large and small ones left";
 }
 
 TEST_F(GpuInStreamTest, LendsAgainWhatAFailedCommunicatorHad) {

@@ -1,0 +1,122 @@
+// SMs of one GPU, dealt out among communicators that come and go.
+#include "daemon/plan/in_stream_share.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <vector>
+
+#include "daemon/plan/launch_table_builder.h"
+
+namespace arcomm {
+namespace {
+
+// Communicators of one GPU alone.
+class Shares {
+ public:
+  Shares(std::uint32_t sms, std::uint32_t communicators = 2) : shares_(sms, communicators) {}
+
+  std::uint32_t join() {
+    std::uint32_t share = shares_.next(taken());
+    if (share == 0) share = shares_.next_tiny(taken());
+    if (share != 0) has_.push_back(share);
+    return share;
+  }
+  void leave(std::size_t which) { has_.erase(has_.begin() + static_cast<std::ptrdiff_t>(which)); }
+  std::size_t count() const { return has_.size(); }
+  std::uint32_t sum() const { return taken().large + taken().tiny; }
+  const std::vector<std::uint32_t>& all() const { return has_; }
+
+ private:
+  InStreamTaken taken() const {
+    InStreamTaken taken;
+    for (const std::uint32_t share : has_)
+      (is_tiny_share(share) ? taken.tiny : taken.large) += share;
+    return taken;
+  }
+
+  const InStreamShares shares_;
+  std::vector<std::uint32_t> has_;
+};
+
+std::vector<std::uint32_t> dealt(std::uint32_t sms, std::uint32_t communicators) {
+  Shares shares(sms, communicators);
+  while (shares.join() != 0) {
+  }
+  return shares.all();
+}
+
+using Dealt = std::vector<std::uint32_t>;
+
+TEST(InStreamShares, FirstAndSecondHaveWhatWasMeasuredAndTheThirdWhatIsLeft) {
+  EXPECT_EQ(dealt(132, 2), (Dealt{96, 24, 1}));
+  EXPECT_EQ(dealt(148, 2), (Dealt{96, 24, 6, 6, 5}));
+  EXPECT_EQ(dealt(108, 2), (Dealt{72, 24, 1}));
+  EXPECT_EQ(dealt(60, 2), (Dealt{24, 24, 1}));
+  EXPECT_EQ(dealt(59, 2), Dealt{});
+  EXPECT_EQ(dealt(0, 2), Dealt{});
+}
+
+TEST(InStreamShares, MoreThanTwoHaveAShareOfTheirOwnWhereTheNodeIsToldSo) {
+  EXPECT_EQ(dealt(132, 3), (Dealt{90, 24, 6, 1}));
+  EXPECT_EQ(dealt(132, 4), (Dealt{84, 24, 6, 6, 1}));
+  EXPECT_EQ(dealt(132, 8), (Dealt{60, 24, 6, 6, 6, 6, 6, 6, 1}));
+  EXPECT_EQ(dealt(66, 8), (Dealt{24, 24, 6, 1})) << "the first two come first";
+}
+
+TEST(InStreamShares, TheBlocksOfAllFitBesideWhatStaysInWhateverOrderTheyComeAndGo) {
+  std::mt19937 random(1);
+  for (std::uint32_t sms = 0; sms <= 300; sms += sms < 150 ? 1 : 7) {
+    for (std::uint32_t communicators = 2; communicators <= 8; ++communicators) {
+      Shares shares(sms, communicators);
+      for (int turn = 0; turn < 200; ++turn) {
+        if (shares.count() != 0 && random() % 5 < 2) {
+          shares.leave(random() % shares.count());
+        } else {
+          shares.join();
+        }
+        // One SM is launched operations' whatever happens: see LaunchRoom.
+        ASSERT_LE(shares.sum() + kResidentSms + (shares.count() == 0 ? 0 : 1),
+                  std::max(sms, kResidentSms))
+            << sms << " SMs, " << communicators << " communicators";
+      }
+    }
+  }
+}
+
+TEST(InStreamShares, TinyOnesTakeNothingFromThoseThatComeAfterThem) {
+  for (const std::uint32_t sms : {60u, 78u, 108u, 114u, 132u, 148u, 160u}) {
+    for (std::uint32_t communicators = 2; communicators <= 8; ++communicators) {
+      const Dealt before = dealt(sms, communicators);
+      Shares shares(sms, communicators);
+      while (shares.join() != 0) {
+      }
+      shares.leave(0);
+      EXPECT_EQ(shares.join(), before[0]) << sms;
+      shares.leave(0);
+      EXPECT_EQ(shares.join(), before[1]) << sms;
+    }
+  }
+}
+
+TEST(InStreamShares, ATinyOneServesSmallOperationsOnly) {
+  const auto most = [](std::uint32_t ranks, std::uint32_t blocks) {
+    const LaunchTable table =
+        make_launch_table({.ranks = ranks,
+                           .atomic_128b_stores = true,
+                           .in_stream_blocks = blocks,
+                           .most_in_stream_bytes = most_bytes_of_share(blocks)});
+    const LaunchStretch first = stretches_of(table, DType::Float16).front();
+    EXPECT_EQ(first.path, LaunchPath::InStream);
+    return first.most_bytes;
+  };
+  EXPECT_EQ(most(2, 1), 16u * 1024);
+  EXPECT_EQ(most(2, 6), 96u * 1024);
+  EXPECT_EQ(most(4, 1), 16u * 1024);
+  EXPECT_EQ(most(8, 6), 96u * 1024);
+  EXPECT_EQ(most(2, 96), 16u * 1024 * 1024);
+  EXPECT_EQ(most(4, 24), 24u * 15'872 / 64 * 64 * 4) << "as far as its areas hold it";
+}
+
+}  // namespace
+}  // namespace arcomm
