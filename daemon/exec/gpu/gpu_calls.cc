@@ -22,6 +22,7 @@ CudaAllReduce call_of(const GpuGroup& group, const GpuMember& own, const GpuRequ
   call.dtype = request.signature.dtype;
   call.codec = request.signature.codec;
   call.op = request.signature.op;
+  call.most_blocks = group.most_blocks;
   for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
     call.scratch[peer] = group.members[peer].scratch.data();
     if (call.count == 0) continue;

@@ -71,6 +71,7 @@ Backend::Started GpuExecutor::start(Communicator& communicator, std::uint64_t no
   Run run{.communicator = &communicator, .failure = {}};
   run.waits = !begin(run, arrival);
   if (!run.waits && run.open == 0) {
+    end(run);
     failure = run.failure;
     return Backend::Started::Ended;
   }
@@ -102,6 +103,7 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
       run.failure = Failure::from(ready.error());
       return true;
     }
+    if (!has_room(group, arrival)) return false;
     launch(run, arrival);
     return true;
   }
@@ -114,12 +116,22 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   }
   if (speculation.state == Speculation::State::Waiting) groups_.speculator.count_hit();
   run.open = bit(static_cast<std::uint32_t>(group.members.size())) - 1;
+  group.has_run = true;
   run.since_ns = now_ns();
   run.open_again_ns = run.since_ns + kOpenAgainNs;
   record_algorithm(arrival, speculation.launched.front().algorithm);
   group.running = called;
   speculation.pop();
   return true;
+}
+
+bool GpuExecutor::has_room(GpuGroup& group, const Arrival& arrival) const {
+  const Plan plan = make_plan(group.launches, arrival.signature);
+  std::uint32_t blocks = 0;
+  for (const Step& step : plan.steps())
+    blocks = std::max(blocks, blocks_of(step, group, arrival.signature));
+  if (groups_.room.enter(group.place, blocks)) return true;
+  return groups_.speculator.make_room(group.place) && groups_.room.enter(group.place, blocks);
 }
 
 Result<bool> GpuExecutor::start_over(GpuGroup& group) const {
@@ -141,6 +153,7 @@ Result<bool> GpuExecutor::start_over(GpuGroup& group) const {
 void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
   ++group.operations;
+  group.has_run = true;
   const std::size_t ranks = group.members.size();
   GpuCalls calls = calls_of(group, request_of(arrival, ranks, now_ns()), buffers_);
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
@@ -195,7 +208,7 @@ bool GpuExecutor::collect(std::vector<Outcome>& outcomes) {
     look_at(run);
     if (run.stopped_ns != 0) give_up_broken(run);
     if (run.open == 0) {
-      gpus_of(*run.communicator)->running = {};
+      end(run);
       outcomes.push_back({.communicator = run.communicator, .failure = run.failure});
       running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
       continue;
@@ -207,6 +220,14 @@ bool GpuExecutor::collect(std::vector<Outcome>& outcomes) {
     ++i;
   }
   return outcomes.size() != before;
+}
+
+void GpuExecutor::end(const Run& run) {
+  GpuGroup& group = *gpus_of(*run.communicator);
+  group.running = {};
+  group.has_run = false;
+  groups_.room.give_up_turn(group.place);
+  if (!group.is_in_queues()) groups_.room.leave(group.place);
 }
 
 bool GpuExecutor::go_on(Run& run) {

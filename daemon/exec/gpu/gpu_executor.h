@@ -39,17 +39,21 @@ class GpuExecutor {
     std::uint64_t since_ns = 0;
     std::uint64_t open_again_ns = 0;  // where it was launched speculatively: doubts that it began
     bool doubted = false;             // once already
-    bool waits = false;     // to be launched, until what was launched in its place has left
+    bool waits =
+        false;  // to be launched, until what was launched in its place has left, or finds room
     bool reported = false;  // that it has failed, while it still runs
     Failure failure;        // the first
   };
 
   // Launches it, or finds that it was launched speculatively. False: something else was, and has
-  // not left, or the scratches start over first.
+  // not left, or others have the room that it needs, or the scratches start over first.
   bool begin(Run& run, const Arrival& arrival);
+  // Whether it has its place on the GPUs; who is in the way is told to leave.
+  bool has_room(GpuGroup& group, const Arrival& arrival) const;
   // Before the scratches' epochs come round. False: not yet.
   Result<bool> start_over(GpuGroup& group) const;
   void launch(Run& run, const Arrival& arrival);
+  void end(const Run& run);
   // A run that waits: whether it has begun, or ended before that.
   bool go_on(Run& run);
   void open_again(Run& run);

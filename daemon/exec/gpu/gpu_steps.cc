@@ -5,6 +5,8 @@
 #include <variant>
 
 #include "daemon/exec/gpu/copy_operation.h"
+#include "daemon/plan/gpu_planner.h"
+#include "kernels/launch/launch_blocks.h"
 
 namespace arcomm {
 namespace {
@@ -46,6 +48,11 @@ struct StepRunner {
 };
 
 }  // namespace
+
+std::uint32_t blocks_of(const Step& step, const GpuGroup& group, const Signature& signature) {
+  return launched_blocks(algorithm_of(step), signature.send_count, signature.dtype,
+                         static_cast<std::uint32_t>(group.members.size()), group.most_blocks);
+}
 
 Status run_step(const Step& step, const GpuGroup& group, std::uint32_t parity,
                 std::span<const CudaAllReduce> calls, std::uint64_t& launched) {

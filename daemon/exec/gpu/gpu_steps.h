@@ -6,10 +6,14 @@
 #include <span>
 
 #include "daemon/exec/gpu/group/gpu_group.h"
+#include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
 #include "proto/status.h"
 
 namespace arcomm {
+
+// What an operation of so many elements needs of the GPUs: LaunchRoom.
+std::uint32_t blocks_of(const Step& step, const GpuGroup& group, const Signature& signature);
 
 // `calls` by rank; `parity` as GpuLauncher's. `launched`: bit r is set where rank r's part has
 // begun or may have, after an error too.

@@ -114,6 +114,7 @@ CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) co
   call.rank = static_cast<std::uint32_t>(member.rank);
   call.ranks = ranks();
   call.dtype = kType;
+  call.most_blocks = group_->most_blocks;
   for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
     call.scratch[peer] = group_->members[peer].scratch.data();
     call.send[peer] = parts_[peer].send.data_on(ordinal);

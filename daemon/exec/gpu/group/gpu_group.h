@@ -11,6 +11,7 @@
 #include "daemon/comm/communicator.h"
 #include "daemon/exec/gpu/gpu_engine.h"
 #include "daemon/exec/gpu/group/doorbell_page.h"
+#include "daemon/exec/gpu/launch_room.h"
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
 #include "daemon/exec/gpu/speculation/speculation.h"
 #include "daemon/exec/token_bucket.h"
@@ -73,11 +74,18 @@ class GpuGroup final : public CommunicatorExtension {
     return operations >= members.front().launcher().operations_of_scratch();
   }
 
+  // Something of it may come to fill SMs, or does.
+  bool is_in_queues() const {
+    return has_run || speculation.state == Speculation::State::Waiting ||
+           speculation.state == Speculation::State::Leaving;
+  }
+
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by rank
   CudaAbilities abilities;               // of their GPUs, together
   LaunchTable launches;                  // which way its operations take; all ranks have the same
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
+  bool has_lent_sms = false;             // they are its own until it is closed
   std::string why_not_in_stream;         // or not all that could be: for people
   std::uint64_t compared_ns = 0;         // when the ranks' calls last were: path_mismatch.h
   bool closed = false;                   // everybody was told so
@@ -95,6 +103,9 @@ class GpuGroup final : public CommunicatorExtension {
   TokenBucket preparing;            // each brings all GPUs to rest
   std::uint32_t operations = 0;     // launched since the scratches started over
   bool starts_over = false;         // they are told to
+  LaunchPlace place;                // of what is launched
+  bool has_run = false;             // an operation that was called is in the queues
+  std::uint32_t most_blocks = kDefaultCudaBlocks;  // of a kernel of it
 
  private:
   GpuGroups& owner_;

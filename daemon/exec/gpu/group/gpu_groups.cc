@@ -7,6 +7,7 @@
 #include "daemon/plan/in_stream_share.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/launch/cuda_scratch.h"
+#include "kernels/launch/launch_blocks.h"
 
 namespace arcomm {
 namespace {
@@ -57,6 +58,7 @@ Result<std::unique_ptr<GpuGroups>> GpuGroups::create(const std::vector<Device*>&
     if (!hardware) return std::move(hardware).error();
     groups->engines.emplace_back(*device, std::move(hardware).value());
   }
+    groups->room.add_gpu(hardware->sms);
   groups->lines_ = std::make_unique<PeerLines>(groups->engines, groups->deferred);
   if (groups->engines.empty()) return groups;
   // The same for all of them.
@@ -112,9 +114,12 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
   InStreamOffer offer = in_stream_offer(*group, spec);
   group->in_stream_blocks = offer.blocks;
   group->why_not_in_stream = std::move(offer.why_not);
-  group->launches = make_table({.ranks = static_cast<std::uint32_t>(ranks),
-                                .atomic_128b_stores = group->abilities.atomic_128b_stores,
-                                .in_stream_blocks = group->in_stream_blocks});
+  ARC_RETURN_IF_ERROR(take_room(*group));
+  group->launches =
+      make_table({.ranks = static_cast<std::uint32_t>(ranks),
+                  .atomic_128b_stores = group->abilities.atomic_128b_stores,
+                  .in_stream_blocks = group->in_stream_blocks,
+                  .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
   if (group->is_in_stream()) {
     for (GpuMember& member : group->members)
       ARC_RETURN_IF_ERROR(take(member, member.exchange,
@@ -127,6 +132,28 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
 CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
   CudaAbilities abilities{.atomic_128b_stores = true};
   for (const GpuMember& writer : group.members) {
+Status GpuGroups::take_room(GpuGroup& group) {
+  std::uint32_t fewest = ~std::uint32_t{0};
+  for (const GpuMember& member : group.members) {
+    const auto gpu = static_cast<std::uint32_t>(member.engine - engines.data());
+    group.place.parts.push_back({.gpu = gpu, .queue = member.queue});
+    fewest = std::min(fewest, member.engine->hardware().sms);
+  }
+  group.most_blocks = most_launched_blocks(fewest, kSparedSms);
+  if (!room.lend(group.place, group.in_stream_blocks)) {
+    return error(
+        ErrorCode::Unavailable, Reason::None,
+        "operations that run on its GPUs have the SMs that a communicator more needs, until "
+        "they end: try again");
+  }
+  group.has_lent_sms = true;
+  return {};
+}
+
+void GpuGroups::give_back_sms(GpuGroup& group) {
+  if (std::exchange(group.has_lent_sms, false)) room.take_back(group.place, group.in_stream_blocks);
+}
+
     for (const GpuMember& reader : group.members)
       abilities.atomic_128b_stores &= lines_->arrive_whole(*writer.engine, *reader.engine);
   }
@@ -160,6 +187,9 @@ void GpuGroups::forget(GpuGroup& group) {
   group.prepared.drop_all();
   deferred.add(group.prepared.dropped(), group);
   for (GpuMember& member : group.members) deferred.add(member);
+  give_back_sms(group);
+  room.give_up_turn(group.place);
+  room.leave(group.place);
 }
 
 Result<MailboxDescriptors> GpuGroups::export_mailbox(const GpuGroup& group, Rank rank) const {
@@ -186,6 +216,7 @@ void GpuGroups::close(GpuGroup& group, Done why) {
   why.number = 0;
   if (why.code == 0) why.code = static_cast<std::uint8_t>(ErrorCode::Aborted);
   if (group.running.number != 0) speculator.open(group, group.running);
+  give_back_sms(group);
   speculator.withdraw(group, 0);
   for (const GpuMember& member : group.members) {
     // What runs ends first, on all ranks: what is told afterwards may take its time.

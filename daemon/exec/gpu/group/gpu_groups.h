@@ -58,12 +58,16 @@ class GpuGroups {
   std::vector<GpuEngine> engines;
   std::vector<GpuGroup*> all;
   DeferredRelease deferred;
-  Speculator speculator{all, deferred};
+  LaunchRoom room;  // before those who leave it when they go
+  Speculator speculator{all, deferred, room};
   Quiescer quiescer{engines, all, speculator, deferred};
   ResidentPath resident{quiescer};
 
  private:
   GpuGroups() = default;
+  // What it needs to find room on its GPUs, for in-stream operations and launched ones.
+  Status take_room(GpuGroup& group);
+  void give_back_sms(GpuGroup& group);
   CudaAbilities abilities_of(const GpuGroup& group) const;
   InStreamOffer in_stream_offer(const GpuGroup& group, const CommunicatorSpec& spec) const;
 

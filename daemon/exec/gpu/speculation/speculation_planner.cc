@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/gpu/gpu_steps.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/telemetry/log/log.h"
 
@@ -74,6 +75,8 @@ Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group, 
   const Plan plan = make_plan(group.launches, request.signature);
   const auto* step = std::get_if<KernelStep>(&plan.steps().front());
   if (step == nullptr) return Next::None;  // copies are made only of what has been called
+  if (!groups_.room.enter_ahead(group.place, blocks_of(*step, group, request.signature)))
+    return Next::None;
   PreparedParts* prepared = group.prepared.find(gate.plans, step->algorithm);
   Status launched;
   if (prepared == nullptr) {

@@ -183,7 +183,20 @@ bool Speculator::withdraw(GpuGroup& group, std::uint64_t budget_ns) {
   std::erase_if(speculation.launched, did_not_run);
   speculation.state =
       speculation.launched.empty() ? Speculation::State::None : Speculation::State::Ran;
+  if (!group.is_in_queues()) room_.leave(group.place);
   return true;
+}
+
+bool Speculator::make_room(const LaunchPlace& waiter) {
+  bool any = false;
+  for (GpuGroup* group : groups_) {
+    if (group->speculation.state != Speculation::State::Waiting ||
+        !LaunchRoom::is_in_the_way(group->place, waiter))
+      continue;
+    any |= withdraw(*group, 0);
+    group->rest_launches = kRestLaunches;
+  }
+  return any;
 }
 
 void Speculator::withdraw_all(std::uint64_t budget_ns) {

@@ -18,8 +18,8 @@ class Quiescer;
 
 class Speculator {
  public:
-  Speculator(const std::vector<GpuGroup*>& groups, DeferredRelease& deferred)
-      : groups_(groups), deferred_(deferred) {}
+  Speculator(const std::vector<GpuGroup*>& groups, DeferredRelease& deferred, LaunchRoom& room)
+      : groups_(groups), deferred_(deferred), room_(room) {}
 
   // How long what was launched may wait for its call; 0: nothing is launched so.
   void use_lease(std::uint64_t lease_ns);
@@ -39,6 +39,9 @@ class Speculator {
   // Ran); otherwise it is Leaving, and look_at() sees to it.
   bool withdraw(GpuGroup& group, std::uint64_t budget_ns);
   void withdraw_all(std::uint64_t budget_ns);  // of each communicator
+  // What was launched so and is in the way of an operation that all ranks have called is withdrawn,
+  // and its communicator launches nothing so for a while. Whether any of it has left at once.
+  bool make_room(const LaunchPlace& waiter);
   // Lets what was launched behind this gate begin, whatever the clients wrote. All ranks must have
   // called it.
   void open(GpuGroup& group, const Gate& gate);
@@ -63,6 +66,7 @@ class Speculator {
 
   const std::vector<GpuGroup*>& groups_;
   DeferredRelease& deferred_;
+  LaunchRoom& room_;
   std::uint64_t lease_ns_ = 0;
   Counts counts_;
 };

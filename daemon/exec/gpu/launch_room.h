@@ -1,0 +1,89 @@
+// Who may have launched operations on the GPUs at a time, so that no two communicators hold each
+// other for want of SMs, whatever their number, the number of GPUs and of SMs.
+//
+// Block b of a launched kernel waits for block b of its peers. Two communicators of many blocks
+// that begin in another order on another GPU could each fill one of them, and wait for room on the
+// other until their deadlines. So an operation is launched only while it has a place on all GPUs of
+// its communicator, taken at once by the worker, which is the only one that launches:
+//
+//   narrow  It and all other narrow ones fit side by side on each of its GPUs, beside what
+//   in-stream
+//           operations and the resident grid may fill and one SM more. They find room whatever else
+//           happens, since nothing of that grows meanwhile.
+//   wide    It does not. Of two wide ones that share a GPU one waits for the other's end.
+//
+// Nothing hangs then. What is narrow ends. What is wide always gets an SM on every GPU, once the
+// narrow ones and clients' own kernels that run there have ended or moved on: its blocks begin in
+// the order of their numbers, so that the first that has not ended is running everywhere, or is the
+// next to begin. What waits for a place does so in the daemon, where it holds nothing.
+//
+// Communicators that share a queue (there are few) run there in the order of launching. A wide one
+// behind a narrow one in one queue could fill the GPU where the narrow one has another: they wait
+// for each other's end, too.
+//
+// Turns are taken: who waits is not passed by those it would wait for. Thread: the worker's.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace arcomm {
+
+// What one communicator has of it. Owned by the communicator; it stays where it is while it has or
+// wants a place.
+struct LaunchPlace {
+  struct Part {
+    std::uint32_t gpu = 0;
+    std::uint32_t queue = 0;
+  };
+  std::vector<Part> parts;   // one for each rank; constant
+  std::uint32_t blocks = 0;  // of the largest of its operations in flight; 0: there are none
+  bool is_wide = false;
+  std::uint64_t turn = 0;  // 0: it does not wait
+
+  bool has_place() const { return blocks != 0; }
+};
+
+class LaunchRoom {
+ public:
+  void add_gpu(std::uint32_t sms) { gpus_.push_back({.sms = sms}); }
+
+  // In-stream operations of one communicator more, or less, may fill so many SMs of its GPUs.
+  // False: what is launched there has that room, and nothing was lent; once that has ended there is
+  // room.
+  bool lend(const LaunchPlace& place, std::uint32_t blocks);
+  void take_back(const LaunchPlace& place, std::uint32_t blocks);
+
+  // An operation of so many blocks, which all ranks have called, is launched now. False: it waits
+  // for its turn, and asks again. 0 blocks: it waits for no peer, and needs no place.
+  bool enter(LaunchPlace& place, std::uint32_t blocks);
+  // The same for one that nobody may ever call: it does not wait, and makes way for who does.
+  bool enter_ahead(LaunchPlace& place, std::uint32_t blocks);
+  // Nothing of the communicator is in the queues any more.
+  void leave(LaunchPlace& place);
+  // It is over, or its operation is: it waits no longer.
+  void give_up_turn(LaunchPlace& place);
+
+  // Whether `holder` has what `waiter` waits for.
+  static bool is_in_the_way(const LaunchPlace& holder, const LaunchPlace& waiter);
+  // SMs for narrow operations, of which others have some: for tests and people.
+  std::uint32_t narrow_room(std::uint32_t gpu) const;
+
+ private:
+  struct Gpu {
+    std::uint32_t sms = 0;
+    std::uint32_t in_stream = 0;  // that clients may fill
+  };
+
+  std::uint32_t narrow_taken(std::uint32_t gpu, const LaunchPlace& but) const;
+  bool fits_narrow(const LaunchPlace& place, std::uint32_t blocks) const;
+  bool try_enter(LaunchPlace& place, std::uint32_t blocks, std::uint64_t turn);
+
+  std::vector<Gpu> gpus_;
+  std::vector<LaunchPlace*> inside_;   // who has a place
+  std::vector<LaunchPlace*> waiting_;  // the oldest first
+  std::uint64_t last_turn_ = 0;
+};
+
+}  // namespace arcomm
