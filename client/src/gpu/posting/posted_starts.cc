@@ -24,7 +24,10 @@ PostedStarts::PostedStarts(Parts parts, StreamOrder& order, CallNotes& notes)
       by_memory_(parts_.mode == PostMode::Memory
                      ? std::make_shared<MemoryStarts>(parts_.gpu, parts_.mailbox)
                      : nullptr),
-      by_plan_(kMaxDevicePlans) {}
+      by_plan_(kMaxDevicePlans),
+      was_started_(kMaxDevicePlans) {
+  std::ranges::fill(by_path_, parts_.starts_before);
+}
 
 Status PostedStarts::post(GpuPlan& plan, void* stream) {
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);
@@ -51,6 +54,7 @@ Status PostedStarts::post(GpuPlan& plan, void* stream) {
     plan.is_captured = true;  // the graph may be replayed at any time from now on
   } else {
     ++by_plan_[plan.id.index];
+    was_started_[plan.id.index] = has_started_ = true;
     ++on_path;
   }
   return {};
@@ -88,10 +92,6 @@ bool PostedStarts::Progress::has_ended(const GpuPlan& plan) const {
   const std::uint32_t index = plan.id.index;
   const std::uint64_t done = words->paths[static_cast<std::uint32_t>(plan.path)].done;
   return client::has_ended(notes->plans[index], by_plan_[index], done);
-}
-
-bool PostedStarts::any() const {
-  return std::ranges::any_of(by_path_, [](std::uint32_t starts) { return starts != 0; });
 }
 
 bool PostedStarts::are_over(const MailboxCounts& now) const {

@@ -35,6 +35,9 @@ class PostedStarts {
     std::shared_ptr<Gpu> gpu;
     std::shared_ptr<GpuMailbox> mailbox;
     PostMode mode = PostMode::Kernel;
+    // Of each path, by the mailbox's words: 0, as it is new, but where a test has numbers come
+    // round.
+    std::uint32_t starts_before = 0;
   };
   // order, notes: outlive this.
   PostedStarts(Parts parts, StreamOrder& order, CallNotes& notes);
@@ -57,9 +60,10 @@ class PostedStarts {
   };
   // Blocks for a few words from the GPU. The starts outlive it.
   Result<Progress> progress() const;
-  bool any_of(const GpuPlan& plan) const { return by_plan_[plan.id.index] != 0; }
+  // Counts come round, so they do not tell.
+  bool any_of(const GpuPlan& plan) const { return was_started_[plan.id.index]; }
 
-  bool any() const;
+  bool any() const { return has_started_; }
   // Whether all of them have ended, and the streams have left them behind.
   bool are_over(const MailboxCounts& now) const;
   // What waits by stream memory operations, and what will come to, is let go.
@@ -75,7 +79,9 @@ class PostedStarts {
   CallNotes& notes_;
   const std::shared_ptr<MemoryStarts> by_memory_;  // null: PostMode::Kernel
   std::vector<std::uint32_t> by_plan_;             // by index, over all plans that had it
+  std::vector<bool> was_started_;                  // the same
   std::uint32_t by_path_[kLaunchPaths] = {};
+  bool has_started_ = false;
 };
 
 }  // namespace arcomm::client

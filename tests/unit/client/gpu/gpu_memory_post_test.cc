@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdlib>
+#include <optional>
 #include <thread>
 
 #include "client/src/gpu/posting/memory_starts.h"
@@ -199,6 +200,100 @@ TEST_F(MemoryStartsTest, AStartThatCouldNotBeMadeIsNotWaitedFor) {
 TEST_F(MemoryStartsTest, AGpuThatDoesNotAnswerIsAskedAgain) {
   gpu->stuck = true;
   EXPECT_TRUE(starts->look_after(at(0)));
+}
+
+// Numbers begin just below 2^32, where a mailbox has been used so often.
+class StartsThatComeRound : public GpuMemberTest {
+ public:
+  static constexpr std::uint32_t kBefore = 0xffff'fffd;
+
+  void open(PostMode mode) {
+    mailbox =
+        GpuMailbox::open(*gpu, memfd(kMemoryBytes), kMemoryBytes, memfd(sizeof(HostPages))).value();
+    for (MailboxPath& path : mailbox->words()->paths) {
+      path.posted = kBefore;
+      path.done = to_word(Done{.number = kBefore});
+    }
+    for (std::uint32_t& passed : mailbox->notes()->passed) passed = kBefore;
+    call_notes.emplace(mailbox->host_pages());
+    starts.emplace(
+        PostedStarts::Parts{.gpu = gpu, .mailbox = mailbox, .mode = mode, .starts_before = kBefore},
+        order, *call_notes);
+    plan.id = {7, 1};
+    plan.timeout_ns = 1'000'000'000;
+  }
+  bool are_over() const {
+    MailboxCounts now;
+    EXPECT_TRUE(mailbox->read_counts(*gpu, now).ok());
+    return starts->are_over(now);
+  }
+  void expect_ended(bool ended) {
+    EXPECT_EQ(are_over(), ended);
+    const Result<PostedStarts::Progress> now = starts->progress();
+    ASSERT_TRUE(now.ok());
+    EXPECT_EQ(now->has_ended(plan), ended);
+    EXPECT_TRUE(starts->any()) << "the path's count may be 0 again";
+    EXPECT_TRUE(starts->any_of(plan));
+  }
+  // As the daemon answers it.
+  void answer(std::uint32_t number) {
+    const std::uint64_t done = to_word(Done{.number = number});
+    EXPECT_TRUE(
+        gpu->write(&mailbox->words()->paths[0].done, &done, sizeof(done), kWordsWithin).ok());
+  }
+
+  std::shared_ptr<GpuMailbox> mailbox;
+  StreamOrder order;
+  std::optional<CallNotes> call_notes;
+  std::optional<PostedStarts> starts;
+  GpuPlan plan;
+};
+
+TEST_F(StartsThatComeRound, ByMemoryOperationsGoOn) {
+  open(PostMode::Memory);
+  std::uint32_t number = kBefore;
+  for (int turn = 0; turn < 8; ++turn) {
+    ASSERT_TRUE(starts->post(plan, nullptr).ok());
+    const FakeGpu::MemoryStart& made = gpu->memory_starts.back();
+    EXPECT_EQ(made.start.number, ++number);
+    expect_ended(false);
+    gpu->ring(made);
+    expect_ended(false);
+    answer(number);
+    EXPECT_FALSE(are_over()) << "its stream has not left it behind";
+    gpu->pass(made);
+    expect_ended(true);
+  }
+  EXPECT_EQ(number, 5u);
+  EXPECT_EQ(mailbox->words()->closed, 0u);
+}
+
+TEST_F(StartsThatComeRound, ByKernelsGoOn) {
+  open(PostMode::Kernel);
+  for (int turn = 0; turn < 8; ++turn) {
+    ASSERT_TRUE(starts->post(plan, nullptr).ok());
+    expect_ended(false);
+    FakeGpu::run(gpu->starts.back());
+    expect_ended(true);
+  }
+  EXPECT_EQ(mailbox->words()->paths[0].posted, 5u);
+}
+
+TEST_F(StartsThatComeRound, SeveralThatWaitAreLetGoAtTheEnd) {
+  open(PostMode::Memory);
+  MemoryStarts waiting(gpu, mailbox);
+  for (std::uint32_t number = kBefore + 1; number != 4; ++number)
+    waiting.expect(LaunchPath::Resident, number, 1'000'000'000);
+  const auto begin = MemoryStarts::Clock::now();
+  waiting.end();
+  EXPECT_TRUE(waiting.look_after(begin));
+  EXPECT_TRUE(waiting.look_after(begin + milliseconds(30)));
+  EXPECT_EQ(done_from(mailbox->words()->paths[0].done).number, 3u);
+  mailbox->notes()->passed[0] = 0xffff'ffff;
+  EXPECT_TRUE(waiting.look_after(begin + milliseconds(31))) << "streams are still before the last";
+  mailbox->notes()->passed[0] = 3;
+  mailbox->notes()->passed[1] = 0;
+  EXPECT_FALSE(waiting.look_after(begin + milliseconds(32)));
 }
 
 TEST(PostMode, IsOneOfTwoWords) {
