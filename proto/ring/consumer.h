@@ -20,8 +20,10 @@ enum class Pop : std::uint8_t {
 template <typename Slot>
 class Consumer {
  public:
-  // Both ends start at position 0: a session's segment is new when its ends are made.
-  explicit Consumer(RingView<Slot> view) : view_(view) {}
+  // Both ends start at position 0: a session's segment is new when its ends are made. (Tests begin
+  // where so many messages have gone before.)
+  explicit Consumer(RingView<Slot> view, std::uint64_t position = 0)
+      : view_(view), head_(position) {}
 
   // Copies the next slot out, once, into memory that the other side cannot reach. What is in it is
   // still untrusted.

@@ -27,8 +27,10 @@ enum class Push : std::uint8_t {
 template <typename Slot>
 class Producer {
  public:
-  // Both ends start at position 0: a session's segment is new when its ends are made.
-  explicit Producer(RingView<Slot> view) : view_(view) {}
+  // Both ends start at position 0: a session's segment is new when its ends are made. (Tests begin
+  // where so many messages have gone before.)
+  explicit Producer(RingView<Slot> view, std::uint64_t position = 0)
+      : view_(view), tail_(position), head_(position) {}
 
   // Copies `value` into the next slot and publishes it. Never blocks. Waking the consumer is the
   // caller's business: see doorbell.h.

@@ -92,6 +92,35 @@ TEST(Ring, WrapsAroundManyTimes) {
   EXPECT_EQ(consumer.position(), 1000u);
 }
 
+// Positions have 64 bits: nothing of them may be kept in 32.
+TEST(Ring, GoesOnPastTwoToTheThirtySecondMessage) {
+  constexpr std::uint64_t kBegin = (std::uint64_t{1} << 32) - 21;
+  TestRing ring(8);
+  for (std::uint64_t i = kBegin; i < kBegin + 8; ++i) ring.slots[i % 8].stamp = stamp_before(i);
+  ring.consumer->head.store(kBegin);
+  Producer<WorkRequest> producer(ring.view(), kBegin);
+  Consumer<WorkRequest> consumer(ring.view(), kBegin);
+  WorkRequest out;
+  std::uint64_t next = 0, seen = 0;
+  for (int turn = 0; turn < 12; ++turn) {
+    for (int i = 0; i < 5 + turn % 4; ++i) {
+      ASSERT_NE(producer.known_free(), 0u);
+      ASSERT_EQ(producer.push(numbered(next++)), Push::Done);
+    }
+    if (turn % 4 == 3) {
+      EXPECT_EQ(producer.push(numbered(0)), Push::Full);
+    }
+    while (seen != next) {
+      ASSERT_EQ(consumer.pop(out), Pop::Done);
+      ASSERT_EQ(out.ticket, seen++);
+    }
+    ASSERT_EQ(consumer.pop(out), Pop::Empty) << "what a turn before left there is no message";
+    ASSERT_EQ(producer.refresh(), Push::Done);
+  }
+  EXPECT_GT(producer.position(), std::uint64_t{1} << 32);
+  EXPECT_EQ(consumer.position(), producer.position());
+}
+
 TEST(Ring, ConsumerSeesAStampThatJumpedAhead) {
   TestRing ring(8);
   Consumer<WorkRequest> consumer(ring.view());
