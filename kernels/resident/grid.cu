@@ -143,7 +143,7 @@ class Grid final : public ResidentGrid {
       return error(ErrorCode::ResourceExhausted, Reason::Quota, "GPU ", ordinal_, " has ",
                    kResidentMembers, " communicators already: destroy one first");
     }
-    std::memset(&words()[slot], 0, sizeof(MemberWords));
+    words()[slot] = {.done = member.number, .failed = 0};
     const auto* host = static_cast<MemberWords*>(words_.device()) + slot;
     const MemberEntry entry{.member = member,
                             .host_done = const_cast<std::uint64_t*>(&host->done),
@@ -274,9 +274,10 @@ class Grid final : public ResidentGrid {
         written = cudaMemcpyAsync(to, &value, sizeof(value), cudaMemcpyHostToDevice,
                                   static_cast<cudaStream_t>(side_.stream()));
     };
-    static const Pending kNothing{};
+    Pending nothing{};
+    nothing.number = entry.member.number;
     for (std::uint32_t block = 0; block < kResidentBlocks; ++block)
-      write(&table_->pending[block][slot], kNothing);
+      write(&table_->pending[block][slot], nothing);
     write(&table_->ended[slot], 0ULL);
     write(&table_->blocks_done[slot], 0U);
     write(&table_->members[slot], entry);

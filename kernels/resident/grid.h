@@ -32,6 +32,9 @@ struct ResidentMember {
   void* scratch[kMaxGpuRanks] = {};
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 2 .. kMaxGpuRanks
+  // Of the last operation before, by the mailbox's words: 0, as that is new, but where a test has
+  // numbers come round.
+  std::uint32_t number = 0;
 };
 
 struct ResidentPlan {

@@ -15,7 +15,8 @@ namespace arcomm {
 
 class DoorbellPage {
  public:
-  static Result<DoorbellPage> create();
+  // Numbers of both paths follow the one before: GpuHardware::operations_before.
+  static Result<DoorbellPage> create(std::uint32_t operations_before);
 
   // Acquires: pairs with the release store of the client's kernel.
   Doorbell launched() const {

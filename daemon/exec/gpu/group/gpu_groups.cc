@@ -27,12 +27,14 @@ Status fill(GpuMember& member, std::uint32_t ranks) {
   if (ranks > 1)
     ARC_RETURN_IF_ERROR(
         take(member, member.resident_scratch, engine.hardware().resident_scratch_bytes));
-  Result<DoorbellPage> doorbells = DoorbellPage::create();
+  Result<DoorbellPage> doorbells = DoorbellPage::create(engine.hardware().operations_before);
   if (!doorbells) return std::move(doorbells).error();
   member.doorbells = std::move(doorbells).value();
   Result<std::uint32_t> completion = engine.take_completion();
   if (!completion) return std::move(completion).error();
   member.completion = *completion;
+  member.taken = member.posted = member.done = engine.hardware().operations_before;
+  member.words().done = to_word(Done{.number = member.taken});
   member.queue = engine.take_queue();
   return {};
 }
@@ -56,9 +58,9 @@ Result<std::unique_ptr<GpuGroups>> GpuGroups::create(const std::vector<Device*>&
   for (Device* device : gpus) {
     Result<GpuHardware> hardware = open ? open(*device) : open_gpu(*device);
     if (!hardware) return std::move(hardware).error();
+    groups->room.add_gpu(hardware->sms);
     groups->engines.emplace_back(*device, std::move(hardware).value());
   }
-    groups->room.add_gpu(hardware->sms);
   groups->lines_ = std::make_unique<PeerLines>(groups->engines, groups->deferred);
   if (groups->engines.empty()) return groups;
   // The same for all of them.
@@ -110,6 +112,7 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
     }
     ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
   }
+  group->gates = group->members.front().taken;
   group->abilities = abilities_of(*group);
   InStreamOffer offer = in_stream_offer(*group, spec);
   group->in_stream_blocks = offer.blocks;
@@ -129,9 +132,6 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
   return group;
 }
 
-CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
-  CudaAbilities abilities{.atomic_128b_stores = true};
-  for (const GpuMember& writer : group.members) {
 Status GpuGroups::take_room(GpuGroup& group) {
   std::uint32_t fewest = ~std::uint32_t{0};
   for (const GpuMember& member : group.members) {
@@ -154,6 +154,9 @@ void GpuGroups::give_back_sms(GpuGroup& group) {
   if (std::exchange(group.has_lent_sms, false)) room.take_back(group.place, group.in_stream_blocks);
 }
 
+CudaAbilities GpuGroups::abilities_of(const GpuGroup& group) const {
+  CudaAbilities abilities{.atomic_128b_stores = true};
+  for (const GpuMember& writer : group.members) {
     for (const GpuMember& reader : group.members)
       abilities.atomic_128b_stores &= lines_->arrive_whole(*writer.engine, *reader.engine);
   }
@@ -184,12 +187,12 @@ void GpuGroups::forget(GpuGroup& group) {
   // What was launched speculatively is cancelled, and what it uses is kept until it has left.
   speculator.withdraw(group, 0);
   std::erase(all, &group);
-  group.prepared.drop_all();
-  deferred.add(group.prepared.dropped(), group);
-  for (GpuMember& member : group.members) deferred.add(member);
   give_back_sms(group);
   room.give_up_turn(group.place);
   room.leave(group.place);
+  group.prepared.drop_all();
+  deferred.add(group.prepared.dropped(), group);
+  for (GpuMember& member : group.members) deferred.add(member);
 }
 
 Result<MailboxDescriptors> GpuGroups::export_mailbox(const GpuGroup& group, Rank rank) const {
@@ -213,10 +216,10 @@ Result<MailboxDescriptors> GpuGroups::export_mailbox(const GpuGroup& group, Rank
 void GpuGroups::close(GpuGroup& group, Done why) {
   if (group.closed) return;
   group.closed = true;
+  give_back_sms(group);
   why.number = 0;
   if (why.code == 0) why.code = static_cast<std::uint8_t>(ErrorCode::Aborted);
   if (group.running.number != 0) speculator.open(group, group.running);
-  give_back_sms(group);
   speculator.withdraw(group, 0);
   for (const GpuMember& member : group.members) {
     // What runs ends first, on all ranks: what is told afterwards may take its time.

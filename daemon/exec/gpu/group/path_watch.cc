@@ -222,12 +222,16 @@ void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {
   if (group.members.empty()) return;
   shot.launches = group.launches;
   shot.why_not_in_stream = group.why_not_in_stream;
-  std::uint32_t most = 0, least = ~std::uint32_t{0};
+  // Numbers come round.
+  const GpuMember& first = group.members.front();
+  std::uint32_t most = first.posted + first.in_stream_begun;
+  std::uint32_t least = first.done + first.in_stream_begun;
   for (const GpuMember& member : group.members) {
     const std::uint32_t called = member.posted + member.in_stream_begun;
+    const std::uint32_t ended = member.done + member.in_stream_begun;
     shot.ranks[static_cast<std::size_t>(member.rank)].next_seq += called;
-    most = std::max(most, called);
-    least = std::min(least, member.done + member.in_stream_begun);
+    if (reached(called, most)) most = called;
+    if (reached(least, ended)) least = ended;
   }
   shot.operations_done += least;
   if (!shot.diagnosis.empty() || group.closed) return;

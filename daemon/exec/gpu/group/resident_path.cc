@@ -30,6 +30,7 @@ Status ResidentPath::join(GpuGroup& group) {
   for (GpuMember& member : group.members) {
     joining.mailbox = member.device_mailbox();
     joining.rank = static_cast<std::uint32_t>(member.rank);
+    joining.number = member.done;
     Result<std::uint32_t> slot = member.grid().add_member(joining);
     if (!slot) return std::move(slot).error();
     member.slot = *slot;

@@ -99,6 +99,9 @@ struct GpuHardware {
   std::uint32_t sms = 0;  // streaming multiprocessors
   // What clients run by themselves, for any GPU; empty where there is nothing of the kind.
   std::span<const std::byte> in_stream_image;
+  // So many operations went before in a new mailbox, by its words: none, but where a test has
+  // numbers come round.
+  std::uint32_t operations_before = 0;
 };
 
 using OpenGpu = std::function<Result<GpuHardware>(Device&)>;

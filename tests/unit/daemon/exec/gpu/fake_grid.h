@@ -75,6 +75,7 @@ class FakeGrid final : public ResidentGrid {
       FakeMember& added = slots_[slot].emplace();
       added.member = member;
       added.owner = ++last_owner_;
+      added.number = added.status.done = member.number;
       return slot;
     }
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");

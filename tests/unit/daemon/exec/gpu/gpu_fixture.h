@@ -130,8 +130,11 @@ class GpuWorkerTest : public ::testing::Test {
                               .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
                                 return GpuHardware{
                                     std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()), 4096, 132,
-                                    node_.in_stream_image};
+                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
+                                    4096,
+                                    132,
+                                    node_.in_stream_image,
+                                    node_.operations_before};
                               }};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
@@ -195,6 +198,7 @@ class GpuWorkerTest : public ::testing::Test {
       one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostPages));
       one.exchange_bytes = box->exchange_bytes;
       one.launches = box->launches;
+      for (std::uint32_t& posted : one.posted) posted = node_.operations_before;
       if (box->exchange_bytes == 0) continue;
       one.image = std::move(box->descriptors[2]);
       for (std::size_t other = 3; other < box->descriptors.size(); ++other)

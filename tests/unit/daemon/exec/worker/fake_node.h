@@ -47,8 +47,9 @@ struct FakeLaunch {
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   CudaAllReduce call = {};
   std::optional<CudaGate> gate = std::nullopt;
-  std::uint32_t gate_number = 0;  // from when it is the first of its queue
-  std::uint64_t since_ns = 0;     // the gate waits; then, the operation
+  std::uint32_t gate_number = 0;  // from when it is the first of its queue; modulo 2^32
+  bool is_numbered = false;
+  std::uint64_t since_ns = 0;  // the gate waits; then, the operation
   bool begun = false;
 
   bool waits() const { return !begun && (gate || word != nullptr); }
@@ -57,13 +58,15 @@ struct FakeLaunch {
 
 // What the control page of a real scratch says.
 struct FakeScratch {
+  // How many operations ended well, and gates there were, before a scratch is new (an even number).
+  static inline std::uint32_t before = 0;
   std::uint32_t cancelled = 0;
-  std::uint32_t number = 0;         // of the last operation that ended well
-  std::uint32_t gates[2] = {};      // that were first in their queue, by parity
-  std::uint32_t operations = 0;     // since it started over
-  std::uint32_t gated = 0;          // launches behind gates that have ended
-  std::set<std::uint32_t> skipped;  // gates that a rank did not open
-  CudaOutcome outcome = {};         // the first thing that went wrong
+  std::uint32_t number = before;                      // of the last operation that ended well
+  std::uint32_t gates[2] = {before / 2, before / 2};  // that were first in their queue, by parity
+  std::uint32_t operations = 0;                       // since it started over
+  std::uint32_t gated = before;                       // launches behind gates that have ended
+  std::set<std::uint32_t> skipped;                    // gates that a rank did not open
+  CudaOutcome outcome = {};                           // the first thing that went wrong
   bool aborted = false;
 };
 
@@ -105,6 +108,7 @@ struct FakeNode {
   std::atomic<bool> copies_fail{false};
   std::atomic<int> in_stream{0};  // launched for in-stream operations of the daemon's own
   std::uint32_t operations_of_scratch = ~std::uint32_t{0};  // set before it is used
+  std::uint32_t operations_before = 0;                      // in every new mailbox, too
   std::atomic<int> started_over{0};                         // scratches
   std::atomic<bool> in_stream_fails{false};
   std::atomic<bool> in_stream_wrong{false};  // sums nothing, and says that it has
@@ -183,7 +187,7 @@ struct FakeNode {
   // Whether the gate lets go what is behind it, to run or to end having done nothing.
   bool passes(FakeLaunch& one) {
     FakeScratch& own = scratches[one.scratch()];
-    if (one.gate_number == 0) {
+    if (!std::exchange(one.is_numbered, true)) {
       const std::uint32_t parity = one.gate->parity;
       one.gate_number = 2 * own.gates[parity]++ + (parity == 0 ? 2 : 1);
       one.since_ns = now_ns();
@@ -206,7 +210,8 @@ struct FakeNode {
     return load_word(*one.gate->doorbell) == to_word(open);
   }
   static bool together(const FakeLaunch& one, const FakeLaunch& other) {
-    return one.call.scratch[0] == other.call.scratch[0] && one.gate_number == other.gate_number;
+    return one.call.scratch[0] == other.call.scratch[0] && one.gate_number == other.gate_number &&
+           one.is_numbered == other.is_numbered;
   }
   bool finish_some() {
     for (std::size_t i = 0; i < launches.size(); ++i) {
