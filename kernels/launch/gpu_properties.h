@@ -6,7 +6,8 @@
 
 namespace arcomm {
 
-// Streaming multiprocessors of the GPU of that ordinal; 0: CUDA does not say.
+// Streaming multiprocessors that this process has of the GPU of that ordinal, which may be fewer
+// than there are under MPS; makes it current. 0: CUDA does not say.
 std::uint32_t sms_of(int ordinal);
 
 }  // namespace arcomm

@@ -32,8 +32,8 @@ struct ResidentMember {
   void* scratch[kMaxGpuRanks] = {};
   std::uint32_t rank = 0;
   std::uint32_t ranks = 0;  // 2 .. kMaxGpuRanks
-  // Of the last operation before, by the mailbox's words: 0, as that is new, but where a test has
-  // numbers come round.
+  // Of the last operation before, as the mailbox's doorbell has it, too: 0, as that is new, but
+  // where a test has numbers come round.
   std::uint32_t number = 0;
 };
 

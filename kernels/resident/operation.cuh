@@ -4,7 +4,8 @@
 //
 // Flags are the operation's number, which comes round after 2^32 operations. A stale line could
 // then be taken for a new one, so now and then an operation wipes a piece of the half that is not
-// in use. No peer writes there before it has seen what this rank pushes afterwards.
+// in use, lines and headers. No peer writes there before it has seen what this rank pushes
+// afterwards.
 #pragma once
 
 #include <cstdint>
@@ -84,8 +85,14 @@ class ResidentOperation {
 
   __device__ __forceinline__ void wipe() const {
     constexpr std::uint32_t kLines = kMaxGpuRanks * kLinesPerRank;
-    const std::uint32_t line = (number_ / kWipeEvery * kResidentThreads + threadIdx.x) % kLines;
-    store_line(area(member_.rank, half() ^ 1U) + line, {0, 0, 0, 0});
+    constexpr std::uint32_t kHeaders = kMaxGpuRanks * kResidentBlocks;
+    const std::uint32_t all = number_ / kWipeEvery * kResidentThreads + threadIdx.x;
+    const std::uint32_t line = all % (kLines + kHeaders), other = half() ^ 1U;
+    // Also the headers: those of the last blocks are written by long operations alone.
+    uint4* const at = line < kLines ? area(member_.rank, other) + line
+                                    : static_cast<uint4*>(member_.scratch[member_.rank]) +
+                                          other * kHeaders + (line - kLines);
+    store_line(at, {0, 0, 0, 0});
     __threadfence();
     __syncthreads();
   }

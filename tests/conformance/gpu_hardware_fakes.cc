@@ -54,6 +54,12 @@ class FakeHardwareNode final : public HardwareNode {
     node_.full = full;
     return {};
   }
+  Status age(std::uint32_t, void* scratch, std::uint32_t before) override {
+    test::FakeScratch& aged = node_.scratches[scratch];
+    aged.number = aged.gated = before;
+    aged.gates[0] = aged.gates[1] = before / 2;
+    return {};
+  }
 
  private:
   test::FakeNode node_;

@@ -75,6 +75,30 @@ TEST_P(GpuGateConformance, OnlyTheDoorbellOfItsPlanAndNumberOpensAGate) {
   expect_sums(0);
 }
 
+// Numbers count modulo 2^32. What the word of the last cancelled gate has come round to gives up as
+// one that was cancelled does, and its caller launches it again: at most so many in a row.
+TEST_P(GpuGateConformance, NumbersOfOperationsAndGatesComeRound) {
+  constexpr std::uint32_t kBefore = 0xffff'ffda, kLast = 40;
+  for (Rank rank = 0; rank < kRanks; ++rank)
+    ASSERT_TRUE(node_->age(rank, parts_[rank].scratch.data(), kBefore));
+  std::uint32_t ended = kBefore, gave_up = 0;
+  for (std::uint32_t number = kBefore + 1; number != kLast; ++number) {
+    const auto base = static_cast<float>(number % 100);
+    put_all(base);
+    launch_behind_all(number);
+    ring_all(ended + 1);
+    ASSERT_NO_FATAL_FAILURE(expect_idle());
+    if (0U - number < kMostGatesAhead) {  // nothing was ever cancelled: the word is 0
+      ++gave_up;
+      ASSERT_NO_FATAL_FAILURE(expect_untouched());
+      continue;
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_done(++ended));
+    ASSERT_NO_FATAL_FAILURE(expect_sums(base));
+  }
+  EXPECT_EQ(gave_up, kMostGatesAhead);
+}
+
 // Two in each stream; inputs come when the gates wait already.
 TEST_P(GpuGateConformance, GatesOfBothParitiesOpenInTurn) {
   for (std::uint32_t number = 1; number <= 4; ++number) launch_behind_all(number);

@@ -37,6 +37,9 @@ class HardwareNode {
   virtual Status store(std::uint32_t rank, std::uint64_t* word, std::uint64_t value) = 0;
   // A kernel of somebody else's fills all GPUs, until they are to be empty again.
   virtual Status fill(bool full) = 0;
+  // A scratch that nothing uses is as it were if so many launched operations had ended well, and as
+  // many gates been passed. `before`: even.
+  virtual Status age(std::uint32_t rank, void* scratch, std::uint32_t before) = 0;
 };
 
 struct HardwareUnderTest {

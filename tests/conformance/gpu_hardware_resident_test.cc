@@ -8,6 +8,7 @@ namespace {
 struct ResidentGroup {
   std::vector<Memory> mailboxes, scratch;
   std::vector<std::uint32_t> slots;
+  std::uint32_t before = 0;  // number of the last operation that went before
 };
 
 class GpuResidentConformance : public GpuHardwareConformance {
@@ -40,7 +41,8 @@ class GpuResidentConformance : public GpuHardwareConformance {
     return reinterpret_cast<DeviceMailbox*>(group.mailboxes[rank].data());
   }
   static ResidentMember member(const ResidentGroup& group, Rank rank) {
-    ResidentMember made{.mailbox = box(group, rank), .rank = rank, .ranks = kRanks};
+    ResidentMember made{
+        .mailbox = box(group, rank), .rank = rank, .ranks = kRanks, .number = group.before};
     for (Rank other = 0; other < kRanks; ++other) made.scratch[other] = group.scratch[other].data();
     return made;
   }
@@ -50,6 +52,7 @@ class GpuResidentConformance : public GpuHardwareConformance {
       group.scratch.push_back(cleared(rank, seat(rank).hardware->resident_scratch_bytes));
     }
     for (Rank rank = 0; rank < kRanks; ++rank) {
+      if (group.before != 0) post(group, rank, group.before);  // as those before have left it
       const auto slot = grid(rank).add_member(member(group, rank));
       ASSERT_TRUE(slot.ok()) << slot.error().to_string();
       group.slots.push_back(*slot);
@@ -121,6 +124,26 @@ class GpuResidentConformance : public GpuHardwareConformance {
 
   ResidentGroup main_;
 };
+
+TEST_P(GpuResidentConformance, NumbersComeRound) {
+  ResidentGroup aged;
+  aged.before = 0xffff'ffec;
+  ASSERT_NO_FATAL_FAILURE(make(aged));
+  for (Rank rank = 0; rank < kRanks; ++rank) EXPECT_EQ(status(aged, rank).done, aged.before);
+  ASSERT_NO_FATAL_FAILURE(resume());
+  for (std::uint32_t number = aged.before + 1; number != 25; ++number) {
+    const auto base = static_cast<float>(number % 50);
+    put_all(base);
+    for (Rank rank = 0; rank < kRanks; ++rank) post(aged, rank, number);
+    ASSERT_NO_FATAL_FAILURE(expect_done(aged, number));
+    ASSERT_NO_FATAL_FAILURE(expect_sums(base));
+    if (number % 8 != 0) continue;  // what the grid had is as it was when it comes back
+    ASSERT_NO_FATAL_FAILURE(pause());
+    ASSERT_NO_FATAL_FAILURE(resume());
+  }
+  ASSERT_NO_FATAL_FAILURE(pause());
+  remove(aged);
+}
 
 TEST_P(GpuResidentConformance, PostedOperationsRunWithNoLaunch) {
   resume();

@@ -13,6 +13,7 @@
 #include "kernels/launch/cuda_queue.h"
 #include "kernels/launch/pinned_page.h"
 #include "tests/conformance/gpu_hardware_node.h"
+#include "tests/gpu/kernels/aged_scratch.h"
 #include "tests/gpu/kernels/filler.h"
 #include "transport/device/cuda_device.h"
 
@@ -93,6 +94,14 @@ class CudaHardwareNode final : public HardwareNode {
     // It has begun everywhere by the time that anything else is launched.
     if (full) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     return {};
+  }
+  Status age(std::uint32_t rank, void* scratch, std::uint32_t before) override {
+    const CudaQueue& queue = *hands_[rank];
+    ARC_RETURN_IF_ERROR(queue.make_current());
+    ARC_RETURN_IF_ERROR(
+        moved(age_scratch(scratch, before, static_cast<cudaStream_t>(queue.stream())),
+              "ageing a scratch"));
+    return queue.drain(kPatience);
   }
 
  private:

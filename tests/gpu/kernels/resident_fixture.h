@@ -77,7 +77,8 @@ class ResidentGrids : public testing::TestWithParam<int> {
   }
 
   // Lives until the grids have been paused for good.
-  Group& make_group() {
+  // before: number of the last operation that went before.
+  Group& make_group(std::uint32_t before = 0) {
     pause();
     Group& group = groups_.emplace_back();
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -88,7 +89,12 @@ class ResidentGrids : public testing::TestWithParam<int> {
     for (int rank = 0; rank < ranks(); ++rank) {
       ResidentMember member{.mailbox = mailbox(group, rank),
                             .rank = static_cast<std::uint32_t>(rank),
-                            .ranks = static_cast<std::uint32_t>(ranks())};
+                            .ranks = static_cast<std::uint32_t>(ranks()),
+                            .number = before};
+      const std::uint64_t doorbell = to_word(Doorbell{.number = before});
+      auto& path = mailbox(group, rank)->paths[0];
+      copy(rank, &path.posted, &before, sizeof(before), cudaMemcpyHostToDevice);
+      copy(rank, &path.doorbell, &doorbell, sizeof(doorbell), cudaMemcpyHostToDevice);
       for (int r = 0; r < ranks(); ++r)
         member.scratch[r] = group.scratch[static_cast<std::size_t>(r)].data();
       auto slot = grids_[static_cast<std::size_t>(rank)]->add_member(member);

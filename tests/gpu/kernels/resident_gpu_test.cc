@@ -95,6 +95,41 @@ TEST_P(ResidentGrids, TenThousandOperationsOfChangingSizesInARow) {
   check(DType::Float32, ReduceOp::Sum, kMaxResidentBytes / 4, 0, 0, false);
 }
 
+// A line or header of 2^32 operations ago carries the flag of the one that is to come: by then all
+// of them have been wiped.
+TEST_P(ResidentGrids, NumbersComeRoundAndNothingOfTheLastTimeIsLeft) {
+  constexpr std::uint32_t kLater = 9, kBefore = kLater - 70'001, kOnce = 10'000;
+  Group& aged = make_group(kBefore);
+  std::vector<std::uint32_t> words(resident_scratch_bytes() / sizeof(std::uint32_t), kLater);
+  const auto bytes = resident_scratch_bytes();
+  for (int rank = 0; rank < ranks(); ++rank) {
+    copy(rank, aged.scratch[static_cast<std::size_t>(rank)].data(), words.data(), bytes,
+         cudaMemcpyHostToDevice);
+    set_plan(aged, rank, 3, plan(rank, 16, DType::Float32, ReduceOp::Sum));
+  }
+  resume();
+  for (int i = 0; i < 7; ++i) {
+    post_all(aged, 3, kOnce);
+    const Status ended = node_->synchronize(20s);
+    ASSERT_TRUE(ended) << ended.error().to_string();
+  }
+  for (int rank = 0; rank < ranks(); ++rank) {
+    ASSERT_EQ(status(aged, rank).done, kLater - 1);
+    copy(rank, words.data(), aged.scratch[static_cast<std::size_t>(rank)].data(), bytes,
+         cudaMemcpyDeviceToHost);
+    constexpr std::size_t kLine = 4, kHeaders = 2 * kMaxGpuRanks * 10, kHeaderLines = 256;
+    for (std::size_t line = 0; line < words.size() / kLine; ++line) {
+      if (line >= kHeaders && line < kHeaderLines) continue;  // no header is there
+      ASSERT_FALSE(words[line * kLine + 1] == kLater || words[line * kLine + 3] == kLater) << line;
+    }
+  }
+  main_ = &aged;
+  for (int i = 0; i < 40; ++i) {
+    check(DType::Float16, ReduceOp::Sum, 1 + random_() % (kMaxResidentBytes / 2), 0, 0, false);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(ResidentGrids, LeavesAndComesBackInTheMiddleOfAnOperation) {
   for (int rank = 0; rank < ranks(); ++rank)
     set_plan(*main_, rank, 1, plan(rank, kMaxResidentBytes / 4, DType::Float32, ReduceOp::Sum));

@@ -199,6 +199,8 @@ class GpuWorkerTest : public ::testing::Test {
       one.exchange_bytes = box->exchange_bytes;
       one.launches = box->launches;
       for (std::uint32_t& posted : one.posted) posted = node_.operations_before;
+      for (MailboxPath& path : one.box().paths)  // as those before have left it
+        store_word(path.doorbell, to_word(Doorbell{.number = node_.operations_before}));
       if (box->exchange_bytes == 0) continue;
       one.image = std::move(box->descriptors[2]);
       for (std::size_t other = 3; other < box->descriptors.size(); ++other)
