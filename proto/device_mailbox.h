@@ -10,7 +10,8 @@
 //
 // An operation is a plan (buffers, count, type, operation: registered and checked beforehand) and a
 // start of it: `posted` grows by one on the device, so that a start replayed from a graph is a new
-// operation, and the doorbell says which plan it is. The client's stream then waits for the same
+// operation, and the doorbell says which plan it is, and which of the operations that graphs hold:
+// what ranks take for different ones does not run. The client's stream then waits for the same
 // number in `done`. Two paths, each with numbers of its own: Resident operations are taken from the
 // doorbell by a kernel of the daemon that is already there, Launched ones by the daemon's worker,
 // which launches a kernel. Where it foresaw the very doorbell, it has launched speculatively: a
@@ -29,6 +30,7 @@
 #include <type_traits>
 
 #include "proto/call_note.h"
+#include "proto/captured_identity.h"
 
 namespace arcomm {
 
@@ -47,14 +49,20 @@ inline constexpr std::uint32_t kLaunchPaths = 2;  // of a mailbox
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per path, modulo 2^32; 0 before the first.
 struct Doorbell {
   std::uint32_t number = 0;
-  std::uint32_t plan = 0;  // PlanId::index
+  std::uint32_t plan = 0;                // PlanId::index
+  std::uint32_t identity = kNoIdentity;  // captured_identity.h
 };
+static_assert(std::uint64_t{kMaxDevicePlans} << kIdentityBits == std::uint64_t{1} << 32);
 constexpr std::uint64_t to_word(Doorbell doorbell) {
-  return std::uint64_t{doorbell.plan} << 32 | doorbell.number;
+  return (std::uint64_t{doorbell.identity} * kMaxDevicePlans + doorbell.plan) << 32 |
+         doorbell.number;
 }
+// The plan is below kMaxDevicePlans, whatever the word.
 constexpr Doorbell doorbell_from(std::uint64_t word) {
+  const auto high = static_cast<std::uint32_t>(word >> 32);
   return {.number = static_cast<std::uint32_t>(word),
-          .plan = static_cast<std::uint32_t>(word >> 32)};
+          .plan = high % kMaxDevicePlans,
+          .identity = high / kMaxDevicePlans};
 }
 
 // Written by the daemon when the operation has ended: its number, how, and whose fault it was.

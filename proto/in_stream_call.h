@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "proto/captured_identity.h"
 #include "proto/device_mailbox.h"
 #include "proto/exchange.h"
 #include "proto/types.h"
@@ -19,7 +20,7 @@ namespace arcomm {
 // Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
-inline constexpr std::uint32_t kInStreamAbi = 7;
+inline constexpr std::uint32_t kInStreamAbi = 8;
 
 enum class InStreamAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
@@ -44,20 +45,11 @@ struct InStreamShape {
 static_assert(kDTypes <= 1 << 4 && kReduceOps <= 1 << 3 && kInStreamAlgorithms <= 1 << 3 &&
               kMaxInStreamBlocks < 1 << 7);
 
-// What ranks say to each other of an operation: what it is, how many elements it has, and its
-// identity in the bits that these leave. Operations that a graph holds are replayed in any order,
-// also in another one on each rank, and two of one shape would then be mixed in silence. So each
-// has an identity, which is the same on all ranks as they capture the same operations in the same
-// order.
+// What ranks say to each other of an operation: what it is, how many elements it has, and, in the
+// bits that these leave, its identity (captured_identity.h).
 inline constexpr std::uint32_t kInStreamWhatBits = 20, kInStreamCountBits = 24;
 inline constexpr std::uint32_t kInStreamIdentityBits = 64 - kInStreamWhatBits - kInStreamCountBits;
-// 0: an operation that no graph holds; those are in the order of the calls.
-inline constexpr std::uint32_t kNoIdentity = 0;
-// Of the n-th that a member captures, from 0. A million come before the first identity comes round.
-constexpr std::uint32_t identity_of_captured(std::uint64_t n) {
-  constexpr std::uint64_t kIdentities = (std::uint64_t{1} << kInStreamIdentityBits) - 1;
-  return static_cast<std::uint32_t>(1 + n % kIdentities);
-}
+static_assert(kIdentityBits <= kInStreamIdentityBits);
 // Elements of the longest operation: pair_ll128's, of the smallest type.
 static_assert(std::uint64_t{kMaxInStreamBlocks} * (kInStreamThreads / 32) * kInStreamSlots *
                   kInStreamLaps * (kInStreamPacketData / 2) <

@@ -11,7 +11,7 @@ inline constexpr int kVersionMinor = 1;
 inline constexpr int kVersionPatch = 0;
 inline constexpr int kVersionNumber = kVersionMajor * 10000 + kVersionMinor * 100 + kVersionPatch;
 
-inline constexpr std::uint16_t kRingAbiMajor = 3;
+inline constexpr std::uint16_t kRingAbiMajor = 4;
 inline constexpr std::uint16_t kRingAbiMinor = 0;
 
 }  // namespace arcomm

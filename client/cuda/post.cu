@@ -79,7 +79,8 @@ __device__ Wait run(const GpuPost& post) {
     record_failure(post, done_from(closed));
     return Wait::Left;
   }
-  const std::uint64_t doorbell = to_word(Doorbell{.number = number, .plan = post.plan});
+  const std::uint64_t doorbell =
+      to_word(Doorbell{.number = number, .plan = post.plan, .identity = post.identity});
   // No fence: what the stream did before was made visible to all when those kernels ended, and this
   // one has written nothing that anybody reads behind the doorbell. (It would cost half a
   // microsecond.)

@@ -45,6 +45,7 @@ struct GpuPost {
   std::uint64_t timeout_ns = 0;  // the operation's; the kernel waits kPostGraceNs longer
   StartOrder order = StartOrder::AsItComes;
   std::uint32_t called_before = 0;  // Taken: starts of this path, other than graphs'
+  std::uint32_t identity = kNoIdentity;
 };
 
 // The daemon knows better why an operation was late: it gets the first word.

@@ -82,7 +82,7 @@ typedef enum {
   arcReasonCorrupt = 20,      /* shared bytes make no sense: as Quarantined */
   arcReasonUnsupported = 21,  /* this build or machine cannot do this */
   arcReasonBug = 22,          /* a defect of arcommd: please report it */
-  arcReasonReordered = 23     /* graphs on several streams, in another order on `rank`: rebuild */
+  arcReasonReordered = 23     /* graphs were replayed in another order on `rank`: rebuild */
 } arcReason_t;
 
 typedef enum {
@@ -217,8 +217,8 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
  *            |                             | caller puts in order, the same way on every rank. All
  *            |                             | ranks capture the same operations of a communicator in
  *            |                             | the same order, and run each of them from a graph or none
- *            |                             | does: in-stream, those that meet out of order fail with
- *            |                             | reason Reordered
+ *            |                             | does: those that meet out of order fail with reason
+ *            |                             | Reordered, before anything is written
  *   memory   | any (see above)             | of the rank's GPU, not managed. In-stream, and where the
  *            |                             | communicator has one rank: any such memory,
  *            |                             | cudaMallocAsync pools included. Else: such as another

@@ -88,6 +88,7 @@ Arrival* ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
   if (arrival.first_rank == kNoRank) {
     arrival.first_rank = operation.rank;
     arrival.signature = operation.signature;
+    arrival.identity = operation.identity;
     arrival.first_ns = operation.admitted_ns;
     arrival.deadline_ns = operation.deadline_ns;
   }
@@ -96,6 +97,12 @@ Arrival* ArrivalBoard::arrive(Operation& operation, OperationList& finished) {
   if (operation.signature != arrival.signature) {
     fail(arrival,
          mismatch_of(operation.rank, operation.signature, arrival.first_rank, arrival.signature),
+         finished, operation.seat);
+    return nullptr;
+  }
+  if (operation.identity != arrival.identity) {
+    fail(arrival,
+         reordered(operation.rank, operation.identity, arrival.first_rank, arrival.identity),
          finished, operation.seat);
     return nullptr;
   }

@@ -29,7 +29,9 @@ struct Arrival {
   };
   std::uint64_t seq = 0;
   State state = State::Gathering;
-  Signature signature;  // of the first rank to arrive
+  // Of the first rank to arrive.
+  Signature signature;
+  std::uint32_t identity = kNoIdentity;
   Rank first_rank = kNoRank;
   std::uint64_t seen = 0;                          // bit s: seat s has called, or was refused
   std::array<Operation*, kMaxRanks> operations{};  // by seat; null where absent or already answered

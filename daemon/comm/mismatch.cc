@@ -50,6 +50,19 @@ class Differences {
   std::size_t used_ = 0;
 };
 
+// "what it captured as number 3".
+class Captured {
+ public:
+  explicit Captured(std::uint32_t identity) {
+    if (identity == kNoIdentity) return;
+    std::snprintf(text_.data(), text_.size(), "what it captured as number %" PRIu32, identity);
+  }
+  const char* text() const { return text_.data(); }
+
+ private:
+  std::array<char, 48> text_{"what no graph holds"};
+};
+
 }  // namespace
 
 Failure mismatch_of(Rank late_rank, const Signature& late, Rank first_rank,
@@ -73,6 +86,12 @@ Failure mismatch_of(Rank late_rank, const Signature& late, Rank first_rank,
   differ.add_rank("root", late.root, first.root);
   return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank,
                       "rank %d and rank %d differ: %s", late_rank, first_rank, differ.text());
+}
+
+Failure reordered(Rank late, std::uint32_t lates, Rank first, std::uint32_t firsts) {
+  return make_failure(ErrorCode::FailedPrecondition, Reason::Reordered, late,
+                      "rank %d runs %s, rank %d %s", late, Captured(lates).text(), first,
+                      Captured(firsts).text());
 }
 
 }  // namespace arcomm

@@ -8,6 +8,7 @@
 
 #include "daemon/plan/failure.h"
 #include "daemon/telemetry/flight_recorder.h"
+#include "proto/captured_identity.h"
 #include "proto/operation_spec.h"
 #include "proto/types.h"
 
@@ -34,7 +35,8 @@ struct Operation {
   Rank rank = kNoRank;     // global
   std::uint32_t seat = 0;  // its place among those of this node
   Signature signature;
-  PlanId plan;  // invalid where it is no start of one
+  std::uint32_t identity = kNoIdentity;  // as its client says; the same on all ranks
+  PlanId plan;                           // invalid where it is no start of one
   // Started through a doorbell: its client waits in a stream, and hears of it in its mailbox.
   bool by_doorbell = false;
   const std::byte* send = nullptr;

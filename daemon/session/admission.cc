@@ -89,6 +89,7 @@ Admitted Admission::admit_doorbell(Session& session, MemberId id, Doorbell doorb
   if (const Member* member = find_member(session.id(), id))
     asked.request.seq = member->communicator->seats[member->seat].next_seq;
   asked.request.plan = plans_.id_at(doorbell.plan);
+  asked.identity = doorbell.identity;
   return check(session, asked, now_ns);
 }
 
@@ -194,6 +195,7 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
   operation->rank = member->rank;
   operation->seat = member->seat;
   operation->signature = signature;
+  operation->identity = asked.identity;
   operation->plan = request.plan;
   operation->by_doorbell = asked.by_doorbell;
   operation->send = send_address;

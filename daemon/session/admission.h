@@ -78,6 +78,7 @@ class Admission {
     ring::Decode form = ring::Decode::Done;
     const char* detail = "";  // where the form is wrong
     bool by_doorbell = false;
+    std::uint32_t identity = kNoIdentity;
   };
   Admitted check(Session& session, const Asked& asked, std::uint64_t now_ns) const;
 

@@ -35,7 +35,8 @@ __global__ void gate(const __grid_constant__ CudaAllReduce call,
       // together.
       if (progress.gated == number - 1) {
         skips = !aborted && (cancelled || is_too_old);
-        const Doorbell open{.number = progress.number + 1, .plan = gate.plan};
+        const Doorbell open{
+            .number = progress.number + 1, .plan = gate.plan, .identity = gate.identity};
         opens = !skips && doorbell == to_word(open);
         if (skips || aborted || opens) break;
       } else if (aborted && is_too_old) {

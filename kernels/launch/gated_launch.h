@@ -12,12 +12,13 @@
 #include <utility>
 
 #include "kernels/launch/launch_cuda.h"
+#include "proto/captured_identity.h"
 #include "proto/status.h"
 
 namespace arcomm {
 
-// Opens when *doorbell is the Doorbell (proto/device_mailbox.h) of this plan with the operation's
-// number.
+// Opens when *doorbell is the Doorbell (proto/device_mailbox.h) of this plan and identity with the
+// operation's number.
 //
 // Gates of a scratch are numbered 1, 2, 3 ... modulo 2^32, and open in that order; at most
 // kMostGatesAhead may exist at a time. Even and odd gates alternate between two streams: what waits
@@ -35,6 +36,7 @@ namespace arcomm {
 struct CudaGate {
   const std::uint64_t* doorbell = nullptr;  // memory of the rank's GPU
   std::uint32_t plan = 0;
+  std::uint32_t identity = kNoIdentity;
   std::uint32_t parity = 0;       // number modulo 2; one stream for each
   std::uint64_t lifetime_ns = 0;  // a gate must not outlive the process that would open it
 };

@@ -51,9 +51,10 @@ struct ResidentStatus {
   std::uint32_t done = 0;  // the last operation that ended well, as Doorbell::number
   // Code 0: nothing has failed. After a failure the member serves no more, and `closed` of its
   // mailbox is the same word. A member is ended by its owner (abort_member()); by a rank that is
-  // missing after the plan's timeout (Timeout) or has a plan for another operation (Mismatch),
-  // which is then the culprit; by a plan that it may not start (UnknownHandle) or a number that is
-  // not the next one (Quarantined), and then it is the culprit itself.
+  // missing after the plan's timeout (Timeout), has a plan for another operation (Mismatch) or an
+  // operation of another identity (Reordered), which is then the culprit; by a plan that it may not
+  // start (UnknownHandle) or a number that is not the next one (Quarantined), and then it is the
+  // culprit itself.
   Done failed;
 };
 

@@ -89,10 +89,7 @@ class ResidentBlock {
     const bool in_order = doorbell.number == pending.number + 1;
     if (doorbell.plan != pending.plan) {  // the same for all threads
       __shared__ std::uint64_t owner;
-      if (threadIdx.x == 0) {
-        owner =
-            doorbell.plan < kMaxDevicePlans ? load_acquire(&table_->plans[doorbell.plan].owner) : 0;
-      }
+      if (threadIdx.x == 0) owner = load_acquire(&table_->plans[doorbell.plan].owner);
       __syncthreads();
       // One vector per thread, past the L1: the owner may have written since.
       constexpr std::uint32_t kVectors = sizeof(PlanEntry) / sizeof(uint4);
@@ -114,11 +111,12 @@ class ResidentBlock {
     if (threadIdx.x == 0) {
       pending.plan = known ? doorbell.plan : kNoPlan;
       pending.number = doorbell.number;
+      pending.identity = doorbell.identity;
       pending.lines = lines;
       pending.blocks = blocks;
       pending.next = 0;
       pending.agreed = false;
-      pending.dissenter = -1;
+      pending.dissenter = pending.out_of_order = -1;
       pending.since_ns = 0;
       pending.progress = takes_part ? Progress::Pushed : Progress::Idle;
     }
@@ -154,8 +152,10 @@ class ResidentBlock {
           pending.progress = Progress::Over;
         }
         break;
-      case Collected::Failed:
-        fail(slot, ErrorCode::FailedPrecondition, Reason::Mismatch, culprit);
+      case Collected::Mismatched:
+      case Collected::Reordered:
+        fail(slot, ErrorCode::FailedPrecondition,
+             collected == Collected::Reordered ? Reason::Reordered : Reason::Mismatch, culprit);
         pending.progress = Progress::Over;
         break;
       case Collected::Done:

@@ -25,7 +25,7 @@ constexpr std::uint32_t kLooks = 8;
 constexpr std::uint32_t kWipeEvery = 128;
 constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
 
-enum class Collected : std::uint32_t { Waiting, Done, Failed };
+enum class Collected : std::uint32_t { Waiting, Done, Mismatched, Reordered };
 
 class ResidentOperation {
  public:
@@ -43,7 +43,7 @@ class ResidentOperation {
     if (blockIdx.x == 0 && number_ % kWipeEvery < 2) wipe();
     const std::uint32_t peer = threadIdx.x;
     if (peer < member_.ranks && peer != member_.rank)
-      store_ll16(header(peer, member_.rank), {signature(), 0}, flag_);
+      store_ll16(header(peer, member_.rank), {signature(), pending_.identity}, flag_);
     if (is_regular()) {
       const auto* send = static_cast<const uint2*>(plan_.send);
       push_lines<kPushed>([&](std::uint32_t line) { return __ldcg(send + line); });
@@ -53,7 +53,8 @@ class ResidentOperation {
   }
 
   // Called by all threads of the block; all get the same answer. `culprit` is, for Waiting, a rank
-  // whose lines are missing; for Failed, the rank that asked for something else.
+  // whose lines are missing; for Mismatched, the rank that asked for something else; for Reordered,
+  // one that asked for the same and means another one.
   __device__ __forceinline__ Collected collect(std::uint32_t& culprit) {
     return with_kernel(plan_.dtype, plan_.op, [&]<typename Format, ReduceOp kOp>() {
       return combine<Format, kOp>(culprit);
@@ -65,7 +66,7 @@ class ResidentOperation {
   __device__ __forceinline__ std::uint32_t first_line() const {
     return blockIdx.x * kResidentThreads + threadIdx.x;
   }
-  // What all ranks must agree on: no two operations that differ have the same one.
+  // What all ranks must agree on, beside the identity: no two operations that differ have the same.
   __device__ __forceinline__ std::uint32_t signature() const {
     return static_cast<std::uint32_t>(plan_.count) << 8 |
            static_cast<std::uint32_t>(plan_.dtype) << 4 | static_cast<std::uint32_t>(plan_.op);
@@ -205,7 +206,7 @@ class ResidentOperation {
         }
       }
       // The headers travel with the first lines.
-      Ll16Line head{{signature(), flag_, 0, flag_}};
+      Ll16Line head{{signature(), flag_, pending_.identity, flag_}};
       const bool compares = !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
       if (compares) head.load(header(member_.rank, threadIdx.x));
       bool here = false;
@@ -229,12 +230,21 @@ class ResidentOperation {
           }
         }
       }
-      if (compares && head.is_of(flag_) && head.data().x != signature())
-        pending_.dissenter = static_cast<int>(threadIdx.x);
+      if (compares && head.is_of(flag_)) {
+        if (head.data().x != signature()) {
+          pending_.dissenter = static_cast<std::int16_t>(threadIdx.x);
+        } else if (head.data().y != pending_.identity) {
+          pending_.out_of_order = static_cast<std::int16_t>(threadIdx.x);
+        }
+      }
       const bool all_here = __syncthreads_and(here) != 0;
       if (!compared && pending_.dissenter >= 0) {
         culprit = static_cast<std::uint32_t>(pending_.dissenter);
-        return Collected::Failed;
+        return Collected::Mismatched;
+      }
+      if (!compared && pending_.out_of_order >= 0) {
+        culprit = static_cast<std::uint32_t>(pending_.out_of_order);
+        return Collected::Reordered;
       }
       if (!all_here) {
         if (threadIdx.x == 0) {

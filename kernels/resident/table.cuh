@@ -43,15 +43,18 @@ inline constexpr std::uint32_t kNoPlan = ~std::uint32_t{0};
 // How far one block is with a member's operation. In shared memory; kept here between two runs.
 struct Pending {
   PlanEntry entry{};  // a copy of plan `plan`; the owner changes one only while it forgets it
-  std::uint32_t plan = kNoPlan;  // kNoPlan: none
-  std::uint64_t since_ns = 0;    // of the first look in vain; 0: none yet
-  std::uint32_t number = 0;      // of the last operation that the block has looked at
-  std::uint32_t blocks = 0;      // that share it
+  std::uint32_t plan = kNoPlan;          // kNoPlan: none
+  std::uint32_t identity = kNoIdentity;  // of the last operation
+  std::uint64_t since_ns = 0;            // of the first look in vain; 0: none yet
+  std::uint32_t number = 0;              // of the last operation that the block has looked at
+  std::uint32_t blocks = 0;              // that share it
   std::uint32_t lines = 0;
   std::uint32_t next = 0;  // the first line of a round that is not combined yet
   Progress progress = Progress::Idle;
-  bool agreed = false;          // all ranks' headers were seen and are like ours
-  std::int32_t dissenter = -1;  // a rank whose header is not, or -1
+  bool agreed = false;  // all ranks' headers were seen and are like ours
+  // A rank whose header is not, or -1: that asks for something else, or for the same but has
+  // another identity.
+  std::int16_t dissenter = -1, out_of_order = -1;
 };
 
 // How far one block is with the runs of the grid, which count from 1. In host memory, which the

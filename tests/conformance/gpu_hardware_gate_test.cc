@@ -7,7 +7,7 @@ namespace {
 
 class GpuGateConformance : public GpuHardwareConformance {
  protected:
-  static constexpr std::uint32_t kPlan = 3;
+  static constexpr std::uint32_t kPlan = 3, kIdentity = identity_of_captured(1'000);
 
   void SetUp() override {
     ASSERT_NO_FATAL_FAILURE(GpuHardwareConformance::SetUp());
@@ -20,6 +20,7 @@ class GpuGateConformance : public GpuHardwareConformance {
   CudaGate gate(Rank rank, std::uint32_t number) {
     return {.doorbell = doorbell(rank),
             .plan = kPlan,
+            .identity = kIdentity,
             .parity = number % 2,
             .lifetime_ns = static_cast<std::uint64_t>(lifetime_.count())};
   }
@@ -31,10 +32,10 @@ class GpuGateConformance : public GpuHardwareConformance {
   void launch_behind_all(std::uint32_t gate_number) {
     for (Rank rank = 0; rank < kRanks; ++rank) launch_behind(rank, gate_number, call(rank));
   }
-  void ring(Rank rank, std::uint32_t number, std::uint32_t plan = kPlan) {
-    ASSERT_TRUE(
-        node_->store(rank, doorbell(rank), to_word(Doorbell{.number = number, .plan = plan})));
+  void ring(Rank rank, const Doorbell& rung) {
+    ASSERT_TRUE(node_->store(rank, doorbell(rank), to_word(rung)));
   }
+  void ring(Rank rank, std::uint32_t number) { ring(rank, {number, kPlan, kIdentity}); }
   void ring_all(std::uint32_t number) {
     for (Rank rank = 0; rank < kRanks; ++rank) ring(rank, number);
   }
@@ -63,9 +64,11 @@ TEST_P(GpuGateConformance, WhatIsBehindAGateTouchesNothingBeforeItsDoorbellAndRu
   expect_idle();
 }
 
-TEST_P(GpuGateConformance, OnlyTheDoorbellOfItsPlanAndNumberOpensAGate) {
+TEST_P(GpuGateConformance, OnlyTheDoorbellOfItsPlanIdentityAndNumberOpensAGate) {
   launch_behind_all(1);
-  for (Rank rank = 0; rank < kRanks; ++rank) ring(rank, 1, kPlan + 1);
+  for (Rank rank = 0; rank < kRanks; ++rank) ring(rank, {1, kPlan + 1, kIdentity});
+  expect_busy_for_a_while(0);
+  for (Rank rank = 0; rank < kRanks; ++rank) ring(rank, {1, kPlan, kIdentity + 1});
   expect_busy_for_a_while(0);
   ring_all(2);
   expect_busy_for_a_while(0);

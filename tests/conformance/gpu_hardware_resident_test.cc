@@ -83,12 +83,15 @@ class GpuResidentConformance : public GpuHardwareConformance {
       ASSERT_FALSE(grid(rank).running());
     }
   }
-  void post(const ResidentGroup& group, Rank rank, std::uint32_t number, std::uint32_t plan) {
-    ASSERT_TRUE(node_->store(rank, &box(group, rank)->paths[0].doorbell,
-                             to_word(Doorbell{.number = number, .plan = plan})));
+  void post(const ResidentGroup& group, Rank rank, const Doorbell& rung) {
+    ASSERT_TRUE(node_->store(rank, &box(group, rank)->paths[0].doorbell, to_word(rung)));
   }
   void post(const ResidentGroup& group, Rank rank, std::uint32_t number) {
-    post(group, rank, number, kFirstPlan + rank);
+    post(group, rank, {.number = number, .plan = kFirstPlan + rank});
+  }
+  void post_captured(const ResidentGroup& group, Rank rank, std::uint32_t number, std::uint64_t n) {
+    post(group, rank,
+         {.number = number, .plan = kFirstPlan + rank, .identity = identity_of_captured(n)});
   }
   ResidentStatus status(const ResidentGroup& group, Rank rank) const {
     return grid(rank).status(group.slots[rank]);
@@ -289,7 +292,7 @@ TEST_P(GpuResidentConformance, AClearedPlanStartsNothing) {
 
 TEST_P(GpuResidentConformance, AnotherMembersPlanStartsNothing) {
   resume();
-  post(main_, 1, 1, kFirstPlan);
+  post(main_, 1, {.number = 1, .plan = kFirstPlan});
   expect_failed(main_, 1, ErrorCode::Aborted, Reason::UnknownHandle, 1, 1);
   expect_untouched();
 }
@@ -311,6 +314,42 @@ TEST_P(GpuResidentConformance, RanksThatAskForDifferentOperationsNameEachOther) 
     expect_failed(main_, rank, ErrorCode::FailedPrecondition, Reason::Mismatch, 1 - rank, 1);
   }
   expect_untouched();
+}
+
+// Two graphs of one communicator, replayed on two streams in no order: they have the same shape,
+// and were mixed in silence.
+TEST_P(GpuResidentConformance, OperationsOfOneShapeThatRanksTakeForDifferentOnesAreNamed) {
+  resume();
+  for (Rank rank = 0; rank < kRanks; ++rank) post_captured(main_, rank, 1, rank);
+  for (Rank rank = 0; rank < kRanks; ++rank)
+    expect_failed(main_, rank, ErrorCode::FailedPrecondition, Reason::Reordered, 1 - rank, 1);
+  expect_untouched();
+}
+
+TEST_P(GpuResidentConformance, ACallDoesNotMeetWhatAGraphHolds) {
+  resume();
+  post(main_, 0, 1);
+  post_captured(main_, 1, 1, 0);
+  for (Rank rank = 0; rank < kRanks; ++rank)
+    expect_failed(main_, rank, ErrorCode::FailedPrecondition, Reason::Reordered, 1 - rank, 1);
+  expect_untouched();
+}
+
+TEST_P(GpuResidentConformance, WhatAllRanksReplayInOneOrderRunsBetweenCalls) {
+  resume();
+  for (std::uint32_t number = 1; number <= 9; ++number) {
+    const auto base = static_cast<float>(number);
+    put_all(base);
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      if (number % 3 == 0) {
+        post(main_, rank, number);
+      } else {
+        post_captured(main_, rank, number, 262'140 + number % 3);
+      }
+    }
+    ASSERT_NO_FATAL_FAILURE(expect_done(main_, number));
+    ASSERT_NO_FATAL_FAILURE(expect_sums(base));
+  }
 }
 
 // Of no elements headers are compared all the same.

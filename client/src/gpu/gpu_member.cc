@@ -81,6 +81,7 @@ Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const Launch&
   ARC_RETURN_IF_ERROR(in_stream_->launch(call, {.launch = launch,
                                                 .timeout_ns = timeout_ms * 1'000'000,
                                                 .is_captured = *capturing,
+                                                .identity = order_.identity(*capturing),
                                                 .waits_behind = order_.has_several(),
                                                 .stream = stream}));
   order_.started(*capturing);

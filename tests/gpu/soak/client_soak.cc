@@ -64,10 +64,11 @@ class Soak {
   }
 
  private:
-  // One replay, as all ranks know it.
+  // One replay, as all ranks know it. What one rank runs from a graph all do: see arclient.h.
   struct Turn {
     std::size_t chain = 0;
     std::uint32_t pattern = 0;
+    bool calls = false;  // instead of replaying
   };
 
   static unsigned long long ull(std::uint64_t value) { return value; }
@@ -81,6 +82,7 @@ class Soak {
       for (Turn& turn : turns) {
         turn.chain = shared_() % SoakLane::kChains;
         turn.pattern = static_cast<std::uint32_t>(shared_() % SoakChain::kPatterns);
+        turn.calls = shared_() % 16 == 0;
       }
       for (std::size_t i = 0; i < kLanes; ++i) {
         if (own(128) == 0)
@@ -103,8 +105,7 @@ class Soak {
     chain.fill(turn.pattern, stream);
     if (own(32) == 0)
       cuda(spin(static_cast<std::uint32_t>(own(kLongestSpinUs)), stream), "spinning");
-    // For the others it is the same which of the two.
-    if (own(16) == 0) {
+    if (turn.calls) {
       chain.call(stream);
       ++called_;
     } else {
@@ -116,12 +117,13 @@ class Soak {
     compared_ += chain.operations();
   }
 
-  // While nothing of this rank runs: it might wait for that.
+  // While nothing of this rank runs: it might wait for that. All ranks capture the same.
   void make_one_anew() {
-    if (own(4) != 0) return;
-    SoakLane& lane = *lanes_[own(kLanes)];
-    SoakChain& chain = lane.chain(own(SoakLane::kChains));
-    own(2) == 0 ? chain.instantiate() : chain.capture(lane.stream());
+    if (shared_() % 8 == 0) {
+      SoakLane& lane = *lanes_[shared_() % kLanes];
+      lane.chain(shared_() % SoakLane::kChains).capture(lane.stream());
+    }
+    if (own(8) == 0) lanes_[own(kLanes)]->chain(own(SoakLane::kChains)).instantiate();
   }
 
   // Whether all ranks want to; waits for all of them.

@@ -46,6 +46,25 @@ TEST(Layout, ACompletionsFieldsStayWhereTheyAre) {
   EXPECT_EQ(offsetof(Completion, detail), 40u);
 }
 
+TEST(Layout, ADoorbellIsOneWord) {
+  constexpr std::uint32_t kLast = (1U << kIdentityBits) - 1;
+  EXPECT_EQ(to_word(Doorbell{.number = 7, .plan = 3}), 3ull << 32 | 7);
+  for (const Doorbell& rung :
+       {Doorbell{}, Doorbell{1, kMaxDevicePlans - 1, 0}, Doorbell{~0U, 0, 1},
+        Doorbell{~0U, kMaxDevicePlans - 1, kLast}, Doorbell{5, 4, identity_of_captured(12)}}) {
+    const Doorbell read = doorbell_from(to_word(rung));
+    EXPECT_EQ(read.number, rung.number);
+    EXPECT_EQ(read.plan, rung.plan);
+    EXPECT_EQ(read.identity, rung.identity);
+  }
+}
+
+TEST(Layout, IdentitiesComeRoundWithoutThatOfNoGraph) {
+  EXPECT_EQ(identity_of_captured(0), 1U);
+  EXPECT_EQ(identity_of_captured((1U << kIdentityBits) - 2), (1U << kIdentityBits) - 1);
+  EXPECT_EQ(identity_of_captured((1U << kIdentityBits) - 1), 1U);
+}
+
 TEST(Layout, WordsOfDifferentWritersNeverShareALine) {
   EXPECT_EQ(offsetof(ConsumerLines, head), 0u);
   EXPECT_EQ(offsetof(ConsumerLines, consumer_sleeps), kLineBytes);

@@ -68,8 +68,7 @@ Status InStreamPath::reduce(const CollectiveCall& call, const Start& start) {
   made.left = start.is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
   made.timeout_ns = std::min(start.timeout_ns, parts_.exchange->max_timeout_ns());
   made.count = static_cast<std::uint32_t>(call.send_count);
-  made.say(shape.what(call.dtype, call.op),
-           start.is_captured ? identity_of_captured(captured_) : kNoIdentity);
+  made.say(shape.what(call.dtype, call.op), start.identity);
   made.rank = parts_.rank;
   made.ranks = parts_.ranks;
   made.behind = blocks();
@@ -78,7 +77,6 @@ Status InStreamPath::reduce(const CollectiveCall& call, const Start& start) {
       parts_.gpu->launch_in_stream(parts_.exchange->kernels(), shape, call.dtype, call.op, made,
                                    start.waits_behind && !start.is_captured, start.stream));
   if (start.is_captured) {
-    ++captured_;
     uses_->captured(call);
   } else {
     uses_->launched(call, shape.blocks);

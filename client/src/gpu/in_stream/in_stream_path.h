@@ -45,6 +45,7 @@ class InStreamPath {
     Launch launch;
     std::uint64_t timeout_ns = 0;
     bool is_captured = false;
+    std::uint32_t identity = kNoIdentity;
     bool waits_behind = false;  // other streams may have the operations before this one
     void* stream = nullptr;
   };
@@ -62,7 +63,6 @@ class InStreamPath {
 
   const Parts parts_;
   const std::shared_ptr<InStreamUses> uses_;
-  std::uint64_t captured_ = 0;  // operations: their identities follow from it
 };
 
 }  // namespace arcomm::client

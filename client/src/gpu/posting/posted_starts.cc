@@ -44,7 +44,8 @@ Status PostedStarts::post(GpuPlan& plan, void* stream) {
                       .order = *capturing             ? StartOrder::AsItComes
                                : order_.has_several() ? StartOrder::Taken
                                                       : StartOrder::Counted,
-                      .called_before = on_path};
+                      .called_before = on_path,
+                      .identity = order_.identity(*capturing)};
   // What a graph starts is not known here, so once there is one only the GPU knows the numbers.
   const bool by_memory = by_memory_ != nullptr && !*capturing && !order_.was_captured();
   ARC_RETURN_IF_ERROR(by_memory ? post_by_memory(start, stream) : parts_.gpu->post(start, stream));

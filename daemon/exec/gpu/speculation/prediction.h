@@ -9,17 +9,26 @@
 #include <vector>
 
 #include "kernels/launch/launch_cuda.h"
+#include "proto/captured_identity.h"
 #include "proto/types.h"
 
 namespace arcomm {
 
-// One operation: each rank's plan; invalid ids beyond the last rank.
-using PlanTuple = std::array<PlanId, kMaxGpuRanks>;
+// One operation: each rank's plan, invalid ids beyond the last rank; and which of those that graphs
+// hold: two of them may have the same plans, on some ranks or all.
+struct PlanTuple {
+  std::array<PlanId, kMaxGpuRanks> by_rank{};
+  std::uint32_t identity = kNoIdentity;
+
+  PlanId& operator[](std::size_t rank) { return by_rank[rank]; }
+  const PlanId& operator[](std::size_t rank) const { return by_rank[rank]; }
+  friend bool operator==(const PlanTuple&, const PlanTuple&) = default;
+};
 
 struct PlanTupleHash {
   std::size_t operator()(const PlanTuple& plans) const noexcept {
-    std::uint64_t hash = 0;
-    for (const PlanId& plan : plans) hash = (hash ^ plan.bits()) * 0x9e37'79b9'7f4a'7c15;
+    std::uint64_t hash = plans.identity;
+    for (const PlanId& plan : plans.by_rank) hash = (hash ^ plan.bits()) * 0x9e37'79b9'7f4a'7c15;
     return static_cast<std::size_t>(hash ^ hash >> 32);
   }
 };

@@ -13,13 +13,15 @@
 
 namespace arcomm {
 
-// What opens each rank's gate: the doorbell with this number and that rank's plan.
+// What opens each rank's gate: the doorbell with this number, that rank's plan and their identity.
 struct Gate {
   std::uint32_t number = 0;  // 0: none
   PlanTuple plans{};
 
   std::uint64_t word(Rank rank) const {
-    return to_word(Doorbell{.number = number, .plan = plans[static_cast<std::size_t>(rank)].index});
+    return to_word(Doorbell{.number = number,
+                            .plan = plans[static_cast<std::size_t>(rank)].index,
+                            .identity = plans.identity});
   }
   friend bool operator==(const Gate&, const Gate&) = default;
 };

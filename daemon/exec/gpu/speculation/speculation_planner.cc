@@ -18,7 +18,8 @@ constexpr BucketRate kPreparing{.interval_ns = 50'000'000, .burst = 64};
 }  // namespace
 
 Gate gate_of(const Arrival& arrival, std::size_t ranks) {
-  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket)};
+  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket),
+            .plans = {.identity = arrival.identity}};
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Operation& operation = *arrival.operations[rank];
     gate.plans[rank] = operation.plan;

@@ -77,10 +77,12 @@ void Speculator::begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorith
   group.speculation.launched.push_back({gate, algorithm, now_ns()});
 }
 
-CudaGate Speculator::gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const {
+CudaGate Speculator::gate_of(const GpuGroup& group, const GpuMember& member,
+                             const PlanTuple& plans) const {
   return {
       .doorbell = &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].doorbell,
-      .plan = plan.index,
+      .plan = plans[static_cast<std::size_t>(member.rank)].index,
+      .identity = plans.identity,
       .parity = group.gates % 2,
       .lifetime_ns = lease_ns_ + kLateNs};
 }
@@ -91,7 +93,7 @@ Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algor
   for (GpuMember& member : group.members) {
     const auto rank = static_cast<std::size_t>(member.rank);
     ARC_RETURN_IF_ERROR(member.launcher().launch_behind(
-        member.queue, gate_of(group, member, gate.plans[rank]), algorithm, calls[rank]));
+        member.queue, gate_of(group, member, gate.plans), algorithm, calls[rank]));
   }
   return {};
 }
@@ -114,7 +116,7 @@ Result<PreparedParts> Speculator::prepare(Quiescer& quiescer, GpuGroup& group,
     for (const GpuMember& member : group.members) {
       const auto rank = static_cast<std::size_t>(member.rank);
       Result<std::unique_ptr<PreparedLaunch>> part = member.launcher().prepare(
-          member.queue, gate_of(group, member, plans[rank]), algorithm, calls[rank]);
+          member.queue, gate_of(group, member, plans), algorithm, calls[rank]);
       if (!part) {
         made = std::move(part).error();
         return;

@@ -62,7 +62,7 @@ class Speculator {
 
  private:
   void begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm);
-  CudaGate gate_of(const GpuGroup& group, const GpuMember& member, PlanId plan) const;
+  CudaGate gate_of(const GpuGroup& group, const GpuMember& member, const PlanTuple& plans) const;
 
   const std::vector<GpuGroup*>& groups_;
   DeferredRelease& deferred_;

@@ -51,6 +51,20 @@ TEST_F(GpuMemberTest, PutsStartsOnSeveralStreamsInTheOrderOfTheCalls) {
   EXPECT_EQ(gpu->starts[4].post.order, StartOrder::AsItComes);
 }
 
+// Else two graphs of one shape, replayed in another order on each rank, are mixed in silence.
+TEST_F(GpuMemberTest, NumbersWhatGraphsHoldInTheOrderOfCaptureWhateverTheirPaths) {
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok() && all_reduce(1 << 20).ok());
+  gpu->capturing = false;
+  ASSERT_TRUE(all_reduce(1).ok());
+  gpu->capturing = true;
+  ASSERT_TRUE(all_reduce(1).ok());
+  std::vector<std::uint32_t> identities;
+  for (const auto& start : gpu->starts) identities.push_back(start.post.identity);
+  EXPECT_EQ(identities, (std::vector<std::uint32_t>{kNoIdentity, 1, 2, kNoIdentity, 3}));
+}
+
 TEST_F(GpuMemberTest, GivesUpFinishedPlansWhenTheDaemonHasNoRoom) {
   ASSERT_TRUE(all_reduce(1).ok() && all_reduce(2).ok());
   FakeGpu::run(gpu->starts[0]);  // the second one is still to come

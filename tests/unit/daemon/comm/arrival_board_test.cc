@@ -46,6 +46,43 @@ TEST_F(ArrivalBoardTest, MatchesWhenTheLastRankComes) {
   EXPECT_EQ(pool_.taken(), 0u);
 }
 
+// Two graphs of one communicator, replayed on two streams in no order.
+TEST_F(ArrivalBoardTest, RanksThatRunDifferentOnesOfWhatTheirGraphsHoldAreTold) {
+  Operation &first = operation(0, 0), &second = operation(1, 0);
+  first.identity = identity_of_captured(2);
+  second.identity = identity_of_captured(4);
+  board_.arrive(first, finished_);
+  board_.arrive(second, finished_);
+  EXPECT_EQ(ended(), 2);
+  EXPECT_EQ(first.outcome.code, ErrorCode::FailedPrecondition);
+  EXPECT_EQ(first.outcome.reason, Reason::Reordered);
+  EXPECT_EQ(first.outcome.culprit, 1);
+  EXPECT_STREQ(second.outcome.text.data(),
+               "rank 1 runs what it captured as number 5, rank 0 what it captured as number 3");
+  Operation& late = operation(2, 0);
+  board_.arrive(late, finished_);
+  EXPECT_EQ(late.outcome.reason, Reason::Reordered);
+}
+
+TEST_F(ArrivalBoardTest, ACallMeetsNothingThatAGraphHolds) {
+  Operation& called = operation(2, 0);
+  board_.arrive(called, finished_);
+  Operation& replayed = operation(1, 0);
+  replayed.identity = identity_of_captured(0);
+  board_.arrive(replayed, finished_);
+  EXPECT_STREQ(called.outcome.text.data(),
+               "rank 1 runs what it captured as number 1, rank 2 what no graph holds");
+}
+
+TEST_F(ArrivalBoardTest, WhatAllRanksCapturedAlikeMatches) {
+  for (const Rank rank : {0, 1, 2}) {
+    Operation& made = operation(rank, 0);
+    made.identity = identity_of_captured(7);
+    board_.arrive(made, finished_);
+  }
+  EXPECT_EQ(board_.head()->state, Arrival::State::Matched);
+}
+
 TEST_F(ArrivalBoardTest, AMatchedOneIsToldOnceAndRunsWhenTheNodesHaveAgreed) {
   EXPECT_EQ(board_.arrive(operation(0, 0), finished_), nullptr);
   EXPECT_EQ(board_.arrive(operation(1, 0), finished_), nullptr);

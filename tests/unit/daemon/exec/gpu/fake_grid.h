@@ -18,6 +18,7 @@ namespace arcomm::test {
 // What a member has handed to its peers: they need nothing else of it.
 struct FakePush {
   std::uint32_t number = 0;  // 0: nothing yet
+  std::uint32_t identity = kNoIdentity;
   ResidentPlan plan;
   std::vector<float> data;
 };
@@ -28,7 +29,8 @@ struct FakeMember {
   ResidentMember member;
   std::uint64_t owner = 0;  // none that came before on this grid has had it
   ResidentStatus status;
-  std::uint32_t number = 0;          // of the last operation that was begun
+  std::uint32_t number = 0;  // of the last operation that was begun
+  std::uint32_t identity = kNoIdentity;
   std::optional<ResidentPlan> open;  // that one's, until it has ended
   std::uint64_t since_ns = 0;        // its doorbell was seen
   FakePush pushes[2];                // by number modulo 2: no peer is further behind
@@ -140,10 +142,12 @@ class FakeGrid final : public ResidentGrid {
                   known ? Reason::Quarantined : Reason::UnknownHandle, self.member.rank);
     }
     self.number = doorbell.number;
+    self.identity = doorbell.identity;
     self.open = plan->second.second;
     self.since_ns = now_ns();
     const auto* send = static_cast<const float*>(self.open->send);
-    self.pushes[self.number % 2] = {self.number, *self.open, {send, send + floats(*self.open)}};
+    self.pushes[self.number % 2] = {
+        self.number, self.identity, *self.open, {send, send + floats(*self.open)}};
     return true;
   }
   bool collect(FakeMember& self) {
@@ -159,6 +163,8 @@ class FakeGrid final : public ResidentGrid {
           push->plan.op != self.open->op) {
         return fail(self, self.number, ErrorCode::FailedPrecondition, Reason::Mismatch, rank);
       }
+      if (push->identity != self.identity)
+        return fail(self, self.number, ErrorCode::FailedPrecondition, Reason::Reordered, rank);
       in.push_back(push->data.data());
     }
     sum_floats(in, {static_cast<float*>(self.open->recv)}, floats(*self.open));

@@ -56,11 +56,13 @@ struct GpuRank {
   DeviceMailbox& box() const { return *mailbox.as<DeviceMailbox>(); }
   float* send() const { return memory.as<float>(); }
   float* recv() const { return memory.as<float>() + half_bytes / sizeof(float); }
-  void start(PlanId plan, LaunchPath path) {
-    open_doorbell(++posted[static_cast<int>(path)], plan, path);
+  void start(PlanId plan, LaunchPath path, std::uint32_t identity = kNoIdentity) {
+    open_doorbell(++posted[static_cast<int>(path)], plan, path, identity);
   }
-  void open_doorbell(std::uint32_t number, PlanId plan, LaunchPath path) {
-    const std::uint64_t doorbell = to_word(Doorbell{.number = number, .plan = plan.index});
+  void open_doorbell(std::uint32_t number, PlanId plan, LaunchPath path,
+                     std::uint32_t identity = kNoIdentity) {
+    const std::uint64_t doorbell =
+        to_word(Doorbell{.number = number, .plan = plan.index, .identity = identity});
     auto& words = *doorbells.as<HostDoorbells>();
     if (path == LaunchPath::Launched) {
       store_word(box().paths[1].doorbell, doorbell);

@@ -36,6 +36,21 @@ TEST(Prediction, LearnsACycle) {
   }
 }
 
+// In place on one buffer: each has the same plans, and another one follows.
+TEST(Prediction, TellsApartWhatAGraphHolds) {
+  Prediction prediction;
+  const auto captured = [](std::uint32_t identity) {
+    PlanTuple made = plans(1);
+    made.identity = identity;
+    return made;
+  };
+  for (std::uint32_t i = 0; i < 9; ++i) prediction.observe(captured(1 + i % 3));
+  const PlanTuple* next = prediction.after(captured(2));
+  ASSERT_NE(next, nullptr);
+  EXPECT_EQ(*next, captured(3));
+  EXPECT_EQ(prediction.after(plans(1)), nullptr);
+}
+
 TEST(Prediction, IsNotSureAfterAMistake) {
   Prediction prediction;
   for (int i = 0; i < 5; ++i) prediction.observe(plans(1));

@@ -11,7 +11,8 @@ class NothingPrepared final : public PreparedLaunch {
 };
 
 PlanTuple plans_of(std::uint32_t index) {
-  return {PlanId{.index = index, .generation = 1}, PlanId{.index = index, .generation = 2}};
+  return {.by_rank = {PlanId{.index = index, .generation = 1},
+                      PlanId{.index = index, .generation = 2}}};
 }
 
 PreparedParts two_parts() {

@@ -206,7 +206,8 @@ struct FakeNode {
       return true;
     }
     one.call.done_word = to_word(Done{.number = own.number + 1});
-    const Doorbell open{.number = own.number + 1, .plan = one.gate->plan};
+    const Doorbell open{
+        .number = own.number + 1, .plan = one.gate->plan, .identity = one.gate->identity};
     return load_word(*one.gate->doorbell) == to_word(open);
   }
   static bool together(const FakeLaunch& one, const FakeLaunch& other) {
