@@ -20,7 +20,7 @@ TEST_F(GpuLaunched, OperationsOfTwoRanksEndOneAfterTheOther) {
 // After 2^32 operations a communicator had ended, "used up".
 TEST_F(GpuLaunched, OperationsGoOnWhenAScratchHasTakenAllThatItTakes) {
   Settings settings;
-  settings.gpu.lease_ms = 10'000;  // what is launched ahead is not withdrawn where this is slow
+  settings.gpu.speculative = false;  // what is launched in vain counts, too: on a busy machine more
   start(settings);
   node_.operations_of_scratch = 4;
   expect_serving(kLarge, 22);
