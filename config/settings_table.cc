@@ -147,6 +147,16 @@ constexpr SettingRow kRows[] = {
             "of one warp each, for gpu.lease_ms at most. Off: each is launched when all ranks have "
             "called it, which costs about 5 us a rank."},
     {.section = "gpu",
+     .key = "cuda_ipc",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.cuda_ipc)},
+     .reloadable = true,
+     .doc = "Memory of cudaMalloc is taken for operations that the daemon runs. It comes by a CUDA "
+            "IPC handle, and what happens to kernels that use it when a client frees it, or dies, "
+            "in the middle of an operation, NVIDIA does not promise. Off, for memory to come: only "
+            "what lives until the daemon lets go of it, by arcMemAlloc or of cuMemCreate with a "
+            "shareable handle (PyTorch's expandable segments); where clients of several users "
+            "share GPUs under MPS. What is in-stream takes any memory all the same."},
+    {.section = "gpu",
      .key = "algorithm",
      .kind = text(ARC_FIELD(std::string, gpu.algorithm), kKernelName),
      .reloadable = true,

@@ -57,6 +57,7 @@ void GpuBackend::use_settings(const Settings& settings) {
   planner_.use_settings(settings);
   groups_->use_settings(settings);
   const std::uint64_t lease_ns = settings.gpu.lease_ms * 1'000'000;
+  cuda_ipc_ = settings.gpu.cuda_ipc;
   // Without residence each burst of operations brings the grid and takes it away again.
   lease_ns_ = settings.gpu.resident ? lease_ns : 0;
   groups_->speculator.use_lease(settings.gpu.speculative ? lease_ns : 0);
@@ -144,6 +145,12 @@ Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec spec) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
                  "of these came");
+  }
+  if (spec.handle && !cuda_ipc_) {
+    return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
+                 "memory of cudaMalloc is shared by CUDA IPC, which this daemon does not take "
+                 "(gpu.cuda_ipc = false): use arcMemAlloc, or memory of cuMemCreate with a "
+                 "shareable handle (PyTorch: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)");
   }
   Result<GpuEngine*> engine = groups_->find_gpu(spec.device);
   if (!engine) return std::move(engine).error();

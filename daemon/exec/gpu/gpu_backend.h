@@ -102,6 +102,7 @@ class GpuBackend final : public Backend {
   std::unique_ptr<GpuBench> bench_;  // while somebody measures
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;
+  bool cuda_ipc_ = true;  // settings' word, for memory to come
   std::uint64_t asked_health_ns_ = 0;
   // As the settings say, in the end: operations whose plans name no timeout.
   std::uint64_t default_timeout_ns_ = 0, max_timeout_ns_ = 0;

@@ -34,6 +34,7 @@ class FakeMemory final : public Memory::Backing {
   ~FakeMemory() override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
+    EXPECT_FALSE(is_used()) << "memory was let go while a kernel was at work in it";
     // Freshly mapped memory may lie where it lay.
     node_.scratches.erase(memory_.data());
     node_.in_stream_pushes.erase(memory_.data());
@@ -47,6 +48,23 @@ class FakeMemory final : public Memory::Backing {
   Result<UniqueFd> export_fd() const override { return memory_.export_fd(); }
 
  private:
+  // By what has been launched and has not ended, wherever it finds it.
+  bool is_used() const {
+    const auto is_here = [this](const void* address) {
+      for (int ordinal = 0; ordinal < kGpus; ++ordinal) {
+        const std::byte* const base = as_found(memory_.data(), home_, ordinal);
+        if (address >= base && address < base + memory_.bytes()) return true;
+      }
+      return false;
+    };
+    return std::ranges::any_of(node_.launches, [&](const FakeLaunch& one) {
+      return std::ranges::any_of(one.call.send, is_here) ||
+             std::ranges::any_of(one.call.recv, is_here) ||
+             std::ranges::any_of(one.call.scratch, is_here);
+    });
+  }
+
+  static constexpr int kGpus = 3;
   FakeNode& node_;
   Memory memory_;
   int home_;

@@ -58,5 +58,60 @@ TEST_F(GpuMemoryTest, APieceThatCannotBeMappedLeavesNothingBehind) {
   EXPECT_EQ(node_.memories, 1);
 }
 
+// By a handle of cudaMalloc's, whose lifetime nobody promises.
+TEST_F(GpuMemoryTest, MemoryByACudaIpcHandleIsRefusedWhereTheSettingForbidsIt) {
+  const auto by_handle = [] {
+    BufferSpec seed;
+    seed.handle.emplace();
+    seed.length_bytes = seed.allocation_bytes = kPiece;
+    seed.device = "GPU-1";
+    return seed;
+  };
+  EXPECT_TRUE(add(rank(0, 4096).client->id(), by_handle()).ok());
+  Settings settings;
+  settings.gpu.cuda_ipc = false;
+  start(settings);
+  const SessionId client = rank(0, 4096).client->id();
+  const Result<BufferId> refused = add(client, by_handle());
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
+  EXPECT_EQ(refused.error().reason, Reason::Unsupported);
+  EXPECT_NE(refused.error().message.find("arcMemAlloc"), std::string::npos);
+  EXPECT_TRUE(add(client, seed(2)).ok()) << "by descriptors";
+}
+
+// The fakes see to it that nothing goes while a kernel is at work in it.
+TEST_F(GpuMemoryTest, MemoryOfAnOperationThatIsUnderWayStaysWhatItsClientAsksForOrDies) {
+  for (const bool dies : {false, true}) {
+    const auto ranks = group(2);
+    node_.hold_launches = true;
+    std::vector<PlanId> plans;
+    for (GpuRank* rank : ranks) {
+      plans.push_back(plan(*rank, kLarge));
+      rank->send()[0] = 1;
+      rank->start(plans.back(), LaunchPath::Launched);
+    }
+    ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 2; }));
+    const SessionId client = ranks[1]->client->id();
+    if (dies) {
+      EXPECT_TRUE(await<void>([&](auto done) {
+                    worker_->close_session(client, Reason::RemoteDied, "killed", done);
+                  }).ok());
+      expect_closed(*ranks[0], ErrorCode::Aborted, Reason::RemoteDied, 1);
+      node_.hold_launches = false;
+    } else {
+      const Result<void> refused =
+          await<void>([&](auto done) { worker_->remove_buffer(client, ranks[1]->buffer, done); });
+      EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
+      node_.hold_launches = false;
+      for (GpuRank* rank : ranks) {
+        ASSERT_TRUE(rank->wait(LaunchPath::Launched));
+        EXPECT_EQ(rank->recv()[0], 2);
+      }
+    }
+    expect_serving(kLarge);
+  }
+}
+
 }  // namespace
 }  // namespace arcomm::test
