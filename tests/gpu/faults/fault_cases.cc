@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/gpu/faults/fault_expect.h"
 #include "tests/gpu/faults/fault_kernels.h"
@@ -26,6 +27,21 @@ constexpr milliseconds kAbortedWithin{250};
 constexpr int kHoards = 200;
 // Of the GPU's memory: what else comes and goes there.
 constexpr std::size_t kNoLeak = 32U << 20;
+
+// All ranks send the same: floats of two bytes, 1.06 each.
+constexpr int kByte = 0x3c;
+
+void expect_same_sum(const void* memory, std::uint64_t count) {
+  if (options.dtype != DType::Float16 || (options.ranks != 2 && options.ranks != 4)) return;
+  std::vector<std::uint16_t> seen(count);
+  cuda(cudaMemcpy(seen.data(), memory, count * sizeof(seen[0]), cudaMemcpyDeviceToHost),
+       "downloading");
+  // A power of two more.
+  const std::uint16_t wanted = options.ranks == 2 ? 0x403c : 0x443c;
+  const auto wrong = std::ranges::find_if(seen, [wanted](auto one) { return one != wanted; });
+  if (wrong != seen.end())
+    die("element " + std::to_string(wrong - seen.begin()) + " is wrong, and was told as right");
+}
 
 void report(const std::string& numbers, const std::string& what) {
   std::printf("case %s: %s\n", numbers.c_str(), what.c_str());
@@ -174,6 +190,56 @@ void miss() {
   report("21, 38", "rank " + std::to_string(last_rank()) + " did not come: named after " +
                        std::to_string(longest) +
                        " ms, and every processor free for what is behind");
+}
+
+void free_early() {
+  const std::string files = options.id_file + ".free";
+  ClientComm beside(exchange_id(files + "0"));
+  FaultWork work(beside);
+  long longest = 0;
+  std::string how = "right";
+  for (std::size_t size = 0; size < options.sizes.size(); ++size) {
+    const std::uint64_t bytes = options.sizes[size];
+    if (bytes <= kMostInStream) continue;  // those kernels are the process's own
+    ClientComm comm(exchange_id(files + std::to_string(size + 1)));
+    void *send = nullptr, *recv = nullptr;
+    for (void** place : {&send, &recv}) cuda(cudaMalloc(place, bytes), "cudaMalloc");
+    cuda(cudaMemset(send, kByte, bytes), "filling");
+    cuda(cudaDeviceSynchronize(), "filling");
+    const std::uint64_t count = bytes / size_of(options.dtype);
+    comm.all_reduce(send, recv, count, comm.stream());  // the plan is made
+    comm.meet();
+    comm.settle("what comes before");
+    cuda(cudaMemset(recv, 0, bytes), "clearing");
+    cuda(cudaDeviceSynchronize(), "clearing");
+    comm.meet();
+    comm.settle("meeting");
+    if (options.rank == last_rank()) {
+      comm.all_reduce(send, recv, count, comm.stream());
+      const FaultClock::time_point begin = FaultClock::now();
+      for (void* place : {send, recv}) cuda(cudaFree(place), "cudaFree in the middle");
+      longest = std::max<long>(longest, ms_since(begin).count());
+      comm.synchronize("an operation whose memory was freed");
+    } else {
+      std::this_thread::sleep_for(kMoment);
+      comm.all_reduce(send, recv, count, comm.stream());
+      comm.synchronize("an operation whose memory was freed");
+      arcResult_t state = arcSuccess;
+      arc(arcCommGetAsyncError(comm.handle(), &state), "arcCommGetAsyncError");
+      if (state == arcSuccess) {
+        expect_same_sum(recv, count);
+      } else {
+        how = "told as " + std::to_string(state);
+      }
+      for (void* place : {send, recv}) cuda(cudaFree(place), "cudaFree");
+    }
+    work.rounds(2);
+    arc(arcCommDestroy(comm.handle()), "arcCommDestroy");
+  }
+  work.let_go();
+  beside.leave();
+  if (options.rank == last_rank()) how = "cudaFree took " + std::to_string(longest) + " ms";
+  report("freed", "memory of cudaMalloc's, freed in the middle of an operation: " + how);
 }
 
 void hoard() {

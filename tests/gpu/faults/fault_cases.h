@@ -18,4 +18,8 @@ void miss();
 // More memory than the GPU has, 200 times (fault 30).
 void hoard();
 
+// The last rank frees its memory of cudaMalloc's while what the daemon launches on it waits for the
+// other ranks: the sums are right, or all are told, and the GPUs serve on.
+void free_early();
+
 }  // namespace arcomm::gpu

@@ -201,6 +201,7 @@ int run(int argc, char** argv) {
     cross(Ending::Abort);
     cross(Ending::Deadline);
     hoard();
+    free_early();
   } else {
     die("there is no role " + role.name);
   }

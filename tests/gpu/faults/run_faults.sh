@@ -156,7 +156,7 @@ replace_last() { # replace_last <name> <ranks> <timeout in ms> [what goes before
   local name=$1 ranks=$2 timeout_ms=$3
   shift 3
   mv "$out/$name-$ranks-$((ranks - 1)).log" "$out/$name-$ranks-$((ranks - 1))-before.log"
-  timeout -k 5 "$limit" "$@" "$programs/fault_rank" join --sizes "4k,32m" --dtype f16 --timeout-ms "$timeout_ms" \
+  timeout -k 5 "$limit" "$@" "$programs/fault_rank" join --sizes "${SIZES:-4k,32m}" --memory "${MEMORY:-arc}" --dtype f16 --timeout-ms "$timeout_ms" \
     --rank $((ranks - 1)) --ranks "$ranks" --id-file "$folder/id-$name-$ranks" >"$out/$name-$ranks-$((ranks - 1)).log" 2>&1 &
   pids[ranks - 1]=$!
 }
@@ -191,7 +191,7 @@ cases_by_ranks() { # what the ranks do to themselves
   before=$(descriptors)
   # Many communicators one after the other: a stream that waits must not share a channel with one of another.
   CUDA_DEVICE_MAX_CONNECTIONS=32 LIMIT=$limit run_ranks cases "$ranks" "$programs/fault_rank" cases --sizes 4k,32m --dtype f16 --timeout-ms 1000
-  for number in "21, 38" 39 22 30; do
+  for number in "21, 38" 39 22 30 freed; do
     said cases "$ranks" "^case $number:" >/dev/null || fail "fault $number was not come to"
     case_of "$number: $(said cases "$ranks" "^case $number:" | sed 's/^case [^:]*: //')"
   done
@@ -233,6 +233,32 @@ client_dies() {
   alive
   [ ${#isolate[@]} = 0 ] || number="2, 41"
   case_of "$number: rank $last of $ranks is killed${isolate[*]:+, all in PID namespaces of their own}: $(said dies "$ranks" ' ms: '); $again"
+}
+
+# In the middle of 1 GB of cudaMalloc's memory, which the daemon's kernels have open by its handle; others work beside.
+client_dies_with_its_memory() {
+  served 2a || return
+  local ranks=$1 last=$(($1 - 1)) dying
+  local big=("$programs/fault_rank" work --sizes "4k,1g" --dtype f16 --memory cuda)
+  LIMIT=$limit start_ranks dies-memory "$ranks" "${big[@]}" --timeout-ms 3000 --expect peer-lost --culprit "$last" --recover
+  dying=("${pids[@]}")
+  until_said '^working' dies-memory "$ranks" "$ranks"
+  LIMIT=$limit start_ranks beside-memory "$ranks" "${work[@]}" --timeout-ms 3000 --seconds 4
+  local beside=("${pids[@]}")
+  until_said '^working' beside-memory "$ranks" "$ranks"
+  pids=("${dying[@]}")
+  sleep 0.3
+  to_rank KILL "$last"
+  wait "${pids[$last]}" 2>/dev/null
+  until_said ' ms: ' dies-memory "$ranks" "$last"
+  SIZES=4k,1g MEMORY=cuda replace_last dies-memory "$ranks" 3000
+  end_ranks dies-memory "$ranks"
+  works_again dies-memory "$ranks" "$last"
+  pids=("${beside[@]}")
+  end_ranks beside-memory "$ranks"
+  alive
+  case_of "2a: rank $last of $ranks is killed in the middle of 1 GB of cudaMalloc's memory:" \
+    "$(said dies-memory "$ranks" ' ms: '); $again; others on the same GPUs: $(said beside-memory "$ranks" undisturbed)"
 }
 
 # Without MPS the clients' contexts are their own: the same processes go on.
@@ -310,6 +336,7 @@ for ranks in "${ranks_here[@]}"; do
   client_stops "$ranks"
   cases_by_ranks "$ranks"
   client_dies "$ranks"
+  client_dies_with_its_memory "$ranks"
 done
 daemon_stops
 daemon_dies
