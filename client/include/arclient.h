@@ -194,6 +194,12 @@ ARC_API arcResult_t arcMemAlloc(void** ptr, size_t bytes);
  * arcFailedPrecondition), and graphs that used the memory are not replayed again: its plans go with
  * it. */
 ARC_API arcResult_t arcMemFree(void* ptr);
+/* Other memory that an operation is at work on is the caller's to keep, too: until its stream is
+ * past it. Freed or unmapped before that its results are undefined, and where the operation is
+ * in-stream the process's GPU context may be lost, under MPS that of every process on the GPU.
+ * Where the daemon runs it the communicator's peers, other communicators and the GPU are not hurt:
+ * memory of arcMemAlloc and of cuMemCreate lives until the daemon has let go of it. Of cudaMalloc's
+ * memory NVIDIA promises that to nobody; a daemon with gpu.cuda_ipc = false refuses it. */
 /* Makes [ptr, ptr + bytes) known, so that operations inside it need no further set-up. A mapping of
  * a memfd sealed with F_SEAL_SHRINK is shared as it is; other memory gets a staging buffer of its
  * own and is copied through it. On GPUs the whole allocation around ptr is registered (by its CUDA
