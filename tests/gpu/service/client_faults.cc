@@ -1,6 +1,7 @@
 #include "tests/gpu/service/client_faults.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -102,12 +103,40 @@ void stay_away(ClientComm& comm, std::uint64_t bytes) {
   rebuild(comm);
 }
 
+// Two graphs of one shape: replayed in one order by all, between calls, they are served; where one
+// rank replays the one and the others the other, nobody's sums are mixed.
+void reorder(ClientComm& comm, std::uint64_t bytes) {
+  const std::string what = "graphs of " + std::to_string(bytes) + " bytes in different orders";
+  const auto call = [&] {
+    comm.all_reduce(comm.send(), comm.recv(), bytes / size_of(options.dtype), comm.stream());
+  };
+  const std::array<cudaGraphExec_t, 2> graphs{comm.captured(call), comm.captured(call)};
+  const auto replay = [&](std::size_t which) {
+    cuda(cudaGraphLaunch(graphs[which], comm.stream()), "cudaGraphLaunch");
+  };
+  for (const std::size_t which : {0, 1, 1, 0, 0, 1}) {
+    replay(which);
+    if (which == 1) call();
+  }
+  comm.settle("graphs in one order");
+  poison(comm, bytes);
+  const Clock::time_point begin = Clock::now();
+  replay(options.rank == 0 ? 0 : 1);
+  comm.synchronize(what.c_str());
+  if (Clock::now() - begin > kHeardWithin) die(what + " were told late");
+  expect(failure_of(comm, what.c_str()), arcFailedPrecondition, arcReasonReordered, -1, what);
+  expect_untouched(comm, bytes, what);
+  for (cudaGraphExec_t graph : graphs) cuda(cudaGraphExecDestroy(graph), "cudaGraphExecDestroy");
+  rebuild(comm);
+}
+
 }  // namespace
 
 void expect_faults(ClientComm& comm) {
   for (const std::uint64_t bytes : options.sizes) {
     disagree(comm, bytes, bytes / size_of(options.dtype) - 1);
     stay_away(comm, bytes);
+    reorder(comm, bytes);
   }
   // On paths that do not meet, where the sizes are far enough apart.
   const auto [least, most] = std::ranges::minmax(options.sizes);

@@ -1,5 +1,6 @@
-// What must end as an error, on every rank: ranks that ask for different things, and a rank that
-// does not come. Of the process's options; what is not as it must be ends the process (die).
+// What must end as an error, on every rank: ranks that ask for different things, that replay
+// different graphs, and a rank that does not come. Of the process's options; what is not as it must
+// be ends the process (die).
 #pragma once
 
 #include "tests/gpu/service/client_comm.h"
