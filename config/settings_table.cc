@@ -291,8 +291,8 @@ constexpr SettingRow kRows[] = {
      .kind =
          NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_mappings), .max = 10'000'000},
      .reloadable = true,
-     .doc = "Sessions and registered buffers of all users, each of which the daemon maps. 0: half "
-            "of vm.max_map_count."},
+     .doc = "Sessions and registered buffers of all users, each of which the daemon maps, the same "
+            "memory anew each time that it is registered. 0: half of vm.max_map_count."},
     {.section = "quota",
      .key = "node_plans",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_plans), .max = 100'000'000},

@@ -1,7 +1,10 @@
 // No memory, no descriptors, no file size: a clean error, nothing half made, nothing lost. Fault
-// matrix 30.
+// matrix 30 and 43.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include "tests/integration/node_test.h"
 
@@ -68,6 +71,42 @@ TEST_F(Exhaustion, AllocationsThatOutlastTheirCallersPatienceLeaveNothingBehind)
       eventually(kPrompt, [&] { return node().child().open_descriptors() <= descriptors + 2; }));
   EXPECT_TRUE(eventually(kPrompt, [&] { return client->ask("alloc fits 1048576").ok(); }))
       << "what was not answered in time still counts against the session";
+}
+
+// The daemon maps it each time, so each is charged to what the node has of mappings: by the
+// machine's own limit half of vm.max_map_count, of which one user alone gets half.
+TEST_F(Exhaustion,
+       TheSameMemoryIsAMappingEachTimeItIsRegisteredAndLeavesRoomForAnotherUser) {  // 43
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
+  DaemonProcess::Options options;
+  options.settings["access.group"] = "nogroup";
+  start(options);
+  const auto all = limit_of("mappings")["of_node"].get<std::size_t>();
+  Result<std::unique_ptr<RawSession>> session = RawSession::attach(node());
+  ASSERT_TRUE(session.ok());
+  const UniqueFd memory(::memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(memory.get(), 4096), 0);
+  ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  std::size_t registered = 0;
+  Result<RawSession::Buffer> last = (*session)->register_memory(memory.get(), 0, 4096);
+  for (; last.ok() && registered < 70'000; ++registered)
+    last = (*session)->register_memory(memory.get(), 0, 4096);
+  ASSERT_FALSE(last.ok());
+  EXPECT_EQ(last.error().reason, Reason::Quota) << last.error().to_string();
+  EXPECT_NE(last.error().message.find("quota.node_mappings"), std::string::npos)
+      << last.error().to_string();
+  EXPECT_EQ(registered + 1, (all + 1) / 2) << "its session is one, too";
+  EXPECT_EQ(limit_of("host_bytes")["used"], registered * 4096);
+  ClientProcess::Options another;
+  another.environment = node().environment();
+  another.uid = another.gid = 65534;
+  const auto client = ClientProcess::start(another);
+  client->expect_ok("init 5000");
+  client->expect_ok("comm c0 1 " + client->expect_ok("id") + " 0");
+  client->expect_ok("allreduce c0 1000 float32 sum mem=alloc");
+  client->expect_ok("finalize");
+  session->reset();
+  EXPECT_TRUE(eventually(kPrompt, [&] { return used("mappings") == 0; }));
 }
 
 TEST_F(Exhaustion, ADaemonWithoutDescriptorsRefusesAndRecovers) {

@@ -61,15 +61,6 @@ class NodeLimits : public NodeTest {
     EXPECT_NE(refused.message.find("and its range have"), std::string::npos) << refused.message;
     EXPECT_LT(refused.took, kPrompt);
   }
-  nlohmann::json limit_of(const std::string& name) {
-    const nlohmann::json status = arctl_json(node(), {"status"});
-    for (const nlohmann::json& limit : status["limits"]) {
-      if (limit["name"] == name) return limit;
-    }
-    ADD_FAILURE() << "arctl status shows no limit " << name;
-    return {};
-  }
-  double used(const char* resource) { return scrape().value("arcomm_node_used", {resource}); }
 };
 
 TEST_F(NodeLimits, OfOnePersonsManyUidsLeaveRoomForAnotherUser) {  // 43

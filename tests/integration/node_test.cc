@@ -89,6 +89,15 @@ void NodeTest::expect_trace(std::string_view reason, int culprit) {
                 << trace.dump(1).substr(0, 3000);
 }
 
+nlohmann::json NodeTest::limit_of(const std::string& name) {
+  const nlohmann::json status = arctl_json(*node_, {"status"});
+  for (const nlohmann::json& limit : status.value("limits", nlohmann::json::array())) {
+    if (limit["name"] == name) return limit;
+  }
+  ADD_FAILURE() << "arctl status shows no limit " << name;
+  return {};
+}
+
 std::string NodeTest::setting(const std::string& name) {
   const nlohmann::json status = arctl_json(*node_, {"status"});
   if (!status.contains("settings")) return {};

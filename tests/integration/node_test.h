@@ -66,6 +66,10 @@ class NodeTest : public ::testing::Test {
   std::size_t traced(std::string_view code, pid_t pid = 0);
   // Until so many operations were admitted and have not ended: their ranks wait in the daemon now.
   void wait_in_flight(double operations);
+  // What the node has of something for all users, as `arctl status` shows it: used, of_node, ...
+  nlohmann::json limit_of(const std::string& name);
+  // Of the same, what the metrics say is in use.
+  double used(const char* resource) { return scrape().value("arcomm_node_used", {resource}); }
   // The value of a setting as `arctl status` shows it.
   std::string setting(const std::string& name);
 

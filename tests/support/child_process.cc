@@ -1,8 +1,10 @@
 #include "tests/support/child_process.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -63,6 +65,8 @@ struct Prepared {
   int in = -1, out = -1, err = -1, terminal = -1;
   uid_t uid = 0;
   gid_t gid = 0;
+  int user_namespace = -1;
+  const std::vector<gid_t>* groups = nullptr;
   const std::vector<std::pair<int, std::uint64_t>>* limits = nullptr;
   pid_t parent = 0;
 };
@@ -85,7 +89,10 @@ struct Prepared {
     const rlimit limit{value, value};
     if (::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit) != 0) ::_exit(126);
   }
-  if (plan.uid != 0) {
+  if (!plan.groups->empty() && ::setgroups(plan.groups->size(), plan.groups->data()) != 0)
+    ::_exit(126);
+  if (plan.user_namespace >= 0 && ::setns(plan.user_namespace, CLONE_NEWUSER) != 0) ::_exit(126);
+  if (plan.uid != 0 || plan.user_namespace >= 0) {
     if (::setgid(plan.gid) != 0 || ::setuid(plan.uid) != 0) ::_exit(126);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // cleared by the change of credentials
   }
@@ -126,6 +133,8 @@ std::optional<ChildProcess> ChildProcess::start(ChildOptions options) {
   plan.environment = pointers(environment);
   plan.uid = options.uid;
   plan.gid = options.gid;
+  plan.user_namespace = options.user_namespace_fd;
+  plan.groups = &options.groups;
   plan.limits = &options.limits;
   plan.parent = ::getpid();
   if (::access(options.command[0].c_str(), X_OK) != 0) {

@@ -34,6 +34,10 @@ struct ChildOptions {
   int terminal_fd = -1;  // a terminal for all three, and to be interrupted from; stays the caller's
   uid_t uid = 0;         // another user, when this process is root and uid is not 0
   gid_t gid = 0;
+  // An open /proc/PID/ns/user to enter first: uid and gid, 0 too, are then those inside of it.
+  // Stays the caller's.
+  int user_namespace_fd = -1;
+  std::vector<gid_t> groups;  // supplementary ones, as this process knows them; {}: left alone
   std::vector<std::pair<int, std::uint64_t>> limits;  // RLIMIT_*, both soft and hard
 };
 

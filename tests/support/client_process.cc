@@ -56,6 +56,8 @@ std::unique_ptr<ClientProcess> ClientProcess::start(Options options) {
   child.pipe_output = true;
   child.uid = options.uid;
   child.gid = options.gid;
+  child.user_namespace_fd = options.user_namespace_fd;
+  child.groups = std::move(options.groups);
   child.limits = std::move(options.limits);
   std::optional<ChildProcess> process = ChildProcess::start(std::move(child));
   if (!process) return nullptr;

@@ -40,6 +40,8 @@ class ClientProcess {
     std::vector<std::string> environment;  // must name the runtime folder
     uid_t uid = 0;
     gid_t gid = 0;
+    int user_namespace_fd = -1;  // this and the next as in ChildOptions
+    std::vector<gid_t> groups;
     std::vector<std::pair<int, std::uint64_t>> limits;
     std::string log_path;
   };

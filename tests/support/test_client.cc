@@ -20,6 +20,8 @@
 //   burn                           a core for itself, until SIGUSR1
 //
 //   cycles session|comm|alloc|register N
+//   hoard comm|alloc|shared N [BYTES]  as many as the daemon gives, N at the most, and keeps them:
+//                                  the value is how many; a failure is what refused the next
 //   fork COMM                      die COMM COUNT
 //   sleep MS                       exit CODE                _exit CODE
 #include "tests/support/test_client.h"
@@ -62,6 +64,7 @@ Outcome Client::act(const Words& words) {
   if (verb == "storm") return storm(words);
   if (verb == "burn") return burn();
   if (verb == "cycles") return cycles(words);
+  if (verb == "hoard") return hoard(words);
   if (verb == "fork") return in_child(words);
   if (verb == "die") {
     Words async{"async", "dying"};

@@ -34,12 +34,14 @@ class Client {
   Outcome storm(const Words& words);
   Outcome burn();
   Outcome cycles(const Words& words);
+  Outcome hoard(const Words& words);
   Outcome in_child(const Words& words);
 
   std::map<std::string, Communicator> comms_;
   std::map<std::string, Operation> operations_;
   std::map<std::string, std::unique_ptr<Memory>> memories_;
   std::vector<Operation> flooded_;
+  std::vector<std::unique_ptr<Memory>> hoarded_;
 };
 
 }  // namespace arcomm::support

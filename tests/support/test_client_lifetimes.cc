@@ -138,6 +138,28 @@ Outcome Client::cycles(const Words& words) {
   return {arcSuccess, std::to_string(n), ""};
 }
 
+// Communicators are kept by the library, which nobody tells to destroy them.
+Outcome Client::hoard(const Words& words) {
+  if (words.size() < 3) return wrong("hoard KIND N [BYTES]");
+  const std::size_t n = std::strtoull(words[2].c_str(), nullptr, 10);
+  const std::size_t bytes = words.size() > 3 ? std::strtoull(words[3].c_str(), nullptr, 10) : 4096;
+  for (std::size_t i = 0; i < n; ++i) {
+    arcResult_t result = arcSuccess;
+    if (words[1] == "comm") {
+      arcUniqueId id{};
+      arcComm_t comm = nullptr;
+      result = arcGetUniqueId(&id);
+      if (result == arcSuccess) result = arcCommInitRank(&comm, 1, id, 0);
+    } else {
+      auto held = std::make_unique<Memory>(words[1], bytes);
+      result = held->result();
+      if (result == arcSuccess) hoarded_.push_back(std::move(held));
+    }
+    if (result != arcSuccess) return {result, std::to_string(i), ""};
+  }
+  return {arcSuccess, std::to_string(n), ""};
+}
+
 // What a forked child hears from the library: "code,reason" of its AllReduce and of its
 // arcFinalize.
 Outcome Client::in_child(const Words& words) {
