@@ -6,11 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
 #include <limits>
 #include <string>
+
+#include "transport/device/memory_groups.h"
 
 namespace arcomm {
 namespace {
@@ -28,16 +29,6 @@ Error allocation_failed(std::uint64_t bytes, const char* step, int why) {
                " bytes of shared memory: ", step, ": ", std::strerror(why), next);
 }
 
-// The number that the file consists of; unlimited where it says "max" or is not there.
-std::uint64_t number_in(const std::string& path) {
-  std::ifstream file(path);
-  std::string word;
-  std::uint64_t value = 0;
-  if (!(file >> word)) return kUnlimited;
-  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return failed == std::errc{} && end == word.data() + word.size() ? value : kUnlimited;
-}
-
 std::uint64_t available_on_machine() {
   std::ifstream info("/proc/meminfo");
   std::string word;
@@ -48,54 +39,12 @@ std::uint64_t available_on_machine() {
   return static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
 }
 
-// Where a version of control groups says what memory its groups may have.
-struct GroupFiles {
-  const char* root;
-  const char* most;
-  const char* used;
-};
-constexpr GroupFiles kVersion2{"/sys/fs/cgroup", "/memory.max", "/memory.current"};
-constexpr GroupFiles kVersion1{"/sys/fs/cgroup/memory", "/memory.limit_in_bytes",
-                               "/memory.usage_in_bytes"};
-constexpr std::uint64_t kVersion1Unlimited = std::uint64_t{1} << 62;  // or some pages less
-
-struct GroupMemory {
-  std::uint64_t most = kUnlimited, available = kUnlimited;
-};
-
-GroupMemory look_at_group(const GroupFiles& files, std::string folder) {
-  GroupMemory memory;
-  // A limit binds wherever in the path it stands.
-  for (std::string path = std::move(folder);; path.erase(path.rfind('/'))) {
-    while (path.ends_with('/')) path.pop_back();
-    const std::uint64_t most = number_in(files.root + path + files.most);
-    const std::uint64_t used = number_in(files.root + path + files.used);
-    if (most < kVersion1Unlimited && used != kUnlimited) {
-      memory.most = std::min(memory.most, most);
-      memory.available = std::min(memory.available, most - std::min(most, used));
-    }
-    if (path.rfind('/') == std::string::npos) return memory;
-  }
-}
-
-GroupMemory look_at_own_group() {
-  GroupMemory least;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const bool is_version_2 = line.starts_with("0::");
-    const std::size_t version_1 = line.find(":memory:");
-    if (!is_version_2 && version_1 == std::string::npos) continue;
-    const GroupMemory memory =
-        is_version_2 ? look_at_group(kVersion2, line.substr(3))
-                     : look_at_group(kVersion1, line.substr(version_1 + sizeof(":memory:") - 1));
-    least.most = std::min(least.most, memory.most);
-    least.available = std::min(least.available, memory.available);
-  }
-  return least;
-}
-
 std::uint64_t available_bytes() {
-  return std::min(available_on_machine(), look_at_own_group().available);
+  std::uint64_t available = available_on_machine();
+  for (const MemoryGroup& group : read_memory_groups())
+    available =
+        std::min(available, group.most_bytes - std::min(group.most_bytes, group.used_bytes));
+  return available;
 }
 
 }  // namespace
@@ -111,13 +60,9 @@ std::uint64_t available_memory_bytes() {
 }
 
 std::uint64_t most_memory_bytes() {
-  const auto machine =
-      static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
-  return std::min(machine, look_at_own_group().most);
-}
-
-std::uint64_t available_in_group(const char* root, const char* folder) {
-  return look_at_group({root, kVersion2.most, kVersion2.used}, folder).available;
+  auto most = static_cast<std::uint64_t>(std::max(::sysconf(_SC_PHYS_PAGES), 1L)) * page_bytes();
+  for (const MemoryGroup& group : read_memory_groups()) most = std::min(most, group.most_bytes);
+  return most;
 }
 
 Result<std::uint64_t> round_to_pages(std::uint64_t bytes) {

@@ -33,10 +33,6 @@ std::uint64_t available_memory_bytes();
 // Of the machine, or what the control groups that this process is in allow at most, used or not.
 std::uint64_t most_memory_bytes();
 
-// Bytes that the control group `folder` (version 2, below `root`) and its ancestors still allow.
-// Separate so that it can be tested on a folder of files.
-std::uint64_t available_in_group(const char* root, const char* folder);
-
 Result<SealedMemory> make_sealed_memory(const char* name, std::uint64_t bytes);
 
 class GrowingMemory {

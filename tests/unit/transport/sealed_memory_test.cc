@@ -2,14 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
 #include <limits>
-#include <string>
 
 namespace arcomm {
 namespace {
@@ -33,26 +29,6 @@ TEST(SealedMemory, RefusesWhatTheMachineCannotGive) {
   EXPECT_EQ(memory.error().reason, Reason::OutOfMemory);
   EXPECT_EQ(make_sealed_memory("test", 0).error().code, ErrorCode::InvalidArgument);
   EXPECT_EQ(make_sealed_memory("test", kUnlimited).error().code, ErrorCode::OutOfRange);
-}
-
-TEST(SealedMemory, HeedsTheTightestControlGroupOnTheWayUp) {
-  char root[] = "/tmp/arcomm-group-XXXXXX";
-  ASSERT_NE(::mkdtemp(root), nullptr);
-  const auto group = [&](const std::string& folder, const char* most, const char* used) {
-    std::filesystem::create_directories(root + folder);
-    std::ofstream(root + folder + "/memory.max") << most << "\n";
-    std::ofstream(root + folder + "/memory.current") << used << "\n";
-  };
-  group("/a/b", "max", "10");
-  EXPECT_EQ(available_in_group(root, "/a/b"), kUnlimited);
-  group("/a/b", "1000", "10");
-  EXPECT_EQ(available_in_group(root, "/a/b"), 990u);
-  group("/a", "500", "100");
-  EXPECT_EQ(available_in_group(root, "/a/b"), 400u) << "an ancestor's limit binds too";
-  group("", "90", "100");
-  EXPECT_EQ(available_in_group(root, "/a/b"), 0u);
-  EXPECT_EQ(available_in_group(root, "/"), 0u);
-  std::filesystem::remove_all(root);
 }
 
 }  // namespace
