@@ -285,7 +285,8 @@ constexpr SettingRow kRows[] = {
      .doc = "Memory of the host that all users may have registered or allocated, whether or not "
             "its pages are there yet. 0: seven eighths of the machine's memory, or of the memory "
             "limit of the service (MemoryMax=). A user gets up to three times of what is still "
-            "free, which is three quarters for one alone."},
+            "free, which is three quarters for one alone; and the processes of a control group "
+            "no more than the group's own memory limit."},
     {.section = "quota",
      .key = "node_mappings",
      .kind =

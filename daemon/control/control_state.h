@@ -9,6 +9,7 @@
 #include "config/settings.h"
 #include "daemon/control/access/caller.h"
 #include "daemon/control/calls/worker_replies.h"
+#include "daemon/control/client_groups.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/gpu_seats.h"
 #include "daemon/control/node_devices.h"
@@ -47,8 +48,9 @@ struct ControlState {
   NodeDevices devices;
   WorkerReplies replies;
   QuotaBook quotas;
+  ClientGroups client_groups;
   GpuSeats gpu_seats;
-  SessionLedger ledger;    // after these two: entries hold charges and seats
+  SessionLedger ledger;    // after these three: entries hold charges and seats
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   bool stopping = false;
 };

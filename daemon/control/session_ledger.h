@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "daemon/control/access/caller.h"
+#include "daemon/control/client_groups.h"
 #include "daemon/control/gpu_seats.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
@@ -45,6 +47,7 @@ struct HeldBuffer {
   std::uint64_t fd_ticket = 0;  // of its memory, for as long as nobody fetched it
   ChargePtr count, bytes, mapping;
   ChargePtr reserved, unfilled;  // host memory
+  GroupChargePtr of_group;       // the same
   ChargePtr rest;                // GPU memory: what the device rounded up to
 };
 struct HeldPlan {
@@ -72,6 +75,8 @@ struct SessionEntry {
   EventLoop::TimerKey hello_deadline;
   std::chrono::steady_clock::time_point attached_at;
   ChargePtr charge, mapping;
+  // Of its process, with their limits, as they were when it first asked for host memory.
+  std::optional<std::vector<MemoryGroup>> memory_groups;
   std::unordered_map<BufferId, HeldBuffer> buffers;
   std::unordered_map<PlanId, HeldPlan> plans;
   std::unordered_map<MemberId, HeldMember> members;

@@ -4,17 +4,23 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <cstdlib>
-#include <filesystem>
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tests/integration/node_test.h"
+#include "tests/support/control_group.h"
 
 namespace arcomm::support {
 namespace {
@@ -24,6 +30,7 @@ constexpr gid_t kNogroup = 65534;
 constexpr uid_t kMapped = 196'608;  // the first of a user namespace's 65,536
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr milliseconds kNewcomer{5000};
+constexpr const char* kNoGroup = "needs the right to make memory control groups here";
 
 class NodeLimits : public NodeTest {
  protected:
@@ -54,6 +61,8 @@ class NodeLimits : public NodeTest {
     ADD_FAILURE() << "nobody refused the " << most << "th " << line;
     return {};
   }
+  // Gone after the daemon is.
+  ControlGroup& service_group(std::uint64_t bytes) { return service_.emplace("service", bytes); }
   void expect_told(const Reply& refused, arcReason_t reason, const std::string& setting) {
     EXPECT_EQ(refused.code, arcResourceExhausted) << refused.to_string();
     EXPECT_EQ(refused.reason, reason) << refused.to_string();
@@ -61,6 +70,9 @@ class NodeLimits : public NodeTest {
     EXPECT_NE(refused.message.find("and its range have"), std::string::npos) << refused.message;
     EXPECT_LT(refused.took, kPrompt);
   }
+
+ private:
+  std::optional<ControlGroup> service_;
 };
 
 TEST_F(NodeLimits, OfOnePersonsManyUidsLeaveRoomForAnotherUser) {  // 43
@@ -175,69 +187,10 @@ TEST_F(NodeLimits, OfMemoryCountWhatIsRegisteredWhetherItsPagesAreThere) {  // 4
   EXPECT_TRUE(eventually(kPrompt, [&] { return used("host_bytes") == 0; }));
 }
 
-// A memory control group of its own for what this process starts meanwhile.
-class MemoryGroup {
- public:
-  explicit MemoryGroup(std::uint64_t bytes) {
-    std::ifstream groups("/proc/self/cgroup");
-    for (std::string line; std::getline(groups, line);) {
-      const std::size_t version_1 = line.find(":memory:");
-      if (version_1 != std::string::npos) {
-        home_ = "/sys/fs/cgroup/memory" + line.substr(version_1 + sizeof(":memory:") - 1);
-        limit_ = "memory.limit_in_bytes";
-        kills_ = "memory.oom_control";
-        used_ = "memory.usage_in_bytes";
-      } else if (line.starts_with("0::") && home_.empty()) {
-        home_ = "/sys/fs/cgroup" + line.substr(3);
-        limit_ = "memory.max";
-        kills_ = "memory.events";
-        used_ = "memory.current";
-      }
-    }
-    folder_ = home_ + "/arcomm-test-" + std::to_string(::getpid());
-    made_ = ::mkdir(folder_.c_str(), 0755) == 0 && write(folder_ + "/" + limit_, bytes) &&
-            write(folder_ + "/cgroup.procs", static_cast<std::uint64_t>(::getpid()));
-    if (made_) inside_ = true;
-  }
-  ~MemoryGroup() {
-    leave();
-    ::rmdir(folder_.c_str());
-  }
-  bool made() const { return made_; }
-  void leave() {
-    if (inside_) write(home_ + "/cgroup.procs", static_cast<std::uint64_t>(::getpid()));
-    inside_ = false;
-  }
-  std::uint64_t used() const {
-    std::ifstream file(folder_ + "/" + used_);
-    std::uint64_t bytes = 0;
-    file >> bytes;
-    return bytes;
-  }
-  // Processes that the kernel killed in it.
-  long kills() const {
-    std::ifstream file(folder_ + "/" + kills_);
-    for (std::string word; file >> word;) {
-      long count = 0;
-      if (word == "oom_kill" && file >> count) return count;
-    }
-    return -1;
-  }
-
- private:
-  static bool write(const std::string& path, std::uint64_t value) {
-    std::ofstream file(path);
-    file << value << std::endl;
-    return file.good();
-  }
-  std::string home_, folder_, limit_, kills_, used_;
-  bool made_ = false, inside_ = false;
-};
-
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow is memory, too
 TEST_F(NodeLimits, OfMemoryAreThoseOfTheServicesControlGroupAndNobodyIsKilled) {  // 44
-  MemoryGroup group(512 * kMiB);
-  if (!group.made()) GTEST_SKIP() << "needs the right to make a memory control group";
+  ControlGroup& group = service_group(512 * kMiB);
+  if (!group.enter()) GTEST_SKIP() << kNoGroup;
   start();
   group.leave();
   EXPECT_EQ(limit_of("host_bytes")["of_node"], 448 * kMiB);
@@ -267,7 +220,7 @@ TEST_F(NodeLimits, OfMemoryAreThoseOfTheServicesControlGroupAndNobodyIsKilled) {
   for (int turn = 0; turn < 2; ++turn) {
     for (std::size_t i = 0; i < buffers.size(); ++i)
       reduce_into(**session, *member, seq, buffers[i], buffers[(i + 1) % buffers.size()]);
-    EXPECT_GT(group.used(), buffers.size() * 100 * kMiB) << "the pages are not the daemon's";
+    EXPECT_GT(group.used_bytes(), buffers.size() * 100 * kMiB) << "the pages are not the daemon's";
     for (const UniqueFd& fd : memory) {
       ASSERT_EQ(::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
                             static_cast<off_t>(100 * kMiB)),
@@ -277,6 +230,148 @@ TEST_F(NodeLimits, OfMemoryAreThoseOfTheServicesControlGroupAndNobodyIsKilled) {
   EXPECT_EQ(group.kills(), 0);
   EXPECT_TRUE(node().running());
   session->reset();
+  memory.clear();
+  EXPECT_TRUE(eventually(kPrompt, [&] { return used("host_bytes") == 0; }));
+}
+
+// Whoever touches a page first is charged for it, and that is the daemon, of memory that is not
+// filled or was punched out again: what the daemon holds for a client's control group is bounded by
+// what the group may have itself.
+TEST_F(NodeLimits, OfMemoryAreForAClientThoseOfItsOwnControlGroup) {  // 44
+  ControlGroup& service = service_group(2048 * kMiB);
+  ControlGroup small("client", 256 * kMiB);
+  ControlGroup divided(small, "part", ControlGroup::kNoLimit);
+  if (!service.enter() || !small.made() || !divided.made()) GTEST_SKIP() << kNoGroup;
+  start();
+  service.leave();
+  ASSERT_TRUE(divided.enter());
+  const auto child = ClientProcess::start(node());
+  ASSERT_TRUE(small.enter());
+  const std::uint64_t service_before = service.used_bytes(), small_before = small.used_bytes();
+  Result<std::unique_ptr<RawSession>> session = RawSession::attach(node());
+  ASSERT_TRUE(session.ok());
+  const Result<MemberId> member = (*session)->create_lone_communicator();
+  ASSERT_TRUE(member.ok());
+  std::vector<UniqueFd> memory;
+  std::vector<RawSession::Buffer> buffers;
+  for (int i = 0; i < 2; ++i) {
+    memory.push_back(sparse_memory(100 * kMiB));
+    Result<RawSession::Buffer> one =
+        (*session)->register_memory(memory.back().get(), 0, 100 * kMiB);
+    ASSERT_TRUE(one.ok()) << one.error().to_string();
+    buffers.push_back(*one);
+  }
+  memory.push_back(sparse_memory(100 * kMiB));
+  const Result<RawSession::Buffer> refused =
+      (*session)->register_memory(memory.back().get(), 0, 100 * kMiB);
+  expect_no_memory(refused);
+  EXPECT_NE(refused.error().message.find(small.folder()), std::string::npos)
+      << refused.error().message;
+  EXPECT_NE(refused.error().message.find("268435456"), std::string::npos)
+      << refused.error().message;
+  expect_refusal_told("RegisterBuffer", ::getpid(), "ResourceExhausted");
+  expect_no_memory((*session)->allocate(100 * kMiB));
+  // Neither has a part of the group more, nor has anybody else less.
+  child->expect_ok("init 5000");
+  const Reply no_part = child->ask("alloc m 104857600");
+  EXPECT_EQ(no_part.reason, arcReasonOutOfMemory) << no_part.to_string();
+  EXPECT_NE(no_part.message.find(small.folder()), std::string::npos) << no_part.message;
+  small.leave();
+  const auto outside = ClientProcess::start(node());
+  outside->expect_ok("init 5000");
+  outside->expect_ok("alloc m 314572800");
+  outside->expect_ok("free m");
+  EXPECT_TRUE(eventually(kPrompt, [&] { return limit_of("host_bytes")["used"] == 200 * kMiB; }));
+  ASSERT_TRUE(small.enter());
+
+  std::uint64_t seq = 0, most = 0;
+  for (int turn = 0; turn < 3; ++turn) {
+    for (std::size_t i = 0; i < buffers.size(); ++i)
+      reduce_into(**session, *member, seq, buffers[i], buffers[1 - i]);
+    most = std::max(most, service.used_bytes() - service_before);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_EQ(::fallocate(memory[static_cast<std::size_t>(i)].get(),
+                            FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                            static_cast<off_t>(100 * kMiB)),
+                0);
+    }
+  }
+  std::cout << "charged to the daemon for a client that may have 256 MiB: " << most / kMiB
+            << " MiB, to the client itself: " << (small.used_bytes() - small_before) / kMiB
+            << " MiB\n";
+  EXPECT_GE(most, 150 * kMiB) << "the pages are not the daemon's";
+  EXPECT_LE(most, 256 * kMiB);
+  EXPECT_EQ(service.kills(), 0);
+  EXPECT_EQ(small.kills(), 0);
+
+  // Released, it is the group's again.
+  ASSERT_TRUE((*session)->release(buffers[0].id).ok());
+  EXPECT_TRUE((*session)->register_memory(memory.back().get(), 0, 100 * kMiB).ok());
+  session->reset();
+  small.leave();
+  EXPECT_TRUE(eventually(kPrompt, [&] { return used("host_bytes") == 0; }));
+  child->expect_ok("alloc m 104857600");
+}
+
+// The highest node with memory, on most machines the only one.
+int last_memory_node() {
+  std::string nodes;
+  std::ifstream("/sys/devices/system/node/has_memory") >> nodes;
+  const std::size_t last = nodes.find_last_of(",-");
+  return std::atoi(nodes.c_str() + (last == std::string::npos ? 0 : last + 1));
+}
+
+// A policy on shared memory holds for whoever touches it, the daemon too (shared_memory.h): it
+// chooses where pages come from, never how many or whose they are.
+TEST_F(NodeLimits, OfMemoryHoldWhateverNodeAClientBindsItTo) {  // 44
+  ControlGroup& group = service_group(512 * kMiB);
+  if (!group.enter()) GTEST_SKIP() << kNoGroup;
+  start();
+  group.leave();
+  Result<std::unique_ptr<RawSession>> session = RawSession::attach(node());
+  ASSERT_TRUE(session.ok());
+  const Result<MemberId> member = (*session)->create_lone_communicator();
+  ASSERT_TRUE(member.ok());
+  const int node_number = last_memory_node();
+  const unsigned long mask = 1ul << node_number;
+  constexpr std::uint64_t kBytes = 100 * kMiB;
+  std::vector<UniqueFd> memory;
+  std::vector<RawSession::Buffer> buffers;
+  std::vector<void*> mapped;
+  for (int i = 0; i < 2; ++i) {
+    memory.push_back(sparse_memory(kBytes));
+    mapped.push_back(
+        ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.back().get(), 0));
+    ASSERT_NE(mapped.back(), MAP_FAILED);
+    if (::syscall(SYS_mbind, mapped.back(), kBytes, MPOL_BIND | MPOL_F_STATIC_NODES, &mask,
+                  8 * sizeof(mask), 0) != 0) {
+      GTEST_SKIP() << "mbind: " << std::strerror(errno);
+    }
+    Result<RawSession::Buffer> one = (*session)->register_memory(memory.back().get(), 0, kBytes);
+    ASSERT_TRUE(one.ok()) << one.error().to_string();
+    buffers.push_back(*one);
+  }
+  std::uint64_t seq = 0;
+  for (int turn = 0; turn < 2; ++turn) {
+    static_cast<float*>(mapped[0])[12345] = 0.5f;
+    reduce_into(**session, *member, seq, buffers[0], buffers[1]);
+    EXPECT_EQ(static_cast<float*>(mapped[1])[12345], 0.5f);
+    int where = -1;
+    void* page = static_cast<char*>(mapped[1]) + 50 * kMiB;
+    EXPECT_EQ(*static_cast<volatile char*>(page), 0);  // the daemon's page, in our table, too
+    ASSERT_EQ(::syscall(SYS_move_pages, 0, 1ul, &page, nullptr, &where, 0), 0);
+    EXPECT_EQ(where, node_number) << "the daemon's fault did not follow the client's policy";
+    EXPECT_LE(group.used_bytes(), 512 * kMiB);
+    for (const UniqueFd& fd : memory) {
+      ASSERT_EQ(::fallocate(fd.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                            static_cast<off_t>(kBytes)),
+                0);
+    }
+  }
+  EXPECT_EQ(group.kills(), 0);
+  EXPECT_EQ(limit_of("host_bytes")["used"], 2 * kBytes);
+  session->reset();
+  for (void* one : mapped) ::munmap(one, kBytes);
   memory.clear();
   EXPECT_TRUE(eventually(kPrompt, [&] { return used("host_bytes") == 0; }));
 }

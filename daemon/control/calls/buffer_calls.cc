@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "daemon/control/calls/new_buffer.h"
 #include "daemon/control/descriptors/shared_memory.h"
 
 namespace arcomm {
@@ -39,14 +38,47 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   buffer->seed.length_bytes = *length;
   buffer->give_ticket = true;
   buffer->answer = std::move(answer);
-  fair_prefault_.allocate(
-      {buffer->session, caller.call}, *length, [this, buffer](Result<UniqueFd> made) {
-        if (!made) {
-          buffer->drop_promise(state_.ledger);
-          return buffer->fail(made.error());
-        }
-        add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
-      });
+  charge_groups(buffer, caller.call, [this, buffer, call = caller.call] {
+    fair_prefault_.allocate(
+        {buffer->session, call}, buffer->held.length_bytes, [this, buffer](Result<UniqueFd> made) {
+          if (!made) {
+            buffer->drop_promise(state_.ledger);
+            return buffer->fail(made.error());
+          }
+          add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
+        });
+  });
+}
+
+// The groups are looked at before the first memory of a session. They are those of the process that
+// attached: the session ends with it, so that its number is nobody else's.
+void BufferCalls::charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
+                                std::function<void()> then) {
+  const auto give_up = [this, buffer](const Error& why) {
+    buffer->drop_promise(state_.ledger);
+    buffer->fail(why);
+  };
+  SessionEntry* owner = state_.ledger.find(buffer->session);
+  if (owner == nullptr) {
+    return give_up(
+        error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
+  }
+  if (!owner->memory_groups) {
+    return fair_prefault_.look_at_groups(
+        {buffer->session, call}, owner->peer.pid,
+        [this, buffer, call, give_up,
+         then = std::move(then)](Result<std::vector<MemoryGroup>> groups) {
+          if (!groups) return give_up(groups.error());
+          if (SessionEntry* entry = state_.ledger.find(buffer->session); entry != nullptr)
+            entry->memory_groups = std::move(groups).value();
+          charge_groups(buffer, call, then);
+        });
+  }
+  Result<GroupChargePtr> of_group =
+      state_.client_groups.charge(*owner->memory_groups, buffer->held.length_bytes);
+  if (!of_group) return give_up(of_group.error());
+  buffer->held.of_group = std::move(of_group).value();
+  then();
 }
 
 void BufferCalls::cancel_allocation(std::uint64_t call) {
@@ -84,19 +116,27 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
   buffer->seed.offset_bytes = request.offset_bytes();
   buffer->seed.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
-  // A memfd may be larger than what is in it: the rest must be there to be had, and stays promised
-  // for as long as the buffer is registered.
-  fair_prefault_.check(
-      {buffer->session, caller.call}, memory, buffer->seed.length_bytes,
-      [this, buffer, memory, uid = caller.peer.uid](const Result<MissingPages>& missing) {
-        if (!missing) return buffer->fail(missing.error());
-        state_.quotas.note_available(missing->available_bytes);
-        Result<ChargePtr> unfilled =
-            state_.quotas.charge(uid, QuotaKind::UnfilledBytes, missing->bytes);
-        if (!unfilled) return buffer->fail(unfilled.error());
-        buffer->held.unfilled = std::move(unfilled).value();
-        add_to_worker(state_, buffer, memory);
-      });
+  charge_groups(buffer, caller.call,
+                [this, buffer, memory, uid = caller.peer.uid, call = caller.call] {
+                  check_pages(buffer, memory, uid, call);
+                });
+}
+
+// A memfd may be larger than what is in it: the rest must be there to be had, and stays promised
+// for as long as the buffer is registered.
+void BufferCalls::check_pages(const std::shared_ptr<NewBuffer>& buffer,
+                              const std::shared_ptr<UniqueFd>& memory, uid_t uid,
+                              std::uint64_t call) {
+  fair_prefault_.check({buffer->session, call}, memory, buffer->seed.length_bytes,
+                       [this, buffer, memory, uid](const Result<MissingPages>& missing) {
+                         if (!missing) return buffer->fail(missing.error());
+                         state_.quotas.note_available(missing->available_bytes);
+                         Result<ChargePtr> unfilled =
+                             state_.quotas.charge(uid, QuotaKind::UnfilledBytes, missing->bytes);
+                         if (!unfilled) return buffer->fail(unfilled.error());
+                         buffer->held.unfilled = std::move(unfilled).value();
+                         add_to_worker(state_, buffer, memory);
+                       });
 }
 
 void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,

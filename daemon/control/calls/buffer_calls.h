@@ -4,8 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 
 #include "daemon/control/calls/gpu_buffer_calls.h"
+#include "daemon/control/calls/new_buffer.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/descriptors/fair_prefault.h"
 #include "daemon/control/rpc/task_thread.h"
@@ -32,6 +35,11 @@ class BufferCalls {
   void session_gone(SessionId session);
 
  private:
+  // Of host memory: what the client's control groups allow. Fails the buffer, or goes on.
+  void charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
+                     std::function<void()> then);
+  void check_pages(const std::shared_ptr<NewBuffer>& buffer,
+                   const std::shared_ptr<UniqueFd>& memory, uid_t uid, std::uint64_t call);
   void forget_buffer(SessionId id, BufferId buffer);
 
   ControlState& state_;

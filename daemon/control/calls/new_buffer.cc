@@ -24,6 +24,7 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
                     .mapping = std::move(mapping).value(),
                     .reserved = std::move(reserved).value(),
                     .unfilled = {},
+                    .of_group = {},
                     .rest = {}};
   return {};
 }

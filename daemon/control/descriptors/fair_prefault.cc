@@ -58,6 +58,23 @@ void FairPrefault::check(Asker asker, std::shared_ptr<UniqueFd> memory, std::uin
   run_next();
 }
 
+void FairPrefault::look_at_groups(Asker asker, pid_t process,
+                                  std::function<void(Result<std::vector<MemoryGroup>>)> done) {
+  auto groups = std::make_shared<std::vector<MemoryGroup>>();
+  auto job = std::make_unique<Job>();
+  job->asker = asker;
+  job->slice = [groups, process](std::uint64_t) {
+    if (process > 0) *groups = read_memory_groups(process);  // else the kernel shows us none
+    return std::uint64_t{0};
+  };
+  job->end = [groups, done = std::move(done)](const Status& dropped) {
+    if (!dropped) return done(dropped.error());
+    done(std::move(*groups));
+  };
+  queue(std::move(job));
+  run_next();
+}
+
 void FairPrefault::drop_call(std::uint64_t call, const Error& why) {
   if (call != 0) drop([call](const Asker& asker) { return asker.call == call; }, why);
 }

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/descriptors/shared_memory.h"
@@ -20,6 +21,7 @@
 #include "proto/status.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
+#include "transport/device/memory_groups.h"
 
 namespace arcomm {
 
@@ -44,6 +46,10 @@ class FairPrefault {
   // check_missing_pages of offered memory. No other is looked at before the answer was heard.
   void check(Asker asker, std::shared_ptr<UniqueFd> memory, std::uint64_t length_bytes,
              std::function<void(Result<MissingPages>)> done);
+
+  // read_memory_groups, in its session's turn.
+  void look_at_groups(Asker asker, pid_t process,
+                      std::function<void(Result<std::vector<MemoryGroup>>)> done);
 
   // Nobody waits for these any more: answered with `why`, once no slice of theirs runs.
   void drop_call(std::uint64_t call, const Error& why);

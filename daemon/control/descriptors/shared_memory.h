@@ -1,5 +1,21 @@
 // The control plane's policy on memory that a client and the daemon share; how it is made and what
 // may be mapped at all is transport's. Any thread.
+//
+// Whose memory it is: a page is charged to the control group of whose process touches it first.
+// What a client has filled is the client's; what the daemon allocates for it, and what the daemon
+// faults in because it was never filled, or was punched out again, is the daemon's. Therefore every
+// buffer is reserved by its length (QuotaKind::HostBytes), and no client's control group is held
+// more for than it may have itself (client_groups.h).
+//
+// What is not prevented: a client may mbind() the memfd, and then the kernel takes such pages from
+// the nodes that the client named, full or not, also when the daemon is the one to touch them. No
+// seal forbids it, and a policy that were looked at or reset here could be set again a moment
+// later. It gains nothing that is not to be had without the daemon: no page more is taken than was
+// reserved, by whatever policy; a user who wants the kernel to reclaim, or to kill, for lack of one
+// node binds and touches its own pages, and whom the kernel then kills it chooses by size
+// (OOMScoreAdjust=-500 of the unit stands before the daemon). A far node slows the operations that
+// use it. To have the daemon's threads run and allocate on some nodes alone, give the service a
+// cpuset: its nodes bind every policy.
 #pragma once
 
 #include <cstdint>
