@@ -33,10 +33,15 @@ class Story:
 
 def run(kernel: pathlib.Path, initramfs: pathlib.Path, console: pathlib.Path, seconds: float, *,
         megabytes=2048, cores=2, heard=print) -> Story:
+    # A second node with a quarter of the memory and no cores: small enough for a test to fill it.
+    small = megabytes // 4
     # What makes emulated memory slow is left out: five levels of page tables, access checks of the kernel's, isolation.
     command = ["qemu-system-x86_64", "-no-user-config", "-nodefaults", "-display", "none", "-no-reboot",
                "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "max,-smap,-smep",
                "-smp", str(cores), "-m", f"{megabytes}M",
+               "-object", f"memory-backend-ram,id=memory0,size={megabytes - small}M",
+               "-object", f"memory-backend-ram,id=memory1,size={small}M",
+               "-numa", f"node,memdev=memory0,cpus=0-{cores - 1}", "-numa", "node,memdev=memory1",
                "-kernel", kernel, "-initrd", initramfs,
                "-append", "console=ttyS0 quiet panic=-1 oops=panic tsc=reliable mitigations=off nokaslr no5lvl",
                "-serial", f"file:{console}", "-serial", "stdio"]

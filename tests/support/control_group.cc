@@ -33,6 +33,7 @@ ControlGroup::Files ControlGroup::find() {
                .events = "/memory.events"};
     }
   }
+  while (files.home.ends_with('/')) files.home.pop_back();
   return files;
 }
 

@@ -12,10 +12,11 @@
 // seal forbids it, and a policy that were looked at or reset here could be set again a moment
 // later. It gains nothing that is not to be had without the daemon: no page more is taken than was
 // reserved, by whatever policy; a user who wants the kernel to reclaim, or to kill, for lack of one
-// node binds and touches its own pages, and whom the kernel then kills it chooses by size
-// (OOMScoreAdjust=-500 of the unit stands before the daemon). A far node slows the operations that
-// use it. To have the daemon's threads run and allocate on some nodes alone, give the service a
-// cpuset: its nodes bind every policy.
+// node binds and touches its own pages. Where the node is full the kernel does kill for the
+// daemon's fault, and OOMScoreAdjust=-500 of the unit makes it choose others first; a daemon
+// started without was seen to be killed (fault_limits.cc). A far node slows the operations that use
+// it. To have the daemon's threads run and allocate on some nodes alone, give the service a cpuset:
+// its nodes bind every policy.
 #pragma once
 
 #include <cstdint>
