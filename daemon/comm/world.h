@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "proto/status.h"
 #include "proto/types.h"
 
 namespace arcomm {
@@ -26,8 +27,8 @@ class World {
  public:
   static World of_one_node(std::size_t ranks);
   // The node of each rank, by global rank; nodes count from 0 with none left out. `here` is this
-  // one.
-  World(std::span<const std::uint32_t> node_of_rank, std::uint32_t here);
+  // one. InvalidArgument where that is not so: the numbers may be another node's word.
+  static Result<World> create(std::span<const std::uint32_t> node_of_rank, std::uint32_t here);
 
   std::size_t size() const { return places_.size(); }
   std::uint32_t nodes() const { return nodes_; }
@@ -40,6 +41,8 @@ class World {
   friend bool operator==(const World&, const World&) = default;
 
  private:
+  World(std::span<const std::uint32_t> node_of_rank, std::uint32_t here, std::uint32_t nodes);
+
   std::vector<Place> places_;  // by global rank
   std::vector<Rank> seated_;
   std::uint32_t nodes_ = 1, here_ = 0;

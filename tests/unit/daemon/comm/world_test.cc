@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "daemon/comm/communicator_table.h"
@@ -23,7 +24,7 @@ TEST(World, OnOneNodeGlobalAndLocalRanksAreTheSame) {
 }
 
 TEST(World, CountsLocalRanksNodeByNodeInTheGlobalOrder) {
-  const World here(kNodes, 1);
+  const World here = World::create(kNodes, 1).value();
   EXPECT_EQ(here.nodes(), 2u);
   EXPECT_FALSE(here.is_one_node());
   EXPECT_EQ(here.seated(), (std::vector<Rank>{0, 2, 3}));
@@ -31,14 +32,29 @@ TEST(World, CountsLocalRanksNodeByNodeInTheGlobalOrder) {
   EXPECT_EQ(here.place(4), (Place{.node = 0, .global = 4, .local = 1}));
   EXPECT_TRUE(here.is_here(0));
   EXPECT_FALSE(here.is_here(1));
-  const World there(kNodes, 0);
+  const World there = World::create(kNodes, 0).value();
   EXPECT_EQ(there.seated(), (std::vector<Rank>{1, 4}));
   EXPECT_EQ(there.place(3), here.place(3)) << "the same on all nodes";
 }
 
+// Another node's numbers: one of 4 billion took 16 GB before anything was counted.
+TEST(World, NodesBeyondTheRanksOrLeftOutAreRefusedByNumber) {
+  const auto refused = [](std::vector<std::uint32_t> nodes, std::uint32_t here) {
+    const Result<World> world = World::create(nodes, here);
+    EXPECT_FALSE(world.ok());
+    return world ? std::string() : world.error().message;
+  };
+  EXPECT_NE(refused({0, 4'000'000'000}, 0).find("rank 1 is on node 4000000000"), std::string::npos);
+  EXPECT_NE(refused({0, 2, 2}, 0).find("node 1 of 3 has no rank"), std::string::npos);
+  EXPECT_NE(refused({0, 1}, 2).find("node 2 of 2"), std::string::npos);
+  EXPECT_FALSE(refused({}, 0).empty());
+}
+
 class TwoNodes : public ::testing::Test {
  protected:
-  TwoNodes() { members_ = table_.form({}, 1, World(kNodes, 1), std::vector<Seat>(3)); }
+  TwoNodes() {
+    members_ = table_.form({}, 1, World::create(kNodes, 1).value(), std::vector<Seat>(3));
+  }
   Communicator& communicator() { return *table_.find(members_[0])->communicator; }
   void arrive(std::size_t seat, std::uint64_t seq, std::uint64_t deadline_ns = 1'000'000) {
     const Member& member = *table_.find(members_[seat]);
