@@ -190,6 +190,7 @@ void GpuGroups::forget(GpuGroup& group) {
   give_back_sms(group);
   room.give_up_turn(group.place);
   room.leave(group.place);
+  in_stream_waits.forget(group);
   group.prepared.drop_all();
   deferred.add(group.prepared.dropped(), group);
   for (GpuMember& member : group.members) deferred.add(member);

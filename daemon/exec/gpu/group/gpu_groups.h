@@ -13,6 +13,7 @@
 #include "daemon/exec/gpu/gpu_engine.h"
 #include "daemon/exec/gpu/group/gpu_group.h"
 #include "daemon/exec/gpu/group/in_stream_offer.h"
+#include "daemon/exec/gpu/group/in_stream_waits.h"
 #include "daemon/exec/gpu/group/peer_lines.h"
 #include "daemon/exec/gpu/group/resident_path.h"
 #include "daemon/exec/gpu/hardware/in_stream_image.h"
@@ -62,6 +63,7 @@ class GpuGroups {
   Speculator speculator{all, deferred, room};
   Quiescer quiescer{engines, all, speculator, deferred};
   ResidentPath resident{quiescer};
+  InStreamWaits in_stream_waits;
 
  private:
   GpuGroups() = default;

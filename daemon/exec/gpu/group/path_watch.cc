@@ -11,10 +11,6 @@
 namespace arcomm {
 namespace {
 
-// Who has begun no other in-stream operation for so long waits for somebody, or is idle.
-constexpr std::uint64_t kStandingNs = 10'000'000;
-// Longer than the worker takes to hear of an in-stream operation that failed.
-constexpr std::uint64_t kJustNowNs = 50'000'000;
 // Beyond a plan's timeout, which the grid keeps.
 constexpr std::uint64_t kGraceNs = 1'000'000'000;
 // Who waits for longer than this for other ranks may find that they called something else. Far more
@@ -102,16 +98,12 @@ bool PathWatch::look_at_in_stream(GpuGroup& group, GpuMember& member, std::uint6
   if (begun != member.in_stream_begun) {
     member.engine->operations_elsewhere +=
         static_cast<std::uint32_t>(begun - member.in_stream_begun);
-    if (now_ns >= member.in_stream_begun_ns + kStandingNs) {
-      member.in_stream_stood_at = member.in_stream_begun;
-      member.in_stream_stood_until_ns = now_ns;
-    }
-    member.in_stream_begun = begun;
-    member.in_stream_begun_ns = now_ns;
+    groups_.in_stream_waits.note(group, member, begun, now_ns);
     moved_ns_ = std::max(moved_ns_, now_ns - std::min(now_ns, kNotLongAgoNs));
   }
   Done failed = member.doorbells.in_stream_failed();
   if (failed.code == 0) return true;
+  if (is_full()) return false;  // the word stays: next time
   if (failed.culprit_rank < 0 ||
       failed.culprit_rank >= static_cast<std::int16_t>(group.members.size()))
     failed.culprit_rank = static_cast<std::int16_t>(member.rank);
@@ -131,6 +123,7 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
   }
   if (group.closed) return true;
   if (status.failed.code != 0) {
+    if (is_full()) return false;
     note_resident(group, member.rank, status.failed);
     return false;
   }
@@ -138,6 +131,7 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
   // Who brings a GPU to rest takes its grid away for less. Without a plan nothing can be posted.
   if (member.budget_ns != 0 && now_ns >= engine.grid_seen_ns + kAbsentNs &&
       now_ns >= member.changed_ns + member.budget_ns) {
+    if (is_full()) return false;
     note_not_started(group, member.rank, status.done + 1);
     return false;
   }
@@ -152,7 +146,10 @@ void PathWatch::note_in_stream(const GpuGroup& group, Rank rank, const Done& how
                      .rank = rank,
                      .number = how.number,
                      .algorithm = kInStreamKernel};
-  if (failed.failure.reason == Reason::Timeout) failed.crossed = find_crossing(group, rank, now_ns);
+  if (failed.failure.reason == Reason::Timeout) {
+    const GpuGroup* other = groups_.in_stream_waits.find_crossing(group, rank, now_ns);
+    if (other != nullptr) failed.crossed = other->communicator;
+  }
   failures_.push_back(failed);
 }
 
@@ -185,37 +182,6 @@ void PathWatch::note_broken(const GpuGroup& group, Rank rank) {
                                "rank %d's GPU does not answer: see the daemon's log", rank),
        .rank = rank,
        .algorithm = kResidentKernel});
-}
-
-Communicator* PathWatch::find_crossing(const GpuGroup& group, Rank rank,
-                                       std::uint64_t now_ns) const {
-  // Where a deadline has passed the stream goes on with what is behind: so it counts where they
-  // stood until just now.
-  const auto stood_at = [now_ns](const GpuMember& member) -> std::optional<std::uint32_t> {
-    if (now_ns >= member.in_stream_begun_ns + kStandingNs) return member.in_stream_begun;
-    if (now_ns < member.in_stream_stood_until_ns + kJustNowNs) return member.in_stream_stood_at;
-    return std::nullopt;
-  };
-  const auto was_ahead = [&](const GpuMember& one, const GpuMember& other) {
-    const auto begun = stood_at(one), others = stood_at(other);
-    return begun && others && *begun != *others && reached(*begun, *others);
-  };
-  const auto find = [](const GpuGroup& other, const GpuMember& wanted) {
-    return std::ranges::find_if(other.members, [&](const GpuMember& member) {
-      return member.session == wanted.session && member.engine == wanted.engine;
-    });
-  };
-  const GpuMember& waited = group.member(rank);
-  for (const GpuMember& missing : group.members) {
-    if (!was_ahead(waited, missing)) continue;
-    for (const GpuGroup* other : groups_.all) {
-      if (other == &group || other->closed) continue;
-      const auto here = find(*other, waited), there = find(*other, missing);
-      if (here != other->members.end() && there != other->members.end() && was_ahead(*there, *here))
-        return other->communicator;
-    }
-  }
-  return nullptr;
 }
 
 void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {

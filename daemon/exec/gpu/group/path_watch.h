@@ -17,8 +17,9 @@ class PathWatch {
  public:
   explicit PathWatch(GpuGroups& groups) : groups_(groups) {}
 
-  // What has failed since the last call; valid until the next. Closes communicators that a rank has
-  // left once what all had called has ended.
+  // What has failed since the last call; valid until the next. Of many some, and the rest then:
+  // each is followed by what ends a communicator. Closes communicators that a rank has left once
+  // what all had called has ended.
   std::span<const PathFailure> look(std::uint64_t now_ns);
   // When something was last posted or ended on any path; `moved` notes it for the launched one.
   std::uint64_t moved_ns() const { return moved_ns_; }
@@ -33,9 +34,6 @@ class PathWatch {
   bool look_at_resident(GpuGroup& group, GpuMember& member, std::uint64_t now_ns);
   // Whether no resident operation is open that others have ended.
   bool look_at(GpuGroup& group, std::uint64_t now_ns);
-  // The communicator in which a rank that was missing here waited for `rank`, which waited here
-  // until just now, both in in-stream operations, or null: by how many of them each had begun.
-  Communicator* find_crossing(const GpuGroup& group, Rank rank, std::uint64_t now_ns) const;
   void note_in_stream(const GpuGroup& group, Rank rank, const Done& how, std::uint64_t now_ns);
   void note_resident(const GpuGroup& group, Rank rank, const Done& how);
   // At the deadline of an operation that its grid has not come to.
@@ -43,6 +41,10 @@ class PathWatch {
   void note_broken(const GpuGroup& group, Rank rank);
   // False: the ranks wait for each other on different paths, and that was noted.
   bool compare_paths(GpuGroup& group, std::uint64_t now_ns);
+
+  bool is_full() const { return failures_.size() >= kMostAtOnce; }
+
+  static constexpr std::size_t kMostAtOnce = 8;
 
   GpuGroups& groups_;
   std::vector<PathFailure> failures_;
