@@ -48,6 +48,7 @@ struct WorkerSnapshot {
   std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0,
                 operations_pending = 0;
   double busy_fraction = 0;
+  std::uint64_t slowest_turn_ns = 0;  // of its loop, since it began
   std::vector<SessionSnapshot> sessions;
   std::vector<CommunicatorSnapshot> communicators;
 };

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cstdio>
+
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/view/table.h"
 #include "client/arctl/view/views.h"
@@ -17,6 +20,12 @@ std::string counted(std::uint64_t count, std::string_view noun) {
   std::string text = std::to_string(count) + " ";
   text += noun;
   if (count != 1) text += 's';
+  return text;
+}
+
+std::string turn_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.1f ms", std::clamp(seconds, 0.0, 1e6) * 1000);
   return text;
 }
 
@@ -97,6 +106,7 @@ std::string status_text(const v1::StatusReply& reply, bool with_settings, bool c
   Table workers({{"DEVICE"},
                  {"STATE"},
                  {"BUSY", Align::Right},
+                 {"SLOWEST", Align::Right},
                  {"SESSIONS", Align::Right},
                  {"DONE", Align::Right},
                  {"FAILED", Align::Right},
@@ -106,6 +116,7 @@ std::string status_text(const v1::StatusReply& reply, bool with_settings, bool c
     workers.add({worker.device(),
                  {worker.state(), colour_of_state(worker.state())},
                  percent(worker.busy_fraction()),
+                 turn_text(worker.slowest_turn_seconds()),
                  std::to_string(worker.sessions()),
                  human_count(worker.operations_done()),
                  {human_count(worker.operations_failed()),
@@ -144,7 +155,8 @@ Json status_json(const v1::StatusReply& reply) {
                        {"operations_failed", worker.operations_failed()},
                        {"operations_pending", worker.operations_pending()},
                        {"bytes_reduced", worker.bytes_reduced()},
-                       {"busy_fraction", json_number(worker.busy_fraction())}});
+                       {"busy_fraction", json_number(worker.busy_fraction())},
+                       {"slowest_turn_seconds", json_number(worker.slowest_turn_seconds())}});
   }
   for (const v1::Setting& setting : reply.settings()) {
     settings.push_back(

@@ -206,6 +206,7 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
       worker.set_operations_pending(view.operations_pending);
       worker.set_bytes_reduced(view.bytes_reduced);
       worker.set_busy_fraction(view.busy_fraction);
+      worker.set_slowest_turn_seconds(static_cast<double>(view.slowest_turn_ns) / kNsPerSecond);
       communicators += view.communicators.size();
     }
     status.set_sessions(control_.ledger().size());

@@ -56,6 +56,20 @@ class Gauge {
   std::atomic<std::int64_t> value_{0};
 };
 
+// The highest value so far. Noting one that is no higher is a relaxed load.
+class Highest {
+ public:
+  void note(std::uint64_t value) {
+    std::uint64_t seen = value_.load(std::memory_order_relaxed);
+    while (value > seen && !value_.compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    }
+  }
+  std::uint64_t value() const { return value_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<std::uint64_t> value_{0};
+};
+
 // One counter per value of an enum: rejected[Reason::Quota].add().
 template <typename Enum, std::size_t N>
 class CounterBy {
@@ -151,6 +165,7 @@ class Metrics {
 
   Counter worker_busy_ns;      // arcomm_worker_busy_seconds_total
   Counter worker_sleeps;       // arcomm_worker_sleeps_total
+  Highest worker_turn_ns;      // arcomm_worker_turn_max_seconds, of all workers
   Counter speculative_hits;    // arcomm_speculative_launches_total{result="hit"}
   Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
   CounterBy<ErrorCode, kErrorCodes> control_calls;  // arcomm_control_calls_total{code}

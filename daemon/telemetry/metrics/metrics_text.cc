@@ -63,6 +63,9 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.worker_busy_ns.value()) / kNsPerSecond);
     counter("arcomm_worker_sleeps_total", "Times that a worker went to sleep for want of work.",
             static_cast<double>(m.worker_sleeps.value()));
+    gauge("arcomm_worker_turn_max_seconds",
+          "The longest turn of a worker's loop: nothing was served meanwhile.",
+          static_cast<double>(m.worker_turn_ns.value()) / kNsPerSecond);
     MetricFamily& armed = family("arcomm_speculative_launches_total",
                                  "Operations of GPUs that were launched before they were called.",
                                  MetricType::Counter);
@@ -104,9 +107,12 @@ class Collector : public prometheus::Collectable {
     add_counter(family(name, help, MetricType::Counter), "", "", value);
   }
 
-  void gauge(std::string_view name, std::string_view help, const Gauge& gauge) const {
+  void gauge(std::string_view name, std::string_view help, const Gauge& from) const {
+    gauge(name, help, static_cast<double>(from.value()));
+  }
+  void gauge(std::string_view name, std::string_view help, double value) const {
     ClientMetric metric;
-    metric.gauge.value = static_cast<double>(gauge.value());
+    metric.gauge.value = value;
     family(name, help, MetricType::Gauge).metric.push_back(std::move(metric));
   }
 
