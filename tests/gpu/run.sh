@@ -5,6 +5,7 @@
 #   PARTS="kernels service torch tune named peers"    what to run
 #                   sanitizer, when it is named: compute-sanitizer over small sizes, two GPUs
 #                   faults, when it is named: what breaks, and what must follow, a line for each case
+#                   full, when it is named: fault 45, on one GPU (RANKS=1)
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
@@ -70,6 +71,7 @@ if [[ $parts == *" sanitizer "* ]]; then bash "$here/run_sanitizer.sh" "$out" ||
 if [[ $parts == *" faults "* ]]; then
   RANKS="${ranks_here[*]}" part "faults that are not possible here" timeout -k 20 400 bash "$here/run_faults.sh" "$out"
 fi
+if [[ $parts == *" full "* ]]; then timeout -k 20 900 bash "$here/run_full_gpu.sh" "$out" || status=1; fi
 # One file, for machines that send back few.
 tar -C "$out" -czf "$here/logs.tar.gz" --exclude=logs.tar.gz . && mv "$here/logs.tar.gz" "$out/"
 missing=

@@ -14,4 +14,8 @@ cudaError_t write_to_nobodys_memory(cudaStream_t stream);
 cudaError_t fill_processors(int sms, unsigned* count, cudaStream_t stream);
 inline constexpr int kBlocksPerProcessor = 2;
 
+// As many blocks with as many threads, all of which stay for so long: no other kernel finds room.
+// Counts them in *started, pinned memory.
+cudaError_t hold_processors(int sms, unsigned long long ns, unsigned* started, cudaStream_t stream);
+
 }  // namespace arcomm::gpu
