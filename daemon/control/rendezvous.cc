@@ -1,10 +1,14 @@
 #include "daemon/control/rendezvous.h"
 
+#include <algorithm>
+#include <chrono>
 #include <sstream>
 #include <utility>
 
 namespace arcomm {
 namespace {
+
+constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
 
 // "ranks 1, 3 of 4 have not called"
 std::string absent(const std::map<Rank, Rendezvous::Call>& calls, int ranks) {
@@ -126,7 +130,9 @@ void Rendezvous::build(Meetings::iterator at) {
   meeting.lost.reset();
   meeting.worker = meeting.calls.begin()->second.worker;
   CommunicatorSpec seed{.unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}};
+  Clock::time_point deadline = Clock::time_point::max();
   for (const auto& [rank, call] : meeting.calls) {
+    deadline = std::min(deadline, call.deadline);
     seed.ranks.push_back({.session = call.session,
                           .rank = rank,
                           .device = call.on_gpu ? call.device : std::string(),
@@ -134,6 +140,9 @@ void Rendezvous::build(Meetings::iterator at) {
                           .in_stream_abi = call.in_stream_abi,
                           .in_stream_hindrance = call.in_stream_hindrance});
   }
+  // Who waits for it hears what it waited for.
+  seed.deadline_ns = static_cast<std::uint64_t>(
+      std::chrono::nanoseconds(deadline.time_since_epoch() - kAnswerBefore).count());
   const UniqueIdBytes unique_id = at->first;
   form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {
     built(unique_id, std::move(members));

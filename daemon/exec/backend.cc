@@ -17,19 +17,27 @@ Status Backend::bind(PlanId, PersistentPlan&, const CheckedRange&, const Checked
   return {};
 }
 
-Result<std::unique_ptr<CommunicatorExtension>> Backend::form(const CommunicatorSpec&) {
-  return std::unique_ptr<CommunicatorExtension>();
+Result<bool> Backend::form(const CommunicatorSpec&, std::unique_ptr<CommunicatorExtension>&) {
+  return true;
 }
 
 Result<MailboxDescriptors> Backend::export_mailbox(const Communicator&, Rank) const {
   return only_on_gpus("this device has no mailboxes");
 }
 
-Result<std::uint64_t> Backend::begin_measuring(std::uint32_t, std::uint64_t) {
+Status Backend::begin_measuring(std::uint32_t, std::uint64_t) {
   return only_on_gpus("this worker serves no GPU");
 }
 
-Result<double> Backend::measure(GpuMeasurement) {
+Result<std::optional<std::uint64_t>> Backend::prepare_measuring() {
+  return only_on_gpus("this worker serves no GPU");
+}
+
+Status Backend::measure(GpuMeasurement) {
+  return only_on_gpus("this worker serves no GPU");
+}
+
+Result<std::optional<double>> Backend::measured() {
   return only_on_gpus("this worker serves no GPU");
 }
 

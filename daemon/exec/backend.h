@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -66,6 +67,8 @@ class Backend {
   virtual ~Backend() = default;
 
   // ---- the loop's verbs ----
+  // A turn of the loop begins: what its calls wait for GPUs, all in all, is bounded by it.
+  virtual void begin_turn() {}
   // Starts that have come past the rings since the last call; empty on the host.
   virtual std::span<const DoorbellCall> poll() { return {}; }
   // How many turns it takes at most until what was called before now has been seen.
@@ -83,8 +86,6 @@ class Backend {
   virtual void stop(Communicator& communicator) = 0;
   // Leases, health, what others ran. Failures are valid until the next call.
   virtual std::span<const PathFailure> tend(std::uint64_t) { return {}; }
-  // Waits until nothing runs, a few seconds at most. Everything has been stopped before.
-  virtual void drain(std::vector<Outcome>& outcomes) = 0;
   virtual bool idle() const = 0;
   // How long the worker may sleep, where the device cannot ring it. 0: stay awake.
   virtual std::uint64_t rest_ns(std::uint64_t) const { return ~std::uint64_t{0}; }
@@ -100,7 +101,9 @@ class Backend {
   virtual void at_rest(const std::function<void()>& act) { act(); }
 
   // ---- memory ----
-  virtual Result<BufferId> add_buffer(SessionId session, BufferSpec spec) = 0;
+  // Unavailable (here and below): the device is held up, nothing was done, and the same call may be
+  // made again. Otherwise what the spec owns may have been taken from it.
+  virtual Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) = 0;
   virtual Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
                                                   std::uint64_t bytes);
   virtual void release(RemovedBuffer) {}
@@ -116,8 +119,9 @@ class Backend {
   virtual void unbind_all(std::span<const PlanId>) {}
 
   // ---- communicators ----
-  // What the device keeps with a communicator; null where that is nothing.
-  virtual Result<std::unique_ptr<CommunicatorExtension>> form(const CommunicatorSpec&);
+  // What the device keeps with a communicator: `made`, null where that is nothing. False: a part of
+  // it is there, and the next call with it goes on, in another turn.
+  virtual Result<bool> form(const CommunicatorSpec&, std::unique_ptr<CommunicatorExtension>& made);
   // The communicator exists now, with form()'s extension and its members' ids.
   virtual void adopt(Communicator&) {}
   // The rank goes. In good order: what all ranks have called may still run, and the others hear of
@@ -132,12 +136,17 @@ class Backend {
   virtual std::uint64_t operations_elsewhere() const { return 0; }  // of all ranks, ever
 
   // ---- tuning: see DeviceWorker::begin_measuring ----
-  virtual Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
-  virtual Result<double> measure(GpuMeasurement what);
+  virtual Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
+  // The bytes there is room for. None: call again, in another turn; so, too, after Unavailable.
+  virtual Result<std::optional<std::uint64_t>> prepare_measuring();
+  virtual Status measure(GpuMeasurement what);
+  // Microseconds; none: call again, in another turn.
+  virtual Result<std::optional<double>> measured();
   virtual void end_measuring() {}
 
-  // The end: nothing runs, no communicator is left. May wait for some seconds where a device hangs.
-  virtual void shut_down() {}
+  // The end: no communicator is left. False: not all has been let go of; call again in another
+  // turn, for some time.
+  virtual bool shut_down() { return true; }
 };
 
 }  // namespace arcomm

@@ -58,7 +58,8 @@ struct RankSpec {
 struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
-  std::vector<RankSpec> ranks;  // complete and sorted by rank
+  std::vector<RankSpec> ranks;    // complete and sorted by rank
+  std::uint64_t deadline_ns = 0;  // who asks waits until then; 0: as long as is usual
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then
@@ -72,6 +73,14 @@ struct BufferSpec {
   std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
   std::vector<MemoryChunk> chunks = {};                  // or these, one behind the other
   std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
+  std::uint64_t deadline_ns = 0;       // as CommunicatorSpec's
+};
+
+// GPU workers: memory to be allocated. device: "" for the worker's first.
+struct AllocationSpec {
+  std::string device;
+  std::uint64_t bytes = 0;
+  std::uint64_t deadline_ns = 0;  // as CommunicatorSpec's
 };
 
 // GPU workers: memory that the worker allocated, for the client to map.

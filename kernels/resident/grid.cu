@@ -31,6 +31,8 @@ constexpr std::chrono::milliseconds kWriteLimit{40};
 constexpr std::chrono::milliseconds kLastPauseLimit{1000};
 // Where there is room it takes 10 us.
 constexpr std::chrono::microseconds kStartLimit{200};
+// From the last block's word that it leaves to the end of the launch.
+constexpr std::chrono::milliseconds kEndLimit{5};
 
 // What the grid writes of one member, each on a line of its own.
 struct alignas(128) MemberWords {
@@ -126,11 +128,15 @@ class Grid final : public ResidentGrid {
     running_ = false;
     // So that the next launch, and calls that wait for kernels, find nothing here. One that has not
     // started may be about to.
-    static_cast<void>(kernel_.drain(all ? kWriteLimit : kStartLimit));
+    static_cast<void>(kernel_.drain(all ? kEndLimit : kStartLimit));
     return error_of(kernel_);
   }
 
   bool running() const override { return running_; }
+  bool is_idle() const override {
+    const Result<bool> idle = kernel_.idle();
+    return !idle || *idle;  // an error holds nothing up any more
+  }
   bool started() const override {
     return running_ && std::all_of(blocks(), blocks() + kResidentBlocks,
                                    [this](const auto& block) { return load(block.begun) == run_; });

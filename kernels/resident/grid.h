@@ -76,6 +76,9 @@ class ResidentGrid {
   // that another pause() waits for. One that takes seconds means that the GPU is stuck.
   virtual Status pause(std::chrono::nanoseconds timeout) = 0;
   virtual bool running() const = 0;
+  // Nothing of it is on the GPU. Where it was paused before it had started, its launch is, until
+  // the GPU comes to it.
+  virtual bool is_idle() const = 0;
   // It runs, and all of it has begun. No call to the driver.
   virtual bool started() const = 0;
   // A free slot, ResourceExhausted where there is none. Serves from the next look on.

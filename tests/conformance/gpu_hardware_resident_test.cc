@@ -184,6 +184,7 @@ TEST_P(GpuResidentConformance, AGridThatFindsNoRoomHasNotStartedAndIsTakenBackAt
   const auto since = std::chrono::steady_clock::now();
   pause();
   EXPECT_LT(std::chrono::steady_clock::now() - since, 1s) << "it waited for others' work";
+  EXPECT_FALSE(grid(0).is_idle()) << "its launch is still to come to its end";
   // What may be done while no grid runs does not wait either, and what it was is not served later.
   const Status again = grid(0).resume();
   ASSERT_FALSE(again);
@@ -192,6 +193,7 @@ TEST_P(GpuResidentConformance, AGridThatFindsNoRoomHasNotStartedAndIsTakenBackAt
   set_plan(main_, 0, plan(0));
   ASSERT_TRUE(node_->fill(false));
   std::this_thread::sleep_for(kWhile);
+  EXPECT_TRUE(eventually([&] { return grid(0).is_idle(); }));
   expect_untouched();
   ASSERT_TRUE(eventually([&] { return grid(0).resume().ok(); }));
   resume();

@@ -18,6 +18,8 @@ struct Caller {
   SocketKind kind = SocketKind::Client;
   PeerCredentials peer;
   std::uint64_t call = 0;  // tells this call from every other of the same server; 0 is none
+  // Until when an answer reaches it (daemon/exec/clock.h); 0: it waits without an end.
+  std::uint64_t waits_until_ns = 0;
 };
 
 // May be called from any thread and more than once: the first answer counts, later ones are

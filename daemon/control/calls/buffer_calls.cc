@@ -21,7 +21,7 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
   if (state_.worker_of(**session).on_gpus()) {
-    return on_gpus_.allocate_buffer(**session, request, std::move(answer));
+    return on_gpus_.allocate_buffer(**session, request, caller.waits_until_ns, std::move(answer));
   }
   const Result<std::uint64_t> length = round_to_pages(request.bytes());
   if (!length) return answer(length.error());
@@ -97,7 +97,7 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
   if (state_.worker_of(**session).on_gpus()) {
-    return on_gpus_.register_buffer(**session, request, std::move(answer));
+    return on_gpus_.register_buffer(**session, request, caller.waits_until_ns, std::move(answer));
   }
   Result<UniqueFd> offered = state_.ledger.take_offer(**session, request.offered_fd());
   if (!offered) return answer(offered.error());

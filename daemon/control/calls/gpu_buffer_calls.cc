@@ -97,7 +97,7 @@ Result<std::vector<HeldChunk>> take_chunks(SessionLedger& ledger, FdCloser& clos
 
 void GpuBufferCalls::allocate_buffer(SessionEntry& session,
                                      const v1::AllocateBufferRequest& request,
-                                     Answer<v1::BufferReply> answer) {
+                                     std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer) {
   const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
   if (!gpu) return answer(gpu.error());
   const std::uint64_t asked = request.bytes();
@@ -119,7 +119,7 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
   buffer->answer = std::move(answer);
   DeviceWorker* worker = &state_.worker_of(session);
   worker->allocate_buffer(
-      session.id, *gpu, asked,
+      session.id, {.device = *gpu, .bytes = asked, .deadline_ns = waits_until_ns},
       state_.replies.on_loop<AllocatedBuffer>(
           "allocate the buffer",
           [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
@@ -155,7 +155,7 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
 
 void GpuBufferCalls::register_buffer(SessionEntry& session,
                                      const v1::RegisterBufferRequest& request,
-                                     Answer<v1::BufferReply> answer) {
+                                     std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer) {
   // Taken in any case: a refused offer must not stay behind.
   Result<std::vector<HeldChunk>> chunks =
       take_chunks(state_.ledger, state_.memory_closer, session, request);
@@ -187,6 +187,7 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
   buffer->seed.length_bytes = request.length_bytes();
   buffer->seed.allocation_bytes = request.allocation_bytes();
   buffer->seed.device = *gpu;
+  buffer->seed.deadline_ns = waits_until_ns;
   if (!request.ipc_handle().empty()) {
     std::memcpy(buffer->seed.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
   }

@@ -11,11 +11,12 @@ class GpuBufferCalls {
  public:
   explicit GpuBufferCalls(ControlState& state) : state_(state) {}
 
+  // waits_until_ns: Caller's.
   void allocate_buffer(SessionEntry& session, const v1::AllocateBufferRequest& request,
-                       Answer<v1::BufferReply> answer);
+                       std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer);
   // Takes all that was offered for it, refused or not.
   void register_buffer(SessionEntry& session, const v1::RegisterBufferRequest& request,
-                       Answer<v1::BufferReply> answer);
+                       std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer);
 
  private:
   ControlState& state_;

@@ -7,6 +7,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -21,6 +22,7 @@
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/rpc/status_map.h"
+#include "daemon/exec/clock.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/status.h"
@@ -152,7 +154,17 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
                 "client.sock"));
     }
     caller->call = number_;
+    caller->waits_until_ns = waits_until_ns();
     self.run(*caller);
+  }
+
+  // What is held for its sake is answered a little before the caller stops waiting.
+  std::uint64_t waits_until_ns() const {
+    constexpr std::chrono::nanoseconds kBefore = std::chrono::milliseconds(50);
+    const auto until = context_.deadline();
+    if (until == std::chrono::system_clock::time_point::max()) return 0;
+    const std::chrono::nanoseconds left = until - std::chrono::system_clock::now() - kBefore;
+    return now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1));
   }
 
   void count(const Status& status) {

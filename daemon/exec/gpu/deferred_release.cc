@@ -9,9 +9,9 @@
 namespace arcomm {
 namespace {
 
-constexpr auto kFlushTimeout = std::chrono::milliseconds(10);
-constexpr std::uint64_t kDeferNs = 5'000'000;       // what goes together shares one rest
-constexpr std::uint64_t kPutOffNs = 1'000'000'000;  // each try holds up all tenants
+constexpr std::uint64_t kFlushNs = 10'000'000;
+constexpr std::uint64_t kReleaseNs = 10'000'000;  // of a turn: calls of the driver for each item
+constexpr std::uint64_t kDeferNs = 5'000'000;     // what goes together shares one rest
 
 // A queue that answers with an error holds nothing up any more.
 bool is_idle(const GpuEngine& engine, std::uint32_t queue) {
@@ -24,7 +24,7 @@ bool is_idle(const GpuEngine& engine, std::uint32_t queue) {
 
 DeferredRelease::~DeferredRelease() {
   // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
-  static auto* const kept = new std::vector<std::vector<Item>>();
+  static auto* const kept = new std::vector<std::deque<Item>>();
   if (!items_.empty()) kept->push_back(std::move(items_));
 }
 
@@ -65,37 +65,41 @@ bool DeferredRelease::is_due(std::uint64_t now_ns) const {
   return !items_.empty() && now_ns >= first_ns_ + kDeferNs;
 }
 
-void DeferredRelease::put_off(std::uint64_t now_ns) {
-  first_ns_ = now_ns + kPutOffNs;
+void DeferredRelease::put_off(std::uint64_t now_ns, std::uint64_t by_ns) {
+  first_ns_ = now_ns + by_ns;
 }
 
-bool DeferredRelease::is_idle() const {
-  return std::all_of(items_.begin(), items_.end(), [](const Item& item) {
-    return (item.engine == nullptr || arcomm::is_idle(*item.engine, item.queue)) &&
-           std::all_of(item.prepared_for.begin(), item.prepared_for.end(), [](const auto& place) {
-             return arcomm::is_idle(*place.first, place.second);
-           });
-  });
+const GpuEngine* DeferredRelease::find_busy() const {
+  for (const Item& item : items_) {
+    if (item.engine != nullptr && !is_idle(*item.engine, item.queue)) return item.engine;
+    for (const auto& [engine, queue] : item.prepared_for) {
+      if (!is_idle(*engine, queue)) return engine;
+    }
+  }
+  return nullptr;
 }
 
-void DeferredRelease::release(std::vector<GpuEngine>& engines) {
+void DeferredRelease::release(std::vector<GpuEngine>& engines, TurnBudget& turn) {
   if (items_.empty()) return;
   for (const GpuEngine& engine : engines) {
-    const Status flushed = engine.launcher().flush(kFlushTimeout);
+    const Status flushed = engine.launcher().flush(turn.left(now_ns(), kFlushNs));
     if (flushed) continue;
     log::error("{}: memory is kept, as what was stored there did not arrive: {}", engine.name(),
                flushed.error().message);
     return put_off(now_ns());
   }
+  // All places before any memory: a member's entry names its peers' memory, too.
   for (Item& item : items_) {
     if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) return put_off(now_ns());
     item.slot = kNoSlot;
   }
-  for (const Item& item : items_) {
+  const std::uint64_t until = turn.until_ns(now_ns(), kReleaseNs);
+  do {
+    const Item& item = items_.front();
     if (item.engine != nullptr) item.engine->give_back(item.completion, item.queue);
-  }
-  items_.clear();
-  first_ns_ = 0;
+    items_.pop_front();
+  } while (!items_.empty() && now_ns() < until);
+  first_ns_ = items_.empty() ? 0 : now_ns();  // the rest in a rest of its own
 }
 
 }  // namespace arcomm

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <utility>
 #include <vector>
 
@@ -24,13 +25,16 @@ class DeferredRelease {
   bool empty() const { return items_.empty(); }
   // Worth a rest of the GPUs?
   bool is_due(std::uint64_t now_ns) const;
-  void put_off(std::uint64_t now_ns);
-  // Has everything left the queues of those that are gone?
-  bool is_idle() const;
-  // No grid runs. What cannot go yet is kept, and the log says why.
-  void release(std::vector<GpuEngine>& engines);
+  void put_off(std::uint64_t now_ns, std::uint64_t by_ns = kPutOffNs);
+  // A GPU in whose queue something of those is left that are gone; null: there is none.
+  const GpuEngine* find_busy() const;
+  // No grid runs, nor waits to. As much as the turn has time for; what cannot go yet is kept, and
+  // the log says why.
+  void release(std::vector<GpuEngine>& engines, TurnBudget& turn);
 
  private:
+  static constexpr std::uint64_t kPutOffNs = 1'000'000'000;  // each try holds up all tenants
+
   struct Item {
     GpuEngine* engine = nullptr;
     std::uint32_t slot = kNoSlot, completion = kNoSlot, queue = 0;
@@ -41,7 +45,7 @@ class DeferredRelease {
   };
   void add(Item item);
 
-  std::vector<Item> items_;
+  std::deque<Item> items_;
   std::uint64_t first_ns_ = 0;
 };
 

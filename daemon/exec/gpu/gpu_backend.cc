@@ -12,7 +12,8 @@
 namespace arcomm {
 namespace {
 
-constexpr auto kLastFlushTimeout = std::chrono::seconds(1);
+constexpr std::uint64_t kLastFlushNs = 10'000'000;
+constexpr std::uint64_t kShutDownNs = 1'000'000'000;  // what is left then is the driver's
 constexpr std::uint64_t kHealthNs = 50'000'000;
 constexpr std::uint64_t kSpinNs = 2'000'000;         // after the last movement
 constexpr std::uint64_t kShortNapsNs = 100'000'000;  // after that
@@ -32,6 +33,11 @@ Error measuring_would_disturb(std::size_t communicators) {
   return error(ErrorCode::FailedPrecondition, Reason::None, communicators,
                " communicators are on the GPUs, and measuring would hold them up: tune when none "
                "is (arctl comms lists them)");
+}
+
+Error nobody_measures() {
+  return error(ErrorCode::FailedPrecondition, Reason::None,
+               "nobody has begun to measure, or a client came and took the memory: tune again");
 }
 
 }  // namespace
@@ -68,7 +74,7 @@ void GpuBackend::use_settings(const Settings& settings) {
 
 void GpuBackend::begin_drain() {
   groups_->speculator.use_lease(0);
-  groups_->speculator.withdraw_all(kMomentNs);
+  groups_->speculator.withdraw_all(groups_->turn, kMomentNs);
 }
 
 std::span<const DoorbellCall> GpuBackend::poll() {
@@ -119,7 +125,8 @@ std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
   const std::uint64_t before = operations_elsewhere();
   const std::span<const PathFailure> failures = watch_.look(now_ns);
   for (GpuEngine& engine : groups_->engines)
-    engine.tend_grid(now_ns, lease_ns_, [&] { speculator.withdraw_all(kMomentNs); });
+    engine.tend_grid(now_ns, lease_ns_, groups_->turn,
+                     [&] { speculator.withdraw_all(groups_->turn, kMomentNs); });
   groups_->quiescer.tend(now_ns);
   if (const std::uint64_t now = operations_elsewhere(); now != before)
     metrics_.operations[ErrorCode::Ok].add(now - before);
@@ -140,7 +147,7 @@ std::uint64_t GpuBackend::rest_ns(std::uint64_t now_ns) const {
   return kLongestNapNs;
 }
 
-Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec spec) {
+Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec& spec) {
   if (!spec.memory && !spec.handle && spec.chunks.empty()) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
@@ -265,12 +272,14 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
   if (!quiesced) log::warn("plans of a session that is gone: {}", quiesced.error().message);
 }
 
-Result<std::unique_ptr<CommunicatorExtension>> GpuBackend::form(const CommunicatorSpec& spec) {
+Result<bool> GpuBackend::form(const CommunicatorSpec& spec,
+                              std::unique_ptr<CommunicatorExtension>& made) {
   end_measuring();  // clients come first
-  Result<std::unique_ptr<GpuGroup>> group =
-      groups_->make(spec, [this](const LaunchFacts& facts) { return planner_.make_table(facts); });
-  if (!group) return std::move(group).error();
-  return std::unique_ptr<CommunicatorExtension>(std::move(group).value());
+  std::unique_ptr<GpuGroup> group(static_cast<GpuGroup*>(made.release()));
+  Result<bool> is_whole = groups_->make(
+      spec, [this](const LaunchFacts& facts) { return planner_.make_table(facts); }, group);
+  made = std::move(group);
+  return is_whole;
 }
 
 void GpuBackend::leave(Communicator& communicator, Rank rank) {
@@ -290,21 +299,35 @@ Status GpuBackend::check_may_measure() {
   return measuring_would_disturb(groups_->all.size());
 }
 
-Result<std::uint64_t> GpuBackend::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
+Status GpuBackend::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
   end_measuring();
   ARC_RETURN_IF_ERROR(check_may_measure());
   Result<std::unique_ptr<GpuBench>> bench = GpuBench::create(*groups_, ranks, room_bytes);
   if (!bench) return std::move(bench).error();
   bench_ = std::move(bench).value();
-  return bench_->room_bytes();
+  return {};
 }
 
-Result<double> GpuBackend::measure(GpuMeasurement what) {
+Result<std::optional<std::uint64_t>> GpuBackend::prepare_measuring() {
   ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ == nullptr)
-    return error(ErrorCode::FailedPrecondition, Reason::None,
-                 "nobody has begun to measure, or a client came and took the memory: tune again");
-  return bench_->measure(what);
+  if (bench_ == nullptr) return nobody_measures();
+  Result<std::optional<std::uint64_t>> room = bench_->prepare();
+  if (!room && room.error().code != ErrorCode::Unavailable) bench_.reset();
+  return room;
+}
+
+Status GpuBackend::measure(GpuMeasurement what) {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  if (bench_ == nullptr) return nobody_measures();
+  if (bench_->is_busy())
+    return error(ErrorCode::FailedPrecondition, Reason::None, "somebody else measures: try again");
+  return bench_->begin(what);
+}
+
+Result<std::optional<double>> GpuBackend::measured() {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  if (bench_ == nullptr || !bench_->is_busy()) return nobody_measures();
+  return bench_->go_on();
 }
 
 void GpuBackend::end_measuring() {
@@ -314,11 +337,20 @@ void GpuBackend::end_measuring() {
   static_cast<void>(groups_->quiescer.quiesced([] {}));
 }
 
-void GpuBackend::shut_down() {
+bool GpuBackend::shut_down() {
+  const std::uint64_t now = now_ns();
+  if (shutting_down_ns_ == 0) shutting_down_ns_ = now;
   end_measuring();
-  const QuiesceGuard guard(groups_->quiescer);
-  for (const GpuEngine& engine : groups_->engines)
-    static_cast<void>(engine.launcher().flush(kLastFlushTimeout));
+  bool is_over = true;
+  {
+    const QuiesceGuard guard(groups_->quiescer);
+    for (const GpuEngine& engine : groups_->engines) {
+      const Status flushed = engine.launcher().flush(groups_->turn.left(now_ns(), kLastFlushNs));
+      is_over &= flushed || flushed.error().code != ErrorCode::DeadlineExceeded;
+    }
+  }
+  is_over &= groups_->deferred.empty();
+  return is_over || lost() || now >= shutting_down_ns_ + kShutDownNs;
 }
 
 }  // namespace arcomm

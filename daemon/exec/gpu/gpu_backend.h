@@ -2,7 +2,7 @@
 // paths: in-stream (clients run them by themselves), resident (the grids take them from the
 // doorbells) and launched (the worker matches and launches them, speculatively where it can tell
 // what comes). Thread: the worker's. Memory comes and goes only while all GPUs are quiesced, which
-// takes microseconds, and where other work holds a GPU up 30 ms for queues and as much for grids.
+// takes microseconds, and where other work holds a GPU up what the turn's budget has left.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ class GpuBackend final : public Backend {
   // Opens every GPU; slow.
   static Result<std::unique_ptr<GpuBackend>> create(Parts parts);
 
+  void begin_turn() override { groups_->turn.begin_turn(); }
   std::span<const DoorbellCall> poll() override;
   int turns_behind() const override { return 2 + static_cast<int>(Speculation::kMost); }
   Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override {
@@ -43,7 +44,6 @@ class GpuBackend final : public Backend {
   bool collect(std::vector<Outcome>& outcomes) override { return executor_.collect(outcomes); }
   void stop(Communicator& communicator) override;
   std::span<const PathFailure> tend(std::uint64_t now_ns) override;
-  void drain(std::vector<Outcome>& outcomes) override { executor_.drain(outcomes); }
   bool idle() const override { return executor_.idle(); }
   std::uint64_t rest_ns(std::uint64_t now_ns) const override;
   bool lost() const override { return groups_->lost(); }
@@ -56,7 +56,7 @@ class GpuBackend final : public Backend {
 
   void at_rest(const std::function<void()>& act) override { groups_->quiescer.in_one_rest(act); }
 
-  Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
+  Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
                                           std::uint64_t bytes) override;
   void release(RemovedBuffer removed) override;
@@ -66,7 +66,8 @@ class GpuBackend final : public Backend {
   Status unbind(PlanId id, const PersistentPlan& plan) override;
   void unbind_all(std::span<const PlanId> plans) override;
 
-  Result<std::unique_ptr<CommunicatorExtension>> form(const CommunicatorSpec& spec) override;
+  Result<bool> form(const CommunicatorSpec& spec,
+                    std::unique_ptr<CommunicatorExtension>& made) override;
   void adopt(Communicator& communicator) override { groups_->adopt(communicator); }
   void leave(Communicator& communicator, Rank rank) override;
   void abort(Communicator& communicator, Rank rank) override;
@@ -81,10 +82,12 @@ class GpuBackend final : public Backend {
   bool starts_by_doorbell() const override { return true; }
   std::uint64_t operations_elsewhere() const override;
 
-  Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override;
-  Result<double> measure(GpuMeasurement what) override;
+  Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override;
+  Result<std::optional<std::uint64_t>> prepare_measuring() override;
+  Status measure(GpuMeasurement what) override;
+  Result<std::optional<double>> measured() override;
   void end_measuring() override;
-  void shut_down() override;
+  bool shut_down() override;
 
  private:
   GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups);
@@ -104,6 +107,7 @@ class GpuBackend final : public Backend {
   std::uint64_t lease_ns_ = 0;
   bool cuda_ipc_ = true;  // settings' word, for memory to come
   std::uint64_t asked_health_ns_ = 0;
+  std::uint64_t shutting_down_ns_ = 0;
   // As the settings say, in the end: operations whose plans name no timeout.
   std::uint64_t default_timeout_ns_ = 0, max_timeout_ns_ = 0;
 };

@@ -10,7 +10,7 @@ namespace arcomm {
 namespace {
 
 // Microseconds where nothing is wrong; a few time slices where the GPU goes round among processes.
-constexpr auto kPauseTimeout = std::chrono::milliseconds(30);
+constexpr std::uint64_t kPauseNs = 30'000'000;
 // What should take microseconds and has not happened for so long never will.
 constexpr std::uint64_t kStuckNs = 3'000'000'000;
 constexpr std::uint64_t kResumeAgainNs = 1'000'000;
@@ -48,13 +48,14 @@ void GpuEngine::give_back(std::uint32_t completion, std::uint32_t queue) {
   if (queue != 0) free_queues_.push_back(queue);
 }
 
-Status GpuEngine::pause() {
-  if (broken_ && !grid().pause(kPauseTimeout.zero())) {
+Status GpuEngine::pause(TurnBudget& turn) {
+  constexpr std::chrono::nanoseconds kNow{0};
+  if (broken_ && !grid().pause(kNow)) {
     return error(ErrorCode::Internal, Reason::None, name(),
                  " does not answer: see the daemon's log");
   }
   // Nobody waits again for what was waited for once: it is looked at.
-  const auto timeout = late_since_ns_ == 0 ? kPauseTimeout : kPauseTimeout.zero();
+  const auto timeout = late_since_ns_ == 0 ? turn.left(now_ns(), kPauseNs) : kNow;
   return in_time(grid().pause(timeout), "its resident kernel does not leave");
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
+#include "daemon/exec/gpu/turn_budget.h"
 #include "proto/status.h"
 #include "transport/device/device.h"
 #include "transport/device/memory.h"
@@ -34,10 +35,13 @@ class GpuEngine {
   void give_back(std::uint32_t completion, std::uint32_t queue);  // kNoSlot, 0: none
 
   // ---- the resident grid ----
-  // Makes it leave, and waits until it has: microseconds, and 30 ms at most. Unavailable: it has
-  // not yet, try again. A GPU whose grid does not leave for seconds is broken; one that is so full
-  // of other work that its grid cannot start is not.
-  Status pause();
+  // Makes it leave, and waits until it has: microseconds, and 30 ms of the turn's at most.
+  // Unavailable: it has not yet, try again. A GPU whose grid does not leave for seconds is broken;
+  // one that is so full of other work that its grid cannot start is not.
+  Status pause(TurnBudget& turn);
+  // Nothing of it is on the GPU, and no launch that was taken back waits there until other work
+  // leaves it room: what lets go of memory could wait for that as long.
+  bool grid_is_gone() const { return !grid().running() && grid().is_idle(); }
   // Where the GPU has no room for it yet it does not run afterwards, or has not started.
   void resume();
   // The grid is paused. Unavailable: the slot is still taken, try again.
@@ -45,11 +49,12 @@ class GpuEngine {
   // Keeps it while operations are open, and sends it away when nothing has moved for the lease.
   // `make_room` is called before it comes: it needs SMs that waiting kernels would not leave it.
   template <typename MakeRoom>
-  void tend_grid(std::uint64_t now_ns, std::uint64_t lease_ns, MakeRoom make_room) {
+  void tend_grid(std::uint64_t now_ns, std::uint64_t lease_ns, TurnBudget& turn,
+                 MakeRoom make_room) {
     if (broken_) return;
     const bool running = grid().running();
     if (running && late_since_ns_ != 0) {  // it is on its way out, and may come back then
-      static_cast<void>(pause());
+      static_cast<void>(pause(turn));
       return;
     }
     if (grid_wanted && !running) {
@@ -57,7 +62,7 @@ class GpuEngine {
       make_room();
       resume();
     } else if (running && !grid_wanted && now_ns >= grid_moved_ns + lease_ns) {
-      static_cast<void>(pause());
+      static_cast<void>(pause(turn));
     }
   }
   bool grid_wanted = false;         // a resident operation is open

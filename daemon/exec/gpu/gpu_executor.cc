@@ -1,7 +1,5 @@
 #include "daemon/exec/gpu/gpu_executor.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -17,7 +15,6 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kDrainNs = 5'000'000'000;
 // What was stopped ends in microseconds: a GPU that takes longer is asked whether it still works.
 constexpr std::uint64_t kStopNs = 100'000'000;
 // What was called at all host doorbells begins at once, unless the other doorbell was not written,
@@ -313,15 +310,6 @@ void GpuExecutor::stop(const Communicator& communicator) {
         log::error("rank {}'s kernel cannot be stopped: {}", member.rank, aborted.error().message);
     }
   }
-}
-
-void GpuExecutor::drain(std::vector<Outcome>& outcomes) {
-  const std::uint64_t until = now_ns() + kDrainNs;
-  while (now_ns() < until && !idle()) {
-    if (!collect(outcomes)) ::sched_yield();
-  }
-  if (!idle())
-    log::error("{} operations on GPUs did not end when they were stopped", running_.size());
 }
 
 }  // namespace arcomm

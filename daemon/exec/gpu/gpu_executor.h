@@ -1,8 +1,7 @@
 // Runs the plans of matched operations on their GPUs and takes back what has ended. One launch per
 // rank, each on its own GPU, all in one order, so that no kernel waits for one that is queued
 // behind it. Where a communicator repeats itself, its next operation is launched while this one
-// runs, and waits in the queues for its call. Thread: the worker's. Never blocks, except in
-// drain().
+// runs, and waits in the queues for its call. Thread: the worker's. Never blocks.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +27,6 @@ class GpuExecutor {
   Backend::Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure);
   bool collect(std::vector<Outcome>& outcomes);
   void stop(const Communicator& communicator);
-  void drain(std::vector<Outcome>& outcomes);
   bool idle() const { return running_.empty(); }
 
  private:

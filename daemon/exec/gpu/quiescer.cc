@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/group/resident_path.h"
 
@@ -11,13 +13,30 @@ namespace {
 constexpr std::uint64_t kWithdrawNs = 30'000'000;  // microseconds where nothing is wrong
 // Where they did not come to rest the last time: each try holds up all tenants.
 constexpr std::uint64_t kWithdrawAgainNs = 1'000'000;
+constexpr std::uint64_t kLookAgainNs = 20'000'000;
 
 }  // namespace
 
 void Quiescer::tend(std::uint64_t now_ns) {
   if (!deferred_.is_due(now_ns)) return;
+  const bool starts = std::ranges::any_of(engines_, [](const GpuEngine& engine) {
+    return engine.grid().running() && !engine.grid().started();
+  });
+  // It would be taken back, and be in the way.
+  if (starts || !may_let_go()) return deferred_.put_off(now_ns, kLookAgainNs);
   const QuiesceGuard guard(*this);
   if (!guard.status()) deferred_.put_off(now_ns);
+}
+
+const GpuEngine* Quiescer::find_busy() const {
+  const GpuEngine* busy = measured == nullptr ? nullptr : speculator_.find_busy(*measured);
+  return busy != nullptr ? busy : deferred_.find_busy();
+}
+
+bool Quiescer::may_let_go() const {
+  return std::ranges::all_of(engines_, [](const GpuEngine& engine) {
+    return engine.grid().running() || engine.grid_is_gone();
+  });
 }
 
 void Quiescer::in_one_rest(const std::function<void()>& act) {
@@ -38,7 +57,7 @@ QuiesceGuard::QuiesceGuard(Quiescer& quiescer, AtItsEnd end) : quiescer_(quiesce
   if (!status_) return;
   for (GpuEngine& engine : quiescer_.engines_) {
     if (!engine.grid().running()) continue;
-    status_ = engine.pause();
+    status_ = engine.pause(quiescer_.turn_);
     if (!status_) return;
     stopped_.push_back(&engine);
   }
@@ -49,20 +68,22 @@ Status QuiesceGuard::wait_for_queues() {
     if (group->running.number != 0) quiescer_.speculator_.open(*group, group->running);
   }
   const std::uint64_t patience_ns = quiescer_.came_to_rest_ ? kWithdrawNs : kWithdrawAgainNs;
-  const std::uint64_t until = now_ns() + patience_ns;
-  bool quiet = true;
+  const std::uint64_t until = quiescer_.turn_.until_ns(now_ns(), patience_ns);
+  const GpuEngine* busy = nullptr;
   for (GpuGroup* group : quiescer_.groups_) {
     const std::uint64_t now = now_ns();
-    quiet = quiescer_.speculator_.withdraw(*group, now < until ? until - now : 0) && quiet;
+    if (!quiescer_.speculator_.withdraw(*group, now < until ? until - now : 0) && busy == nullptr)
+      busy = quiescer_.speculator_.find_busy(*group);
   }
-  while (quiet && !quiescer_.deferred_.is_idle()) {
-    quiet = now_ns() < until;
+  while (busy == nullptr && (busy = quiescer_.find_busy()) != nullptr) {
+    if (now_ns() >= until) break;
+    busy = nullptr;
     ::sched_yield();
   }
-  if (quiet) return {};
-  return error(ErrorCode::Unavailable, Reason::None,
-               "a GPU has not come to what was launched on it within ", patience_ns / 1'000'000,
-               " ms: other work keeps it busy; try again");
+  if (busy == nullptr) return {};
+  return error(ErrorCode::Unavailable, Reason::None, busy->name(),
+               " has not come to what was launched on it: other work keeps it busy (nvidia-smi "
+               "lists the processes there); try again");
 }
 
 QuiesceGuard::~QuiesceGuard() {
@@ -73,7 +94,7 @@ QuiesceGuard::~QuiesceGuard() {
         if (group->closed && !member.engine->is_late()) ResidentPath::drop_slot(member);
       }
     }
-    quiescer_.deferred_.release(quiescer_.engines_);
+    if (quiescer_.may_let_go()) quiescer_.deferred_.release(quiescer_.engines_, quiescer_.turn_);
   }
   for (GpuEngine* engine : stopped_) engine->resume();
 }

@@ -1,7 +1,7 @@
 // Brings all GPUs of the worker to rest, so that memory may come and go: CUDA's calls for that wait
 // for whatever runs or waits there. Thread: the worker's. Quiescing withdraws what was launched
-// speculatively, waits until it has left (30 ms at most), and makes the resident grids leave
-// (microseconds; 30 ms where a GPU hangs); the grids that ran come back afterwards.
+// speculatively, waits until it has left, and makes the resident grids leave: microseconds, and
+// where a GPU is held up what the turn's budget has left. The grids that ran come back afterwards.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,12 @@ class QuiesceGuard;
 class Quiescer {
  public:
   Quiescer(std::vector<GpuEngine>& engines, const std::vector<GpuGroup*>& groups,
-           Speculator& speculator, DeferredRelease& deferred)
-      : engines_(engines), groups_(groups), speculator_(speculator), deferred_(deferred) {}
+           Speculator& speculator, DeferredRelease& deferred, TurnBudget& turn)
+      : engines_(engines),
+        groups_(groups),
+        speculator_(speculator),
+        deferred_(deferred),
+        turn_(turn) {}
 
   // Acts while no grid runs and nothing waits for a client. What has been aborted has left then;
   // what all ranks have called may still run. What is deferred is released afterwards. Unavailable,
@@ -35,13 +39,21 @@ class Quiescer {
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
 
+  // A communicator of the daemon's own, whose queues are to be empty, too; null: there is none.
+  const GpuGroup* measured = nullptr;
+
  private:
   friend class QuiesceGuard;
+  // Whether what lets go of memory would find nothing on the GPUs to wait for, once at rest.
+  bool may_let_go() const;
+  // Where something runs that is no communicator's of clients.
+  const GpuEngine* find_busy() const;
 
   std::vector<GpuEngine>& engines_;
   const std::vector<GpuGroup*>& groups_;
   Speculator& speculator_;
   DeferredRelease& deferred_;
+  TurnBudget& turn_;
   bool came_to_rest_ = true;             // the last time
   const QuiesceGuard* outer_ = nullptr;  // of in_one_rest()
 };

@@ -157,17 +157,13 @@ void HostBackend::stop(Communicator& communicator) {
   }
 }
 
-void HostBackend::drain(std::vector<Outcome>& outcomes) {
-  while (!idle()) {
-    if (!work() && !collect(outcomes)) ::sched_yield();
-  }
+Result<bool> HostBackend::form(const CommunicatorSpec&,
+                               std::unique_ptr<CommunicatorExtension>& made) {
+  made = std::make_unique<HostTuning>(tuning_);
+  return true;
 }
 
-Result<std::unique_ptr<CommunicatorExtension>> HostBackend::form(const CommunicatorSpec&) {
-  return std::unique_ptr<CommunicatorExtension>(std::make_unique<HostTuning>(tuning_));
-}
-
-Result<BufferId> HostBackend::add_buffer(SessionId session, BufferSpec spec) {
+Result<BufferId> HostBackend::add_buffer(SessionId session, BufferSpec& spec) {
   return buffers_.add(session, std::move(spec.memory), spec.offset_bytes, spec.length_bytes);
 }
 

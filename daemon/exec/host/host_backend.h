@@ -1,7 +1,7 @@
 // Runs planned operations on this machine's cores. Small ones run at once on the worker's thread;
 // large ones are cut into tiles that the device's streams and the worker pull, so that the worker
 // comes back to its rings between two tiles. Thread: the worker's; the streams' side is in
-// HostLauncher. Never blocks, except in drain().
+// HostLauncher. Never blocks.
 #pragma once
 
 #include <cstdint>
@@ -32,15 +32,15 @@ class HostBackend final : public Backend {
   bool work() override;
   bool collect(std::vector<Outcome>& outcomes) override;
   void stop(Communicator& communicator) override;
-  void drain(std::vector<Outcome>& outcomes) override;
   bool idle() const override { return running_.empty() && backlog_.empty(); }
 
   void use_tuning(std::shared_ptr<const TuningTable> tuning) override {
     tuning_ = std::move(tuning);
   }
   // Keeps the table that is in force now with the communicator.
-  Result<std::unique_ptr<CommunicatorExtension>> form(const CommunicatorSpec& spec) override;
-  Result<BufferId> add_buffer(SessionId session, BufferSpec spec) override;
+  Result<bool> form(const CommunicatorSpec& spec,
+                    std::unique_ptr<CommunicatorExtension>& made) override;
+  Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
 
  private:
   struct Run {

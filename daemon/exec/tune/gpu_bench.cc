@@ -1,7 +1,5 @@
 #include "daemon/exec/tune/gpu_bench.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
@@ -30,6 +28,9 @@ constexpr std::uint32_t kMostJointTimes = 8;
 constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
 constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
+// Of a turn: what ends meanwhile is seen at once, as the clock wants it; clients come between.
+constexpr std::uint64_t kWatchNs = 20'000'000;
+constexpr std::uint64_t kTakeNs = 10'000'000;
 
 constexpr int kPath = static_cast<int>(LaunchPath::Launched);
 
@@ -42,34 +43,44 @@ Result<std::unique_ptr<GpuBench>> GpuBench::create(GpuGroups& groups, std::uint3
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot measure ", ranks,
                  " ranks on ", gpus, " GPUs: 2 to ", gpus, " can be");
   }
-  std::unique_ptr<GpuBench> bench(new GpuBench(groups));
-  CommunicatorSpec spec;
+  return std::unique_ptr<GpuBench>(new GpuBench(groups, ranks, room_bytes));
+}
+
+GpuBench::GpuBench(GpuGroups& groups, std::uint32_t ranks, std::uint64_t room_bytes)
+    : groups_(groups), room_bytes_(std::max(room_bytes, kLeastRoomBytes)) {
   std::vector<std::string> names;  // this process has them all
   for (std::uint32_t rank = 0; rank < ranks; ++rank) names.push_back(groups.engines[rank].name());
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    spec.ranks.push_back({.session = {},
-                          .rank = static_cast<Rank>(rank),
-                          .device = names[rank],
-                          .visible_gpus = names});
+    spec_.ranks.push_back({.session = {},
+                           .rank = static_cast<Rank>(rank),
+                           .device = names[rank],
+                           .visible_gpus = names});
   }
-  Result<std::unique_ptr<GpuGroup>> group = groups.make(spec, make_launch_table);
-  if (!group) return std::move(group).error();
-  bench->group_ = std::move(group).value();
-  Status taken;
-  for (std::uint64_t bytes = std::max(room_bytes, kLeastRoomBytes); bytes >= kLeastRoomBytes;
-       bytes /= 4) {
-    taken = bench->take_buffers(bytes);
-    if (taken) {
-      bench->room_bytes_ = bytes;
-      return bench;
-    }
-    bench->return_buffers();
-    static_cast<void>(groups.quiescer.quiesced([] {}));  // it is needed for the next try
+}
+
+Result<std::optional<std::uint64_t>> GpuBench::prepare() {
+  using Room = std::optional<std::uint64_t>;
+  const QuiesceGuard guard(groups_.quiescer);
+  if (!guard.status()) return guard.status().error();
+  if (!is_made_) {
+    const Result<bool> made = groups_.make(spec_, make_launch_table, group_);
+    if (!made) return made.error();
+    if (!*made) return Room();
+    is_made_ = true;
+    groups_.quiescer.measured = group_.get();
+    parts_.resize(ranks());
   }
-  return taken.error();
+  const Status taken = take_buffers();
+  if (taken) return has_buffers() ? Room(room_bytes_) : Room();
+  if (taken.error().code == ErrorCode::Unavailable || room_bytes_ / 4 < kLeastRoomBytes)
+    return taken.error();
+  room_bytes_ /= 4;
+  return_buffers();  // they are needed for the next try
+  return Room();
 }
 
 GpuBench::~GpuBench() {
+  groups_.quiescer.measured = nullptr;
   if (stuck_) {
     // What a stuck GPU may still use is the driver's to take back, when the process ends.
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
@@ -77,17 +88,24 @@ GpuBench::~GpuBench() {
     kept->emplace_back(std::move(parts_), group_.release());
     return;
   }
+  if (is_busy()) stop();  // its memory goes when its queues are empty
   group_.reset();
   return_buffers();
 }
 
-Status GpuBench::take_buffers(std::uint64_t bytes) {
-  const QuiesceGuard guard(groups_.quiescer);
-  if (!guard.status()) return guard.status().error();
+bool GpuBench::has_buffers() const {
+  return std::ranges::all_of(parts_, [](const Part& part) { return part.send && part.recv; });
+}
+
+// As many as the turn has time for.
+Status GpuBench::take_buffers() {
+  const std::uint64_t until = groups_.turn.until_ns(now_ns(), kTakeNs);
   for (const GpuMember& member : group_->members) {
-    Part& part = parts_.emplace_back();
+    Part& part = parts_[static_cast<std::size_t>(member.rank)];
     for (Memory* place : {&part.send, &part.recv}) {
-      Result<Memory> memory = member.engine->device().allocate(bytes);
+      if (*place) continue;
+      if (now_ns() >= until) return {};
+      Result<Memory> memory = member.engine->device().allocate(room_bytes_);
       if (!memory) return std::move(memory).error();
       *place = std::move(memory).value();
     }
@@ -96,9 +114,9 @@ Status GpuBench::take_buffers(std::uint64_t bytes) {
 }
 
 void GpuBench::return_buffers() {
-  for (Part& part : std::exchange(parts_, {})) {
-    if (part.send) groups_.deferred.add(std::move(part.send));
-    if (part.recv) groups_.deferred.add(std::move(part.recv));
+  for (Part& part : parts_) {
+    if (part.send) groups_.deferred.add(std::exchange(part.send, {}));
+    if (part.recv) groups_.deferred.add(std::exchange(part.recv, {}));
   }
 }
 
@@ -166,23 +184,98 @@ Status GpuBench::can_measure(const GpuMeasurement& what) const {
   return {};
 }
 
-Result<double> GpuBench::measure(const GpuMeasurement& what) {
+Status GpuBench::begin(const GpuMeasurement& what) {
   ARC_RETURN_IF_ERROR(can_measure(what));
-  Result<std::uint64_t> took = run(what, kFirstTimes);
-  if (took) took = run(what, kFewestTimes);
-  if (!took) return std::move(took).error();
-  const std::uint64_t one_ns = std::max<std::uint64_t>(*took / kFewestTimes, 1);
-  const bool joint = what.algorithm && entry_of(*what.algorithm).launches_all_ranks;
-  const auto times = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
-      kRoundNs / one_ns, kFewestTimes, joint ? kMostJointTimes : kMostTimes));
-  std::array<std::uint64_t, kRounds> rounds{};
-  for (std::uint64_t& round : rounds) {
-    took = run(what, times);
-    if (!took) return std::move(took).error();
-    round = *took;
+  what_ = what;
+  rounds_.clear();
+  times_ = kFirstTimes;
+  Status filled = fill();
+  if (filled) return filled;
+  failed_ = true;
+  stage_ = Stage::Idle;
+  return filled;
+}
+
+Result<std::optional<double>> GpuBench::go_on() {
+  const std::uint64_t until = now_ns() + kWatchNs;
+  while (stage_ != Stage::Idle) {
+    const Result<bool> stepped = step();
+    if (!stepped && stage_ == Stage::Stopping) {
+      stage_ = Stage::Idle;
+      return stepped.error();
+    }
+    if (!stepped) {
+      why_ = stepped.error();
+      why_.message = std::string(name_of(what_.algorithm)) + " of " + std::to_string(what_.bytes) +
+                     " bytes between " + std::to_string(ranks()) + " GPUs: " + why_.message;
+      stop();
+    } else if (!*stepped && now_ns() >= until) {
+      return std::optional<double>();
+    }
   }
-  std::sort(rounds.begin(), rounds.end());
-  return std::max(static_cast<double>(rounds[kRounds / 2]) / times / 1000.0, 0.001);
+  std::vector<std::uint64_t> timed(rounds_.end() - kRounds, rounds_.end());
+  std::sort(timed.begin(), timed.end());
+  return std::optional(std::max(static_cast<double>(timed[kRounds / 2]) / times_ / 1000.0, 0.001));
+}
+
+void GpuBench::enter(Stage stage, std::uint64_t limit_ns) {
+  stage_ = stage;
+  limit_ns_ = now_ns() + limit_ns;
+}
+
+Result<bool> GpuBench::step() {
+  Result<bool> is_so_far = stage_ == Stage::Running ? have_ended() : are_idle();
+  if (stage_ == Stage::Stopping) {
+    // A queue in error holds nothing any more.
+    if (!is_so_far || *is_so_far) return why_;
+    if (now_ns() < limit_ns_) return false;
+    stuck_ = true;
+    log::error("a kernel that was measured does not end; its memory is kept");
+    return why_;
+  }
+  if (!is_so_far) return is_so_far;
+  if (!*is_so_far) {
+    if (now_ns() < limit_ns_) return false;
+    for (const GpuMember& member : group_->members) ARC_RETURN_IF_ERROR(member.launcher().health());
+    return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
+                 stage_ == Stage::Running ? "it has" : "what fills and looks at the sums has",
+                 " not ended within ", kWaitNs / 1'000'000, " ms");
+  }
+  Status went;
+  switch (stage_) {
+    case Stage::Filling:
+      went = launch();
+      break;
+    case Stage::Running:
+      took_ns_ = now_ns() - begun_ns_;
+      went = check();
+      break;
+    case Stage::Checking:
+      went = read_check();
+      if (went) end_round();
+      if (went && stage_ != Stage::Idle) went = fill();
+      break;
+    case Stage::Stopping:
+    case Stage::Idle:
+      break;
+  }
+  if (!went) return went.error();
+  return true;
+}
+
+// The first two rounds say how many operations the others have.
+void GpuBench::end_round() {
+  rounds_.push_back(took_ns_);
+  if (rounds_.size() == 1) {
+    times_ = kFewestTimes;
+  } else if (rounds_.size() == 2) {
+    const std::uint64_t one_ns = std::max<std::uint64_t>(took_ns_ / kFewestTimes, 1);
+    const bool joint = what_.algorithm && entry_of(*what_.algorithm).launches_all_ranks;
+    times_ = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+        kRoundNs / one_ns, kFewestTimes, joint ? kMostJointTimes : kMostTimes));
+  } else if (rounds_.size() == 2 + kRounds) {
+    stage_ = Stage::Idle;
+  }
 }
 
 TrialCall GpuBench::trial_of(const GpuMember& member, std::uint64_t bytes) const {
@@ -196,94 +289,75 @@ TrialCall GpuBench::trial_of(const GpuMember& member, std::uint64_t bytes) const
           .ranks = ranks()};
 }
 
-Status GpuBench::fill(std::uint64_t bytes) {
+Status GpuBench::fill() {
   ++seed_;
+  enter(Stage::Filling, kWaitNs);  // peers read the inputs without asking: first all are there
   for (const GpuMember& member : group_->members)
-    ARC_RETURN_IF_ERROR(member.launcher().fill_trial(member.queue, trial_of(member, bytes)));
-  return wait_idle();  // peers read them without asking
+    ARC_RETURN_IF_ERROR(member.launcher().fill_trial(member.queue, trial_of(member, what_.bytes)));
+  return {};
 }
 
-Status GpuBench::check(std::uint64_t bytes) {
+Status GpuBench::check() {
+  enter(Stage::Checking, kWaitNs);
   for (const GpuMember& member : group_->members) {
     __atomic_store_n(&member.words().wrong, 0, __ATOMIC_RELEASE);
-    ARC_RETURN_IF_ERROR(member.launcher().check_trial(member.queue, trial_of(member, bytes)));
+    ARC_RETURN_IF_ERROR(member.launcher().check_trial(member.queue, trial_of(member, what_.bytes)));
   }
-  ARC_RETURN_IF_ERROR(wait_idle());
+  return {};
+}
+
+Status GpuBench::read_check() const {
   for (const GpuMember& member : group_->members) {
     const std::uint64_t wrong = __atomic_load_n(&member.words().wrong, __ATOMIC_ACQUIRE);
     if (wrong == 0) continue;
     return error(ErrorCode::DataLoss, Reason::None, "rank ", member.rank, " has a wrong element ",
-                 wrong - 1, " of ", bytes / size_of(kType),
+                 wrong - 1, " of ", what_.bytes / size_of(kType),
                  ": the kernel's code does not do here what it should");
   }
   return {};
 }
 
-Status GpuBench::wait_idle() {
-  const std::uint64_t until = now_ns() + kWaitNs;
+Result<bool> GpuBench::are_idle() const {
   for (const GpuMember& member : group_->members) {
-    while (true) {
-      const Result<bool> idle = member.launcher().idle(member.queue);
-      if (!idle) return idle.error();
-      if (*idle) break;
-      if (now_ns() >= until) {
-        return error(ErrorCode::DeadlineExceeded, Reason::Timeout, member.engine->name(),
-                     " has not ended what looks at the sums");
-      }
-      ::sched_yield();
-    }
+    Result<bool> idle = member.launcher().idle(member.queue);
+    if (!idle || !*idle) return idle;
   }
-  return {};
-}
-
-Result<std::uint64_t> GpuBench::run(const GpuMeasurement& what, std::uint32_t times) {
-  Result<std::uint64_t> took = run_trial(what, times);
-  if (took) return took;
-  stop();
-  Error why = took.error();
-  why.message = std::string(name_of(what.algorithm)) + " of " + std::to_string(what.bytes) +
-                " bytes between " + std::to_string(ranks()) + " GPUs: " + why.message;
-  return why;
-}
-
-Result<std::uint64_t> GpuBench::run_trial(const GpuMeasurement& what, std::uint32_t times) {
-  ARC_RETURN_IF_ERROR(fill(what.bytes));
-  gate_ = {.number = number_ + 1, .plans = {}};
-  const std::uint64_t launching_ns = now_ns();
-  const Status launched = launch(what, times);
-  Result<std::uint64_t> begun = open();  // in any case: nothing may go on waiting
-  const bool waits = can_wait(what);
-  if (begun && !waits) begun = launching_ns;  // it started at once
-  Status ended = launched;
-  if (ended && !begun) ended = begun.error();
-  if (ended) ended = wait(what);
-  if (!ended) return ended.error();
-  const std::uint64_t took = now_ns() - *begun;
-  ARC_RETURN_IF_ERROR(check(what.bytes));
-  return took;
+  return true;
 }
 
 // What is many entries of a queue could fill it, and wait there for the doorbell that this very
 // thread opens when all has been launched.
-bool GpuBench::can_wait(const GpuMeasurement& what) const {
-  return !(what.algorithm && entry_of(*what.algorithm).launches_all_ranks) &&
+bool GpuBench::can_wait() const {
+  return !(what_.algorithm && entry_of(*what_.algorithm).launches_all_ranks) &&
          std::all_of(group_->members.begin(), group_->members.end(),
                      [](const GpuMember& member) { return member.queue != 0; });
 }
 
-Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
-  if (can_wait(what)) {  // else it starts at once
+Status GpuBench::launch() {
+  gate_ = {.number = number_ + 1, .plans = {}};
+  enter(Stage::Running, kWaitNs);
+  const std::uint64_t launching_ns = now_ns();
+  const Status launched = launch_all();
+  const Result<std::uint64_t> opened = open();  // in any case: nothing may go on waiting
+  ARC_RETURN_IF_ERROR(launched);
+  if (!opened) return opened.error();
+  begun_ns_ = can_wait() ? *opened : launching_ns;  // else it started at once
+  return {};
+}
+
+Status GpuBench::launch_all() {
+  if (can_wait()) {  // else it starts at once
     for (const GpuMember& member : group_->members) {
       std::uint64_t* doorbell = &member.device_mailbox()->paths[kPath].doorbell;
       ARC_RETURN_IF_ERROR(
           member.launcher().wait_for(member.queue, doorbell, gate_.word(member.rank)));
     }
   }
-  if (!what.algorithm) return launch_in_stream(what.bytes, times);
+  if (!what_.algorithm) return launch_in_stream();
   std::vector<CudaAllReduce> calls;
-  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what.bytes));
-  const Step step = step_for(*what.algorithm);
-  for (std::uint32_t time = 0; time < times; ++time) {
+  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what_.bytes));
+  const Step step = step_for(*what_.algorithm);
+  for (std::uint32_t time = 0; time < times_; ++time) {
     ++number_;
     for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
     std::uint64_t launched = 0;
@@ -292,13 +366,13 @@ Status GpuBench::launch(const GpuMeasurement& what, std::uint32_t times) {
   return {};
 }
 
-Status GpuBench::launch_in_stream(std::uint64_t bytes, std::uint32_t times) {
-  const InStreamShape shape = in_stream_shape_of(bytes);
-  for (std::uint32_t time = 0; time < times; ++time) {
+Status GpuBench::launch_in_stream() {
+  const InStreamShape shape = in_stream_shape_of(what_.bytes);
+  for (std::uint32_t time = 0; time < times_; ++time) {
     ++number_;  // its own the kernels count; the next doorbell must be another one
     for (const GpuMember& member : group_->members) {
       ARC_RETURN_IF_ERROR(member.launcher().launch_in_stream(
-          member.queue, shape, kType, ReduceOp::Sum, in_stream_call_of(member, bytes)));
+          member.queue, shape, kType, ReduceOp::Sum, in_stream_call_of(member, what_.bytes)));
     }
   }
   return {};
@@ -340,44 +414,23 @@ Result<bool> GpuBench::has_ended_in_stream(const GpuMember& member) const {
                text_of(reason_from(why.reason)), "), having waited for rank ", why.culprit_rank);
 }
 
-Status GpuBench::wait(const GpuMeasurement& what) {
-  const std::uint64_t until = now_ns() + kWaitNs;
+Result<bool> GpuBench::have_ended() const {
   for (const GpuMember& member : group_->members) {
-    while (true) {
-      const Result<bool> ended = what.algorithm ? has_ended(member) : has_ended_in_stream(member);
-      if (!ended) return ended.error();
-      if (*ended) break;
-      if (now_ns() < until) continue;
-      ARC_RETURN_IF_ERROR(member.launcher().health());
-      return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", member.rank,
-                   " has not ended within ", kWaitNs / 1'000'000, " ms");
-    }
+    Result<bool> ended = what_.algorithm ? has_ended(member) : has_ended_in_stream(member);
+    if (!ended || !*ended) return ended;
   }
-  return {};
+  return true;
 }
 
 void GpuBench::stop() {
   failed_ = true;
+  enter(Stage::Stopping, kGiveUpNs);
   const Done why{.code = static_cast<std::uint8_t>(ErrorCode::Aborted),
                  .reason = static_cast<std::uint8_t>(Reason::Revoked)};
   for (const GpuMember& member : group_->members) {
     GpuLauncher& launcher = member.launcher();
     static_cast<void>(launcher.abort(member.scratch.data()));
     static_cast<void>(launcher.store(&member.device_mailbox()->closed, to_word(why)));
-  }
-  const std::uint64_t until = now_ns() + kGiveUpNs;
-  for (const GpuMember& member : group_->members) {
-    while (true) {
-      const Result<bool> idle = member.launcher().idle(member.queue);
-      if (!idle || *idle) break;  // a queue in error holds nothing any more
-      if (now_ns() >= until) {
-        stuck_ = true;
-        log::error("{}: a kernel that was measured does not end; its memory is kept",
-                   member.engine->name());
-        return;
-      }
-      ::sched_yield();
-    }
   }
 }
 

@@ -1,10 +1,12 @@
 // Times kernels between the worker's first GPUs, as a communicator of the daemon's own: what
-// `arctl tune` measures. Its memory is deferred for release with it. Thread: the worker's;
-// measure() blocks it for some tens of milliseconds, and for seconds where a kernel hangs.
+// `arctl tune` measures. Its memory is deferred for release with it, and what runs then is stopped.
+// Thread: the worker's, which goes on with a measurement turn by turn: what waits for a kernel
+// watches it for some milliseconds, for the sake of the clock, and then lets the turn end.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
@@ -14,29 +16,43 @@ namespace arcomm {
 
 class GpuBench {
  public:
-  // Between the first `ranks` GPUs. Takes memory for operations of up to `room_bytes`, or for as
-  // large ones as there is memory for.
+  // Between the first `ranks` GPUs, with memory for operations of up to `room_bytes`.
   static Result<std::unique_ptr<GpuBench>> create(GpuGroups& groups, std::uint32_t ranks,
                                                   std::uint64_t room_bytes);
   ~GpuBench();
   GpuBench(const GpuBench&) = delete;
   GpuBench& operator=(const GpuBench&) = delete;
 
-  std::uint64_t room_bytes() const { return room_bytes_; }
+  // Takes the memory, or for as large operations as there is memory for: then the number of their
+  // bytes. None: call again, in another turn. Unavailable: the same, once the GPUs come to rest.
+  Result<std::optional<std::uint64_t>> prepare();
+
   // Microseconds of one out-of-place sum of bfloat16 between operations that follow one another in
   // the ranks' queues: the median of several rounds. After an error nothing more can be measured
   // here, but for OutOfRange: the kernel does not take such an operation between these GPUs.
   // DataLoss: the sums were wrong. Each round has inputs of its own and poisoned outputs
   // (kernels/trial/trial.h), and what its last operation left is looked at.
-  Result<double> measure(const GpuMeasurement& what);
+  Status begin(const GpuMeasurement& what);
+  bool is_busy() const { return stage_ != Stage::Idle; }
+  // While it is busy. None: call again, in another turn.
+  Result<std::optional<double>> go_on();
 
  private:
   struct Part {
     Memory send, recv;
   };
 
-  explicit GpuBench(GpuGroups& groups) : groups_(groups) {}
-  Status take_buffers(std::uint64_t bytes);
+  enum class Stage : std::uint8_t {
+    Idle,
+    Filling,   // the ranks get new inputs
+    Running,   // so many operations at once
+    Checking,  // what the last one made of them
+    Stopping   // after an error: nothing of what was launched runs behind it, or the bench is stuck
+  };
+
+  GpuBench(GpuGroups& groups, std::uint32_t ranks, std::uint64_t room_bytes);
+  Status take_buffers();
+  bool has_buffers() const;
   void return_buffers();
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_->members.size()); }
   Status can_measure(const GpuMeasurement& what) const;
@@ -44,31 +60,40 @@ class GpuBench {
   CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
   InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
   // Whether its launches can be held back until all have been made.
-  bool can_wait(const GpuMeasurement& what) const;
+  bool can_wait() const;
   TrialCall trial_of(const GpuMember& member, std::uint64_t bytes) const;
-  // New inputs on all ranks; returns when they are there.
-  Status fill(std::uint64_t bytes);
-  // What the last operation made of them.
-  Status check(std::uint64_t bytes);
-  Status wait_idle();
-  // So many operations at once; how long they took together.
-  Result<std::uint64_t> run(const GpuMeasurement& what, std::uint32_t times);
-  Result<std::uint64_t> run_trial(const GpuMeasurement& what, std::uint32_t times);
-  Status launch(const GpuMeasurement& what, std::uint32_t times);
-  Status launch_in_stream(std::uint64_t bytes, std::uint32_t times);
+  // Goes on by a stage, if the GPUs are so far.
+  Result<bool> step();
+  void enter(Stage stage, std::uint64_t limit_ns);
+  Status fill();
+  Status launch();
+  Status launch_all();
+  Status launch_in_stream();
   // From now on the ranks' queues may run. Returns when the last of them was told.
   Result<std::uint64_t> open();
-  Status wait(const GpuMeasurement& what);
-  // Whether the rank's part has ended; the error says how it failed.
+  Status check();
+  Status read_check() const;
+  void end_round();
+  void stop();
+  // Whether all of them are so far; the error says what has failed, or that it takes too long.
+  Result<bool> are_idle() const;
+  Result<bool> have_ended() const;
   Result<bool> has_ended(const GpuMember& member) const;
   Result<bool> has_ended_in_stream(const GpuMember& member) const;
-  // Nothing of what was launched runs after it, or the bench is stuck.
-  void stop();
 
   GpuGroups& groups_;
   std::unique_ptr<GpuGroup> group_;
+  bool is_made_ = false;  // the group is whole
+  CommunicatorSpec spec_;
   std::vector<Part> parts_;  // by rank
   std::uint64_t room_bytes_ = 0;
+  Stage stage_ = Stage::Idle;
+  std::uint64_t limit_ns_ = 0;  // when the stage has taken too long
+  GpuMeasurement what_;
+  std::uint32_t times_ = 0;            // operations of this round
+  std::vector<std::uint64_t> rounds_;  // how long each took
+  std::uint64_t begun_ns_ = 0, took_ns_ = 0;
+  Error why_;                 // of what stops
   Gate gate_;                 // of the operations that are timed together
   std::uint32_t number_ = 0;  // of the last operation that was launched
   std::uint32_t seed_ = 0;    // of the inputs

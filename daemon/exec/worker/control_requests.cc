@@ -34,10 +34,10 @@ void ControlRequests::close_session(SessionId id, Reason reason, const std::stri
   worker_.reap();
 }
 
-Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec spec) {
+Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec& spec) {
   Result<Session*> session = state_.sessions.need(id);
   if (!session) return std::move(session).error();
-  Result<BufferId> buffer = state_.backend->add_buffer(id, std::move(spec));
+  Result<BufferId> buffer = state_.backend->add_buffer(id, spec);
   if (!buffer) return buffer;
   (*session)->buffers.push_back(*buffer);
   (*session)->registered_bytes += state_.buffers.find(id, *buffer)->length_bytes();
@@ -115,7 +115,8 @@ Status ControlRequests::remove_plan(SessionId id, PlanId plan) {
   return {};
 }
 
-Result<std::vector<MemberId>> ControlRequests::form_communicator(const CommunicatorSpec& spec) {
+Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
+    const CommunicatorSpec& spec, std::unique_ptr<CommunicatorExtension>& made) {
   if (spec.ranks.empty() || spec.ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator has 1 to ",
                  kMaxRanks, " ranks, not ", spec.ranks.size());
@@ -141,17 +142,18 @@ Result<std::vector<MemberId>> ControlRequests::form_communicator(const Communica
                      .uid = session->origin().uid,
                      .member = {}});
   }
-  Result<std::unique_ptr<CommunicatorExtension>> extension = state_.backend->form(spec);
-  if (!extension) return std::move(extension).error();
+  const Result<bool> is_whole = state_.backend->form(spec, made);
+  if (!is_whole) return is_whole.error();
+  if (!*is_whole) return std::optional<std::vector<MemberId>>();
   std::vector<MemberId> members =
       state_.communicators.form(spec.unique_id, spec.epoch, std::move(seats));
   Communicator& communicator = *state_.communicators.find(members[0])->communicator;
-  communicator.extension = std::move(extension).value();
+  communicator.extension = std::move(made);
   state_.backend->adopt(communicator);
   for (std::size_t i = 0; i < members.size(); ++i)
     state_.sessions.find(spec.ranks[i].session)->members.push_back(members[i]);
   state_.sessions.update_oversubscription();
-  return members;
+  return std::optional(std::move(members));
 }
 
 void ControlRequests::abort_communicator(SessionId id, MemberId member_id, const std::string& why,
@@ -211,15 +213,24 @@ Status ControlRequests::check_may_measure() const {
   return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon stops");
 }
 
-Result<std::uint64_t> ControlRequests::begin_measuring(std::uint32_t ranks,
-                                                       std::uint64_t room_bytes) {
+Status ControlRequests::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
   ARC_RETURN_IF_ERROR(check_may_measure());
   return state_.backend->begin_measuring(ranks, room_bytes);
 }
 
-Result<double> ControlRequests::measure(GpuMeasurement what) {
+Result<std::optional<std::uint64_t>> ControlRequests::prepare_measuring() {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  return state_.backend->prepare_measuring();
+}
+
+Status ControlRequests::measure(GpuMeasurement what) {
   ARC_RETURN_IF_ERROR(check_may_measure());
   return state_.backend->measure(what);
+}
+
+Result<std::optional<double>> ControlRequests::measured() {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  return state_.backend->measured();
 }
 
 CommunicatorSnapshot ControlRequests::snapshot(const Communicator& communicator,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,15 @@ class ControlRequests {
   // As DeviceWorker's of these names.
   Status open_session(SessionSpec spec, std::uint64_t now_ns);
   void close_session(SessionId session, Reason reason, const std::string& why, Done<void> done);
-  Result<BufferId> add_buffer(SessionId session, BufferSpec spec);
+  Result<BufferId> add_buffer(SessionId session, BufferSpec& spec);
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
                                           std::uint64_t bytes);
   Status remove_buffer(SessionId session, BufferId buffer);
   Result<PlanId> add_plan(SessionId session, const PlanSpec& spec);
   Status remove_plan(SessionId session, PlanId plan);
-  Result<std::vector<MemberId>> form_communicator(const CommunicatorSpec& spec);
+  // None: there is more to do, in another turn, with what was made of it.
+  Result<std::optional<std::vector<MemberId>>> form_communicator(
+      const CommunicatorSpec& spec, std::unique_ptr<CommunicatorExtension>& made);
   // Both answer once every operation of the member has ended, those too that were still to run:
   // from then on the caller's memory is the caller's alone. Asked again meanwhile, they answer at
   // that time too.
@@ -37,8 +40,11 @@ class ControlRequests {
   void leave_communicator(SessionId session, MemberId member, Done<void> done);
   Result<CommunicatorSnapshot> describe(SessionId session, MemberId member) const;
   Result<MailboxDescriptors> export_mailbox(SessionId session, MemberId member) const;
-  Result<std::uint64_t> begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
-  Result<double> measure(GpuMeasurement what);
+  // As Backend's of these names.
+  Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
+  Result<std::optional<std::uint64_t>> prepare_measuring();
+  Status measure(GpuMeasurement what);
+  Result<std::optional<double>> measured();
   void end_measuring() { state_.backend->end_measuring(); }
   WorkerSnapshot inspect();
   void use_settings(std::shared_ptr<const Settings> settings);

@@ -33,6 +33,7 @@ constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
 // After so long what else is due waits for the next turn.
 constexpr std::uint64_t kRestNs = 10'000'000;
+constexpr std::uint64_t kMessagesNs = 5'000'000;
 constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
 
 Error stopped() {
@@ -88,14 +89,16 @@ class ThreadedWorker final : public DeviceWorker {
     });
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
-    ask_at_rest(std::move(done), {session}, 1, [this, session, spec = share(std::move(spec))] {
-      return requests_.add_buffer(session, std::move(*spec));
+    const Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
+    ask_at_rest(std::move(done), rest, [this, session, spec = share(std::move(spec))] {
+      return requests_.add_buffer(session, *spec);
     });
   }
-  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+  void allocate_buffer(SessionId session, AllocationSpec spec,
                        Done<AllocatedBuffer> done) override {
-    ask_at_rest(std::move(done), {session}, 1, [this, session, device = std::move(device), bytes] {
-      return requests_.allocate_buffer(session, device, bytes);
+    const Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
+    ask_at_rest(std::move(done), rest, [this, session, spec = std::move(spec)] {
+      return requests_.allocate_buffer(session, spec.device, spec.bytes);
     });
   }
   void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
@@ -110,16 +113,19 @@ class ThreadedWorker final : public DeviceWorker {
       const auto remove = [this, session, plan] { return requests_.remove_plan(session, plan); };
       const PersistentPlan* held = worker_->state().plans.find(plan);
       const bool is_in_a_grid = held != nullptr && held->resident_on >= 0;
-      is_in_a_grid ? act_at_rest(done, {session}, 1, remove) : answer(done, remove);
+      is_in_a_grid ? act_at_rest(done, {.who = {session}}, remove) : answer(done, remove);
     });
   }
   void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
-    std::vector<SessionId> who;
-    for (const RankSpec& rank : spec.ranks) who.push_back(rank.session);
+    Rest rest{.deadline_ns = spec.deadline_ns};
+    for (const RankSpec& rank : spec.ranks) rest.who.push_back(rank.session);
     // Each rank will leave, too, and cannot be made to wait then.
-    const std::uint64_t cost = 1 + who.size();
-    ask_at_rest(std::move(done), std::move(who), cost,
-                [this, spec = std::move(spec)] { return requests_.form_communicator(spec); });
+    rest.cost = 1 + rest.who.size();
+    ask_at_rest(
+        std::move(done), std::move(rest),
+        [this, spec = std::move(spec), made = share(std::unique_ptr<CommunicatorExtension>())] {
+          return requests_.form_communicator(spec, *made);
+        });
   }
   void abort_communicator(SessionId session, MemberId member, std::string why,
                           Done<void> done) override {
@@ -142,11 +148,18 @@ class ThreadedWorker final : public DeviceWorker {
   bool on_gpus() const override { return worker_->state().backend->starts_by_doorbell(); }
   void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
                        Done<std::uint64_t> done) override {
-    ask(std::move(done),
-        [this, ranks, room_bytes] { return requests_.begin_measuring(ranks, room_bytes); });
+    post(done, [this, ranks, room_bytes, done] {
+      const Status begun = requests_.begin_measuring(ranks, room_bytes);
+      if (!begun) return done(begun.error());
+      act_at_rest(done, {}, [this] { return requests_.prepare_measuring(); });
+    });
   }
   void measure(GpuMeasurement what, Done<double> done) override {
-    ask(std::move(done), [this, what] { return requests_.measure(what); });
+    post(done, [this, what, done] {
+      const Status begun = requests_.measure(what);
+      if (!begun) return done(begun.error());
+      measuring_ = done;
+    });
   }
   void end_measuring(Done<void> done) override {
     ask(std::move(done), [this]() -> Status {
@@ -157,6 +170,7 @@ class ThreadedWorker final : public DeviceWorker {
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = requests_.inspect();
+      shot.slowest_turn_ns = slowest_turn_ns_;
       shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
       return shot;
     });
@@ -212,38 +226,66 @@ class ThreadedWorker final : public DeviceWorker {
     Result<T> result = act();
     if (done) done(std::move(result));
   }
-  // What brings GPUs to rest: in its turn, at the expense of the sessions' users. The worker's.
+  // How a request that brings GPUs to rest waits for its turn.
+  struct Rest {
+    std::vector<SessionId> who = {};  // at whose users' expense
+    std::uint64_t cost = 1;
+    std::uint64_t deadline_ns = 0;
+  };
+  using Try = RestQueue::Try;
+  template <typename T>
+  static Try tried(const Done<T>& done, Result<T> result) {
+    // Of a device that is held up; where it is lost, or the daemon ends, the reason says so.
+    if (!result && result.error().code == ErrorCode::Unavailable &&
+        result.error().reason == Reason::None)
+      return {.state = Try::State::HeldUp, .why = std::move(result).error()};
+    if (done) done(std::move(result));
+    return {};
+  }
+  // None: it goes on in another turn.
+  template <typename T>
+  static Try tried(const Done<T>& done, Result<std::optional<T>> result) {
+    if (!result) return tried(done, Result<T>(std::move(result).error()));
+    if (!*result) return {.state = Try::State::GoesOn};
+    return tried(done, Result<T>(std::move(**result)));
+  }
+  // In its turn. The worker's.
   template <typename T, typename Act>
-  void act_at_rest(const Done<T>& done, const std::vector<SessionId>& who, std::uint64_t cost,
-                   const Act& act) {
-    if (!on_gpus()) return answer(done, act);
+  void act_at_rest(const Done<T>& done, const Rest& rest, const Act& act) {
+    const auto refuse = [done](Error why) {
+      if (done) done(std::move(why));
+    };
+    if (!on_gpus()) {
+      if (Try one = tried(done, act()); one.state == Try::State::HeldUp) refuse(std::move(one.why));
+      return;
+    }
     RestQueue::Request request{.uids = {},
-                               .cost = cost,
-                               .act = [done, act] { answer(done, act); },
-                               .refuse =
-                                   [done](Error why) {
-                                     if (done) done(std::move(why));
-                                   }};
-    for (const SessionId id : who) {
+                               .cost = rest.cost,
+                               .act = [done, act] { return tried(done, act()); },
+                               .refuse = refuse,
+                               .deadline_ns = rest.deadline_ns};
+    for (const SessionId id : rest.who) {
       const Session* session = worker_->state().sessions.find(id);
       if (session != nullptr) request.uids.push_back(session->origin().uid);
     }
     rests_.add(std::move(request), now_ns());
   }
   template <typename T, typename Act>
-  void ask_at_rest(Done<T> done, std::vector<SessionId> who, std::uint64_t cost, Act act) {
-    post(done, [this, done, who = std::move(who), cost, act = std::move(act)] {
-      act_at_rest(done, who, cost, act);
+  void ask_at_rest(Done<T> done, Rest rest, Act act) {
+    post(done, [this, done, rest = std::move(rest), act = std::move(act)] {
+      act_at_rest(done, rest, act);
     });
   }
 
   bool take_messages();
-  // Gives the core, or the line, to others for a moment.
-  void yield(std::uint64_t now);
-  void relax(std::uint64_t now);
+  // Gives the core, or the line, to others for a moment. Returns when that was over, as the others
+  // do, too: it is no part of a turn.
+  std::uint64_t yield(std::uint64_t now);
+  std::uint64_t relax(std::uint64_t now);
   // While streams have the last tiles of what runs; they ring nobody when they are done.
-  void await_tiles(std::uint64_t now, std::uint64_t last_work);
+  std::uint64_t await_tiles(std::uint64_t now, std::uint64_t last_work);
   bool take_rests();
+  bool go_on_measuring();
   void rest(std::uint64_t now);
   void sleep(std::uint64_t sleep_ns);
   void note(std::uint64_t before, std::uint64_t after, bool worked);
@@ -252,6 +294,8 @@ class ThreadedWorker final : public DeviceWorker {
   ControlRequests requests_;
   RestQueue rests_;
   std::deque<RestQueue::Request> due_;  // taken from there
+  std::deque<Message> messages_;        // taken, and left for the next turn
+  Done<double> measuring_;              // who waits for what the backend measures; or empty
   Metrics& metrics_;
   std::uint64_t spin_ns_;
   UniqueFd epoll_;
@@ -260,12 +304,20 @@ class ThreadedWorker final : public DeviceWorker {
   std::atomic<std::uint64_t> progress_{0};
   bool resting_ = false;  // slept just before the message that asks
   LostTime lost_time_;
-  std::uint64_t window_ns_ = 0, busy_ns_ = 0;
+  std::uint64_t window_ns_ = 0, busy_ns_ = 0, slowest_turn_ns_ = 0;
 };
 
 bool ThreadedWorker::take_messages() {
-  if (!mailbox_.pending()) return false;
-  for (const Message& message : mailbox_.take()) message.act();
+  if (mailbox_.pending()) {
+    for (Message& message : mailbox_.take()) messages_.push_back(std::move(message));
+  }
+  if (messages_.empty()) return false;
+  const std::uint64_t until = now_ns() + kMessagesNs;
+  do {
+    const Message message = std::move(messages_.front());
+    messages_.pop_front();
+    message.act();
+  } while (!messages_.empty() && now_ns() < until);
   return true;
 }
 
@@ -278,11 +330,22 @@ bool ThreadedWorker::take_rests() {
   worker_->state().backend->at_rest([this] {
     const std::uint64_t until = now_ns() + kRestNs;
     do {
-      const RestQueue::Request request = std::move(due_.front());
+      RestQueue::Request request = std::move(due_.front());
       due_.pop_front();
-      request.act();
+      RestQueue::Try tried = request.act();
+      if (tried.state == Try::State::Answered) continue;
+      rests_.put_back(std::move(request), std::move(tried), now_ns());
     } while (!due_.empty() && now_ns() < until);
   });
+  return true;
+}
+
+bool ThreadedWorker::go_on_measuring() {
+  if (!measuring_) return false;
+  Result<std::optional<double>> took = requests_.measured();
+  if (took && !*took) return true;
+  const Done<double> done = std::exchange(measuring_, nullptr);
+  done(took ? Result<double>(**took) : Result<double>(std::move(took).error()));
   return true;
 }
 
@@ -295,8 +358,10 @@ void ThreadedWorker::run() {
   window_ns_ = now;
   while (!stop_.load(std::memory_order_acquire)) {
     progress_.fetch_add(1, std::memory_order_relaxed);
+    worker_->state().backend->begin_turn();
     bool worked = take_messages();
     worked |= take_rests();
+    worked |= go_on_measuring();
     worked |= worker_->poll_sessions();
     while (freezes && worker_->state().pending() != 0 && !stop_.load(std::memory_order_acquire))
       ::sched_yield();
@@ -324,10 +389,10 @@ void ThreadedWorker::run() {
       // go on: let one that shares this core take its result or make its next request.
       if (!sleeps && worker_->oversubscribed() &&
           (worker_->computing() || worker_->flooded() || worker_->state().pending() == 0)) {
-        yield(now);
+        now = yield(now);
       }
     } else if (worker_->computing()) {
-      await_tiles(now, last_work);
+      now = await_tiles(now, last_work);
     } else if ((sleeps || now - last_work >= spin_ns_) && worker_->rest_ns(now) != 0) {
       rest(now);
       now = now_ns();
@@ -338,40 +403,50 @@ void ThreadedWorker::run() {
       // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
       // ranks of an operation have just called are the others worth a short wait: those that share
       // this core have had their turn, so that they run on another.
-      yield(now);
+      now = yield(now);
     } else {
-      relax(now);
+      now = relax(now);
     }
   }
   const std::vector<Message> refused = mailbox_.close();
   for (const RestQueue::Request& request : std::exchange(due_, {})) request.refuse(stopped());
   rests_.refuse_all(stopped());
-  worker_->shut_down();
+  if (const Done<double> done = std::exchange(measuring_, nullptr)) done(stopped());
+  while (!worker_->shut_down()) {
+    progress_.fetch_add(1, std::memory_order_relaxed);
+    sleep(kTileNapNs);
+  }
+  for (const Message& message : std::exchange(messages_, {})) message.refuse();
   for (const Message& message : refused) message.refuse();
 }
 
-void ThreadedWorker::yield(std::uint64_t now) {
+std::uint64_t ThreadedWorker::yield(std::uint64_t now) {
   ::sched_yield();
-  if (!worker_->computing()) lost_time_.paused(now, now_ns());  // else it went to the streams
+  const std::uint64_t after = now_ns();
+  if (!worker_->computing()) lost_time_.paused(now, after);  // else it went to the streams
+  return after;
 }
 
-void ThreadedWorker::relax(std::uint64_t now) {
+std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
   pause_briefly();
-  lost_time_.paused(now, now_ns());
+  const std::uint64_t after = now_ns();
+  lost_time_.paused(now, after);
+  return after;
 }
 
-void ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
+std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
   // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
   if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
     sleep(kTileNapNs);
-  } else if (now - last_work >= kYieldAfterNs) {
-    yield(now);
+    return now_ns();
   }
+  return now - last_work >= kYieldAfterNs ? yield(now) : now;
 }
 
 void ThreadedWorker::rest(std::uint64_t now) {
   mailbox_.bell().arm();
-  const Worker::Rest rest = mailbox_.pending() ? Worker::Rest::Awake : worker_->arm();
+  const bool is_called = mailbox_.pending() || !messages_.empty() || !due_.empty();
+  const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
   if (rest != Worker::Rest::Awake) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
     std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
@@ -400,6 +475,10 @@ void ThreadedWorker::sleep(std::uint64_t sleep_ns) {
 
 void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {
   if (worked) busy_ns_ += after - before;
+  if (after - before > slowest_turn_ns_) {
+    slowest_turn_ns_ = after - before;
+    metrics_.worker_turn_ns.note(slowest_turn_ns_);
+  }
   if (after - window_ns_ < kBusyWindowNs) return;
   requests_.set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
   metrics_.worker_busy_ns.add(busy_ns_);

@@ -67,9 +67,11 @@ class DeviceWorker {
   virtual void close_session(SessionId session, Reason reason, std::string why,
                              Done<void> done) = 0;
 
+  // What brings GPUs to rest (these two, forming, plans that go) waits where they are held up, and
+  // is Unavailable at its deadline, with the words for what held it up.
   virtual void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) = 0;
-  // GPU workers; Unimplemented on others. device: "" for the worker's first.
-  virtual void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+  // GPU workers; Unimplemented on others.
+  virtual void allocate_buffer(SessionId session, AllocationSpec spec,
                                Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;

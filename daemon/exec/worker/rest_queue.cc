@@ -1,6 +1,7 @@
 #include "daemon/exec/worker/rest_queue.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 namespace arcomm {
@@ -9,6 +10,10 @@ namespace {
 constexpr std::size_t kManyUsers = 1024;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr uid_t kNobody = ~uid_t{0};  // their sessions have gone meanwhile
+
+uid_t owner_of(const RestQueue::Request& request) {
+  return request.uids.empty() ? kNobody : request.uids.front();
+}
 
 }  // namespace
 
@@ -31,19 +36,73 @@ void RestQueue::add(Request request, std::uint64_t now_ns) {
               (due - now_ns) / 1'000'000, " ms"));
   }
   if (users_.size() > kManyUsers) forget_idle(now_ns);
+  const uid_t whose = owner_of(request);
+  if (users_[whose].waiting.size() >= kMostOfUser) {
+    return request.refuse(
+        error(ErrorCode::ResourceExhausted, Reason::Quota, kMostOfUser, " requests of uid ", whose,
+              " wait until the GPUs may stop for them",
+              held_up_ ? ", which are held up: " + held_up_->message : std::string(": try again")));
+  }
   for (const uid_t uid : request.uids) users_[uid].bucket.take(kOfUser, now_ns, request.cost);
-  const uid_t whose = request.uids.empty() ? kNobody : request.uids.front();
   User& user = users_[whose];
   if (user.waiting.empty()) turns_.push_back(whose);
+  if (request.deadline_ns == 0) request.deadline_ns = now_ns + kLongestHeldNs;
+  first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
   user.waiting.push_back({std::move(request), due_ns});
   ++size_;
   earliest_ns_ = std::min(earliest_ns_, due_ns);
 }
 
+void RestQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
+  std::uint64_t due_ns = now_ns;
+  if (tried.state == Try::State::HeldUp) {
+    due_ns += kHeldUpNs;
+    held_up_ = request.held_up = std::move(tried.why);
+  } else {
+    held_up_.reset();
+    request.held_up.reset();
+  }
+  const uid_t whose = owner_of(request);
+  User& user = users_[whose];
+  if (user.waiting.empty()) turns_.push_front(whose);
+  first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
+  user.waiting.push_front({std::move(request), due_ns});
+  ++size_;
+  earliest_ns_ = std::min(earliest_ns_, due_ns);
+}
+
+void RestQueue::expire(std::uint64_t now_ns) {
+  std::vector<Request> expired;
+  first_deadline_ns_ = ~std::uint64_t{0};
+  for (auto& [uid, user] : users_) {
+    std::erase_if(user.waiting, [&](Waiting& waiting) {
+      if (waiting.request.deadline_ns > now_ns) {
+        first_deadline_ns_ = std::min(first_deadline_ns_, waiting.request.deadline_ns);
+        return false;
+      }
+      expired.push_back(std::move(waiting.request));
+      return true;
+    });
+  }
+  size_ -= expired.size();
+  std::erase_if(turns_, [this](uid_t whose) { return users_[whose].waiting.empty(); });
+  for (Request& request : expired) {
+    const std::optional<Error>& why = request.held_up ? request.held_up : held_up_;
+    request.refuse(
+        why ? error(ErrorCode::Unavailable, Reason::None,
+                    "the GPUs did not come to rest for it until its deadline: ", why->message)
+            : error(ErrorCode::Unavailable, Reason::None,
+                    "its turn to stop the GPUs did not come until its deadline"));
+  }
+  if (size_ == 0) held_up_.reset();
+}
+
 std::vector<RestQueue::Request> RestQueue::take(std::uint64_t now_ns) {
   std::vector<Request> taken;
+  if (now_ns >= first_deadline_ns_) expire(now_ns);
   if (now_ns < earliest_ns_ || all_.due_ns(kOfAll, now_ns) > now_ns) return taken;
   std::uint64_t earliest_ns = ~std::uint64_t{0};
+  std::deque<uid_t> later;
   std::size_t passed = 0;  // one after the other
   while (passed < turns_.size() && taken.size() < kMostAtOnce) {
     const uid_t whose = turns_.front();
@@ -59,8 +118,11 @@ std::vector<RestQueue::Request> RestQueue::take(std::uint64_t now_ns) {
     taken.push_back(std::move(waiting.front().request));
     waiting.pop_front();
     --size_;
-    if (!waiting.empty()) turns_.push_back(whose);
+    if (waiting.empty()) continue;
+    // What was held up may be so again, and keeps its place before those behind it.
+    (taken.back().held_up ? later : turns_).push_back(whose);
   }
+  turns_.insert(turns_.end(), later.begin(), later.end());
   if (!taken.empty()) {
     all_.take(kOfAll, now_ns);
   } else {
@@ -70,7 +132,8 @@ std::vector<RestQueue::Request> RestQueue::take(std::uint64_t now_ns) {
 }
 
 std::uint64_t RestQueue::next_ns(std::uint64_t now_ns) const {
-  return empty() ? ~std::uint64_t{0} : std::max(earliest_ns_, all_.due_ns(kOfAll, now_ns));
+  if (empty()) return ~std::uint64_t{0};
+  return std::min(first_deadline_ns_, std::max(earliest_ns_, all_.due_ns(kOfAll, now_ns)));
 }
 
 void RestQueue::refuse_all(const Error& why) {
@@ -79,6 +142,7 @@ void RestQueue::refuse_all(const Error& why) {
       waiting.request.refuse(why);
   }
   size_ = 0;
+  first_deadline_ns_ = earliest_ns_ = ~std::uint64_t{0};
 }
 
 void RestQueue::forget_idle(std::uint64_t now_ns) {

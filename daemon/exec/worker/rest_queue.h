@@ -1,7 +1,8 @@
 // Requests for which the GPUs must come to rest: memory, joins, plans that go. Each rest stops the
 // resident grids of all tenants and takes back what was launched ahead for them. So there are only
 // so many for each user and for all, what is due goes into one rest, user by user in turn, and who
-// asks for more waits. Thread: the worker's.
+// asks for more waits. What finds the GPUs held up, by a kernel of somebody's that fills one, say,
+// waits here too, and is tried again until its deadline. Thread: the worker's.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -25,20 +27,40 @@ class RestQueue {
   static constexpr std::size_t kMostAtOnce = 8;  // each takes milliseconds at worst
   static constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
   static constexpr std::size_t kMostWaiting = 65'536;  // of all users
+  static constexpr std::size_t kMostOfUser = 1'024;
+  // Where the GPUs did not come to rest the last try took a millisecond.
+  static constexpr std::uint64_t kHeldUpNs = 20'000'000;
+  // Of a request that names no deadline of its own.
+  static constexpr std::uint64_t kLongestHeldNs = 10'000'000'000;
 
+  // What became of a try.
+  struct Try {
+    enum class State : std::uint8_t {
+      Answered,
+      GoesOn,  // it has done a part, and does the next in another turn
+      HeldUp   // nothing was done: `why`
+    };
+    State state = State::Answered;
+    Error why = {};
+  };
   struct Request {
     std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is
     std::uint64_t cost = 1;   // rests, those included that undoing it will take
-    std::function<void()> act;
-    std::function<void(Error)> refuse;  // instead
+    std::function<Try()> act;
+    std::function<void(Error)> refuse;  // instead, or after tries; let go of right behind it
+    std::uint64_t deadline_ns = 0;      // refused then; 0: kLongestHeldNs after it came
+    std::optional<Error> held_up = {};  // by what, the last time
   };
 
   // Refuses it at once (ResourceExhausted) where it would have to wait for longer than
   // kLongestWaitNs.
   void add(Request request, std::uint64_t now_ns);
-  // Those to be run now, in one rest; each user's in the order in which they came.
+  // Those to be run now, in one rest; each user's in the order in which they came. Refuses those
+  // whose deadline has passed.
   std::vector<Request> take(std::uint64_t now_ns);
-  // When take() has something; ~0: never.
+  // One that was taken, has been tried, and is not answered: before all others of its user.
+  void put_back(Request request, Try tried, std::uint64_t now_ns);
+  // When take() has something to do; ~0: never.
   std::uint64_t next_ns(std::uint64_t now_ns) const;
   void refuse_all(const Error& why);
   bool empty() const { return turns_.empty(); }
@@ -52,13 +74,16 @@ class RestQueue {
     TokenBucket bucket;
     std::deque<Waiting> waiting;
   };
+  void expire(std::uint64_t now_ns);
   void forget_idle(std::uint64_t now_ns);
 
   TokenBucket all_;
   std::unordered_map<uid_t, User> users_;
   std::deque<uid_t> turns_;  // of those who wait for something
   std::size_t size_ = 0;
-  std::uint64_t earliest_ns_ = ~std::uint64_t{0};  // nothing is due before
+  std::uint64_t earliest_ns_ = ~std::uint64_t{0};        // nothing is due before
+  std::uint64_t first_deadline_ns_ = ~std::uint64_t{0};  // nor expires before
+  std::optional<Error> held_up_;                         // by what, the last time, whoever was
 };
 
 }  // namespace arcomm

@@ -1,5 +1,7 @@
 #include "daemon/exec/worker/worker.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +15,7 @@ namespace {
 
 // The more there are, the longer a look at all their rings takes.
 constexpr std::size_t kSessionsPerStep = 4;
+constexpr std::uint64_t kEndingNs = 5'000'000'000;  // for what was stopped
 // Whose next requests a core can fetch side by side.
 constexpr std::size_t kFetchedAhead = 16;
 
@@ -57,7 +60,7 @@ Worker::Worker(DeviceWorker::Parts parts)
     : state_(std::move(parts), [this](Communicator& communicator) { on_revoked(communicator); }) {}
 
 Worker::~Worker() {
-  shut_down();
+  while (!shut_down()) ::sched_yield();
 }
 
 bool Worker::poll_sessions() {
@@ -394,15 +397,31 @@ void Worker::on_revoked(Communicator& communicator) {
   }
 }
 
-void Worker::shut_down() {
-  if (state_.backend == nullptr) return;  // it was never complete
-  if (std::exchange(is_shut_down_, true)) return state_.backend->shut_down();
-  state_.communicators.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown,
-                                               kNoRank,
-                                               "the daemon stopped before the operation ended"));
-  state_.backend->drain(outcomes_);
-  apply(outcomes_);
+bool Worker::shut_down() {
+  if (state_.backend == nullptr) return true;  // it was never complete
+  state_.backend->begin_turn();
+  if (is_shut_down_) return state_.backend->shut_down();
+  const std::uint64_t now = now_ns();
+  if (ending_since_ns_ == 0) {
+    ending_since_ns_ = now;
+    state_.communicators.revoke_all(make_failure(ErrorCode::Unavailable, Reason::ShuttingDown,
+                                                 kNoRank,
+                                                 "the daemon stopped before the operation ended"));
+  }
+  state_.backend->work();
+  if (state_.backend->collect(outcomes_)) apply(outcomes_);
   settle();
+  if (!state_.backend->idle()) {
+    // Cores come to their end. Nothing holds a GPU's memory but what this process has there.
+    if (state_.parts.gpus.empty() || now < ending_since_ns_ + kEndingNs) return false;
+    log::error("operations on GPUs did not end when they were stopped");
+  }
+  is_shut_down_ = true;
+  let_all_go();
+  return state_.backend->shut_down();
+}
+
+void Worker::let_all_go() {
   std::vector<SessionId> ids;
   for (Session* session : state_.sessions.all()) {
     if (session->readable()) session->set_state(ring::SessionState::Closed, Reason::ShuttingDown);
@@ -413,7 +432,6 @@ void Worker::shut_down() {
   departures_.give_up();
   state_.buffers.leave_used();
   state_.communicators.clear();
-  state_.backend->shut_down();
 }
 
 }  // namespace arcomm

@@ -47,10 +47,10 @@ class Worker {
   bool oversubscribed() const { return state_.sessions.oversubscribed(); }
   bool flooded() const { return flooded_; }  // this turn left somebody's requests for the next
 
-  // Fails what is open, waits until nothing runs and lets all sessions go. Again: the device lets
-  // go of what it had to keep, and nothing else: what did not end refers to communicators that are
-  // gone.
-  void shut_down();
+  // Fails what is open, and when nothing runs any more lets all sessions go; after some seconds on
+  // GPUs in any case. False: call again, in another turn. At its end, again: the device lets go of
+  // what it had to keep, and nothing else: what did not end refers to communicators that are gone.
+  bool shut_down();
 
   WorkerState& state() { return state_; }
   const WorkerState& state() const { return state_; }
@@ -79,6 +79,7 @@ class Worker {
   void quarantine_lost();
   void wake_clients();
   void on_revoked(Communicator& communicator);
+  void let_all_go();
 
   WorkerState state_;
   Departures departures_{state_};
@@ -88,6 +89,7 @@ class Worker {
   std::vector<Outcome> outcomes_;
   int look_every_ = kFew;                       // requests or starts, for who else calls
   bool yield_early_ = false, flooded_ = false;  // in this turn
+  std::uint64_t ending_since_ns_ = 0;           // 0: it serves
   bool is_shut_down_ = false;
 };
 

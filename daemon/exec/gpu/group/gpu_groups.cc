@@ -1,6 +1,7 @@
 #include "daemon/exec/gpu/group/gpu_groups.h"
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "daemon/exec/clock.h"
@@ -12,30 +13,46 @@
 namespace arcomm {
 namespace {
 
-Status take(const GpuMember& member, Memory& place, std::uint64_t bytes) {
-  Result<Memory> memory = member.engine->device().allocate(bytes);
+// Of one call of make(): what takes memory goes on until it is over.
+constexpr std::uint64_t kMakeNs = 10'000'000;
+
+// A part that takes time; what is there already is left as it is.
+struct Part {
+  Memory GpuMember::*place;
+  std::uint64_t bytes;
+};
+
+Status take(GpuMember& member, const Part& part) {
+  Result<Memory> memory = member.engine->device().allocate(part.bytes);
   if (!memory) return std::move(memory).error();
-  place = std::move(memory).value();
+  member.*part.place = std::move(memory).value();
   return {};
 }
 
-// What the member needs whatever its communicator may do.
-Status fill(GpuMember& member, std::uint32_t ranks) {
-  GpuEngine& engine = *member.engine;
-  ARC_RETURN_IF_ERROR(take(member, member.mailbox, kMailboxBytes));
-  ARC_RETURN_IF_ERROR(take(member, member.scratch, cuda_scratch_bytes(ranks)));
-  if (ranks > 1)
-    ARC_RETURN_IF_ERROR(
-        take(member, member.resident_scratch, engine.hardware().resident_scratch_bytes));
-  Result<DoorbellPage> doorbells = DoorbellPage::create(engine.hardware().operations_before);
+// Takes what is missing. False: the time is over.
+Result<bool> fill(GpuGroup& group, std::span<const Part> parts, std::uint64_t until_ns) {
+  for (GpuMember& member : group.members) {
+    for (const Part& part : parts) {
+      if (member.*part.place || part.bytes == 0) continue;
+      if (now_ns() >= until_ns) return false;
+      ARC_RETURN_IF_ERROR(take(member, part));
+    }
+  }
+  return true;
+}
+
+// What the member needs whatever its communicator may do, and takes no time.
+Status prepare(GpuMember& member) {
+  Result<DoorbellPage> doorbells =
+      DoorbellPage::create(member.engine->hardware().operations_before);
   if (!doorbells) return std::move(doorbells).error();
   member.doorbells = std::move(doorbells).value();
-  Result<std::uint32_t> completion = engine.take_completion();
+  Result<std::uint32_t> completion = member.engine->take_completion();
   if (!completion) return std::move(completion).error();
   member.completion = *completion;
-  member.taken = member.posted = member.done = engine.hardware().operations_before;
+  member.taken = member.posted = member.done = member.engine->hardware().operations_before;
   member.words().done = to_word(Done{.number = member.taken});
-  member.queue = engine.take_queue();
+  member.queue = member.engine->take_queue();
   return {};
 }
 
@@ -86,15 +103,12 @@ bool GpuGroups::lost() const {
   return std::ranges::any_of(engines, [](const GpuEngine& engine) { return engine.broken(); });
 }
 
-Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
-                                                  const MakeTable& make_table) {
+Result<std::unique_ptr<GpuGroup>> GpuGroups::begin(const CommunicatorSpec& spec) {
   const std::size_t ranks = spec.ranks.size();
   if (ranks == 0 || ranks > kMaxGpuRanks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator of GPUs has 1 to ",
                  kMaxGpuRanks, " ranks, not ", ranks);
   }
-  const QuiesceGuard guard(quiescer);
-  if (!guard.status()) return guard.status().error();
   auto group = std::make_unique<GpuGroup>(*this);
   group->members.resize(ranks);
   // First of all: a group that is given up half made is forgotten rank by rank.
@@ -110,44 +124,64 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::make(const CommunicatorSpec& spec,
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", other, " and ", i,
                    " both name ", member.engine->name(), ": each rank needs a GPU of its own");
     }
-    ARC_RETURN_IF_ERROR(fill(member, static_cast<std::uint32_t>(ranks)));
+    ARC_RETURN_IF_ERROR(prepare(member));
   }
   group->gates = group->members.front().taken;
-  group->abilities = abilities_of(*group);
-  InStreamOffer offer = in_stream_offer(*group, spec);
-  group->in_stream_blocks = offer.blocks;
-  group->why_not_in_stream = std::move(offer.why_not);
-  ARC_RETURN_IF_ERROR(take_room(*group));
-  group->launches =
-      make_table({.ranks = static_cast<std::uint32_t>(ranks),
-                  .atomic_128b_stores = group->abilities.atomic_128b_stores,
-                  .in_stream_blocks = group->in_stream_blocks,
-                  .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
-  if (group->is_in_stream()) {
-    for (GpuMember& member : group->members)
-      ARC_RETURN_IF_ERROR(take(member, member.exchange,
-                               in_stream_exchange_bytes(static_cast<std::uint32_t>(ranks))));
-  }
-  if (ranks > 1) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
   return group;
 }
 
-Status GpuGroups::take_room(GpuGroup& group) {
+Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make_table,
+                             std::unique_ptr<GpuGroup>& group) {
+  const QuiesceGuard guard(quiescer);
+  if (!guard.status()) return guard.status().error();
+  if (group == nullptr) {
+    Result<std::unique_ptr<GpuGroup>> begun = begin(spec);
+    if (!begun) return std::move(begun).error();
+    group = std::move(begun).value();
+  }
+  const auto ranks = static_cast<std::uint32_t>(group->members.size());
+  const std::uint64_t until = turn.until_ns(now_ns(), kMakeNs);
+  const bool is_shared = ranks > 1;
+  const Part own[] = {{&GpuMember::mailbox, kMailboxBytes},
+                      {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
+                      {&GpuMember::resident_scratch,
+                       is_shared ? engines.front().hardware().resident_scratch_bytes : 0}};
+  Result<bool> filled = fill(*group, own, until);
+  if (!filled || !*filled) return filled;
+  // Again in each turn, and last in the one in which it is whole: others may have come meanwhile.
+  group->abilities = abilities_of(*group);
+  InStreamOffer offer = in_stream_offer(*group, spec);
+  const Part exchange[] = {
+      {&GpuMember::exchange, offer.blocks != 0 ? in_stream_exchange_bytes(ranks) : 0}};
+  filled = fill(*group, exchange, until);
+  if (!filled || !*filled) return filled;
+  group->in_stream_blocks = offer.blocks;
+  group->why_not_in_stream = std::move(offer.why_not);
+  if (!take_room(*group))
+    return error(
+        ErrorCode::Unavailable, Reason::None,
+        "operations that run on its GPUs have the SMs that a communicator more needs, until "
+        "they end: try again");
+  group->launches =
+      make_table({.ranks = ranks,
+                  .atomic_128b_stores = group->abilities.atomic_128b_stores,
+                  .in_stream_blocks = group->in_stream_blocks,
+                  .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
+  if (is_shared) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
+  return true;
+}
+
+bool GpuGroups::take_room(GpuGroup& group) {
   std::uint32_t fewest = ~std::uint32_t{0};
+  group.place.parts.clear();
   for (const GpuMember& member : group.members) {
     const auto gpu = static_cast<std::uint32_t>(member.engine - engines.data());
     group.place.parts.push_back({.gpu = gpu, .queue = member.queue});
     fewest = std::min(fewest, member.engine->hardware().sms);
   }
   group.most_blocks = most_launched_blocks(fewest, kSparedSms);
-  if (!room.lend(group.place, group.in_stream_blocks)) {
-    return error(
-        ErrorCode::Unavailable, Reason::None,
-        "operations that run on its GPUs have the SMs that a communicator more needs, until "
-        "they end: try again");
-  }
-  group.has_lent_sms = true;
-  return {};
+  group.has_lent_sms = room.lend(group.place, group.in_stream_blocks);
+  return group.has_lent_sms;
 }
 
 void GpuGroups::give_back_sms(GpuGroup& group) {

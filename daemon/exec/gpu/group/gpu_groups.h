@@ -40,10 +40,14 @@ class GpuGroups {
   Result<GpuEngine*> find_gpu(const std::string& name);
   bool lost() const;  // a GPU is broken
 
-  // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails.
+  // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails, but for
+  // Unavailable, after which the same call may go on with `group`. Memory takes time, beside a GPU
+  // that others fill 15 ms for each rank: false, once it has taken a part of the turn, and the next
+  // call goes on.
   // make_table: from what the GPUs can do, asked once: the table holds for the group's life.
   using MakeTable = std::function<LaunchTable(const LaunchFacts& facts)>;
-  Result<std::unique_ptr<GpuGroup>> make(const CommunicatorSpec& spec, const MakeTable& make_table);
+  Result<bool> make(const CommunicatorSpec& spec, const MakeTable& make_table,
+                    std::unique_ptr<GpuGroup>& group);
   // The communicator has its extension and its members' ids now.
   void adopt(Communicator& communicator);
   Result<MailboxDescriptors> export_mailbox(const GpuGroup& group, Rank rank) const;
@@ -56,19 +60,22 @@ class GpuGroups {
   void forget(GpuGroup& group);  // its destructor's; waits for nothing
 
   // ---- what all who work on the groups share ----
+  TurnBudget turn;
   std::vector<GpuEngine> engines;
   std::vector<GpuGroup*> all;
   DeferredRelease deferred;
   LaunchRoom room;  // before those who leave it when they go
   Speculator speculator{all, deferred, room};
-  Quiescer quiescer{engines, all, speculator, deferred};
+  Quiescer quiescer{engines, all, speculator, deferred, turn};
   ResidentPath resident{quiescer};
   InStreamWaits in_stream_waits;
 
  private:
   GpuGroups() = default;
-  // What it needs to find room on its GPUs, for in-stream operations and launched ones.
-  Status take_room(GpuGroup& group);
+  Result<std::unique_ptr<GpuGroup>> begin(const CommunicatorSpec& spec);
+  // What it needs to find room on its GPUs, for in-stream operations and launched ones. False:
+  // operations that run have the SMs; ask again when they have ended.
+  bool take_room(GpuGroup& group);
   void give_back_sms(GpuGroup& group);
   CudaAbilities abilities_of(const GpuGroup& group) const;
   InStreamOffer in_stream_offer(const GpuGroup& group, const CommunicatorSpec& spec) const;

@@ -140,12 +140,13 @@ void Speculator::open(GpuGroup& group, const Gate& gate) {
   }
 }
 
-bool Speculator::has_left(const GpuGroup& group) const {
-  // A queue that answers with an error holds nothing up any more.
-  return std::all_of(group.members.begin(), group.members.end(), [&](const GpuMember& member) {
+const GpuEngine* Speculator::find_busy(const GpuGroup& group) const {
+  for (const GpuMember& member : group.members) {
+    // A queue that answers with an error holds nothing up any more.
     const Result<bool> idle = member.launcher().idle(member.queue);
-    return !idle || *idle;
-  });
+    if (idle && !*idle) return member.engine;
+  }
+  return nullptr;
 }
 
 bool Speculator::withdraw(GpuGroup& group, std::uint64_t budget_ns) {
@@ -201,8 +202,11 @@ bool Speculator::make_room(const LaunchPlace& waiter) {
   return any;
 }
 
-void Speculator::withdraw_all(std::uint64_t budget_ns) {
-  for (GpuGroup* group : groups_) withdraw(*group, budget_ns);
+void Speculator::withdraw_all(TurnBudget& turn, std::uint64_t budget_ns) {
+  for (GpuGroup* group : groups_) {
+    if (group->speculation.state == Speculation::State::None) continue;
+    withdraw(*group, static_cast<std::uint64_t>(turn.left(now_ns(), budget_ns).count()));
+  }
 }
 
 void Speculator::look_at(GpuGroup& group, std::uint64_t now_ns) {

@@ -38,7 +38,8 @@ class Speculator {
   // What waits there shall not happen. Returns whether all has left, or had happened (state None or
   // Ran); otherwise it is Leaving, and look_at() sees to it.
   bool withdraw(GpuGroup& group, std::uint64_t budget_ns);
-  void withdraw_all(std::uint64_t budget_ns);  // of each communicator
+  // Of each communicator; so long for each, and no longer in a turn than it has time for.
+  void withdraw_all(TurnBudget& turn, std::uint64_t budget_ns);
   // What was launched so and is in the way of an operation that all ranks have called is withdrawn,
   // and its communicator launches nothing so for a while. Whether any of it has left at once.
   bool make_room(const LaunchPlace& waiter);
@@ -46,7 +47,9 @@ class Speculator {
   // called it.
   void open(GpuGroup& group, const Gate& gate);
   // Has everything left the members' queues?
-  bool has_left(const GpuGroup& group) const;
+  bool has_left(const GpuGroup& group) const { return find_busy(group) == nullptr; }
+  // A GPU in whose queue something is left, if any.
+  const GpuEngine* find_busy(const GpuGroup& group) const;
 
   // ---- the loop's verbs ----
   void look_at(GpuGroup& group, std::uint64_t now_ns);

@@ -121,12 +121,12 @@ class FakeWorker final : public DeviceWorker {
     buffers_.emplace(id, std::pair{session, std::move(seed)});
     answer(std::move(done), Result<BufferId>(id));
   }
-  void allocate_buffer(SessionId session, std::string device, std::uint64_t bytes,
+  void allocate_buffer(SessionId session, AllocationSpec wanted,
                        Done<AllocatedBuffer> done) override {
-    const std::uint64_t whole = (bytes + kGranule - 1) / kGranule * kGranule;
+    const std::uint64_t whole = (wanted.bytes + kGranule - 1) / kGranule * kGranule;
     BufferSpec seed;
     seed.length_bytes = whole;
-    seed.device = std::move(device);
+    seed.device = std::move(wanted.device);
     std::lock_guard lock(mutex_);
     const BufferId id{next_++, 1};
     buffers_.emplace(id, std::pair{session, std::move(seed)});

@@ -67,6 +67,7 @@ class FakeGrid final : public ResidentGrid {
     return {};
   }
   bool running() const override { return running_; }
+  bool is_idle() const override { return !running_ && !(taken_back_ && node_.full); }
   bool started() const override {
     started_ = running_ && (started_ || !node_.full);
     return started_;

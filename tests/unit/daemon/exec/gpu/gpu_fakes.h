@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -35,6 +36,9 @@ class FakeMemory final : public Memory::Backing {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
     EXPECT_FALSE(is_used()) << "memory was let go while a kernel was at work in it";
+    EXPECT_TRUE(std::ranges::all_of(node_.grids, [](const FakeGrid* grid) {
+      return grid->is_idle();
+    })) << "the driver waits here for a launch that finds no room, as long as others fill the GPU";
     // Freshly mapped memory may lie where it lay.
     node_.scratches.erase(memory_.data());
     node_.in_stream_pushes.erase(memory_.data());
@@ -79,6 +83,8 @@ class FakeGpu final : public Device {
   Result<Memory> allocate(std::uint64_t bytes) override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
+    if (node_.allocation_ms != 0)
+      std::this_thread::sleep_for(std::chrono::milliseconds(node_.allocation_ms));
     if (bytes > node_.most_bytes)
       return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no ", bytes, " bytes");
     Result<Memory> memory = SparseMemory::create(bytes);

@@ -170,7 +170,8 @@ class GpuWorkerTest : public ::testing::Test {
     made.client = clients_.back().get();
     made.half_bytes = half_bytes;
     Result<AllocatedBuffer> buffer = await<AllocatedBuffer>([&](auto done) {
-      worker_->allocate_buffer(id, "GPU-" + std::to_string(gpu), 2 * half_bytes, done);
+      worker_->allocate_buffer(
+          id, {.device = "GPU-" + std::to_string(gpu), .bytes = 2 * half_bytes}, done);
     });
     EXPECT_TRUE(buffer.ok()) << (buffer ? "" : buffer.error().to_string());
     made.buffer = buffer->buffer;

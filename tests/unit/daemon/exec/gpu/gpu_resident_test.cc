@@ -205,15 +205,16 @@ TEST_F(GpuResident, GridThatDoesNotLeaveForSecondsMeansABrokenGpuAndHoldsUpNobod
   ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
   ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
   node_.stuck = true;
-  const Result<AllocatedBuffer> refused = await<AllocatedBuffer>(
-      [&](auto done) { worker_->allocate_buffer(ranks[0]->client->id(), "GPU-0", 4096, done); });
-  ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  std::promise<Result<AllocatedBuffer>> promise;
+  worker_->allocate_buffer(
+      ranks[0]->client->id(), {.device = "GPU-0", .bytes = 4096},
+      [&](Result<AllocatedBuffer> answer) { promise.set_value(std::move(answer)); });
   const auto since = std::chrono::steady_clock::now();
   inspect();
   EXPECT_LT(std::chrono::steady_clock::now() - since, milliseconds(500));
   EXPECT_FALSE(ended_);
   ASSERT_TRUE(eventually([&] { return ended_.load(); }));
+  EXPECT_FALSE(promise.get_future().get().ok());
   node_.stuck = false;
 }
 
@@ -229,7 +230,8 @@ TEST_F(GpuResident, OneTenantsAllocationsDoNotStopTheGridsOfAnotherAtWill) {
   constexpr int kAsked = 1000;
   std::atomic<int> tried{0}, refused{0};
   for (int i = 0; i < kAsked; ++i) {
-    worker_->allocate_buffer(hostile.client->id(), "GPU-2", 4096, [&](const auto& buffer) {
+    const AllocationSpec wanted{.device = "GPU-2", .bytes = 4096};
+    worker_->allocate_buffer(hostile.client->id(), wanted, [&](const auto& buffer) {
       ++(buffer.error().reason == Reason::Quota ? refused : tried);
     });
   }

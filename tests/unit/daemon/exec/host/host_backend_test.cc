@@ -27,7 +27,7 @@ class HostBackendTest : public ::testing::Test {
     for (Rank rank = 0; rank < ranks; ++rank)
       seats.push_back({.rank = rank, .session = {}, .member = {}});
     std::vector<MemberId> members = table_.form({}, 1, std::move(seats));
-    table_.find(members.front())->communicator->extension = backend_->form({}).value();
+    EXPECT_TRUE(backend_->form({}, table_.find(members.front())->communicator->extension).ok());
     return members;
   }
   void arrive(std::size_t rank, std::uint64_t deadline_ns) {
@@ -224,7 +224,7 @@ TEST_F(HostBackendTest, WhatWaitsForAJobGetsItBeforeWhatComesLater) {
     large[i].recv = reinterpret_cast<std::byte*>(recv.data());
     large[i].deadline_ns = deadline_ns;
     communicators[i] = table_.find(large[i].member)->communicator;
-    communicators[i]->extension = backend_->form({}).value();
+    EXPECT_TRUE(backend_->form({}, communicators[i]->extension).ok());
     table_.arrive(large[i]);
     ASSERT_TRUE(start_next());
   };

@@ -16,7 +16,11 @@ class RestQueueTest : public ::testing::Test {
   void ask(std::vector<uid_t> uids, std::uint64_t cost = 1) {
     queue_.add({.uids = std::move(uids),
                 .cost = cost,
-                .act = [this] { ++acted_; },
+                .act =
+                    [this] {
+                      ++acted_;
+                      return RestQueue::Try{};
+                    },
                 .refuse =
                     [this](const Error& why) {
                       ++refused_;
@@ -86,7 +90,14 @@ TEST_F(RestQueueTest, UsersAreServedInTurn) {
     for (int i = 0; i < 200; ++i) ask({2000 + uid});
   }
   int mine = 0;
-  queue_.add({.uids = {kOtherUser}, .act = [&mine] { ++mine; }, .refuse = {}}, now_);
+  queue_.add({.uids = {kOtherUser},
+              .act =
+                  [&mine] {
+                    ++mine;
+                    return RestQueue::Try{};
+                  },
+              .refuse = {}},
+             now_);
   const std::uint64_t since = now_;
   for (; mine == 0 && now_ < since + 1000 * kMs; now_ += kMs) run();
   EXPECT_EQ(mine, 1);
@@ -111,6 +122,121 @@ TEST_F(RestQueueTest, AJoinIsOnTheShareOfAllItsUsersWithTheLeavesThatFollow) {
   ask({kOtherUser});
   EXPECT_EQ(run(), 0);
   EXPECT_EQ(queue_.next_ns(now_), now_ + RestQueue::kOfUser.interval_ns);
+}
+
+// A kernel of somebody's fills a GPU: requests were refused at once, and clients went in circles.
+class HeldUpTest : public RestQueueTest {
+ protected:
+  void ask(uid_t uid, std::uint64_t deadline_ns) {
+    queue_.add({.uids = {uid},
+                .act = [this]() -> RestQueue::Try {
+                  ++tries_;
+                  if (is_free_) {
+                    ++acted_;
+                    return {};
+                  }
+                  return {.state = RestQueue::Try::State::HeldUp,
+                          .why = error(ErrorCode::Unavailable, Reason::None, "GPU-7 is full")};
+                },
+                .refuse =
+                    [this](const Error& why) {
+                      ++refused_;
+                      why_ = why;
+                    },
+                .deadline_ns = deadline_ns},
+               now_);
+  }
+  // As the worker does it, for so long; a turn each millisecond.
+  void work(std::uint64_t ms) {
+    for (const std::uint64_t until = now_ + ms * kMs; now_ < until; now_ += kMs) {
+      for (RestQueue::Request& request : queue_.take(now_)) {
+        RestQueue::Try tried = request.act();
+        if (tried.state != RestQueue::Try::State::Answered)
+          queue_.put_back(std::move(request), std::move(tried), now_);
+      }
+    }
+  }
+
+  bool is_free_ = false;
+  int tries_ = 0;
+};
+
+TEST_F(HeldUpTest, ARequestThatFindsTheGpusHeldUpIsTriedAgainUntilItIsDone) {
+  ask(kOtherUser, now_ + 60'000 * kMs);
+  work(5'000);
+  EXPECT_EQ(refused_, 0);
+  EXPECT_GT(tries_, 10);
+  EXPECT_LE(tries_, 5'000 / 20 + 1) << "each try holds up all tenants";
+  is_free_ = true;
+  work(30);
+  EXPECT_EQ(acted_, 1);
+  EXPECT_TRUE(queue_.empty());
+  EXPECT_EQ(queue_.next_ns(now_), ~std::uint64_t{0});
+}
+
+TEST_F(HeldUpTest, AtItsOwnDeadlineItHearsWhichGpuHeldItUp) {
+  const std::uint64_t since = now_;
+  ask(kOtherUser, now_ + 300 * kMs);
+  ask(kHostileUser, 0);  // as long as is usual
+  work(299);
+  EXPECT_EQ(refused_, 0);
+  EXPECT_LE(queue_.next_ns(now_), since + 300 * kMs) << "the worker wakes for it";
+  work(3);
+  EXPECT_EQ(refused_, 1);
+  EXPECT_EQ(why_.code, ErrorCode::Unavailable);
+  EXPECT_NE(why_.message.find("GPU-7 is full"), std::string::npos) << why_.message;
+  work(RestQueue::kLongestHeldNs / kMs);
+  EXPECT_EQ(refused_, 2);
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(HeldUpTest, WhoIsHeldUpKeepsItsPlaceAndNobodyElseWaitsForIt) {
+  std::string order;
+  const auto say = [&](uid_t uid, char name, bool held_up) {
+    queue_.add({.uids = {uid},
+                .act = [&order, name, held_up, times = 0]() mutable -> RestQueue::Try {
+                  if (held_up && times++ < 3)
+                    return {.state = RestQueue::Try::State::HeldUp,
+                            .why = error(ErrorCode::Unavailable, Reason::None, "full")};
+                  order += name;
+                  return {};
+                },
+                .refuse = {}},
+               now_);
+  };
+  say(kHostileUser, 'a', true);
+  work(1);
+  say(kHostileUser, 'b', false);
+  say(kOtherUser, 'c', false);
+  work(200);
+  EXPECT_EQ(order, "cab");
+}
+
+TEST_F(HeldUpTest, WhatGoesOnInManyTurnsIsTakenUpAtOnce) {
+  int parts = 0;
+  queue_.add({.uids = {kOtherUser},
+              .act = [&parts]() -> RestQueue::Try {
+                if (++parts == 10) return {};
+                return {.state = RestQueue::Try::State::GoesOn};
+              },
+              .refuse = {}},
+             now_);
+  work(15);
+  EXPECT_EQ(parts, 10);
+  EXPECT_TRUE(queue_.empty());
+}
+
+TEST_F(HeldUpTest, OneUserHasSoManyHeldUpAndNoMore) {
+  for (int second = 0; second < 30; ++second) {
+    for (int i = 0; i < 300; ++i) ask(kHostileUser, now_ + 1'000'000 * kMs);
+    work(1000);
+  }
+  EXPECT_GT(refused_, 0);
+  EXPECT_EQ(why_.code, ErrorCode::ResourceExhausted);
+  is_free_ = true;
+  work(20'000);
+  EXPECT_LE(acted_, static_cast<int>(RestQueue::kMostOfUser));
+  EXPECT_TRUE(queue_.empty());
 }
 
 TEST_F(RestQueueTest, WhatStillWaitsIsRefusedAtTheEnd) {

@@ -26,10 +26,12 @@ class WorkerDeadlineTest : public ::testing::Test {
                           .limits = {}};
       EXPECT_TRUE(requests_.open_session(std::move(session), now_ns()).ok());
       memories_.push_back(std::make_unique<SharedBytes>(8192));
-      buffers_.push_back(requests_.add_buffer({i, 1}, memories_.back()->seed()).value());
+      BufferSpec buffer = memories_.back()->seed();
+      buffers_.push_back(requests_.add_buffer({i, 1}, buffer).value());
       spec.ranks.push_back({.session = {i, 1}, .rank = static_cast<Rank>(i)});
     }
-    members_ = requests_.form_communicator(spec).value();
+    std::unique_ptr<CommunicatorExtension> made;
+    members_ = requests_.form_communicator(spec, made).value().value();
   }
   void call(std::size_t rank, std::chrono::nanoseconds timeout) {
     ring::WorkRequest request;

@@ -1,0 +1,187 @@
+// Whatever GPUs, their driver and other tenants' kernels do: the worker's turns stay short, and
+// what is asked meanwhile is held, and not refused.
+#include <future>
+
+#include "daemon/exec/gpu/turn_budget.h"
+#include "daemon/exec/tune/gpu_tuner.h"
+#include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+TEST(TurnBudget, ManyWaitsOfATurnTakeTogetherWhatOneMay) {
+  TurnBudget turn;
+  constexpr std::uint64_t kMs = 1'000'000;
+  std::uint64_t now = 1000 * kMs;
+  std::uint64_t waited = 0;
+  for (int wait = 0; wait < 100; ++wait) {
+    const std::uint64_t until = turn.until_ns(now, 30 * kMs);
+    waited += until - now;
+    now = until;
+  }
+  EXPECT_EQ(waited, TurnBudget::kNs);
+  turn.begin_turn();
+  EXPECT_EQ(turn.until_ns(now, 30 * kMs), now + 30 * kMs);
+}
+
+class GpuTurnTest : public GpuWorkerTest {
+ protected:
+  std::future<Result<AllocatedBuffer>> allocate(const GpuRank& rank, milliseconds deadline) {
+    auto promise = std::make_shared<std::promise<Result<AllocatedBuffer>>>();
+    AllocationSpec wanted{.device = "GPU-0", .bytes = 4096};
+    if (deadline.count() != 0)
+      wanted.deadline_ns = now_ns() + static_cast<std::uint64_t>(deadline.count()) * 1'000'000;
+    worker_->allocate_buffer(rank.client->id(), wanted, [promise](Result<AllocatedBuffer> made) {
+      promise->set_value(std::move(made));
+    });
+    return promise->get_future();
+  }
+  double slowest_turn_ms() const {
+    return static_cast<double>(metrics_->worker_turn_ns.value()) / 1e6;
+  }
+  // Whose operation has brought the grids, which leave late: others' kernels have the GPU.
+  std::vector<GpuRank*> group_on_a_late_grid() {
+    std::vector<GpuRank*> ranks = group(2);
+    ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+    EXPECT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+    node_.stuck = true;
+    return ranks;
+  }
+};
+
+// They were refused at once, Unavailable.
+TEST_F(GpuTurnTest, WhatIsAskedWhileAGridLeavesLateIsHeldUntilItHasLeft) {
+  const auto ranks = group_on_a_late_grid();
+  auto held = allocate(*ranks[0], std::chrono::seconds(60));
+  EXPECT_EQ(held.wait_for(milliseconds(300)), std::future_status::timeout);
+  inspect();  // others are answered meanwhile
+  node_.stuck = false;
+  const Result<AllocatedBuffer> made = held.get();
+  EXPECT_TRUE(made.ok()) << made.error().to_string();
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
+TEST_F(GpuTurnTest, AtTheDeadlineOfTheRequestItsCallerHearsWhichGpuIsHeldUp) {
+  const auto ranks = group_on_a_late_grid();
+  const auto since = std::chrono::steady_clock::now();
+  const Result<AllocatedBuffer> refused = allocate(*ranks[0], milliseconds(300)).get();
+  EXPECT_GE(std::chrono::steady_clock::now() - since, milliseconds(290));
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  EXPECT_NE(refused.error().message.find("GPU-0 is held up"), std::string::npos)
+      << refused.error().message;
+  node_.stuck = false;
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
+// Beside a GPU that others fill each rank's memory takes 15 ms, and its communicator took them all
+// in one turn.
+TEST_F(GpuTurnTest, ACommunicatorIsFormedInManyShortTurns) {
+  std::vector<GpuRank*> ranks;
+  for (int gpu = 0; gpu < 3; ++gpu) ranks.push_back(&rank(gpu, 4096));
+  node_.allocation_ms = 25;
+  form(ranks);  // 3 ranks x 3 allocations
+  node_.allocation_ms = 0;
+  EXPECT_LT(slowest_turn_ms(), 100);
+  EXPECT_GE(slowest_turn_ms(), 20) << "the worker allocates by itself";
+  for (GpuRank* rank : ranks) rank->start(plan(*rank, kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+}
+
+TEST_F(GpuTurnTest, ARankThatGoesWhileItsCommunicatorIsFormedLeavesNothingBehind) {
+  std::vector<GpuRank*> ranks{&rank(0, 4096), &rank(1, 4096)};
+  node_.allocation_ms = 50;
+  CommunicatorSpec spec;
+  spec.unique_id.fill(std::byte{77});
+  for (std::size_t i = 0; i < 2; ++i)
+    spec.ranks.push_back({.session = ranks[i]->client->id(),
+                          .rank = static_cast<Rank>(i),
+                          .device = "GPU-" + std::to_string(i),
+                          .visible_gpus = see_[0]});
+  std::promise<Result<std::vector<MemberId>>> formed;
+  worker_->form_communicator(
+      spec, [&](Result<std::vector<MemberId>> members) { formed.set_value(std::move(members)); });
+  std::this_thread::sleep_for(milliseconds(60));
+  const Result<void> closed = await<void>([&](auto done) {
+    worker_->close_session(ranks[1]->client->id(), Reason::RemoteDied, "killed", done);
+  });
+  EXPECT_TRUE(closed.ok());
+  const Result<std::vector<MemberId>> refused = formed.get_future().get();
+  node_.allocation_ms = 0;
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::Aborted);
+  EXPECT_TRUE(eventually([&] { return node_.memories == 1; })) << "rank 0's own buffer is left";
+}
+
+// It watched the kernel for seconds, and nobody else was served.
+TEST_F(GpuTurnTest, AMeasuredKernelThatHangsHoldsUpNobody) {
+  node_.hangs = static_cast<int>(CudaAlgorithm::Stream);
+  auto measuring = std::async(std::launch::async,
+                              [&] { return tune_gpus(*worker_, 2, {.max_bytes = 4096}, {}); });
+  std::size_t asked = 0;
+  while (measuring.wait_for(milliseconds(0)) != std::future_status::ready) {
+    inspect();
+    ++asked;
+  }
+  EXPECT_TRUE(measuring.get().ok());
+  EXPECT_GT(asked, 50u);
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
+TEST_F(GpuTurnTest, AClientThatComesWhileAKernelIsMeasuredThatHangsIsServed) {
+  node_.hangs = static_cast<int>(CudaAlgorithm::TwoShot);
+  ASSERT_TRUE(
+      await<std::uint64_t>([&](auto done) { worker_->begin_measuring(2, 1024, done); }).ok());
+  std::promise<Result<double>> measured;
+  worker_->measure({CudaAlgorithm::TwoShot, 1024},
+                   [&](Result<double> took) { measured.set_value(std::move(took)); });
+  std::this_thread::sleep_for(milliseconds(50));
+  rank(0, 4096);  // expects its memory
+  const Result<double> took = measured.get_future().get();
+  ASSERT_FALSE(took.ok());
+  EXPECT_EQ(took.error().code, ErrorCode::FailedPrecondition);
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
+// A kernel of another tenant's fills the GPU, and the launch of the grid waits behind it: whatever
+// lets go of memory would wait as long (expected of every FakeMemory).
+TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoLaunchOfTheGridWaitsForRoom) {
+  const auto ranks = group(2);
+  const int before = node_.memories;
+  GpuRank& other = rank(2, 4096);
+  node_.full = true;
+  ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  const Result<void> removed = await<void>(
+      [&](auto done) { worker_->remove_buffer(other.client->id(), other.buffer, done); });
+  EXPECT_TRUE(removed.ok());
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(node_.memories, before + 1);
+  node_.full = false;
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
+// The end waited for what hangs without a turn, and the watchdog saw a worker that stands still.
+TEST_F(GpuTurnTest, AtTheEndTheWorkerTakesTurnsWhileItWaitsForWhatHangs) {
+  const auto ranks = group(2);
+  node_.hold_launches = node_.stands_still = true;
+  for (GpuRank* rank : ranks) rank->start(plan(*rank, kLarge), LaunchPath::Launched);
+  ASSERT_TRUE(eventually([&] { return inspect().operations_pending == 2; }));
+  const std::uint64_t before = worker_->progress();
+  worker_->stop();
+  std::this_thread::sleep_for(milliseconds(300));
+  EXPECT_FALSE(ended_);
+  EXPECT_GT(worker_->progress(), before + 100);
+  node_.stands_still = false;
+  EXPECT_TRUE(eventually([&] { return ended_.load(); }));
+}
+
+}  // namespace
+}  // namespace arcomm::test
