@@ -57,7 +57,7 @@ Result<std::unique_ptr<CudaClearing>> CudaClearing::create() {
 CudaClearing::~CudaClearing() {
   if (!is_idle()) {
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
-    static auto* const left = new std::vector<std::vector<CudaMapping>>();
+    static auto* const left = new std::vector<std::vector<Job>>();
     left->push_back(std::move(kept_));
   }
   // Freeing the memory would wait for whatever this process runs on the GPU.
@@ -80,39 +80,55 @@ bool CudaClearing::has_room() {
   return wait_until(kernels_, Clock::now() + kTryLimit) != cudaErrorNotReady;
 }
 
-Status CudaClearing::clear(CudaMapping& mapping, std::chrono::nanoseconds timeout) {
+Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, const Make& make,
+                                          std::chrono::nanoseconds timeout) {
   const std::lock_guard lock(mutex_);
   const auto until = Clock::now() + timeout;
-  if (!kept_.empty() && is_idle()) kept_.clear();
-  const MemoryRef memory = mapping.view();
-  Status cleared;
-  if (has_room()) {
-    cudaError_t state = cudaMemsetAsync(memory.data, 0, memory.bytes, kernels_);
-    if (state == cudaSuccess) state = wait_until(kernels_, until);
-    cleared = told(state, memory.bytes, timeout);
+  Job job;
+  const auto kept =
+      std::ranges::find_if(kept_, [bytes](const Job& one) { return one.asked_bytes == bytes; });
+  if (kept != kept_.end()) {
+    job = std::move(*kept);
+    kept_.erase(kept);
   } else {
-    cudaGetLastError();
-    cleared = put_copies(memory, until);
-    if (!cleared && cleared.error().code == ErrorCode::Unavailable)
-      cleared = told(cudaErrorNotReady, memory.bytes, timeout);
+    if (!kept_.empty() && is_idle()) kept_.clear();
+    Result<CudaMapping> made = make();
+    if (!made) return made;
+    job.mapping = std::move(made).value();
+    job.asked_bytes = bytes;
+    job.is_by_kernel = has_room();
+    if (!job.is_by_kernel) cudaGetLastError();
   }
-  if (!cleared) kept_.push_back(std::move(mapping));
-  return cleared;
+  const cudaError_t state = go_on(job, until);
+  if (state == cudaSuccess) return std::move(job.mapping);
+  if (state != cudaErrorNotReady) job.asked_bytes = 0;
+  kept_.push_back(std::move(job));
+  return told(state, bytes, timeout).error();
 }
 
-Status CudaClearing::put_copies(MemoryRef memory, Clock::time_point until) {
-  std::uint64_t done = 0;
-  while (done < memory.bytes) {
-    cudaError_t state = wait_until(copies_, until);
-    for (int piece = 0; piece < kPiecesAtOnce && done < memory.bytes && state == cudaSuccess;
-         ++piece) {
-      const std::uint64_t bytes = std::min(kPieceBytes, memory.bytes - done);
-      state = cudaMemcpyAsync(memory.data + done, zeros_, bytes, cudaMemcpyHostToDevice, copies_);
-      done += bytes;
+cudaError_t CudaClearing::go_on(Job& job, Clock::time_point until) {
+  const MemoryRef memory = job.mapping.view();
+  if (job.is_by_kernel) {
+    cudaError_t state = cudaSuccess;
+    if (job.queued_bytes == 0) {
+      state = cudaMemsetAsync(memory.data, 0, memory.bytes, kernels_);
+      job.queued_bytes = memory.bytes;
     }
-    if (state != cudaSuccess) return told(state, memory.bytes, {});
+    return state == cudaSuccess ? wait_until(kernels_, until) : state;
   }
-  return told(wait_until(copies_, until), memory.bytes, {});
+  while (job.queued_bytes < memory.bytes) {
+    cudaError_t state = wait_until(copies_, until);
+    for (int piece = 0;
+         piece < kPiecesAtOnce && job.queued_bytes < memory.bytes && state == cudaSuccess;
+         ++piece) {
+      const std::uint64_t bytes = std::min(kPieceBytes, memory.bytes - job.queued_bytes);
+      state = cudaMemcpyAsync(memory.data + job.queued_bytes, zeros_, bytes, cudaMemcpyHostToDevice,
+                              copies_);
+      job.queued_bytes += bytes;
+    }
+    if (state != cudaSuccess) return state;
+  }
+  return wait_until(copies_, until);
 }
 
 }  // namespace arcomm

@@ -7,6 +7,8 @@
 #include <cuda_runtime_api.h>
 
 #include <chrono>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -26,22 +28,31 @@ class CudaClearing {
   CudaClearing(const CudaClearing&) = delete;
   CudaClearing& operator=(const CudaClearing&) = delete;
 
-  // The GPU is current. All of the memory is zero, or the error says why it is not: Unavailable
-  // where the GPU did not come to it in time. Then zeros may still be stored there, later, and the
-  // mapping has been taken; it goes when they have been.
-  Status clear(CudaMapping& mapping, std::chrono::nanoseconds timeout);
+  // The GPU is current. What `make` makes of so many bytes, all zero, or the error says why not:
+  // Unavailable where the GPU did not come to it in time. Then it is kept, as zeros may still be
+  // stored there, later; the next who wants as many bytes gets it, and it is gone on with.
+  using Make = std::function<Result<CudaMapping>()>;
+  Result<CudaMapping> provide(std::uint64_t bytes, const Make& make,
+                              std::chrono::nanoseconds timeout);
 
  private:
+  struct Job {
+    CudaMapping mapping;
+    std::uint64_t asked_bytes = 0;  // 0: nobody gets it
+    bool is_by_kernel = false;
+    std::uint64_t queued_bytes = 0;  // zeros for them are stored, or in the stream
+  };
+
   CudaClearing() = default;
   bool has_room();  // a kernel is run at once
-  Status put_copies(MemoryRef memory, std::chrono::steady_clock::time_point until);
+  cudaError_t go_on(Job& job, std::chrono::steady_clock::time_point until);
   bool is_idle() const;
 
   std::mutex mutex_;
   cudaStream_t kernels_ = nullptr, copies_ = nullptr;
   void* tried_ = nullptr;  // device memory
   void* zeros_ = nullptr;  // pinned host memory
-  std::vector<CudaMapping> kept_;
+  std::vector<Job> kept_;
 };
 
 }  // namespace arcomm

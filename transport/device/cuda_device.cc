@@ -11,7 +11,7 @@ namespace arcomm {
 namespace {
 
 // Whoever allocates holds up others meanwhile.
-constexpr std::chrono::milliseconds kClearTimeout{40};
+constexpr std::chrono::milliseconds kClearTimeout{30};
 
 class CudaMemory final : public Memory::Backing {
  public:
@@ -80,9 +80,10 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
 
 Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {
   const CurrentCudaDevice current(options_.ordinal);
-  Result<CudaMapping> mapping = CudaMapping::create(options_.ordinal, bytes, options_.peers);
+  Result<CudaMapping> mapping = clearing_->provide(
+      bytes, [&] { return CudaMapping::create(options_.ordinal, bytes, options_.peers); },
+      kClearTimeout);
   if (!mapping) return std::move(mapping).error();
-  ARC_RETURN_IF_ERROR(clearing_->clear(*mapping, kClearTimeout));
   return Memory(std::make_unique<CudaMemory>(std::move(*mapping)));
 }
 
