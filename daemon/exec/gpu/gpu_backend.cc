@@ -202,17 +202,6 @@ void GpuBackend::release(RemovedBuffer removed) {
   if (removed.memory) groups_->deferred.add(std::move(removed.memory));
 }
 
-GpuGroup* GpuBackend::group_of(const PersistentPlan& plan, Rank& rank) const {
-  for (GpuGroup* group : groups_->all) {
-    for (const GpuMember& member : group->members) {
-      if (member.id != plan.member) continue;
-      rank = member.rank;
-      return group;
-    }
-  }
-  return nullptr;
-}
-
 Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,
                         const CheckedRange& recv) {
   if (id.index >= kMaxDevicePlans) {
@@ -220,7 +209,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
                  " plans exist, the most that GPUs can tell apart: destroy one first");
   }
   Rank rank = kNoRank;
-  GpuGroup* group = group_of(plan, rank);
+  GpuGroup* group = groups_->find_group(plan.member, rank);
   if (group == nullptr) return {};  // it is over: nothing of the plan will start
   GpuMember& member = group->member(rank);
   for (const CheckedRange* range : {&send, &recv}) {
@@ -241,7 +230,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
 
 Status GpuBackend::unbind(PlanId id, const PersistentPlan& plan) {
   Rank rank = kNoRank;
-  GpuGroup* group = group_of(plan, rank);
+  GpuGroup* group = groups_->find_group(plan.member, rank);
   const auto is_of_plan = [&](const SpeculativeLaunch& launch) {
     return launch.gate.plans[static_cast<std::size_t>(rank)] == id;
   };
@@ -318,7 +307,7 @@ Result<std::optional<std::uint64_t>> GpuBackend::prepare_measuring() {
 
 Status GpuBackend::measure(GpuMeasurement what) {
   ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ == nullptr) return nobody_measures();
+  if (bench_ == nullptr || !bench_->is_ready()) return nobody_measures();
   if (bench_->is_busy())
     return error(ErrorCode::FailedPrecondition, Reason::None, "somebody else measures: try again");
   return bench_->begin(what);

@@ -91,8 +91,6 @@ class GpuBackend final : public Backend {
 
  private:
   GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups);
-  // The group of the plan's member and its rank there; null once the communicator is gone.
-  GpuGroup* group_of(const PersistentPlan& plan, Rank& rank) const;
   Status check_may_measure();
 
   BufferRegistry& buffers_;

@@ -12,7 +12,7 @@ namespace arcomm {
 
 class TurnBudget {
  public:
-  static constexpr std::uint64_t kNs = 40'000'000;
+  static constexpr std::uint64_t kNs = 30'000'000;
 
   void begin_turn() { over_ns_ = 0; }
   // When a wait of at most so long that begins now is to end.

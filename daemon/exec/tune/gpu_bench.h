@@ -33,6 +33,7 @@ class GpuBench {
   // DataLoss: the sums were wrong. Each round has inputs of its own and poisoned outputs
   // (kernels/trial/trial.h), and what its last operation left is looked at.
   Status begin(const GpuMeasurement& what);
+  bool is_ready() const { return is_made_ && has_buffers(); }
   bool is_busy() const { return stage_ != Stage::Idle; }
   // While it is busy. None: call again, in another turn.
   Result<std::optional<double>> go_on();

@@ -332,7 +332,9 @@ bool ThreadedWorker::take_rests() {
     do {
       RestQueue::Request request = std::move(due_.front());
       due_.pop_front();
+      const std::uint64_t since = now_ns();
       RestQueue::Try tried = request.act();
+      tried.took_ns = now_ns() - since;
       if (tried.state == Try::State::Answered) continue;
       rests_.put_back(std::move(request), std::move(tried), now_ns());
     } while (!due_.empty() && now_ns() < until);

@@ -56,7 +56,7 @@ void RestQueue::add(Request request, std::uint64_t now_ns) {
 void RestQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
   std::uint64_t due_ns = now_ns;
   if (tried.state == Try::State::HeldUp) {
-    due_ns += kHeldUpNs;
+    due_ns += std::max(kHeldUpNs, kForOthers * tried.took_ns);
     held_up_ = request.held_up = std::move(tried.why);
   } else {
     held_up_.reset();

@@ -103,6 +103,13 @@ bool GpuGroups::lost() const {
   return std::ranges::any_of(engines, [](const GpuEngine& engine) { return engine.broken(); });
 }
 
+GpuGroup* GpuGroups::find_group(MemberId member, Rank& rank) const {
+  const auto found = places_.find(member);
+  if (found == places_.end()) return nullptr;
+  rank = found->second.rank;
+  return found->second.group;
+}
+
 Result<std::unique_ptr<GpuGroup>> GpuGroups::begin(const CommunicatorSpec& spec) {
   const std::size_t ranks = spec.ranks.size();
   if (ranks == 0 || ranks > kMaxGpuRanks) {
@@ -212,6 +219,7 @@ void GpuGroups::adopt(Communicator& communicator) {
   for (GpuMember& member : group.members) {
     member.id = communicator.seat(member.rank).member;
     member.changed_ns = now;
+    places_[member.id] = {&group, member.rank};
   }
   group.communicator = &communicator;
   all.push_back(&group);
@@ -225,6 +233,9 @@ void GpuGroups::forget(GpuGroup& group) {
   room.give_up_turn(group.place);
   room.leave(group.place);
   in_stream_waits.forget(group);
+  if (group.communicator != nullptr) {
+    for (const GpuMember& member : group.members) places_.erase(member.id);
+  }
   group.prepared.drop_all();
   deferred.add(group.prepared.dropped(), group);
   for (GpuMember& member : group.members) deferred.add(member);

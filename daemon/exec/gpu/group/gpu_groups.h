@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "config/settings.h"
@@ -39,6 +40,8 @@ class GpuGroups {
   // "" is the first GPU. NotFound names those there are.
   Result<GpuEngine*> find_gpu(const std::string& name);
   bool lost() const;  // a GPU is broken
+  // The group of a member, and its rank there; null once the communicator is gone.
+  GpuGroup* find_group(MemberId member, Rank& rank) const;
 
   // Mailboxes, doorbells and scratch for every rank; nothing is left behind where it fails, but for
   // Unavailable, after which the same call may go on with `group`. Memory takes time, beside a GPU
@@ -80,6 +83,12 @@ class GpuGroups {
   CudaAbilities abilities_of(const GpuGroup& group) const;
   InStreamOffer in_stream_offer(const GpuGroup& group, const CommunicatorSpec& spec) const;
 
+  struct Place {
+    GpuGroup* group = nullptr;
+    Rank rank = kNoRank;
+  };
+
+  std::unordered_map<MemberId, Place> places_;
   std::unique_ptr<PeerLines> lines_;
   InStreamImage image_;
   // Settings' words, for communicators to come.
