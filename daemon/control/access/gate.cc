@@ -32,7 +32,8 @@ Gate::Gate(Parts parts)
               .closer = parts_.closer,
               .adopt_rpc = [this](UniqueFd fd) { parts_.adopt_rpc(std::move(fd)); },
               .ended =
-                  [this](const Caller& caller) {
+                  [this](const Caller& caller, const Error& why) {
+                    if (why.reason == Reason::Quota) tell_flood(caller, why);
                     release(caller.peer.uid);
                     parts_.hung_up(caller.connection);
                   },
@@ -96,7 +97,7 @@ void Gate::pause(std::size_t listener) {
 void Gate::admit(SocketKind kind, UniqueFd fd) {
   const Result<PeerCredentials> peer = read_peer_credentials(fd.get());
   if (!peer) return;
-  const std::string excess = find_excess(*peer);
+  const std::string excess = find_excess(kind, *peer);
   const std::optional<gid_t> group =
       kind == SocketKind::Admin ? parts_.groups.admins : parts_.groups.members;
   if (!excess.empty() || !may_connect(fd.get(), *peer, group))
@@ -107,7 +108,9 @@ void Gate::admit(SocketKind kind, UniqueFd fd) {
   if (!relay_.adopt(std::move(fd), caller)) release(peer->uid);
 }
 
-std::string Gate::find_excess(const PeerCredentials& peer) const {
+std::string Gate::find_excess(SocketKind kind, const PeerCredentials& peer) const {
+  if (kind != SocketKind::Descriptor && !is_operator(peer) && relay_.shuts_out(peer.uid))
+    return "this uid and its like brought too many resets and frames of no call: try again later";
   switch (shares_.ask(peer.uid)) {
     case FairShare::Answer::Yes:
       return {};
@@ -141,6 +144,15 @@ void Gate::turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
                  {"why", excess.empty() ? "not in group " + group : excess}});
   ::shutdown(fd.get(), SHUT_RDWR);
   parts_.closer.close_socket(peer.uid, std::move(fd));
+}
+
+void Gate::tell_flood(const Caller& caller, const Error& why) {
+  log::audit_of(caller.peer.uid, "connection ended",
+                {{"socket", std::string(file_name_of(caller.kind))},
+                 {"pid", std::to_string(caller.peer.pid)},
+                 {"uid", std::to_string(caller.peer.uid)},
+                 {"why", why.message}});
+  parts_.metrics.connections_flooding.add();
 }
 
 void Gate::release(uid_t uid) {

@@ -52,9 +52,10 @@ class Gate {
   void admit(SocketKind kind, UniqueFd fd);
   void pause(std::size_t listener);
   // "" or why he may have no further connection.
-  std::string find_excess(const PeerCredentials& peer) const;
+  std::string find_excess(SocketKind kind, const PeerCredentials& peer) const;
   void turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
                  const std::string& excess);
+  void tell_flood(const Caller& caller, const Error& why);
 
   Parts parts_;
   std::vector<ListeningSocket> listeners_;

@@ -38,6 +38,8 @@ bool Relay::adopt(UniqueFd client, const Caller& caller) {
   auto connection = std::make_unique<RelayedConnection>(
       RelayedConnection::Parts{.loop = parts_.loop,
                                .deadlines = parts_.deadlines,
+                               .budget = budget_,
+                               .uid = caller.peer.uid,
                                .open_server = [this, number] { return open_server(number); },
                                .ended = [this, number](const Error& why) { end(number, why); }},
       std::move(client));
@@ -92,8 +94,8 @@ void Relay::end(ConnectionNumber connection, const Error& why) {
   if (entry.number >= 0) by_number_.erase(entry.number);
   auto [client, server] = entry.connection->take_sockets();  // nobody sends descriptors to ours
   parts_.closer.close_socket(caller.peer.uid, std::move(client));
-  if (why.code != ErrorCode::Cancelled) tell_closed(caller, why);
-  parts_.ended(caller);
+  if (why.code != ErrorCode::Cancelled && why.reason != Reason::Quota) tell_closed(caller, why);
+  parts_.ended(caller, why);
 }
 
 std::optional<Caller> Relay::find(const std::string& grpc_peer) const {
@@ -105,6 +107,10 @@ std::optional<Caller> Relay::find(const std::string& grpc_peer) const {
   const auto found = by_number_.find(number);
   if (found == by_number_.end()) return std::nullopt;
   return connections_.at(found->second).caller;
+}
+
+bool Relay::shuts_out(uid_t uid) const {
+  return budget_.shuts_out(uid, EventLoop::now_ns());
 }
 
 void Relay::close() {

@@ -24,8 +24,9 @@ class Relay {
   struct Parts {
     EventLoop& loop;
     FdCloser& closer;  // of connections: a stranger may have put descriptors into them
-    std::function<void(UniqueFd)> adopt_rpc;   // takes its end into the gRPC server
-    std::function<void(const Caller&)> ended;  // a connection is gone
+    std::function<void(UniqueFd)> adopt_rpc;  // takes its end into the gRPC server
+    // A connection is gone; why: as RelayedConnection says.
+    std::function<void(const Caller&, const Error& why)> ended;
     RelayedConnection::Deadlines deadlines;
   };
   explicit Relay(Parts parts);
@@ -35,6 +36,8 @@ class Relay {
   bool adopt(UniqueFd client, const Caller& caller);
   // The caller behind gRPC's name of a connection ("fd:N").
   std::optional<Caller> find(const std::string& grpc_peer) const;
+  // He brought too many frames that are no calls (flood_budget.h): until later.
+  bool shuts_out(uid_t uid) const;
   void close();  // all of them, once gRPC's last words are on their way
   std::size_t size() const { return connections_.size(); }
 
@@ -50,6 +53,7 @@ class Relay {
   void end(ConnectionNumber connection, const Error& why);
 
   Parts parts_;
+  FloodBudget budget_;  // before its connections
   std::unordered_map<ConnectionNumber, Entry> connections_;
   std::unordered_map<int, ConnectionNumber> by_number_;
   int lowest_number_ = 0, highest_number_ = 0, next_number_ = 0;

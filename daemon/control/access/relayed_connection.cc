@@ -9,6 +9,8 @@
 #include <cstring>
 #include <string>
 
+#include "daemon/control/refusal.h"
+
 namespace arcomm {
 namespace {
 
@@ -163,6 +165,7 @@ Status RelayedConnection::read_client() {
 
 Status RelayedConnection::forward(std::span<const std::byte> bytes) {
   ARC_RETURN_IF_ERROR(frames_.read(bytes));
+  ARC_RETURN_IF_ERROR(pay());
   if (!server_) {
     to_server_.left.insert(to_server_.left.end(), bytes.begin(), bytes.end());
     if (!frames_.prefaced()) return {};
@@ -172,6 +175,23 @@ Status RelayedConnection::forward(std::span<const std::byte> bytes) {
   }
   if (!to_server_.push(server_.get(), bytes)) to_server_ = {};  // its end is read from the socket
   return {};
+}
+
+Status RelayedConnection::pay() {
+  const FrameCounts all{.calls = frames_.counts().calls,
+                        .resets = frames_.counts().resets + server_frames_.counts().resets,
+                        .others = frames_.counts().others};
+  const FrameCounts came{.calls = all.calls - paid_for_.calls,
+                         .resets = all.resets - paid_for_.resets,
+                         .others = all.others - paid_for_.others};
+  paid_for_ = all;
+  return parts_.budget.pay(paid_, parts_.uid, came, EventLoop::now_ns());
+}
+
+// Only between two frames of the server's: in the middle of one it would be nonsense.
+void RelayedConnection::say_goodbye(const Error& why) {
+  if (to_client_.is_blocked() || server_frames_.in_frame()) return;
+  say_flooded(client_.get(), why.message, server_frames_.greeted());
 }
 
 Status RelayedConnection::open_server() {
@@ -188,14 +208,17 @@ Result<std::size_t> RelayedConnection::read_server() {
   const ssize_t got = ::recv(server_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got < 0 && may_go_on(errno)) return std::size_t{0};
   if (got <= 0) return hung_up("the server");
+  static_cast<void>(server_frames_.read({piece.data(), static_cast<std::size_t>(got)}).ok());
   if (!to_client_.push(client_.get(), {piece.data(), static_cast<std::size_t>(got)}))
     return hung_up("the client");
+  ARC_RETURN_IF_ERROR(pay());
   return static_cast<std::size_t>(got);
 }
 
 void RelayedConnection::settle(Status status) {
   if (!status) {
     const Error why = std::move(status).error();
+    if (why.reason == Reason::Quota) say_goodbye(why);
     const auto ended = parts_.ended;  // outlives this
     return ended(why);
   }

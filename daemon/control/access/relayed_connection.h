@@ -6,7 +6,8 @@
 //
 // gRPC hears of a connection once its preface has come. Each direction holds one piece of bytes at
 // most that the other side has not taken; until it is gone nothing more is read for that side. Who
-// does not say what he owes, or does not read what he is owed, is given a deadline.
+// does not say what he owes, or does not read what he is owed, is given a deadline; who sends more
+// frames that are no calls than he may (flood_budget.h) is told to go away.
 //
 // Thread: the control loop. Ownership: both sockets, which the owner takes out before the
 // destruction, since closing a stranger's may block.
@@ -19,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/access/flood_budget.h"
 #include "daemon/control/access/frame_reader.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "proto/status.h"
@@ -38,10 +40,12 @@ class RelayedConnection {
   struct Parts {
     EventLoop& loop;
     Deadlines deadlines;
+    FloodBudget& budget;  // outlives it
+    uid_t uid;            // who pays
     // Our end of a socket pair whose other end gRPC has; called once.
     std::function<Result<UniqueFd>()> open_server;
-    // Cancelled: one of the two hung up. Otherwise the client did what no client of ours does. The
-    // last that it does: the connection may be destroyed by it.
+    // Cancelled: one of the two hung up; Reason::Quota: a flood. Otherwise the client did what no
+    // client of ours does. The last that it does: the connection may be destroyed by it.
     std::function<void(const Error& why)> ended;
   };
 
@@ -81,6 +85,9 @@ class RelayedConnection {
   void settle(Status status);
   Status read_client();
   Status forward(std::span<const std::byte> bytes);
+  // For the frames that have come since the last time.
+  Status pay();
+  void say_goodbye(const Error& why);
   Status open_server();
   // One piece, or 0 where none waits. Cancelled when gRPC has closed.
   Result<std::size_t> read_server();
@@ -91,7 +98,9 @@ class RelayedConnection {
 
   Parts parts_;
   UniqueFd client_, server_;
-  FrameReader frames_;
+  FrameReader frames_, server_frames_{FrameReader::Side::Server};
+  FloodBudget::Connection paid_;
+  FrameCounts paid_for_;
   Flow to_server_, to_client_;
   std::uint32_t client_events_ = 0, server_events_ = 0;  // what is watched; 0 of the server: not
   Debt debt_;

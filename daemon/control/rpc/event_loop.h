@@ -34,6 +34,12 @@ class EventLoop {
     friend auto operator<=>(const TimerKey&, const TimerKey&) = default;
   };
 
+  // For what counts in nanoseconds.
+  static std::uint64_t now_ns() {
+    return static_cast<std::uint64_t>(
+        std::chrono::nanoseconds(Clock::now().time_since_epoch()).count());
+  }
+
   static Result<std::unique_ptr<EventLoop>> create();
   ~EventLoop();
 

@@ -170,6 +170,7 @@ class Metrics {
   Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
   CounterBy<ErrorCode, kErrorCodes> control_calls;  // arcomm_control_calls_total{code}
   Counter connections_refused;                      // arcomm_connections_refused_total
+  Counter connections_flooding;                     // arcomm_connections_flooding_total
   Counter config_reloads_ok;                        // arcomm_config_reloads_total{result="ok"}
   Counter config_reloads_failed;                    // arcomm_config_reloads_total{result="error"}
   // arcomm_log_lines_dropped_total, _left_out_total and arcomm_build_info are added when the text

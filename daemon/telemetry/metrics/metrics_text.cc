@@ -74,6 +74,9 @@ class Collector : public prometheus::Collectable {
     by("arcomm_control_calls_total", "Control calls answered, by code.", "code", m.control_calls);
     counter("arcomm_connections_refused_total", "Connections of users who may not attach.",
             static_cast<double>(m.connections_refused.value()));
+    counter("arcomm_connections_flooding_total",
+            "Connections ended for what they brought besides calls, resets above all.",
+            static_cast<double>(m.connections_flooding.value()));
     MetricFamily& reloads =
         family("arcomm_config_reloads_total", "Reloads of the configuration.", MetricType::Counter);
     add_counter(reloads, "result", "ok", static_cast<double>(m.config_reloads_ok.value()));

@@ -57,5 +57,38 @@ TEST(FrameReader, RefusesAFrameLongerThanItWasToldOf) {
       feed(longer, greeting() + frame(0, std::string(FrameReader::kMostFrameBytes + 1, 'x'))));
 }
 
+TEST(FrameReader, CountsWhatFramesCostHoweverTheyAreCut) {
+  const std::string bytes = greeting() + call_of(1, "/a/b") + reset_of(1) + frame(6, "12345678") +
+                            frame(9, "") + frame(0, "") + frame(0, "", 1, 3) + frame(0, "data");
+  for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, bytes.size()}) {
+    FrameReader reader;
+    for (std::size_t at = 0; at < bytes.size(); at += piece)
+      ASSERT_TRUE(feed(reader, bytes.substr(at, piece)));
+    EXPECT_EQ(reader.counts().calls, 1u);
+    EXPECT_EQ(reader.counts().resets, 1u);
+    EXPECT_EQ(reader.counts().others, 4u) << "SETTINGS, PING, CONTINUATION, and DATA of nothing";
+  }
+}
+
+TEST(FrameReader, RefusesHeadersThatGoOnAndOn) {
+  const std::string part(FrameReader::kMostFrameBytes, 'x');
+  FrameReader reader;
+  EXPECT_TRUE(feed(reader, greeting() + frame(1, part) + frame(9, part)));
+  EXPECT_FALSE(feed(reader, frame(9, "x")));
+  FrameReader several;
+  EXPECT_TRUE(feed(several, greeting()));
+  for (int i = 0; i < 9; ++i)
+    EXPECT_TRUE(feed(several, frame(1, part) + frame(9, part, kEndHeaders)));
+}
+
+// What it sends is what gRPC makes of its client's settings.
+TEST(FrameReader, FollowsAServerWithoutAPrefaceAndHoldsItToNothing) {
+  FrameReader reader(FrameReader::Side::Server);
+  EXPECT_TRUE(feed(reader, frame(1, "") + frame(0, std::string(100'000, 'x')) + reset_of(1)));
+  EXPECT_EQ(reader.frames(), 3u);
+  EXPECT_EQ(reader.counts().resets, 1u);
+  EXPECT_FALSE(reader.in_frame());
+}
+
 }  // namespace
 }  // namespace arcomm::test

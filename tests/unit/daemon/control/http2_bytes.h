@@ -8,13 +8,34 @@
 
 namespace arcomm::test {
 
-inline std::string frame(std::uint8_t type, const std::string& payload) {
+// stream 0: the connection as a whole.
+inline std::string frame(std::uint8_t type, const std::string& payload, std::uint8_t flags = 0,
+                         std::uint32_t stream = 0) {
   std::string bytes;
   for (const int shift : {16, 8, 0})
     bytes.push_back(static_cast<char>(payload.size() >> shift & 0xff));
   bytes.push_back(static_cast<char>(type));
-  bytes.append(5, '\0');  // no flags, the connection as a whole
+  bytes.push_back(static_cast<char>(flags));
+  for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<char>(stream >> shift & 0xff));
   return bytes + payload;
+}
+
+inline constexpr std::uint8_t kEndHeaders = 4;
+
+// The HEADERS of a call to that path, whose message is still to come.
+inline std::string call_of(std::uint32_t stream, const std::string& path) {
+  const auto text = [](const std::string& value) {
+    return std::string(1, static_cast<char>(value.size())) + value;
+  };
+  // HPACK's static table has POST as 3, http as 6, the names of :path and content-type as 4 and 31.
+  return frame(1,
+               "\x83\x86\x04" + text(path) + "\x0f\x10" + text("application/grpc") +
+                   std::string(1, '\0') + text("te") + text("trailers"),
+               kEndHeaders, stream);
+}
+
+inline std::string reset_of(std::uint32_t stream) {
+  return frame(3, std::string("\0\0\0\10", 4), 0, stream);  // CANCEL
 }
 
 // The preface and empty SETTINGS.

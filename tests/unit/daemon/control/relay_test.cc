@@ -50,7 +50,11 @@ class RelayTest : public ::testing::Test {
         Relay::Parts{.loop = *loop_,
                      .closer = closer_,
                      .adopt_rpc = [this](UniqueFd fd) { server_ = std::move(fd); },
-                     .ended = [this](const Caller&) { ++ended_; },
+                     .ended =
+                         [this](const Caller&, const Error& why) {
+                           ++ended_;
+                           why_ = why.message;
+                         },
                      .deadlines = deadlines});
   }
   void use_deadlines(RelayedConnection::Deadlines deadlines) {
@@ -146,6 +150,7 @@ class RelayTest : public ::testing::Test {
   UniqueFd server_;
   ConnectionNumber connections_ = 0;
   int ended_ = 0;
+  std::string why_;  // of the last one
 };
 
 TEST_F(RelayTest, PassesBytesBothWaysAndKnowsWhoseTheyAre) {
@@ -329,6 +334,50 @@ TEST_F(RelayTest, ItsEndLetsOutWhatTheServerHasWritten) {
     relay_->close();
   }));
   EXPECT_EQ(receive(client, 7), "goodbye");
+  EXPECT_TRUE(is_at_end(client));
+}
+
+// A thousand at once: more than a connection may.
+TEST_F(RelayTest, WhoBeginsCallsToResetThemIsToldToGoAway) {
+  const UniqueFd client = connect();
+  const UniqueFd server = greet(client);
+  EXPECT_TRUE(send(server, frame(4, "")));
+  EXPECT_EQ(receive(client, frame(4, "").size()), frame(4, ""));
+  std::string storm;
+  for (std::uint32_t stream = 1; stream < 2'000; stream += 2)
+    storm += call_of(stream, "/a/b") + reset_of(stream);
+  (void)send(client, storm);
+  EXPECT_TRUE(eventually([&] { return ended_ == 1; }));
+  EXPECT_NE(why_.find("calls that were reset"), std::string::npos) << why_;
+  const std::string goodbye = receive(client, 4096);
+  ASSERT_GE(goodbye.size(), 17u);
+  EXPECT_EQ(goodbye[3], '\7');    // GOAWAY
+  EXPECT_EQ(goodbye[16], '\13');  // ENHANCE_YOUR_CALM
+  EXPECT_NE(goodbye.find(why_), std::string::npos);
+}
+
+// As it does where a client makes it, by frames that fit no state of the call.
+TEST_F(RelayTest, ResetsOfTheServerCountAsWell) {
+  const UniqueFd client = connect();
+  const UniqueFd server = greet(client);
+  std::string storm;
+  for (std::uint32_t stream = 1; stream < 2'000; stream += 2) storm += reset_of(stream);
+  (void)send(server, storm);
+  EXPECT_TRUE(eventually([&] { return ended_ == 1; }));
+  EXPECT_NE(why_.find("calls that were reset"), std::string::npos) << why_;
+}
+
+TEST_F(RelayTest, NobodyIsToldToGoAwayInTheMiddleOfAFrame) {
+  const UniqueFd client = connect();
+  const UniqueFd server = greet(client);
+  const std::string half = frame(0, std::string(100, 'x')).substr(0, 50);
+  EXPECT_TRUE(send(server, half));
+  EXPECT_EQ(receive(client, half.size()), half);
+  std::string storm;
+  for (int i = 0; i < 10'000; ++i) storm += frame(4, "");
+  (void)send(client, storm);
+  EXPECT_TRUE(eventually([&] { return ended_ == 1; }));
+  EXPECT_NE(why_.find("frames that belong to no call"), std::string::npos) << why_;
   EXPECT_TRUE(is_at_end(client));
 }
 
