@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -304,12 +305,18 @@ void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
   if (tuner_.joinable()) tuner_.join();  // the last one has ended: it cleared the flag
   log::audit("tune",
              {{"uid", std::to_string(caller.peer.uid)}, {"pid", std::to_string(caller.peer.pid)}});
-  tuner_ = std::thread([this, request, stream, tuning = tuning_] {
-    const Status status = actions_.tune(
-        request, stream.send, [this, &stream] { return stopping_.load() || stream.cancelled(); });
-    tuning->store(false);
-    stream.finish(status);
-  });
+  try {
+    tuner_ = std::thread([this, request, stream, tuning = tuning_] {
+      const Status status = actions_.tune(
+          request, stream.send, [this, &stream] { return stopping_.load() || stream.cancelled(); });
+      tuning->store(false);
+      stream.finish(status);
+    });
+  } catch (const std::system_error& failure) {
+    tuning_->store(false);
+    stream.finish(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no thread to tune on: ",
+                        failure.what(), "; raise TasksMax= of the service, or try again later"));
+  }
 }
 
 void NodeAdmin::explain(const Caller&, const v1::ExplainRequest& request,

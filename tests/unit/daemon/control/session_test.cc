@@ -1,5 +1,6 @@
 // Attaching, proving who one is, and what ends a session.
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -312,6 +313,33 @@ TEST_F(ControlTest, StreamsATuneAndRunsOneAtATime) {
     }
     return retry->Finish().ok();
   }));
+}
+
+// As at the limit of the service's tasks.
+TEST_F(ControlTest, ATuneWithoutAThreadIsRefusedAndALaterOneRuns) {
+  start();
+  status();  // what threads gRPC needs, it has
+  const auto tune = [this] {
+    grpc::ClientContext context;
+    const auto reader = admin_->Tune(&context, v1::TuneRequest());
+    v1::TuneReply reply;
+    while (reader->Read(&reply)) {
+    }
+    return reader->Finish();
+  };
+  ASSERT_TRUE(tune().ok());
+  pthread_attr_t usual, hungry;
+  ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(::pthread_getattr_default_np(&hungry), 0);
+  ASSERT_EQ(::pthread_attr_setstacksize(&hungry, std::size_t{1} << 46), 0);
+  ASSERT_EQ(::pthread_setattr_default_np(&hungry), 0);
+  const grpc::Status refused = tune();
+  ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
+  EXPECT_EQ(refused.error_code(), StatusCode::RESOURCE_EXHAUSTED) << refused.error_message();
+  EXPECT_NE(refused.error_message().find("no thread to tune on"), std::string::npos);
+  EXPECT_TRUE(tune().ok());
+  ::pthread_attr_destroy(&usual);
+  ::pthread_attr_destroy(&hungry);
 }
 
 TEST_F(ControlTest, ASilentClientOfThousandCyclesLeavesNoDescriptorBehind) {
