@@ -16,6 +16,7 @@
 #include <new>
 #include <utility>
 
+#include "proto/text.h"
 #include "transport/device/lost_time.h"
 
 namespace arcomm::arctl {
@@ -162,7 +163,7 @@ void RankBoard::fail(Rank rank, const Error& failure) const {
   RankSlot& slot = page().slots[rank];
   slot.code = static_cast<std::uint32_t>(failure.code);
   slot.reason = static_cast<std::uint32_t>(failure.reason);
-  const std::size_t length = std::min(failure.message.size(), sizeof(slot.message) - 1);
+  const std::size_t length = cut_text(failure.message, sizeof(slot.message) - 1).size();
   std::memcpy(slot.message, failure.message.data(), length);
   slot.message[length] = '\0';
   page().failed.fetch_add(1, std::memory_order_acq_rel);

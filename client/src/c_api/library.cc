@@ -5,10 +5,12 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "client/include/arclient.h"
 #include "client/src/c_api/entry_point.h"
+#include "proto/text.h"
 
 namespace arcomm::client {
 namespace {
@@ -85,7 +87,8 @@ arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info) {
   known.reason = static_cast<arcReason_t>(last.error.reason);
   known.rank = last.error.rank;
   known.seq = last.seq;
-  last.error.message.copy(known.message, sizeof(known.message) - 1);
+  const std::string_view whole = cut_text(last.error.message, sizeof(known.message) - 1);
+  whole.copy(known.message, whole.size());
   std::memcpy(info, &known, std::min(info->struct_size, sizeof(known)));
   return arcSuccess;
 }

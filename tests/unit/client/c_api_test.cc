@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "client/include/arclient.h"
+#include "client/src/c_api/entry_point.h"
 
 namespace {
 
@@ -112,6 +113,19 @@ TEST(CApi, RefusesARuntimeFolderThatNoSocketFitsIn) {
   arcConfig_t config = ARC_CONFIG_INITIALIZER;
   config.runtime_dir = folder.c_str();
   EXPECT_EQ(arcInit(&config), arcInvalidArgument);
+}
+
+TEST(CApi, CutsALongMessageBetweenCharacters) {
+  const std::size_t most = sizeof(arcErrorInfo_t::message) - 1;
+  for (std::size_t before = most - 4; before <= most; ++before) {
+    std::string message(before, 'x');
+    for (int i = 0; i < 10; ++i) message += "\xe2\x82\xac";  // a euro sign
+    arcomm::client::last_error().error =
+        arcomm::error(arcomm::ErrorCode::Internal, arcomm::Reason::None, message);
+    const std::string told = last().message;
+    EXPECT_EQ(told.size(), before + (most - before) / 3 * 3);
+    EXPECT_EQ(told, message.substr(0, told.size()));
+  }
 }
 
 TEST(CApi, FillsNoMoreOfTheErrorThanTheCallerHas) {
