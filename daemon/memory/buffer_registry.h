@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "daemon/memory/id_table.h"
 #include "daemon/memory/unmapper.h"
@@ -47,6 +48,8 @@ class BufferRegistry {
   // Mapped, then closed.
   Result<BufferId> add(SessionId owner, UniqueFd memory, std::uint64_t offset_bytes,
                        std::uint64_t length_bytes);
+  // What nobody may add any more: closed elsewhere, since its last reference may be this one.
+  void let_go(UniqueFd memory) { unmapper_.give(std::move(memory)); }
   // GPU memory: what Device::allocate or Device::import gave, on the GPU with the ordinal `gpu`.
   BufferId add(SessionId owner, Memory memory, int gpu);
   // Null unless `id` is live and belongs to `owner`.

@@ -139,10 +139,16 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
       .export_mailbox(
           id, member,
           state_.replies.on_loop<MailboxDescriptors>(
-              "hand over the mailbox", [this, id, member, reply = std::move(reply),
-                                        answer](Result<MailboxDescriptors> mailbox) {
+              "hand over the mailbox",
+              [this, id, member, reply = std::move(reply),
+               answer](Result<MailboxDescriptors> mailbox) {
                 SessionEntry* session = state_.ledger.find(id);
                 if (session == nullptr) {
+void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {
+  if (!mailbox) return;
+  for (UniqueFd& fd : mailbox->descriptors) state_.memory_closer.close(std::move(fd));
+}
+
                   return answer(
                       error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
                 }
@@ -154,6 +160,7 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
                   return answer(mailbox.error());
                 }
                 v1::CreateCommunicatorReply filled = reply;
+                  drop(std::move(mailbox));
                 filled.set_fd_ticket(
                     state_.ledger.add_ticket(*session, std::move(mailbox->descriptors)));
                 filled.set_mailbox_bytes(mailbox->mailbox_bytes);
@@ -161,7 +168,8 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
                 filled.set_launch_table(mailbox->launches.encode());
                 filled.set_max_timeout_ms(state_.settings->op.max_timeout_ms);
                 answer(filled);
-              }));
+              },
+              [this](Result<MailboxDescriptors> late) { drop(std::move(late)); }));
 }
 
 void CommunicatorJoins::cancel(std::uint64_t call) {

@@ -38,6 +38,7 @@ class CommunicatorJoins {
                             Answer<v1::CreateCommunicatorReply> answer);
   // GPU workers: the reply with a ticket for the rank's mailbox.
   void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
+  void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
                          const Answer<v1::CreateCommunicatorReply>& answer);
   void count();
 

@@ -132,6 +132,8 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
             }
             const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
             Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
+            const std::shared_ptr<UniqueFd> memory =
+                state_.memory_closer.hold(std::move(made->memory));
             if (!rest) {
               worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
               return buffer->fail(rest.error());
@@ -139,7 +141,7 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
             buffer->held.rest = std::move(rest).value();
             buffer->held.length_bytes = made->length_bytes;
             std::vector<UniqueFd> fds;
-            fds.push_back(std::move(made->memory));
+            fds.push_back(std::move(*memory));
             buffer->held.fd_ticket = state_.ledger.add_ticket(*owner, std::move(fds));
             v1::BufferReply reply;
             reply.set_buffer(made->buffer.bits());
@@ -148,8 +150,10 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
             owner->buffers.emplace(made->buffer, std::move(buffer->held));
             buffer->answer(reply);
           },
-          [worker, id = session.id](Result<AllocatedBuffer> late) {
-            if (late) worker->remove_buffer(id, late->buffer, [](const Status&) {});
+          [this, worker, id = session.id](Result<AllocatedBuffer> late) {
+            if (!late) return;
+            state_.memory_closer.close(std::move(late->memory));
+            worker->remove_buffer(id, late->buffer, [](const Status&) {});
           }));
 }
 

@@ -120,6 +120,8 @@ bool FdChannel::serve(ConnectionNumber number, Connection& connection, FdRequest
   for (UniqueFd& refused : request.fds)
     closer_.close(connection.caller.peer.uid, std::move(refused));
   const Status sent = send_fd_answer(connection.socket.get(), answer, fds);
+  // Released by another call meanwhile, and fetched by nobody: gigabytes may go with them.
+  for (UniqueFd& handed_out : fds) closer_.close_handed_out(std::move(handed_out));
   if (!sent) close(number, sent.error().message);
   return sent.ok();
 }

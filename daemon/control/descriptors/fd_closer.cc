@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <cstdlib>
 #include <deque>
 #include <mutex>
@@ -40,6 +42,16 @@ bool may_hold_descriptors(int socket_fd) {
   char* end = nullptr;
   const unsigned long count = std::strtoul(first, &end, 10);
   return end == first || count != 0;
+}
+
+// A doorbell, or a memfd of few pages. Asked of what the kernel remembers, as in fd_wire.cc.
+bool is_small(int fd) {
+  constexpr std::uint64_t kFewBlocks = (1 << 20) / 512;
+  struct statx info {};
+  if (::statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE | STATX_BLOCKS, &info) != 0)
+    return false;
+  const unsigned type = info.stx_mode & S_IFMT;
+  return type == 0 || (type == S_IFREG && info.stx_blocks <= kFewBlocks);
 }
 
 }  // namespace
@@ -150,6 +162,10 @@ bool FdCloser::full(uid_t owner) const {
 
 void FdCloser::close(UniqueFd fd) {
   close(kOurs, std::move(fd));
+}
+
+void FdCloser::close_handed_out(UniqueFd fd) {
+  if (fd && !is_small(fd.get())) close(std::move(fd));
 }
 
 std::shared_ptr<UniqueFd> FdCloser::hold(UniqueFd fd) {

@@ -44,6 +44,9 @@ class FdCloser {
 
   // The daemon's own.
   void close(UniqueFd fd);
+  // The same of a descriptor that was handed out, whose last reference may be this one: what is
+  // small is closed here and now, which costs less than waking a thread.
+  void close_handed_out(UniqueFd fd);
   // To be shared by those who are passing it on; closed here if it is still there when the last of
   // them lets go. They may outlive the closer.
   std::shared_ptr<UniqueFd> hold(UniqueFd fd);

@@ -168,6 +168,35 @@ TEST_F(StuckClose, RefusesTheUidThatLeftItAndServesTheOthers) {
   EXPECT_TRUE(served) << "the uid is served again when what it left is closed";
 }
 
+// Its session's memory may have been released meanwhile. A socket stands for gigabytes: its last
+// close takes long, too.
+TEST_F(StuckClose, ClosesWhatNobodyCouldFetchSomewhereElse) {
+  run();
+  const UniqueFd client = connect_as(kSender);
+  const UniqueFd other = connect_as(kBystander);
+  LingeringSocket stuck;
+  FdMessage hello, fetch;
+  ASSERT_TRUE(on_loop([&] {
+    SessionEntry entry;
+    entry.peer = {0, kSender, kSender};
+    SessionEntry& session = **ledger_.open(std::move(entry));
+    std::vector<UniqueFd> fds;
+    fds.push_back(std::move(stuck.end));
+    hello.kind = FdMessageKind::Hello;
+    hello.session = session.id.bits();
+    hello.token = session.token;
+    fetch.kind = FdMessageKind::Fetch;
+    fetch.ticket = ledger_.add_ticket(session, std::move(fds));
+  }));
+  ASSERT_EQ(::send(client.get(), &hello, sizeof(hello), MSG_NOSIGNAL), ssize_t{sizeof(hello)});
+  ASSERT_TRUE(is_answered(client));
+  ASSERT_EQ(::shutdown(client.get(), SHUT_RD), 0) << "so that it can be told nothing";
+  ASSERT_EQ(::send(client.get(), &fetch, sizeof(fetch), MSG_NOSIGNAL), ssize_t{sizeof(fetch)});
+  EXPECT_TRUE(asks(other)) << "the loop is held up";
+  EXPECT_TRUE(on_loop([] {}));
+  stuck.deaf.release();  // stays stuck
+}
+
 // The last close of a large one takes as long as touching it did.
 TEST_F(StuckClose, ClosesRefusedMemoryInItsOwnersTurnAndNotOnTheLoop) {
   run();
