@@ -112,6 +112,9 @@ Status Daemon::open() {
 
   // Only now: what the dead daemon left stays there for as long as its successor does not serve.
   for (std::size_t i = 0; i < served_.size(); ++i) {
+  watch_.add(
+      "the control plane's gRPC server", [this] { return control_->rpc_beats(); },
+      [this] { control_->nudge_rpc(); }, std::chrono::steady_clock::now());
     const std::string name = kRecorderName + std::to_string(i);
     service_.unstore(name);
     service_.store(served_[i].recorder->memfd(), name);

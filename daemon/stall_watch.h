@@ -1,6 +1,6 @@
-// Whether the threads that serve others still turn, the workers and the control loop: what the
-// watchdog's pings are tied to. One whose progress stands still is nudged, by a message; one that
-// neither moves nor handles it for `stall` is stuck. Thread: the daemon's main thread.
+// Whether the threads that serve others still turn, the workers, the control loop and gRPC's: what
+// the watchdog's pings are tied to. One whose progress stands still is nudged, by a message; one
+// that neither moves nor handles it for `stall` is stuck. Thread: the daemon's main thread.
 #pragma once
 
 #include <chrono>

@@ -88,6 +88,8 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
        .find_caller = [this](const std::string& peer) { return gate_->find(peer); }});
   if (!server) return server.error();
   server_ = std::move(server).value();
+  heartbeat_ = std::make_unique<RpcHeartbeat>(
+      [this](UniqueFd connection) { server_->adopt(std::move(connection)); });
   ARC_RETURN_IF_ERROR(gate_->open(std::move(sockets)));
   loop_thread_ = std::thread([loop = loop_] {
     ::pthread_setname_np(::pthread_self(), "arc-control");

@@ -15,6 +15,7 @@
 #include "daemon/control/calls/node_admin.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/rpc/rpc_server.h"
+#include "daemon/control/rpc/rpc_heartbeat.h"
 
 namespace arcomm {
 
@@ -42,6 +43,10 @@ class ControlPlane {
   }
 
   void use_settings(const std::shared_ptr<const Settings>& settings);
+  // The same of gRPC's threads (rpc_heartbeat.h). On the main thread, until stop().
+  std::uint64_t rpc_beats() { return heartbeat_->count(); }
+  void nudge_rpc() { heartbeat_->nudge(); }
+
   // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
   // detaches go on.
   void begin_shutdown();
@@ -63,6 +68,7 @@ class ControlPlane {
   std::unique_ptr<RpcServer> server_;
   std::thread loop_thread_;
   std::atomic<std::uint64_t> reloads_{0};
+  std::unique_ptr<RpcHeartbeat> heartbeat_;  // once there is a server
 };
 
 }  // namespace arcomm

@@ -1,6 +1,11 @@
 // The service manager's watchdog follows real progress: a worker that stands still with work at
 // hand silences it. Fault matrix 9, without a service manager; with one: tests/compose/systemd.
 #include <gtest/gtest.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 #include "tests/integration/node_test.h"
 
@@ -79,6 +84,32 @@ TEST_F(ServiceWatchdog, IsNotPingedAnyMoreByADaemonWhoseWorkerIsFrozen) {  // 9
   // As the service manager would.
   node_.reset();
   start();
+}
+
+// All of them: while one turns, calls are answered.
+TEST_F(ServiceWatchdog, IsNotPingedAnyMoreWhenGrpcsThreadsStandStill) {  // 46
+  start_watched({});
+  EXPECT_TRUE(eventually(kPrompt, [&] { return pings() >= 6; }));
+  std::vector<pid_t> stopped;
+  const std::string tasks = "/proc/" + std::to_string(node().pid()) + "/task";
+  for (const auto& task : std::filesystem::directory_iterator(tasks)) {
+    if (read_text(task.path().string() + "/comm") != "arc-rpc\n") continue;
+    const pid_t thread = std::atoi(task.path().filename().c_str());
+    if (::ptrace(PTRACE_SEIZE, thread, nullptr, nullptr) != 0)
+      GTEST_SKIP() << "may not stop a thread of another process";
+    ASSERT_EQ(::ptrace(PTRACE_INTERRUPT, thread, nullptr, nullptr), 0);
+    ASSERT_EQ(::waitpid(thread, nullptr, __WALL), thread);
+    stopped.push_back(thread);
+  }
+  ASSERT_FALSE(stopped.empty());
+  expect_log("the control plane's gRPC server has stood still for more than 500 ms");
+  const std::size_t before = pings();
+  ::usleep(1'500'000);
+  EXPECT_EQ(pings(), before) << "the watchdog is pinged for a server that does not answer";
+  for (const pid_t thread : stopped)
+    ASSERT_EQ(::ptrace(PTRACE_DETACH, thread, nullptr, nullptr), 0);
+  EXPECT_TRUE(eventually(kPrompt, [&] { return pings() >= before + 2; }));
+  expect_log("the control plane's gRPC server moves again");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ class FrameReader {
   void count_frame();
   Status check_header_block();
 
-  const Side side_;
+  Side side_;
   std::size_t preface_;     // bytes of it that have come
   std::size_t header_ = 0;  // of the header of the frame that begins
   std::size_t left_ = 0;    // of the frame's payload, to come

@@ -27,10 +27,11 @@ inline std::string call_of(std::uint32_t stream, const std::string& path) {
   const auto text = [](const std::string& value) {
     return std::string(1, static_cast<char>(value.size())) + value;
   };
-  // HPACK's static table has POST as 3, http as 6, the names of :path and content-type as 4 and 31.
+  // HPACK's static table has POST as 3, http as 6, the names of :authority, :path and content-type
+  // as 1, 4 and 31.
   return frame(1,
-               "\x83\x86\x04" + text(path) + "\x0f\x10" + text("application/grpc") +
-                   std::string(1, '\0') + text("te") + text("trailers"),
+               "\x83\x86\x04" + text(path) + "\x01" + text("test") + "\x0f\x10" +
+                   text("application/grpc") + std::string(1, '\0') + text("te") + text("trailers"),
                kEndHeaders, stream);
 }
 

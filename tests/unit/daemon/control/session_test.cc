@@ -367,5 +367,17 @@ TEST_F(ControlTest, ASilentClientOfThousandCyclesLeavesNoDescriptorBehind) {
   EXPECT_EQ(metrics_.registered_bytes.value(), 0);
 }
 
+// Without the loop, and without a trace in the metrics.
+TEST_F(ControlTest, ItsGrpcServerAnswersAHeartbeat) {
+  start();
+  for (std::uint64_t beat = 0; beat < 20; ++beat) {
+    const std::uint64_t before = plane_->rpc_beats();
+    plane_->nudge_rpc();
+    plane_->nudge_rpc();  // while it is under way
+    ASSERT_TRUE(eventually([&] { return plane_->rpc_beats() > before; })) << beat;
+  }
+  EXPECT_EQ(metrics_.control_calls.total(), 0u);
+}
+
 }  // namespace
 }  // namespace arcomm::test
