@@ -81,11 +81,14 @@ struct Settings {
     std::uint64_t in_flight = 16'384;  // 64 ranks with full rings
     std::uint64_t buffers = 65'536;
     std::uint64_t plans = 65'536;
+    std::uint64_t node_connections = 0;
+    std::uint64_t node_calls = 0;
     std::uint64_t node_sessions = 0;
     std::uint64_t node_communicators = 0;
     std::uint64_t node_host_bytes = 0;
     std::uint64_t node_mappings = 0;
     std::uint64_t node_plans = 0;
+    std::uint64_t node_gpu_bytes = 0;  // of each GPU
     friend bool operator==(const Quota&, const Quota&) = default;
   } quota;
   struct Recorder {

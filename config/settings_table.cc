@@ -300,6 +300,29 @@ constexpr SettingRow kRows[] = {
      .reloadable = true,
      .doc = "Persistent plans of all users. 0: one for each 32 KiB of memory, 131072 at least. On "
             "GPUs there are 16384 besides, whatever is set."},
+    {.section = "quota",
+     .key = "node_connections",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_connections), .max = 1'000'000},
+     .reloadable = true,
+     .doc = "Connections of all users, on all three sockets: a process has one of fd.sock and one "
+            "or more of client.sock. 0: an eighth of the daemon's descriptors, 64 at least. Of one "
+            "user 1024, or 8 for each of quota.sessions where that is more."},
+    {.section = "quota",
+     .key = "node_calls",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_calls), .max = 1'000'000},
+     .reloadable = true,
+     .doc = "Control calls of all users that wait for their answers, such as those of ranks whose "
+            "communicator is not complete. 0: one for each 2 MiB of memory, from 4096 to 65536."},
+    {.section = "quota",
+     .key = "node_gpu_bytes",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, quota.node_gpu_bytes), .max = 1024 * kTiB},
+     .unit = SettingUnit::Bytes,
+     .reloadable = true,
+     .doc = "Memory of each GPU that the daemon may have allocated for all users. 0: all that the "
+            "GPU has. A user gets up to three times of what is still free, which is three quarters "
+            "for one alone; what users allocated by themselves and registered is not counted."},
     {.section = "recorder",
      .key = "records",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, recorder.records),

@@ -99,22 +99,25 @@ Status Daemon::open() {
   std::vector<WorkerRef> workers;
   for (Served& one : served_) {
     std::vector<std::string> gpus;
+    std::vector<std::uint64_t> gpu_bytes;
     for (const auto& device : one.devices.devices) {
-      if (one.devices.on_gpus()) gpus.push_back(device->name());
+      if (!one.devices.on_gpus()) continue;
+      gpus.push_back(device->name());
+      gpu_bytes.push_back(device->memory_bytes());
     }
     workers.push_back({one.devices.name, one.worker.get(), one.recorder.get(), std::move(gpus),
-                       one.devices.only_uid});
+                       one.devices.only_uid, std::move(gpu_bytes)});
   }
   ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
   watch_.add(
       "the control loop", [this] { return control_->turns(); }, [this] { control_->nudge(); },
       std::chrono::steady_clock::now());
-
-  // Only now: what the dead daemon left stays there for as long as its successor does not serve.
-  for (std::size_t i = 0; i < served_.size(); ++i) {
   watch_.add(
       "the control plane's gRPC server", [this] { return control_->rpc_beats(); },
       [this] { control_->nudge_rpc(); }, std::chrono::steady_clock::now());
+
+  // Only now: what the dead daemon left stays there for as long as its successor does not serve.
+  for (std::size_t i = 0; i < served_.size(); ++i) {
     const std::string name = kRecorderName + std::to_string(i);
     service_.unstore(name);
     service_.store(served_[i].recorder->memfd(), name);

@@ -1,7 +1,6 @@
 #include "daemon/control/control_plane.h"
 
 #include <pthread.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <future>
@@ -13,15 +12,14 @@
 namespace arcomm {
 namespace {
 
-// A process needs one connection per call that waits; a uid may have `sessions` such processes. Of
-// all together: three descriptors each, and most of the process's are for sessions and memory.
-FairShare::Limits most_connections(const Settings& settings) {
-  constexpr rlim_t kOneIn = 8;
-  constexpr std::uint64_t kLeast = 64;
-  rlimit descriptors{};
-  ::getrlimit(RLIMIT_NOFILE, &descriptors);
-  return {.node = std::max<std::uint64_t>(kLeast, descriptors.rlim_cur / kOneIn),
-          .per_uid = std::max<std::uint64_t>(1024, 8 * settings.quota.sessions)};
+// A process needs one connection per call that waits; a uid may have `sessions` such processes.
+FairShare::Limits most_connections(const Settings::Quota& filled) {
+  return {.node = filled.node_connections,
+          .per_uid = std::max<std::uint64_t>(1024, 8 * filled.sessions)};
+}
+
+FairShare::Limits most_calls(const Settings::Quota& filled) {
+  return {.node = filled.node_calls};
 }
 
 }  // namespace
@@ -64,13 +62,14 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
                                                               .kept_rings = parts_.kept_rings,
                                                               .workers = std::move(workers)});
   *reachable_ = control_.get();
+  const Settings::Quota limits = fill_node_limits(parts_.settings->quota, machine_);
   admin_ = std::make_unique<NodeAdmin>(*loop_, parts_.metrics, *control_, parts_.actions);
   gate_ = std::make_unique<Gate>(Gate::Parts{
       .loop = *loop_,
       .metrics = parts_.metrics,
       .closer = control_->descriptors().closer(),
       .groups = AccessGroups::look_up(parts_.settings->access),
-      .connections = most_connections(*parts_.settings),
+      .connections = most_connections(limits),
       .adopt_rpc = [this](UniqueFd fd) { server_->adopt(std::move(fd)); },
       .adopt_descriptors =
           [this](UniqueFd fd, const Caller& caller) {
@@ -85,11 +84,13 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
        .metrics = parts_.metrics,
        .control = *control_,
        .admin = *admin_,
+       .calls = most_calls(limits),
        .find_caller = [this](const std::string& peer) { return gate_->find(peer); }});
   if (!server) return server.error();
   server_ = std::move(server).value();
   heartbeat_ = std::make_unique<RpcHeartbeat>(
       [this](UniqueFd connection) { server_->adopt(std::move(connection)); });
+  admin_->use_calls([this] { return server_->calls(); });
   ARC_RETURN_IF_ERROR(gate_->open(std::move(sockets)));
   loop_thread_ = std::thread([loop = loop_] {
     ::pthread_setname_np(::pthread_self(), "arc-control");
@@ -99,7 +100,12 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
 }
 
 void ControlPlane::use_settings(const std::shared_ptr<const Settings>& settings) {
-  loop_->post([this, settings] { control_->use_settings(settings); });
+  loop_->post([this, settings] {
+    control_->use_settings(settings);
+    const Settings::Quota limits = fill_node_limits(settings->quota, machine_);
+    gate_->use_connection_limits(most_connections(limits));
+    server_->use_call_limits(most_calls(limits));
+  });
   // A name service that hangs must hold up neither the loop nor the caller, who has a watchdog to
   // feed; nor, not being joined, the end of the daemon.
   try {

@@ -13,9 +13,10 @@
 #include "daemon/control/access/gate.h"
 #include "daemon/control/access/listener.h"
 #include "daemon/control/calls/node_admin.h"
+#include "daemon/control/machine_limits.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/rpc/rpc_server.h"
 #include "daemon/control/rpc/rpc_heartbeat.h"
+#include "daemon/control/rpc/rpc_server.h"
 
 namespace arcomm {
 
@@ -42,11 +43,11 @@ class ControlPlane {
     loop_->post([] {});
   }
 
-  void use_settings(const std::shared_ptr<const Settings>& settings);
   // The same of gRPC's threads (rpc_heartbeat.h). On the main thread, until stop().
   std::uint64_t rpc_beats() { return heartbeat_->count(); }
   void nudge_rpc() { heartbeat_->nudge(); }
 
+  void use_settings(const std::shared_ptr<const Settings>& settings);
   // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
   // detaches go on.
   void begin_shutdown();
@@ -58,6 +59,7 @@ class ControlPlane {
   explicit ControlPlane(Parts parts) : parts_(std::move(parts)) {}
 
   Parts parts_;
+  const MachineFacts machine_ = read_machine();
   std::shared_ptr<EventLoop> loop_;
   TaskThread memory_thread_;
   std::shared_ptr<NodeControl*>
@@ -66,9 +68,9 @@ class ControlPlane {
   std::unique_ptr<NodeAdmin> admin_;
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<RpcHeartbeat> heartbeat_;  // once there is a server
   std::thread loop_thread_;
   std::atomic<std::uint64_t> reloads_{0};
-  std::unique_ptr<RpcHeartbeat> heartbeat_;  // once there is a server
 };
 
 }  // namespace arcomm

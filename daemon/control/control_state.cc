@@ -13,11 +13,14 @@ ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
       devices(std::move(workers)),
       replies(loop),
       quotas(settings->quota, read_machine(), metrics),
-      gpu_seats(metrics) {}
+      gpu_shares(metrics, devices.memory_of_gpus()) {
+  gpu_shares.use_memory_limit(settings->quota.node_gpu_bytes);
+}
 
 void ControlState::use_settings(std::shared_ptr<const Settings> newer) {
   settings = std::move(newer);
   quotas.use_limits(settings->quota);
+  gpu_shares.use_memory_limit(settings->quota.node_gpu_bytes);
 }
 
 Status ControlState::refuse_when_stopping() const {

@@ -11,7 +11,7 @@
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/client_groups.h"
 #include "daemon/control/descriptors/fd_closer.h"
-#include "daemon/control/gpu_seats.h"
+#include "daemon/control/gpu_shares.h"
 #include "daemon/control/node_devices.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
@@ -49,8 +49,8 @@ struct ControlState {
   WorkerReplies replies;
   QuotaBook quotas;
   ClientGroups client_groups;
-  GpuSeats gpu_seats;
-  SessionLedger ledger;    // after these three: entries hold charges and seats
+  GpuShares gpu_shares;
+  SessionLedger ledger;    // after these three: entries hold charges and shares
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   bool stopping = false;
 };

@@ -18,6 +18,10 @@ constexpr std::uint64_t kDescriptorsPerSession = 16;
 constexpr std::uint64_t kFewestSessions = 64;  // fewer descriptors than that refuse by themselves
 constexpr std::uint64_t kMemoryPerRank = std::uint64_t{1} << 20;
 constexpr std::uint64_t kFewestRanks = 4096;
+constexpr std::uint64_t kConnectionsOneIn = 8;  // most are for sessions and memory
+constexpr std::uint64_t kFewestConnections = 64;
+constexpr std::uint64_t kMemoryPerCall = std::uint64_t{2} << 20;  // of which it takes a hundredth
+constexpr std::uint64_t kFewestCalls = 4096, kMostCalls = 65'536;
 constexpr std::uint64_t kMemoryPerPlan = std::uint64_t{32} << 10;
 constexpr std::uint64_t kFewestPlans = 131'072;
 
@@ -39,6 +43,10 @@ Settings::Quota fill_node_limits(Settings::Quota asked, const MachineFacts& mach
   };
   fill(asked.node_sessions, std::clamp<std::uint64_t>(machine.descriptors / kDescriptorsPerSession,
                                                       kFewestSessions, 65'536));
+  fill(asked.node_connections,
+       std::max(kFewestConnections, machine.descriptors / kConnectionsOneIn));
+  fill(asked.node_calls,
+       std::clamp(machine.memory_bytes / kMemoryPerCall, kFewestCalls, kMostCalls));
   fill(asked.node_communicators,
        std::clamp<std::uint64_t>(machine.memory_bytes / kMemoryPerRank, kFewestRanks, 1'000'000));
   // The rest is for libraries, threads, and what else the daemon maps.

@@ -82,7 +82,7 @@ class NodeControl {
 
   SessionLedger& ledger() { return state_.ledger; }
   const QuotaBook& quotas() const { return state_.quotas; }
-  const GpuSeats& gpu_seats() const { return state_.gpu_seats; }
+  const GpuShares& gpu_shares() const { return state_.gpu_shares; }
   const Rendezvous& rendezvous() const { return joins_.rendezvous(); }
   const std::vector<WorkerRef>& workers() const { return state_.devices.workers(); }
   bool stopping() const { return state_.stopping; }

@@ -39,4 +39,13 @@ Result<std::string> NodeDevices::gpu_of(const SessionEntry& session,
                "\" here; there is ", known);
 }
 
+std::map<std::string, std::uint64_t> NodeDevices::memory_of_gpus() const {
+  std::map<std::string, std::uint64_t> memory;
+  for (const WorkerRef& worker : workers_) {
+    for (std::size_t i = 0; i < worker.gpus.size(); ++i)
+      memory[worker.gpus[i]] = i < worker.gpu_bytes.size() ? worker.gpu_bytes[i] : 0;
+  }
+  return memory;
+}
+
 }  // namespace arcomm

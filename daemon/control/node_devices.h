@@ -2,6 +2,8 @@
 // Thread: the control loop. Does not change once the node serves.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,6 +21,7 @@ struct WorkerRef {
   FlightRecorder* recorder = nullptr;
   std::vector<std::string> gpus = {};  // "GPU-<uuid>", the default first; empty: a host worker
   std::optional<uid_t> only_uid = {};  // whom its MPS server serves; none: everybody
+  std::vector<std::uint64_t> gpu_bytes = {};  // of each GPU's memory; 0, or missing: not known
 };
 
 class NodeDevices {
@@ -33,6 +36,8 @@ class NodeDevices {
   Result<Place> find(const std::string& device) const;
   // The GPU that a call means: `named`, or the session's. "" on a host worker.
   Result<std::string> gpu_of(const SessionEntry& session, const std::string& named) const;
+  // By name.
+  std::map<std::string, std::uint64_t> memory_of_gpus() const;
   const std::vector<WorkerRef>& workers() const { return workers_; }
 
  private:

@@ -16,7 +16,7 @@
 
 #include "daemon/control/access/caller.h"
 #include "daemon/control/client_groups.h"
-#include "daemon/control/gpu_seats.h"
+#include "daemon/control/gpu_shares.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/exec/worker/device_worker.h"
@@ -49,6 +49,7 @@ struct HeldBuffer {
   ChargePtr reserved, unfilled;  // host memory
   GroupChargePtr of_group;       // the same
   ChargePtr rest;                // GPU memory: what the device rounded up to
+  GpuShares::SharePtr of_gpu;    // GPU memory that the daemon allocated
 };
 struct HeldPlan {
   ChargePtr charge;
@@ -59,7 +60,9 @@ struct HeldMember {
   std::uint64_t epoch = 0;
   Rank rank = 0;
   ChargePtr charge;
-  GpuSeats::SeatPtr seat;  // of a GPU; none of one that is alone in its communicator
+  // Of its GPU: the first none where it is alone in its communicator.
+  GpuShares::SharePtr seat, place, memory;
+  std::string gpu;
 };
 
 struct SessionEntry {

@@ -45,6 +45,9 @@ struct SessionSpec {
   SessionLimits limits;
 };
 
+// Ranks that one GPU serves, alone in their communicators or not: control deals them out.
+inline constexpr std::uint32_t kMaxRanksOfGpu = 1024;
+
 struct RankSpec {
   SessionId session;
   Rank rank = 0;

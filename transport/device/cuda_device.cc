@@ -74,8 +74,9 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
   }
   Result<std::unique_ptr<CudaClearing>> clearing = CudaClearing::create();
   if (!clearing) return std::move(clearing).error();
-  return std::unique_ptr<CudaDevice>(new CudaDevice(
-      std::move(options), cuda_uuid_text(properties.uuid), std::move(clearing).value()));
+  return std::unique_ptr<CudaDevice>(
+      new CudaDevice(std::move(options), cuda_uuid_text(properties.uuid), properties.totalGlobalMem,
+                     std::move(clearing).value()));
 }
 
 Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {

@@ -29,17 +29,23 @@ class CudaDevice final : public Device {
   DeviceKind kind() const override { return DeviceKind::Cuda; }
   int ordinal() const override { return options_.ordinal; }
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
+  std::uint64_t memory_bytes() const override { return memory_bytes_; }
   Result<Memory> allocate(std::uint64_t bytes) override;
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
                                std::uint64_t length_bytes) override;
 
  private:
-  CudaDevice(CudaDeviceOptions options, std::string name, std::unique_ptr<CudaClearing> clearing)
-      : options_(std::move(options)), name_(std::move(name)), clearing_(std::move(clearing)) {}
+  CudaDevice(CudaDeviceOptions options, std::string name, std::uint64_t memory_bytes,
+             std::unique_ptr<CudaClearing> clearing)
+      : options_(std::move(options)),
+        name_(std::move(name)),
+        memory_bytes_(memory_bytes),
+        clearing_(std::move(clearing)) {}
 
   CudaDeviceOptions options_;
   std::string name_;
+  std::uint64_t memory_bytes_;
   std::unique_ptr<CudaClearing> clearing_;
 };
 

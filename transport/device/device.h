@@ -33,7 +33,8 @@ class Device {
 
   virtual DeviceKind kind() const = 0;
   virtual int ordinal() const = 0;
-  virtual std::string name() const = 0;  // for people: "host0"
+  virtual std::string name() const = 0;                     // for people: "host0"
+  virtual std::uint64_t memory_bytes() const { return 0; }  // that it has in all; 0: not known
 
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
   // Memory::bytes. Unavailable where the device is too busy to clear it within 40 ms.

@@ -38,7 +38,9 @@ Gate::Gate(Parts parts)
                     parts_.hung_up(caller.connection);
                   },
               .deadlines = parts_.deadlines}),
-      shares_(parts_.connections) {}
+      shares_(parts_.connections) {
+  use_connection_limits(parts_.connections);
+}
 
 Gate::~Gate() {
   close();
@@ -104,6 +106,7 @@ void Gate::admit(SocketKind kind, UniqueFd fd) {
     return turn_away(kind, std::move(fd), *peer, excess);
   const Caller caller{next_connection_++, kind, *peer};
   shares_.take(peer->uid);
+  parts_.metrics.node(NodeResource::Connections).used.add(1);
   if (kind == SocketKind::Descriptor) return parts_.adopt_descriptors(std::move(fd), caller);
   if (!relay_.adopt(std::move(fd), caller)) release(peer->uid);
 }
@@ -115,13 +118,15 @@ std::string Gate::find_excess(SocketKind kind, const PeerCredentials& peer) cons
     case FairShare::Answer::Yes:
       return {};
     case FairShare::Answer::UidHasMost:
-      return "too many connections of this uid: it has " + std::to_string(shares_.of_uid(peer.uid));
+      return "too many connections of this uid: it has " +
+             std::to_string(shares_.of_uid(peer.uid)) + " of " +
+             std::to_string(shares_.limits().per_uid);
     case FairShare::Answer::NodeIsShort:
       // Whoever is to look after a node that is short must get in.
       if (is_operator(peer)) return {};
       return "the node has " + std::to_string(shares_.total()) + " of " +
              std::to_string(shares_.limits().node) +
-             " connections, and this uid and its like have their share";
+             " connections, and this uid and its like have their share (quota.node_connections)";
   }
   return {};
 }
@@ -157,6 +162,12 @@ void Gate::tell_flood(const Caller& caller, const Error& why) {
 
 void Gate::release(uid_t uid) {
   shares_.give_back(uid);
+  parts_.metrics.node(NodeResource::Connections).used.add(-1);
+}
+
+void Gate::use_connection_limits(FairShare::Limits limits) {
+  shares_.use_limits(limits);
+  parts_.metrics.node(NodeResource::Connections).limit.set(static_cast<std::int64_t>(limits.node));
 }
 
 void Gate::use_groups(AccessGroups groups) {

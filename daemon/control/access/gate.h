@@ -46,6 +46,7 @@ class Gate {
   void release(uid_t uid);
   void use_groups(AccessGroups groups);  // for the sockets and for new connections
   const FairShare& connections() const { return shares_; }
+  void use_connection_limits(FairShare::Limits limits);  // for new connections
 
  private:
   void accept_some(std::size_t listener);

@@ -30,15 +30,14 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
   HeldMember member{.unique_id = call.unique_id,
                     .rank = call.rank,
                     .charge = std::move(charge).value(),
-                    .seat = {}};
+                    .seat = {},
+                    .place = {},
+                    .memory = {},
+                    .gpu = call.on_gpu ? call.device : ""};
   if (call.on_gpu) {
-    if (call.ranks > 1) {
-      Result<GpuSeats::SeatPtr> seat = state_.gpu_seats.take(session.peer.uid, call.device);
-      if (!seat) {
-        member = {};
-        return answer(seat.error());
-      }
-      member.seat = std::move(seat).value();
+    if (Status taken = take_places(session.peer.uid, call, member); !taken) {
+      member = {};
+      return answer(taken.error());
     }
     if (Status promised = state_.ledger.promise_ticket(session); !promised) {
       member = {};
@@ -66,6 +65,18 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
               revoked(call.unique_id, live->epoch);
             enter(call);
           }));
+}
+
+Status CommunicatorJoins::take_places(uid_t uid, const Rendezvous::Call& call, HeldMember& member) {
+  Result<GpuShares::SharePtr> place = state_.gpu_shares.take(uid, call.device, GpuResource::Ranks);
+  if (!place) return place.error();
+  member.place = std::move(place).value();
+  if (call.ranks == 1) return {};
+  Result<GpuShares::SharePtr> seat =
+      state_.gpu_shares.take(uid, call.device, GpuResource::Communicators);
+  if (!seat) return seat.error();
+  member.seat = std::move(seat).value();
+  return {};
 }
 
 void CommunicatorJoins::enter(Rendezvous::Call call) {
@@ -132,6 +143,11 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member,
   };
 }
 
+void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {
+  if (!mailbox) return;
+  for (UniqueFd& fd : mailbox->descriptors) state_.memory_closer.close(std::move(fd));
+}
+
 void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
                                           v1::CreateCommunicatorReply reply,
                                           const Answer<v1::CreateCommunicatorReply>& answer) {
@@ -144,11 +160,7 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
                answer](Result<MailboxDescriptors> mailbox) {
                 SessionEntry* session = state_.ledger.find(id);
                 if (session == nullptr) {
-void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {
-  if (!mailbox) return;
-  for (UniqueFd& fd : mailbox->descriptors) state_.memory_closer.close(std::move(fd));
-}
-
+                  drop(std::move(mailbox));
                   return answer(
                       error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended"));
                 }
@@ -159,8 +171,13 @@ void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {
                   session->members.erase(member);
                   return answer(mailbox.error());
                 }
+                if (const auto held = session->members.find(member);
+                    held != session->members.end()) {
+                  held->second.memory = state_.gpu_shares.note(
+                      session->peer.uid, held->second.gpu, GpuResource::Bytes,
+                      mailbox->mailbox_bytes + mailbox->exchange_bytes);
+                }
                 v1::CreateCommunicatorReply filled = reply;
-                  drop(std::move(mailbox));
                 filled.set_fd_ticket(
                     state_.ledger.add_ticket(*session, std::move(mailbox->descriptors)));
                 filled.set_mailbox_bytes(mailbox->mailbox_bytes);

@@ -30,15 +30,17 @@ class CommunicatorJoins {
   const Rendezvous& rendezvous() const { return rendezvous_; }
 
  private:
+  // On the GPU that it names.
+  Status take_places(uid_t uid, const Rendezvous::Call& call, HeldMember& member);
   void enter(Rendezvous::Call call);
   void arm_sweep();
   void leave(std::size_t worker, SessionId session, MemberId member);
   // member: whom it is for and what it was charged.
   Rendezvous::Answer joined(SessionId id, HeldMember member,
                             Answer<v1::CreateCommunicatorReply> answer);
+  void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
   // GPU workers: the reply with a ticket for the rank's mailbox.
   void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
-  void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
                          const Answer<v1::CreateCommunicatorReply>& answer);
   void count();
 

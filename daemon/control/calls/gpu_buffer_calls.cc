@@ -111,6 +111,12 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
   auto buffer = std::make_shared<NewBuffer>();
   if (Status charged = buffer->charge(state_.quotas, uid, asked, NewBuffer::Memory::Gpu); !charged)
     return answer(charged.error());
+  Result<GpuShares::SharePtr> of_gpu = state_.gpu_shares.take(uid, *gpu, GpuResource::Bytes, asked);
+  if (!of_gpu) {
+    buffer.reset();
+    return answer(of_gpu.error());
+  }
+  buffer->held.of_gpu = std::move(of_gpu).value();
   if (Status promised = state_.ledger.promise_ticket(session); !promised) {
     buffer.reset();
     return answer(promised.error());
@@ -122,23 +128,26 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
       session.id, {.device = *gpu, .bytes = asked, .deadline_ns = waits_until_ns},
       state_.replies.on_loop<AllocatedBuffer>(
           "allocate the buffer",
-          [this, buffer, worker, uid, asked](Result<AllocatedBuffer> made) {
+          [this, buffer, worker, uid, asked, gpu = *gpu](Result<AllocatedBuffer> made) {
             SessionEntry* owner = state_.ledger.find(buffer->session);
             if (owner != nullptr) --owner->tickets_promised;
             if (!made) return buffer->fail(made.error());
+            const std::shared_ptr<UniqueFd> memory =
+                state_.memory_closer.hold(std::move(made->memory));
             if (owner == nullptr) {
               return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
                                         buffer->session, " has ended"));
             }
             const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
             Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
-            const std::shared_ptr<UniqueFd> memory =
-                state_.memory_closer.hold(std::move(made->memory));
             if (!rest) {
               worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
               return buffer->fail(rest.error());
             }
             buffer->held.rest = std::move(rest).value();
+            buffer->held.of_gpu.reset();
+            buffer->held.of_gpu =
+                state_.gpu_shares.note(uid, gpu, GpuResource::Bytes, made->length_bytes);
             buffer->held.length_bytes = made->length_bytes;
             std::vector<UniqueFd> fds;
             fds.push_back(std::move(*memory));

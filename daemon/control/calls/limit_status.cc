@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "daemon/telemetry/log/log.h"
+
 namespace arcomm {
 namespace {
 
@@ -25,15 +27,20 @@ void add(std::string name, bool in_bytes, const FairShare& shares, v1::StatusRep
 
 }  // namespace
 
-void add_limits(const NodeControl& control, const FairShare* connections, v1::StatusReply& status) {
-  if (connections != nullptr) add("connections", false, *connections, status);
+void add_limits(const NodeControl& control, const AccessShares& access, v1::StatusReply& status) {
+  if (access.connections != nullptr) add("connections", false, *access.connections, status);
+  if (access.calls) add("calls", false, access.calls(), status);
   const QuotaBook& quotas = control.quotas();
   for (std::size_t i = 0; i < kQuotaKinds; ++i) {
     const auto kind = static_cast<QuotaKind>(i);
     add(std::string(name_of(kind)), is_in_bytes(kind), quotas.shares(kind), status);
   }
-  for (const auto& [gpu, shares] : control.gpu_seats().shares())
-    add("communicators of " + gpu, false, shares, status);
+  for (const auto& [gpu, of_gpu] : control.gpu_shares().shares()) {
+    for (std::size_t i = 0; i < kGpuResources; ++i) {
+      const auto what = static_cast<GpuResource>(i);
+      add(std::string(text_of(what)) + " of " + gpu, what == GpuResource::Bytes, of_gpu[i], status);
+    }
+  }
   const RememberedEpochs& remembered = control.rendezvous().remembered();
   v1::LimitStatus& ids = *status.add_limits();
   ids.set_name("remembered_ids");
@@ -41,6 +48,16 @@ void add_limits(const NodeControl& control, const FairShare* connections, v1::St
   ids.set_of_node(RememberedEpochs::kMost);
   ids.set_of_uid(RememberedEpochs::kMostOfUser);
   ids.set_users(remembered.users());
+  for (const log::LineUse& lines : log::lines_used()) {
+    v1::LimitStatus& limit = *status.add_limits();
+    limit.set_name(std::string(lines.name));
+    limit.set_used(lines.used);
+    limit.set_of_node(lines.of_all);
+    limit.set_of_uid(lines.of_uid);
+    limit.set_users(lines.users);
+    limit.set_most(lines.most);
+    limit.set_most_uid(lines.most_uid);
+  }
 }
 
 }  // namespace arcomm

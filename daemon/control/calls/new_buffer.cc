@@ -25,7 +25,8 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
                     .reserved = std::move(reserved).value(),
                     .unfilled = {},
                     .of_group = {},
-                    .rest = {}};
+                    .rest = {},
+                    .of_gpu = {}};
   return {};
 }
 

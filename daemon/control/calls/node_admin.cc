@@ -213,7 +213,7 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
     status.set_sessions(control_.ledger().size());
     status.set_communicators(communicators);
     status.set_registered_bytes(control_.quotas().total(QuotaKind::RegisteredBytes));
-    add_limits(control_, connections_, status);
+    add_limits(control_, access_, status);
     answer(status);
   });
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
+#include "daemon/control/calls/limit_status.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/rpc/rpc_stream.h"
@@ -47,7 +48,8 @@ class NodeAdmin {
   void stop();
   void begin_stop() { stopping_ = true; }  // any thread
   // Shown in the status from then on; outlives the loop. Before the loop runs.
-  void use_connections(const FairShare& connections) { connections_ = &connections; }
+  void use_connections(const FairShare& connections) { access_.connections = &connections; }
+  void use_calls(std::function<FairShare()> calls) { access_.calls = std::move(calls); }
 
   void get_status(const Caller& caller, const v1::Empty& request, Answer<v1::StatusReply> answer);
   void list_sessions(const Caller& caller, const v1::Empty& request,
@@ -69,7 +71,7 @@ class NodeAdmin {
   void inspect(const std::function<void(const Views&)>& then);
 
   Metrics& metrics_;
-  const FairShare* connections_ = nullptr;
+  AccessShares access_;
   NodeControl& control_;
   DaemonActions& actions_;
   WorkerReplies replies_;

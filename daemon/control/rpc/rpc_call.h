@@ -19,6 +19,7 @@
 #include <utility>
 
 #include "daemon/control/access/caller.h"
+#include "daemon/control/access/fair_share.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/rpc/status_map.h"
@@ -53,6 +54,7 @@ struct RpcFloor {
   std::atomic<std::uint64_t> next_call{1};
   std::mutex mutex;  // guards what follows
   std::unordered_set<std::shared_ptr<RpcCall>> calls;
+  FairShare users_calls;  // that are handled and not answered yet
   bool stopping = false;  // every call is refused
   bool closed = false;    // nothing may be put into the queue any more
 
@@ -153,6 +155,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
                 " is for operators: call it over admin.sock (group access.admin_group), not over ",
                 "client.sock"));
     }
+    if (const Status room = take_room(); !room) return self.finish(room.error());
     caller->call = number_;
     caller->waits_until_ns = waits_until_ns();
     self.run(*caller);
@@ -165,6 +168,34 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
     if (until == std::chrono::system_clock::time_point::max()) return 0;
     const std::chrono::nanoseconds left = until - std::chrono::system_clock::now() - kBefore;
     return now_ns() + static_cast<std::uint64_t>(std::max<std::int64_t>(left.count(), 1));
+  }
+
+  // Among the calls that wait, each of which keeps its request. Operators' are not counted: whoever
+  // is to look after a node that is short must be answered.
+  Status take_room() {
+    if (method_.admin) return {};
+    const uid_t uid = uid_;
+    std::lock_guard lock(floor_.mutex);
+    FairShare& calls = floor_.users_calls;
+    if (answered_) return {};  // refused meanwhile
+    if (calls.ask(uid) != FairShare::Answer::Yes) {
+      floor_.metrics.count_rejected(Reason::Quota);
+      return error(
+          ErrorCode::ResourceExhausted, Reason::Quota,
+          "the node is short of calls: those of all users that wait for their answers are ",
+          calls.total(), " of ", calls.limits().node, " (quota.node_calls), of which uid ", uid,
+          " and its range have ", calls.of_tenant(uid),
+          ", and one more would be above their fair share of it: try again");
+    }
+    calls.take(uid);
+    has_room_ = true;
+    floor_.metrics.node(NodeResource::Calls).used.add(1);
+    return {};
+  }
+  void give_room_back() {  // under floor_.mutex
+    if (!std::exchange(has_room_, false)) return;
+    floor_.users_calls.give_back(uid_);
+    floor_.metrics.node(NodeResource::Calls).used.add(-1);
   }
 
   void count(const Status& status) {
@@ -182,6 +213,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
   void leave() {
     const auto self = this->shared_from_this();  // dies after the lock
     std::lock_guard lock(floor_.mutex);
+    give_room_back();
     floor_.calls.erase(self);
   }
 
@@ -197,6 +229,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
   std::atomic<int> ended_{0};
   std::atomic<pid_t> pid_{0};  // 0: the caller is not known yet
   std::atomic<uid_t> uid_{static_cast<uid_t>(-1)};
+  bool has_room_ = false;  // guarded by floor_.mutex
 };
 
 template <typename Request, typename Reply>

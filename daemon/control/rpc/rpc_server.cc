@@ -40,6 +40,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
     return error(ErrorCode::Internal, Reason::None, "gRPC did not start its server");
   self->floor_ = std::make_unique<RpcFloor>(self->parts_.loop, self->parts_.metrics, *self->queue_,
                                             self->parts_.find_caller);
+  self->use_call_limits(self->parts_.calls);
   self->listen();
   for (int i = 0; i < kQueueThreads; ++i)
     self->threads_.emplace_back([server = self.get()] { server->serve_queue(); });
@@ -48,6 +49,17 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
 
 void RpcServer::adopt(UniqueFd connection) {
   grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+}
+
+void RpcServer::use_call_limits(FairShare::Limits limits) {
+  std::lock_guard lock(floor_->mutex);
+  floor_->users_calls.use_limits(limits);
+  parts_.metrics.node(NodeResource::Calls).limit.set(static_cast<std::int64_t>(limits.node));
+}
+
+FairShare RpcServer::calls() const {
+  std::lock_guard lock(floor_->mutex);
+  return floor_->users_calls;
 }
 
 void RpcServer::serve_queue() {

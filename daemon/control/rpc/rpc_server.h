@@ -1,5 +1,5 @@
 // The gRPC server: both services, over connections that the gate accepted. It listens nowhere
-// itself. Thread: adopt() on the control loop; start and stop on the daemon's main thread. Two
+// itself. Thread: adopt() on any; start and stop on the daemon's main thread. Two
 // threads serve the completion queue; they only translate: handlers run on the control loop.
 #pragma once
 
@@ -23,6 +23,7 @@ class RpcServer {
     Metrics& metrics;
     NodeControl& control;
     NodeAdmin& admin;
+    FairShare::Limits calls;  // of users, that wait for their answers
     std::function<std::optional<Caller>(const std::string& grpc_peer)> find_caller;
   };
   static Result<std::unique_ptr<RpcServer>> start(Parts parts);
@@ -30,6 +31,8 @@ class RpcServer {
 
   // A non-blocking stream socket that the gate admitted.
   void adopt(UniqueFd connection);
+  void use_call_limits(FairShare::Limits limits);  // for new ones; any thread
+  FairShare calls() const;                         // any thread
   // Refuses what is pending with ShuttingDown, lets the answers out for at most half a second,
   // closes.
   void stop();

@@ -64,6 +64,16 @@ std::vector<LineShares::LeftOut> LineShares::take_left_out(std::uint64_t now_ns)
   return all;
 }
 
+LineShares::Use LineShares::find_use(std::uint64_t now_ns) {
+  const std::lock_guard lock(mutex_);
+  turn(now_ns);
+  Use use{.limits = limits_, .lines = lines_, .users = used_.size(), .most = {}};
+  for (const auto& [uid, used] : used_) {
+    if (used.lines > use.most.lines) use.most = {uid, used.lines};
+  }
+  return use;
+}
+
 std::uint64_t LineShares::left_out() const {
   const std::lock_guard lock(mutex_);
   return left_out_;

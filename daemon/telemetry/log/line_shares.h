@@ -41,6 +41,14 @@ class LineShares {
   std::vector<LeftOut> take_left_out(std::uint64_t now_ns);
   std::uint64_t left_out() const;  // in all
 
+  struct Use {
+    Limits limits;
+    std::uint64_t lines = 0;  // of this second
+    std::size_t users = 0;
+    LeftOut most;  // the uid that has most of them, and how many
+  };
+  Use find_use(std::uint64_t now_ns);
+
  private:
   struct Used {
     std::uint64_t lines = 0, left_out = 0;

@@ -288,6 +288,27 @@ void audit(std::string_view event, std::initializer_list<Field> fields) {
   s.audits.log(spdlog::level::info, spdlog::string_view_t(line.data(), line.size()));
 }
 
+std::vector<LineUse> lines_used() {
+  State& s = state();
+  const std::pair<std::string_view, LineShares*> all[] = {
+      {"log_lines_about_calls", &s.shares.calls},
+      {"log_lines_about_sessions", &s.shares.sessions},
+      {"log_lines_about_operations", &s.shares.operations},
+      {"audit_lines", &s.shares.audits}};
+  std::vector<LineUse> used;
+  for (const auto& [name, shares] : all) {
+    const LineShares::Use use = shares->find_use(now_ns());
+    used.push_back({.name = name,
+                    .used = use.lines,
+                    .of_all = use.limits.of_all,
+                    .of_uid = use.limits.of_uid,
+                    .users = use.users,
+                    .most = use.most.lines,
+                    .most_uid = use.most.lines == 0 ? 0 : use.most.uid});
+  }
+  return used;
+}
+
 void audit_of(uid_t uid, std::string_view event, std::initializer_list<Field> fields) {
   tell_left_out_audits(state());
   if (state().shares.audits.spend(uid, now_ns())) audit(event, fields);

@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "config/settings.h"
 #include "proto/status.h"
@@ -44,6 +45,16 @@ void set_format(LogFormat format);
 bool enabled(LogLevel level);
 std::uint64_t dropped_lines();
 std::uint64_t left_out_lines();  // that were beyond a user's share
+
+// What users have of the lines of this second, by what the lines are about (line_shares.h).
+struct LineUse {
+  std::string_view name;  // "log_lines_about_calls"
+  std::uint64_t used = 0, of_all = 0, of_uid = 0;
+  std::size_t users = 0;
+  std::uint64_t most = 0;
+  uid_t most_uid = 0;
+};
+std::vector<LineUse> lines_used();
 
 // The message as it is; control characters are escaped on the way out, so that a client's text
 // cannot forge a line.

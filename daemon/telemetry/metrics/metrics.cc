@@ -24,6 +24,16 @@ std::string_view text_of(NodeResource resource) {
       return "plans";
     case NodeResource::DevicePlans:
       return "device_plans";
+    case NodeResource::Connections:
+      return "connections";
+    case NodeResource::Calls:
+      return "calls";
+    case NodeResource::GpuCommunicators:
+      return "gpu_communicators";
+    case NodeResource::GpuRanks:
+      return "gpu_ranks";
+    case NodeResource::GpuBytes:
+      return "gpu_bytes";
   }
   return "unknown";
 }

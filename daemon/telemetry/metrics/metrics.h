@@ -124,9 +124,14 @@ enum class NodeResource : std::uint8_t {
   HostBytes,
   Mappings,
   Plans,
-  DevicePlans
+  DevicePlans,
+  Connections,
+  Calls,
+  GpuCommunicators,  // of all GPUs together, as the two below
+  GpuRanks,
+  GpuBytes
 };
-inline constexpr std::size_t kNodeResources = 6;
+inline constexpr std::size_t kNodeResources = 11;
 std::string_view text_of(NodeResource resource);  // "sessions"
 struct NodeGauges {
   Gauge used, limit;

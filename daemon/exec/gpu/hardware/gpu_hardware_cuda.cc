@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
+#include "daemon/exec/specs.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/in_stream/kernels.h"
 #include "kernels/launch/cuda_event_ring.h"
@@ -16,7 +17,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMaxRankCompletions = 1024;
+constexpr std::uint64_t kMaxRankCompletions = kMaxRanksOfGpu;
 constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
 constexpr std::uint32_t kParities = 2;

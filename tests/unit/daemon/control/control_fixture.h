@@ -192,7 +192,7 @@ class ControlTest : public ::testing::Test {
     if (!gpus.empty()) {
       worker_->gpus = true;
       host_worker_ = std::make_unique<FakeWorker>(plane_->events());
-      workers = {{"gpu", worker_.get(), recorder_.get(), gpus, only_uid_},
+      workers = {{"gpu", worker_.get(), recorder_.get(), gpus, only_uid_, gpu_bytes_},
                  {"host:0", host_worker_.get(), recorder_.get(), {}}};
     }
     const Status served = plane_->serve(std::move(workers), std::move(*sockets));
@@ -295,9 +295,19 @@ class ControlTest : public ::testing::Test {
     EXPECT_TRUE(outcome.status.ok()) << outcome.status.error_message();
     return reply;
   }
+  // Of the limits that the status tells of; empty where it does not know that one.
+  v1::LimitStatus limit(const std::string& name) {
+    const v1::StatusReply told = status();
+    for (const v1::LimitStatus& one : told.limits()) {
+      if (one.name() == name) return one;
+    }
+    ADD_FAILURE() << "no limit is named " << name;
+    return {};
+  }
   static std::string unique_id(char fill) { return std::string(128, fill); }
 
   Settings settings_;
+  std::vector<std::uint64_t> gpu_bytes_;                      // of each GPU
   std::optional<uid_t> only_uid_;                             // whom the GPUs' worker is for
   std::uint32_t launch_table_version_ = kLaunchTableVersion;  // of those that join
   Metrics metrics_;

@@ -5,6 +5,7 @@
 #include <future>
 #include <optional>
 
+#include "proto/device_mailbox.h"
 #include "proto/launch_table.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 
@@ -133,6 +134,71 @@ TEST_F(GpuTest, APlaceOnEachGpuIsTheRanksUntilItLeaves) {
 }
 
 // The worker decides for all ranks what follows from it.
+TEST_F(GpuTest, ARankThatIsAloneTakesAPlaceOnItsGpuToo) {
+  start({kFirst, kSecond});
+  Session session = open_session(kSecond);
+  v1::CreateCommunicatorReply joined;
+  ASSERT_TRUE(join(session, unique_id('a'), 0, 1, &joined).status.ok());
+  const v1::LimitStatus ranks = limit("ranks of " + kSecond);
+  EXPECT_EQ(ranks.used(), 1u);
+  EXPECT_EQ(ranks.of_node(), 1024u);
+  EXPECT_EQ(limit("communicators of " + kSecond).used(), 0u);
+  EXPECT_EQ(limit("ranks of " + kFirst).used(), 0u);
+  EXPECT_GE(limit("bytes of " + kSecond).used(), FakeWorker::kGranule) << "its mailbox";
+  ASSERT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(limit("ranks of " + kSecond).used(), 0u);
+  EXPECT_EQ(limit("bytes of " + kSecond).used(), 0u);
+}
+
+TEST_F(GpuTest, NobodyIsLentAllOfAGpusMemory) {
+  settings_.quota.registered_bytes = 1 << 30;
+  settings_.quota.buffers = 100;
+  gpu_bytes_ = {8 * FakeWorker::kGranule, 8 * FakeWorker::kGranule};
+  start({kFirst, kSecond});
+  const Session session = open_session();
+  v1::BufferReply buffer;
+  for (int i = 0; i < 6; ++i)
+    ASSERT_TRUE(allocate(session, FakeWorker::kGranule, &buffer, kSecond).status.ok()) << i;
+  const Outcome refused = allocate(session, FakeWorker::kGranule, &buffer, kSecond);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.reason, Reason::OutOfMemory);
+  EXPECT_NE(refused.status.error_message().find(kSecond + " is short of bytes"), std::string::npos)
+      << refused.status.error_message();
+  EXPECT_TRUE(allocate(session, FakeWorker::kGranule, &buffer, kFirst).status.ok());
+  const v1::LimitStatus told = limit("bytes of " + kSecond);
+  EXPECT_EQ(told.used(), 6 * FakeWorker::kGranule);
+  EXPECT_EQ(told.of_node(), 8 * FakeWorker::kGranule);
+  EXPECT_TRUE(told.in_bytes());
+  ASSERT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(limit("bytes of " + kSecond).used(), 0u);
+}
+
+// Of 16,384: a table that all GPUs share.
+TEST_F(GpuTest, OneUserLeavesPlansOfTheGpusToOthers) {
+  settings_.quota.plans = 65'536;
+  start({kFirst});
+  const Session session = open_session();
+  v1::CreateCommunicatorReply joined;
+  ASSERT_TRUE(join(session, unique_id('a'), 0, 1, &joined).status.ok());
+  v1::CreatePlanRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_member(joined.member());
+  request.set_send_count(16);
+  request.set_recv_count(16);
+  Outcome outcome;
+  std::size_t plans = 0;
+  for (; plans < kMaxDevicePlans; ++plans) {
+    v1::CreatePlanReply reply;
+    outcome = call(*client_, &v1::NodeControl::Stub::CreatePlan, request, &reply);
+    if (!outcome.status.ok()) break;
+  }
+  EXPECT_EQ(plans, kMaxDevicePlans / 4 * 3);
+  EXPECT_EQ(outcome.reason, Reason::Quota);
+  EXPECT_NE(outcome.status.error_message().find("short of device_plans"), std::string::npos)
+      << outcome.status.error_message();
+  EXPECT_EQ(limit("device_plans").used(), kMaxDevicePlans / 4 * 3);
+}
+
 TEST_F(GpuTest, TellsTheWorkerWhatKeepsARankFromInStreamOperations) {
   start({kFirst, kSecond});
   const Session session = open_session("gpu");

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/gpu_seats.h"
+#include "daemon/control/gpu_shares.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/device_mailbox.h"
 
@@ -201,28 +201,57 @@ TEST_F(NodeQuota, GpusPlansAreFewerThanOneUsersQuotaAndStillNotAllHis) {
 
 // Its table has 32 places, fewer than one user's quota of communicators.
 TEST_F(NodeQuota, NobodyTakesAllPlacesOfAGpuAndAnotherGpuIsAnotherMatter) {
-  GpuSeats seats(metrics_);
-  std::vector<GpuSeats::SeatPtr> taken;
-  const auto drain_gpu = [&](uid_t uid, const std::string& gpu) {
+  GpuShares gpus(metrics_, {{"GPU-a", 0}, {"GPU-b", 0}});
+  std::vector<GpuShares::SharePtr> taken;
+  const auto drain_gpu = [&](uid_t uid, const std::string& gpu,
+                             GpuResource what = GpuResource::Communicators) {
     std::size_t count = 0;
     for (;; ++count) {
-      Result<GpuSeats::SeatPtr> seat = seats.take(uid, gpu);
-      if (!seat) return count;
-      taken.push_back(std::move(seat).value());
+      Result<GpuShares::SharePtr> share = gpus.take(uid, gpu, what);
+      if (!share) return count;
+      taken.push_back(std::move(share).value());
     }
   };
   EXPECT_EQ(drain_gpu(kMapped, "GPU-a"), 24u);
   EXPECT_EQ(drain_gpu(kMapped + 1, "GPU-a"), 0u) << "the same person";
-  const Error refused = seats.take(kMapped + 2, "GPU-a").error();
+  const Error refused = gpus.take(kMapped + 2, "GPU-a", GpuResource::Communicators).error();
   EXPECT_EQ(refused.code, ErrorCode::ResourceExhausted);
   EXPECT_EQ(refused.reason, Reason::Quota);
-  EXPECT_NE(refused.message.find("GPU-a"), std::string::npos) << refused.message;
+  EXPECT_NE(refused.message.find("GPU-a is short of communicators"), std::string::npos)
+      << refused.message;
   EXPECT_NE(refused.message.find("24 of 32"), std::string::npos) << refused.message;
   EXPECT_EQ(drain_gpu(1000, "GPU-a"), 6u);
   EXPECT_EQ(drain_gpu(1001, "GPU-a"), 2u);
   EXPECT_EQ(drain_gpu(kMapped, "GPU-b"), 24u);
+  EXPECT_EQ(drain_gpu(kMapped, "GPU-a", GpuResource::Ranks), kMaxRanksOfGpu / 4 * 3);
+  EXPECT_GT(drain_gpu(1000, "GPU-a", GpuResource::Ranks), 100u);
+  EXPECT_EQ(metrics_.node(NodeResource::GpuCommunicators).used.value(), 32 + 24);
+  EXPECT_EQ(metrics_.node(NodeResource::GpuCommunicators).limit.value(), 64);
   taken.clear();
-  EXPECT_EQ(seats.shares().at("GPU-a").total(), 0u);
+  EXPECT_EQ(gpus.shares().at("GPU-a")[0].total(), 0u);
+  EXPECT_EQ(metrics_.node(NodeResource::GpuRanks).used.value(), 0);
+}
+
+TEST_F(NodeQuota, NobodyGetsAllOfAGpusMemory) {
+  GpuShares gpus(metrics_, {{"GPU-a", 80 * kMiB}, {"GPU-unknown", 0}});
+  const auto mine = gpus.take(1000, "GPU-a", GpuResource::Bytes, 60 * kMiB);
+  ASSERT_TRUE(mine) << mine.error().message;
+  const Error refused = gpus.take(1000, "GPU-a", GpuResource::Bytes, kMiB).error();
+  EXPECT_EQ(refused.reason, Reason::OutOfMemory);
+  EXPECT_NE(refused.message.find("GPU-a is short of bytes (quota.node_gpu_bytes)"),
+            std::string::npos)
+      << refused.message;
+  EXPECT_NE(refused.message.find("uid 1000 and its range have 62914560"), std::string::npos)
+      << refused.message;
+  EXPECT_TRUE(gpus.take(1001, "GPU-a", GpuResource::Bytes, 15 * kMiB));
+  EXPECT_TRUE(gpus.take(1000, "GPU-unknown", GpuResource::Bytes, std::uint64_t{1} << 40));
+  gpus.use_memory_limit(40 * kMiB);
+  EXPECT_FALSE(gpus.take(1001, "GPU-a", GpuResource::Bytes, kMiB)) << "20 MiB too many are lent";
+  EXPECT_EQ(metrics_.node(NodeResource::GpuBytes).limit.value(), 80 * kMiB)
+      << "40 of each: what the other has is not known";
+  // What the GPU rounded up to is counted, whatever the limits say.
+  const GpuShares::SharePtr rounded = gpus.note(1001, "GPU-a", GpuResource::Bytes, kMiB);
+  EXPECT_EQ(gpus.shares().at("GPU-a")[2].total(), 61 * kMiB);
 }
 
 TEST_F(NodeQuota, WhatIsNotSetComesFromTheMachine) {
@@ -232,6 +261,8 @@ TEST_F(NodeQuota, WhatIsNotSetComesFromTheMachine) {
   EXPECT_EQ(filled.node_host_bytes, 7168 * kMiB);
   EXPECT_EQ(filled.node_communicators, 8192u);
   EXPECT_EQ(filled.node_plans, 262'144u);
+  EXPECT_EQ(filled.node_connections, 2048u);
+  EXPECT_EQ(filled.node_calls, 4096u);
   Settings::Quota asked;
   asked.node_sessions = 5;
   asked.node_host_bytes = 6;
