@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <span>
 #include <sstream>
 
 #include "daemon/telemetry/log/log.h"
@@ -123,33 +124,78 @@ TEST_F(Flood, PingsAndContinuationsEndTheConnection) {
   time_a_call();
 }
 
-// Several processes of one user who connect anew each time.
-TEST_F(Flood, OfOneUserLeavesTheCallsOfAnotherAsTheyWere) {
-  if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
-  const group* known = ::getgrnam("nogroup");
-  ASSERT_NE(known, nullptr);
-  const gid_t gid = known->gr_gid;
-  settings_.access.group = "nogroup";
-  start();
-  ASSERT_EQ(::chmod(settings_.runtime_dir.c_str(), 0755), 0);
-  const std::string socket_path = path("client.sock");
-  std::vector<pid_t> hostile;
-  for (int i = 0; i < 4; ++i) {
-    hostile.push_back(::fork());
-    if (hostile.back() != 0) continue;
-    if (::setgroups(1, &gid) != 0 || ::setgid(54'322) != 0 || ::setuid(54'321) != 0) ::_exit(2);
-    for (;;) (void)storm(connect_to(socket_path), 1 << 20, rapid_reset);
+// Beside several processes of another user, each of which does that over and over.
+class FloodBeside : public Flood {
+ protected:
+  void TearDown() override {
+    for (const pid_t one : hostile_) {
+      ::kill(one, SIGKILL);
+      EXPECT_EQ(::waitpid(one, nullptr, 0), one);
+    }
+    Flood::TearDown();
   }
+  void start_beside(const std::function<void(const std::string& client_socket)>& act) {
+    if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
+    const group* known = ::getgrnam("nogroup");
+    ASSERT_NE(known, nullptr);
+    const gid_t gid = known->gr_gid;
+    settings_.access.group = "nogroup";
+    start();
+    ASSERT_EQ(::chmod(settings_.runtime_dir.c_str(), 0755), 0);
+    const std::string socket_path = path("client.sock");
+    for (int i = 0; i < 4; ++i) {
+      const pid_t child = ::fork();
+      if (child != 0) {
+        hostile_.push_back(child);
+        continue;
+      }
+      if (::setgroups(1, &gid) != 0 || ::setgid(54'322) != 0 || ::setuid(54'321) != 0) ::_exit(2);
+      for (;;) act(socket_path);
+    }
+  }
+  void expect_prompt_calls() {
+    std::vector<milliseconds> took;
+    for (int i = 0; i < 300; ++i) took.push_back(time_a_call());
+    std::ranges::sort(took);
+    EXPECT_LT(took[297], milliseconds(100)) << "p50 is " << took[150].count() << " ms";
+  }
+
+  std::vector<pid_t> hostile_;
+};
+
+TEST_F(FloodBeside, ResetsOfAnotherUserHoldUpNobody) {
+  start_beside([](const std::string& client_socket) {
+    (void)storm(connect_to(client_socket), 1 << 20, rapid_reset);
+  });
   EXPECT_TRUE(eventually([&] { return metrics_.connections_refused.value() >= 8; }))
       << "who connects anew after each flood is not shut out";
-  std::vector<milliseconds> took;
-  for (int i = 0; i < 300; ++i) took.push_back(time_a_call());
-  for (const pid_t one : hostile) {
-    ::kill(one, SIGKILL);
-    EXPECT_EQ(::waitpid(one, nullptr, 0), one);
-  }
-  std::ranges::sort(took);
-  EXPECT_LT(took[297], milliseconds(100)) << "p50 is " << took[150].count() << " ms";
+  expect_prompt_calls();
+}
+
+// As many at a time as a connection may have, which is no flood of frames.
+TEST_F(FloodBeside, CallsOfAnotherUserHoldUpNobody) {
+  start_beside([](const std::string& client_socket) {
+    const UniqueFd connection = connect_to(client_socket);
+    FrameReader answers(FrameReader::Side::Server);
+    (void)!::send(connection.get(), greeting().data(), greeting().size(), MSG_NOSIGNAL);
+    char bytes[65536];
+    for (std::uint32_t asked = 0;;) {
+      std::string calls;
+      for (int i = 0; i < 64; ++i, ++asked) {
+        calls += call_of(2 * asked + 1, kDescribe) +
+                 frame(0, std::string(5, '\0'), kEndStream, 2 * asked + 1);
+      }
+      (void)!::send(connection.get(), calls.data(), calls.size(), MSG_NOSIGNAL);
+      while (answers.counts().calls < asked) {
+        const ssize_t got = ::recv(connection.get(), bytes, sizeof(bytes), 0);
+        if (got <= 0) return;
+        (void)answers.read(std::as_bytes(std::span(bytes, static_cast<std::size_t>(got)))).ok();
+      }
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return metrics_.control_calls.total() >= 1000; }));
+  expect_prompt_calls();
+  EXPECT_EQ(metrics_.connections_flooding.value(), 0u);
 }
 
 }  // namespace

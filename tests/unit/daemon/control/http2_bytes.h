@@ -20,7 +20,7 @@ inline std::string frame(std::uint8_t type, const std::string& payload, std::uin
   return bytes + payload;
 }
 
-inline constexpr std::uint8_t kEndHeaders = 4;
+inline constexpr std::uint8_t kEndStream = 1, kEndHeaders = 4;
 
 // The HEADERS of a call to that path, whose message is still to come.
 inline std::string call_of(std::uint32_t stream, const std::string& path) {
