@@ -67,11 +67,13 @@ struct InStreamKernel {
 std::vector<InStreamKernel> all_in_stream_kernels();
 std::string in_stream_kernel_name(InStreamAlgorithm algorithm, DType dtype, ReduceOp op);
 
-// Why a process itself keeps its communicators from being in-stream, as it says when it joins one.
+// Why a process itself keeps its communicators from being in-stream, as it says when it joins one;
+// the last is the daemon's own word.
 enum class InStreamHindrance : std::uint32_t {
   None = 0,
-  SmLimit = 1,       // MPS gives it a part of the SMs, and blocks that wait would find no room
-  PostsByMemory = 2  // ARCOMM_POST=memops: no kernel of ours shall wait on its streams
+  SmLimit = 1,        // MPS gives it a part of the SMs, and blocks that wait would find no room
+  PostsByMemory = 2,  // ARCOMM_POST=memops: no kernel of ours shall wait on its streams
+  KeptForOthers = 3   // its user has in-stream communicators, and another user has none
 };
 
 // Arguments of each kernel: addresses as this rank's GPU sees them. Launched with

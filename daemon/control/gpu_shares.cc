@@ -1,6 +1,7 @@
 #include "daemon/control/gpu_shares.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "daemon/exec/specs.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -15,16 +16,19 @@ constexpr std::size_t index(GpuResource what) {
   return static_cast<std::size_t>(what);
 }
 
-NodeResource resource_of(GpuResource what) {
+// Nothing of what has no limit of its own.
+std::optional<NodeResource> resource_of(GpuResource what) {
   switch (what) {
     case GpuResource::Communicators:
       return NodeResource::GpuCommunicators;
     case GpuResource::Ranks:
       return NodeResource::GpuRanks;
     case GpuResource::Bytes:
+      return NodeResource::GpuBytes;
+    case GpuResource::InStream:
       break;
   }
-  return NodeResource::GpuBytes;
+  return std::nullopt;
 }
 
 std::uint64_t memory_limit(std::uint64_t memory, std::uint64_t set) {
@@ -42,6 +46,8 @@ std::string_view text_of(GpuResource resource) {
       return "ranks";
     case GpuResource::Bytes:
       return "bytes";
+    case GpuResource::InStream:
+      return "in_stream_ranks";
   }
   return "unknown";
 }
@@ -101,8 +107,17 @@ GpuShares::SharePtr GpuShares::note(uid_t uid, const std::string& gpu, GpuResour
   return std::make_shared<Share>(*this, by_gpu_[gpu][index(what)], what, uid, amount);
 }
 
+bool GpuShares::has_all(uid_t uid, const std::string& gpu, GpuResource what,
+                        std::uint64_t besides) const {
+  const auto found = by_gpu_.find(gpu);
+  if (found == by_gpu_.end()) return false;
+  const FairShare& share = found->second[index(what)];
+  return share.total() > besides && share.of_tenant(uid) == share.total();
+}
+
 void GpuShares::count(GpuResource what, std::int64_t amount) {
-  metrics_.node(resource_of(what)).used.add(amount);
+  if (const std::optional<NodeResource> resource = resource_of(what))
+    metrics_.node(*resource).used.add(amount);
 }
 
 }  // namespace arcomm

@@ -23,8 +23,9 @@ enum class GpuResource : std::uint8_t {
   Communicators,  // places in its resident grid: one for each rank that is not alone
   Ranks,          // places for their completions: one for each rank
   Bytes,          // of its memory, where the daemon allocated it
+  InStream,       // ranks that have a part of its SMs for in-stream operations, or are to get one
 };
-inline constexpr std::size_t kGpuResources = 3;
+inline constexpr std::size_t kGpuResources = 4;
 std::string_view text_of(GpuResource resource);  // "communicators"
 
 class GpuShares {
@@ -54,6 +55,8 @@ class GpuShares {
                         std::uint64_t amount = 1);
   // What is taken already, whatever the limits say.
   SharePtr note(uid_t uid, const std::string& gpu, GpuResource what, std::uint64_t amount);
+  // Whether a user has some of it besides so much, and nobody else has any.
+  bool has_all(uid_t uid, const std::string& gpu, GpuResource what, std::uint64_t besides) const;
   // Of each GPU's memory so many bytes are lent at most; 0: all.
   void use_memory_limit(std::uint64_t bytes);
   const std::map<std::string, OfGpu>& shares() const { return by_gpu_; }

@@ -46,6 +46,7 @@ Result<SessionEntry*> SessionLedger::open(SessionEntry entry) {
                  "cannot draw a session token: ", std::strerror(errno));
   }
   entry.id = sessions_.next_id();
+  if (entry.on_gpus) ++on_gpus_of_[first_of_range(entry.peer.uid)];
   return sessions_.find(sessions_.insert(std::make_unique<SessionEntry>(std::move(entry))));
 }
 
@@ -78,10 +79,16 @@ std::unique_ptr<SessionEntry> SessionLedger::close(SessionId id, Reason reason, 
   std::unique_ptr<SessionEntry> entry = sessions_.erase(id);
   if (entry == nullptr) return nullptr;
   forget_offers(entry->peer.uid, entry->offers.size());
+  const auto on_gpus = on_gpus_of_.find(first_of_range(entry->peer.uid));
+  if (entry->on_gpus && --on_gpus->second == 0) on_gpus_of_.erase(on_gpus);
   tombstones_.push_front({id, entry->peer.uid, entry->token, reason, std::move(why)});
   ++tombstones_of_[first_of_range(entry->peer.uid)];
   if (tombstones_.size() > kTombstones) forget_a_tombstone();
   return entry;
+}
+
+bool SessionLedger::has_others_on_gpus(uid_t uid) const {
+  return on_gpus_of_.size() > (on_gpus_of_.contains(first_of_range(uid)) ? 1u : 0u);
 }
 
 void SessionLedger::forget_a_tombstone() {

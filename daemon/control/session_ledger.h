@@ -61,7 +61,7 @@ struct HeldMember {
   Rank rank = 0;
   ChargePtr charge;
   // Of its GPU: the first none where it is alone in its communicator.
-  GpuShares::SharePtr seat, place, memory;
+  GpuShares::SharePtr seat, place, memory, in_stream;
   std::string gpu;
 };
 
@@ -111,6 +111,8 @@ class SessionLedger {
   Result<UniqueFd> take_offer(SessionEntry& session, std::uint64_t ticket);
 
   std::size_t size() const { return sessions_.size(); }
+  // Whether somebody of another range (daemon/telemetry/uid_range.h) is attached to GPUs.
+  bool has_others_on_gpus(uid_t uid) const;
   template <typename F>
   void for_each(F&& visit) {
     sessions_.for_each([&visit](SessionId, SessionEntry& entry) { visit(entry); });
@@ -130,7 +132,8 @@ class SessionLedger {
   void forget_a_tombstone();
 
   IdTable<SessionEntry, SessionId> sessions_;
-  std::unordered_map<uid_t, std::size_t> offers_;  // by uid, of all its sessions; none is 0
+  std::unordered_map<uid_t, std::size_t> on_gpus_of_;  // sessions, by first_of_range(); none is 0
+  std::unordered_map<uid_t, std::size_t> offers_;      // by uid, of all its sessions; none is 0
   std::uint64_t next_ticket_ = 1;
   std::deque<Tombstone> tombstones_;                      // the newest first
   std::unordered_map<uid_t, std::size_t> tombstones_of_;  // by first_of_range(); none is 0

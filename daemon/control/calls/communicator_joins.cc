@@ -33,9 +33,10 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
                     .seat = {},
                     .place = {},
                     .memory = {},
+                    .in_stream = {},
                     .gpu = call.on_gpu ? call.device : ""};
   if (call.on_gpu) {
-    if (Status taken = take_places(session.peer.uid, call, member); !taken) {
+    if (Status taken = take_places(session, call, member); !taken) {
       member = {};
       return answer(taken.error());
     }
@@ -67,7 +68,9 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
           }));
 }
 
-Status CommunicatorJoins::take_places(uid_t uid, const Rendezvous::Call& call, HeldMember& member) {
+Status CommunicatorJoins::take_places(const SessionEntry& session, Rendezvous::Call& call,
+                                      HeldMember& member) {
+  const uid_t uid = session.peer.uid;
   Result<GpuShares::SharePtr> place = state_.gpu_shares.take(uid, call.device, GpuResource::Ranks);
   if (!place) return place.error();
   member.place = std::move(place).value();
@@ -76,6 +79,20 @@ Status CommunicatorJoins::take_places(uid_t uid, const Rendezvous::Call& call, H
       state_.gpu_shares.take(uid, call.device, GpuResource::Communicators);
   if (!seat) return seat.error();
   member.seat = std::move(seat).value();
+  // SMs for in-stream operations are few, and nobody is refused who gets none: his operations run
+  // in other ways. So a user has them for himself until somebody else comes. What an earlier epoch
+  // had is given back when this one is there.
+  const auto earlier = std::ranges::count_if(session.members, [&](const auto& held) {
+    return held.second.unique_id == call.unique_id && held.second.gpu == call.device &&
+           held.second.in_stream != nullptr;
+  });
+  if (state_.ledger.has_others_on_gpus(uid) &&
+      state_.gpu_shares.has_all(uid, call.device, GpuResource::InStream,
+                                static_cast<std::uint64_t>(earlier))) {
+    call.in_stream_hindrance = InStreamHindrance::KeptForOthers;
+  } else {
+    member.in_stream = state_.gpu_shares.note(uid, call.device, GpuResource::InStream, 1);
+  }
   return {};
 }
 
@@ -176,6 +193,7 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
                   held->second.memory = state_.gpu_shares.note(
                       session->peer.uid, held->second.gpu, GpuResource::Bytes,
                       mailbox->mailbox_bytes + mailbox->exchange_bytes);
+                  if (mailbox->exchange_bytes == 0) held->second.in_stream.reset();
                 }
                 v1::CreateCommunicatorReply filled = reply;
                 filled.set_fd_ticket(

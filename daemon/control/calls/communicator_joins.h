@@ -31,7 +31,7 @@ class CommunicatorJoins {
 
  private:
   // On the GPU that it names.
-  Status take_places(uid_t uid, const Rendezvous::Call& call, HeldMember& member);
+  Status take_places(const SessionEntry& session, Rendezvous::Call& call, HeldMember& member);
   void enter(Rendezvous::Call call);
   void arm_sweep();
   void leave(std::size_t worker, SessionId session, MemberId member);

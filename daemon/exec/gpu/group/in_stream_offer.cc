@@ -27,6 +27,9 @@ std::string hindrance_of(const RankSpec& rank) {
              "'s process a part of the SMs (CUDA_MPS_ACTIVE_THREAD_PERCENTAGE)";
     case InStreamHindrance::PostsByMemory:
       return rank_text(rank.rank) + "'s process has ARCOMM_POST=memops set";
+    case InStreamHindrance::KeptForOthers:
+      return "the user of " + rank_text(rank.rank) + " has all that is in-stream on " +
+             rank.device + ", and what is left is kept for other users";
   }
   return rank_text(rank.rank) + "'s process says that it cannot";
 }

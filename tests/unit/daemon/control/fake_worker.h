@@ -36,6 +36,7 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<std::uint64_t> turns{0};
   std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
   std::atomic<bool> refuse_mailbox{false};  // export_mailbox fails
+  std::atomic<bool> in_stream{false};       // every communicator is
   const LaunchTable launches =              // of every communicator
       LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
   static constexpr std::uint64_t kGranule = 2 << 20;
@@ -139,6 +140,7 @@ class FakeWorker final : public DeviceWorker {
     }
     MailboxDescriptors box;
     box.mailbox_bytes = kGranule;
+    box.exchange_bytes = in_stream ? kGranule : 0;
     box.launches = launches;
     box.descriptors.push_back(memory());
     box.descriptors.push_back(memory());

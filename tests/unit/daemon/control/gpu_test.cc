@@ -1,13 +1,18 @@
 // What is different for sessions on GPUs: who is on which, mailboxes, and memory by handle.
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <csignal>
 #include <future>
 #include <optional>
 
 #include "proto/device_mailbox.h"
 #include "proto/launch_table.h"
 #include "tests/unit/daemon/control/control_fixture.h"
+#include "tests/unit/daemon/control/http2_bytes.h"
 
 namespace arcomm::test {
 namespace {
@@ -16,6 +21,33 @@ using grpc::StatusCode;
 
 const std::string kFirst = "GPU-11111111-2222-3333-4444-555555555555";
 const std::string kSecond = "GPU-66666666-7777-8888-9999-000000000000";
+
+// A process of a uid of its own that has attached, and says nothing more.
+pid_t attach_as_another(const std::string& client_socket) {
+  const group* known = ::getgrnam("nogroup");
+  if (known == nullptr ||
+      ::chmod(std::filesystem::path(client_socket).parent_path().c_str(), 0755) != 0)
+    return -1;
+  const gid_t gid = known->gr_gid;
+  v1::AttachRequest request;
+  request.set_ring_abi_major(kRingAbiMajor);
+  request.set_process_name("another");
+  const std::string message = request.SerializeAsString();
+  const std::string prefix{'\0', '\0', '\0', '\0', static_cast<char>(message.size())};
+  const std::string bytes = greeting() + call_of(1, "/arcommd.v1.NodeControl/Attach") +
+                            frame(0, prefix + message, kEndStream, 1);
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  if (::setgroups(1, &gid) != 0 || ::setgid(54'322) != 0 || ::setuid(54'321) != 0) ::_exit(2);
+  const int connection = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, client_socket.c_str(), sizeof(address.sun_path) - 1);
+  if (::connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      ::send(connection, bytes.data(), bytes.size(), MSG_NOSIGNAL) < 0)
+    ::_exit(3);
+  for (;;) ::pause();
+}
 
 class GpuTest : public ControlTest {
  protected:
@@ -31,6 +63,15 @@ class GpuTest : public ControlTest {
     request.set_length_bytes(1024);
     request.set_allocation_bytes(4096);
     return request;
+  }
+  // Of two ranks; what the worker was told of the first.
+  InStreamHindrance form(const Session& session, char fill) {
+    auto other = std::async(std::launch::async, [&] {
+      return join(session, unique_id(fill), 1, 2, nullptr, 3000, kSecond).status.ok();
+    });
+    EXPECT_TRUE(join(session, unique_id(fill), 0, 2, nullptr, 3000, kFirst).status.ok());
+    EXPECT_TRUE(other.get());
+    return worker_->formed().back().ranks.front().in_stream_hindrance;
   }
   Outcome register_buffer(const v1::RegisterBufferRequest& request, v1::BufferReply* reply) {
     return call(*client_, &v1::NodeControl::Stub::RegisterBuffer, request, reply);
@@ -133,7 +174,6 @@ TEST_F(GpuTest, APlaceOnEachGpuIsTheRanksUntilItLeaves) {
   EXPECT_EQ(used_of(kSecond), 1);
 }
 
-// The worker decides for all ranks what follows from it.
 TEST_F(GpuTest, ARankThatIsAloneTakesAPlaceOnItsGpuToo) {
   start({kFirst, kSecond});
   Session session = open_session(kSecond);
@@ -199,6 +239,47 @@ TEST_F(GpuTest, OneUserLeavesPlansOfTheGpusToOthers) {
   EXPECT_EQ(limit("device_plans").used(), kMaxDevicePlans / 4 * 3);
 }
 
+// As long as the user is the only one, all of it is his.
+TEST_F(GpuTest, WhoHasAllThatIsInStreamGetsNoMoreOnceAnotherUserIsThere) {
+  if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
+  settings_.access.group = "nogroup";
+  start({kFirst, kSecond});
+  worker_->in_stream = true;
+  const Session session = open_session();
+  EXPECT_EQ(form(session, 'a'), InStreamHindrance::None);
+  EXPECT_EQ(form(session, 'b'), InStreamHindrance::None);
+  EXPECT_EQ(limit("in_stream_ranks of " + kFirst).used(), 2u);
+
+  const pid_t other = attach_as_another(path("client.sock"));
+  ASSERT_GT(other, 0);
+  EXPECT_TRUE(eventually([&] { return worker_->open_sessions() == 2; }));
+  EXPECT_EQ(form(session, 'c'), InStreamHindrance::KeptForOthers);
+  EXPECT_EQ(limit("in_stream_ranks of " + kFirst).used(), 2u);
+  ::kill(other, SIGKILL);
+  EXPECT_EQ(::waitpid(other, nullptr, 0), other);
+  EXPECT_TRUE(eventually([&] { return worker_->open_sessions() == 1; }));
+  EXPECT_EQ(form(session, 'd'), InStreamHindrance::None);
+}
+
+TEST_F(GpuTest, ACommunicatorThatIsBuiltAnewKeepsItsInStreamRoom) {
+  if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
+  settings_.access.group = "nogroup";
+  start({kFirst, kSecond});
+  worker_->in_stream = true;
+  const Session session = open_session();
+  EXPECT_EQ(form(session, 'a'), InStreamHindrance::None);
+  const pid_t other = attach_as_another(path("client.sock"));
+  ASSERT_GT(other, 0);
+  EXPECT_TRUE(eventually([&] { return worker_->open_sessions() == 2; }));
+  worker_->revoke(worker_->formed().back().unique_id, 1, Reason::RemoteDied);
+  EXPECT_EQ(form(session, 'a'), InStreamHindrance::None);
+  EXPECT_EQ(limit("in_stream_ranks of " + kFirst).used(), 1u);
+  EXPECT_EQ(form(session, 'b'), InStreamHindrance::KeptForOthers);
+  ::kill(other, SIGKILL);
+  EXPECT_EQ(::waitpid(other, nullptr, 0), other);
+}
+
+// The worker decides for all ranks what follows from it.
 TEST_F(GpuTest, TellsTheWorkerWhatKeepsARankFromInStreamOperations) {
   start({kFirst, kSecond});
   const Session session = open_session("gpu");
