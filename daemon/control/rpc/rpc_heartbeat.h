@@ -17,8 +17,8 @@ namespace arcomm {
 
 class RpcHeartbeat {
  public:
-  // Takes a connection into the gRPC server.
-  explicit RpcHeartbeat(std::function<void(UniqueFd)> adopt) : adopt_(std::move(adopt)) {}
+  // adopt: takes a connection into the gRPC server. Asks for the first time.
+  explicit RpcHeartbeat(std::function<void(UniqueFd)> adopt) : adopt_(std::move(adopt)) { nudge(); }
 
   // Answers so far.
   std::uint64_t count();
