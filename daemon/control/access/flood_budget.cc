@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "daemon/telemetry/uid_range.h"
 
@@ -48,6 +49,36 @@ Status FloodBudget::pay(Connection& connection, uid_t uid, const FrameCounts& ca
               came.others - paid, "frames that belong to no call");
 }
 
+Status FloodBudget::keep_open(Connection& connection, uid_t uid, std::size_t open) {
+  if (open == connection.open_) return {};
+  User& user = users_[first_of_range(uid)];
+  user.open += open - connection.open_;  // the sum stays right where the difference wraps
+  const bool has_more = open > connection.open_;
+  connection.open_ = open;
+  if (!has_more) return {};
+  if (open > kOpenOfConnection) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "the connection has more than ",
+                 kOpenOfConnection, " calls that have not ended");
+  }
+  if (user.open > kOpenOfUser) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "all connections of uid ", uid,
+                 " and its range have more than ", kOpenOfUser, " calls that have not ended");
+  }
+  return {};
+}
+
+void FloodBudget::end(Connection& connection, uid_t uid, std::uint64_t now_ns) {
+  const std::size_t open = std::exchange(connection.open_, 0);
+  if (open == 0) return;
+  User& user = users_[first_of_range(uid)];
+  user.open -= open;
+  if (user.resets.due_ns(kOfUser.resets, now_ns, open) > now_ns) {
+    user.shut_out_until_ns = now_ns + kShutOutNs;
+  } else {
+    user.resets.take(kOfUser.resets, now_ns, open);
+  }
+}
+
 bool FloodBudget::shuts_out(uid_t uid, std::uint64_t now_ns) const {
   const auto user = users_.find(first_of_range(uid));
   return user != users_.end() && now_ns < user->second.shut_out_until_ns;
@@ -56,7 +87,7 @@ bool FloodBudget::shuts_out(uid_t uid, std::uint64_t now_ns) const {
 void FloodBudget::forget_idle(std::uint64_t now_ns) {
   std::erase_if(users_, [now_ns](const auto& user) {
     return user.second.resets.is_full(now_ns) && user.second.others.is_full(now_ns) &&
-           user.second.shut_out_until_ns <= now_ns;
+           user.second.shut_out_until_ns <= now_ns && user.second.open == 0;
   });
 }
 

@@ -3,6 +3,7 @@
 // a second, of each connection, and of all connections of a user together (uids of one range as
 // one: daemon/telemetry/uid_range.h). Calls themselves bring some along. A user who has used up
 // what all his connections may is shut out for a while: to connect anew would be a way around it.
+// And how many calls may be begun without an end: they cost memory for as long as they last.
 // Thread: the control loop.
 #pragma once
 
@@ -30,24 +31,33 @@ class FloodBudget {
   // Other frames that come with a call: acknowledgements, and room for its answer.
   static constexpr std::uint64_t kOthersWithCall = 8;
   static constexpr std::uint64_t kShutOutNs = 1'000'000'000;
+  // Begun and not ended: more than gRPC lets a client have that heeds it (rpc_server.cc), since
+  // clients begin before they have heard; and as many ranks that wait as quota.communicators gives.
+  static constexpr std::size_t kOpenOfConnection = 128, kOpenOfUser = 2048;
 
   // A connection's own.
   class Connection {
     friend class FloodBudget;
     TokenBucket resets_, others_;
     std::uint64_t prepaid_ = 0;  // other frames, by calls
+    std::size_t open_ = 0;       // calls, as its user's are counted
   };
 
   // For what has come over a connection since the last time, of both sides: a server's reset may be
   // its client's doing, too. ResourceExhausted/Quota: more than the connection, or its user, may
   // send.
   Status pay(Connection& connection, uid_t uid, const FrameCounts& came, std::uint64_t now_ns);
+  // So many calls of the connection have begun and not ended. ResourceExhausted/Quota as above.
+  Status keep_open(Connection& connection, uid_t uid, std::size_t open);
+  // The connection has ended, or again: what was open there ends as if it had been reset.
+  void end(Connection& connection, uid_t uid, std::uint64_t now_ns);
   bool shuts_out(uid_t uid, std::uint64_t now_ns) const;
 
  private:
   struct User {
     TokenBucket resets, others;
     std::uint64_t shut_out_until_ns = 0;
+    std::size_t open = 0;
   };
   void forget_idle(std::uint64_t now_ns);
 

@@ -31,6 +31,7 @@ Status FrameReader::read(std::span<const std::byte> bytes) {
     if (header_ < kLengthBytes) length_ = length_ << 8 | byte;
     if (header_ == kLengthBytes) type_ = byte;
     if (header_ == kLengthBytes + 1) flags_ = byte;
+    if (header_ > kLengthBytes + 1) stream_ = stream_ << 8 | byte;
     if (++header_ == kHeaderBytes) ARC_RETURN_IF_ERROR(begin_frame());
   }
   return {};
@@ -46,6 +47,7 @@ Status FrameReader::begin_frame() {
                  "no HTTP/2: the first frame has type ", unsigned{type_}, " and is not SETTINGS");
   }
   count_frame();
+  if (calls_ != nullptr) follow_call();
   ARC_RETURN_IF_ERROR(check_header_block());
   left_ = length_;
   header_ = 0;
@@ -61,6 +63,17 @@ void FrameReader::count_frame() {
     ++counts_.resets;
   } else if (type_ != kData || (length_ == 0 && (flags_ & kEndStream) == 0)) {
     ++counts_.others;
+  }
+}
+
+void FrameReader::follow_call() {
+  const std::uint32_t stream = stream_ & 0x7fff'ffff;  // the first bit is reserved
+  const bool is_last =
+      side_ == Side::Server && (type_ == kHeaders || type_ == kData) && (flags_ & kEndStream) != 0;
+  if (type_ == kReset || is_last) {
+    calls_->end(stream);
+  } else if (side_ == Side::Client && type_ == kHeaders) {
+    calls_->begin(stream);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string_view>
 
+#include "daemon/control/access/open_calls.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -32,8 +33,9 @@ class FrameReader {
   // Of the HEADERS of one call with its CONTINUATIONs, which nobody may read before the last.
   static constexpr std::size_t kMostHeaderBytes = 32'768;
 
-  explicit FrameReader(Side side = Side::Client)
-      : side_(side), preface_(side == Side::Client ? 0 : kPreface.size()) {}
+  // calls: hears of each that begins or ends; outlives this. Both sides' readers share one.
+  explicit FrameReader(Side side = Side::Client, OpenCalls* calls = nullptr)
+      : side_(side), calls_(calls), preface_(side == Side::Client ? 0 : kPreface.size()) {}
 
   // The next bytes, in any pieces. An Error: no client of ours sends that; nothing that follows
   // means anything.
@@ -51,13 +53,15 @@ class FrameReader {
 
   Status begin_frame();
   void count_frame();
+  void follow_call();
   Status check_header_block();
 
   Side side_;
+  OpenCalls* calls_;
   std::size_t preface_;     // bytes of it that have come
   std::size_t header_ = 0;  // of the header of the frame that begins
   std::size_t left_ = 0;    // of the frame's payload, to come
-  std::uint32_t length_ = 0;
+  std::uint32_t length_ = 0, stream_ = 0;
   std::uint8_t type_ = 0, flags_ = 0;
   std::size_t header_block_ = 0;  // bytes of a call's headers that do not end yet
   std::uint64_t frames_ = 0;

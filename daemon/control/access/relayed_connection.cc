@@ -105,6 +105,7 @@ void RelayedConnection::flush() {
 
 std::pair<UniqueFd, UniqueFd> RelayedConnection::take_sockets() {
   parts_.loop.cancel(deadline_);
+  parts_.budget.end(paid_, parts_.uid, EventLoop::now_ns());
   if (client_) {
     parts_.loop.unwatch(client_.get());
     ::shutdown(client_.get(), SHUT_RDWR);
@@ -185,6 +186,7 @@ Status RelayedConnection::pay() {
                          .resets = all.resets - paid_for_.resets,
                          .others = all.others - paid_for_.others};
   paid_for_ = all;
+  ARC_RETURN_IF_ERROR(parts_.budget.keep_open(paid_, parts_.uid, calls_.count()));
   return parts_.budget.pay(paid_, parts_.uid, came, EventLoop::now_ns());
 }
 

@@ -98,7 +98,9 @@ class RelayedConnection {
 
   Parts parts_;
   UniqueFd client_, server_;
-  FrameReader frames_, server_frames_{FrameReader::Side::Server};
+  OpenCalls calls_;
+  FrameReader frames_{FrameReader::Side::Client, &calls_},
+      server_frames_{FrameReader::Side::Server, &calls_};
   FloodBudget::Connection paid_;
   FrameCounts paid_for_;
   Flow to_server_, to_client_;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace arcomm::test {
 namespace {
 
@@ -70,6 +72,47 @@ TEST(FloodBudget, OneConnectionThatBringsTooMuchShutsNobodyOut) {
   FloodBudget::Connection connection;
   EXPECT_FALSE(budget.pay(connection, kFloodUid, {.resets = kFloodResets + 1}, kFloodNow));
   EXPECT_FALSE(budget.shuts_out(kFloodUid, kFloodNow));
+}
+
+TEST(FloodBudget, AConnectionAndItsUserMayHaveSoManyCallsWithoutAnEnd) {
+  FloodBudget budget;
+  FloodBudget::Connection one;
+  EXPECT_TRUE(budget.keep_open(one, kFloodUid, FloodBudget::kOpenOfConnection));
+  const Status refused = budget.keep_open(one, kFloodUid, FloodBudget::kOpenOfConnection + 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().reason, Reason::Quota);
+  EXPECT_TRUE(budget.keep_open(one, kFloodUid, 1)) << "fewer than before is always right";
+  EXPECT_TRUE(budget.keep_open(one, kFloodUid, 0));
+
+  constexpr std::size_t kConnections = FloodBudget::kOpenOfUser / FloodBudget::kOpenOfConnection;
+  std::vector<FloodBudget::Connection> many(kConnections);
+  for (FloodBudget::Connection& each : many)
+    EXPECT_TRUE(budget.keep_open(each, kFloodUid, FloodBudget::kOpenOfConnection));
+  EXPECT_FALSE(budget.keep_open(one, kFloodUid, 1)) << "his connections together";
+  FloodBudget::Connection of_another;
+  EXPECT_TRUE(budget.keep_open(of_another, kFloodUid + 1, 1));
+  EXPECT_TRUE(budget.keep_open(one, kFloodUid, 0));
+  EXPECT_TRUE(budget.keep_open(many[0], kFloodUid, 0));
+  EXPECT_TRUE(budget.keep_open(one, kFloodUid, 1)) << "what has ended is given back";
+}
+
+// To begin calls over one connection after the other would be a way around it.
+TEST(FloodBudget, CallsThatWereOpenAtAConnectionsEndCountAsReset) {
+  FloodBudget budget;
+  constexpr std::size_t kConnections =
+      FloodBudget::kOfUser.resets.burst / FloodBudget::kOpenOfConnection;
+  for (std::size_t i = 0; i < kConnections; ++i) {
+    FloodBudget::Connection connection;
+    EXPECT_TRUE(budget.keep_open(connection, kFloodUid, FloodBudget::kOpenOfConnection));
+    budget.end(connection, kFloodUid, kFloodNow);
+    budget.end(connection, kFloodUid, kFloodNow);
+    EXPECT_FALSE(budget.shuts_out(kFloodUid, kFloodNow)) << i;
+  }
+  FloodBudget::Connection one_more;
+  EXPECT_TRUE(budget.keep_open(one_more, kFloodUid, 1));
+  budget.end(one_more, kFloodUid, kFloodNow);
+  EXPECT_TRUE(budget.shuts_out(kFloodUid, kFloodNow));
+  EXPECT_FALSE(budget.shuts_out(kFloodUid, kFloodNow + FloodBudget::kShutOutNs));
 }
 
 }  // namespace

@@ -105,6 +105,9 @@ INSTANTIATE_TEST_SUITE_P(
     Frames, Flood,
     ::testing::Values(
         Kind{"RapidReset", rapid_reset},
+        // Their messages never come; 36 MB of memory in half a second.
+        Kind{"CallsWithoutEnd",
+             [](std::uint32_t turn) { return call_of(2 * turn + 1, kDescribe); }},
         Kind{"Settings", [](std::uint32_t) { return frame(4, ""); }},
         Kind{"Priorities",
              [](std::uint32_t turn) { return frame(2, std::string(5, '\0'), 0, 2 * turn + 1); }},

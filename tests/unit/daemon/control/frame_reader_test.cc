@@ -90,5 +90,23 @@ TEST(FrameReader, FollowsAServerWithoutAPrefaceAndHoldsItToNothing) {
   EXPECT_FALSE(reader.in_frame());
 }
 
+TEST(FrameReader, FollowsWhichCallsHaveBegunAndNotEndedOnBothSides) {
+  constexpr std::uint8_t kEndStream = 1;
+  OpenCalls calls;
+  FrameReader client(FrameReader::Side::Client, &calls);
+  FrameReader server(FrameReader::Side::Server, &calls);
+  EXPECT_TRUE(feed(client, greeting() + call_of(1, "/a/b") + call_of(3, "/a/b")));
+  EXPECT_TRUE(feed(client, call_of(5, "/a/b") + call_of(3, "/a/b") + call_of(0, "/a/b")));
+  EXPECT_EQ(calls.count(), 3u) << "what ends a call, and the connection itself, begin none";
+  EXPECT_TRUE(feed(server, frame(4, "") + frame(1, "x", kEndHeaders, 1) + frame(0, "y", 0, 1)));
+  EXPECT_EQ(calls.count(), 3u) << "the answer has begun";
+  EXPECT_TRUE(feed(server, frame(1, "x", kEndHeaders | kEndStream, 1)));
+  EXPECT_EQ(calls.count(), 2u);
+  EXPECT_TRUE(feed(server, reset_of(1) + reset_of(3)));
+  EXPECT_EQ(calls.count(), 1u) << "a call ends once";
+  EXPECT_TRUE(feed(client, call_of(1, "/a/b") + reset_of(5)));
+  EXPECT_EQ(calls.count(), 0u) << "an id is used once";
+}
+
 }  // namespace
 }  // namespace arcomm::test
