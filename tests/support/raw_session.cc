@@ -147,13 +147,13 @@ RawSession::~RawSession() {
   for (const auto& [base, bytes] : parts_->mappings) ::munmap(base, bytes);
 }
 
-Result<std::unique_ptr<RawSession>> RawSession::attach(const DaemonProcess& daemon,
+Result<std::unique_ptr<RawSession>> RawSession::attach(const std::string& runtime_dir,
                                                        Options options) {
   auto parts = std::make_unique<Parts>();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL,
                    1);  // a connection, and so a peer, of its own
-  parts->channel = grpc::CreateCustomChannel("unix:" + daemon.client_socket(),
+  parts->channel = grpc::CreateCustomChannel("unix:" + runtime_dir + "/client.sock",
                                              grpc::InsecureChannelCredentials(), arguments);
   parts->control = arcommd::v1::NodeControl::NewStub(parts->channel);
   arcommd::v1::AttachRequest request;
@@ -165,10 +165,10 @@ Result<std::unique_ptr<RawSession>> RawSession::attach(const DaemonProcess& daem
   ARC_RETURN_IF_ERROR(
       parts->call(&arcommd::v1::NodeControl::Stub::Attach, request, &parts->attached));
 
-  parts->descriptors = connect_to(daemon.fd_socket());
+  parts->descriptors = connect_to(runtime_dir + "/fd.sock");
   if (!parts->descriptors) {
-    return error(ErrorCode::Unavailable, Reason::NotRunning, "cannot connect to ",
-                 daemon.fd_socket());
+    return error(ErrorCode::Unavailable, Reason::NotRunning, "cannot connect to ", runtime_dir,
+                 "/fd.sock");
   }
   FdMessage hello;
   hello.kind = FdMessageKind::Hello;
@@ -203,6 +203,17 @@ Result<MemberId> RawSession::create_communicator(const std::string& unique_id, R
   ARC_RETURN_IF_ERROR(
       parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply));
   return MemberId::from_bits(reply.member());
+}
+
+Status RawSession::join_with_gpus(std::size_t gpus) {
+  arcommd::v1::CreateCommunicatorRequest request;
+  parts_->name(request.mutable_session());
+  request.set_unique_id(std::string(128, 'g'));
+  request.set_ranks(2);
+  request.set_timeout_ms(50);
+  for (std::size_t i = 0; i < gpus; ++i) request.add_visible_gpus();
+  arcommd::v1::CreateCommunicatorReply reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply);
 }
 
 Result<MemberId> RawSession::create_lone_communicator() {
@@ -354,8 +365,8 @@ Error admin_status_over(const std::string& socket) {
   return from_grpc(stub->GetStatus(&context, {}, &reply), context);
 }
 
-Error oversized_attach(const DaemonProcess& daemon, std::size_t bytes) {
-  const auto stub = arcommd::v1::NodeControl::NewStub(own_channel(daemon.client_socket()));
+Error oversized_attach(const std::string& runtime_dir, std::size_t bytes) {
+  const auto stub = arcommd::v1::NodeControl::NewStub(own_channel(runtime_dir + "/client.sock"));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
   arcommd::v1::AttachRequest request;

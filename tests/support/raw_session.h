@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "proto/ring/layout.h"
 #include "proto/ring/segment.h"
@@ -27,12 +28,18 @@ class RawSession {
     std::string process_name = "raw session";
   };
   // Every step of attaching is a real call; an Error is what the daemon answered.
-  static Result<std::unique_ptr<RawSession>> attach(const DaemonProcess& daemon, Options options);
+  static Result<std::unique_ptr<RawSession>> attach(const std::string& runtime_dir,
+                                                    Options options);
+  static Result<std::unique_ptr<RawSession>> attach(const DaemonProcess& daemon, Options options) {
+    return attach(daemon.runtime_dir(), std::move(options));
+  }
   static Result<std::unique_ptr<RawSession>> attach(const DaemonProcess& daemon) {
     return attach(daemon, Options());
   }
   ~RawSession();
 
+  // Rank 0 of two that never come together, with so many empty names of GPUs.
+  Status join_with_gpus(std::size_t gpus);
   // A communicator of one rank, so that nobody else is needed for its operations.
   Result<MemberId> create_lone_communicator();
   Result<MemberId> create_communicator(const std::string& unique_id, Rank rank, int ranks,
@@ -81,7 +88,10 @@ class RawSession {
 // GetStatus over any socket: what the daemon answers, Ok included.
 Error admin_status_over(const std::string& socket);
 // An Attach whose message has `bytes` bytes.
-Error oversized_attach(const DaemonProcess& daemon, std::size_t bytes);
+Error oversized_attach(const std::string& runtime_dir, std::size_t bytes);
+inline Error oversized_attach(const DaemonProcess& daemon, std::size_t bytes) {
+  return oversized_attach(daemon.runtime_dir(), bytes);
+}
 
 // A valid AllReduce over one buffer in place, to be spoiled by the test.
 ring::WorkRequest valid_request(MemberId member, std::uint64_t seq, BufferId buffer,

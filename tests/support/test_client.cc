@@ -18,6 +18,9 @@
 //   flood COMM COUNT n=N           drain
 //   storm COMM COUNT               as many at once as the daemon takes, until SIGUSR1; how many
 //   burn                           a core for itself, until SIGUSR1
+//   busy PERCENT                   a share of a core, until SIGUSR1
+//   steady COMM MS                 sums of 1 KB to 64 KB, all checked; the value is a histogram
+//   attaches MS EVERY_MS           a new session each time; the value is a histogram
 //
 //   cycles session|comm|alloc|register N
 //   hoard comm|alloc|shared N [BYTES]  as many as the daemon gives, N at the most, and keeps them:
@@ -63,6 +66,9 @@ Outcome Client::act(const Words& words) {
   if (verb == "drain") return drain();
   if (verb == "storm") return storm(words);
   if (verb == "burn") return burn();
+  if (verb == "busy") return busy(words);
+  if (verb == "steady") return steady(words);
+  if (verb == "attaches") return attaches(words);
   if (verb == "cycles") return cycles(words);
   if (verb == "hoard") return hoard(words);
   if (verb == "fork") return in_child(words);

@@ -33,6 +33,9 @@ class Client {
   Outcome drain();
   Outcome storm(const Words& words);
   Outcome burn();
+  Outcome steady(const Words& words);
+  Outcome attaches(const Words& words);
+  Outcome busy(const Words& words);
   Outcome cycles(const Words& words);
   Outcome hoard(const Words& words);
   Outcome in_child(const Words& words);

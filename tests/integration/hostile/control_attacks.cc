@@ -1,0 +1,151 @@
+// Attacks by control calls of somebody who has attached.
+#include <fcntl.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "tests/integration/hostile/attack.h"
+
+namespace arcomm::support {
+namespace {
+
+// Cut inside of a character, with controls, or long.
+std::string strange_name(Attacker& attacker) {
+  switch (attacker.below(4)) {
+    case 0:
+      return "cut \xe2\x82";
+    case 1:
+      return "a\nlevel=error\x1b[2J\xff";
+    case 2:
+      return std::string(3000, 'n') + "\xf0\x9f";
+    default:
+      return attacker.random_bytes(64);
+  }
+}
+
+std::uint64_t attach_storm(Attacker& attacker) {
+  std::uint64_t made = 0;
+  for (; attacker.goes_on(); ++made) {
+    RawSession::Options options;
+    options.process_name = strange_name(attacker);
+    if (attacker.below(8) == 0) options.device = attacker.random_bytes(100);
+    if (attacker.below(16) == 0) options.ring_abi_major = 77;
+    attacker.fresh_session(options);
+    if (attacker.below(4) == 0) attacker.forget_sessions();
+  }
+  return made;
+}
+
+std::uint64_t join_storm(Attacker& attacker) {
+  std::uint64_t made = 0;
+  RawSession* session = attacker.session();
+  for (; session != nullptr && attacker.goes_on(); ++made) {
+    const Result<MemberId> member = session->create_lone_communicator();
+    if (!member) break;
+    if (attacker.below(4) != 0) static_cast<void>(session->abort(*member, strange_name(attacker)));
+  }
+  return made;
+}
+
+// Ranks whose peers never come, many at a time.
+std::uint64_t joins_without_peers(Attacker& attacker) {
+  RawSession* session = attacker.session();
+  if (session == nullptr) return 0;
+  std::vector<std::uint64_t> made(8);
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    threads.emplace_back([&made, i, session, end = attacker.end(), seed = attacker.random()()] {
+      std::mt19937_64 random(seed);
+      for (; Clock::now() < end; ++made[i]) {
+        std::string id(128, '\0');
+        for (char& byte : id) byte = static_cast<char>(random());
+        const int ranks = static_cast<int>(2 + random() % 63);
+        static_cast<void>(session->create_communicator(id, static_cast<Rank>(random() % 2), ranks,
+                                                       milliseconds(1 + random() % 20)));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::uint64_t sum = 0;
+  for (const std::uint64_t each : made) sum += each;
+  return sum;
+}
+
+std::uint64_t fat_messages(Attacker& attacker) {
+  std::uint64_t sent = 0;
+  RawSession* session = attacker.session();
+  for (; session != nullptr && attacker.goes_on(); ++sent) {
+    if (attacker.below(8) == 0) {
+      static_cast<void>(
+          oversized_attach(attacker.runtime_dir(), std::size_t{1} << (12 + attacker.below(11))));
+    } else {
+      static_cast<void>(session->join_with_gpus(attacker.below(40'000)));
+    }
+  }
+  return sent;
+}
+
+// One file, page by page, again and again, to the quota or the node's share.
+std::uint64_t registrations(Attacker& attacker) {
+  std::uint64_t made = 0;
+  RawSession* session = attacker.session();
+  const UniqueFd memory = make_sparse(1 << 20);
+  std::vector<BufferId> held;
+  while (session != nullptr && attacker.goes_on()) {
+    const Result<RawSession::Buffer> buffer =
+        session->register_memory(memory.get(), 4096 * attacker.below(200), 4096);
+    if (buffer) {
+      held.push_back(buffer->id);
+      ++made;
+    }
+    if (!held.empty() && (!buffer || attacker.below(8) == 0)) {
+      static_cast<void>(session->release(held.back()));
+      held.pop_back();
+    }
+  }
+  return made;
+}
+
+std::uint64_t allocations(Attacker& attacker) {
+  std::uint64_t made = 0;
+  RawSession* session = attacker.session();
+  for (; session != nullptr && attacker.goes_on(); ++made) {
+    const std::uint64_t bytes = std::uint64_t{1} << (12 + attacker.below(30));
+    const Result<RawSession::Buffer> buffer = session->allocate(bytes);
+    if (buffer && attacker.below(2) == 0) static_cast<void>(session->release(buffer->id));
+  }
+  return made;
+}
+
+std::uint64_t sparse_memory(Attacker& attacker) {
+  std::uint64_t made = 0;
+  RawSession* session = attacker.session();
+  for (; session != nullptr && attacker.goes_on(); ++made) {
+    UniqueFd memory = make_sparse(std::uint64_t{12} << 30);
+    const std::uint64_t bytes = std::uint64_t{1} << (24 + attacker.below(10));
+    const Result<RawSession::Buffer> buffer = session->register_memory(memory.get(), 0, bytes);
+    if (memory && attacker.below(2) == 0) {
+      ::fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                  static_cast<off_t>(bytes));
+    }
+    if (buffer && attacker.below(4) != 0) static_cast<void>(session->release(buffer->id));
+    if (attacker.below(8) == 0) attacker.hold(std::move(memory));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::span<const Attack> control_attacks() {
+  static constexpr Attack kAttacks[] = {{"attaches in a storm, cut names", attach_storm},
+                                        {"joins and aborts in a storm", join_storm},
+                                        {"joins whose peers never come", joins_without_peers},
+                                        {"fat control messages", fat_messages},
+                                        {"registrations up to the quota", registrations},
+                                        {"allocations of any size", allocations},
+                                        {"sparse memory", sparse_memory}};
+  return kAttacks;
+}
+
+}  // namespace arcomm::support
