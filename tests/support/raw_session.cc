@@ -281,6 +281,20 @@ Status RawSession::release(BufferId buffer) {
   return parts_->call(&arcommd::v1::NodeControl::Stub::ReleaseBuffer, request, &reply);
 }
 
+Status RawSession::create_plan(MemberId member, BufferId buffer, std::uint64_t count) {
+  arcommd::v1::CreatePlanRequest request;
+  parts_->name(request.mutable_session());
+  request.set_member(member.bits());
+  request.set_send_buffer(buffer.bits());
+  request.set_recv_buffer(buffer.bits());
+  request.set_send_count(count);
+  request.set_recv_count(count);
+  request.set_dtype(static_cast<std::uint32_t>(DType::Float32));
+  request.set_op(static_cast<std::uint32_t>(ReduceOp::Sum));
+  arcommd::v1::CreatePlanReply reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::CreatePlan, request, &reply);
+}
+
 Status RawSession::abort(MemberId member, const std::string& why) {
   arcommd::v1::AbortCommunicatorRequest request;
   parts_->name(request.mutable_session());
@@ -336,11 +350,11 @@ void RawSession::ring_doorbell() {
 std::optional<ring::Completion> RawSession::next_completion(milliseconds deadline) {
   const auto end = Clock::now() + deadline;
   ring::Completion completion;
-  while (Clock::now() < end) {
-    if (parts_->completions->pop(completion) == ring::Pop::Done) return completion;
+  while (parts_->completions->pop(completion) != ring::Pop::Done) {
+    if (Clock::now() >= end) return std::nullopt;
     ::usleep(200);
   }
-  return std::nullopt;
+  return completion;
 }
 
 ring::SessionState RawSession::wait_state(milliseconds deadline) {

@@ -55,6 +55,8 @@ class RawSession {
   // Offers `memory` (kept by the caller) and registers [offset, offset + bytes) of it.
   Result<Buffer> register_memory(int memory, std::uint64_t offset, std::uint64_t bytes);
   Status release(BufferId buffer);
+  // A plan of so many elements in place.
+  Status create_plan(MemberId member, BufferId buffer, std::uint64_t count);
   Status abort(MemberId member, const std::string& why);
 
   // The rings, raw.
