@@ -8,20 +8,38 @@
 namespace arcomm {
 
 void Departures::drop_members(Session& session, Reason reason, const std::string& why) {
+  dropping_.push_back({&session, std::exchange(session.members, {}), reason, why});
+  drop_some();
+}
+
+bool Departures::drop_some() {
+  if (dropping_.empty()) return false;
+  Dropping& dropping = dropping_.front();
+  Session& session = *dropping.session;
   const auto gone = [&](Rank rank) {
-    return make_failure(ErrorCode::Aborted, reason, rank, "rank %d (pid %d) is gone: %s", rank,
-                        static_cast<int>(session.origin().pid), why.c_str());
+    return make_failure(ErrorCode::Aborted, dropping.reason, rank, "rank %d (pid %d) is gone: %s",
+                        rank, static_cast<int>(session.origin().pid), dropping.why.c_str());
   };
-  for (const MemberId id : std::exchange(session.members, {})) {
+  for (std::size_t i = 0; i < kMembersAtOnce && !dropping.members.empty(); ++i) {
+    const MemberId id = dropping.members.back();
+    dropping.members.pop_back();
     const Member* member = state_.communicators.find(id);
     if (member != nullptr) state_.communicators.drop(id, gone(member->rank));
   }
+  if (!dropping.members.empty()) return true;
   // It may have called, and left before the others came.
   if (session.in_flight() != 0) state_.communicators.abandon(session, gone);
+  dropping_.pop_front();
+  return true;
+}
+
+bool Departures::is_dropping(const Session& session) const {
+  return std::any_of(dropping_.begin(), dropping_.end(),
+                     [&](const Dropping& dropping) { return dropping.session == &session; });
 }
 
 void Departures::add(std::unique_ptr<Session> session, Done done) {
-  leaving_.push_back({std::move(session), std::move(done)});
+  leaving_.push_back({.session = std::move(session), .done = std::move(done)});
 }
 
 void Departures::add(SessionId session, MemberId member,
@@ -47,19 +65,8 @@ void Departures::add_drain(std::uint64_t deadline_ns, Done done) {
 }
 
 bool Departures::settle() {
-  bool found = false;
-  for (std::size_t i = 0; i < leaving_.size();) {
-    if (leaving_[i].session->in_flight() != 0) {
-      ++i;
-      continue;
-    }
-    Leaving leaving = std::move(leaving_[i]);
-    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
-    release(*leaving.session);
-    leaving.session.reset();
-    leaving.done({});
-    found = true;
-  }
+  bool found = drop_some();
+  found |= settle_leaving();
   for (std::size_t i = 0; i < parting_.size();) {
     if (!state_.communicators.ended(parting_[i].waits_for)) {
       ++i;
@@ -73,6 +80,26 @@ bool Departures::settle() {
   if (!draining_.empty() && state_.pending() == 0) {
     for (const Draining& draining : std::exchange(draining_, {})) draining.done({});
     found = true;
+  }
+  return found;
+}
+
+bool Departures::settle_leaving() {
+  bool found = false;
+  std::size_t left = kHandlesAtOnce;
+  for (std::size_t i = 0; i < leaving_.size() && left > 0;) {
+    Leaving& leaving = leaving_[i];
+    if (leaving.session->in_flight() != 0 || is_dropping(*leaving.session)) {
+      ++i;
+      continue;
+    }
+    found = true;
+    left -= std::min(left, 1 + leaving.session->plans.size() + leaving.session->buffers.size());
+    if (release_some(leaving, kHandlesAtOnce)) return true;
+    Leaving gone = std::move(leaving);
+    leaving_.erase(leaving_.begin() + static_cast<std::ptrdiff_t>(i));
+    gone.session.reset();
+    gone.done({});
   }
   return found;
 }
@@ -104,23 +131,34 @@ void Departures::give_up() {
   for (const Draining& draining : std::exchange(draining_, {})) answer(draining.done);
 }
 
-void Departures::release(Session& session) {
-  state_.backend->unbind_all(session.plans);
-  for (const PlanId id : session.plans) {
-    const std::unique_ptr<PersistentPlan> plan = state_.plans.erase(id);
+bool Departures::release_some(Leaving& leaving, std::size_t most) {
+  Session& session = *leaving.session;
+  if (!std::exchange(leaving.unbound, true)) state_.backend->unbind_all(session.plans);
+  for (; !session.plans.empty() && most > 0; --most) {
+    const std::unique_ptr<PersistentPlan> plan = state_.plans.erase(session.plans.back());
+    session.plans.pop_back();
     if (plan == nullptr) continue;
     if (plan->send_buffer.valid()) state_.buffers.drop(plan->send_buffer);
     if (plan->recv_buffer.valid()) state_.buffers.drop(plan->recv_buffer);
   }
-  for (const BufferId id : session.buffers) {
-    Result<RemovedBuffer> removed = state_.buffers.remove(session.id(), id);
+  for (; !session.buffers.empty() && most > 0; --most) {
+    Result<RemovedBuffer> removed = state_.buffers.remove(session.id(), session.buffers.back());
+    session.buffers.pop_back();
     if (removed) {
       state_.backend->release(std::move(removed).value());
     } else {
       log::error("session {}: {}", fmt::streamed(session.id()), removed.error().to_string());
     }
   }
+  if (!session.plans.empty() || !session.buffers.empty()) return true;
   if (session.failure_lines.left_out() > 0) log_left_out(session, session.failure_lines.left_out());
+  return false;
+}
+
+void Departures::release(std::unique_ptr<Session> session) {
+  Leaving leaving{.session = std::move(session), .done = {}};
+  while (release_some(leaving, kHandlesAtOnce)) {
+  }
 }
 
 }  // namespace arcomm

@@ -33,7 +33,7 @@ constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
 // After so long what else is due waits for the next turn.
 constexpr std::uint64_t kRestNs = 10'000'000;
-constexpr std::uint64_t kMessagesNs = 5'000'000;
+constexpr std::uint64_t kMessagesNs = 200'000;
 constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
 
 Error stopped() {
@@ -307,6 +307,7 @@ class ThreadedWorker final : public DeviceWorker {
   std::uint64_t window_ns_ = 0, busy_ns_ = 0, slowest_turn_ns_ = 0;
 };
 
+// A user whose sixty processes die at once sends as many messages: requests are read in between.
 bool ThreadedWorker::take_messages() {
   if (mailbox_.pending()) {
     for (Message& message : mailbox_.take()) messages_.push_back(std::move(message));
@@ -410,7 +411,7 @@ void ThreadedWorker::run() {
       now = relax(now);
     }
   }
-  const std::vector<Message> refused = mailbox_.close();
+  for (Message& message : mailbox_.close()) messages_.push_back(std::move(message));
   for (const RestQueue::Request& request : std::exchange(due_, {})) request.refuse(stopped());
   rests_.refuse_all(stopped());
   if (const Done<double> done = std::exchange(measuring_, nullptr)) done(stopped());
@@ -419,7 +420,6 @@ void ThreadedWorker::run() {
     sleep(kTileNapNs);
   }
   for (const Message& message : std::exchange(messages_, {})) message.refuse();
-  for (const Message& message : refused) message.refuse();
 }
 
 std::uint64_t ThreadedWorker::yield(std::uint64_t now) {

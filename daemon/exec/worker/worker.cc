@@ -70,6 +70,7 @@ bool Worker::poll_sessions() {
   yield_early_ = flooded_ = false;
   if (count == 0) return found;
   look_every_ = kFew + static_cast<int>(count / kSessionsPerStep);
+  most_of_session_ = std::clamp(static_cast<int>(kMostOfAll / count), kFew, kMostAtOnce);
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   if (count <= kFetchedAhead) {
     for (Session* session : polled) session->fetch_ahead();
@@ -87,7 +88,7 @@ bool Worker::poll(Session& session) {
   std::uint64_t now = 0;  // read once for a batch, and only if there is one
   session.low_backlog = false;
   int taken = 0;
-  for (; goes_on(taken); ++taken) {
+  for (; goes_on(taken, most_of_session_); ++taken) {
     if (!session.readable()) return taken != 0;
     const ring::Pop seen = session.peek();
     if (seen == ring::Pop::Empty) {
@@ -117,10 +118,10 @@ bool Worker::poll(Session& session) {
 
 // Beside a tenant with a million operations a second, turns of 32 made the few of another take five
 // times as long; turns that are always short cost the busy one a fifth of its throughput.
-bool Worker::goes_on(int done) {
-  if (done == 0 || done % look_every_ != 0) return done < kMostAtOnce;
+bool Worker::goes_on(int done, int most) {
+  if (done == 0 || done % look_every_ != 0) return done < most;
   yield_early_ = yield_early_ || somebody_calls();
-  return !yield_early_ && done < kMostAtOnce;
+  return !yield_early_ && done < most;
 }
 
 // A session with a backlog does not cut the turn short.
@@ -271,7 +272,7 @@ bool Worker::execute() {
   // Answered one by one: the first of many must not wait for the last.
   yield_early_ = false;  // that was about what is read
   const auto may_go_on = [&](int started) {
-    return flooded_ ? goes_on(started) : started < kMostAtOnce;
+    return flooded_ ? goes_on(started, kMostAtOnce) : started < kMostAtOnce;
   };
   for (int started = 0; may_go_on(started); ++started) {
     Communicator* communicator = state_.communicators.next_ready();
@@ -428,7 +429,9 @@ void Worker::let_all_go() {
     ids.push_back(session->id());
   }
   reap();
-  for (const SessionId id : ids) departures_.release(*state_.sessions.remove(id));
+  while (departures_.settle()) {
+  }
+  for (const SessionId id : ids) departures_.release(state_.sessions.remove(id));
   departures_.give_up();
   state_.buffers.leave_used();
   state_.communicators.clear();

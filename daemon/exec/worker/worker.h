@@ -59,12 +59,14 @@ class Worker {
  private:
   static constexpr int kMostAtOnce = 32;  // requests of one session, and starts, in one turn
   static constexpr int kFew = 2;          // of them
+  // Requests in one turn: with many sessions each gets fewer, since whoever calls waits for a turn.
+  static constexpr std::size_t kMostOfAll = 256;
 
   explicit Worker(DeviceWorker::Parts parts);
 
   bool poll(Session& session);
   // May the turn go on after so many? Not once somebody calls whom it would keep waiting.
-  bool goes_on(int done);
+  bool goes_on(int done, int most);
   bool somebody_calls() const;
   bool poll_device();
   void take(const DoorbellCall& call, std::uint64_t now_ns);
@@ -87,6 +89,7 @@ class Worker {
   std::vector<std::pair<Session*, const char*>> lost_;
   std::vector<Session*> to_wake_;  // those that settle() has told something
   std::vector<Outcome> outcomes_;
+  int most_of_session_ = kMostAtOnce;           // requests in this turn
   int look_every_ = kFew;                       // requests or starts, for who else calls
   bool yield_early_ = false, flooded_ = false;  // in this turn
   std::uint64_t ending_since_ns_ = 0;           // 0: it serves
