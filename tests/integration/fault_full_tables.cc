@@ -90,6 +90,7 @@ class FullTables : public NodeTest {
     return end_work(when);
   }
   static void expect_not_absurd(const LatencyHistogram& measured, const LatencyHistogram& quiet) {
+    if (kQuarantineBytes != 0) return;  // a sanitizer slows down by how much it pleases
     EXPECT_LE(measured.at(99), std::max(kAbsurd_us, kAbsurdTimes * quiet.at(99)));
   }
 

@@ -28,21 +28,22 @@ constexpr double kLongestAttach_us = 5e6;
 // Of the hostile turns' 99th percentile: this, and as many times the largest of the others'.
 constexpr double kAbsurd_us = 50'000, kAbsurdTimes = 10;
 
-// Beside whom the tenant works. A busy process is innocent: it only computes. `Busy` uses the CPU
-// time that the hostile processes use, `BusyAlsoForTheDaemon` that and what the daemon uses on
-// their behalf, which innocent neighbours could have had for themselves, too.
-enum class Beside : std::uint8_t { Nobody, Busy, BusyAlsoForTheDaemon, Hostiles };
-constexpr std::array kBesides{Beside::Nobody, Beside::Busy, Beside::BusyAlsoForTheDaemon,
-                              Beside::Hostiles};
+// Beside whom the tenant works. A busy process is innocent: it only computes, as long and in as
+// many processes as the hostile ones run. Two take the CPU time of the two hostile ones; a third
+// one also that which the daemon spends on their behalf: innocent neighbours could have had it,
+// too, so that is the baseline which says what hostility adds to the load that anybody may be. The
+// one with two says what it costs him that hostiles have the daemon work for them.
+enum class Beside : std::uint8_t { Nobody, TwoBusy, ThreeBusy, Hostiles };
+constexpr std::array kBesides{Beside::Nobody, Beside::TwoBusy, Beside::ThreeBusy, Beside::Hostiles};
 
 const char* name_of(Beside beside) {
   switch (beside) {
     case Beside::Nobody:
       return "nobody";
-    case Beside::Busy:
-      return "2 busy, as hostiles";
-    case Beside::BusyAlsoForTheDaemon:
-      return "2 busy, as all of it";
+    case Beside::TwoBusy:
+      return "2 busy";
+    case Beside::ThreeBusy:
+      return "3 busy";
     case Beside::Hostiles:
       return "2 hostile";
   }
@@ -116,11 +117,16 @@ class HostileSoak : public NodeTest {
     }
     return cpu;
   }
-  std::vector<std::unique_ptr<ClientProcess>> start_busy(double cores) {
-    std::vector<std::unique_ptr<ClientProcess>> busy;
-    for (uid_t i = 0; i < kHostiles; ++i) {
-      busy.push_back(client_of(kFirstHostile + i));
-      busy.back()->tell("busy " + std::to_string(std::min(100.0, 100 * cores / kHostiles)));
+  // As much of the cores as the hostiles have had, and the daemon because of them.
+  Clients start_busy(Beside beside) {
+    const Figures &hostile = figures_[Beside::Hostiles], &nobody = figures_[Beside::Nobody];
+    std::vector<double> cores(kHostiles, hostile.share(hostile.beside_cpu) / kHostiles);
+    if (beside == Beside::ThreeBusy)
+      cores.push_back(hostile.share(hostile.daemon_cpu) - nobody.share(nobody.daemon_cpu));
+    Clients busy;
+    for (const double share : cores) {
+      busy.push_back(client_of(kFirstHostile));
+      busy.back()->tell("busy " + std::to_string(std::clamp(100 * share, 1.0, 100.0)));
     }
     return busy;
   }
@@ -141,14 +147,9 @@ class HostileSoak : public NodeTest {
   }
   void turn(Beside beside, milliseconds duration, Figures& figures) {
     std::vector<ChildProcess> hostiles;
-    std::vector<std::unique_ptr<ClientProcess>> busy;
-    const Figures& hostile = figures_[Beside::Hostiles];
+    Clients busy;
     if (beside == Beside::Hostiles) hostiles = start_hostiles();
-    const double idle_daemon = figures_[Beside::Nobody].share(figures_[Beside::Nobody].daemon_cpu);
-    double cores = hostile.share(hostile.beside_cpu);
-    if (beside == Beside::BusyAlsoForTheDaemon)
-      cores += std::max(0.0, hostile.share(hostile.daemon_cpu) - idle_daemon);
-    if (beside == Beside::Busy || beside == Beside::BusyAlsoForTheDaemon) busy = start_busy(cores);
+    if (beside == Beside::TwoBusy || beside == Beside::ThreeBusy) busy = start_busy(beside);
     const double daemon_before = node().child().cpu_seconds();
     const auto began = std::chrono::steady_clock::now();
     work(duration, figures);
@@ -223,7 +224,7 @@ class HostileSoak : public NodeTest {
   }
 
   void print() {
-    std::printf("  %-22s %9s %8s %8s %8s %9s | %6s %9s %9s %9s | %6s %6s\n", "beside", "operations",
+    std::printf("  %-10s %9s %8s %8s %8s %9s | %6s %9s %9s %9s | %6s %6s\n", "beside", "operations",
                 "p50 us", "p99 us", "p99.9", "max us", "attach", "p50 us", "p99 us", "max us",
                 "theirs", "daemon");
     nlohmann::json told{{"hostile_seconds", figures_[Beside::Hostiles].seconds},
@@ -231,7 +232,7 @@ class HostileSoak : public NodeTest {
                         {"lives", lives_}};
     for (const Beside beside : kBesides) {
       const Figures& of = figures_[beside];
-      std::printf("  %-22s %9lu %8.1f %8.1f %8.0f %9.0f | %6lu %9.0f %9.0f %9.0f | %6.2f %6.2f\n",
+      std::printf("  %-10s %9lu %8.1f %8.1f %8.0f %9.0f | %6lu %9.0f %9.0f %9.0f | %6.2f %6.2f\n",
                   name_of(beside), of.operations.total(), of.operations.at(50),
                   of.operations.at(99), of.operations.at(99.9), of.operations.max_us(),
                   of.attaches.total(), of.attaches.at(50), of.attaches.at(99), of.attaches.max_us(),
@@ -297,7 +298,7 @@ TEST_F(HostileSoak, AThirdUserIsServedWhileTwoDoTheirWorst) {
   for (long i = 0; i < turns; ++i) {
     // Hostiles first: the busy ones do as they do.
     for (const Beside beside :
-         {Beside::Hostiles, Beside::Nobody, Beside::Busy, Beside::BusyAlsoForTheDaemon}) {
+         {Beside::Hostiles, Beside::Nobody, Beside::TwoBusy, Beside::ThreeBusy}) {
       ASSERT_NO_FATAL_FAILURE(
           turn(beside, beside == Beside::Hostiles ? long_turn : short_turn, figures_[beside]));
       ASSERT_TRUE(node().running());
@@ -315,8 +316,10 @@ TEST_F(HostileSoak, AThirdUserIsServedWhileTwoDoTheirWorst) {
   for (const Beside beside : kBesides) {
     if (beside != Beside::Hostiles) largest = std::max(largest, figures_[beside].operations.at(99));
   }
-  EXPECT_LE(figures_[Beside::Hostiles].operations.at(99),
-            std::max(kAbsurd_us, kAbsurdTimes * largest));
+  if (kQuarantineBytes == 0) {  // a sanitizer slows down by how much it pleases
+    EXPECT_LE(figures_[Beside::Hostiles].operations.at(99),
+              std::max(kAbsurd_us, kAbsurdTimes * largest));
+  }
   expect_all_ok(tenant_, "finalize");
 }
 
