@@ -29,6 +29,9 @@ arcomm_need(nlohmann_json_FOUND nlohmann-json3-dev)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(HWY QUIET IMPORTED_TARGET libhwy)
 arcomm_need(HWY_FOUND libhwy-dev)
+# CRC32C by whatever the processor has for it.
+pkg_check_modules(ISAL QUIET IMPORTED_TARGET libisal)
+arcomm_need(ISAL_FOUND libisal-dev)
 # By pkg-config: the package's CMake file also asks for civetweb and curl, which only its own servers need.
 pkg_check_modules(PROMETHEUS_CORE QUIET IMPORTED_TARGET prometheus-cpp-core)
 arcomm_need(PROMETHEUS_CORE_FOUND prometheus-cpp-dev)

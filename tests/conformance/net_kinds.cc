@@ -1,0 +1,63 @@
+#include "tests/conformance/net_kinds.h"
+
+#include <thread>
+
+#include "transport/net/loopback/endpoint.h"
+#include "transport/net/loopback/network.h"
+#include "transport/net/tcp/endpoint.h"
+
+namespace arcomm::net {
+namespace {
+
+class TcpUnderTest final : public NetUnderTest {
+ public:
+  explicit TcpUnderTest(bool is_v6) : is_v6_(is_v6) {}
+  Result<std::unique_ptr<Endpoint>> open(int host, EndpointOptions options) override {
+    options.address = {host_name(host), 0};
+    return TcpEndpoint::open(options);
+  }
+  Address nobody(int host) override { return {host_name(host), 1}; }
+  void step() override { std::this_thread::yield(); }
+
+ private:
+  // All of 127/8 is this machine, of IPv6 one address.
+  std::string host_name(int host) const {
+    return is_v6_ ? "::1" : "127.0.0." + std::to_string(host + 1);
+  }
+  bool is_v6_;
+};
+
+class LoopbackUnderTest final : public NetUnderTest {
+ public:
+  explicit LoopbackUnderTest(LoopbackNetwork::Weather weather) : network_(1) {
+    network_.set_weather(weather);
+  }
+  Result<std::unique_ptr<Endpoint>> open(int host, EndpointOptions options) override {
+    options.address = {host_name(host), 0};
+    return LoopbackEndpoint::open(network_, options);
+  }
+  Address nobody(int host) override { return {host_name(host), 1}; }
+  void step() override { network_.advance(std::chrono::microseconds(5)); }
+
+ private:
+  static std::string host_name(int host) { return "10.0.0." + std::to_string(host + 1); }
+  LoopbackNetwork network_;
+};
+
+}  // namespace
+
+std::vector<NetKind> all_net_kinds() {
+  using std::chrono::microseconds;
+  return {
+      {"Tcp", [] { return std::make_unique<TcpUnderTest>(false); }},
+      {"TcpOverIPv6", [] { return std::make_unique<TcpUnderTest>(true); }},
+      {"Loopback", [] { return std::make_unique<LoopbackUnderTest>(LoopbackNetwork::Weather{}); }},
+      {"LoopbackFarAway", [] {
+         return std::make_unique<LoopbackUnderTest>(
+             LoopbackNetwork::Weather{.least_delay = microseconds(50),
+                                      .most_delay = microseconds(5000),
+                                      .bytes_per_second = 100e6});
+       }}};
+}
+
+}  // namespace arcomm::net

@@ -1,0 +1,303 @@
+// What transport/net/{connection,endpoint,receiver,regions}.h promise, of every transport.
+#include <gmock/gmock.h>
+
+#include "tests/conformance/net_fixture.h"
+
+namespace arcomm::net {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+INSTANTIATE_TEST_SUITE_P(Net, NetTest, testing::ValuesIn(all_net_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
+
+TEST_P(NetTest, MessagesArriveWholeAndInOrderWithWhatTheirHeadersSay) {
+  connect();
+  std::vector<std::vector<std::byte>> payloads;
+  for (std::uint64_t i = 0; i < 300; ++i)
+    payloads.push_back(random_bytes(i * 53 % kMostMessageBytes, i));
+  payloads.push_back(random_bytes(kMostMessageBytes, 1));
+  for (std::uint64_t i = 0; i < payloads.size(); ++i)
+    post(a_,
+         {.header =
+              {.kind = FrameKind::Message, .communicator = 5, .epoch = 6, .seq = i, .offset = 9},
+          .payload = payloads[i]});
+  ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == payloads.size(); }));
+  for (std::uint64_t i = 0; i < payloads.size(); ++i) {
+    const auto& [header, payload] = b_.receiver.arrivals[i];
+    EXPECT_EQ(payload, payloads[i]) << i;
+    EXPECT_EQ(header.kind, FrameKind::Message);
+    EXPECT_EQ(header.communicator, 5u);
+    EXPECT_EQ(header.epoch, 6u);
+    EXPECT_EQ(header.seq, i);
+    EXPECT_EQ(header.offset, 9u);
+  }
+}
+
+TEST_P(NetTest, ChunksGoBothWaysAtOnce) {
+  connect();
+  constexpr std::size_t kChunks = 40;
+  const auto there = random_bytes(kMostChunkBytes, 1);
+  const auto back = random_bytes(kMostChunkBytes - 3, 2);
+  std::size_t sent_there = 0, sent_back = 0;
+  Transfer last = 0;
+  ASSERT_TRUE(until([&] {
+    const auto chunk = [](std::size_t n, const std::vector<std::byte>& payload) {
+      return Frame{.header = {.kind = FrameKind::Chunk, .seq = n}, .payload = payload};
+    };
+    if (sent_there < kChunks &&
+        a_.connection->post(chunk(sent_there, there), last) == Progress::Done)
+      ++sent_there;
+    if (sent_back < kChunks && b_.connection->post(chunk(sent_back, back), last) == Progress::Done)
+      ++sent_back;
+    return a_.receiver.arrivals.size() == kChunks && b_.receiver.arrivals.size() == kChunks;
+  }));
+  for (std::size_t i = 0; i < kChunks; ++i) {
+    EXPECT_EQ(b_.receiver.arrivals[i].payload, there);
+    EXPECT_EQ(a_.receiver.arrivals[i].payload, back);
+    EXPECT_EQ(a_.receiver.arrivals[i].header.seq, i);
+  }
+}
+
+TEST_P(NetTest, APayloadIsTheSendersAgainWhenItsTransferIsDone) {
+  connect();
+  std::vector<std::byte> payload(1000, std::byte{1});
+  for (int i = 0; i < 50; ++i) {
+    std::fill(payload.begin(), payload.end(), static_cast<std::byte>(i));
+    const Transfer transfer = post(a_, {.header = {.kind = FrameKind::Chunk}, .payload = payload});
+    ASSERT_TRUE(until([&] { return a_.connection->test(transfer) == Progress::Done; }));
+  }
+  ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == 50; }));
+  for (int i = 0; i < 50; ++i)
+    EXPECT_EQ(b_.receiver.arrivals[static_cast<std::size_t>(i)].payload,
+              std::vector<std::byte>(1000, static_cast<std::byte>(i)));
+}
+
+TEST_P(NetTest, AReceiverWithoutRoomHoldsTheSenderAndLosesNothing) {
+  connect();
+  b_.receiver.has_room = false;
+  const auto payload = random_bytes(kMostChunkBytes, 3);
+  const Frame chunk{.header = {.kind = FrameKind::Chunk}, .payload = payload};
+  // More than any buffer in between holds.
+  std::size_t posted = 0;
+  Transfer transfer = 0;
+  for (int quiet = 0; quiet < 2000; ++quiet) {
+    if (a_.connection->post(chunk, transfer) == Progress::Done) {
+      ++posted;
+      quiet = 0;
+    }
+    a_.progress();
+    b_.progress();
+    net_->step();
+  }
+  EXPECT_EQ(a_.connection->post(chunk, transfer), Progress::Again);
+  EXPECT_EQ(a_.connection->flush(), Progress::Again);
+  EXPECT_GT(b_.receiver.asked, 1u);
+  EXPECT_TRUE(b_.receiver.arrivals.empty());
+
+  b_.receiver.has_room = true;
+  ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == posted; }));
+  for (const auto& arrival : b_.receiver.arrivals) EXPECT_EQ(arrival.payload, payload);
+  EXPECT_EQ(a_.connection->flush(), Progress::Done);
+}
+
+TEST_P(NetTest, AReceiverThatRefusesEndsTheConnectionWithItsReason) {
+  connect();
+  b_.receiver.refusal = error(ErrorCode::FailedPrecondition, Reason::Revoked, "epoch 3 is over");
+  post(a_, {.header = {.kind = FrameKind::Message}, .payload = {}});
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_EQ(b_.connection->error().reason, Reason::Revoked);
+  EXPECT_THAT(b_.connection->error().message, HasSubstr("epoch 3 is over"));
+  ASSERT_TRUE(until_failed(a_));
+}
+
+TEST_P(NetTest, APutLandsInItsRegionBeforeItsSignalIsSeen) {
+  connect();
+  std::vector<std::byte> memory(300000, std::byte{0xee});
+  std::vector<SignalWord> signals(4);
+  const auto region = b_.endpoint->regions().add(memory, signals);
+  ASSERT_TRUE(region.ok());
+  const auto payload = random_bytes(kMostChunkBytes, 4);
+  for (std::uint32_t i = 0; i < 2; ++i)
+    post(a_, {.header = {.kind = FrameKind::Put,
+                         .offset = 10 + i * kMostChunkBytes,
+                         .region = *region,
+                         .signal = 2,
+                         .add = 3},
+              .payload = payload});
+  ASSERT_TRUE(until([&] {
+    const std::uint64_t raised = signals[2].load();
+    for (std::uint64_t i = 0; i < raised / 3; ++i)
+      EXPECT_EQ(
+          std::memcmp(memory.data() + 10 + i * kMostChunkBytes, payload.data(), payload.size()), 0);
+    return raised == 6;
+  }));
+  EXPECT_EQ(memory[9], std::byte{0xee});
+  EXPECT_EQ(memory[10 + 2 * kMostChunkBytes], std::byte{0xee});
+  EXPECT_EQ(signals[0] + signals[1] + signals[3], 0u);
+  EXPECT_EQ(b_.receiver.asked, 0u);
+
+  post(a_, {.header = {.kind = FrameKind::Signal, .region = *region, .signal = 0, .add = 5},
+            .payload = {}});
+  ASSERT_TRUE(until([&] { return signals[0] == 5; }));
+  EXPECT_TRUE(b_.endpoint->regions().remove(*region));
+}
+
+TEST_P(NetTest, APutOutsideOfItsRegionTouchesNothingAndEndsTheConnection) {
+  const auto payload = random_bytes(100, 5);
+  const auto try_put = [&](const FrameHeader& header, Reason reason, const char* words) {
+    a_.connection = nullptr;
+    b_.connection = nullptr;
+    connect();
+    post(a_, {.header = header,
+              .payload = header.kind == FrameKind::Put ? payload : std::vector<std::byte>{}});
+    ASSERT_TRUE(until_failed(b_));
+    EXPECT_EQ(b_.connection->error().reason, reason);
+    EXPECT_THAT(b_.connection->error().message, HasSubstr(words));
+    EXPECT_THAT(b_.connection->error().message, StartsWith("node-a ("));
+  };
+  std::vector<std::byte> memory(1000, std::byte{0xee});
+  std::vector<SignalWord> signals(1);
+  const RegionId region = b_.endpoint->regions().add(memory, signals).value();
+  using enum FrameKind;
+  try_put({.kind = Put, .offset = 901, .region = region}, Reason::OutOfBounds,
+          "region of 1000 bytes");
+  try_put({.kind = Put, .offset = ~0ULL - 50, .region = region}, Reason::OutOfBounds,
+          "a put of 100");
+  try_put({.kind = Put, .region = region, .signal = 1, .add = 1}, Reason::OutOfBounds, "signal 1");
+  try_put({.kind = Signal, .region = region, .signal = 7, .add = 1}, Reason::OutOfBounds,
+          "signal 7");
+  try_put({.kind = Put, .region = region + 1}, Reason::UnknownHandle, "registered");
+  try_put({.kind = Put, .region = region + (1ULL << 32)}, Reason::UnknownHandle, "no longer");
+  try_put({.kind = Put, .region = 0}, Reason::UnknownHandle, "region 0x0");
+  EXPECT_TRUE(b_.endpoint->regions().remove(region));
+  try_put({.kind = Put, .region = region}, Reason::UnknownHandle, "no longer");
+  EXPECT_EQ(memory, std::vector<std::byte>(1000, std::byte{0xee}));
+  EXPECT_EQ(signals[0], 0u);
+}
+
+TEST_P(NetTest, AGoodbyeComesAfterWhatWasPostedAndSaysWhy) {
+  connect();
+  const auto payload = random_bytes(kMostChunkBytes, 6);
+  for (int i = 0; i < 20; ++i) post(a_, {.header = {.kind = FrameKind::Chunk}, .payload = payload});
+  a_.connection->close("the daemon shuts down");
+  Transfer transfer = 0;
+  EXPECT_EQ(
+      a_.connection->post({.header = {.kind = FrameKind::Chunk}, .payload = payload}, transfer),
+      Progress::Failed);
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_EQ(b_.receiver.arrivals.size(), 20u);
+  EXPECT_EQ(b_.connection->error().code, ErrorCode::Aborted);
+  EXPECT_THAT(b_.connection->error().message, HasSubstr("the daemon shuts down"));
+  ASSERT_TRUE(until([&] { return a_.progress() == Progress::Failed; }));
+  EXPECT_EQ(a_.connection->flush(), Progress::Done);
+  EXPECT_EQ(a_.connection->error().code, ErrorCode::Cancelled);
+}
+
+TEST_P(NetTest, APeerThatGoesAwayIsNamedWithItsAddressStreamAndRail) {
+  connect();
+  b_.connection.reset();
+  b_.endpoint.reset();
+  ASSERT_TRUE([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (a_.progress() != Progress::Failed) {
+      if (std::chrono::steady_clock::now() > end) return false;
+      net_->step();
+    }
+    return true;
+  }());
+  EXPECT_EQ(a_.connection->error().code, ErrorCode::Unavailable);
+  EXPECT_EQ(a_.connection->error().reason, Reason::RemoteDied);
+  EXPECT_THAT(a_.connection->error().message, StartsWith("node-b ("));
+  EXPECT_THAT(a_.connection->error().message, HasSubstr("stream 0 over rail 0: "));
+  Transfer transfer = 0;
+  EXPECT_EQ(a_.connection->post({}, transfer), Progress::Failed);
+}
+
+TEST_P(NetTest, APlaceIsGivenBackWhenTheConnectionEndsInTheMiddle) {
+  connect();
+  b_.receiver.has_room = false;
+  const auto payload = random_bytes(kMostChunkBytes, 8);
+  for (int i = 0; i < 30; ++i) post(a_, {.header = {.kind = FrameKind::Chunk}, .payload = payload});
+  b_.receiver.has_room = true;
+  ASSERT_TRUE(until([&] { return b_.receiver.placed > 0; }));
+  a_.connection.reset();
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_EQ(b_.receiver.placed, b_.receiver.arrivals.size() + b_.receiver.given_back);
+}
+
+TEST_P(NetTest, WhereNobodyListensConnectingFailsAndSaysSo) {
+  auto connection = a_.endpoint->connect(net_->nobody(1), "node-b", key_of(kSecret));
+  if (!connection) {
+    EXPECT_EQ(connection.error().code, ErrorCode::Unavailable);
+    return;
+  }
+  a_.connection = *std::move(connection);
+  ASSERT_TRUE(until([&] { return a_.progress() == Progress::Failed; }));
+  EXPECT_EQ(a_.connection->error().code, ErrorCode::Unavailable);
+  EXPECT_THAT(a_.connection->error().message, HasSubstr("refused"));
+}
+
+TEST_P(NetTest, AnUnknownKeyIsTurnedAwayAndToldSo) {
+  begin(kSecret + 1);
+  const auto payload = random_bytes(1000, 9);
+  Transfer transfer = 0;
+  EXPECT_EQ(
+      a_.connection->post({.header = {.kind = FrameKind::Message}, .payload = payload}, transfer),
+      Progress::Done);
+  ASSERT_TRUE(until_failed(a_));
+  EXPECT_EQ(b_.connection, nullptr);
+  EXPECT_EQ(b_.endpoint->refused(), 1u);
+  EXPECT_THAT(a_.connection->error().message, HasSubstr("an unknown key"));
+}
+
+TEST_P(NetTest, WhoDoesNotGreetInTimeIsGivenUp) {
+  a_.endpoint.reset();
+  open(a_, 0, {.address = {}, .greeting_timeout = std::chrono::milliseconds(50)});
+  begin();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (a_.progress() != Progress::Failed && std::chrono::steady_clock::now() < end) net_->step();
+  EXPECT_EQ(a_.connection->error().reason, Reason::Timeout);
+  EXPECT_EQ(a_.connection->error().code, ErrorCode::Unavailable);
+}
+
+TEST_P(NetTest, ManyConnectionsOfOnePairStandSideBySide) {
+  constexpr std::uint32_t kStreams = 8;
+  std::vector<ConnectionPtr> there, back;
+  for (std::uint32_t stream = 0; stream < kStreams; ++stream)
+    there.push_back(
+        a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(kSecret, stream)).value());
+  std::vector<KeepingReceiver> receivers(kStreams);
+  KeepingReceiver unused;
+  accepts_ = false;
+  ASSERT_TRUE(until([&] {
+    if (auto accepted = b_.endpoint->accept(check_key())) back.push_back(std::move(accepted));
+    bool is_open = back.size() == kStreams;
+    for (auto& connection : there) {
+      connection->progress(unused);
+      is_open &= connection->is_open() == Progress::Done;
+    }
+    for (auto& connection : back) connection->progress(unused);
+    return is_open;
+  }));
+  const auto payload = random_bytes(70000, 11);
+  Transfer transfer = 0;
+  for (auto& connection : there)
+    ASSERT_EQ(
+        connection->post({.header = {.kind = FrameKind::Chunk}, .payload = payload}, transfer),
+        Progress::Done);
+  ASSERT_TRUE(until([&] {
+    std::size_t arrived = 0;
+    for (auto& connection : there) connection->progress(unused);
+    for (std::size_t i = 0; i < kStreams; ++i) {
+      back[i]->progress(receivers[i]);
+      arrived += receivers[i].arrivals.size();
+    }
+    return arrived == kStreams;
+  }));
+  for (const auto& receiver : receivers) EXPECT_EQ(receiver.arrivals.at(0).payload, payload);
+}
+
+}  // namespace
+}  // namespace arcomm::net

@@ -1,0 +1,71 @@
+// A connection over a LoopbackNetwork. See transport/net/connection.h.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+
+#include "transport/net/connection.h"
+#include "transport/net/landing.h"
+#include "transport/net/loopback/network.h"
+#include "transport/net/regions.h"
+
+namespace arcomm::net {
+
+class LoopbackConnection final : public Connection {
+ public:
+  static constexpr std::size_t kMostFrames = 64;
+  // What is on its way at once, as a socket's buffer would bound it.
+  static constexpr std::size_t kMostInFlight = std::size_t{512} << 10;
+
+  using Directions = std::shared_ptr<LoopbackNetwork::Direction>;
+  struct Options {
+    Directions out, in;
+    std::string name;
+    bool is_welcomed = false;
+    LoopbackNetwork::Time greeted_by;
+    LoopbackNetwork::Duration peer_timeout{};
+  };
+
+  LoopbackConnection(LoopbackNetwork& network, Regions& regions, Options options);
+  // A connection that failed before it began.
+  LoopbackConnection(LoopbackNetwork& network, Regions& regions, std::string name, Error error);
+  ~LoopbackConnection() override;
+
+  static const Capabilities& capabilities_of_all();
+  const Capabilities& capabilities() const override { return capabilities_of_all(); }
+  const std::string& name() const override { return options_.name; }
+  Progress is_open() const override;
+  Progress post(const Frame& frame, Transfer& transfer) override;
+  Progress test(Transfer transfer) const override;
+  Progress flush() const override { return test(posted_); }
+  Progress progress(Receiver& receiver) override;
+  void close(std::string_view why) override;
+  void abandon(Receiver& receiver) override { landing_.abandon(receiver); }
+  const Error& error() const override { return error_; }
+  int descriptor() const override { return -1; }
+  bool wants_to_send() const override { return !waiting_.empty(); }
+
+ private:
+  enum class State : std::uint8_t { Greeting, Open, Closing, Failed };
+
+  bool send_step();
+  bool receive_step(Receiver& receiver);
+  // The frame that has arrived; false: the receiver has no room.
+  Result<bool> take(const LoopbackNetwork::Direction::Flight& flight, Receiver& receiver);
+  void look_for_loss();
+  void fail(Error error);
+
+  LoopbackNetwork& network_;
+  Options options_;
+  State state_ = State::Greeting;
+  Landing landing_;
+  std::deque<Frame> waiting_;
+  std::uint64_t posted_ = 0, completed_ = 0;
+  std::string goodbye_;
+  Error error_;
+};
+
+}  // namespace arcomm::net

@@ -1,0 +1,80 @@
+// The memory of this daemon that peers may put bytes into, and the signals that they may raise.
+// A region is named by {index, generation}: a name that was given back is refused, whoever has it.
+// Thread: add and remove from any thread, under a lock; a connection enters a region with no lock
+// and leaves it when its bytes are there.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "proto/net/frame.h"
+#include "proto/status.h"
+
+namespace arcomm::net {
+
+using RegionId = std::uint64_t;  // generation << 32 | index + 1; 0: none
+using SignalWord = std::atomic<std::uint64_t>;
+
+class Regions {
+  struct Slot {
+    // generation << 32 | visits << 1 | whether it is open. One word, so that entering and removing
+    // see each other.
+    std::atomic<std::uint64_t> state{0};
+    std::span<std::byte> memory;
+    std::span<SignalWord> signals;
+  };
+
+ public:
+  static constexpr std::size_t kMost = 1024;
+
+  // Held while a peer's bytes go into a region; the region cannot be removed meanwhile.
+  class Visit {
+   public:
+    Visit() = default;
+    Visit(Visit&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+    Visit& operator=(Visit&& other) noexcept {
+      leave();
+      slot_ = std::exchange(other.slot_, nullptr);
+      return *this;
+    }
+    ~Visit() { leave(); }
+    explicit operator bool() const { return slot_ != nullptr; }
+
+   private:
+    friend class Regions;
+    explicit Visit(Slot* slot) : slot_(slot) {}
+    void leave();
+    Slot* slot_ = nullptr;
+  };
+
+  Regions() : slots_(std::make_unique<std::array<Slot, kMost>>()) {}
+  Regions(const Regions&) = delete;
+  Regions& operator=(const Regions&) = delete;
+
+  // The memory and the signals stay the caller's, and alive until remove() says true.
+  // ResourceExhausted when kMost regions are there.
+  Result<RegionId> add(std::span<std::byte> memory, std::span<SignalWord> signals);
+  // False: bytes of a peer's are on their way in; ask again. From the first call on no new ones
+  // come. True, too, for a region that is not there any more.
+  bool remove(RegionId region);
+
+  // For a Put or Signal frame: everything it says is checked here. OutOfRange/OutOfBounds or
+  // NotFound/UnknownHandle, naming region, range and size.
+  Result<Visit> enter(const FrameHeader& header);
+  // Where the bytes of the frame go, and what is done when they are there: the signal is raised
+  // (release). Precondition of both: entered for this header.
+  static std::byte* place_of(const Visit& visit, const FrameHeader& header);
+  static void raise(const Visit& visit, const FrameHeader& header);
+
+ private:
+  std::unique_ptr<std::array<Slot, kMost>> slots_;
+  std::mutex changing_;
+};
+
+}  // namespace arcomm::net

@@ -1,0 +1,210 @@
+#include "transport/net/tcp/connection.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+#include "transport/net/tcp/socket.h"
+
+namespace arcomm::net {
+namespace {
+
+constexpr Capabilities kTcpCapabilities{.transport = "tcp",
+                                        .most_posted = Outgoing::kMostFrames - 1};
+// A peer that does not end its side after our goodbye is not waited for longer.
+constexpr std::chrono::milliseconds kDrainTime{1000};
+// What one call of progress() moves at most each way, so that one busy connection does not hold up
+// the others of its thread.
+constexpr int kMostCalls = 8;
+
+}  // namespace
+
+ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name, Regions& regions,
+                                        const HelloKey& key,
+                                        std::chrono::milliseconds greeting_timeout) {
+  std::unique_ptr<TcpConnection> made(new TcpConnection(std::move(socket), std::move(name), regions,
+                                                        State::Connecting,
+                                                        Clock::now() + greeting_timeout));
+  made->key_ = key;
+  made->outgoing_.push(
+      {.header = {.kind = FrameKind::Hello}, .payload = std::as_bytes(std::span(&made->key_, 1))});
+  return made;
+}
+
+ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name, Regions& regions) {
+  std::unique_ptr<TcpConnection> made(
+      new TcpConnection(std::move(socket), std::move(name), regions, State::Open, {}));
+  made->outgoing_.push({.header = {.kind = FrameKind::Welcome}, .payload = {}});
+  return made;
+}
+
+TcpConnection::TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
+                             Clock::time_point greeted_by)
+    : socket_(std::move(socket)),
+      name_(std::move(name)),
+      state_(state),
+      greeted_by_(greeted_by),
+      incoming_(regions, state == State::Open) {}
+
+const Capabilities& TcpConnection::capabilities_of_all() {
+  return kTcpCapabilities;
+}
+
+Progress TcpConnection::is_open() const {
+  if (state_ == State::Open) return Progress::Done;
+  const bool is_coming = state_ == State::Connecting || state_ == State::Greeting;
+  return is_coming ? Progress::Again : Progress::Failed;
+}
+
+Progress TcpConnection::post(const Frame& frame, Transfer& transfer) {
+  if (is_open() == Progress::Failed) return Progress::Failed;
+  if (!outgoing_.push(frame)) return Progress::Again;
+  transfer = outgoing_.pushed();
+  return Progress::Done;
+}
+
+Progress TcpConnection::test(Transfer transfer) const {
+  if (outgoing_.completed() >= transfer) return Progress::Done;
+  return state_ == State::Failed ? Progress::Failed : Progress::Again;
+}
+
+Progress TcpConnection::flush() const {
+  return test(outgoing_.pushed());
+}
+
+bool TcpConnection::wants_to_send() const {
+  return state_ == State::Connecting || !outgoing_.is_empty();
+}
+
+Progress TcpConnection::progress(Receiver& receiver) {
+  bool moved = false;
+  if (state_ == State::Connecting) moved = connect_step();
+  if (state_ == State::Greeting || state_ == State::Open || state_ == State::Closing)
+    moved |= send_step();
+  if (state_ == State::Greeting || state_ == State::Open) moved |= receive_step(receiver);
+  if (state_ == State::Draining) moved |= drain_step();
+  if (is_open() == Progress::Again && Clock::now() > greeted_by_)
+    moved = fail(arcomm::error(ErrorCode::Unavailable, Reason::Timeout,
+                               state_ == State::Connecting
+                                   ? "nothing answers at the peer's port in time"
+                                   : "the peer accepted, and did not answer our hello in time"));
+  if (state_ != State::Failed) return moved ? Progress::Done : Progress::Again;
+  incoming_.abandon(receiver);
+  return Progress::Failed;
+}
+
+bool TcpConnection::connect_step() {
+  const int result = connect_result(socket_.get());
+  if (result == EINPROGRESS) return false;
+  if (result != 0) return fail_with_errno("connecting", result);
+  state_ = State::Greeting;
+  return true;
+}
+
+bool TcpConnection::send_step() {
+  bool moved = false;
+  for (int calls = 0; calls < kMostCalls && !outgoing_.is_empty(); ++calls) {
+    const auto pieces = outgoing_.pieces();
+    std::size_t offered = 0;
+    for (const iovec& piece : pieces) offered += piece.iov_len;
+    msghdr message{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (sent < 0) return fail_with_errno("sending", errno);
+    outgoing_.sent(static_cast<std::size_t>(sent));
+    moved = true;
+    if (static_cast<std::size_t>(sent) < offered) break;
+  }
+  if (state_ == State::Closing && outgoing_.is_empty()) {
+    shutdown(socket_.get(), SHUT_WR);
+    state_ = State::Draining;
+    drained_by_ = Clock::now() + kDrainTime;
+    return true;
+  }
+  return moved;
+}
+
+bool TcpConnection::receive_step(Receiver& receiver) {
+  bool moved = false;
+  for (int calls = 0; calls < kMostCalls; ++calls) {
+    if (incoming_.is_held()) {
+      if (Status taken = incoming_.take(0, receiver); !taken) return fail(std::move(taken).error());
+      if (incoming_.is_held()) return moved;
+      moved = true;
+    }
+    auto room = incoming_.room();
+    msghdr message{};
+    message.msg_iov = room.data();
+    message.msg_iovlen = room.size();
+    const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return moved;
+    if (got < 0) return fail_with_errno("receiving", errno);
+    if (got == 0)
+      return fail(arcomm::error(ErrorCode::Unavailable, Reason::RemoteDied,
+                                "the peer ended the connection without a word"));
+    const bool is_all = static_cast<std::size_t>(got) < room[0].iov_len + room[1].iov_len;
+    if (Status taken = incoming_.take(static_cast<std::size_t>(got), receiver); !taken)
+      return fail(std::move(taken).error());
+    moved = true;
+    if (incoming_.is_welcomed() && state_ == State::Greeting) state_ = State::Open;
+    if (is_all) return true;
+  }
+  return moved;
+}
+
+// What comes after our goodbye is of no interest, but a socket that is closed with unread bytes
+// resets the connection, and the peer would read the reset instead of the goodbye.
+bool TcpConnection::drain_step() {
+  std::array<std::byte, 4096> scratch;
+  ssize_t got = 0;
+  while ((got = recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT)) > 0) continue;
+  const bool waits = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
+  if (waits && Clock::now() < drained_by_) return false;
+  state_ = State::Failed;
+  socket_.reset();
+  return true;
+}
+
+void TcpConnection::close(std::string_view why) {
+  if (is_open() == Progress::Failed) return;
+  error_ =
+      arcomm::error(ErrorCode::Cancelled, Reason::None, name_, ": ended by this daemon: ", why);
+  if (state_ == State::Connecting) {
+    state_ = State::Failed;
+    socket_.reset();
+    return;
+  }
+  outgoing_.push_goodbye(why);
+  state_ = State::Closing;
+}
+
+void TcpConnection::abandon(Receiver& receiver) {
+  incoming_.abandon(receiver);
+}
+
+bool TcpConnection::fail(Error error) {
+  // After our own goodbye the reason is ours, whatever becomes of the socket.
+  if (state_ != State::Closing) {
+    error_ = std::move(error);
+    error_.message = name_ + ": " + error_.message;
+  }
+  state_ = State::Failed;
+  socket_.reset();
+  return true;
+}
+
+bool TcpConnection::fail_with_errno(std::string_view what, int number) {
+  return fail(arcomm::error(ErrorCode::Unavailable,
+                            number == ETIMEDOUT ? Reason::Timeout : Reason::RemoteDied, what, ": ",
+                            text_of_errno(number)));
+}
+
+}  // namespace arcomm::net

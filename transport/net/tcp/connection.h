@@ -1,0 +1,70 @@
+// A connection over one TCP socket. See transport/net/connection.h.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "proto/unique_fd.h"
+#include "transport/net/connection.h"
+#include "transport/net/regions.h"
+#include "transport/net/tcp/incoming.h"
+#include "transport/net/tcp/outgoing.h"
+
+namespace arcomm::net {
+
+class TcpConnection final : public Connection {
+ public:
+  // Connecting: the socket is on its way; `key` is shown as soon as it stands, and the answer has
+  // to come within `greeting_timeout`.
+  static ConnectionPtr connecting(UniqueFd socket, std::string name, Regions& regions,
+                                  const HelloKey& key, std::chrono::milliseconds greeting_timeout);
+  // Accepted: the peer has shown its key, and is told that it is welcome.
+  static ConnectionPtr accepted(UniqueFd socket, std::string name, Regions& regions);
+
+  static const Capabilities& capabilities_of_all();
+  const Capabilities& capabilities() const override { return capabilities_of_all(); }
+  const std::string& name() const override { return name_; }
+  Progress is_open() const override;
+  Progress post(const Frame& frame, Transfer& transfer) override;
+  Progress test(Transfer transfer) const override;
+  Progress flush() const override;
+  Progress progress(Receiver& receiver) override;
+  void close(std::string_view why) override;
+  void abandon(Receiver& receiver) override;
+  const Error& error() const override { return error_; }
+  int descriptor() const override { return socket_.get(); }
+  bool wants_to_send() const override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class State : std::uint8_t {
+    Connecting,  // the socket does not stand yet
+    Greeting,    // it stands, the welcome is waited for
+    Open,
+    Closing,   // our goodbye is on its way
+    Draining,  // it has left; the peer's end is waited for, so that no reset overtakes it
+    Failed,
+  };
+
+  TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
+                Clock::time_point greeted_by);
+  bool connect_step();
+  bool send_step();
+  bool receive_step(Receiver& receiver);
+  bool drain_step();
+  // Always true: it is progress, too.
+  bool fail(Error error);
+  bool fail_with_errno(std::string_view what, int number);
+
+  UniqueFd socket_;
+  const std::string name_;
+  State state_;
+  const Clock::time_point greeted_by_;
+  Clock::time_point drained_by_;
+  HelloKey key_;
+  Incoming incoming_;
+  Outgoing outgoing_;
+  Error error_;
+};
+
+}  // namespace arcomm::net

@@ -1,0 +1,136 @@
+#include "transport/net/tcp/socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <system_error>
+
+namespace arcomm::net {
+namespace {
+
+struct FreeAddress {
+  void operator()(addrinfo* info) const { freeaddrinfo(info); }
+};
+using AddressInfo = std::unique_ptr<addrinfo, FreeAddress>;
+
+Error failed(std::string_view what, const Address& address, int number) {
+  const bool is_short =
+      number == EMFILE || number == ENFILE || number == ENOMEM || number == ENOBUFS;
+  return error(is_short ? ErrorCode::ResourceExhausted : ErrorCode::Unavailable,
+               is_short ? Reason::OutOfMemory : Reason::None, "cannot ", what, ' ',
+               address.to_string(), ": ", text_of_errno(number));
+}
+
+Result<AddressInfo> resolve(const Address& address) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int problem =
+      getaddrinfo(address.host.c_str(), std::to_string(address.port).c_str(), &hints, &found);
+  if (problem != 0)
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, '"', address.to_string(),
+                 "\" is no address: ", gai_strerror(problem));
+  return AddressInfo(found);
+}
+
+Result<UniqueFd> open_socket(const Address& address, const addrinfo& info) {
+  UniqueFd socket(::socket(info.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return failed("open a socket for", address, errno);
+  return socket;
+}
+
+Result<Address> name_of_socket(int descriptor, int (*ask)(int, sockaddr*, socklen_t*) noexcept) {
+  sockaddr_storage name{};
+  socklen_t size = sizeof name;
+  auto* raw = reinterpret_cast<sockaddr*>(&name);
+  std::array<char, NI_MAXHOST> host{};
+  std::array<char, NI_MAXSERV> port{};
+  if (ask(descriptor, raw, &size) != 0 ||
+      getnameinfo(raw, size, host.data(), host.size(), port.data(), port.size(),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
+    return error(ErrorCode::Unavailable, Reason::None,
+                 "a socket does not tell its address: ", text_of_errno(errno));
+  return Address{host.data(), static_cast<std::uint16_t>(std::stoi(port.data()))};
+}
+
+Status set(int descriptor, int level, int option, int value, std::string_view name) {
+  if (setsockopt(descriptor, level, option, &value, sizeof value) == 0) return {};
+  return error(ErrorCode::Internal, Reason::None, "cannot set ", name,
+               " of a socket: ", text_of_errno(errno));
+}
+
+}  // namespace
+
+std::string text_of_errno(int number) {
+  return std::generic_category().message(number) + " (errno " + std::to_string(number) + ')';
+}
+
+Result<UniqueFd> listen_on(const Address& address) {
+  auto info = resolve(address);
+  if (!info) return std::move(info).error();
+  auto socket = open_socket(address, **info);
+  if (!socket) return socket;
+  // The port of a daemon that has just ended is not held against the next one.
+  ARC_RETURN_IF_ERROR(set(socket->get(), SOL_SOCKET, SO_REUSEADDR, 1, "SO_REUSEADDR"));
+  if (bind(socket->get(), (*info)->ai_addr, (*info)->ai_addrlen) != 0)
+    return failed("listen on", address, errno);
+  if (listen(socket->get(), SOMAXCONN) != 0) return failed("listen on", address, errno);
+  return socket;
+}
+
+Result<Address> address_of(int descriptor) {
+  return name_of_socket(descriptor, getsockname);
+}
+
+Result<Address> peer_address_of(int descriptor) {
+  return name_of_socket(descriptor, getpeername);
+}
+
+Result<UniqueFd> connect_from(const Address& local, const Address& peer) {
+  auto to = resolve(peer);
+  if (!to) return std::move(to).error();
+  auto from = resolve({local.host, 0});
+  if (!from) return std::move(from).error();
+  auto socket = open_socket(peer, **to);
+  if (!socket) return socket;
+  // Otherwise many connections from one address would use up its ports for all peers together.
+  ARC_RETURN_IF_ERROR(
+      set(socket->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1, "IP_BIND_ADDRESS_NO_PORT"));
+  if (bind(socket->get(), (*from)->ai_addr, (*from)->ai_addrlen) != 0)
+    return failed("use the interface of", local, errno);
+  if (::connect(socket->get(), (*to)->ai_addr, (*to)->ai_addrlen) != 0 && errno != EINPROGRESS)
+    return failed("connect to", peer, errno);
+  return socket;
+}
+
+int connect_result(int descriptor) {
+  pollfd waiting{.fd = descriptor, .events = POLLOUT, .revents = 0};
+  if (poll(&waiting, 1, 0) == 0) return EINPROGRESS;
+  int result = 0;
+  socklen_t size = sizeof result;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &result, &size) != 0) return errno;
+  return result;
+}
+
+Status set_options(int descriptor, std::chrono::milliseconds peer_timeout) {
+  const int milliseconds = static_cast<int>(peer_timeout.count());
+  // An idle connection is probed three times within the timeout.
+  const int seconds = std::max(1, milliseconds / 4000);
+  ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
+  ARC_RETURN_IF_ERROR(
+      set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds, "TCP_USER_TIMEOUT"));
+  ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, seconds, "TCP_KEEPIDLE"));
+  ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, seconds, "TCP_KEEPINTVL"));
+  ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
+  return set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+}
+
+}  // namespace arcomm::net

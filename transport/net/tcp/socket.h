@@ -1,0 +1,29 @@
+// TCP sockets as data connections want them: non-blocking, no delay, dead peers found out.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+#include "transport/net/address.h"
+
+namespace arcomm::net {
+
+// "Connection refused (errno 111)"
+std::string text_of_errno(int number);
+
+// Errors: InvalidArgument, Unavailable or ResourceExhausted with address and errno.
+Result<UniqueFd> listen_on(const Address& address);
+// This side's address, and the other's.
+Result<Address> address_of(int descriptor);
+Result<Address> peer_address_of(int descriptor);
+// Begins to connect, from the interface that has `local`'s host.
+Result<UniqueFd> connect_from(const Address& local, const Address& peer);
+// 0, EINPROGRESS, or why it failed.
+int connect_result(int descriptor);
+
+// Delay off; keepalive probes and unacknowledged bytes give the peer up after `peer_timeout`.
+Status set_options(int descriptor, std::chrono::milliseconds peer_timeout);
+
+}  // namespace arcomm::net
