@@ -151,7 +151,7 @@ TEST_P(NetTest, APutOutsideOfItsRegionTouchesNothingAndEndsTheConnection) {
     b_.connection = nullptr;
     connect();
     post(a_, {.header = header,
-              .payload = header.kind == FrameKind::Put ? payload : std::vector<std::byte>{}});
+              .payload = header.kind == FrameKind::Put ? payload : std::span<const std::byte>()});
     ASSERT_TRUE(until_failed(b_));
     EXPECT_EQ(b_.connection->error().reason, reason);
     EXPECT_THAT(b_.connection->error().message, HasSubstr(words));

@@ -77,9 +77,11 @@ class Connection {
   virtual const Error& error() const = 0;
 
   // For sleeping until there is something to do: a descriptor to poll, or -1 where polling is all;
-  // and whether room for sending is waited for, too.
+  // whether room for sending is waited for; and whether what comes would be read, which it is not
+  // while a frame waits for room at the receiver.
   virtual int descriptor() const = 0;
   virtual bool wants_to_send() const = 0;
+  virtual bool wants_to_receive() const = 0;
 
  protected:
   Connection() = default;

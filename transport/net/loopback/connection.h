@@ -47,6 +47,7 @@ class LoopbackConnection final : public Connection {
   const Error& error() const override { return error_; }
   int descriptor() const override { return -1; }
   bool wants_to_send() const override { return !waiting_.empty(); }
+  bool wants_to_receive() const override { return true; }
 
  private:
   enum class State : std::uint8_t { Greeting, Open, Closing, Failed };

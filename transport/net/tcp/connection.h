@@ -34,6 +34,7 @@ class TcpConnection final : public Connection {
   const Error& error() const override { return error_; }
   int descriptor() const override { return socket_.get(); }
   bool wants_to_send() const override;
+  bool wants_to_receive() const override { return !incoming_.is_held(); }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,0 +1,189 @@
+#include "transport/net/stream_thread.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "transport/device/pause.h"
+
+namespace arcomm::net {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A sleeper looks again after this long, whatever it heard.
+constexpr int kSleepMs = 100;
+// Where the receiver has no room: nobody need tell when there is some.
+constexpr int kHeldSleepMs = 1;
+
+std::uint64_t now_ns() {
+  return LostTime::ns_of(Clock::now());
+}
+
+void add(std::atomic<std::uint64_t>& counter, std::uint64_t amount) {
+  counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<StreamThread>> StreamThread::start(ConnectionPtr connection,
+                                                          BulkQueue& queue, Receiver& receiver,
+                                                          Owner& owner, StreamOptions options) {
+  std::unique_ptr<StreamThread> made(
+      new StreamThread(std::move(connection), queue, receiver, owner, options));
+  made->doorbell_ = UniqueFd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!made->doorbell_)
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "no descriptor for the doorbell of ", made->name_);
+  try {
+    made->thread_ = std::thread([stream = made.get()] { stream->run(); });
+  } catch (const std::system_error& failure) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no thread for ", made->name_,
+                 ": ", failure.what());
+  }
+  pthread_setname_np(made->thread_.native_handle(), "arcomm-stream");
+  if (options.cpu >= 0) {
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    if (options.cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(options.cpu), &cpus);
+    if (pthread_setaffinity_np(made->thread_.native_handle(), sizeof cpus, &cpus) != 0)
+      return error(ErrorCode::InvalidArgument, Reason::BadConfig, "this process may not use CPU ",
+                   options.cpu, " for ", made->name_);
+  }
+  return made;
+}
+
+StreamThread::StreamThread(ConnectionPtr connection, BulkQueue& queue, Receiver& receiver,
+                           Owner& owner, StreamOptions options)
+    : connection_(std::move(connection)),
+      name_(connection_->name()),
+      queue_(queue),
+      owner_(owner),
+      options_(options),
+      receiver_(receiver) {}
+
+StreamThread::~StreamThread() {
+  stops_.store(true, std::memory_order_release);
+  if (!thread_.joinable()) return;
+  const std::uint64_t one = 1;
+  // It cannot fail but for a counter that is full, and then the bell has rung.
+  (void)!::write(doorbell_.get(), &one, sizeof one);
+  thread_.join();
+}
+
+// The poster pushes and then looks whether somebody sleeps; the sleeper says so and then looks at
+// the queue. Both are sequentially consistent: at least one sees the other.
+bool StreamThread::wake() {
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!sleeps_.load(std::memory_order_relaxed) || !sleeps_.exchange(false)) return false;
+  const std::uint64_t one = 1;
+  (void)!::write(doorbell_.get(), &one, sizeof one);
+  return true;
+}
+
+StreamCounters StreamThread::counters() const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  return {.sent_bytes = sent_bytes_.load(kRelaxed),
+          .received_bytes = receiver_.bytes.load(kRelaxed),
+          .spun_ns = spun_ns_.load(kRelaxed),
+          .slept_ns = slept_ns_.load(kRelaxed)};
+}
+
+void StreamThread::run() {
+  while (!stops_.load(std::memory_order_acquire)) {
+    bool moved = take_frames();
+    const Progress progress = connection_->progress(receiver_);
+    if (progress == Progress::Failed) {
+      owner_.stream_ended(connection_->error());
+      break;
+    }
+    moved |= progress == Progress::Done;
+    moved |= give_back_sent();
+    if (moved) {
+      idle_since_ns_ = 0;
+    } else {
+      wait();
+    }
+  }
+  connection_->abandon(receiver_);
+  // Its socket is closed: nobody reads the payloads any more.
+  connection_.reset();
+  give_back_all();
+}
+
+bool StreamThread::take_frames() {
+  bool moved = false;
+  BulkFrame next;
+  while (held_count_ < kMostHeld && connection_->is_open() == Progress::Done && queue_.pop(next)) {
+    Held& held = held_[held_count_++];
+    held = {.transfer = 0,
+            .on_loan = next.on_loan,
+            .bytes = sizeof(FrameHeader) + next.frame.payload.size()};
+    // There is room for it: the connection holds more than kMostHeld. A connection that fails just
+    // now gives it back with the others.
+    if (connection_->post(next.frame, held.transfer) != Progress::Done) return moved;
+    moved = true;
+  }
+  return moved;
+}
+
+bool StreamThread::give_back_sent() {
+  std::size_t sent = 0;
+  while (sent < held_count_ && connection_->test(held_[sent].transfer) == Progress::Done) {
+    add(sent_bytes_, held_[sent].bytes);
+    held_[sent++].on_loan->fetch_sub(1, std::memory_order_release);
+  }
+  if (sent == 0) return false;
+  std::move(held_.begin() + static_cast<std::ptrdiff_t>(sent),
+            held_.begin() + static_cast<std::ptrdiff_t>(held_count_), held_.begin());
+  held_count_ -= sent;
+  return true;
+}
+
+void StreamThread::give_back_all() {
+  for (std::size_t i = 0; i < held_count_; ++i)
+    held_[i].on_loan->fetch_sub(1, std::memory_order_release);
+  held_count_ = 0;
+}
+
+void StreamThread::wait() {
+  const std::uint64_t from = now_ns();
+  if (idle_since_ns_ == 0) idle_since_ns_ = from;
+  const auto spin = static_cast<std::uint64_t>(options_.spin.count());
+  if (from - idle_since_ns_ >= spin || lost_time_.sleeps(from)) {
+    sleep();
+    return;
+  }
+  for (int i = 0; i < 16; ++i) pause_briefly();
+  const std::uint64_t to = now_ns();
+  lost_time_.paused(from, to);
+  add(spun_ns_, to - from);
+}
+
+void StreamThread::sleep() {
+  sleeps_.store(true);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const bool may_take = held_count_ < kMostHeld;
+  const bool has_work = may_take && !queue_.empty();
+  if (!has_work && !stops_.load(std::memory_order_acquire)) {
+    const std::uint64_t from = now_ns();
+    const bool is_held = !connection_->wants_to_receive();
+    const int events = (is_held ? 0 : POLLIN) | (connection_->wants_to_send() ? POLLOUT : 0);
+    std::array<pollfd, 2> sources{
+        pollfd{.fd = connection_->descriptor(), .events = static_cast<short>(events), .revents = 0},
+        pollfd{.fd = doorbell_.get(), .events = POLLIN, .revents = 0}};
+    (void)poll(sources.data(), sources.size(), is_held ? kHeldSleepMs : kSleepMs);
+    add(slept_ns_, now_ns() - from);
+    std::uint64_t rung = 0;
+    if (sources[1].revents != 0) (void)!::read(doorbell_.get(), &rung, sizeof rung);
+  }
+  sleeps_.store(false);
+}
+
+}  // namespace arcomm::net

@@ -1,0 +1,109 @@
+// The thread of one bulk stream: takes frames off the shared queue when its connection is free for
+// them, and receives. It spins for a while when nothing moves, then sleeps until the peer sends or
+// wake() is called.
+// Thread: made, woken and stopped by the owner; everything else is the thread's.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+#include "proto/unique_fd.h"
+#include "transport/device/lost_time.h"
+#include "transport/net/bulk_queue.h"
+#include "transport/net/connection.h"
+#include "transport/net/receiver.h"
+
+namespace arcomm::net {
+
+struct StreamOptions {
+  std::chrono::nanoseconds spin{std::chrono::microseconds(50)};
+  int cpu = -1;  // to run on; -1: any
+};
+
+// Of one stream since it was made. Nanoseconds are those of waiting.
+struct StreamCounters {
+  std::uint64_t sent_bytes = 0, received_bytes = 0;
+  std::uint64_t spun_ns = 0, slept_ns = 0;
+};
+
+class StreamThread {
+ public:
+  // The connection is open or opening; queue and receiver outlive the thread. The receiver is
+  // called by several threads at once. `on_end` is called on the thread, once, when the connection
+  // has failed and before its frames are given back. Errors: no descriptor, no thread, no such CPU.
+  class Owner {
+   public:
+    virtual ~Owner() = default;
+    virtual void stream_ended(const Error& why) = 0;
+  };
+  static Result<std::unique_ptr<StreamThread>> start(ConnectionPtr connection, BulkQueue& queue,
+                                                     Receiver& receiver, Owner& owner,
+                                                     StreamOptions options);
+  // Stops and joins: within a turn of the loop, which waits for nothing.
+  ~StreamThread();
+  StreamThread(const StreamThread&) = delete;
+  StreamThread& operator=(const StreamThread&) = delete;
+
+  // True: it slept, and gets up. For a frame in the queue, or for room at the receiver.
+  bool wake();
+  StreamCounters counters() const;
+  const std::string& name() const { return name_; }
+
+ private:
+  // Frames of one stream that wait in its connection: two keep it busy, and what a slow rail holds
+  // is little.
+  static constexpr std::size_t kMostHeld = 2;
+  struct Held {
+    Transfer transfer = 0;
+    OnLoan* on_loan = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  StreamThread(ConnectionPtr connection, BulkQueue& queue, Receiver& receiver, Owner& owner,
+               StreamOptions options);
+  void run();
+  bool take_frames();
+  bool give_back_sent();
+  void give_back_all();
+  void wait();
+  void sleep();
+
+  ConnectionPtr connection_;
+  const std::string name_;
+  BulkQueue& queue_;
+  Owner& owner_;
+  const StreamOptions options_;
+
+  // What arrives is counted on its way to the receiver.
+  class CountingReceiver final : public Receiver {
+   public:
+    explicit CountingReceiver(Receiver& to) : to_(to) {}
+    Result<std::byte*> place(const FrameHeader& header) override { return to_.place(header); }
+    Status arrived(const FrameHeader& header, std::span<const std::byte> payload) override {
+      bytes.store(bytes.load(std::memory_order_relaxed) + sizeof header + payload.size(),
+                  std::memory_order_relaxed);
+      return to_.arrived(header, payload);
+    }
+    void abandoned(const FrameHeader& header) override { to_.abandoned(header); }
+    std::atomic<std::uint64_t> bytes{0};
+
+   private:
+    Receiver& to_;
+  };
+  CountingReceiver receiver_;
+
+  std::array<Held, kMostHeld> held_{};
+  std::size_t held_count_ = 0;
+  LostTime lost_time_;
+  std::uint64_t idle_since_ns_ = 0;  // 0: it moves
+  std::atomic<std::uint64_t> sent_bytes_{0}, spun_ns_{0}, slept_ns_{0};
+
+  UniqueFd doorbell_;  // an eventfd
+  std::atomic<bool> sleeps_{false}, stops_{false};
+  std::thread thread_;
+};
+
+}  // namespace arcomm::net
