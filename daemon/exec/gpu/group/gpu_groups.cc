@@ -17,12 +17,12 @@ namespace {
 constexpr std::uint64_t kMakeNs = 10'000'000;
 
 // A part that takes time; what is there already is left as it is.
-struct Part {
+struct MemberPart {
   Memory GpuMember::*place;
   std::uint64_t bytes;
 };
 
-Status take(GpuMember& member, const Part& part) {
+Status take(GpuMember& member, const MemberPart& part) {
   Result<Memory> memory = member.engine->device().allocate(part.bytes);
   if (!memory) return std::move(memory).error();
   member.*part.place = std::move(memory).value();
@@ -30,9 +30,9 @@ Status take(GpuMember& member, const Part& part) {
 }
 
 // Takes what is missing. False: the time is over.
-Result<bool> fill(GpuGroup& group, std::span<const Part> parts, std::uint64_t until_ns) {
+Result<bool> fill(GpuGroup& group, std::span<const MemberPart> parts, std::uint64_t until_ns) {
   for (GpuMember& member : group.members) {
-    for (const Part& part : parts) {
+    for (const MemberPart& part : parts) {
       if (member.*part.place || part.bytes == 0) continue;
       if (now_ns() >= until_ns) return false;
       ARC_RETURN_IF_ERROR(take(member, part));
@@ -149,16 +149,16 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   const auto ranks = static_cast<std::uint32_t>(group->members.size());
   const std::uint64_t until = turn.until_ns(now_ns(), kMakeNs);
   const bool is_shared = ranks > 1;
-  const Part own[] = {{&GpuMember::mailbox, kMailboxBytes},
-                      {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
-                      {&GpuMember::resident_scratch,
-                       is_shared ? engines.front().hardware().resident_scratch_bytes : 0}};
+  const MemberPart own[] = {{&GpuMember::mailbox, kMailboxBytes},
+                            {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
+                            {&GpuMember::resident_scratch,
+                             is_shared ? engines.front().hardware().resident_scratch_bytes : 0}};
   Result<bool> filled = fill(*group, own, until);
   if (!filled || !*filled) return filled;
   // Again in each turn, and last in the one in which it is whole: others may have come meanwhile.
   group->abilities = abilities_of(*group);
   InStreamOffer offer = in_stream_offer(*group, spec);
-  const Part exchange[] = {
+  const MemberPart exchange[] = {
       {&GpuMember::exchange, offer.blocks != 0 ? in_stream_exchange_bytes(ranks) : 0}};
   filled = fill(*group, exchange, until);
   if (!filled || !*filled) return filled;

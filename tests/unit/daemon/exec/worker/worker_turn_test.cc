@@ -68,7 +68,9 @@ class WorkerTurns : public ::testing::Test {
     spec.unique_id[1] = static_cast<std::byte>(number / 256);
     spec.epoch = 1;
     spec.ranks.push_back({rank.id, 0});
-    ASSERT_TRUE(requests_.form_communicator(spec).ok());
+    std::unique_ptr<CommunicatorExtension> made;
+    const auto formed = requests_.form_communicator(spec, made);
+    ASSERT_TRUE(formed.ok() && formed.value().has_value());
   }
   std::size_t communicators() const { return worker_->state().communicators.size(); }
 
@@ -130,7 +132,10 @@ TEST_F(WorkerTurns, EndASessionsCommunicatorsSomeAtATime) {
 TEST_F(WorkerTurns, LetGoOfASessionsMemorySomeAtATime) {
   Rank& rank = open();
   const SharedBytes memory(4096);
-  for (int i = 0; i < 300; ++i) ASSERT_TRUE(requests_.add_buffer(rank.id, memory.seed()).ok());
+  for (int i = 0; i < 300; ++i) {
+    BufferSpec spec = memory.seed();
+    ASSERT_TRUE(requests_.add_buffer(rank.id, spec).ok());
+  }
   bool is_done = false;
   requests_.close_session(rank.id, Reason::None, "detached",
                           [&](const Status&) { is_done = true; });
@@ -146,7 +151,10 @@ TEST_F(WorkerTurns, LetGoOfASessionsMemorySomeAtATime) {
 TEST_F(WorkerTurns, AtTheEndLetGoOfAllThatStillGoes) {
   Rank& rank = open();
   const SharedBytes memory(4096);
-  for (int i = 0; i < 300; ++i) ASSERT_TRUE(requests_.add_buffer(rank.id, memory.seed()).ok());
+  for (int i = 0; i < 300; ++i) {
+    BufferSpec spec = memory.seed();
+    ASSERT_TRUE(requests_.add_buffer(rank.id, spec).ok());
+  }
   for (int i = 0; i < 100; ++i) form_alone(rank, i);
   std::optional<Status> told;
   requests_.close_session(rank.id, Reason::None, "detached",
