@@ -102,6 +102,52 @@ TEST_P(NetTest, AReceiverWithoutRoomHoldsTheSenderAndLosesNothing) {
   EXPECT_EQ(a_.connection->flush(), Progress::Done);
 }
 
+TEST_P(NetTest, AReceiverWithoutRoomIsNoDeadPeer) {
+  const auto patience = std::chrono::milliseconds(200);
+  a_.endpoint.reset();
+  b_.endpoint.reset();
+  open(a_, 0, {.address = {}, .peer_timeout = patience});
+  open(b_, 1, {.address = {}, .peer_timeout = patience});
+  connect();
+  b_.receiver.has_room = false;
+  const auto payload = random_bytes(kMostChunkBytes, 12);
+  Transfer transfer = 0;
+  std::size_t posted = 0;
+  const auto end = std::chrono::steady_clock::now() + 4 * patience;
+  while (std::chrono::steady_clock::now() < end) {
+    const Frame chunk{.header = {.kind = FrameKind::Chunk}, .payload = payload};
+    posted += a_.connection->post(chunk, transfer) == Progress::Done ? 1 : 0;
+    ASSERT_NE(a_.progress(), Progress::Failed) << a_.connection->error().message;
+    ASSERT_NE(b_.progress(), Progress::Failed) << b_.connection->error().message;
+    net_->step();
+  }
+  b_.receiver.has_room = true;
+  ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == posted; }));
+}
+
+TEST_P(NetTest, ASignalNeedsNoMemory) {
+  connect();
+  std::vector<SignalWord> signals(1);
+  const RegionId region = b_.endpoint->regions().add({}, signals, {}).value();
+  post(a_, {.header = {.kind = FrameKind::Signal, .region = region, .add = 2}, .payload = {}});
+  ASSERT_TRUE(until([&] { return signals[0] == 2; }));
+  EXPECT_TRUE(b_.endpoint->regions().remove(region));
+}
+
+TEST_P(NetTest, APutOfAnEpochThatIsOverIsRefused) {
+  connect();
+  std::vector<std::byte> memory(100);
+  const RegionId region =
+      b_.endpoint->regions().add(memory, {}, {.communicator = 5, .epoch = 2}).value();
+  const auto payload = random_bytes(10, 13);
+  post(a_, {.header = {.kind = FrameKind::Put, .communicator = 5, .epoch = 1, .region = region},
+            .payload = payload});
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_EQ(b_.connection->error().reason, Reason::Revoked);
+  EXPECT_THAT(b_.connection->error().message, HasSubstr("communicator 5, epoch 1"));
+  EXPECT_EQ(memory, std::vector<std::byte>(100));
+}
+
 TEST_P(NetTest, AReceiverThatRefusesEndsTheConnectionWithItsReason) {
   connect();
   b_.receiver.refusal = error(ErrorCode::FailedPrecondition, Reason::Revoked, "epoch 3 is over");
@@ -116,7 +162,7 @@ TEST_P(NetTest, APutLandsInItsRegionBeforeItsSignalIsSeen) {
   connect();
   std::vector<std::byte> memory(300000, std::byte{0xee});
   std::vector<SignalWord> signals(4);
-  const auto region = b_.endpoint->regions().add(memory, signals);
+  const auto region = b_.endpoint->regions().add(memory, signals, {});
   ASSERT_TRUE(region.ok());
   const auto payload = random_bytes(kMostChunkBytes, 4);
   for (std::uint32_t i = 0; i < 2; ++i)
@@ -159,7 +205,7 @@ TEST_P(NetTest, APutOutsideOfItsRegionTouchesNothingAndEndsTheConnection) {
   };
   std::vector<std::byte> memory(1000, std::byte{0xee});
   std::vector<SignalWord> signals(1);
-  const RegionId region = b_.endpoint->regions().add(memory, signals).value();
+  const RegionId region = b_.endpoint->regions().add(memory, signals, {}).value();
   using enum FrameKind;
   try_put({.kind = Put, .offset = 901, .region = region}, Reason::OutOfBounds,
           "region of 1000 bytes");

@@ -84,7 +84,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Regions regions;
   std::vector<std::byte> memory(64);
   std::array<SignalWord, 2> signals{};
-  const RegionId region = regions.add(memory, signals).value();
+  const RegionId region = regions.add(memory, signals, {7, 1}).value();
   FuzzReceiver receiver;
   {
     Incoming incoming(regions, is_welcomed);

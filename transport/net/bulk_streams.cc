@@ -26,12 +26,9 @@ Progress BulkStreams::post(const Frame& frame, OnLoan& on_loan) {
     if (streams_[next_woken_]->wake()) break;
   }
   // A stream that failed in between has looked at the queue before this frame was there.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (has_failed_.load(std::memory_order_seq_cst)) give_back_queued();
   return Progress::Done;
-}
-
-void BulkStreams::wake_all() {
-  for (const auto& stream : streams_) stream->wake();
 }
 
 std::optional<Error> BulkStreams::failure() const {
@@ -51,6 +48,7 @@ void BulkStreams::stream_ended(const Error& why) {
     if (!failure_) failure_ = why;
   }
   has_failed_.store(true, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   give_back_queued();
 }
 

@@ -31,8 +31,6 @@ class BulkStreams final : private StreamThread::Owner {
   // Done: taken, and `on_loan`, counted up by the caller before, is counted down when the payload
   // has left. Again: the queue is full. Failed: failure() says why; nothing was taken.
   Progress post(const Frame& frame, OnLoan& on_loan);
-  // The receiver has room again for what it turned away.
-  void wake_all();
 
   std::optional<Error> failure() const;
   std::vector<StreamCounters> counters() const;

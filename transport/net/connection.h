@@ -32,7 +32,8 @@ struct Capabilities {
 
 // What is to be sent. The sender fills kind and the fields that the kind has a use for; length and
 // checksums are the connection's. The payload stays the caller's, unchanged, until test() says that
-// it has been sent.
+// it has been sent; it is never memory that a client may write, since bytes that no longer fit
+// their checksum end the connection of all.
 struct Frame {
   FrameHeader header;
   std::span<const std::byte> payload;
@@ -52,7 +53,7 @@ class Connection {
   virtual const std::string& name() const = 0;
 
   // Done: open for frames. Again: the two sides are still greeting each other; what is posted
-  // meanwhile waits.
+  // meanwhile waits until the peer has said welcome.
   virtual Progress is_open() const = 0;
 
   // Takes a frame of kind Message, Chunk, Put or Signal; Again: most_posted frames wait. Put: the

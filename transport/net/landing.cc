@@ -35,8 +35,7 @@ Status Landing::finish(Receiver& receiver) {
 }
 
 void Landing::abandon(Receiver& receiver) {
-  if (std::exchange(place_, nullptr) == nullptr) return;
-  if (!visit_) receiver.abandoned(header_);
+  if (std::exchange(place_, nullptr) != nullptr && !visit_) receiver.abandoned(header_);
   visit_ = {};
 }
 

@@ -23,7 +23,8 @@ void Regions::Visit::leave() {
   slot_ = nullptr;
 }
 
-Result<RegionId> Regions::add(std::span<std::byte> memory, std::span<SignalWord> signals) {
+Result<RegionId> Regions::add(std::span<std::byte> memory, std::span<SignalWord> signals,
+                              Owner owner) {
   const std::scoped_lock lock(changing_);
   for (std::size_t i = 0; i < kMost; ++i) {
     Slot& slot = (*slots_)[i];
@@ -31,6 +32,7 @@ Result<RegionId> Regions::add(std::span<std::byte> memory, std::span<SignalWord>
     if ((state & (kOpen | kVisits)) != 0) continue;
     slot.memory = memory;
     slot.signals = signals;
+    slot.owner = owner;
     const std::uint64_t generation = (generation_of(state) + 1) & 0xffffffff;
     // A visitor with an old name may add and take back its visit meanwhile: so no plain store.
     slot.state.fetch_add(((generation - generation_of(state)) << 32) + kOpen,
@@ -61,6 +63,10 @@ Result<Regions::Visit> Regions::enter(const FrameHeader& header) {
   Visit visit(&slot);
   if ((state & kOpen) == 0 || generation_of(state) != generation_of(header.region))
     return unknown(header.region);
+  if (slot.owner != Owner{header.communicator, header.epoch})
+    return error(ErrorCode::FailedPrecondition, Reason::Revoked, "a ", text_of(header.kind),
+                 " for communicator ", header.communicator, ", epoch ", header.epoch,
+                 ", into a region of another one");
   const std::size_t size = slot.memory.size();
   if (header.length > size || header.offset > size - header.length)
     return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "a put of ", header.length,
@@ -73,7 +79,9 @@ Result<Regions::Visit> Regions::enter(const FrameHeader& header) {
 }
 
 std::byte* Regions::place_of(const Visit& visit, const FrameHeader& header) {
-  return visit.slot_->memory.data() + header.offset;
+  // What has no bytes needs a place that is not null, and is not written.
+  static std::byte nothing;
+  return header.length == 0 ? &nothing : visit.slot_->memory.data() + header.offset;
 }
 
 void Regions::raise(const Visit& visit, const FrameHeader& header) {

@@ -22,12 +22,22 @@ using RegionId = std::uint64_t;  // generation << 32 | index + 1; 0: none
 using SignalWord = std::atomic<std::uint64_t>;
 
 class Regions {
+ public:
+  // Whose frames may go in. What is late, from an epoch that is over, is refused.
+  struct Owner {
+    std::uint64_t communicator = 0;
+    std::uint32_t epoch = 0;
+    bool operator==(const Owner&) const = default;
+  };
+
+ private:
   struct Slot {
     // generation << 32 | visits << 1 | whether it is open. One word, so that entering and removing
     // see each other.
     std::atomic<std::uint64_t> state{0};
     std::span<std::byte> memory;
     std::span<SignalWord> signals;
+    Owner owner;
   };
 
  public:
@@ -59,7 +69,7 @@ class Regions {
 
   // The memory and the signals stay the caller's, and alive until remove() says true.
   // ResourceExhausted when kMost regions are there.
-  Result<RegionId> add(std::span<std::byte> memory, std::span<SignalWord> signals);
+  Result<RegionId> add(std::span<std::byte> memory, std::span<SignalWord> signals, Owner owner);
   // False: bytes of a peer's are on their way in; ask again. From the first call on no new ones
   // come. True, too, for a region that is not there any more.
   bool remove(RegionId region);

@@ -21,6 +21,8 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSleepMs = 100;
 // Where the receiver has no room: nobody need tell when there is some.
 constexpr int kHeldSleepMs = 1;
+// For what was posted and a goodbye to leave, at the end.
+constexpr std::chrono::milliseconds kGoodbyeTime{100};
 
 std::uint64_t now_ns() {
   return LostTime::ns_of(Clock::now());
@@ -111,10 +113,19 @@ void StreamThread::run() {
       wait();
     }
   }
+  say_goodbye();
   connection_->abandon(receiver_);
   // Its socket is closed: nobody reads the payloads any more.
   connection_.reset();
   give_back_all();
+}
+
+// So that the peer sees an end, and not a death.
+void StreamThread::say_goodbye() {
+  connection_->close("its streams are taken down");
+  const auto until = Clock::now() + kGoodbyeTime;
+  while (connection_->progress(receiver_) != Progress::Failed && Clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
 bool StreamThread::take_frames() {
@@ -167,16 +178,21 @@ void StreamThread::wait() {
 }
 
 void StreamThread::sleep() {
-  sleeps_.store(true);
+  // Who could not take a frame is not to be woken for one: another stream is.
+  const bool may_take = held_count_ < kMostHeld && connection_->is_open() == Progress::Done;
+  sleeps_.store(may_take);
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  const bool may_take = held_count_ < kMostHeld;
   const bool has_work = may_take && !queue_.empty();
   if (!has_work && !stops_.load(std::memory_order_acquire)) {
     const std::uint64_t from = now_ns();
     const bool is_held = !connection_->wants_to_receive();
     const int events = (is_held ? 0 : POLLIN) | (connection_->wants_to_send() ? POLLOUT : 0);
     std::array<pollfd, 2> sources{
-        pollfd{.fd = connection_->descriptor(), .events = static_cast<short>(events), .revents = 0},
+        // Without events poll() tells of errors again and again, which nobody looks at before there
+        // is room.
+        pollfd{.fd = events == 0 ? -1 : connection_->descriptor(),
+               .events = static_cast<short>(events),
+               .revents = 0},
         pollfd{.fd = doorbell_.get(), .events = POLLIN, .revents = 0}};
     (void)poll(sources.data(), sources.size(), is_held ? kHeldSleepMs : kSleepMs);
     add(slept_ns_, now_ns() - from);

@@ -42,12 +42,13 @@ class StreamThread {
   static Result<std::unique_ptr<StreamThread>> start(ConnectionPtr connection, BulkQueue& queue,
                                                      Receiver& receiver, Owner& owner,
                                                      StreamOptions options);
-  // Stops and joins: within a turn of the loop, which waits for nothing.
+  // Stops and joins: within a tenth of a second, in which a goodbye leaves.
   ~StreamThread();
   StreamThread(const StreamThread&) = delete;
   StreamThread& operator=(const StreamThread&) = delete;
 
-  // True: it slept, and gets up. For a frame in the queue, or for room at the receiver.
+  // True: it slept, could take a frame, and gets up. One whose receiver has no room looks by
+  // itself, each millisecond.
   bool wake();
   StreamCounters counters() const;
   const std::string& name() const { return name_; }
@@ -65,6 +66,7 @@ class StreamThread {
   StreamThread(ConnectionPtr connection, BulkQueue& queue, Receiver& receiver, Owner& owner,
                StreamOptions options);
   void run();
+  void say_goodbye();
   bool take_frames();
   bool give_back_sent();
   void give_back_all();

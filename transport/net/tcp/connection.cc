@@ -25,29 +25,32 @@ constexpr int kMostCalls = 8;
 
 ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name, Regions& regions,
                                         const HelloKey& key,
-                                        std::chrono::milliseconds greeting_timeout) {
-  std::unique_ptr<TcpConnection> made(new TcpConnection(std::move(socket), std::move(name), regions,
-                                                        State::Connecting,
-                                                        Clock::now() + greeting_timeout));
+                                        std::chrono::milliseconds greeting_timeout,
+                                        std::chrono::milliseconds peer_timeout) {
+  std::unique_ptr<TcpConnection> made(
+      new TcpConnection(std::move(socket), std::move(name), regions, State::Connecting,
+                        Clock::now() + greeting_timeout, peer_timeout));
   made->key_ = key;
   made->outgoing_.push(
       {.header = {.kind = FrameKind::Hello}, .payload = std::as_bytes(std::span(&made->key_, 1))});
   return made;
 }
 
-ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name, Regions& regions) {
-  std::unique_ptr<TcpConnection> made(
-      new TcpConnection(std::move(socket), std::move(name), regions, State::Open, {}));
+ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name, Regions& regions,
+                                      std::chrono::milliseconds peer_timeout) {
+  std::unique_ptr<TcpConnection> made(new TcpConnection(std::move(socket), std::move(name), regions,
+                                                        State::Open, {}, peer_timeout));
   made->outgoing_.push({.header = {.kind = FrameKind::Welcome}, .payload = {}});
   return made;
 }
 
 TcpConnection::TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
-                             Clock::time_point greeted_by)
+                             Clock::time_point greeted_by, std::chrono::milliseconds peer_timeout)
     : socket_(std::move(socket)),
       name_(std::move(name)),
       state_(state),
       greeted_by_(greeted_by),
+      peer_timeout_(peer_timeout),
       incoming_(regions, state == State::Open) {}
 
 const Capabilities& TcpConnection::capabilities_of_all() {
@@ -87,14 +90,40 @@ Progress TcpConnection::progress(Receiver& receiver) {
     moved |= send_step();
   if (state_ == State::Greeting || state_ == State::Open) moved |= receive_step(receiver);
   if (state_ == State::Draining) moved |= drain_step();
-  if (is_open() == Progress::Again && Clock::now() > greeted_by_)
-    moved = fail(arcomm::error(ErrorCode::Unavailable, Reason::Timeout,
-                               state_ == State::Connecting
-                                   ? "nothing answers at the peer's port in time"
-                                   : "the peer accepted, and did not answer our hello in time"));
+  if (moved) frame_since_ = {};
+  if (!moved && state_ != State::Failed) look_at_clock();
   if (state_ != State::Failed) return moved ? Progress::Done : Progress::Again;
   incoming_.abandon(receiver);
   return Progress::Failed;
+}
+
+void TcpConnection::look_at_clock() {
+  const auto now = Clock::now();
+  const auto timed_out = [this](std::string_view what) {
+    fail(arcomm::error(ErrorCode::Unavailable, Reason::Timeout, what));
+  };
+  if (is_open() == Progress::Again && now > greeted_by_)
+    return timed_out(state_ == State::Connecting
+                         ? "nothing answers at the peer's port in time"
+                         : "the peer accepted, and did not answer our hello in time");
+  if (state_ == State::Closing && now > drained_by_)
+    return timed_out("the peer does not take our last frames");
+  if (incoming_.is_in_frame()) {
+    if (frame_since_ == Clock::time_point{}) frame_since_ = now;
+    if (now - frame_since_ > peer_timeout_)
+      return timed_out("the peer began a frame and does not send its rest");
+  }
+  if (state_ == State::Connecting || now < next_look_) return;
+  next_look_ = now + peer_timeout_ / 10;
+  if (is_unheard(socket_.get(), peer_timeout_)) {
+    fail_with_errno("sending", ETIMEDOUT);
+  } else if (incoming_.is_held()) {
+    // Nobody reads meanwhile, and would see it.
+    int number = 0;
+    socklen_t size = sizeof number;
+    if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &number, &size) == 0 && number != 0)
+      fail_with_errno("receiving", number);
+  }
 }
 
 bool TcpConnection::connect_step() {
@@ -108,7 +137,9 @@ bool TcpConnection::connect_step() {
 bool TcpConnection::send_step() {
   bool moved = false;
   for (int calls = 0; calls < kMostCalls && !outgoing_.is_empty(); ++calls) {
-    const auto pieces = outgoing_.pieces();
+    // Until it is welcome here, the peer gets our hello and nothing else.
+    const auto pieces = state_ == State::Greeting ? outgoing_.pieces(1) : outgoing_.pieces();
+    if (pieces.empty()) break;
     std::size_t offered = 0;
     for (const iovec& piece : pieces) offered += piece.iov_len;
     msghdr message{};
@@ -165,9 +196,12 @@ bool TcpConnection::receive_step(Receiver& receiver) {
 bool TcpConnection::drain_step() {
   std::array<std::byte, 4096> scratch;
   ssize_t got = 0;
-  while ((got = recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT)) > 0) continue;
-  const bool waits = got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR);
-  if (waits && Clock::now() < drained_by_) return false;
+  int calls = 0;
+  do {
+    got = recv(socket_.get(), scratch.data(), scratch.size(), MSG_DONTWAIT);
+  } while (got > 0 && ++calls < kMostCalls);
+  const bool waits = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
+  if (waits && Clock::now() < drained_by_) return got > 0;
   state_ = State::Failed;
   socket_.reset();
   return true;
@@ -184,6 +218,7 @@ void TcpConnection::close(std::string_view why) {
   }
   outgoing_.push_goodbye(why);
   state_ = State::Closing;
+  drained_by_ = Clock::now() + peer_timeout_;
 }
 
 void TcpConnection::abandon(Receiver& receiver) {

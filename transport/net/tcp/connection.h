@@ -17,9 +17,11 @@ class TcpConnection final : public Connection {
   // Connecting: the socket is on its way; `key` is shown as soon as it stands, and the answer has
   // to come within `greeting_timeout`.
   static ConnectionPtr connecting(UniqueFd socket, std::string name, Regions& regions,
-                                  const HelloKey& key, std::chrono::milliseconds greeting_timeout);
+                                  const HelloKey& key, std::chrono::milliseconds greeting_timeout,
+                                  std::chrono::milliseconds peer_timeout);
   // Accepted: the peer has shown its key, and is told that it is welcome.
-  static ConnectionPtr accepted(UniqueFd socket, std::string name, Regions& regions);
+  static ConnectionPtr accepted(UniqueFd socket, std::string name, Regions& regions,
+                                std::chrono::milliseconds peer_timeout);
 
   static const Capabilities& capabilities_of_all();
   const Capabilities& capabilities() const override { return capabilities_of_all(); }
@@ -48,11 +50,13 @@ class TcpConnection final : public Connection {
   };
 
   TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
-                Clock::time_point greeted_by);
+                Clock::time_point greeted_by, std::chrono::milliseconds peer_timeout);
   bool connect_step();
   bool send_step();
   bool receive_step(Receiver& receiver);
   bool drain_step();
+  // What has to come or to go within a time: looked at when nothing moved.
+  void look_at_clock();
   // Always true: it is progress, too.
   bool fail(Error error);
   bool fail_with_errno(std::string_view what, int number);
@@ -61,6 +65,9 @@ class TcpConnection final : public Connection {
   const std::string name_;
   State state_;
   const Clock::time_point greeted_by_;
+  const std::chrono::milliseconds peer_timeout_;
+  Clock::time_point next_look_{};    // at what was not acknowledged
+  Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
   HelloKey key_;
   Incoming incoming_;

@@ -15,6 +15,8 @@ namespace {
 
 // Taken off the listener's queue in one call of accept().
 constexpr int kMostAccepted = 16;
+// Round trips between continents.
+constexpr std::chrono::milliseconds kFairTime{200};
 
 // Whoever spoke the protocol hears why, if it can be sent at once.
 void say_goodbye(int socket, std::string_view why) {
@@ -50,11 +52,17 @@ Result<ConnectionPtr> TcpEndpoint::connect(const Address& peer, std::string_view
   if (!socket) return std::move(socket).error();
   ARC_RETURN_IF_ERROR(set_options(socket->get(), options_.peer_timeout));
   return TcpConnection::connecting(*std::move(socket), connection_name(peer_name, peer, key),
-                                   regions_, key, options_.greeting_timeout);
+                                   regions_, key, options_.greeting_timeout, options_.peer_timeout);
 }
 
+// Who has spoken goes first: those that come must not push out those whose hello is there.
 ConnectionPtr TcpEndpoint::accept(const CheckKey& check_key) {
+  if (ConnectionPtr connection = hear_strangers(check_key)) return connection;
   admit_strangers();
+  return hear_strangers(check_key);
+}
+
+ConnectionPtr TcpEndpoint::hear_strangers(const CheckKey& check_key) {
   const auto now = Clock::now();
   for (std::size_t i = 0; i < strangers_.size();) {
     Greeting greeting = listen_to(strangers_[i]);
@@ -75,17 +83,21 @@ ConnectionPtr TcpEndpoint::accept(const CheckKey& check_key) {
 
 void TcpEndpoint::admit_strangers() {
   for (int i = 0; i < kMostAccepted; ++i) {
+    // The oldest goes, if it has had time: a peer that means it shows its key within a round trip.
+    // Otherwise those that come wait in the listener's queue.
+    const bool is_full = strangers_.size() >= options_.most_strangers;
+    if (is_full && Clock::now() < strangers_.front().admitted + kFairTime) return;
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return;  // none, or no descriptor is free: those that wait are asked for again
     if (!set_options(socket.get(), options_.peer_timeout)) continue;
-    // The oldest has had most time: a peer that means it shows its key within a round trip.
-    if (strangers_.size() >= options_.most_strangers) {
+    if (is_full) {
       strangers_.pop_front();
       ++refused_;
     }
     Stranger& stranger = strangers_.emplace_back();
     stranger.socket = std::move(socket);
-    stranger.greeted_by = Clock::now() + options_.greeting_timeout;
+    stranger.admitted = Clock::now();
+    stranger.greeted_by = stranger.admitted + options_.greeting_timeout;
   }
 }
 
@@ -119,7 +131,7 @@ ConnectionPtr TcpEndpoint::welcome(Stranger stranger, const CheckKey& check_key)
   auto from = peer_address_of(stranger.socket.get());
   if (!from) return nullptr;  // it is gone again
   return TcpConnection::accepted(std::move(stranger.socket), connection_name(*peer, *from, key),
-                                 regions_);
+                                 regions_, options_.peer_timeout);
 }
 
 }  // namespace arcomm::net

@@ -32,7 +32,7 @@ class TcpEndpoint final : public Endpoint {
   // A connection of which nothing is known but its bytes, no more than a Hello of them.
   struct Stranger {
     UniqueFd socket;
-    Clock::time_point greeted_by;
+    Clock::time_point admitted, greeted_by;
     std::size_t received = 0;
     std::array<std::byte, sizeof(FrameHeader) + sizeof(HelloKey)> hello{};
   };
@@ -40,6 +40,7 @@ class TcpEndpoint final : public Endpoint {
 
   TcpEndpoint(EndpointOptions options, UniqueFd listener);
   void admit_strangers();
+  ConnectionPtr hear_strangers(const CheckKey& check_key);
   static Greeting listen_to(Stranger& stranger);
   ConnectionPtr welcome(Stranger stranger, const CheckKey& check_key);
 

@@ -36,6 +36,8 @@ class Incoming {
   bool is_welcomed() const { return is_welcomed_; }
   // Whether a frame waits for room at the receiver.
   bool is_held() const { return is_held_; }
+  // Whether the rest of a frame is to come: an honest peer has it, and sends it.
+  bool is_in_frame() const { return !is_held_ && (rest_bytes_ > 0 || end_ > begin_); }
 
  private:
   // A Goodbye lies in the buffer whole.

@@ -1,5 +1,6 @@
 #include "transport/net/tcp/outgoing.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "proto/text.h"
@@ -22,7 +23,7 @@ void Outgoing::push_goodbye(std::string_view why) {
   goodbye_ += words;
 }
 
-std::span<iovec> Outgoing::pieces() {
+std::span<iovec> Outgoing::pieces(std::uint64_t most) {
   std::size_t count = 0;
   std::size_t skip = sent_of_first_;
   const auto add = [&](const void* data, std::size_t size) {
@@ -35,7 +36,7 @@ std::span<iovec> Outgoing::pieces() {
     pieces_[count++] = {bytes + skip, size - skip};
     skip = 0;
   };
-  for (std::uint64_t n = completed_; n != pushed_ && count + 2 < kMostPieces; ++n) {
+  for (std::uint64_t n = completed_; n < std::min(pushed_, most) && count + 2 < kMostPieces; ++n) {
     const Frame& frame = frame_at(n);
     add(&frame.header, sizeof frame.header);
     add(frame.payload.data(), frame.payload.size());

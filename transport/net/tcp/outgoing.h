@@ -27,8 +27,9 @@ class Outgoing {
   // The last frame; no place is needed, and nothing is pushed after it.
   void push_goodbye(std::string_view why);
 
-  // The next bytes, at most kMostPieces pieces of them; empty: nothing waits.
-  std::span<iovec> pieces();
+  // The next bytes, at most kMostPieces pieces of them, of the frames up to the `most`-th ever
+  // pushed; empty: nothing waits.
+  std::span<iovec> pieces(std::uint64_t most = ~std::uint64_t{0});
   // The first `count` bytes of pieces() were sent.
   void sent(std::size_t count);
 

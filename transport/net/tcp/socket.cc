@@ -125,12 +125,18 @@ Status set_options(int descriptor, std::chrono::milliseconds peer_timeout) {
   // An idle connection is probed three times within the timeout.
   const int seconds = std::max(1, milliseconds / 4000);
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
-  ARC_RETURN_IF_ERROR(
-      set(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, milliseconds, "TCP_USER_TIMEOUT"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, seconds, "TCP_KEEPIDLE"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, seconds, "TCP_KEEPINTVL"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
   return set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+}
+
+bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
+  const bool waits = info.tcpi_unacked != 0 || info.tcpi_probes != 0;
+  return waits && std::chrono::milliseconds(info.tcpi_last_ack_recv) > peer_timeout;
 }
 
 }  // namespace arcomm::net

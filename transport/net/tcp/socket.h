@@ -23,7 +23,11 @@ Result<UniqueFd> connect_from(const Address& local, const Address& peer);
 // 0, EINPROGRESS, or why it failed.
 int connect_result(int descriptor);
 
-// Delay off; keepalive probes and unacknowledged bytes give the peer up after `peer_timeout`.
+// Delay off; keepalive probes give a peer up that is silent for `peer_timeout` while nothing is
+// sent.
 Status set_options(int descriptor, std::chrono::milliseconds peer_timeout);
+// Whether bytes of ours have not been acknowledged for `peer_timeout`. A peer that answers probes
+// and has no room is alive: TCP_USER_TIMEOUT would end its connection.
+bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout);
 
 }  // namespace arcomm::net

@@ -17,7 +17,7 @@ FrameHeader put(RegionId region, std::uint64_t offset = 0, std::uint32_t length 
 TEST(Regions, StayUntilTheLastVisitorHasLeft) {
   Regions regions;
   std::vector<std::byte> memory(10);
-  const RegionId region = regions.add(memory, {}).value();
+  const RegionId region = regions.add(memory, {}, {}).value();
   auto visit = regions.enter(put(region, 3));
   ASSERT_TRUE(visit.ok());
   EXPECT_EQ(Regions::place_of(*visit, put(region, 3)), memory.data() + 3);
@@ -31,9 +31,9 @@ TEST(Regions, StayUntilTheLastVisitorHasLeft) {
 TEST(Regions, ANameThatWasGivenBackIsNeverTakenForItsSuccessor) {
   Regions regions;
   std::vector<std::byte> memory(10);
-  const RegionId first = regions.add(memory, {}).value();
+  const RegionId first = regions.add(memory, {}, {}).value();
   EXPECT_TRUE(regions.remove(first));
-  const RegionId second = regions.add(memory, {}).value();
+  const RegionId second = regions.add(memory, {}, {}).value();
   EXPECT_EQ(first & 0xffffffff, second & 0xffffffff) << "the same place";
   EXPECT_FALSE(regions.enter(put(first)).ok());
   EXPECT_TRUE(regions.enter(put(second)).ok());
@@ -44,16 +44,16 @@ TEST(Regions, ANameThatWasGivenBackIsNeverTakenForItsSuccessor) {
 TEST(Regions, AreBoundedAndUsedAgain) {
   Regions regions;
   std::vector<RegionId> all;
-  for (std::size_t i = 0; i < Regions::kMost; ++i) all.push_back(regions.add({}, {}).value());
-  EXPECT_EQ(regions.add({}, {}).error().code, ErrorCode::ResourceExhausted);
+  for (std::size_t i = 0; i < Regions::kMost; ++i) all.push_back(regions.add({}, {}, {}).value());
+  EXPECT_EQ(regions.add({}, {}, {}).error().code, ErrorCode::ResourceExhausted);
   EXPECT_TRUE(regions.remove(all[500]));
-  EXPECT_TRUE(regions.add({}, {}).ok());
+  EXPECT_TRUE(regions.add({}, {}, {}).ok());
 }
 
 TEST(Regions, NoNumberOfAStrangersLeadsOutside) {
   Regions regions;
   std::vector<std::byte> memory(10);
-  const RegionId region = regions.add(memory, {}).value();
+  const RegionId region = regions.add(memory, {}, {}).value();
   for (const RegionId wrong :
        {RegionId{0}, RegionId{1}, region + 1, ~RegionId{0}, RegionId{region | RegionId{1} << 63}})
     EXPECT_FALSE(regions.enter(put(wrong)).ok()) << wrong;
@@ -77,7 +77,7 @@ TEST(Regions, ComeAndGoWhilePeersTry) {
   });
   for (int i = 0; i < 2000; ++i) {
     auto memory = std::make_unique<std::vector<std::byte>>(1);
-    const RegionId region = regions.add(*memory, {}).value();
+    const RegionId region = regions.add(*memory, {}, {}).value();
     latest = region;
     while (!regions.remove(region)) std::this_thread::yield();
     memory.reset();  // a late write would be one after free
