@@ -62,14 +62,15 @@ bool LaunchRoom::fits_narrow(const LaunchPlace& place, std::uint32_t blocks) con
   });
 }
 
-bool LaunchRoom::lend(const LaunchPlace& place, std::uint32_t blocks) {
-  for (const Part& part : place.parts) {
-    if (narrow_taken(part.gpu, place) + blocks > narrow_room(part.gpu) &&
-        narrow_taken(part.gpu, place) != 0)
-      return false;
-  }
+void LaunchRoom::lend(const LaunchPlace& place, std::uint32_t blocks) {
   for (const Part& part : place.parts) gpus_[part.gpu].in_stream += blocks;
-  return true;
+}
+
+bool LaunchRoom::has_lent(const LaunchPlace& place) const {
+  return std::ranges::all_of(place.parts, [&](const Part& part) {
+    const std::uint32_t taken = narrow_taken(part.gpu, place);
+    return taken == 0 || taken <= narrow_room(part.gpu);
+  });
 }
 
 void LaunchRoom::take_back(const LaunchPlace& place, std::uint32_t blocks) {

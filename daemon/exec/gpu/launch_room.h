@@ -49,10 +49,11 @@ class LaunchRoom {
  public:
   void add_gpu(std::uint32_t sms) { gpus_.push_back({.sms = sms}); }
 
-  // In-stream operations of one communicator more, or less, may fill so many SMs of its GPUs.
-  // False: what is launched there has that room, and nothing was lent; once that has ended there is
-  // room.
-  bool lend(const LaunchPlace& place, std::uint32_t blocks);
+  // In-stream operations of one communicator more, or less, may fill so many SMs of its GPUs. What
+  // comes finds less room from now on; what is launched keeps its own until it ends, and before
+  // has_lent() nothing may run in-stream.
+  void lend(const LaunchPlace& place, std::uint32_t blocks);
+  bool has_lent(const LaunchPlace& place) const;
   void take_back(const LaunchPlace& place, std::uint32_t blocks);
 
   // An operation of so many blocks, which all ranks have called, is launched now. False: it waits

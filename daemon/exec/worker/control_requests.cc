@@ -34,12 +34,16 @@ void ControlRequests::close_session(SessionId id, Reason reason, const std::stri
   worker_.reap();
 }
 
+void ControlRequests::let_go(BufferSpec& spec) {
+  if (spec.memory) state_.buffers.let_go(std::move(spec.memory));
+  for (MemoryChunk& chunk : spec.chunks) {
+    if (chunk.memory) state_.buffers.let_go(std::move(chunk.memory));
+  }
+}
+
 Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec& spec) {
   Result<Session*> session = state_.sessions.need(id);
-  if (!session) {
-    state_.buffers.let_go(std::move(spec.memory));
-    return std::move(session).error();
-  }
+  if (!session) return std::move(session).error();
   Result<BufferId> buffer = state_.backend->add_buffer(id, spec);
   if (!buffer) return buffer;
   (*session)->buffers.push_back(*buffer);

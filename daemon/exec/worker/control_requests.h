@@ -24,6 +24,8 @@ class ControlRequests {
   Status open_session(SessionSpec spec, std::uint64_t now_ns);
   void close_session(SessionId session, Reason reason, const std::string& why, Done<void> done);
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec);
+  // What was not added, and will not be: closed elsewhere.
+  void let_go(BufferSpec& spec);
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
                                           std::uint64_t bytes);
   Status remove_buffer(SessionId session, BufferId buffer);

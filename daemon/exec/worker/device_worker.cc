@@ -90,9 +90,15 @@ class ThreadedWorker final : public DeviceWorker {
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
     const Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
-    ask_at_rest(std::move(done), rest, [this, session, spec = share(std::move(spec))] {
-      return requests_.add_buffer(session, *spec);
-    });
+    const auto held = share(std::move(spec));
+    // What comes of it not at all is a last reference, perhaps: closed elsewhere. At the end there
+    // is nobody whom that would hold up.
+    Done<BufferId> end = [this, held, done = std::move(done)](Result<BufferId> added) {
+      if (!added && added.error().reason != Reason::ShuttingDown) requests_.let_go(*held);
+      done(std::move(added));
+    };
+    ask_at_rest(std::move(end), rest,
+                [this, session, held] { return requests_.add_buffer(session, *held); });
   }
   void allocate_buffer(SessionId session, AllocationSpec spec,
                        Done<AllocatedBuffer> done) override {

@@ -46,8 +46,10 @@ void RestQueue::add(Request request, std::uint64_t now_ns) {
   for (const uid_t uid : request.uids) users_[uid].bucket.take(kOfUser, now_ns, request.cost);
   User& user = users_[whose];
   if (user.waiting.empty()) turns_.push_back(whose);
-  if (request.deadline_ns == 0) request.deadline_ns = now_ns + kLongestHeldNs;
+  const std::uint64_t longest = now_ns + kLongestHeldNs;
+  request.deadline_ns = request.deadline_ns == 0 ? longest : std::min(request.deadline_ns, longest);
   first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
+  request.number = ++last_number_;
   user.waiting.push_back({std::move(request), due_ns});
   ++size_;
   earliest_ns_ = std::min(earliest_ns_, due_ns);
@@ -66,7 +68,10 @@ void RestQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
   User& user = users_[whose];
   if (user.waiting.empty()) turns_.push_front(whose);
   first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
-  user.waiting.push_front({std::move(request), due_ns});
+  const auto behind = std::ranges::find_if(user.waiting, [&](const Waiting& waiting) {
+    return waiting.request.number > request.number;
+  });
+  user.waiting.insert(behind, {std::move(request), due_ns});
   ++size_;
   earliest_ns_ = std::min(earliest_ns_, due_ns);
 }

@@ -31,8 +31,9 @@ class RestQueue {
   // Where the GPUs did not come to rest a try takes a millisecond; one that takes longer comes so
   // much later that others have four times as long.
   static constexpr std::uint64_t kHeldUpNs = 20'000'000, kForOthers = 4;
-  // Of a request that names no deadline of its own.
-  static constexpr std::uint64_t kLongestHeldNs = 10'000'000'000;
+  // Whatever deadline a request names: whoever asked on the caller's behalf waits 10 s
+  // (kWorkerLimit), and is to hear what held it up.
+  static constexpr std::uint64_t kLongestHeldNs = 9'500'000'000;
 
   // What became of a try.
   struct Try {
@@ -50,8 +51,9 @@ class RestQueue {
     std::uint64_t cost = 1;   // rests, those included that undoing it will take
     std::function<Try()> act;
     std::function<void(Error)> refuse;  // instead, or after tries; let go of right behind it
-    std::uint64_t deadline_ns = 0;      // refused then; 0: kLongestHeldNs after it came
+    std::uint64_t deadline_ns = 0;      // refused then, or kLongestHeldNs after it came
     std::optional<Error> held_up = {};  // by what, the last time
+    std::uint64_t number = 0;           // the queue's: in which order they came
   };
 
   // Refuses it at once (ResourceExhausted) where it would have to wait for longer than
@@ -60,7 +62,7 @@ class RestQueue {
   // Those to be run now, in one rest; each user's in the order in which they came. Refuses those
   // whose deadline has passed.
   std::vector<Request> take(std::uint64_t now_ns);
-  // One that was taken, has been tried, and is not answered: before all others of its user.
+  // One that was taken, has been tried, and is not answered: where it was among its user's.
   void put_back(Request request, Try tried, std::uint64_t now_ns);
   // When take() has something to do; ~0: never.
   std::uint64_t next_ns(std::uint64_t now_ns) const;
@@ -83,6 +85,7 @@ class RestQueue {
   std::unordered_map<uid_t, User> users_;
   std::deque<uid_t> turns_;  // of those who wait for something
   std::size_t size_ = 0;
+  std::uint64_t last_number_ = 0;
   std::uint64_t earliest_ns_ = ~std::uint64_t{0};        // nothing is due before
   std::uint64_t first_deadline_ns_ = ~std::uint64_t{0};  // nor expires before
   std::optional<Error> held_up_;                         // by what, the last time, whoever was

@@ -162,6 +162,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
       {&GpuMember::exchange, offer.blocks != 0 ? in_stream_exchange_bytes(ranks) : 0}};
   filled = fill(*group, exchange, until);
   if (!filled || !*filled) return filled;
+  give_back_sms(*group);  // those of an earlier turn
   group->in_stream_blocks = offer.blocks;
   group->why_not_in_stream = std::move(offer.why_not);
   if (!take_room(*group))
@@ -187,8 +188,9 @@ bool GpuGroups::take_room(GpuGroup& group) {
     fewest = std::min(fewest, member.engine->hardware().sms);
   }
   group.most_blocks = most_launched_blocks(fewest, kSparedSms);
-  group.has_lent_sms = room.lend(group.place, group.in_stream_blocks);
-  return group.has_lent_sms;
+  room.lend(group.place, group.in_stream_blocks);
+  group.has_lent_sms = true;
+  return room.has_lent(group.place);
 }
 
 void GpuGroups::give_back_sms(GpuGroup& group) {

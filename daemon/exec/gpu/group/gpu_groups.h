@@ -77,7 +77,7 @@ class GpuGroups {
   GpuGroups() = default;
   Result<std::unique_ptr<GpuGroup>> begin(const CommunicatorSpec& spec);
   // What it needs to find room on its GPUs, for in-stream operations and launched ones. False:
-  // operations that run have the SMs; ask again when they have ended.
+  // operations that run have the SMs still; those that come do not. Ask again.
   bool take_room(GpuGroup& group);
   void give_back_sms(GpuGroup& group);
   CudaAbilities abilities_of(const GpuGroup& group) const;

@@ -130,7 +130,8 @@ class Node {
     for (const std::uint32_t sms : shape_.sms) room_.add_gpu(sms);
     for (std::uint32_t gpu = 0; gpu < shape_.sms.size(); ++gpu) {
       LaunchPlace lender{.parts = {{.gpu = gpu}}};
-      EXPECT_TRUE(room_.lend(lender, shape_.in_stream[gpu]));
+      room_.lend(lender, shape_.in_stream[gpu]);
+      EXPECT_TRUE(room_.has_lent(lender));
     }
   }
 
@@ -306,7 +307,8 @@ TEST_F(LaunchRoomTest, TwoLargeOnesGoBesideEachOtherWhereOneOfThemAlwaysFits) {
 }
 
 TEST_F(LaunchRoomTest, WhatIsInStreamCountsAsIfItStoodStill) {
-  EXPECT_TRUE(room_.lend(one_, 96));
+  room_.lend(one_, 96);
+  EXPECT_TRUE(room_.has_lent(one_));
   EXPECT_EQ(room_.narrow_room(0), 132u - 10 - 96 - 1);
   EXPECT_EQ(room_.narrow_room(2), 132u - 10 - 1);
   EXPECT_TRUE(room_.enter(one_, 112));
@@ -320,7 +322,8 @@ TEST_F(LaunchRoomTest, WhatIsInStreamCountsAsIfItStoodStill) {
 }
 
 TEST_F(LaunchRoomTest, WhoWaitsIsNotPassedByThoseItWouldWaitFor) {
-  EXPECT_TRUE(room_.lend(one_, 120));
+  room_.lend(one_, 120);
+  EXPECT_TRUE(room_.has_lent(one_));
   EXPECT_TRUE(room_.enter(one_, 50));
   EXPECT_FALSE(room_.enter(other_, 60));
   EXPECT_TRUE(LaunchRoom::is_in_the_way(one_, other_));
@@ -337,7 +340,8 @@ TEST_F(LaunchRoomTest, WhoWaitsIsNotPassedByThoseItWouldWaitFor) {
 
 TEST_F(LaunchRoomTest, ALargeOneDoesNotStandBehindASmallOneInOneQueue) {
   LaunchPlace small = place_of({{0, 0}, {1, 0}}), large = place_of({{0, 0}, {1, 4}});
-  EXPECT_TRUE(room_.lend(one_, 96));
+  room_.lend(one_, 96);
+  EXPECT_TRUE(room_.has_lent(one_));
   EXPECT_TRUE(room_.enter(small, 8));
   EXPECT_FALSE(room_.enter(large, 112));
   room_.leave(small);
@@ -347,12 +351,17 @@ TEST_F(LaunchRoomTest, ALargeOneDoesNotStandBehindASmallOneInOneQueue) {
 
 TEST_F(LaunchRoomTest, WhatRunsHasItsRoomUntilItEndsWhoeverWantsSmsForInStreamOperations) {
   EXPECT_TRUE(room_.enter(one_, 100));
-  EXPECT_FALSE(room_.lend(other_, 24)) << "it may be about to begin";
+  room_.lend(other_, 24);
+  EXPECT_FALSE(room_.has_lent(other_)) << "it may be about to begin";
+  EXPECT_TRUE(room_.enter(third_, 20));
+  EXPECT_TRUE(third_.is_wide) << "those who come have less room, so that the lender's turn comes";
+  room_.leave(third_);
   room_.leave(one_);
-  EXPECT_TRUE(room_.lend(other_, 24));
+  EXPECT_TRUE(room_.has_lent(other_));
   EXPECT_TRUE(room_.enter(one_, 100));
   EXPECT_TRUE(one_.is_wide) << "97 are left";
-  EXPECT_TRUE(room_.lend(third_, 96)) << "what is wide has no room of its own";
+  room_.lend(third_, 96);
+  EXPECT_TRUE(room_.has_lent(third_)) << "what is wide has no room of its own";
 }
 
 }  // namespace
