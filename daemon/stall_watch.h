@@ -1,6 +1,7 @@
 // Whether the threads that serve others still turn, the workers, the control loop and gRPC's: what
 // the watchdog's pings are tied to. One whose progress stands still is nudged, by a message; one
-// that neither moves nor handles it for `stall` is stuck. Thread: the daemon's main thread.
+// that does not handle it for `stall` is stuck, however seldom somebody looks. Thread: the daemon's
+// main thread.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,7 @@ class StallWatch {
   // `what` is said of it: "the control loop". Handling a nudge is progress.
   void add(std::string what, std::function<std::uint64_t()> progress, std::function<void()> nudge,
            Clock::time_point now) {
-    watched_.push_back({std::move(what), std::move(progress), std::move(nudge), 0, now});
+    watched_.push_back({std::move(what), std::move(progress), std::move(nudge), 0, now, false});
   }
   void add(const std::string& device, DeviceWorker& worker, Clock::time_point now) {
     add(
@@ -36,11 +37,12 @@ class StallWatch {
     for (Watched& one : watched_) {
       if (const std::uint64_t progress = one.progress(); progress != one.seen) {
         one.seen = progress;
-        one.moved = now;
+        one.is_asked = false;
         continue;
       }
       one.nudge();  // idle or stuck
-      if (now - one.moved > stall && stuck.empty()) stuck = one.what;
+      if (!std::exchange(one.is_asked, true)) one.asked = now;
+      if (now - one.asked > stall && stuck.empty()) stuck = one.what;
     }
     return stuck;
   }
@@ -51,7 +53,8 @@ class StallWatch {
     std::function<std::uint64_t()> progress;
     std::function<void()> nudge;
     std::uint64_t seen;
-    Clock::time_point moved;
+    Clock::time_point asked;
+    bool is_asked;  // since then nothing moved
   };
   std::vector<Watched> watched_;
 };

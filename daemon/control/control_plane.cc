@@ -135,6 +135,7 @@ void ControlPlane::stop() {
     deaf.set_value();
   });
   deaf.get_future().wait();
+  heartbeat_->end();
   server_->stop();  // while the loop runs: handlers answer, releases and detaches included
   memory_thread_.stop();
   loop_->post([this] {

@@ -29,7 +29,8 @@ std::uint64_t number_in(const std::string& path) {
 
 void add_groups(const GroupFiles& files, const std::string& root, std::string path,
                 std::vector<MemoryGroup>& groups) {
-  if (path.find("/..") != std::string::npos) return;  // outside of what this process sees
+  // As the kernel writes what is outside of what this process sees; a group may be named "..x".
+  if (path == "/.." || path.starts_with("/../")) return;
   while (path.ends_with('/')) path.pop_back();
   std::size_t depth = 0;
   for (std::size_t end = 0; depth < kMostGroupDepth; ++depth) {

@@ -27,7 +27,7 @@ std::string call_headers() {
 }  // namespace
 
 void RpcHeartbeat::connect() {
-  of_earlier_ += answers_.counts().calls;
+  of_earlier_ += answers();
   answers_ = FrameReader(FrameReader::Side::Server);
   stream_ = 0;
   connection_.reset();
@@ -58,16 +58,22 @@ void RpcHeartbeat::hear() {
 
 std::uint64_t RpcHeartbeat::count() {
   hear();
-  return of_earlier_ + answers_.counts().calls;
+  return of_earlier_ + answers();
+}
+
+void RpcHeartbeat::end() {
+  has_ended_ = true;
+  connection_.reset();
 }
 
 void RpcHeartbeat::nudge() {
+  if (has_ended_) return;
   hear();
   if (!connection_ || stream_ >= kLastStream) connect();
   if (!connection_) return;
-  if (stream_ != 0 && answers_.counts().calls == heard_before_) return;
+  if (stream_ != 0 && answers() == heard_before_) return;
   stream_ = stream_ == 0 ? 1 : stream_ + 2;
-  heard_before_ = answers_.counts().calls;
+  heard_before_ = answers();
   std::string call;
   append_http2_frame(call, Http2Frame::Headers, call_headers(), kHttp2EndHeaders, stream_);
   append_http2_frame(call, Http2Frame::Data, std::string(5, '\0'), kHttp2EndStream, stream_);

@@ -24,13 +24,19 @@ class RpcHeartbeat {
   std::uint64_t count();
   // Asks once more, unless an answer is still owed.
   void nudge();
+  // For good. A server that shuts down would wait for the connection.
+  void end();
 
  private:
   void connect();
   void hear();
   bool send(const std::string& bytes);
 
+  // Whatever ends a call is an answer, a refusal under memory pressure, too.
+  std::uint64_t answers() const { return answers_.counts().calls + answers_.counts().resets; }
+
   std::function<void(UniqueFd)> adopt_;
+  bool has_ended_ = false;
   UniqueFd connection_;
   FrameReader answers_{FrameReader::Side::Server};  // of this connection
   std::uint32_t stream_ = 0;                        // of the last call; 0: none yet

@@ -165,6 +165,7 @@ TEST(StallWatch, FindsAWorkerThatStandsStillForLongerThanAllowed) {
   const StallWatch::Clock::time_point start{};
   watch.add("host:0", worker, start);
   const std::chrono::milliseconds stall(1000);
+  EXPECT_EQ(watch.find_stuck(start, stall), "") << "it is asked";
   EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(900), stall), "");
   EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(1100), stall),
             "the worker of host:0");
@@ -197,10 +198,27 @@ TEST(StallWatch, WatchesTheControlLoopBesideTheWorkers) {
   EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(900), stall), "");
   EXPECT_EQ(nudged, 0) << "it moves";
   worker.turns = 2;
-  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(2000), stall), "the control loop");
-  EXPECT_EQ(nudged, 1);
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(2000), stall), "");
+  EXPECT_EQ(nudged, 1) << "it is asked, after however long";
+  worker.turns = 3;
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(3100), stall), "the control loop");
   turns = 2;
-  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(2100), stall), "");
+  EXPECT_EQ(watch.find_stuck(start + std::chrono::milliseconds(3200), stall), "");
+}
+
+// An idle daemon with a short `stall` was killed where its main thread looked more seldom than
+// that.
+TEST(StallWatch, WhoAnswersIsNotStuckHoweverSeldomItIsLookedAt) {
+  std::uint64_t turns = 0, messages = 0;
+  StallWatch watch;
+  const StallWatch::Clock::time_point start{};
+  watch.add(
+      "the control loop", [&] { return turns; }, [&] { ++messages; }, start);
+  for (int second = 0; second < 10; ++second) {
+    EXPECT_EQ(
+        watch.find_stuck(start + std::chrono::seconds(second), std::chrono::milliseconds(500)), "");
+    turns = messages;  // it answers, and is idle again
+  }
 }
 
 }  // namespace
