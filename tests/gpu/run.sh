@@ -57,7 +57,7 @@ if [[ $parts == *" kernels "* ]]; then
     check 200 in_stream "$programs/in_stream_gpu_test" --gtest_brief=1
     check 200 resident "$programs/resident_gpu_test" --gtest_brief=1
     check 120 hardware "$programs/gpu_hardware_gpu_test" --gtest_brief=1
-    check 300 freed "$programs/freed_memory_gpu_test" --gtest_brief=1
+    check 400 freed "$programs/freed_memory_gpu_test" --gtest_brief=1
   fi
   for ranks in "${ranks_here[@]}"; do
     timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <iostream>
 #include <span>
 #include <sstream>
 
@@ -160,7 +161,9 @@ class FloodBeside : public Flood {
     std::vector<milliseconds> took;
     for (int i = 0; i < 300; ++i) took.push_back(time_a_call());
     std::ranges::sort(took);
-    EXPECT_LT(took[297], milliseconds(100)) << "p50 is " << took[150].count() << " ms";
+    std::cout << "p50 " << took[150].count() << " ms, p99 " << took[297].count() << " ms\n";
+    // 10 to 25 ms, under sanitizers on two busy cores a hundred; seconds where floods are let in.
+    EXPECT_LT(took[297], milliseconds(500));
   }
 
   std::vector<pid_t> hostile_;
