@@ -26,8 +26,6 @@
 namespace arcomm::support {
 namespace {
 
-constexpr uid_t kNobody = 65534;
-constexpr gid_t kNogroup = 65534;
 const milliseconds kSoon{1000 * kSlowdown};  // another user attaches within
 
 UniqueFd connect_to(const std::string& path, int type = SOCK_STREAM) {
@@ -78,13 +76,7 @@ class ControlHeldUp : public NodeTest {
   }
   // Another user comes, attaches, works and goes.
   void expect_served_soon() {
-    ClientProcess::Options options;
-    options.environment = node().environment();
-    if (::geteuid() == 0) {
-      options.uid = kNobody;
-      options.gid = kNogroup;
-    }
-    const auto other = ClientProcess::start(options);
+    const auto other = ::geteuid() == 0 ? client_of(kNobody) : ClientProcess::start(node());
     const Reply attached = other->ask("init 20000");
     EXPECT_TRUE(attached.ok()) << attached.to_string();
     EXPECT_LT(attached.took, kSoon);

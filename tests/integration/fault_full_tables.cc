@@ -17,7 +17,6 @@ namespace arcomm::support {
 namespace {
 
 constexpr uid_t kTenant = 65'531, kFiller = 65'532;
-constexpr gid_t kNogroup = 65'534;
 constexpr milliseconds kWindow{800};
 constexpr double kAbsurd_us = 50'000, kAbsurdTimes = 10;
 
@@ -30,11 +29,7 @@ class FullTables : public NodeTest {
     daemon.settings["access.group"] = "nogroup";
     start(daemon);
     for (int rank = 0; rank < 2; ++rank) {
-      ClientProcess::Options options;
-      options.environment = node().environment();
-      options.uid = kTenant;
-      options.gid = kNogroup;
-      tenant_.push_back(ClientProcess::start(options));
+      tenant_.push_back(client_of(kTenant));
     }
     expect_all_ok(tenant_, "init 10000");
     form_communicator(tenant_, "c0");

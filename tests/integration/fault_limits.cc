@@ -27,8 +27,6 @@
 namespace arcomm::support {
 namespace {
 
-constexpr uid_t kNobody = 65534;
-constexpr gid_t kNogroup = 65534;
 constexpr uid_t kMapped = 196'608;  // the first of a user namespace's 65,536
 constexpr std::uint64_t kMiB = 1 << 20;
 constexpr milliseconds kNewcomer{5000};
@@ -36,13 +34,6 @@ constexpr const char* kNoGroup = "needs the right to make memory control groups 
 
 class NodeLimits : public NodeTest {
  protected:
-  std::unique_ptr<ClientProcess> client_of(uid_t uid) {
-    ClientProcess::Options options;
-    options.environment = node().environment();
-    options.uid = uid;
-    options.gid = kNogroup;
-    return ClientProcess::start(options);
-  }
   // Attaches, communicates and reduces in memory of the daemon's, all of it in the time.
   void expect_newcomer_is_served(uid_t uid) {
     const auto started = std::chrono::steady_clock::now();

@@ -14,20 +14,11 @@
 namespace arcomm::support {
 namespace {
 
-constexpr uid_t kNobody = 65534;
-constexpr gid_t kNogroup = 65534;
-
 class Quota : public NodeTest {
  protected:
   // A client of another user, whom root's quota must not touch.
   std::unique_ptr<ClientProcess> other_user() {
-    ClientProcess::Options options;
-    options.environment = node().environment();
-    if (::geteuid() == 0) {
-      options.uid = kNobody;
-      options.gid = kNogroup;
-    }
-    return ClientProcess::start(options);
+    return ::geteuid() == 0 ? client_of(kNobody) : ClientProcess::start(node());
   }
   static DaemonProcess::Options with(const std::string& name, const std::string& value) {
     DaemonProcess::Options options;

@@ -22,9 +22,6 @@
 namespace arcomm::support {
 namespace {
 
-constexpr uid_t kNobody = 65534;
-constexpr gid_t kNogroup = 65534;
-
 class Strangers : public NodeTest {};
 
 UniqueFd connect_socket(const std::string& path, int type) {
@@ -74,11 +71,7 @@ DaemonProcess::Options closed_to_others() {
 TEST_F(Strangers, AUserOutsideTheGroupIsTurnedAwayByTheSocketItself) {  // 15
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become another user";
   start(closed_to_others());
-  ClientProcess::Options options;
-  options.environment = node().environment();
-  options.uid = kNobody;
-  options.gid = kNogroup;
-  const auto stranger = ClientProcess::start(options);
+  const auto stranger = client_of(kNobody);
   const Reply refused = stranger->ask("init 5000");
   EXPECT_EQ(refused.code, arcPermissionDenied) << refused.to_string();
   EXPECT_EQ(refused.reason, arcReasonPermission) << refused.to_string();
@@ -95,11 +88,7 @@ TEST_F(Strangers, AUserWhoReachesTheSocketAnywayIsRefusedAndAudited) {  // 15
        {node().client_socket(), node().fd_socket(), node().admin_socket()}) {
     ASSERT_EQ(::chmod(path.c_str(), 0777), 0);
   }
-  ClientProcess::Options options;
-  options.environment = node().environment();
-  options.uid = kNobody;
-  options.gid = kNogroup;
-  const auto stranger = ClientProcess::start(options);
+  const auto stranger = client_of(kNobody);
   const std::size_t descriptors = node().child().open_descriptors();
   for (int attempt = 0; attempt < 20; ++attempt) {
     const Reply refused = stranger->ask("init 3000");
@@ -130,11 +119,7 @@ TEST_F(Strangers, AMemberOfTheGroupIsServedWithoutBeingAdmin) {  // 15, 16
   DaemonProcess::Options daemon = closed_to_others();
   daemon.settings["access.group"] = "nogroup";
   start(daemon);
-  ClientProcess::Options options;
-  options.environment = node().environment();
-  options.uid = kNobody;
-  options.gid = kNogroup;
-  const auto member = ClientProcess::start(options);
+  const auto member = client_of(kNobody);
   member->expect_ok("init");
   const nlohmann::json sessions = arctl_json(node(), {"sessions"});
   ASSERT_EQ(sessions["sessions"].size(), 1u);

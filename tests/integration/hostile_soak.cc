@@ -21,7 +21,6 @@ namespace arcomm::support {
 namespace {
 
 constexpr uid_t kTenant = 65'531, kFirstHostile = 65'532;
-constexpr gid_t kNogroup = 65'534;
 constexpr int kHostiles = 2;
 constexpr milliseconds kAttachesEvery{250};
 constexpr double kLongestAttach_us = 5e6;
@@ -69,13 +68,6 @@ class HostileSoak : public NodeTest {
   static std::uint64_t seconds() { return setting_from("ARCOMM_SOAK_SECONDS", 8); }
   HostileSoak() : NodeTest(std::chrono::seconds(150 + 3 * seconds())) {}
 
-  std::unique_ptr<ClientProcess> client_of(uid_t uid) {
-    ClientProcess::Options options;
-    options.environment = node().environment();
-    options.uid = uid;
-    options.gid = kNogroup;
-    return ClientProcess::start(options);
-  }
   void start_tenant() {
     for (int rank = 0; rank < 2; ++rank) tenant_.push_back(client_of(kTenant));
     newcomer_ = client_of(kTenant);

@@ -98,6 +98,14 @@ nlohmann::json NodeTest::limit_of(const std::string& name) {
   return {};
 }
 
+std::unique_ptr<ClientProcess> NodeTest::client_of(uid_t uid) {
+  ClientProcess::Options options;
+  options.environment = node().environment();
+  options.uid = uid;
+  options.gid = kNogroup;
+  return ClientProcess::start(options);
+}
+
 std::string NodeTest::setting(const std::string& name) {
   const nlohmann::json status = arctl_json(*node_, {"status"});
   if (!status.contains("settings")) return {};

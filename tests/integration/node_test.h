@@ -24,6 +24,10 @@ namespace arcomm::support {
 
 using Clients = std::vector<std::unique_ptr<ClientProcess>>;
 
+// A user of no group that matters, and the group of such users.
+constexpr uid_t kNobody = 65'534;
+constexpr gid_t kNogroup = 65'534;
+
 // How long, how often: from the environment, for longer runs than everyday's.
 std::uint64_t setting_from(const char* variable, std::uint64_t otherwise);
 
@@ -70,6 +74,8 @@ class NodeTest : public ::testing::Test {
   nlohmann::json limit_of(const std::string& name);
   // Of the same, what the metrics say is in use.
   double used(const char* resource) { return scrape().value("arcomm_node_used", {resource}); }
+  // A client that is this user, of no group that matters. Needs root.
+  std::unique_ptr<ClientProcess> client_of(uid_t uid);
   // The value of a setting as `arctl status` shows it.
   std::string setting(const std::string& name);
 

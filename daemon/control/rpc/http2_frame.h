@@ -1,4 +1,5 @@
-// Frames of HTTP/2 (RFC 9113), where the daemon writes some itself. Any thread.
+// Frames of HTTP/2 (RFC 9113) as bytes, where the daemon, and tests that are hostile to it, write
+// some themselves. Any thread.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,16 @@
 
 namespace arcomm {
 
-enum class Http2Frame : std::uint8_t { Data = 0, Headers = 1, Settings = 4, GoAway = 7 };
+enum class Http2Frame : std::uint8_t {
+  Data = 0,
+  Headers = 1,
+  ResetStream = 3,
+  Settings = 4,
+  Ping = 6,
+  GoAway = 7,
+  WindowUpdate = 8,
+  Continuation = 9
+};
 inline constexpr std::uint8_t kHttp2EndStream = 1, kHttp2EndHeaders = 4;  // flags
 
 // value in so many bytes, the highest first.

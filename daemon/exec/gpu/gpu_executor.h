@@ -37,10 +37,9 @@ class GpuExecutor {
     std::uint64_t since_ns = 0;
     std::uint64_t open_again_ns = 0;  // where it was launched speculatively: doubts that it began
     bool doubted = false;             // once already
-    bool waits =
-        false;  // to be launched, until what was launched in its place has left, or finds room
-    bool reported = false;  // that it has failed, while it still runs
-    Failure failure;        // the first
+    bool waits = false;               // to be launched, until it finds room, or its place is left
+    bool reported = false;            // that it has failed, while it still runs
+    Failure failure;                  // the first
   };
 
   // Launches it, or finds that it was launched speculatively. False: something else was, and has

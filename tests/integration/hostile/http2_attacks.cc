@@ -5,30 +5,17 @@
 #include <cerrno>
 #include <string>
 
+#include "daemon/control/rpc/http2_frame.h"
 #include "tests/integration/hostile/attack.h"
 
 namespace arcomm::support {
 namespace {
 
-enum class FrameType : std::uint8_t {
-  Data = 0,
-  Headers = 1,
-  ResetStream = 3,
-  Settings = 4,
-  Ping = 6,
-  WindowUpdate = 8,
-  Continuation = 9
-};
-constexpr std::uint8_t kEndStream = 1, kEndHeaders = 4;
-
-std::string frame(FrameType type, std::uint8_t flags, std::uint32_t stream,
+std::string frame(Http2Frame type, std::uint8_t flags, std::uint32_t stream,
                   const std::string& payload) {
   std::string made;
-  for (const int shift : {16, 8, 0}) made.push_back(static_cast<char>(payload.size() >> shift));
-  made.push_back(static_cast<char>(type));
-  made.push_back(static_cast<char>(flags));
-  for (const int shift : {24, 16, 8, 0}) made.push_back(static_cast<char>(stream >> shift));
-  return made + payload;
+  append_http2_frame(made, type, payload, flags, stream);
+  return made;
 }
 
 // Literal, never indexed, not compressed (RFC 7541, 6.2.3).
@@ -47,7 +34,7 @@ std::string attach_headers() {
 class Http2 {
  public:
   explicit Http2(Attacker& attacker) : attacker_(attacker), fd_(attacker.connect_stream()) {
-    send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(FrameType::Settings, 0, 0, ""));
+    send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(Http2Frame::Settings, 0, 0, ""));
   }
   bool open() const { return static_cast<bool>(fd_); }
   UniqueFd take() { return std::move(fd_); }
@@ -87,8 +74,8 @@ std::uint64_t rapid_resets(Attacker& attacker) {
       std::string frames;
       for (int i = 0; i < 64; ++i) {
         const std::uint32_t stream = connection.next_stream();
-        frames += frame(FrameType::Headers, kEndHeaders, stream, attach_headers()) +
-                  frame(FrameType::ResetStream, 0, stream, std::string("\0\0\0\x08", 4));
+        frames += frame(Http2Frame::Headers, kHttp2EndHeaders, stream, attach_headers()) +
+                  frame(Http2Frame::ResetStream, 0, stream, std::string("\0\0\0\x08", 4));
       }
       connection.send(frames);
       connection.read();
@@ -103,9 +90,9 @@ std::uint64_t open_calls(Attacker& attacker) {
   Http2 connection(attacker);
   for (; connection.open() && attacker.goes_on(); ++made) {
     const std::uint32_t stream = connection.next_stream();
-    connection.send(frame(FrameType::Headers, kEndHeaders, stream, attach_headers()));
+    connection.send(frame(Http2Frame::Headers, kHttp2EndHeaders, stream, attach_headers()));
     if (made % 2 == 0)
-      connection.send(frame(FrameType::Data, 0, stream, std::string("\0\0\0\x10\0", 5) + "part"));
+      connection.send(frame(Http2Frame::Data, 0, stream, std::string("\0\0\0\x10\0", 5) + "part"));
     connection.read();
   }
   attacker.hold(connection.take());
@@ -118,8 +105,8 @@ std::uint64_t unread_answers(Attacker& attacker) {
   const std::string pings = [] {
     std::string frames;
     for (int i = 0; i < 100; ++i) {
-      frames += frame(FrameType::Ping, 0, 0, "8 bytes.");
-      frames += frame(FrameType::Settings, 0, 0, "");
+      frames += frame(Http2Frame::Ping, 0, 0, "8 bytes.");
+      frames += frame(Http2Frame::Settings, 0, 0, "");
     }
     return frames;
   }();
@@ -136,9 +123,9 @@ std::uint64_t endless_headers(Attacker& attacker) {
     Http2 connection(attacker);
     if (!connection.open()) break;
     const std::uint32_t stream = connection.next_stream();
-    connection.send(frame(FrameType::Headers, 0, stream, attach_headers()));
+    connection.send(frame(Http2Frame::Headers, 0, stream, attach_headers()));
     for (; connection.open() && attacker.goes_on(); ++sent) {
-      connection.send(frame(FrameType::Continuation, 0, stream,
+      connection.send(frame(Http2Frame::Continuation, 0, stream,
                             header("x-" + std::to_string(sent), std::string(100, 'x'))));
       connection.read();
     }
@@ -153,7 +140,7 @@ std::uint64_t random_frames(Attacker& attacker) {
     Http2 connection(attacker);
     if (!connection.open()) break;
     for (; connection.open() && attacker.goes_on(); ++sent) {
-      std::string bytes = frame(static_cast<FrameType>(attacker.below(12)),
+      std::string bytes = frame(static_cast<Http2Frame>(attacker.below(12)),
                                 static_cast<std::uint8_t>(attacker.random()()),
                                 static_cast<std::uint32_t>(attacker.below(8)),
                                 attacker.random_bytes(attacker.below(64)));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daemon/control/access/frame_reader.h"
+#include "daemon/control/rpc/http2_frame.h"
 
 namespace arcomm::test {
 
@@ -12,15 +13,11 @@ namespace arcomm::test {
 inline std::string frame(std::uint8_t type, const std::string& payload, std::uint8_t flags = 0,
                          std::uint32_t stream = 0) {
   std::string bytes;
-  for (const int shift : {16, 8, 0})
-    bytes.push_back(static_cast<char>(payload.size() >> shift & 0xff));
-  bytes.push_back(static_cast<char>(type));
-  bytes.push_back(static_cast<char>(flags));
-  for (const int shift : {24, 16, 8, 0}) bytes.push_back(static_cast<char>(stream >> shift & 0xff));
-  return bytes + payload;
+  append_http2_frame(bytes, static_cast<Http2Frame>(type), payload, flags, stream);
+  return bytes;
 }
 
-inline constexpr std::uint8_t kEndStream = 1, kEndHeaders = 4;
+inline constexpr std::uint8_t kEndStream = kHttp2EndStream, kEndHeaders = kHttp2EndHeaders;
 
 // The HEADERS of a call to that path, whose message is still to come.
 inline std::string call_of(std::uint32_t stream, const std::string& path) {
