@@ -17,6 +17,12 @@ enum class LogLevel : std::uint8_t { Trace, Debug, Info, Warn, Error };
 enum class LogFormat : std::uint8_t { Text, Json };
 enum class BackendChoice : std::uint8_t { Auto, Host, Cuda };
 enum class MpsChoice : std::uint8_t { Manage, Require, Off };
+enum class NetOrder : std::uint8_t { OfRanks, OfRing };  // in which floats are added up
+enum class NetPartials : std::uint8_t {
+  Wide,
+  DType
+};  // of 16-bit types between nodes: as float32?
+enum class NetAlgorithm : std::uint8_t { Auto, Exchange, Direct, Ring };
 
 struct Settings {
   std::string runtime_dir = "/run/arcommd";    // sockets and the lock
@@ -74,6 +80,35 @@ struct Settings {
     std::uint64_t join_timeout_ms = 60'000;
     friend bool operator==(const Comm&, const Comm&) = default;
   } comm;
+  struct Net {
+    std::string peers;       // "10.0.0.1:7400, 10.0.0.2:7400"; "": this daemon knows no other
+    std::string listen;      // of peers' calls; "": none unless there are peers, then "[::]:7400"
+    std::string name;        // of this node, for people; "": its host name
+    std::string token_file;  // what all daemons know and nobody else
+    std::string tls_cert, tls_key, tls_ca;  // mutual TLS between daemons where all are set
+    std::string interfaces;                 // "eth0, ib*, 10.0.0.0/8"; "": what routes to the peers
+    std::uint64_t data_port = 7401;
+    std::uint64_t streams =
+        0;             // to each peer, besides stream 0; 0: 8, or as many as half the cores
+    std::string cpus;  // of the streams' threads: "4-7,12"; "": any
+    std::uint64_t staging_bytes = 256ull << 20;  // of each worker, for what is on its way
+    std::uint64_t peer_timeout_ms = 5000;        // a peer that is silent for so long is dead
+    NetOrder order = NetOrder::OfRanks;
+    NetPartials partials = NetPartials::Wide;
+    NetAlgorithm algorithm = NetAlgorithm::Auto;
+    friend bool operator==(const Net&, const Net&) = default;
+  } net;
+  struct Ring {  // of the ring between nodes; 0: as its tiers say
+    std::uint64_t chunk_bytes = 0;
+    std::uint64_t num_chunks = 0;
+    std::uint64_t max_bdp_bytes = 0;
+    std::uint64_t min_shard_bytes = 16;
+    std::int64_t bidirectional_max_bytes =
+        -2;  // -2: auto, -1: always, 0: never, else up to so many
+    std::uint64_t max_blocks = 0;
+    std::uint64_t threads = 0;
+    friend bool operator==(const Ring&, const Ring&) = default;
+  } ring;
   struct Quota {  // per uid; node_: of all together, 0: what the machine can bear
     std::uint64_t sessions = 256;
     std::uint64_t communicators = 1024;

@@ -10,6 +10,18 @@
 
 namespace arcomm {
 
+// A reduction over several nodes is done in two stages, so that a result is rounded once.
+enum class ReduceStage : std::uint8_t {
+  Whole,    // inputs and outputs are elements of the dtype
+  Partial,  // outputs are accumulators (accumulator_of), not yet divided and not yet rounded
+  Final,    // inputs are accumulators, outputs elements: divided where it is avg, rounded once
+};
+
+// What a Partial writes: Float32 for Float16 and BFloat16, the type itself for all others.
+constexpr DType accumulator_of(DType dtype) {
+  return dtype == DType::Float16 || dtype == DType::BFloat16 ? DType::Float32 : dtype;
+}
+
 // All inputs are combined in their order, and the result goes to every output. Pointers are aligned
 // to the element. An output is one of the inputs (in place) or does not touch any other range;
 // ranges that overlap in another way give unspecified values (never an access outside of the
@@ -24,6 +36,7 @@ struct AllReduceArgs {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+  ReduceStage stage = ReduceStage::Whole;
 
   // Between ranks that are all here: an input and an output of each.
   static AllReduceArgs among(std::uint32_t ranks, std::uint64_t count, DType dtype,

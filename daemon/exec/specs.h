@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/comm/unique_id.h"
+#include "daemon/plan/network_policy.h"
 #include "proto/in_stream_call.h"
 #include "proto/launch_table.h"
 #include "proto/memory_handle.h"
@@ -19,6 +20,9 @@
 #include "proto/ring/segment.h"
 #include "proto/types.h"
 #include "proto/unique_fd.h"
+#include "transport/net/connection.h"
+#include "transport/net/regions.h"
+#include "transport/net/stream_thread.h"
 
 namespace arcomm {
 
@@ -58,11 +62,38 @@ struct RankSpec {
   InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
 };
 
+// Which run of which daemon: a random number, another one after a restart. 0: none.
+using PeerId = std::uint64_t;
+
+// The connections of this daemon's worker to the worker of the same name of a peer. Stream 0
+// carries messages and is driven by the worker; each of the others gets a thread.
+struct LinkSpec {
+  PeerId peer = 0;
+  std::string name;  // of the node, for people
+  net::ConnectionPtr messages;
+  std::vector<net::ConnectionPtr> bulk;
+  std::vector<net::StreamOptions> bulk_options;  // one for each
+  std::shared_ptr<net::Regions> regions;         // that the connections' puts go into
+};
+
+struct NodeSpec {
+  PeerId peer = 0;  // this daemon's own for this node
+  std::string name;
+};
+
 struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
-  std::vector<RankSpec> ranks;    // complete and sorted by rank
+  std::vector<RankSpec> ranks;    // of this node, all of them and sorted by rank
   std::uint64_t deadline_ns = 0;  // who asks waits until then; 0: as long as is usual
+  // Where it spans several nodes; empty otherwise. Nodes in the order of their lowest ranks; each
+  // has its open link.
+  std::vector<std::uint32_t> node_of_rank = {};  // by global rank, an index of `nodes`
+  std::vector<NodeSpec> nodes = {};
+  std::uint32_t here = 0;          // this node's index
+  std::uint64_t communicator = 0;  // what frames call it: random, the same on all nodes
+  uid_t uid = 0;                   // whose ranks these are
+  NetworkPolicy policy = {};       // the same on all nodes
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then

@@ -147,6 +147,14 @@ class ThreadedWorker final : public DeviceWorker {
   void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) override {
     ask(std::move(done), [this, session, member] { return requests_.describe(session, member); });
   }
+  void open_link(LinkSpec link, Done<void> done) override {
+    ask(std::move(done), [link = share(std::move(link))]() -> Status {
+      return error(ErrorCode::Unimplemented, Reason::Unsupported, "links are not opened yet");
+    });
+  }
+  void close_link(PeerId, Error, Done<void> done) override {
+    ask(std::move(done), []() -> Status { return {}; });
+  }
   void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) override {
     ask(std::move(done),
         [this, session, member] { return requests_.export_mailbox(session, member); });

@@ -36,6 +36,9 @@ struct WorkerEvents {
   std::function<void(SessionId, Reason, std::string why)> session_lost;
   // A communicator left the ready state; a rebuild under the same unique id may start.
   std::function<void(const UniqueIdBytes&, std::uint64_t epoch, Reason)> communicator_revoked;
+  // A link has failed, by itself or as the peer said goodbye: the worker has let go of it and
+  // revoked what ran over it. Not told of one that close_link() ended.
+  std::function<void(PeerId, Error why)> link_lost = {};
 };
 
 class DeviceWorker {
@@ -87,6 +90,11 @@ class DeviceWorker {
                                   Done<void> done) = 0;
   virtual void leave_communicator(SessionId session, MemberId member, Done<void> done) = 0;
   virtual void describe(SessionId session, MemberId member, Done<CommunicatorSnapshot> done) = 0;
+
+  // To another daemon. AlreadyExists where there is one to this peer. Closing it, as when the peer
+  // is found dead, revokes the communicators that span it, whose ranks hear `why`.
+  virtual void open_link(LinkSpec link, Done<void> done) = 0;
+  virtual void close_link(PeerId peer, Error why, Done<void> done) = 0;
   // GPU workers; Unimplemented on others.
   virtual void export_mailbox(SessionId session, MemberId member,
                               Done<MailboxDescriptors> done) = 0;

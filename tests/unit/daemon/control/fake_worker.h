@@ -133,6 +133,14 @@ class FakeWorker final : public DeviceWorker {
     buffers_.emplace(id, std::pair{session, std::move(seed)});
     answer(std::move(done), Result<AllocatedBuffer>(AllocatedBuffer{id, memory(), whole}));
   }
+  void open_link(LinkSpec link, Done<void> done) override {
+    {
+      std::lock_guard lock(mutex_);
+      links_.push_back(std::move(link));
+    }
+    answer(std::move(done), Status{});
+  }
+  void close_link(PeerId, Error, Done<void> done) override { answer(std::move(done), Status{}); }
   void export_mailbox(SessionId, MemberId, Done<MailboxDescriptors> done) override {
     if (refuse_mailbox) {
       return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
@@ -270,6 +278,7 @@ class FakeWorker final : public DeviceWorker {
   std::mutex mutex_;
   std::map<SessionId, SessionSpec> sessions_;
   std::map<BufferId, std::pair<SessionId, BufferSpec>> buffers_;
+  std::vector<LinkSpec> links_;
   std::map<PlanId, SessionId> plans_;
   std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
   std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;

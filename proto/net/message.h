@@ -1,0 +1,85 @@
+// What is in a Message frame (frame.h): a MessageHead, a body by kind, and bytes where the body
+// says so. Little-endian. The frame names communicator, epoch and seq; both sides check that the
+// communicator is theirs and every field here, for a peer may be of another version or broken.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "proto/net/frame.h"
+
+namespace arcomm::net {
+
+enum class MessageKind : std::uint16_t {
+  Offer = 1,    // all ranks of the node have called `seq`: OfferBody, then inline data
+  Refused = 2,  // `seq` ends with an error on all nodes: FailureBody
+  Revoked = 3,  // the communicator ends: FailureBody
+  Left = 4,     // a rank has left in good order, nothing runs from `seq` on: FailureBody
+  Waiting = 5,  // some ranks of the node have called `seq`, and wait since 10 ms: WaitingBody
+  // The executor's own (daemon/exec/net/network_executor.h).
+  Window = 16,  // WindowBody: where this peer's chunks go
+  Ready = 17,   // ReadyBody: where results of `seq` go
+};
+
+struct MessageHead {
+  MessageKind kind = MessageKind::Offer;
+  std::uint16_t zero = 0;
+  std::uint32_t bytes = 0;  // of body and data
+};
+static_assert(sizeof(MessageHead) == 8);
+
+// What the ranks of one operation agree on (Signature in daemon/plan/operation.h), field by field.
+struct OfferBody {
+  std::uint64_t send_count = 0, recv_count = 0, total_count = 0, first_element = 0;
+  std::uint64_t remaining_ns =
+      0;  // until the earliest deadline of the node's ranks; never an instant
+  std::int32_t root = 0;
+  std::int32_t first_rank = 0;  // that called it there
+  std::uint32_t identity = 0;   // proto/captured_identity.h
+  std::uint32_t inline_bytes = 0;
+  std::uint8_t collective = 0, dtype = 0, op = 0, codec = 0;
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(OfferBody) == 64);
+
+struct FailureBody {
+  std::int32_t code = 0, reason = 0, culprit = -1;
+  std::uint32_t zero = 0;
+  std::array<char, 128> text{};  // zero-terminated, safe text
+};
+static_assert(sizeof(FailureBody) == 144);
+
+struct WaitingBody {
+  std::uint64_t called = 0;      // bit s: the node's seat s has called
+  std::uint64_t since_ns = 0;    // how long ago the first one did
+  std::int32_t missing_pid = 0;  // of the first that has not
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(WaitingBody) == 24);
+
+// Slots of equal size, one behind the other, in a region of the sender of this message. A slot may
+// be written when its signal in the writer's own window says that it is free: network_executor.h.
+struct WindowBody {
+  std::uint64_t region = 0;      // RegionId
+  std::uint64_t first_byte = 0;  // of this peer's slots
+  std::uint32_t first_signal = 0;
+  std::uint32_t slots = 0;
+  std::uint32_t slot_bytes = 0;
+  std::uint32_t first_credit = 0;  // index of the signals by which the peer gives slots back
+};
+static_assert(sizeof(WindowBody) == 32);
+
+struct ReadyBody {
+  std::uint64_t region = 0;      // RegionId of the receiving memory, the operation's alone
+  std::uint64_t first_byte = 0;  // of the operation's first element
+  std::uint64_t bytes = 0;
+  std::uint32_t signal = 0;  // counts chunks that have arrived
+  std::uint32_t zero = 0;
+};
+static_assert(sizeof(ReadyBody) == 32);
+
+inline constexpr std::size_t kMostInlineBytes =
+    kMostMessageBytes - sizeof(MessageHead) - sizeof(OfferBody);
+
+}  // namespace arcomm::net
