@@ -134,6 +134,25 @@ TEST_P(NetTest, ASignalNeedsNoMemory) {
   EXPECT_TRUE(b_.endpoint->regions().remove(region));
 }
 
+TEST_P(NetTest, EndpointsOfOneNodeShareItsRegionsAndTheConnectionsKeepThem) {
+  const auto regions = std::make_shared<Regions>();
+  open(b_, 1, {.address = {}, .regions = regions});
+  Side other;
+  open(other, 2, {.address = {}, .regions = regions});
+  EXPECT_EQ(&b_.endpoint->regions(), regions.get());
+  EXPECT_EQ(&other.endpoint->regions(), regions.get());
+  connect();
+  b_.endpoint.reset();
+  std::vector<std::byte> memory(10);
+  std::vector<SignalWord> signals(1);
+  const RegionId region = regions->add(memory, signals, {}).value();
+  const auto payload = random_bytes(10, 14);
+  post(a_, {.header = {.kind = FrameKind::Put, .region = region, .add = 1}, .payload = payload});
+  ASSERT_TRUE(until([&] { return signals[0] == 1; }));
+  EXPECT_EQ(memory, payload);
+  EXPECT_TRUE(regions->remove(region));
+}
+
 TEST_P(NetTest, APutOfAnEpochThatIsOverIsRefused) {
   connect();
   std::vector<std::byte> memory(100);

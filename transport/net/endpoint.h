@@ -1,5 +1,6 @@
 // One interface of this node, from which connections go out and on which they come in.
-// Thread: one at a time, but for regions(), which any thread may use. Outlives its connections.
+// Thread: one at a time, but for regions(), which any thread may use. Connections may outlive it,
+// but those of a LoopbackNetwork not the network.
 #pragma once
 
 #include <chrono>
@@ -25,6 +26,9 @@ struct EndpointOptions {
   std::chrono::milliseconds peer_timeout{10000};
   // Connections from strangers that have not shown a key yet; more are turned away.
   std::size_t most_strangers = 64;
+  // What the connections' puts and signals go into; the endpoints of a node share one, for a peer's
+  // frames come over any of its interfaces. nullptr: the endpoint makes its own.
+  std::shared_ptr<Regions> regions = {};
 };
 
 // Whether a key is one that the control plane handed out, and to whom; the answer is the peer's
@@ -43,7 +47,7 @@ class Endpoint {
   virtual const Capabilities& capabilities() const = 0;
   // Where peers connect to: the port is the real one.
   virtual const Address& address() const = 0;
-  virtual Regions& regions() = 0;
+  virtual Regions& regions() = 0;  // of its options, or its own
 
   // Begins a connection; is_open() says when it stands. An error is one of this node's (no
   // descriptor, no such interface): what the peer does shows in the connection.

@@ -21,8 +21,12 @@ std::size_t bytes_on_their_way(const LoopbackNetwork::Direction& direction) {
 
 }  // namespace
 
-LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, Regions& regions, Options options)
-    : network_(network), options_(std::move(options)), landing_(regions) {
+LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, std::shared_ptr<Regions> regions,
+                                       Options options)
+    : network_(network),
+      options_(std::move(options)),
+      regions_(std::move(regions)),
+      landing_(*regions_) {
   if (!options_.is_welcomed) return;
   state_ = State::Open;
   FrameHeader welcome{.kind = FrameKind::Welcome};
@@ -30,9 +34,9 @@ LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, Regions& region
   network_.send(*options_.out, welcome, {});
 }
 
-LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, Regions& regions, std::string name,
-                                       Error error)
-    : network_(network), landing_(regions) {
+LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, std::shared_ptr<Regions> regions,
+                                       std::string name, Error error)
+    : network_(network), regions_(std::move(regions)), landing_(*regions_) {
   options_.name = std::move(name);
   fail(std::move(error));
 }

@@ -29,9 +29,10 @@ class LoopbackConnection final : public Connection {
     LoopbackNetwork::Duration peer_timeout{};
   };
 
-  LoopbackConnection(LoopbackNetwork& network, Regions& regions, Options options);
+  LoopbackConnection(LoopbackNetwork& network, std::shared_ptr<Regions> regions, Options options);
   // A connection that failed before it began.
-  LoopbackConnection(LoopbackNetwork& network, Regions& regions, std::string name, Error error);
+  LoopbackConnection(LoopbackNetwork& network, std::shared_ptr<Regions> regions, std::string name,
+                     Error error);
   ~LoopbackConnection() override;
 
   static const Capabilities& capabilities_of_all();
@@ -62,6 +63,7 @@ class LoopbackConnection final : public Connection {
   LoopbackNetwork& network_;
   Options options_;
   State state_ = State::Greeting;
+  const std::shared_ptr<Regions> regions_;
   Landing landing_;
   std::deque<Frame> waiting_;
   std::uint64_t posted_ = 0, completed_ = 0;

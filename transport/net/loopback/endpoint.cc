@@ -35,7 +35,7 @@ Result<ConnectionPtr> LoopbackEndpoint::connect(const Address& peer, std::string
   LoopbackEndpoint* const other = network_.endpoint_at(peer);
   if (other == nullptr || network_.is_dead(peer.host))
     return ConnectionPtr(
-        std::make_unique<LoopbackConnection>(network_, regions_, std::move(options.name),
+        std::make_unique<LoopbackConnection>(network_, options_.regions, std::move(options.name),
                                              error(ErrorCode::Unavailable, Reason::RemoteDied,
                                                    "connecting: Connection refused (errno 111)")));
   options.out = std::make_shared<LoopbackNetwork::Direction>();
@@ -55,7 +55,7 @@ Result<ConnectionPtr> LoopbackEndpoint::connect(const Address& peer, std::string
        .arrives = network_.now() + network_.draw_delay(options_.address.host, peer.host),
        .address = options_.address});
   return ConnectionPtr(
-      std::make_unique<LoopbackConnection>(network_, regions_, std::move(options)));
+      std::make_unique<LoopbackConnection>(network_, options_.regions, std::move(options)));
 }
 
 ConnectionPtr LoopbackEndpoint::accept(const CheckKey& check_key) {
@@ -81,7 +81,7 @@ ConnectionPtr LoopbackEndpoint::accept(const CheckKey& check_key) {
     options.out = stranger.out;
     options.in = stranger.in;
     options.is_welcomed = true;
-    return std::make_unique<LoopbackConnection>(network_, regions_, std::move(options));
+    return std::make_unique<LoopbackConnection>(network_, options_.regions, std::move(options));
   }
   return nullptr;
 }

@@ -21,7 +21,7 @@ class LoopbackEndpoint final : public Endpoint {
     return LoopbackConnection::capabilities_of_all();
   }
   const Address& address() const override { return options_.address; }
-  Regions& regions() override { return regions_; }
+  Regions& regions() override { return *options_.regions; }
   Result<ConnectionPtr> connect(const Address& peer, std::string_view peer_name,
                                 const HelloKey& key) override;
   ConnectionPtr accept(const CheckKey& check_key) override;
@@ -37,13 +37,14 @@ class LoopbackEndpoint final : public Endpoint {
   };
 
   LoopbackEndpoint(LoopbackNetwork& network, EndpointOptions options)
-      : network_(network), options_(std::move(options)) {}
+      : network_(network), options_(std::move(options)) {
+    if (!options_.regions) options_.regions = std::make_shared<Regions>();
+  }
   LoopbackConnection::Options connection_options(std::string_view peer, const Address& address,
                                                  const HelloKey& key) const;
 
   LoopbackNetwork& network_;
   EndpointOptions options_;
-  Regions regions_;
   std::deque<Stranger> strangers_;
   std::uint64_t refused_ = 0;
 };

@@ -23,12 +23,12 @@ constexpr int kMostCalls = 8;
 
 }  // namespace
 
-ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name, Regions& regions,
-                                        const HelloKey& key,
+ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name,
+                                        std::shared_ptr<Regions> regions, const HelloKey& key,
                                         std::chrono::milliseconds greeting_timeout,
                                         std::chrono::milliseconds peer_timeout) {
   std::unique_ptr<TcpConnection> made(
-      new TcpConnection(std::move(socket), std::move(name), regions, State::Connecting,
+      new TcpConnection(std::move(socket), std::move(name), std::move(regions), State::Connecting,
                         Clock::now() + greeting_timeout, peer_timeout));
   made->key_ = key;
   made->outgoing_.push(
@@ -36,22 +36,25 @@ ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name, Regio
   return made;
 }
 
-ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name, Regions& regions,
+ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name,
+                                      std::shared_ptr<Regions> regions,
                                       std::chrono::milliseconds peer_timeout) {
-  std::unique_ptr<TcpConnection> made(new TcpConnection(std::move(socket), std::move(name), regions,
-                                                        State::Open, {}, peer_timeout));
+  std::unique_ptr<TcpConnection> made(new TcpConnection(
+      std::move(socket), std::move(name), std::move(regions), State::Open, {}, peer_timeout));
   made->outgoing_.push({.header = {.kind = FrameKind::Welcome}, .payload = {}});
   return made;
 }
 
-TcpConnection::TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
-                             Clock::time_point greeted_by, std::chrono::milliseconds peer_timeout)
+TcpConnection::TcpConnection(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions,
+                             State state, Clock::time_point greeted_by,
+                             std::chrono::milliseconds peer_timeout)
     : socket_(std::move(socket)),
       name_(std::move(name)),
       state_(state),
       greeted_by_(greeted_by),
       peer_timeout_(peer_timeout),
-      incoming_(regions, state == State::Open) {}
+      regions_(std::move(regions)),
+      incoming_(*regions_, state == State::Open) {}
 
 const Capabilities& TcpConnection::capabilities_of_all() {
   return kTcpCapabilities;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "proto/unique_fd.h"
@@ -16,11 +17,12 @@ class TcpConnection final : public Connection {
  public:
   // Connecting: the socket is on its way; `key` is shown as soon as it stands, and the answer has
   // to come within `greeting_timeout`.
-  static ConnectionPtr connecting(UniqueFd socket, std::string name, Regions& regions,
-                                  const HelloKey& key, std::chrono::milliseconds greeting_timeout,
+  static ConnectionPtr connecting(UniqueFd socket, std::string name,
+                                  std::shared_ptr<Regions> regions, const HelloKey& key,
+                                  std::chrono::milliseconds greeting_timeout,
                                   std::chrono::milliseconds peer_timeout);
   // Accepted: the peer has shown its key, and is told that it is welcome.
-  static ConnectionPtr accepted(UniqueFd socket, std::string name, Regions& regions,
+  static ConnectionPtr accepted(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions,
                                 std::chrono::milliseconds peer_timeout);
 
   static const Capabilities& capabilities_of_all();
@@ -49,7 +51,7 @@ class TcpConnection final : public Connection {
     Failed,
   };
 
-  TcpConnection(UniqueFd socket, std::string name, Regions& regions, State state,
+  TcpConnection(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions, State state,
                 Clock::time_point greeted_by, std::chrono::milliseconds peer_timeout);
   bool connect_step();
   bool send_step();
@@ -70,6 +72,7 @@ class TcpConnection final : public Connection {
   Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
   HelloKey key_;
+  const std::shared_ptr<Regions> regions_;
   Incoming incoming_;
   Outgoing outgoing_;
   Error error_;

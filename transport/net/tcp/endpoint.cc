@@ -40,7 +40,9 @@ Result<std::unique_ptr<Endpoint>> TcpEndpoint::open(EndpointOptions options) {
 }
 
 TcpEndpoint::TcpEndpoint(EndpointOptions options, UniqueFd listener)
-    : options_(std::move(options)), listener_(std::move(listener)) {}
+    : options_(std::move(options)), listener_(std::move(listener)) {
+  if (!options_.regions) options_.regions = std::make_shared<Regions>();
+}
 
 const Capabilities& TcpEndpoint::capabilities() const {
   return TcpConnection::capabilities_of_all();
@@ -52,7 +54,8 @@ Result<ConnectionPtr> TcpEndpoint::connect(const Address& peer, std::string_view
   if (!socket) return std::move(socket).error();
   ARC_RETURN_IF_ERROR(set_options(socket->get(), options_.peer_timeout));
   return TcpConnection::connecting(*std::move(socket), connection_name(peer_name, peer, key),
-                                   regions_, key, options_.greeting_timeout, options_.peer_timeout);
+                                   options_.regions, key, options_.greeting_timeout,
+                                   options_.peer_timeout);
 }
 
 // Who has spoken goes first: those that come must not push out those whose hello is there.
@@ -131,7 +134,7 @@ ConnectionPtr TcpEndpoint::welcome(Stranger stranger, const CheckKey& check_key)
   auto from = peer_address_of(stranger.socket.get());
   if (!from) return nullptr;  // it is gone again
   return TcpConnection::accepted(std::move(stranger.socket), connection_name(*peer, *from, key),
-                                 regions_, options_.peer_timeout);
+                                 options_.regions, options_.peer_timeout);
 }
 
 }  // namespace arcomm::net

@@ -20,7 +20,7 @@ class TcpEndpoint final : public Endpoint {
 
   const Capabilities& capabilities() const override;
   const Address& address() const override { return options_.address; }
-  Regions& regions() override { return regions_; }
+  Regions& regions() override { return *options_.regions; }
   Result<ConnectionPtr> connect(const Address& peer, std::string_view peer_name,
                                 const HelloKey& key) override;
   ConnectionPtr accept(const CheckKey& check_key) override;
@@ -46,7 +46,6 @@ class TcpEndpoint final : public Endpoint {
 
   EndpointOptions options_;
   UniqueFd listener_;
-  Regions regions_;
   std::deque<Stranger> strangers_;  // oldest first
   std::uint64_t refused_ = 0;
 };
