@@ -39,6 +39,13 @@ ensure_docker() {
   skip "dockerd did not answer within 30 s"
 }
 
+# Sets `compose`.
+ensure_compose() {
+  if docker compose version >/dev/null 2>&1; then compose="docker compose"
+  elif command -v docker-compose >/dev/null; then compose="docker-compose"
+  else skip "there is no docker compose here (apt-get install docker-compose)"; fi
+}
+
 ensure_base_image() {
   docker image inspect "$base_image" >/dev/null 2>&1 && return
   say "getting $base_image"

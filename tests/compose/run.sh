@@ -6,18 +6,17 @@ build=$(cd "${1:-$here/../../build/dev}" && pwd)
 project=arcommd-test-$$
 compose=
 clean_up() {
-  for pid in "${rank_pids[@]:-}"; do [ -z "$pid" ] || kill "$pid" 2>/dev/null || true; done
+  stop_all_ranks
   [ -z "$compose" ] || $compose -p "$project" -f "$here/docker-compose.yml" down -v -t 5
   docker image rm -f "$project" >/dev/null
 }
-rank_pids=()
 # shellcheck source=tests/compose/docker.sh
 . "$here/docker.sh"
+# shellcheck source=tests/compose/ranks.sh
+. "$here/ranks.sh"
 
 ensure_docker
-if docker compose version >/dev/null 2>&1; then compose="docker compose"
-elif command -v docker-compose >/dev/null; then compose="docker-compose"
-else skip "there is no docker compose here (apt-get install docker-compose)"; fi
+ensure_compose
 ensure_base_image
 ensure_containers
 build_libraries
@@ -41,33 +40,6 @@ wait_ready() {
   fail "the daemon does not answer"
 }
 wait_ready
-
-# One scripted client process per container, told and heard over a pair of pipes.
-start_rank() {
-  local i=$1
-  rm -f "$work/in$i" "$work/out$i"
-  mkfifo "$work/in$i" "$work/out$i"
-  docker exec -i "${client[i]}" arcomm_test_client <"$work/in$i" >"$work/out$i" 2>"$work/err$i" &
-  rank_pids[i]=$!
-  exec {to[i]}>"$work/in$i" {from[i]}<"$work/out$i"
-}
-stop_rank() { exec {to[$1]}>&- {from[$1]}<&-; wait "${rank_pids[$1]}" 2>/dev/null || true; rank_pids[$1]=; }
-tell() { echo "$2" >&"${to[$1]}"; }
-# Sets code, reason, rank, took, value, message; the reply comes within 40 s or the test fails.
-hear() { read -r -t 40 code reason rank took value message <&"${from[$1]}" || fail "no reply from client $1: $(cat "$work/err$1")"; }
-expect_ok() { tell "$1" "$2"; hear "$1"; [ "$code" = 0 ] || fail "client $1, $2: code $code reason $reason: $message"; }
-all_ok() {
-  local i
-  for i in 0 1 2; do tell "$i" "$1"; done
-  for i in 0 1 2; do hear "$i"; [ "$code" = 0 ] || fail "client $i, $1: code $code reason $reason: $message"; done
-}
-form() {  # name
-  local i
-  expect_ok 0 id
-  local id=$value
-  for i in 0 1 2; do tell "$i" "comm $1 3 $id $i"; done
-  for i in 0 1 2; do hear "$i"; [ "$code" = 0 ] || fail "client $i joins $1: code $code reason $reason: $message"; done
-}
 
 namespaces() { docker exec "$1" sh -c 'readlink /proc/self/ns/pid /proc/self/ns/ipc' | sort | tr '\n' ' '; }
 [ "$(for c in "$node" "${client[@]}"; do namespaces "$c"; echo; done | sort -u | wc -l)" = 4 ] || fail "the containers share namespaces"
