@@ -1,0 +1,105 @@
+// AllReduce between real daemons: every type and operation, numbers of nodes and of ranks on each,
+// sizes, kinds of memory, each algorithm.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/integration/nodes/cluster_test.h"
+
+namespace arcomm::support {
+namespace {
+
+constexpr const char* kTypes[] = {"float16", "bfloat16", "float32", "float64", "int8",
+                                  "uint8",   "int32",    "uint32",  "int64",   "uint64"};
+constexpr const char* kOperations[] = {"sum", "prod", "min", "max", "avg"};
+
+class NodesAllReduce : public ClusterTest {
+ protected:
+  static void expect_same_bits(const Clients& clients, const std::string& line) {
+    std::set<std::string> hashes;
+    for (const Reply& reply : ask_all(clients, line)) {
+      EXPECT_TRUE(reply.ok()) << line << ": " << reply.to_string();
+      hashes.insert(reply.value);
+    }
+    EXPECT_EQ(hashes.size(), 1u) << line << ": the ranks hold different bits";
+  }
+};
+
+TEST_F(NodesAllReduce, GivesTheSameRightBitsOnAllNodesForEveryTypeAndOperation) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 0, 1});
+  for (const char* type : kTypes) {
+    for (const char* operation : kOperations)
+      expect_same_bits(clients, std::string("allreduce c0 1003 ") + type + " " + operation);
+  }
+}
+
+TEST_F(NodesAllReduce, TakesAnySizeFromNothingToManySegments) {
+  start(3, {{"op.segment_bytes", "1MiB"}});
+  const Clients clients = start_ranks_on({0, 1, 2});
+  for (const std::size_t count :
+       {0u, 1u, 2u, 3u, 17u, 255u, 1024u, 4097u, 16385u, 65537u, 262143u, 262145u, 1000003u}) {
+    for (const char* type : {"float32", "uint8", "float16"})
+      expect_same_bits(clients, "allreduce c0 " + std::to_string(count) + " " + type + " sum");
+  }
+}
+
+TEST_F(NodesAllReduce, TakesUnequalNumbersOfRanksInAnyOrderOfNodes) {
+  start(3);
+  for (const std::vector<std::size_t>& placed :
+       {std::vector<std::size_t>{0, 1, 1, 2, 2, 2}, {2, 1, 0, 2}, {1, 0, 1, 0}, {2, 0}}) {
+    const Clients clients = start_ranks_on(placed);
+    for (const char* line :
+         {"allreduce c0 65537 bfloat16 avg", "allreduce c0 300007 float32 sum place=in",
+          "allreduce c0 5 int32 max", "allreduce c0 65537 float16 sum n=20"})
+      expect_same_bits(clients, line);
+    expect_all_ok(clients, "finalize");
+  }
+}
+
+TEST_F(NodesAllReduce, GivesTheSameBitsByExchangeAndDirectAndRightSumsByRing) {
+  for (const char* algorithm : {"exchange", "direct", "ring"}) {
+    start(4, {{"net.algorithm", algorithm}, {"net.order", "ring"}});
+    const Clients clients = start_ranks_on({0, 1, 2, 3});
+    for (const std::size_t count : {1u, 3u, 4u, 1001u, 40000u, 1000003u}) {
+      expect_same_bits(clients, "allreduce c0 " + std::to_string(count) + " float32 sum");
+      expect_same_bits(clients, "allreduce c0 " + std::to_string(count) + " bfloat16 sum place=in");
+    }
+    expect_all_ok(clients, "finalize");
+    for (std::size_t i = 0; i < nodes(); ++i) node(i).stop();
+  }
+  expect_good_as_new_ = false;  // each algorithm had nodes of its own, which have stopped
+}
+
+TEST_F(NodesAllReduce, TakesEveryMixOfMemoryInPlaceAndOutOfPlace) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 1});
+  for (const char* send : {"heap", "odd", "alloc", "registered", "shared"}) {
+    for (const char* receive : {"heap", "odd", "alloc"}) {
+      expect_same_bits(
+          clients, std::string("allreduce c0 50001 int32 max mem=") + send + " recv=" + receive);
+    }
+    expect_same_bits(clients, std::string("allreduce c0 50001 float64 sum place=in mem=") + send);
+  }
+}
+
+TEST_F(NodesAllReduce, RunsManyOperationsInARow) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 1});
+  expect_all_ok(clients, "allreduce c0 257 float32 sum n=3000", milliseconds(60000));
+  expect_all_ok(clients, "allreduce c0 100003 float32 sum n=300", milliseconds(60000));
+}
+
+TEST_F(NodesAllReduce, ServesCommunicatorsOfOneNodeWithoutTheOthers) {
+  start(2);
+  node(1).freeze();
+  Clients clients;
+  for (int i = 0; i < 2; ++i) clients.push_back(start_client(0));
+  form_communicator(clients, "c0");
+  expect_all_ok(clients, "allreduce c0 100003 float32 sum n=10");
+  expect_all_ok(clients, "finalize");
+  node(1).thaw();
+}
+
+}  // namespace
+}  // namespace arcomm::support
