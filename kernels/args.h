@@ -23,9 +23,10 @@ constexpr DType accumulator_of(DType dtype) {
 }
 
 // All inputs are combined in their order, and the result goes to every output. Pointers are aligned
-// to the element. An output is one of the inputs (in place) or does not touch any other range;
-// ranges that overlap in another way give unspecified values (never an access outside of the
-// ranges).
+// to what lies there: an element or an accumulator. An output is one of the inputs (in place) or
+// does not touch any other range; ranges that overlap in another way give unspecified values (never
+// an access outside of the ranges). In place takes inputs and outputs of one size, so the Partial
+// and Final of 16-bit types have none.
 struct AllReduceArgs {
   const void* inputs[kMaxRanks] = {};
   void* outputs[kMaxRanks] = {};

@@ -32,15 +32,17 @@ HWY_INLINE std::uint64_t elements_to_line(const T* pointer) {
   return past == 0 ? 0 : (kCacheLineBytes - past) / sizeof(T);
 }
 
-// Format: how a block of four vectors lies in memory (Stored) and in registers (D): load<0> to
-// load<3> read its parts, which need not be neighbours, and store_all writes the whole to every
-// output. Op: combine(d, so_far, next) and finish(d, result, divisor). kRanks: so many inputs and
-// outputs, known at compile time, or 0.
-template <typename Format, typename Op, std::uint32_t kRanks>
+// In, Out: how a block of four vectors lies in memory (Stored) and in registers (D, the same of
+// both): In::load<0> to load<3> read its parts, and Out::store_all writes the whole to every
+// output. The parts of one format need not be neighbours; those of two formats are. Op:
+// combine(d, so_far, next) and finish(d, result, divisor). kRanks: so many inputs and outputs,
+// known at compile time, or 0.
+template <typename In, typename Out, typename Op, std::uint32_t kRanks>
 class Blocks {
  public:
-  using Stored = typename Format::Stored;
-  using D = typename Format::D;
+  using From = typename In::Stored;
+  using To = typename Out::Stored;
+  using D = typename In::D;
 
   HWY_INLINE explicit Blocks(const ReduceCall& call)
       : inputs_(call.args.num_inputs),
@@ -49,11 +51,11 @@ class Blocks {
         count_(call.last - call.first) {
     std::uint32_t r = 0;
     do {  // at least one
-      in_[r] = static_cast<const Stored*>(call.args.inputs[r]) + call.first;
+      in_[r] = static_cast<const From*>(call.args.inputs[r]) + call.first;
     } while (++r < inputs());
     r = 0;
     do {
-      out_[r] = static_cast<Stored*>(call.args.outputs[r]) + call.first;
+      out_[r] = static_cast<To*>(call.args.outputs[r]) + call.first;
     } while (++r < outputs());
   }
 
@@ -81,7 +83,7 @@ class Blocks {
   // that throwing it out (in place) costs more than it saves.
   HWY_INLINE bool worth_streaming() const {
     for (std::uint32_t r = 0; r < outputs(); ++r) {
-      if (r < inputs() && in_[r] == out_[r]) return false;
+      if (r < inputs() && static_cast<const void*>(in_[r]) == out_[r]) return false;
       if (elements_to_line(out_[r]) != elements_to_line(out_[0])) return false;
     }
     return true;
@@ -91,10 +93,10 @@ class Blocks {
   template <bool kNonTemporal>
   HWY_INLINE void block(std::uint64_t i) const {
     const D d;
-    auto a = Format::template load<0>(d, in_[0] + i);
-    auto b = Format::template load<1>(d, in_[0] + i);
-    auto c = Format::template load<2>(d, in_[0] + i);
-    auto e = Format::template load<3>(d, in_[0] + i);
+    auto a = In::template load<0>(d, in_[0] + i);
+    auto b = In::template load<1>(d, in_[0] + i);
+    auto c = In::template load<2>(d, in_[0] + i);
+    auto e = In::template load<3>(d, in_[0] + i);
     for (std::uint32_t r = 1; r < inputs(); ++r) combine_next(in_[r] + i, a, b, c, e);
     finish<kNonTemporal>(a, b, c, e, {out_, outputs(), i});
   }
@@ -105,49 +107,56 @@ class Blocks {
   HWY_NOINLINE std::uint64_t part(std::uint64_t i, std::uint64_t left) const {
     const D d;
     const std::uint64_t count = std::min(left, elements());
-    const std::size_t bytes = count * sizeof(Stored);
-    HWY_ALIGN Stored padded[kMaxElements] = {};
+    const std::size_t bytes = count * sizeof(From);
+    HWY_ALIGN From padded[kMaxElements] = {};
     std::memcpy(padded, in_[0] + i, bytes);
-    auto a = Format::template load<0>(d, padded);
-    auto b = Format::template load<1>(d, padded);
-    auto c = Format::template load<2>(d, padded);
-    auto e = Format::template load<3>(d, padded);
+    auto a = In::template load<0>(d, padded);
+    auto b = In::template load<1>(d, padded);
+    auto c = In::template load<2>(d, padded);
+    auto e = In::template load<3>(d, padded);
     for (std::uint32_t r = 1; r < inputs(); ++r) {
       std::memcpy(padded, in_[r] + i, bytes);
       combine_next(padded, a, b, c, e);
     }
-    Stored* const only[] = {padded};
+    HWY_ALIGN To result[kMaxElements];
+    To* const only[] = {result};
     finish<false>(a, b, c, e, {only, 1, 0});
-    for (std::uint32_t r = 0; r < outputs(); ++r) std::memcpy(out_[r] + i, padded, bytes);
+    for (std::uint32_t r = 0; r < outputs(); ++r) {
+      std::memcpy(out_[r] + i, result, count * sizeof(To));
+    }
     return count;
   }
 
   template <class V>
-  static HWY_INLINE void combine_next(const Stored* in, V& a, V& b, V& c, V& e) {
+  static HWY_INLINE void combine_next(const From* in, V& a, V& b, V& c, V& e) {
     const D d;
-    a = Op::combine(d, a, Format::template load<0>(d, in));
-    b = Op::combine(d, b, Format::template load<1>(d, in));
-    c = Op::combine(d, c, Format::template load<2>(d, in));
-    e = Op::combine(d, e, Format::template load<3>(d, in));
+    a = Op::combine(d, a, In::template load<0>(d, in));
+    b = Op::combine(d, b, In::template load<1>(d, in));
+    c = Op::combine(d, c, In::template load<2>(d, in));
+    e = Op::combine(d, e, In::template load<3>(d, in));
   }
 
   template <bool kNonTemporal, class V>
-  HWY_INLINE void finish(V a, V b, V c, V e, Outputs<Stored> to) const {
+  HWY_INLINE void finish(V a, V b, V c, V e, Outputs<To> to) const {
     const D d;
-    Format::template store_all<kNonTemporal>(d, Op::finish(d, a, divisor_),
-                                             Op::finish(d, b, divisor_), Op::finish(d, c, divisor_),
-                                             Op::finish(d, e, divisor_), to);
+    Out::template store_all<kNonTemporal>(d, Op::finish(d, a, divisor_), Op::finish(d, b, divisor_),
+                                          Op::finish(d, c, divisor_), Op::finish(d, e, divisor_),
+                                          to);
   }
 
   std::uint32_t inputs_, outputs_, divisor_;
   std::uint64_t count_;
-  const Stored* in_[kRanks != 0 ? kRanks : kMaxRanks];
-  Stored* out_[kRanks != 0 ? kRanks : kMaxRanks];
+  const From* in_[kRanks != 0 ? kRanks : kMaxRanks];
+  To* out_[kRanks != 0 ? kRanks : kMaxRanks];
 };
 
+template <typename In, typename Out, typename Op>
+HWY_INLINE void reduce_between(const ReduceCall& call) {
+  Blocks<In, Out, Op, 0>(call).run(call.non_temporal);
+}
 template <typename Format, typename Op>
 HWY_INLINE void reduce_any_ranks(const ReduceCall& call) {
-  Blocks<Format, Op, 0>(call).run(call.non_temporal);
+  reduce_between<Format, Format, Op>(call);
 }
 
 // For the combinations that inference uses most: the rank loop unrolled, pointers in registers.
@@ -156,13 +165,13 @@ HWY_INLINE void reduce_few_ranks(const ReduceCall& call) {
   if (call.args.num_inputs != call.args.num_outputs) return reduce_any_ranks<Format, Op>(call);
   switch (call.args.num_inputs) {
     case 2:
-      return Blocks<Format, Op, 2>(call).run(call.non_temporal);
+      return Blocks<Format, Format, Op, 2>(call).run(call.non_temporal);
     case 3:
-      return Blocks<Format, Op, 3>(call).run(call.non_temporal);
+      return Blocks<Format, Format, Op, 3>(call).run(call.non_temporal);
     case 4:
-      return Blocks<Format, Op, 4>(call).run(call.non_temporal);
+      return Blocks<Format, Format, Op, 4>(call).run(call.non_temporal);
     case 8:
-      return Blocks<Format, Op, 8>(call).run(call.non_temporal);
+      return Blocks<Format, Format, Op, 8>(call).run(call.non_temporal);
     default:  // a number, not an enum
       return reduce_any_ranks<Format, Op>(call);
   }

@@ -69,7 +69,7 @@ struct FloatMax : FloatSum {
 // Any operation on elements that Format turns into floating point lanes.
 template <typename Format>
 void reduce_floats(const ReduceCall& call) {
-  switch (call.args.op) {
+  switch (call.op()) {
     case ReduceOp::Sum:
       return reduce_few_ranks<Format, FloatSum>(call);
     case ReduceOp::Prod:
@@ -80,6 +80,23 @@ void reduce_floats(const ReduceCall& call) {
       return reduce_any_ranks<Format, FloatMax>(call);
     case ReduceOp::Avg:
       return reduce_any_ranks<Format, FloatAvg>(call);
+  }
+}
+
+// The same where inputs and outputs are of different types.
+template <typename In, typename Out>
+void reduce_floats_between(const ReduceCall& call) {
+  switch (call.op()) {
+    case ReduceOp::Sum:
+      return reduce_between<In, Out, FloatSum>(call);
+    case ReduceOp::Prod:
+      return reduce_between<In, Out, FloatProd>(call);
+    case ReduceOp::Min:
+      return reduce_between<In, Out, FloatMin>(call);
+    case ReduceOp::Max:
+      return reduce_between<In, Out, FloatMax>(call);
+    case ReduceOp::Avg:
+      return reduce_between<In, Out, FloatAvg>(call);
   }
 }
 

@@ -43,6 +43,16 @@ HWY_INLINE hn::Vec<Bits> round_to_upper_half(Bits d, hn::Vec<Bits> bits) {
   return hn::Add(bits, hn::Add(odd, hn::Set(d, 0x7fff)));
 }
 
+struct BFloat16Words : WordFormat<BFloat16Words> {
+  static HWY_INLINE V widen(D d, hn::Vec<Words> words) {
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(Bits(), words)));
+  }
+  static HWY_INLINE hn::Vec<Words> narrow(D /*d*/, V v) {
+    const auto rounded = round_to_upper_half(Bits(), hn::BitCast(Bits(), v));
+    return hn::TruncateTo(Words(), hn::ShiftRight<16>(rounded));
+  }
+};
+
 #if HWY_TARGET != HWY_SCALAR && defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 // A register of words is taken as 32-bit lanes, each with an even word in its lower and an odd one
 // in its upper half: widening is a shift or a mask, and nothing has to cross lanes.
@@ -80,15 +90,7 @@ struct BFloat16Format {
   }
 };
 #else
-struct BFloat16Format : WordFormat<BFloat16Format> {
-  static HWY_INLINE V widen(D d, hn::Vec<Words> words) {
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(Bits(), words)));
-  }
-  static HWY_INLINE hn::Vec<Words> narrow(D /*d*/, V v) {
-    const auto rounded = round_to_upper_half(Bits(), hn::BitCast(Bits(), v));
-    return hn::TruncateTo(Words(), hn::ShiftRight<16>(rounded));
-  }
-};
+using BFloat16Format = BFloat16Words;
 #endif
 
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)

@@ -9,7 +9,12 @@
 //             avg divides by the divisor, the number of ranks, before rounding
 //   min, max  a NaN of any rank gives NaN; among equals (-0 and +0) the lowest rank's bits win
 //   integers  wrap modulo 2^n; avg is the wrapped sum divided by the divisor, towards zero
-// So every rank gets the same bits, run after run.
+// So every rank gets the same bits, run after run. In two stages (args.h), as between nodes:
+//   Partial   the inputs combined by the same rules into accumulators: float32 for float16 and
+//             bfloat16, else the type itself; not divided, a NaN the canonical one
+//   Final     accumulators combined in their order, then divided by the divisor and rounded once
+// Integers, min and max give the bits of Whole however neighbouring ranks are grouped into nodes;
+// sum, prod and avg of floats where each node has one rank.
 #pragma once
 
 #include <atomic>

@@ -15,6 +15,11 @@ struct ReduceCall {
   // Write around the caches where that pays: out of place, all outputs alike within their
   // cache lines.
   bool non_temporal = false;
+
+  // What a partial result leaves out is only the division.
+  ReduceOp op() const {
+    return args.stage == ReduceStage::Partial && args.op == ReduceOp::Avg ? ReduceOp::Sum : args.op;
+  }
 };
 
 void reduce_half(const ReduceCall& call);     // Float16, BFloat16

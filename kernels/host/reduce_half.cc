@@ -6,15 +6,29 @@
 #include "hwy/highway.h"
 #include "kernels/host/float_ops-inl.h"
 #include "kernels/host/half_format-inl.h"
+#include "kernels/host/plain_format-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
 
+// Words: the format in which lanes are neighbours, as they are beside float32 in memory.
+template <typename Format, typename Words>
+void reduce_stage(const ReduceCall& call) {
+  switch (call.args.stage) {
+    case ReduceStage::Whole:
+      return reduce_floats<Format>(call);
+    case ReduceStage::Partial:
+      return reduce_floats_between<Words, PlainFormat<float>>(call);
+    case ReduceStage::Final:
+      return reduce_floats_between<PlainFormat<float>, Words>(call);
+  }
+}
+
 void reduce_half(const ReduceCall& call) {
   if (call.args.dtype == DType::Float16) {
-    reduce_floats<Float16Format>(call);
+    reduce_stage<Float16Format, Float16Format>(call);
   } else {
-    reduce_floats<BFloat16Format>(call);
+    reduce_stage<BFloat16Format, BFloat16Words>(call);
   }
 }
 

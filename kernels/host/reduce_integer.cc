@@ -75,7 +75,7 @@ template <typename T>
 void reduce_type(const ReduceCall& call) {
   using Wrapping =
       PlainFormat<std::make_unsigned_t<T>>;  // sums and products do not depend on the sign
-  switch (call.args.op) {
+  switch (call.op()) {
     case ReduceOp::Sum:
       return reduce_any_ranks<Wrapping, IntegerSum>(call);
     case ReduceOp::Prod:

@@ -77,30 +77,45 @@ C combine(ReduceOp op, C so_far, C next) {
   return so_far;
 }
 
-template <typename Format>
+// In, Out: formats of one Combined.
+template <typename In, typename Out>
 void reduce(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
-  using Stored = typename Format::Stored;
+  using From = typename In::Stored;
+  using To = typename Out::Stored;
   for (std::uint64_t i = first; i < last; ++i) {
     const auto element = [&](std::uint32_t input) {
-      Stored value;
-      std::memcpy(&value, static_cast<const std::byte*>(args.inputs[input]) + i * sizeof(Stored),
-                  sizeof(Stored));
-      return Format::widen(value);
+      From value;
+      std::memcpy(&value, static_cast<const std::byte*>(args.inputs[input]) + i * sizeof(From),
+                  sizeof(From));
+      return In::widen(value);
     };
-    typename Format::Combined result = element(0);
+    typename In::Combined result = element(0);
     for (std::uint32_t input = 1; input < args.num_inputs; ++input) {
       result = combine(args.op, result, element(input));
     }
-    if (args.op == ReduceOp::Avg) {
+    if (args.op == ReduceOp::Avg && args.stage != ReduceStage::Partial) {
       // A small type is divided as an int: the divisor may leave its range.
-      result = static_cast<typename Format::Combined>(
-          result / static_cast<decltype(result + 0)>(args.divisor));
+      result = static_cast<typename In::Combined>(result /
+                                                  static_cast<decltype(result + 0)>(args.divisor));
     }
-    const Stored narrow = Format::narrow(result);
+    const To narrow = Out::narrow(result);
     for (std::uint32_t output = 0; output < args.num_outputs; ++output) {
-      std::memcpy(static_cast<std::byte*>(args.outputs[output]) + i * sizeof(Stored), &narrow,
-                  sizeof(Stored));
+      std::memcpy(static_cast<std::byte*>(args.outputs[output]) + i * sizeof(To), &narrow,
+                  sizeof(To));
     }
+  }
+}
+
+template <typename Format>
+void reduce(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
+  using Accumulator = Plain<typename Format::Combined>;
+  switch (args.stage) {
+    case ReduceStage::Whole:
+      return reduce<Format, Format>(args, first, last);
+    case ReduceStage::Partial:
+      return reduce<Format, Accumulator>(args, first, last);
+    case ReduceStage::Final:
+      return reduce<Accumulator, Format>(args, first, last);
   }
 }
 

@@ -8,45 +8,14 @@
 #include <limits>
 #include <vector>
 
-#include "hwy/highway.h"
 #include "kernels/host/element.h"
 #include "kernels/host/launch.h"
 #include "kernels/host/reference.h"
+#include "tests/unit/kernels/on_target.h"
 #include "tests/unit/kernels/sample_operation.h"
 
 namespace arcomm {
 namespace {
-
-constexpr DType kAllTypes[] = {
-#define X(name, number, bytes, text) DType::name,
-    ARC_DTYPES(X)
-#undef X
-};
-constexpr ReduceOp kAllOps[] = {
-#define X(name, number, text) ReduceOp::name,
-    ARC_REDUCE_OPS(X)
-#undef X
-};
-
-// Every instruction set that was compiled and that this machine runs, the scalar fallback included.
-std::vector<std::int64_t> runnable_targets() {
-  std::vector<std::int64_t> targets;
-  std::int64_t left = (hwy::SupportedTargets() | HWY_SCALAR | HWY_EMU128) & HWY_TARGETS;
-  for (; left != 0; left &= left - 1) targets.push_back(left & -left);
-  return targets;
-}
-
-class OnTarget : public testing::TestWithParam<std::int64_t> {
- protected:
-  void SetUp() override {
-    hwy::SetSupportedTargetsForTest(GetParam());
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-  void TearDown() override {
-    hwy::SetSupportedTargetsForTest(0);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
 
 TEST_P(OnTarget, EqualsTheReferenceBitForBit) {
   std::mt19937_64 random(20261121);

@@ -41,7 +41,9 @@ void put(std::byte* to, T value) {
   std::memcpy(to, &value, sizeof(value));
 }
 
-void fill(std::byte* to, std::uint64_t count, DType dtype, std::mt19937_64& random) {
+}  // namespace
+
+void fill_sample(std::byte* to, std::uint64_t count, DType dtype, std::mt19937_64& random) {
   const std::size_t size = size_of(dtype);
   for (std::uint64_t i = 0; i < count; ++i, to += size) {
     const std::uint64_t bits = random();
@@ -76,8 +78,6 @@ void fill(std::byte* to, std::uint64_t count, DType dtype, std::mt19937_64& rand
     }
   }
 }
-
-}  // namespace
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << shape.dtype << ' ' << shape.op << " ranks=" << shape.ranks
@@ -131,7 +131,7 @@ SampleOperation::Copy SampleOperation::make_copy() const {
     const std::uint64_t times = shape_.shift_per_rank ? r + 1 : 1;
     if (r < shape_.ranks) {
       copy.send.push_back(make_buffer(shape_.send_shift * times));
-      fill(copy.send[r].start, shape_.count, shape_.dtype, random);
+      fill_sample(copy.send[r].start, shape_.count, shape_.dtype, random);
       copy.args.inputs[r] = copy.send[r].start;
     }
     if (r >= copy.args.num_outputs) continue;
@@ -139,7 +139,7 @@ SampleOperation::Copy SampleOperation::make_copy() const {
       copy.args.outputs[r] = copy.send[r].start;
     } else {
       copy.recv.push_back(make_buffer(shape_.recv_shift * times));
-      fill(copy.recv.back().start, shape_.count, shape_.dtype, random);
+      fill_sample(copy.recv.back().start, shape_.count, shape_.dtype, random);
       copy.args.outputs[r] = copy.recv.back().start;
     }
   }

@@ -35,6 +35,9 @@ struct Shape {
   friend std::ostream& operator<<(std::ostream& out, const Shape& shape);
 };
 
+// Elements that test arithmetic: small numbers mostly, and every kind of special one.
+void fill_sample(std::byte* to, std::uint64_t count, DType dtype, std::mt19937_64& random);
+
 Shape random_shape(DType dtype, ReduceOp op, std::mt19937_64& random);
 
 class SampleOperation {
