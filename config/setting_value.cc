@@ -3,6 +3,7 @@
 #include <charconv>
 #include <sstream>
 
+#include "config/network_rules.h"
 #include "config/settings_table.h"
 #include "config/toml_text.h"
 
@@ -181,7 +182,7 @@ std::optional<SettingConflict> find_conflict(const Settings& settings) {
             ") is above op.max_timeout_ms (" + std::to_string(settings.op.max_timeout_ms) +
             "): lower the first or raise the second"};
   }
-  return std::nullopt;
+  return find_conflict_of_peers(settings);
 }
 
 }  // namespace arcomm

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "config/network_rules.h"
 #include "config/text_rules.h"
 
 namespace arcomm {
@@ -221,6 +222,71 @@ constexpr SettingRow kRows[] = {
      .doc = "How long the first rank of a communicator waits for the last, where its request names "
             "no time. libarclient always names one: arcConfig_t.timeout_ms, or else "
             "op.default_timeout_ms."},
+    {.section = "net",
+     .key = "peers",
+     .kind = text(ARC_FIELD(std::string, net.peers), kPeerList),
+     .doc = "All daemons whose ranks may be in one communicator, such as \"10.0.0.1:7400, "
+            "10.0.0.2:7400\": the same list, in the same words, on all nodes, this one included. "
+            "The daemon finds itself in it by its interfaces' addresses. Empty: it knows no other, "
+            "but for those that find it (net.listen)."},
+    {.section = "net",
+     .key = "listen",
+     .kind = text(ARC_FIELD(std::string, net.listen), kPeerListenAddress),
+     .doc = "Where other daemons call this one. No client and no operator is served there. Empty: "
+            "where net.peers has this daemon, on that port of all addresses, or 7400; and without "
+            "net.peers nowhere."},
+    {.section = "net",
+     .key = "name",
+     .kind = text(ARC_FIELD(std::string, net.name), kNodeName),
+     .doc = "What this node is called in the messages of all of them. Empty: its host name."},
+    {.section = "net",
+     .key = "token_file",
+     .kind = text(ARC_FIELD(std::string, net.token_file), kFileOrNothing),
+     .doc = "A file with what all daemons know and nobody else, 16 bytes at least (openssl rand "
+            "-hex 32), of mode 0600 and owned by the user that the daemon runs as, or by root. "
+            "Daemons prove to each other that they know it, without sending it. It keeps strangers "
+            "out; it does not encrypt."},
+    {.section = "net",
+     .key = "tls_cert",
+     .kind = text(ARC_FIELD(std::string, net.tls_cert), kFileOrNothing),
+     .doc = "With net.tls_key and net.tls_ca: daemons' calls are encrypted, and both sides must "
+            "show a certificate of that authority that names the address in net.peers. PEM. Data "
+            "connections are not encrypted in any case: keep them on a network of your own."},
+    {.section = "net",
+     .key = "tls_key",
+     .kind = text(ARC_FIELD(std::string, net.tls_key), kFileOrNothing),
+     .doc = "The key of net.tls_cert, PEM, of mode 0600."},
+    {.section = "net",
+     .key = "tls_ca",
+     .kind = text(ARC_FIELD(std::string, net.tls_ca), kFileOrNothing),
+     .doc = "Who has signed the daemons' certificates, PEM."},
+    {.section = "net",
+     .key = "interfaces",
+     .kind = text(ARC_FIELD(std::string, net.interfaces), kInterfaceList),
+     .doc = "Which interfaces carry data, such as \"eth0, ib*, 10.0.0.0/8\"; several are used side "
+            "by side. Empty: the one that routes to the peers. arctl net says which were chosen."},
+    {.section = "net",
+     .key = "data_port",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.data_port), .max = 65'535},
+     .doc = "Where data connections of other daemons arrive, on each of the interfaces. 0: any "
+            "that is free."},
+    {.section = "net",
+     .key = "streams",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.streams), .max = 64},
+     .doc = "Connections to each other daemon that carry large data, with a thread for each, on "
+            "both sides; the side that has fewer decides. 0: 8, or as many as half the cores."},
+    {.section = "net",
+     .key = "cpus",
+     .kind = text(ARC_FIELD(std::string, net.cpus), kCpuList),
+     .doc = "The CPUs that these threads run on, in turn, such as \"4-7,12\". Empty: any."},
+    {.section = "net",
+     .key = "peer_timeout_ms",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, net.peer_timeout_ms), .min = 100, .max = 600'000},
+     .unit = SettingUnit::Milliseconds,
+     .doc = "A daemon that does not answer for this long is taken for dead: communicators that "
+            "span it end on all nodes, and can be built anew without it."},
     {.section = "quota",
      .key = "sessions",
      .kind =
