@@ -33,7 +33,7 @@ class PeerHandler {
   virtual ~PeerHandler() = default;
 
   virtual void announced(const PeerNode& from, const v1::AnnounceRequest& request,
-                         Answer<v1::PeerEmpty> answer) = 0;
+                         Answer<v1::AnnounceReply> answer) = 0;
   virtual void form(const PeerNode& from, const v1::FormRequest& request,
                     Answer<v1::FormReply> answer) = 0;
   virtual void commit(const PeerNode& from, const v1::CommitRequest& request,
@@ -77,7 +77,7 @@ class PeerMessenger {
   // an address that is not known. Form, Commit and Abandon are for one run of a daemon: they fail
   // at once where `instance` is not the one that lives there.
   virtual void announce(const std::string& address, v1::AnnounceRequest request,
-                        Clock::time_point deadline, Done<v1::PeerEmpty> done) = 0;
+                        Clock::time_point deadline, Done<v1::AnnounceReply> done) = 0;
   virtual void form(const PeerNode& peer, v1::FormRequest request, Clock::time_point deadline,
                     Done<v1::FormReply> done) = 0;
   virtual void commit(const PeerNode& peer, v1::CommitRequest request, Clock::time_point deadline,
