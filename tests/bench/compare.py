@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from local_daemon import LocalDaemon
+from local_daemon import LocalCluster, LocalDaemon
 
 SIZES = ["1K", "4K", "16K", "64K", "256K", "1M", "4M", "16M", "64M", "256M"]
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -67,20 +67,26 @@ def measure_ours(build, environment, ranks, dtype, sizes, rounds, results):
         results.add("arcommd", "auto", ranks, dtype, row["bytes"], row["samples_us"], row["wrong"])
 
 
+def measure_nodes(build, runtime_dirs, dtype, sizes, rounds, results):
+    """A rank on each of several daemons."""
+    measure_peer([build / "tests/bench/nodes_peer", "--runtime", ",".join(runtime_dirs), "--sizes", ",".join(map(str, sizes)),
+                  "--dtype", dtype, "--rounds", rounds], os.environ, results)
+
+
 def measure_peer(command, environment, results):
     for line in (run(command, environment, 1800) or "").splitlines():
         row = json.loads(line)
         results.add(row["system"], row["algorithm"], row["ranks"], row["dtype"], row["bytes"], row["samples_us"], row["wrong"])
 
 
-def peers(build, ranks, dtype, sizes, rounds):
-    """Name and command of every peer that was built."""
+def peers(build, ranks, dtype, sizes, rounds, over_tcp=False):
+    """Name and command of every peer that was built. Gloo has TCP alone."""
     arguments = ["--sizes", ",".join(map(str, sizes)), "--dtype", dtype, "--ranks", ranks, "--rounds", rounds]
     gloo, mpi = build / "tests/bench/gloo_peer", build / "tests/bench/mpi_peer"
     if gloo.exists():
         yield "gloo", [gloo, *arguments]
     if mpi.exists() and shutil.which("mpirun"):
-        command = ["mpirun", "-np", ranks, "--oversubscribe", "--mca", "btl", "self,vader"]
+        command = ["mpirun", "-np", ranks, "--oversubscribe", "--mca", "btl", "self,tcp" if over_tcp else "self,vader"]
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         yield "openmpi", [*command, mpi, *arguments]
@@ -118,6 +124,8 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=Path("build/bench"))
     parser.add_argument("--sizes", default=",".join(SIZES), help="ascending, the same factor from one to the next")
     parser.add_argument("--ranks", default="2,4")
+    parser.add_argument("--between-nodes", action="store_true",
+                        help="a daemon for each rank, which talk over TCP on the loopback interface, as the peers do")
     parser.add_argument("--dtypes", default="float32,bfloat16")
     parser.add_argument("--turns", type=int, default=3, help="how often each system has its turn")
     parser.add_argument("--rounds", type=int, default=3, help="timed rounds per turn and size")
@@ -137,20 +145,23 @@ def main() -> int:
             print(f"{missing} is not in this build: install {package} and configure again", file=sys.stderr)
     started = time.monotonic()
     with LocalDaemon(build) as environment:
-        if options.tune:
+        if options.tune and not options.between_nodes:
             run([build / "client/arctl/arctl", "tune"], environment, 900)
         for turn in range(options.turns):
             if turn > 0 and options.budget and time.monotonic() - started > options.budget:
                 break
             turns = turn + 1
             for ranks in ranks_list:
-                if not options.only:
+                if not options.only and not options.between_nodes:
                     measure_peer([build / "tests/bench/copy_rate", "--sizes", ",".join(map(str, sizes)), "--ranks", ranks,
                                   "--rounds", options.rounds], environment, results)
                 for dtype in dtypes:
-                    if options.only in (None, "arcommd"):
+                    if options.only in (None, "arcommd") and options.between_nodes:
+                        with LocalCluster(build, ranks) as runtime_dirs:
+                            measure_nodes(build, runtime_dirs, dtype, sizes, options.rounds, results)
+                    elif options.only in (None, "arcommd"):
                         measure_ours(build, environment, ranks, dtype, sizes, options.rounds, results)
-                    for name, command in peers(build, ranks, dtype, sizes, options.rounds):
+                    for name, command in peers(build, ranks, dtype, sizes, options.rounds, options.between_nodes):
                         if options.only in (None, name):
                             measure_peer(command, environment, results)
                     print(f"turn {turn + 1} of {options.turns}: {ranks} ranks {dtype} done, {time.monotonic() - started:.0f} s",

@@ -6,29 +6,18 @@
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
 #include <gloo/transport/tcp/device.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <exception>
 #include <filesystem>
-#include <functional>
 #include <limits>
 
-#include "client/arctl/bench/rank_board.h"
-#include "tests/bench/peer_run.h"
+#include "tests/bench/peer_rank.h"
 
 namespace arcomm::bench {
 namespace {
 
 using arctl::RankBoard;
-using Clock = std::chrono::steady_clock;
-
-constexpr auto kPatience = std::chrono::seconds(60);
 
 void add_float(void* out, const void* a, const void* b, std::size_t count) {
   auto* sum = static_cast<float*>(out);
@@ -43,78 +32,9 @@ void add_half_in_place(std::uint16_t* out, const std::uint16_t* in, std::size_t 
   add_bfloat16(out, out, in, count);
 }
 
-constexpr double kWarmUpUs = 100'000;
-
-struct Run {
-  const PeerOptions& options;
-  const RankBoard& board;
+struct Run : PeerRank {
   std::shared_ptr<::gloo::Context> context;
-  Rank rank;
-  std::byte* send;
-  std::byte* recv;
 };
-
-bool meet(const Run& run) {
-  return run.board.meet(Clock::now() + kPatience).ok();
-}
-
-// One call's time on the slowest rank, known to all ranks.
-double pilot_us(const Run& run, const std::function<void()>& once) {
-  if (!meet(run)) std::_Exit(1);
-  const auto start = Clock::now();
-  once();
-  run.board.samples_of(run.rank)[0] =
-      std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  if (!meet(run)) std::_Exit(1);
-  double slowest = 0;
-  for (Rank rank = 0; rank < run.options.ranks; ++rank) {
-    slowest = std::max(slowest, run.board.samples_of(rank)[0]);
-  }
-  if (!meet(run)) std::_Exit(1);
-  return slowest;
-}
-
-// `once` leaves the result in run.recv. Every rank's means go to the board; rank 0 prints the
-// slowest.
-void measure(const Run& run, const char* algorithm, std::uint64_t bytes, double& best_pilot,
-             const std::function<void()>& once) {
-  const std::uint32_t iterations = run.options.iterations_of(bytes);
-  const std::uint64_t count = bytes / size_of(run.options.dtype);
-  const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks);
-  // An algorithm that is far behind at this size is left out: only the fastest counts, and Gloo's
-  // ring takes minutes.
-  const double pilot = std::min(pilot_us(run, once), pilot_us(run, once));
-  if (pilot > 4 * best_pilot) return;
-  best_pilot = std::min(best_pilot, pilot);
-  // As many as the others do, or a tenth of a second: its processes sleep between messages anyway.
-  const auto within = static_cast<std::uint32_t>(std::clamp(kWarmUpUs / pilot, 5.0, 1e6));
-  for (std::uint32_t i = 0; i < std::min(arctl::default_warmup(bytes), within); ++i) once();
-  // In-place algorithms run on zeros while they are timed, or the sums would grow without bound.
-  std::memset(run.recv, 0, bytes);
-  for (std::uint32_t round = 0; round < run.options.rounds; ++round) {
-    if (!meet(run)) std::_Exit(1);
-    const auto start = Clock::now();
-    for (std::uint32_t i = 0; i < iterations; ++i) once();
-    run.board.samples_of(run.rank)[round] =
-        std::chrono::duration<double, std::micro>(Clock::now() - start).count() / iterations;
-  }
-  pattern.fill(run.recv, count, run.rank);  // what in-place algorithms reduce
-  if (!meet(run)) std::_Exit(1);
-  once();
-  run.board.page().slots[run.rank].wrong = pattern.wrong(run.recv, count);
-  if (!meet(run)) std::_Exit(1);
-  if (run.rank == 0) {
-    std::vector<double> slowest(run.options.rounds, 0.0);
-    std::uint64_t wrong = 0;
-    for (Rank rank = 0; rank < run.options.ranks; ++rank) {
-      for (std::size_t i = 0; i < slowest.size(); ++i)
-        slowest[i] = std::max(slowest[i], run.board.samples_of(rank)[i]);
-      wrong += run.board.page().slots[rank].wrong;
-    }
-    print_samples("gloo", algorithm, run.options, bytes, slowest, wrong);
-  }
-  if (!meet(run)) std::_Exit(1);
-}
 
 template <typename T>
 void measure_options(const Run& run, const char* name,
@@ -154,7 +74,7 @@ void run_rank(const PeerOptions& options, const RankBoard& board, Rank rank,
   context->connectFullMesh(store, device);
   const std::uint64_t largest = *std::max_element(options.sizes.begin(), options.sizes.end());
   std::vector<std::byte> send(largest), recv(largest);
-  const Run run{options, board, context, rank, send.data(), recv.data()};
+  const Run run{{"gloo", options, board, rank, send.data(), recv.data()}, context};
   const ::gloo::ReductionFunction<std::uint16_t> add_halves(::gloo::ReductionType::CUSTOM,
                                                             &add_half_in_place);
   for (const std::uint64_t bytes : options.sizes) {
@@ -179,28 +99,8 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "gloo_peer: cannot set up\n");
     return 1;
   }
-  std::vector<pid_t> ranks;
-  for (Rank rank = 0; rank < options.ranks; ++rank) {
-    const pid_t pid = ::fork();  // before any thread exists
-    if (pid == 0) {
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      try {
-        run_rank(options, *board, rank, folder);
-      } catch (const std::exception& failure) {
-        std::fprintf(stderr, "gloo_peer: rank %d: %s\n", rank, failure.what());
-        board->fail(rank, error(ErrorCode::Internal, Reason::None, failure.what()));
-        std::_Exit(1);
-      }
-      std::_Exit(0);
-    }
-    ranks.push_back(pid);
-  }
-  int worst = 0;
-  for (const pid_t pid : ranks) {
-    int how = 0;
-    ::waitpid(pid, &how, 0);
-    if (how != 0) worst = 1;
-  }
+  const int worst = run_ranks("gloo_peer", options, *board,
+                              [&](Rank rank) { run_rank(options, *board, rank, folder); });
   std::error_code ignored;
   std::filesystem::remove_all(folder, ignored);
   return worst;

@@ -47,6 +47,38 @@ class LocalDaemon:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
+class LocalCluster:
+    """Several daemons on this machine, each on an address of its own, that know each other."""
+
+    def __init__(self, build: Path, nodes: int, settings: dict[str, str] | None = None):
+        self.build, self.nodes, self.settings = build, nodes, settings or {}
+
+    def __enter__(self) -> list[str]:
+        """The runtime folders."""
+        self.token = tempfile.NamedTemporaryFile("w")
+        self.token.write("of this run alone\n")
+        self.token.flush()
+        network = f"127.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"
+        addresses = [f"{network}.{i + 1}:7400" for i in range(self.nodes)]
+        self.daemons, folders = [], []
+        try:
+            for address in addresses:
+                daemon = LocalDaemon(self.build, {"ARCOMM_NET_PEERS": ",".join(addresses), "ARCOMM_NET_LISTEN": address,
+                                                  "ARCOMM_NET_TOKEN_FILE": self.token.name, "ARCOMM_METRICS_LISTEN": "",
+                                                  **self.settings})
+                folders.append(daemon.__enter__()["ARCOMM_RUNTIME_DIR"])
+                self.daemons.append(daemon)
+        except RuntimeError:
+            self.__exit__()
+            raise
+        return folders
+
+    def __exit__(self, *_):
+        for daemon in self.daemons:
+            daemon.__exit__()
+        self.token.close()
+
+
 if __name__ == "__main__":
     if len(sys.argv) < 4 or sys.argv[2] != "--":
         sys.exit(__doc__)
