@@ -1,8 +1,8 @@
 // What travels between two daemons over a data connection: frames, each a header of 64 bytes and a
-// payload. Little-endian. The header carries two CRC32Cs (transport/net/sealing.h): a frame whose
-// bytes were changed on the way ends the connection, and no memory of a client's has been told of
-// it. Nothing here is secret: who may connect is settled by the Hello (below), what follows is not
-// encrypted.
+// payload. Little-endian. The header carries two CRC32Cs (transport/net/sealing.h). One that was
+// changed on the way ends the connection, as a Message's payload does; a Put's or Chunk's payload,
+// which may be sent from memory that a client can write, is given up alone. Nothing here is secret:
+// who may connect is settled by the Hello (below), what follows is not encrypted.
 #pragma once
 
 #include <array>

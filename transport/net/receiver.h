@@ -22,7 +22,8 @@ class Receiver {
   // All bytes are there and their checksum is right. An error ends the connection.
   virtual Status arrived(const FrameHeader& header, std::span<const std::byte> payload) = 0;
   // A place that was given is not needed any more: the connection ended in the middle of the frame,
-  // or the bytes were changed on the way.
+  // or the bytes do not fit their checksum. Of a Chunk the latter does not end the connection, and
+  // the operation is to fail.
   virtual void abandoned(const FrameHeader& header) = 0;
 };
 

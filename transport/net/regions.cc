@@ -1,19 +1,34 @@
 #include "transport/net/regions.h"
 
+#include <sys/random.h>
+
+#include <cerrno>
+
 namespace arcomm::net {
 namespace {
 
 constexpr std::uint64_t kOpen = 1;
 constexpr std::uint64_t kVisit = 2;
 constexpr std::uint64_t kVisits = 0xfffffffe;
+constexpr std::uint64_t kLowHalf = 0xffffffff;
+
+static_assert(Regions::kMost == std::size_t{1} << 10);
 
 std::uint64_t generation_of(std::uint64_t state) {
   return state >> 32;
 }
+std::size_t index_of(RegionId region) {
+  return region % Regions::kMost;
+}
 
-Error unknown(RegionId region) {
-  return error(ErrorCode::NotFound, Reason::UnknownHandle, "the peer names region 0x", std::hex,
-               region, ", which is not, or no longer, registered");
+Result<std::uint64_t> draw() {
+  std::uint64_t drawn = 0;
+  while (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn) {
+    if (errno != EINTR)
+      return error(ErrorCode::Internal, Reason::None,
+                   "the kernel gives no random numbers for a region's name: errno ", errno);
+  }
+  return drawn;
 }
 
 }  // namespace
@@ -25,48 +40,50 @@ void Regions::Visit::leave() {
 
 Result<RegionId> Regions::add(std::span<std::byte> memory, std::span<SignalWord> signals,
                               Owner owner) {
+  const auto drawn = draw();
+  if (!drawn) return drawn.error();
   const std::scoped_lock lock(changing_);
   for (std::size_t i = 0; i < kMost; ++i) {
     Slot& slot = (*slots_)[i];
     const std::uint64_t state = slot.state.load(std::memory_order_acquire);
     if ((state & (kOpen | kVisits)) != 0) continue;
+    // The first generation is drawn; from there on it counts, so that no name comes twice.
+    std::uint64_t generation =
+        slot.name == 0 ? *drawn >> 32 : (generation_of(state) + 1) & kLowHalf;
+    if (generation == 0) generation = 1;
     slot.memory = memory;
     slot.signals = signals;
     slot.owner = owner;
-    const std::uint64_t generation = (generation_of(state) + 1) & 0xffffffff;
+    slot.name = generation << 32 | (*drawn & (kLowHalf ^ (kMost - 1))) | i;
+    slot.damaged_seq.store(kNoSeq, std::memory_order_relaxed);
+    slot.damaged.store(0, std::memory_order_relaxed);
     // A visitor with an old name may add and take back its visit meanwhile: so no plain store.
     slot.state.fetch_add(((generation - generation_of(state)) << 32) + kOpen,
                          std::memory_order_release);
-    return generation << 32 | (i + 1);
+    return slot.name;
   }
   return error(ErrorCode::ResourceExhausted, Reason::Quota, "all ", kMost,
                " regions for peers' puts are in use");
 }
 
 bool Regions::remove(RegionId region) {
-  const std::uint64_t index = (region & 0xffffffff) - 1;
-  if (index >= kMost) return true;
   const std::scoped_lock lock(changing_);
-  Slot& slot = (*slots_)[index];
-  const std::uint64_t state = slot.state.load(std::memory_order_acquire);
-  if (generation_of(state) != generation_of(region)) return true;
-  if ((state & kOpen) != 0) slot.state.fetch_and(~kOpen, std::memory_order_acq_rel);
+  Slot& slot = (*slots_)[index_of(region)];
+  if (region == 0 || slot.name != region) return true;
+  slot.state.fetch_and(~kOpen, std::memory_order_acq_rel);
   return (slot.state.load(std::memory_order_acquire) & kVisits) == 0;
 }
 
 Result<Regions::Visit> Regions::enter(const FrameHeader& header) {
-  const std::uint64_t index = (header.region & 0xffffffff) - 1;
-  if (index >= kMost) return unknown(header.region);
-  Slot& slot = (*slots_)[index];
+  Slot& slot = (*slots_)[index_of(header.region)];
   // The visit comes first: from then on the region stays, and what the slot says can be read.
   const std::uint64_t state = slot.state.fetch_add(kVisit, std::memory_order_acquire);
   Visit visit(&slot);
-  if ((state & kOpen) == 0 || generation_of(state) != generation_of(header.region))
-    return unknown(header.region);
-  if (slot.owner != Owner{header.communicator, header.epoch})
-    return error(ErrorCode::FailedPrecondition, Reason::Revoked, "a ", text_of(header.kind),
-                 " for communicator ", header.communicator, ", epoch ", header.epoch,
-                 ", into a region of another one");
+  if ((state & kOpen) == 0 || slot.name != header.region ||
+      slot.owner != Owner{header.communicator, header.epoch}) {
+    dropped_.fetch_add(1, std::memory_order_relaxed);
+    return Visit();
+  }
   const std::size_t size = slot.memory.size();
   if (header.length > size || header.offset > size - header.length)
     return error(ErrorCode::OutOfRange, Reason::OutOfBounds, "a put of ", header.length,
@@ -78,6 +95,14 @@ Result<Regions::Visit> Regions::enter(const FrameHeader& header) {
   return visit;
 }
 
+Regions::Damage Regions::damaged(RegionId region) const {
+  const Slot& slot = (*slots_)[index_of(region)];
+  if (generation_of(slot.state.load(std::memory_order_relaxed)) != generation_of(region)) return {};
+  const std::uint64_t count = slot.damaged.load(std::memory_order_acquire);  // damage()'s release
+  if (count == 0) return {};
+  return {.count = count, .first_seq = slot.damaged_seq.load(std::memory_order_relaxed)};
+}
+
 std::byte* Regions::place_of(const Visit& visit, const FrameHeader& header) {
   // What has no bytes needs a place that is not null, and is not written.
   static std::byte nothing;
@@ -87,6 +112,12 @@ std::byte* Regions::place_of(const Visit& visit, const FrameHeader& header) {
 void Regions::raise(const Visit& visit, const FrameHeader& header) {
   if (header.add != 0)
     visit.slot_->signals[header.signal].fetch_add(header.add, std::memory_order_release);
+}
+
+void Regions::damage(const Visit& visit, const FrameHeader& header) {
+  std::uint64_t none = kNoSeq;
+  visit.slot_->damaged_seq.compare_exchange_strong(none, header.seq, std::memory_order_relaxed);
+  visit.slot_->damaged.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace arcomm::net

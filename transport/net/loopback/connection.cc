@@ -58,6 +58,7 @@ Progress LoopbackConnection::post(const Frame& frame, Transfer& transfer) {
   if (is_open() == Progress::Failed) return Progress::Failed;
   if (waiting_.size() >= kMostFrames) return Progress::Again;
   waiting_.push_back(frame);
+  seal(waiting_.back().header, frame.payload);
   transfer = ++posted_;
   return Progress::Done;
 }
@@ -80,8 +81,7 @@ Progress LoopbackConnection::progress(Receiver& receiver) {
 bool LoopbackConnection::send_step() {
   bool moved = false;
   while (!waiting_.empty() && bytes_on_their_way(*options_.out) < kMostInFlight) {
-    Frame frame = waiting_.front();
-    seal(frame.header, frame.payload);
+    const Frame& frame = waiting_.front();
     network_.send(*options_.out, frame.header, frame.payload);
     waiting_.pop_front();
     ++completed_;

@@ -114,12 +114,25 @@ TEST(Incoming, AGoodbyesWordsAreShownSafely) {
   EXPECT_THAT(ended.error().message, HasSubstr("bye\\x0a\\x1b[31m"));
 }
 
-TEST(Incoming, AChangedPayloadIsNotHandedOver) {
+TEST(Incoming, AChangedChunkIsGivenUpAndTheNextFrameIsNot) {
   Regions regions;
   Incoming incoming(regions, true);
   CountingReceiver receiver;
   Bytes stream;
   append(stream, {.kind = FrameKind::Chunk}, Bytes(1000, std::byte{1}));
+  stream[500] ^= std::byte{1};
+  append(stream, {.kind = FrameKind::Chunk}, Bytes(10, std::byte{2}));
+  EXPECT_TRUE(feed(incoming, receiver, stream, [] { return 100; }).ok());
+  EXPECT_EQ(receiver.given_back, 1);
+  EXPECT_EQ(receiver.all, Bytes(10, std::byte{2}));
+}
+
+TEST(Incoming, AChangedMessageEndsTheStream) {
+  Regions regions;
+  Incoming incoming(regions, true);
+  CountingReceiver receiver;
+  Bytes stream;
+  append(stream, {.kind = FrameKind::Message}, Bytes(1000, std::byte{1}));
   stream[500] ^= std::byte{1};
   EXPECT_EQ(feed(incoming, receiver, stream, [] { return 100; }).error().reason, Reason::Corrupt);
   EXPECT_EQ(receiver.frames, 0);

@@ -10,6 +10,12 @@
 namespace arcomm::net {
 namespace {
 
+// Whether a frame of a stranger's goes in; it may also be an error.
+bool enters(Regions& regions, const FrameHeader& header) {
+  const auto visit = regions.enter(header);
+  return visit.ok() && static_cast<bool>(*visit);
+}
+
 FrameHeader put(RegionId region, std::uint64_t offset = 0, std::uint32_t length = 1) {
   return {.kind = FrameKind::Put, .length = length, .offset = offset, .region = region};
 }
@@ -22,7 +28,7 @@ TEST(Regions, StayUntilTheLastVisitorHasLeft) {
   ASSERT_TRUE(visit.ok());
   EXPECT_EQ(Regions::place_of(*visit, put(region, 3)), memory.data() + 3);
   EXPECT_FALSE(regions.remove(region));
-  EXPECT_FALSE(regions.enter(put(region)).ok()) << "nobody new once it is to go";
+  EXPECT_FALSE(enters(regions, put(region))) << "nobody new once it is to go";
   *visit = {};
   EXPECT_TRUE(regions.remove(region));
   EXPECT_TRUE(regions.remove(region)) << "twice";
@@ -34,11 +40,11 @@ TEST(Regions, ANameThatWasGivenBackIsNeverTakenForItsSuccessor) {
   const RegionId first = regions.add(memory, {}, {}).value();
   EXPECT_TRUE(regions.remove(first));
   const RegionId second = regions.add(memory, {}, {}).value();
-  EXPECT_EQ(first & 0xffffffff, second & 0xffffffff) << "the same place";
-  EXPECT_FALSE(regions.enter(put(first)).ok());
-  EXPECT_TRUE(regions.enter(put(second)).ok());
+  EXPECT_EQ(first % Regions::kMost, second % Regions::kMost) << "the same place";
+  EXPECT_FALSE(enters(regions, put(first)));
+  EXPECT_TRUE(enters(regions, put(second)));
   EXPECT_TRUE(regions.remove(first)) << "another's region is left alone";
-  EXPECT_TRUE(regions.enter(put(second)).ok());
+  EXPECT_TRUE(enters(regions, put(second)));
 }
 
 TEST(Regions, AreBoundedAndUsedAgain) {
@@ -56,13 +62,22 @@ TEST(Regions, NoNumberOfAStrangersLeadsOutside) {
   const RegionId region = regions.add(memory, {}, {}).value();
   for (const RegionId wrong :
        {RegionId{0}, RegionId{1}, region + 1, ~RegionId{0}, RegionId{region | RegionId{1} << 63}})
-    EXPECT_FALSE(regions.enter(put(wrong)).ok()) << wrong;
-  EXPECT_TRUE(regions.enter(put(region, 9, 1)).ok());
-  EXPECT_TRUE(regions.enter(put(region, 10, 0)).ok());
+    EXPECT_FALSE(enters(regions, put(wrong))) << wrong;
+  EXPECT_EQ(regions.dropped(), 5u);
+  EXPECT_TRUE(enters(regions, put(region, 9, 1)));
+  EXPECT_TRUE(enters(regions, put(region, 10, 0)));
   EXPECT_FALSE(regions.enter(put(region, 10, 1)).ok());
   EXPECT_FALSE(regions.enter(put(region, ~0ULL, 1)).ok());
   EXPECT_FALSE(regions.enter(put(region, 0, 11)).ok());
   EXPECT_TRUE(regions.remove(region));
+}
+
+TEST(Regions, NamesAreNotToBeGuessedFromOthers) {
+  Regions regions, others;
+  EXPECT_NE(regions.add({}, {}, {}).value(), others.add({}, {}, {}).value());
+  const RegionId first = regions.add({}, {}, {}).value(), second = regions.add({}, {}, {}).value();
+  EXPECT_NE(first >> 32, second >> 32);
+  EXPECT_NE(first >> 10 & 0x3fffff, second >> 10 & 0x3fffff) << "one in four million";
 }
 
 TEST(Regions, ComeAndGoWhilePeersTry) {
@@ -72,7 +87,8 @@ TEST(Regions, ComeAndGoWhilePeersTry) {
   std::thread peer([&] {
     while (!ends) {
       auto visit = regions.enter(put(latest));
-      if (visit) *Regions::place_of(*visit, put(latest)) = std::byte{1};
+      ASSERT_TRUE(visit.ok());
+      if (*visit) *Regions::place_of(*visit, put(latest)) = std::byte{1};
     }
   });
   for (int i = 0; i < 2000; ++i) {
