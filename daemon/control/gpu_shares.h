@@ -1,6 +1,6 @@
 // What there is of each GPU for all users together, and whose it is: no user gets all of a GPU's
-// (access/fair_share.h). A share is an object: what it holds is free again with its destruction. It
-// must not outlive its GpuShares. Thread: the control loop.
+// (daemon/memory/fair_share.h). A share is an object: what it holds is free again with its
+// destruction. It must not outlive its GpuShares. Thread: the control loop.
 #pragma once
 
 #include <sys/types.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/control/access/fair_share.h"
+#include "daemon/memory/fair_share.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -1,8 +1,8 @@
 // What each uid has taken of the daemon, how much it may take, and how much there is on the node
 // for all of them: while much is free a uid gets up to its own quota, and when the node is short no
-// more than a fair share (fair_share.h). A charge is an object: what it paid for goes with its
-// destruction, so that no error path can leak quota. Thread: the control loop. A Charge must not
-// outlive its QuotaBook.
+// more than a fair share (daemon/memory/fair_share.h). A charge is an object: what it paid for goes
+// with its destruction, so that no error path can leak quota. Thread: the control loop. A Charge
+// must not outlive its QuotaBook.
 #pragma once
 
 #include <sys/types.h>
@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "config/settings.h"
-#include "daemon/control/access/fair_share.h"
 #include "daemon/control/machine_limits.h"
+#include "daemon/memory/fair_share.h"
 #include "proto/status.h"
 
 namespace arcomm {

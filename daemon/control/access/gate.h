@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/access/fair_share.h"
 #include "daemon/control/access/listener.h"
 #include "daemon/control/access/peer_credentials.h"
 #include "daemon/control/access/relay.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/rpc/event_loop.h"
+#include "daemon/memory/fair_share.h"
 
 namespace arcomm {
 

@@ -3,8 +3,8 @@
 
 #include <functional>
 
-#include "daemon/control/access/fair_share.h"
 #include "daemon/control/node_control.h"
+#include "daemon/memory/fair_share.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {

@@ -19,7 +19,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "daemon/control/access/fair_share.h"
+#include "daemon/memory/fair_share.h"
 
 namespace arcomm {
 namespace {

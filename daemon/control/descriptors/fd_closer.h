@@ -5,8 +5,9 @@
 // Each owner's descriptors are closed in turn, by one thread at a time: a close that is stuck holds
 // up what the same owner left and nothing else, and full() asks the caller to take in no more from
 // him. One person may have many uids: of threads and of room each tenant has a fair share
-// (access/fair_share.h). Threads are made when there is something to close and end when there has
-// been nothing for a while. Memory has a closer of its own, which no stranger can hold up.
+// (daemon/memory/fair_share.h). Threads are made when there is something to close and end when
+// there has been nothing for a while. Memory has a closer of its own, which no stranger can hold
+// up.
 //
 // Thread: any. The destructor waits a second for what is queued, then leaves the threads to
 // themselves.

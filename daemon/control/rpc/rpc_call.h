@@ -19,11 +19,11 @@
 #include <utility>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/access/fair_share.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/rpc/status_map.h"
 #include "daemon/exec/clock.h"
+#include "daemon/memory/fair_share.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/status.h"

@@ -1,4 +1,4 @@
-#include "daemon/control/access/fair_share.h"
+#include "daemon/memory/fair_share.h"
 
 #include <gtest/gtest.h>
 
