@@ -31,6 +31,9 @@ class Links {
   virtual net::Progress post(PeerId peer, const net::Frame& frame, net::OnLoan& on_loan) = 0;
   // What this daemon's peers may put into, whichever link they come over. Null before any link.
   virtual net::Regions* regions() = 0;
+  // Ends the link to a peer that holds up an operation which is to end: it has had payloads on
+  // loan, or been half way into a region, for longer than the operation's clients may wait.
+  virtual void sever(PeerId, const Error&) {}
 };
 
 }  // namespace arcomm

@@ -20,7 +20,8 @@ namespace arcomm {
 class OfferedData {
  public:
   virtual ~OfferedData() = default;
-  // What came with a node's offer of `seq`; empty where nothing did.
+  // What came with a node's offer of `seq`, at an address that is a multiple of 8; empty where
+  // nothing did.
   virtual std::span<const std::byte> inline_data(const Communicator& communicator,
                                                  std::uint64_t seq, std::uint32_t node) const = 0;
 };
