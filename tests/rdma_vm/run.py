@@ -58,7 +58,8 @@ def add_programs(image, build, listed, programs):
         image.add_program(path)
         cases = f" --gtest_filter='{program['cases']}'" if "cases" in program else ""
         add_script(image, number, name_of(program), program["seconds"],
-                   f"export ARCOMM_TEST_SLOWDOWN={SLOWDOWN}\nexec {path} --gtest_color=no{cases}")
+                   f"export ARCOMM_TEST_SLOWDOWN={SLOWDOWN}\n{program.get('prepare', ':')} || exit 1\n"
+                   f"exec {path} --gtest_color=no{cases}")
 
 
 def judge(program, ended):
