@@ -6,8 +6,14 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <span>
+#include <string_view>
 
+#include "proto/captured_identity.h"
 #include "proto/net/frame.h"
+#include "proto/operation_spec.h"
+#include "proto/status.h"
 
 namespace arcomm::net {
 
@@ -21,6 +27,8 @@ enum class MessageKind : std::uint16_t {
   Window = 16,  // WindowBody: where this peer's chunks go
   Ready = 17,   // ReadyBody: where results of `seq` go
 };
+
+std::string_view text_of(MessageKind kind);
 
 struct MessageHead {
   MessageKind kind = MessageKind::Offer;
@@ -50,10 +58,11 @@ struct FailureBody {
 };
 static_assert(sizeof(FailureBody) == 144);
 
+// Then the pid of each seat's process, an int32 each, 0 where it is not known.
 struct WaitingBody {
-  std::uint64_t called = 0;      // bit s: the node's seat s has called
-  std::uint64_t since_ns = 0;    // how long ago the first one did
-  std::int32_t missing_pid = 0;  // of the first that has not
+  std::uint64_t called = 0;    // bit s: the node's seat s has called
+  std::uint64_t since_ns = 0;  // how long ago the first one did
+  std::uint32_t seats = 0;     // of the node
   std::uint32_t zero = 0;
 };
 static_assert(sizeof(WaitingBody) == 24);
@@ -81,5 +90,29 @@ static_assert(sizeof(ReadyBody) == 32);
 
 inline constexpr std::size_t kMostInlineBytes =
     kMostMessageBytes - sizeof(MessageHead) - sizeof(OfferBody);
+// No operation waits for longer; times from a peer above it are a broken peer's.
+inline constexpr std::uint64_t kMostWaitNs = 366ull * 24 * 3600 * 1'000'000'000;
+
+struct Message {
+  MessageKind kind = MessageKind::Offer;
+  std::span<const std::byte> body;  // and data; whole, and right as far as it alone can tell
+};
+
+// The payload of a Message frame, taken apart; every field of its body is checked. DataLoss/Corrupt
+// naming the field and its value.
+Result<Message> read_message(std::span<const std::byte> payload);
+
+// The body of a message that read_message() gave. What lies behind it: of an offer its inline data,
+// of a waiting one its pids.
+template <typename Body>
+Body body_of(std::span<const std::byte> body) {
+  Body copy;
+  std::memcpy(&copy, body.data(), sizeof copy);
+  return copy;
+}
+
+// What the ranks of the sending node agree on.
+OperationSpec spec_of(const OfferBody& offer);
+OfferBody offer_of(const OperationSpec& spec);
 
 }  // namespace arcomm::net
