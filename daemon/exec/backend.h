@@ -145,6 +145,15 @@ class Backend {
   virtual bool starts_by_doorbell() const { return false; }  // and nothing starts in the rings
   virtual std::uint64_t operations_elsewhere() const { return 0; }  // of all ranks, ever
 
+  // ---- other nodes ----
+  // What runs communicators that span nodes, made with these, which outlive the backend: start(),
+  // work(), collect(), stop() and idle() drive it for them. Asked for once, before any call of
+  // start(). Null: this device cannot.
+  virtual NetworkExecutor* span_nodes(Links&, const OfferedData&) { return nullptr; }
+  // Something runs, and all that runs waits for what other nodes send: the worker may sleep until a
+  // stream has moved something.
+  virtual bool awaits_nodes() const { return false; }
+
   // ---- tuning: see DeviceWorker::begin_measuring ----
   virtual Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
   // The bytes there is room for. None: call again, in another turn; so, too, after Unavailable.

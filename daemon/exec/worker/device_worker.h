@@ -23,6 +23,8 @@
 
 namespace arcomm {
 
+class Backend;
+class BufferRegistry;
 class Device;
 class FlightRecorder;
 class Metrics;
@@ -56,6 +58,8 @@ class DeviceWorker {
     WorkerEvents events;
     // How `gpus` are opened; empty: as this build does it.
     std::function<Result<GpuHardware>(Device&)> open_gpu = nullptr;
+    // What drives the device of a worker without GPUs; empty: HostBackend.
+    std::function<Result<std::unique_ptr<Backend>>(BufferRegistry&)> open_backend = nullptr;
   };
 
   static Result<std::unique_ptr<DeviceWorker>> create(Parts parts);

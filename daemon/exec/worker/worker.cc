@@ -36,7 +36,11 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
   std::unique_ptr<Worker> worker(new Worker(std::move(parts)));
   WorkerState& state = worker->state_;
   const DeviceWorker::Parts& held = state.parts;
-  if (held.gpus.empty()) {
+  if (held.gpus.empty() && held.open_backend) {
+    Result<std::unique_ptr<Backend>> backend = held.open_backend(state.buffers);
+    if (!backend) return std::move(backend).error();
+    state.backend = std::move(backend).value();
+  } else if (held.gpus.empty()) {
     Result<std::unique_ptr<HostBackend>> backend =
         HostBackend::create(held.device, held.settings->host.streams, state.buffers, held.tuning);
     if (!backend) return std::move(backend).error();
