@@ -10,7 +10,7 @@ struct NetworkPolicy {
   NetOrder order = NetOrder::OfRanks;
   NetPartials partials = NetPartials::Wide;
   NetAlgorithm algorithm = NetAlgorithm::Auto;
-  Settings::Ring ring;
+  Settings::Ring ring = {};
 
   static NetworkPolicy from(const Settings& settings) {
     return {settings.net.order, settings.net.partials, settings.net.algorithm, settings.ring};

@@ -1,0 +1,48 @@
+// Which way an AllReduce takes between nodes. Pure, so that nodes which agree on the question and
+// on the policy (which travels with Form) agree on the answer. Any thread; allocates nothing.
+//
+//   exchange  every node's partial result goes whole to all others, and each combines all of them:
+//             one step, (nodes - 1) times the bytes
+//   direct    node k combines shard k of everybody's partial results, then gives the result to all:
+//             two steps, twice the bytes, from and to every other node
+//   ring      the same in nodes - 1 steps each, from and to neighbours only (ring_schedule.h)
+//
+// exchange and direct combine in the order of nodes and give the same bits; ring has an order of
+// its own.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "daemon/plan/network/network_question.h"
+#include "daemon/plan/network_policy.h"
+
+namespace arcomm {
+
+enum class NetworkAlgorithm : std::uint8_t { Exchange, Direct, Ring };
+inline constexpr NetworkAlgorithm kNetworkAlgorithms[] = {
+    NetworkAlgorithm::Exchange, NetworkAlgorithm::Direct, NetworkAlgorithm::Ring};
+std::string_view text_of(NetworkAlgorithm algorithm);
+std::optional<NetworkAlgorithm> network_algorithm_of(std::string_view name);
+
+// What a ring needs besides its order: below that it would cost more than it saves.
+inline constexpr std::uint32_t kMostDirectNodes = 16;  // where nobody forces one
+inline constexpr std::uint64_t kLeastRingShardBytes = std::uint64_t{128} << 10;
+// What travels in the time of one step: an exchange that sends so much more than direct would is no
+// faster, although it has one step less.
+inline constexpr std::uint64_t kBytesOfAStep = std::uint64_t{64} << 10;
+
+struct NetworkChoice {
+  NetworkAlgorithm algorithm = NetworkAlgorithm::Exchange;
+  // Elements of partial results, as they travel: the dtype or its accumulator. Results travel in
+  // the dtype.
+  DType partials = DType::Float32;
+  std::string_view why;  // a static sentence without its full stop
+
+  friend bool operator==(const NetworkChoice&, const NetworkChoice&) = default;
+};
+
+NetworkChoice choose_network(const NetworkQuestion& question, const NetworkPolicy& policy);
+
+}  // namespace arcomm
