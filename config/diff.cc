@@ -32,6 +32,8 @@ Settings merge_reloadable(const Settings& before, const Settings& after) {
       flag->field(merged) = flag->field(source);
     if (const auto* choice = std::get_if<ChoiceSetting>(&row.kind))
       choice->set(merged, choice->get(source));
+    if (const auto* limit = std::get_if<LimitSetting>(&row.kind))
+      limit->field(merged) = limit->field(source);
   }
   return merged;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <charconv>
 #include <sstream>
+#include <utility>
 
 #include "config/network_rules.h"
 #include "config/settings_table.h"
@@ -115,6 +116,23 @@ std::optional<std::string> store(const SettingRow& row, const ChoiceSetting& kin
   return std::nullopt;
 }
 
+std::optional<std::string> store(const SettingRow& row, const LimitSetting& kind,
+                                 const SettingValue& value, Settings& settings) {
+  const auto* text = std::get_if<std::string>(&value);
+  for (const LimitSetting::Word& word : kind.words) {
+    if (text == nullptr || *text != word.name) continue;
+    kind.field(settings) = word.value;
+    return std::nullopt;
+  }
+  std::optional<std::uint64_t> number;
+  if (const auto* integer = std::get_if<std::int64_t>(&value); integer != nullptr && *integer >= 0)
+    number = static_cast<std::uint64_t>(*integer);
+  if (text != nullptr) number = parse_amount(*text, row.unit);
+  if (!number || *number > static_cast<std::uint64_t>(kind.max)) return refuse(row, value);
+  kind.field(settings) = static_cast<std::int64_t>(*number);
+  return std::nullopt;
+}
+
 struct Allowed {
   SettingUnit unit;
   std::string operator()(const TextSetting& kind) const { return std::string(kind.allowed); }
@@ -122,11 +140,7 @@ struct Allowed {
     std::ostringstream out;
     out << (kind.power_of_two ? "a power of two from " : "an integer from ") << kind.min << " to "
         << kind.max << unit_word(unit);
-    if (unit != SettingUnit::None) {
-      out << " (or a text with a unit:";
-      for (const Multiple& multiple : multiples_of(unit)) out << ' ' << multiple.suffix;
-      out << ')';
-    }
+    write_units(out);
     return out.str();
   }
   std::string operator()(const SwitchSetting&) const { return "true or false"; }
@@ -137,6 +151,19 @@ struct Allowed {
       words += toml_quoted(name);
     }
     return words;
+  }
+  std::string operator()(const LimitSetting& kind) const {
+    std::ostringstream out;
+    for (const LimitSetting::Word& word : kind.words) out << toml_quoted(word.name) << ", ";
+    out << "or an integer from 0 to " << kind.max << unit_word(unit);
+    write_units(out);
+    return out.str();
+  }
+  void write_units(std::ostream& out) const {
+    if (unit == SettingUnit::None) return;
+    out << " (or a text with a unit:";
+    for (const Multiple& multiple : multiples_of(unit)) out << ' ' << multiple.suffix;
+    out << ')';
   }
 };
 
@@ -170,9 +197,48 @@ std::string setting_toml(const SettingRow& row, const Settings& settings) {
     return std::to_string(number->field(readable));
   if (const auto* flag = std::get_if<SwitchSetting>(&row.kind))
     return flag->field(readable) ? "true" : "false";
+  if (const auto* limit = std::get_if<LimitSetting>(&row.kind)) {
+    const std::int64_t value = limit->field(readable);
+    for (const LimitSetting::Word& word : limit->words) {
+      if (word.value == value) return toml_quoted(word.name);
+    }
+    return std::to_string(value);
+  }
   const auto& choice = std::get<ChoiceSetting>(row.kind);
   return toml_quoted(choice.names[choice.get(settings)]);
 }
+
+namespace {
+
+// What the ring is told to have under way is taken from staging, and means nothing beyond the
+// product that bounds it.
+std::optional<SettingConflict> find_ring_conflict(const Settings& settings) {
+  const Settings::Ring& ring = settings.ring;
+  const std::uint64_t chunk = std::max<std::uint64_t>(ring.chunk_bytes, 1);
+  const std::uint64_t chunks = std::max<std::uint64_t>(ring.num_chunks, 1);
+  std::string what, name;
+  for (const auto& [key, value] : {std::pair{"ring.chunk_bytes", ring.chunk_bytes},
+                                   std::pair{"ring.num_chunks", ring.num_chunks}}) {
+    if (value == 0) continue;
+    if (name.empty()) name = key;
+    what.append(what.empty() ? "" : " times ").append(key);
+    what.append(" (").append(std::to_string(value)).append(")");
+  }
+  const std::uint64_t under_way = chunk * chunks;  // both are bounded: no overflow
+  if (under_way > settings.net.staging_bytes) {
+    return SettingConflict{name, what + " is above net.staging_bytes (" +
+                                     std::to_string(settings.net.staging_bytes) +
+                                     "): lower the first or raise the second"};
+  }
+  if (ring.max_bdp_bytes != 0 && under_way > ring.max_bdp_bytes) {
+    return SettingConflict{name, what + " is above ring.max_bdp_bytes (" +
+                                     std::to_string(ring.max_bdp_bytes) +
+                                     "): lower the first or raise the second"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::optional<SettingConflict> find_conflict(const Settings& settings) {
   if (settings.op.default_timeout_ms > settings.op.max_timeout_ms) {
@@ -182,7 +248,8 @@ std::optional<SettingConflict> find_conflict(const Settings& settings) {
             ") is above op.max_timeout_ms (" + std::to_string(settings.op.max_timeout_ms) +
             "): lower the first or raise the second"};
   }
-  return find_conflict_of_peers(settings);
+  if (std::optional<SettingConflict> conflict = find_conflict_of_peers(settings)) return conflict;
+  return find_ring_conflict(settings);
 }
 
 }  // namespace arcomm

@@ -103,8 +103,7 @@ struct Settings {
     std::uint64_t num_chunks = 0;
     std::uint64_t max_bdp_bytes = 0;
     std::uint64_t min_shard_bytes = 16;
-    std::int64_t bidirectional_max_bytes =
-        -2;  // -2: auto, -1: always, 0: never, else up to so many
+    std::int64_t bidirectional_max_bytes = -2;  // -2: auto, -1: always, 0: off, else up to so many
     std::uint64_t max_blocks = 0;
     std::uint64_t threads = 0;
     friend bool operator==(const Ring&, const Ring&) = default;
@@ -197,6 +196,9 @@ std::string_view text_of(LogLevel level);
 std::string_view text_of(LogFormat format);
 std::string_view text_of(BackendChoice backend);
 std::string_view text_of(MpsChoice mps);
+std::string_view text_of(NetOrder order);
+std::string_view text_of(NetPartials partials);
+std::string_view text_of(NetAlgorithm algorithm);
 std::string_view text_of(SettingSource source);
 
 // Texts generated from the table.

@@ -17,6 +17,10 @@ constexpr std::array<std::string_view, 5> kLogLevels{"trace", "debug", "info", "
 constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
 constexpr std::array<std::string_view, 3> kBackends{"auto", "host", "cuda"};
 constexpr std::array<std::string_view, 3> kMpsChoices{"manage", "require", "off"};
+constexpr std::array<std::string_view, 2> kNetOrders{"rank", "ring"};
+constexpr std::array<std::string_view, 2> kNetPartials{"wide", "dtype"};
+constexpr std::array<std::string_view, 4> kNetAlgorithms{"auto", "exchange", "direct", "ring"};
+constexpr std::array<LimitSetting::Word, 3> kBothWays{{{"auto", -2}, {"always", -1}, {"off", 0}}};
 
 // The member that a row stands for, named once. Captureless, so that a row is constant data.
 #define ARC_FIELD(type, member) [](Settings& s) -> type& { return s.member; }
@@ -287,6 +291,73 @@ constexpr SettingRow kRows[] = {
      .unit = SettingUnit::Milliseconds,
      .doc = "A daemon that does not answer for this long is taken for dead: communicators that "
             "span it end on all nodes, and can be built anew without it."},
+    {.section = "net",
+     .key = "staging_bytes",
+     .kind =
+         NumberSetting{
+             .field = ARC_FIELD(std::uint64_t, net.staging_bytes), .min = kMiB, .max = kTiB},
+     .unit = SettingUnit::Bytes,
+     .doc =
+         "Memory of each worker for what is on its way between nodes, allocated when the first "
+         "communicator spans some. Communicators share it; one that finds none left is refused."},
+    {.section = "net",
+     .key = "order",
+     .kind = ARC_CHOICE(kNetOrders, NetOrder, net.order),
+     .doc = "The order in which floats are added up between nodes. rank: of ranks within a node, "
+            "then of nodes, whatever the size. ring: large operations between many nodes may take "
+            "the ring's, which begins at another node in each shard and depends on count and "
+            "number of nodes alone. This and the settings of the ring count where a communicator "
+            "meets, for all of its nodes."},
+    {.section = "net",
+     .key = "partials",
+     .kind = ARC_CHOICE(kNetPartials, NetPartials, net.partials),
+     .doc = "How sums of float16 and bfloat16 travel between nodes. wide: as float32, so that a "
+            "result is rounded once. dtype: rounded where they leave a node, in half the bytes."},
+    {.section = "net",
+     .key = "algorithm",
+     .kind = ARC_CHOICE(kNetAlgorithms, NetAlgorithm, net.algorithm),
+     .doc = "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
+            "--explain tells. ring: floats take direct all the same, unless net.order is ring."},
+    {.section = "ring",
+     .key = "chunk_bytes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.chunk_bytes), .max = 1024 * kMiB},
+     .unit = SettingUnit::Bytes,
+     .doc = "Bytes that go to the next node of a ring at once. 0: as the tiers of "
+            "operations' sizes say. Never more than a frame carries."},
+    {.section = "ring",
+     .key = "num_chunks",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.num_chunks), .max = 65'536},
+     .doc = "Chunks that may be under way to a neighbour. 0: as the tiers say. With "
+            "ring.chunk_bytes it is held to ring.max_bdp_bytes and to staging."},
+    {.section = "ring",
+     .key = "max_bdp_bytes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.max_bdp_bytes), .max = kTiB},
+     .unit = SettingUnit::Bytes,
+     .doc = "The largest bandwidth-delay product of a link: no more is under way to a neighbour. "
+            "0: 32 MiB, and 128 MiB on GPUs after Hopper."},
+    {.section = "ring",
+     .key = "min_shard_bytes",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.min_shard_bytes), .max = 1024 * kMiB},
+     .unit = SettingUnit::Bytes,
+     .doc = "An operation whose shards would be smaller takes no ring, even where net.algorithm is "
+            "ring."},
+    {.section = "ring",
+     .key = "bidirectional_max_bytes",
+     .kind = LimitSetting{.field = ARC_FIELD(std::int64_t, ring.bidirectional_max_bytes),
+                          .words = kBothWays,
+                          .max = static_cast<std::int64_t>(kTiB)},
+     .unit = SettingUnit::Bytes,
+     .doc = "Operations of up to so many bytes gather their results both ways around the ring, in "
+            "half of the steps. auto: 4 MiB, and 128 MiB on GPUs after Hopper."},
+    {.section = "ring",
+     .key = "max_blocks",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.max_blocks), .max = 1024},
+     .doc = "The most blocks that a ring's kernel has on each GPU. 0: as the tiers say."},
+    {.section = "ring",
+     .key = "threads",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.threads), .max = 1024},
+     .doc = "Threads in a block of the ring's kernel. 0: as the tiers say."},
     {.section = "quota",
      .key = "sessions",
      .kind =
@@ -443,6 +514,15 @@ std::string_view text_of(BackendChoice backend) {
 }
 std::string_view text_of(MpsChoice mps) {
   return kMpsChoices.at(static_cast<std::size_t>(mps));
+}
+std::string_view text_of(NetOrder order) {
+  return kNetOrders.at(static_cast<std::size_t>(order));
+}
+std::string_view text_of(NetPartials partials) {
+  return kNetPartials.at(static_cast<std::size_t>(partials));
+}
+std::string_view text_of(NetAlgorithm algorithm) {
+  return kNetAlgorithms.at(static_cast<std::size_t>(algorithm));
 }
 
 }  // namespace arcomm

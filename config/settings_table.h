@@ -38,10 +38,21 @@ struct ChoiceSetting {
   void (*set)(Settings&, std::uint8_t);
 };
 
+// A number from 0 on, or a word that stands for a number of its own.
+struct LimitSetting {
+  struct Word {
+    std::string_view name;
+    std::int64_t value = 0;
+  };
+  std::int64_t& (*field)(Settings&);
+  std::span<const Word> words;
+  std::int64_t max = 0;
+};
+
 struct SettingRow {
   std::string_view section;  // "" for the keys above the first section
   std::string_view key;
-  std::variant<TextSetting, NumberSetting, SwitchSetting, ChoiceSetting> kind;
+  std::variant<TextSetting, NumberSetting, SwitchSetting, ChoiceSetting, LimitSetting> kind;
   SettingUnit unit = SettingUnit::None;
   bool reloadable = false;
   std::string_view doc;  // sentences, without line breaks

@@ -78,6 +78,50 @@ TEST(SettingsTable, EveryChoiceTakesItsNamesAndNoOther) {
   }
 }
 
+TEST(SettingsTable, EveryLimitTakesItsWordsAndNumbersFromZero) {
+  for (const SettingRow& row : settings_table()) {
+    const auto* limit = std::get_if<LimitSetting>(&row.kind);
+    if (limit == nullptr) continue;
+    Settings settings;
+    for (const LimitSetting::Word& word : limit->words) {
+      EXPECT_FALSE(apply_setting_text(row, word.name, settings)) << row.name();
+      EXPECT_EQ(limit->field(settings), word.value);
+      EXPECT_EQ(unquoted(setting_toml(row, settings)), word.name);
+    }
+    EXPECT_FALSE(apply_setting_text(row, std::to_string(limit->max), settings)) << row.name();
+    EXPECT_EQ(limit->field(settings), limit->max);
+    EXPECT_EQ(setting_toml(row, settings), std::to_string(limit->max));
+    EXPECT_FALSE(apply_setting(row, std::int64_t{1}, settings)) << row.name();
+    for (const char* wrong : {"-1", "-2", "another", "", "99999999999999999999", "1 parsec"}) {
+      EXPECT_TRUE(apply_setting_text(row, wrong, settings)) << row.name() << ": " << wrong;
+    }
+    EXPECT_TRUE(apply_setting(row, std::int64_t{-2}, settings)) << row.name();
+    EXPECT_TRUE(apply_setting(row, true, settings)) << row.name();
+    EXPECT_EQ(limit->field(settings), 1) << "a refused value was stored";
+  }
+}
+
+TEST(SettingsTable, ARingLargerThanStagingOrItsProductIsAConflict) {
+  Settings settings;
+  settings.net.staging_bytes = 1 << 20;
+  settings.ring.chunk_bytes = 128 << 10;
+  settings.ring.num_chunks = 8;
+  EXPECT_FALSE(find_conflict(settings));
+  settings.ring.num_chunks = 9;
+  const auto staging = find_conflict(settings);
+  ASSERT_TRUE(staging);
+  EXPECT_EQ(staging->name, "ring.chunk_bytes");
+  EXPECT_THAT(staging->message, testing::HasSubstr("net.staging_bytes (1048576)"));
+  EXPECT_THAT(staging->message, testing::HasSubstr("ring.num_chunks (9)"));
+  settings.ring.num_chunks = 0;
+  settings.ring.max_bdp_bytes = 64 << 10;
+  const auto product = find_conflict(settings);
+  ASSERT_TRUE(product);
+  EXPECT_THAT(product->message, testing::HasSubstr("ring.max_bdp_bytes (65536)"));
+  settings.ring.chunk_bytes = 64 << 10;
+  EXPECT_FALSE(find_conflict(settings));
+}
+
 TEST(SettingsTable, UnderstandsUnitsAndRefusesOverflow) {
   Settings settings;
   const SettingRow& bytes = *find_setting("op.segment_bytes");
