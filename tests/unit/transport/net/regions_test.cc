@@ -61,7 +61,7 @@ TEST(Regions, NoNumberOfAStrangersLeadsOutside) {
   std::vector<std::byte> memory(10);
   const RegionId region = regions.add(memory, {}, {}).value();
   for (const RegionId wrong :
-       {RegionId{0}, RegionId{1}, region + 1, ~RegionId{0}, RegionId{region | RegionId{1} << 63}})
+       {RegionId{0}, RegionId{1}, region + 1, ~RegionId{0}, region ^ RegionId{1} << 63})
     EXPECT_FALSE(enters(regions, put(wrong))) << wrong;
   EXPECT_EQ(regions.dropped(), 5u);
   EXPECT_TRUE(enters(regions, put(region, 9, 1)));
