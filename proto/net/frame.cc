@@ -54,7 +54,7 @@ Status check_header(const FrameHeader& header) {
     case FrameKind::Hello:
       return check_length(header, sizeof(HelloKey), sizeof(HelloKey));
     case FrameKind::Welcome:
-      return check_length(header, 0, 0);
+      return check_length(header, sizeof(Secret), sizeof(Secret));
     case FrameKind::Message:
     case FrameKind::Goodbye:
       return check_length(header, 0, kMostMessageBytes);

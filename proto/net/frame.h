@@ -23,7 +23,7 @@ inline constexpr std::size_t kMostChunkBytes = std::size_t{128} << 10;
 // X(name, number, text). Numbers never change within a wire version.
 #define ARC_FRAME_KINDS(X)                                                                 \
   X(Hello, 1, "hello")     /* the first frame of a connection: payload is a HelloKey */    \
-  X(Welcome, 2, "welcome") /* the answer to it */                                          \
+  X(Welcome, 2, "welcome") /* the answer to it: payload is a Secret, of who was meant */   \
   X(Message, 3, "message") /* at most kMostMessageBytes, for the peer's worker */          \
   X(Chunk, 4, "chunk")     /* a part of an operation's data; its receiver says where to */ \
   X(Put, 5, "put")         /* bytes for `offset` of the peer's memory `region` */          \
@@ -55,9 +55,12 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 64);
 
-// Proof that a connection was arranged by the two daemons' control plane, which made the key.
+// Made by the control plane of the daemon that is connected to, which tells the other two for each
+// connection: one to show, one to expect. So both know that the connection was arranged.
+using Secret = std::array<std::byte, 32>;
+
 struct HelloKey {
-  std::array<std::byte, 32> key{};
+  Secret key{};
   std::uint32_t stream = 0;  // which of the pair's connections this is
   std::uint32_t rail = 0;    // over which pair of interfaces
 };

@@ -29,6 +29,13 @@ inline HelloKey key_of(std::uint8_t secret, std::uint32_t stream = 0) {
   return key;
 }
 
+// What b shows to who comes with the right key.
+inline Secret answer() {
+  Secret answer{};
+  answer.fill(std::byte{9});
+  return answer;
+}
+
 class KeepingReceiver final : public Receiver {
  public:
   struct Arrival {
@@ -83,7 +90,8 @@ class NetTest : public testing::TestWithParam<NetKind> {
   }
 
   void begin(std::uint8_t secret = kSecret) {
-    auto connection = a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(secret));
+    auto connection =
+        a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(secret), answer_);
     ASSERT_TRUE(connection.ok()) << connection.error().to_string();
     a_.connection = *std::move(connection);
   }
@@ -111,8 +119,8 @@ class NetTest : public testing::TestWithParam<NetKind> {
   }
 
   static CheckKey check_key() {
-    return [](const HelloKey& key) -> Result<std::string> {
-      if (key.key == key_of(kSecret).key) return std::string("node-a");
+    return [](const HelloKey& key) -> Result<Guest> {
+      if (key.key == key_of(kSecret).key) return Guest{.peer = "node-a", .answer = answer()};
       return error(ErrorCode::Unauthenticated, Reason::Permission, "an unknown key");
     };
   }
@@ -125,6 +133,7 @@ class NetTest : public testing::TestWithParam<NetKind> {
 
   std::unique_ptr<NetUnderTest> net_;
   Side a_, b_;
+  Secret answer_ = answer();  // that a expects
   bool accepts_ = true;
 };
 

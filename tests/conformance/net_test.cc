@@ -363,7 +363,7 @@ TEST_P(NetTest, APlaceIsGivenBackWhenTheConnectionEndsInTheMiddle) {
 }
 
 TEST_P(NetTest, WhereNobodyListensConnectingFailsAndSaysSo) {
-  auto connection = a_.endpoint->connect(net_->nobody(1), "node-b", key_of(kSecret));
+  auto connection = a_.endpoint->connect(net_->nobody(1), "node-b", key_of(kSecret), answer());
   if (!connection) {
     EXPECT_EQ(connection.error().code, ErrorCode::Unavailable);
     return;
@@ -387,6 +387,23 @@ TEST_P(NetTest, AnUnknownKeyIsTurnedAwayAndToldSo) {
   EXPECT_THAT(a_.connection->error().message, HasSubstr("an unknown key"));
 }
 
+TEST_P(NetTest, WhoAnswersWithAnotherSecretIsNotThePeerAndGetsNoFrame) {
+  answer_[31] ^= std::byte{1};
+  begin();
+  const auto payload = random_bytes(1000, 18);
+  Transfer transfer = 0;
+  EXPECT_EQ(
+      a_.connection->post({.header = {.kind = FrameKind::Message}, .payload = payload}, transfer),
+      Progress::Done);
+  ASSERT_TRUE(until_failed(a_));
+  EXPECT_EQ(a_.connection->error().code, ErrorCode::Unauthenticated);
+  EXPECT_THAT(a_.connection->error().message, HasSubstr("look what listens at that address"));
+  a_.connection.reset();
+  ASSERT_TRUE(until([&] { return b_.connection != nullptr; }));
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_TRUE(b_.receiver.arrivals.empty());
+}
+
 TEST_P(NetTest, WhoDoesNotGreetInTimeIsGivenUp) {
   a_.endpoint.reset();
   open(a_, 0, {.address = {}, .greeting_timeout = std::chrono::milliseconds(50)});
@@ -402,7 +419,8 @@ TEST_P(NetTest, ManyConnectionsOfOnePairStandSideBySide) {
   std::vector<ConnectionPtr> there, back;
   for (std::uint32_t stream = 0; stream < kStreams; ++stream)
     there.push_back(
-        a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(kSecret, stream)).value());
+        a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(kSecret, stream), answer())
+            .value());
   std::vector<KeepingReceiver> receivers(kStreams);
   KeepingReceiver unused;
   accepts_ = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "transport/net/sealing.h"
@@ -87,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const RegionId region = regions.add(memory, signals, {7, 1}).value();
   FuzzReceiver receiver;
   {
-    Incoming incoming(regions, is_welcomed);
+    Incoming incoming(regions, is_welcomed ? std::nullopt : std::optional<Secret>(Secret{}));
     std::size_t at = 0, waited = 0;
     Status taken;
     while (taken && waited < 3) {

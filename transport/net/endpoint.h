@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -31,12 +32,19 @@ struct EndpointOptions {
   std::shared_ptr<Regions> regions = {};
 };
 
-// Whether a key is one that the control plane handed out, and to whom; the answer is the peer's
-// name, for people. A key is good for one connection.
-using CheckKey = std::function<Result<std::string>(const HelloKey&)>;
+// Who has shown a good key.
+struct Guest {
+  std::string peer;  // its name, for people
+  Secret answer{};   // what it expects to be shown in return
+};
+// Whether a key is one that the control plane handed out, and to whom. A key is good for one
+// connection.
+using CheckKey = std::function<Result<Guest>(const HelloKey&)>;
 
 // The name() of a connection.
 std::string connection_name(std::string_view peer, const Address& address, const HelloKey& key);
+// Of a Welcome; Unauthenticated. Takes as long for any wrong answer as for another.
+Status check_answer(std::span<const std::byte> given, const Secret& expected);
 
 class Endpoint {
  public:
@@ -50,9 +58,10 @@ class Endpoint {
   virtual Regions& regions() = 0;  // of its options, or its own
 
   // Begins a connection; is_open() says when it stands. An error is one of this node's (no
-  // descriptor, no such interface): what the peer does shows in the connection.
+  // descriptor, no such interface): what the peer does shows in the connection. Whoever answers
+  // with anything but `answer` is not the peer, and gets no frame: Unauthenticated.
   virtual Result<ConnectionPtr> connect(const Address& peer, std::string_view peer_name,
-                                        const HelloKey& key) = 0;
+                                        const HelloKey& key, const Secret& answer) = 0;
   // The next connection that has shown a good key, open; nullptr: none now. Also what turns away
   // strangers that are late or wrong, so call it regularly.
   virtual ConnectionPtr accept(const CheckKey& check_key) = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "proto/text.h"
+#include "transport/net/endpoint.h"
 #include "transport/net/sealing.h"
 
 namespace arcomm::net {
@@ -30,8 +31,8 @@ LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, std::shared_ptr
   if (!options_.is_welcomed) return;
   state_ = State::Open;
   FrameHeader welcome{.kind = FrameKind::Welcome};
-  seal(welcome, {});
-  network_.send(*options_.out, welcome, {});
+  seal(welcome, options_.answer);
+  network_.send(*options_.out, welcome, options_.answer);
 }
 
 LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, std::shared_ptr<Regions> regions,
@@ -80,7 +81,9 @@ Progress LoopbackConnection::progress(Receiver& receiver) {
 
 bool LoopbackConnection::send_step() {
   bool moved = false;
-  while (!waiting_.empty() && bytes_on_their_way(*options_.out) < kMostInFlight) {
+  // Who has not answered with what was agreed gets nothing.
+  while (state_ != State::Greeting && !waiting_.empty() &&
+         bytes_on_their_way(*options_.out) < kMostInFlight) {
     const Frame& frame = waiting_.front();
     network_.send(*options_.out, frame.header, frame.payload);
     waiting_.pop_front();
@@ -121,6 +124,8 @@ Result<bool> LoopbackConnection::take(const LoopbackNetwork::Direction::Flight& 
   if (!header) return header.error();
   const auto payload = bytes.subspan(sizeof(FrameHeader));
   if (header->kind == FrameKind::Welcome && state_ == State::Greeting) {
+    ARC_RETURN_IF_ERROR(check_payload(*header, payload));
+    ARC_RETURN_IF_ERROR(check_answer(payload, options_.answer));
     state_ = State::Open;
     return true;
   }

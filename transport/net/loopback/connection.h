@@ -24,6 +24,7 @@ class LoopbackConnection final : public Connection {
   struct Options {
     Directions out, in;
     std::string name;
+    Secret answer{};  // expected, or shown where the peer is welcome here
     bool is_welcomed = false;
     LoopbackNetwork::Time greeted_by;
     LoopbackNetwork::Duration peer_timeout{};

@@ -30,8 +30,9 @@ LoopbackConnection::Options LoopbackEndpoint::connection_options(std::string_vie
 }
 
 Result<ConnectionPtr> LoopbackEndpoint::connect(const Address& peer, std::string_view peer_name,
-                                                const HelloKey& key) {
+                                                const HelloKey& key, const Secret& answer) {
   auto options = connection_options(peer_name, peer, key);
+  options.answer = answer;
   LoopbackEndpoint* const other = network_.endpoint_at(peer);
   if (other == nullptr || network_.is_dead(peer.host))
     return ConnectionPtr(
@@ -67,19 +68,20 @@ ConnectionPtr LoopbackEndpoint::accept(const CheckKey& check_key) {
     }
     const Stranger stranger = std::move(strangers_[i]);
     strangers_.erase(strangers_.begin() + static_cast<std::ptrdiff_t>(i));
-    auto peer = check_key(stranger.key);
-    if (!peer) {
+    const auto guest = check_key(stranger.key);
+    if (!guest) {
       FrameHeader goodbye{.kind = FrameKind::Goodbye};
-      const auto words = std::as_bytes(std::span(peer.error().message));
+      const auto words = std::as_bytes(std::span(guest.error().message));
       seal(goodbye, words);
       network_.send(*stranger.out, goodbye, words);
       stranger.out->is_over = true;
       ++refused_;
       continue;
     }
-    auto options = connection_options(*peer, stranger.address, stranger.key);
+    auto options = connection_options(guest->peer, stranger.address, stranger.key);
     options.out = stranger.out;
     options.in = stranger.in;
+    options.answer = guest->answer;
     options.is_welcomed = true;
     return std::make_unique<LoopbackConnection>(network_, options_.regions, std::move(options));
   }

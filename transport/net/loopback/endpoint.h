@@ -23,7 +23,7 @@ class LoopbackEndpoint final : public Endpoint {
   const Address& address() const override { return options_.address; }
   Regions& regions() override { return *options_.regions; }
   Result<ConnectionPtr> connect(const Address& peer, std::string_view peer_name,
-                                const HelloKey& key) override;
+                                const HelloKey& key, const Secret& answer) override;
   ConnectionPtr accept(const CheckKey& check_key) override;
   std::uint64_t refused() const override { return refused_; }
   int descriptor() const override { return -1; }

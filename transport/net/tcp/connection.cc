@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "transport/net/tcp/socket.h"
@@ -23,38 +24,32 @@ constexpr int kMostCalls = 8;
 
 }  // namespace
 
-ConnectionPtr TcpConnection::connecting(UniqueFd socket, std::string name,
-                                        std::shared_ptr<Regions> regions, const HelloKey& key,
-                                        std::chrono::milliseconds greeting_timeout,
-                                        std::chrono::milliseconds peer_timeout) {
+ConnectionPtr TcpConnection::connecting(UniqueFd socket, Options options, const HelloKey& key,
+                                        const Secret& answer) {
   std::unique_ptr<TcpConnection> made(
-      new TcpConnection(std::move(socket), std::move(name), std::move(regions), State::Connecting,
-                        Clock::now() + greeting_timeout, peer_timeout));
-  made->key_ = key;
+      new TcpConnection(std::move(socket), std::move(options), State::Connecting, key, answer));
   made->outgoing_.push(
       {.header = {.kind = FrameKind::Hello}, .payload = std::as_bytes(std::span(&made->key_, 1))});
   return made;
 }
 
-ConnectionPtr TcpConnection::accepted(UniqueFd socket, std::string name,
-                                      std::shared_ptr<Regions> regions,
-                                      std::chrono::milliseconds peer_timeout) {
-  std::unique_ptr<TcpConnection> made(new TcpConnection(
-      std::move(socket), std::move(name), std::move(regions), State::Open, {}, peer_timeout));
-  made->outgoing_.push({.header = {.kind = FrameKind::Welcome}, .payload = {}});
+ConnectionPtr TcpConnection::accepted(UniqueFd socket, Options options, const Secret& answer) {
+  std::unique_ptr<TcpConnection> made(
+      new TcpConnection(std::move(socket), std::move(options), State::Open, {}, answer));
+  made->outgoing_.push({.header = {.kind = FrameKind::Welcome}, .payload = made->answer_});
   return made;
 }
 
-TcpConnection::TcpConnection(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions,
-                             State state, Clock::time_point greeted_by,
-                             std::chrono::milliseconds peer_timeout)
+TcpConnection::TcpConnection(UniqueFd socket, Options options, State state, const HelloKey& key,
+                             const Secret& answer)
     : socket_(std::move(socket)),
-      name_(std::move(name)),
+      options_(std::move(options)),
       state_(state),
-      greeted_by_(greeted_by),
-      peer_timeout_(peer_timeout),
-      regions_(std::move(regions)),
-      incoming_(*regions_, state == State::Open) {}
+      greeted_by_(Clock::now() + options_.greeting_timeout),
+      key_(key),
+      answer_(answer),
+      incoming_(*options_.regions,
+                state == State::Open ? std::nullopt : std::optional<Secret>(answer)) {}
 
 const Capabilities& TcpConnection::capabilities_of_all() {
   return kTcpCapabilities;
@@ -113,12 +108,12 @@ void TcpConnection::look_at_clock() {
     return timed_out("the peer does not take our last frames");
   if (incoming_.is_in_frame()) {
     if (frame_since_ == Clock::time_point{}) frame_since_ = now;
-    if (now - frame_since_ > peer_timeout_)
+    if (now - frame_since_ > options_.peer_timeout)
       return timed_out("the peer began a frame and does not send its rest");
   }
   if (state_ == State::Connecting || now < next_look_) return;
-  next_look_ = now + peer_timeout_ / 10;
-  if (is_unheard(socket_.get(), peer_timeout_)) {
+  next_look_ = now + options_.peer_timeout / 10;
+  if (is_unheard(socket_.get(), options_.peer_timeout)) {
     fail_with_errno("sending", ETIMEDOUT);
   } else if (incoming_.is_held()) {
     // Nobody reads meanwhile, and would see it.
@@ -212,8 +207,8 @@ bool TcpConnection::drain_step() {
 
 void TcpConnection::close(std::string_view why) {
   if (is_open() == Progress::Failed) return;
-  error_ =
-      arcomm::error(ErrorCode::Cancelled, Reason::None, name_, ": ended by this daemon: ", why);
+  error_ = arcomm::error(ErrorCode::Cancelled, Reason::None, options_.name,
+                         ": ended by this daemon: ", why);
   if (state_ == State::Connecting) {
     state_ = State::Failed;
     socket_.reset();
@@ -221,7 +216,7 @@ void TcpConnection::close(std::string_view why) {
   }
   outgoing_.push_goodbye(why);
   state_ = State::Closing;
-  drained_by_ = Clock::now() + peer_timeout_;
+  drained_by_ = Clock::now() + options_.peer_timeout;
 }
 
 void TcpConnection::abandon(Receiver& receiver) {
@@ -232,7 +227,7 @@ bool TcpConnection::fail(Error error) {
   // After our own goodbye the reason is ours, whatever becomes of the socket.
   if (state_ != State::Closing) {
     error_ = std::move(error);
-    error_.message = name_ + ": " + error_.message;
+    error_.message = options_.name + ": " + error_.message;
   }
   state_ = State::Failed;
   socket_.reset();

@@ -15,19 +15,21 @@ namespace arcomm::net {
 
 class TcpConnection final : public Connection {
  public:
-  // Connecting: the socket is on its way; `key` is shown as soon as it stands, and the answer has
-  // to come within `greeting_timeout`.
-  static ConnectionPtr connecting(UniqueFd socket, std::string name,
-                                  std::shared_ptr<Regions> regions, const HelloKey& key,
-                                  std::chrono::milliseconds greeting_timeout,
-                                  std::chrono::milliseconds peer_timeout);
-  // Accepted: the peer has shown its key, and is told that it is welcome.
-  static ConnectionPtr accepted(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions,
-                                std::chrono::milliseconds peer_timeout);
+  struct Options {
+    std::string name;
+    std::shared_ptr<Regions> regions;
+    std::chrono::milliseconds greeting_timeout{}, peer_timeout{};
+  };
+  // The socket is on its way; `key` is shown as soon as it stands, and `answer` has to come within
+  // the greeting timeout.
+  static ConnectionPtr connecting(UniqueFd socket, Options options, const HelloKey& key,
+                                  const Secret& answer);
+  // The peer has shown its key, and is told that it is welcome.
+  static ConnectionPtr accepted(UniqueFd socket, Options options, const Secret& answer);
 
   static const Capabilities& capabilities_of_all();
   const Capabilities& capabilities() const override { return capabilities_of_all(); }
-  const std::string& name() const override { return name_; }
+  const std::string& name() const override { return options_.name; }
   Progress is_open() const override;
   Progress post(const Frame& frame, Transfer& transfer) override;
   Progress test(Transfer transfer) const override;
@@ -51,8 +53,8 @@ class TcpConnection final : public Connection {
     Failed,
   };
 
-  TcpConnection(UniqueFd socket, std::string name, std::shared_ptr<Regions> regions, State state,
-                Clock::time_point greeted_by, std::chrono::milliseconds peer_timeout);
+  TcpConnection(UniqueFd socket, Options options, State state, const HelloKey& key,
+                const Secret& answer);
   bool connect_step();
   bool send_step();
   bool receive_step(Receiver& receiver);
@@ -64,15 +66,14 @@ class TcpConnection final : public Connection {
   bool fail_with_errno(std::string_view what, int number);
 
   UniqueFd socket_;
-  const std::string name_;
+  const Options options_;
   State state_;
   const Clock::time_point greeted_by_;
-  const std::chrono::milliseconds peer_timeout_;
   Clock::time_point next_look_{};    // at what was not acknowledged
   Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
-  HelloKey key_;
-  const std::shared_ptr<Regions> regions_;
+  const HelloKey key_;
+  const Secret answer_;
   Incoming incoming_;
   Outgoing outgoing_;
   Error error_;

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "transport/net/sealing.h"
-#include "transport/net/tcp/connection.h"
 #include "transport/net/tcp/socket.h"
 
 namespace arcomm::net {
@@ -49,13 +48,19 @@ const Capabilities& TcpEndpoint::capabilities() const {
 }
 
 Result<ConnectionPtr> TcpEndpoint::connect(const Address& peer, std::string_view peer_name,
-                                           const HelloKey& key) {
+                                           const HelloKey& key, const Secret& answer) {
   auto socket = connect_from(options_.address, peer);
   if (!socket) return std::move(socket).error();
   ARC_RETURN_IF_ERROR(set_options(socket->get(), options_.peer_timeout));
-  return TcpConnection::connecting(*std::move(socket), connection_name(peer_name, peer, key),
-                                   options_.regions, key, options_.greeting_timeout,
-                                   options_.peer_timeout);
+  return TcpConnection::connecting(
+      *std::move(socket), connection_options(connection_name(peer_name, peer, key)), key, answer);
+}
+
+TcpConnection::Options TcpEndpoint::connection_options(std::string name) const {
+  return {.name = std::move(name),
+          .regions = options_.regions,
+          .greeting_timeout = options_.greeting_timeout,
+          .peer_timeout = options_.peer_timeout};
 }
 
 // Who has spoken goes first: those that come must not push out those whose hello is there.
@@ -126,15 +131,16 @@ ConnectionPtr TcpEndpoint::welcome(Stranger stranger, const CheckKey& check_key)
   if (!header || !check_payload(*header, payload)) return nullptr;
   HelloKey key;
   std::memcpy(&key, payload.data(), sizeof key);
-  auto peer = check_key(key);
-  if (!peer) {
-    say_goodbye(stranger.socket.get(), peer.error().message);
+  const auto guest = check_key(key);
+  if (!guest) {
+    say_goodbye(stranger.socket.get(), guest.error().message);
     return nullptr;
   }
   auto from = peer_address_of(stranger.socket.get());
   if (!from) return nullptr;  // it is gone again
-  return TcpConnection::accepted(std::move(stranger.socket), connection_name(*peer, *from, key),
-                                 options_.regions, options_.peer_timeout);
+  return TcpConnection::accepted(std::move(stranger.socket),
+                                 connection_options(connection_name(guest->peer, *from, key)),
+                                 guest->answer);
 }
 
 }  // namespace arcomm::net

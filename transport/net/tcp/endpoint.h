@@ -11,6 +11,7 @@
 
 #include "proto/unique_fd.h"
 #include "transport/net/endpoint.h"
+#include "transport/net/tcp/connection.h"
 
 namespace arcomm::net {
 
@@ -22,7 +23,7 @@ class TcpEndpoint final : public Endpoint {
   const Address& address() const override { return options_.address; }
   Regions& regions() override { return *options_.regions; }
   Result<ConnectionPtr> connect(const Address& peer, std::string_view peer_name,
-                                const HelloKey& key) override;
+                                const HelloKey& key, const Secret& answer) override;
   ConnectionPtr accept(const CheckKey& check_key) override;
   std::uint64_t refused() const override { return refused_; }
   int descriptor() const override { return listener_.get(); }
@@ -42,6 +43,7 @@ class TcpEndpoint final : public Endpoint {
   void admit_strangers();
   ConnectionPtr hear_strangers(const CheckKey& check_key);
   static Greeting listen_to(Stranger& stranger);
+  TcpConnection::Options connection_options(std::string name) const;
   ConnectionPtr welcome(Stranger stranger, const CheckKey& check_key);
 
   EndpointOptions options_;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "proto/text.h"
+#include "transport/net/endpoint.h"
 #include "transport/net/sealing.h"
 
 namespace arcomm::net {
@@ -13,9 +14,9 @@ constexpr std::size_t kMostGoodbyeBytes = 400;
 
 }  // namespace
 
-Incoming::Incoming(Regions& regions, bool is_welcomed)
+Incoming::Incoming(Regions& regions, std::optional<Secret> answer)
     : landing_(regions),
-      is_welcomed_(is_welcomed),
+      answer_(answer),
       buffer_(std::make_unique<std::array<std::byte, kBufferBytes>>()) {}
 
 std::array<iovec, 2> Incoming::room() {
@@ -61,7 +62,7 @@ Result<bool> Incoming::take_frame(Receiver& receiver) {
     case FrameKind::Signal:
       break;
   }
-  if (!is_welcomed_)
+  if (answer_)
     return error(ErrorCode::DataLoss, Reason::Corrupt, "a ", text_of(header->kind),
                  " frame came where a welcome was expected");
   auto place = landing_.begin(*header, receiver);
@@ -89,8 +90,9 @@ Result<bool> Incoming::take_greeting(const FrameHeader& header) {
   const auto payload = unread().subspan(sizeof(FrameHeader), header.length);
   ARC_RETURN_IF_ERROR(check_payload(header, payload));
   begin_ += sizeof(FrameHeader) + header.length;
-  if (header.kind == FrameKind::Welcome && !is_welcomed_) {
-    is_welcomed_ = true;
+  if (header.kind == FrameKind::Welcome && answer_) {
+    ARC_RETURN_IF_ERROR(check_answer(payload, *answer_));
+    answer_.reset();
     return true;
   }
   if (header.kind == FrameKind::Goodbye) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -21,8 +22,8 @@ namespace arcomm::net {
 
 class Incoming {
  public:
-  // `is_welcomed`: a Welcome is no longer expected.
-  Incoming(Regions& regions, bool is_welcomed);
+  // `answer`: a Welcome with it comes before any other frame; none: it is no longer expected.
+  Incoming(Regions& regions, std::optional<Secret> answer);
 
   // Where to read to, in this order; some may have no length. None has any while the receiver has
   // no room: then take() with 0 asks it again.
@@ -33,7 +34,7 @@ class Incoming {
   // No more bytes will come: gives back the place of a frame that is half there.
   void abandon(Receiver& receiver) { landing_.abandon(receiver); }
 
-  bool is_welcomed() const { return is_welcomed_; }
+  bool is_welcomed() const { return !answer_; }
   // Whether a frame waits for room at the receiver.
   bool is_held() const { return is_held_; }
   // Whether the rest of a frame is to come: an honest peer has it, and sends it.
@@ -49,7 +50,7 @@ class Incoming {
   Result<bool> take_greeting(const FrameHeader& header);
 
   Landing landing_;
-  bool is_welcomed_;
+  std::optional<Secret> answer_;  // expected
   bool is_held_ = false;
   std::byte* rest_ = nullptr;   // where the rest of the payload goes
   std::size_t rest_bytes_ = 0;  // how much of it has not come

@@ -51,12 +51,12 @@ class BulkStreamsTest : public testing::Test {
 
   void SetUp() override {
     for (std::size_t i = 0; i < kStreams; ++i) {
-      ConnectionPtr there = a_.endpoint->connect(b_.endpoint->address(), "node-b", {}).value();
+      ConnectionPtr there = a_.endpoint->connect(b_.endpoint->address(), "node-b", {}, {}).value();
       ASSERT_TRUE(a_.streams.add(std::move(there), {}).ok());  // which greets
       ConnectionPtr back;
       ASSERT_TRUE(until([&] {
         back = b_.endpoint->accept(
-            [](const HelloKey&) -> Result<std::string> { return std::string("node-a"); });
+            [](const HelloKey&) -> Result<Guest> { return Guest{.peer = "node-a"}; });
         return back != nullptr;
       }));
       ASSERT_TRUE(b_.streams.add(std::move(back), {}).ok());
@@ -185,7 +185,7 @@ TEST_F(BulkStreamsTest, ASetThatIsTakenDownGivesBackWhatItHeld) {
 }
 
 TEST_F(BulkStreamsTest, ACpuThatTheProcessMayNotUseIsNamed) {
-  ConnectionPtr there = a_.endpoint->connect(b_.endpoint->address(), "node-b", {}).value();
+  ConnectionPtr there = a_.endpoint->connect(b_.endpoint->address(), "node-b", {}, {}).value();
   const Status added = a_.streams.add(std::move(there), {.spin = {}, .cpu = 100000});
   EXPECT_EQ(added.error().reason, Reason::BadConfig);
   EXPECT_THAT(added.error().message, HasSubstr("CPU 100000 for node-b"));

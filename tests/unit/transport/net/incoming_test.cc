@@ -14,6 +14,8 @@ namespace {
 using testing::HasSubstr;
 using Bytes = std::vector<std::byte>;
 
+constexpr Secret kAnswer{std::byte{1}, std::byte{2}};
+
 class CountingReceiver final : public Receiver {
  public:
   Result<std::byte*> place(const FrameHeader& header) override {
@@ -65,7 +67,7 @@ TEST(Incoming, FramesAreTheSameHoweverTheStreamIsTorn) {
   }
   const auto try_pieces = [&](auto next) {
     Regions regions;
-    Incoming incoming(regions, true);
+    Incoming incoming(regions, std::nullopt);
     CountingReceiver receiver;
     const Status fed = feed(incoming, receiver, stream, next);
     ASSERT_TRUE(fed.ok()) << fed.error().to_string();
@@ -83,16 +85,16 @@ TEST(Incoming, OnlyAWelcomeOpensAConnection) {
   CountingReceiver receiver;
   const auto whole = [] { return std::size_t{1} << 20; };
   {
-    Incoming incoming(regions, false);
+    Incoming incoming(regions, kAnswer);
     Bytes stream;
-    append(stream, {.kind = FrameKind::Welcome}, {});
+    append(stream, {.kind = FrameKind::Welcome}, Bytes(kAnswer.begin(), kAnswer.end()));
     EXPECT_TRUE(feed(incoming, receiver, stream, whole).ok());
     EXPECT_TRUE(incoming.is_welcomed());
     EXPECT_THAT(feed(incoming, receiver, stream, whole).error().message,
                 HasSubstr("a second welcome"));
   }
   {
-    Incoming incoming(regions, false);
+    Incoming incoming(regions, kAnswer);
     Bytes stream;
     append(stream, {.kind = FrameKind::Message}, {});
     EXPECT_THAT(feed(incoming, receiver, stream, whole).error().message,
@@ -103,7 +105,7 @@ TEST(Incoming, OnlyAWelcomeOpensAConnection) {
 
 TEST(Incoming, AGoodbyesWordsAreShownSafely) {
   Regions regions;
-  Incoming incoming(regions, true);
+  Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
   Bytes stream;
   const std::string_view words = "bye\n\x1b[31m";
@@ -116,7 +118,7 @@ TEST(Incoming, AGoodbyesWordsAreShownSafely) {
 
 TEST(Incoming, AChangedChunkIsGivenUpAndTheNextFrameIsNot) {
   Regions regions;
-  Incoming incoming(regions, true);
+  Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
   Bytes stream;
   append(stream, {.kind = FrameKind::Chunk}, Bytes(1000, std::byte{1}));
@@ -129,7 +131,7 @@ TEST(Incoming, AChangedChunkIsGivenUpAndTheNextFrameIsNot) {
 
 TEST(Incoming, AChangedMessageEndsTheStream) {
   Regions regions;
-  Incoming incoming(regions, true);
+  Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
   Bytes stream;
   append(stream, {.kind = FrameKind::Message}, Bytes(1000, std::byte{1}));

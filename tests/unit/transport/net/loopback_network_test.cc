@@ -41,13 +41,13 @@ class LoopbackNetworkTest : public testing::Test {
   }
   // A pair of ends, open.
   std::pair<ConnectionPtr, ConnectionPtr> connect() {
-    ConnectionPtr there = one_->connect(other_->address(), "other", {}).value();
+    ConnectionPtr there = one_->connect(other_->address(), "other", {}, {}).value();
     ConnectionPtr back;
     for (int i = 0; i < 100 && there->is_open() == Progress::Again; ++i) {
       network_.advance(milliseconds(1));
       if (!back)
-        back = other_->accept(
-            [](const HelloKey&) -> Result<std::string> { return std::string("one"); });
+        back =
+            other_->accept([](const HelloKey&) -> Result<Guest> { return Guest{.peer = "one"}; });
       there->progress(receiver_);
     }
     EXPECT_EQ(there->is_open(), Progress::Done);
@@ -126,7 +126,7 @@ TEST_F(LoopbackNetworkTest, ADeadHostEndsItsConnectionsAndAnswersNobody) {
   network_.kill("other");
   EXPECT_EQ(there->progress(receiver_), Progress::Failed);
   EXPECT_EQ(there->error().reason, Reason::RemoteDied);
-  auto again = one_->connect(other_->address(), "other", {}).value();
+  auto again = one_->connect(other_->address(), "other", {}, {}).value();
   EXPECT_EQ(again->progress(receiver_), Progress::Failed);
 }
 

@@ -31,7 +31,7 @@ class TcpEndpointTest : public testing::Test {
               static_cast<ssize_t>(bytes.size()));
   }
   static CheckKey any_key() {
-    return [](const HelloKey&) -> Result<std::string> { return std::string("somebody"); };
+    return [](const HelloKey&) -> Result<Guest> { return Guest{.peer = "somebody"}; };
   }
   // Until so many were turned away.
   static bool refuses(Endpoint& endpoint, std::uint64_t count) {
