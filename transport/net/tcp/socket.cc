@@ -11,6 +11,9 @@
 #include <cerrno>
 #include <memory>
 #include <system_error>
+#include <utility>
+
+#include "transport/net/subnet.h"
 
 namespace arcomm::net {
 namespace {
@@ -92,6 +95,26 @@ Result<Address> address_of(int descriptor) {
 
 Result<Address> peer_address_of(int descriptor) {
   return name_of_socket(descriptor, getpeername);
+}
+
+Result<std::string> source_towards(const std::string& peer, const std::string& own_host) {
+  const Address to_peer{peer, 9};  // any port: UDP connects without a packet
+  auto to = resolve(to_peer);
+  if (!to) return std::move(to).error();
+  const UniqueFd socket(::socket((*to)->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return failed("open a socket for", to_peer, errno);
+  if (!is_any_address(own_host) && ip_family(own_host) == ip_family(peer)) {
+    auto from = resolve({own_host, 0});
+    if (!from) return std::move(from).error();
+    if (bind(socket.get(), (*from)->ai_addr, (*from)->ai_addrlen) != 0)
+      return failed("use the interface of", {own_host, 0}, errno);
+  }
+  if (::connect(socket.get(), (*to)->ai_addr, (*to)->ai_addrlen) != 0)
+    return error(ErrorCode::Unavailable, Reason::None, "no route to ", peer, ": ",
+                 text_of_errno(errno));
+  auto source = address_of(socket.get());
+  if (!source) return std::move(source).error();
+  return std::move(source->host);
 }
 
 Result<UniqueFd> connect_from(const Address& local, const Address& peer) {

@@ -18,6 +18,9 @@ Result<UniqueFd> listen_on(const Address& address);
 // This side's address, and the other's.
 Result<Address> address_of(int descriptor);
 Result<Address> peer_address_of(int descriptor);
+// The address of this machine that packets to `peer` leave from, as the kernel routes now; from
+// `own_host` where that is an address of the same kind. Nothing is sent.
+Result<std::string> source_towards(const std::string& peer, const std::string& own_host);
 // Begins to connect, from the interface that has `local`'s host.
 Result<UniqueFd> connect_from(const Address& local, const Address& peer);
 // 0, EINPROGRESS, or why it failed.
