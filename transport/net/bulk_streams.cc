@@ -50,6 +50,7 @@ void BulkStreams::stream_ended(const Error& why) {
   has_failed_.store(true, std::memory_order_seq_cst);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   give_back_queued();
+  if (on_news_) on_news_();
 }
 
 void BulkStreams::give_back_queued() {

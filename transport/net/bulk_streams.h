@@ -6,9 +6,11 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "transport/net/bulk_queue.h"
@@ -19,7 +21,10 @@ namespace arcomm::net {
 
 class BulkStreams final : private StreamThread::Owner {
  public:
-  explicit BulkStreams(Receiver& receiver) : receiver_(receiver) {}
+  // on_news: called on the streams' threads when bytes have come, payloads were given back, or a
+  // stream has failed: for waking who sleeps until then.
+  explicit BulkStreams(Receiver& receiver, std::function<void()> on_news = nullptr)
+      : receiver_(receiver), on_news_(std::move(on_news)) {}
   // Ends the threads. Every payload is the poster's again afterwards.
   ~BulkStreams() override;
   BulkStreams(const BulkStreams&) = delete;
@@ -32,15 +37,20 @@ class BulkStreams final : private StreamThread::Owner {
   // has left. Again: the queue is full. Failed: failure() says why; nothing was taken.
   Progress post(const Frame& frame, OnLoan& on_loan);
 
+  bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   std::optional<Error> failure() const;
   std::vector<StreamCounters> counters() const;
   std::size_t size() const { return streams_.size(); }
 
  private:
+  void stream_moved() override {
+    if (on_news_) on_news_();
+  }
   void stream_ended(const Error& why) override;
   void give_back_queued();
 
   Receiver& receiver_;
+  const std::function<void()> on_news_;
   BulkQueue queue_;
   std::atomic<bool> has_failed_{false};
   mutable std::mutex failing_;

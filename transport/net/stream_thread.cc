@@ -105,8 +105,10 @@ void StreamThread::run() {
       owner_.stream_ended(connection_->error());
       break;
     }
-    moved |= progress == Progress::Done;
-    moved |= give_back_sent();
+    const bool gave_back = give_back_sent();
+    const bool has_news = progress == Progress::Done || gave_back;
+    if (has_news) owner_.stream_moved();
+    moved |= has_news;
     if (moved) {
       idle_since_ns_ = 0;
     } else {

@@ -31,14 +31,17 @@ struct StreamCounters {
 
 class StreamThread {
  public:
-  // The connection is open or opening; queue and receiver outlive the thread. The receiver is
-  // called by several threads at once. `on_end` is called on the thread, once, when the connection
-  // has failed and before its frames are given back. Errors: no descriptor, no thread, no such CPU.
+  // Called on the thread.
   class Owner {
    public:
     virtual ~Owner() = default;
+    // Bytes have come, or a payload is its poster's again.
+    virtual void stream_moved() = 0;
+    // Once: the connection has failed, and its frames are not given back yet.
     virtual void stream_ended(const Error& why) = 0;
   };
+  // The connection is open or opening; queue, receiver and owner outlive the thread. The receiver
+  // is called by several threads at once. Errors: no descriptor, no thread, no such CPU.
   static Result<std::unique_ptr<StreamThread>> start(ConnectionPtr connection, BulkQueue& queue,
                                                      Receiver& receiver, Owner& owner,
                                                      StreamOptions options);

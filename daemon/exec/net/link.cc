@@ -1,0 +1,175 @@
+#include "daemon/exec/net/link.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+namespace arcomm {
+namespace {
+
+constexpr std::size_t kMostSpare = 64;
+// progress() of one link, so that a busy peer holds up no session.
+constexpr int kMostRounds = 4;
+constexpr std::chrono::milliseconds kLastWordsTime{100};
+
+}  // namespace
+
+Result<std::byte*> Link::BulkReceiver::place(const net::FrameHeader& header) {
+  return error(ErrorCode::DataLoss, Reason::Corrupt, "a ", net::text_of(header.kind),
+               " frame on a bulk stream: puts and signals are allowed");
+}
+
+Result<std::unique_ptr<Link>> Link::open(LinkSpec spec, Listener& listener,
+                                         std::function<void()> on_news) {
+  if (spec.peer == 0 || spec.messages == nullptr || spec.regions == nullptr ||
+      spec.bulk.size() != spec.bulk_options.size()) {
+    return error(ErrorCode::InvalidArgument, Reason::Bug, "the link to ", spec.name,
+                 " lacks its peer, stream 0, regions or a stream's options");
+  }
+  std::unique_ptr<Link> link(new Link(std::move(spec), listener, std::move(on_news)));
+  LinkSpec& held = link->spec_;
+  for (std::size_t i = 0; i < held.bulk.size(); ++i)
+    ARC_RETURN_IF_ERROR(link->bulk_->add(std::move(held.bulk[i]), held.bulk_options[i]));
+  held.bulk.clear();
+  return link;
+}
+
+Link::Link(LinkSpec spec, Listener& listener, std::function<void()> on_news)
+    : spec_(std::move(spec)), listener_(listener), arriving_(net::kMostMessageBytes) {
+  bulk_.emplace(bulk_receiver_, std::move(on_news));
+}
+
+Link::~Link() {
+  // First: where a bulk stream has ended, the peer listens no more.
+  say_goodbye();
+  bulk_.reset();
+  spec_.messages->abandon(*this);
+  spec_.messages.reset();
+  // Nobody reads the payloads any more.
+  for (const Loaned& loaned : loaned_) loaned.on_loan->fetch_sub(1, std::memory_order_release);
+}
+
+// So that the peer sees an end with its reason, and not a death.
+void Link::say_goodbye() {
+  net::Connection& messages = *spec_.messages;
+  if (messages.is_open() != net::Progress::Done) return;
+  fail(error(ErrorCode::Cancelled, Reason::ShuttingDown, "the worker lets go of it"));
+  post_unsent();
+  messages.close(failure_->message);
+  const auto until = std::chrono::steady_clock::now() + kLastWordsTime;
+  while (messages.progress(*this) != net::Progress::Failed &&
+         std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+}
+
+void Link::send(net::MessageKind kind, const net::FrameHeader& names,
+                std::initializer_list<std::span<const std::byte>> parts) {
+  if (has_failed()) return;
+  std::size_t bytes = 0;
+  for (const auto& part : parts) bytes += part.size();
+  Unsent& message = unsent_.emplace_back();
+  message.names = {.kind = net::FrameKind::Message,
+                   .communicator = names.communicator,
+                   .epoch = names.epoch,
+                   .seq = names.seq};
+  if (!spare_.empty()) {
+    message.bytes = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  const net::MessageHead head{.kind = kind, .bytes = static_cast<std::uint32_t>(bytes)};
+  message.bytes.resize(sizeof head + bytes);
+  std::memcpy(message.bytes.data(), &head, sizeof head);
+  std::size_t at = sizeof head;
+  for (const auto& part : parts) {
+    if (!part.empty()) std::memcpy(message.bytes.data() + at, part.data(), part.size());
+    at += part.size();
+  }
+  unsent_bytes_ += message.bytes.size();
+  post_unsent();
+  if (unsent_bytes_ <= kMostUnsentBytes) return;
+  fail(error(ErrorCode::Unavailable, Reason::RemoteDied, "node ", spec_.name,
+             " reads nothing: ", unsent_bytes_, " bytes of messages wait for it"));
+}
+
+bool Link::post_unsent() {
+  bool moved = false;
+  while (posted_ < unsent_.size()) {
+    Unsent& next = unsent_[posted_];
+    if (spec_.messages->post({.header = next.names, .payload = next.bytes}, next.transfer) !=
+        net::Progress::Done)
+      break;
+    ++posted_;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Link::give_back_sent() {
+  bool moved = false;
+  while (posted_ > 0 && spec_.messages->test(unsent_.front().transfer) == net::Progress::Done) {
+    std::vector<std::byte>& bytes = unsent_.front().bytes;
+    unsent_bytes_ -= bytes.size();
+    if (spare_.size() < kMostSpare) spare_.push_back(std::move(bytes));
+    unsent_.pop_front();
+    --posted_;
+    moved = true;
+  }
+  while (!loaned_.empty() &&
+         spec_.messages->test(loaned_.front().transfer) == net::Progress::Done) {
+    loaned_.front().on_loan->fetch_sub(1, std::memory_order_release);
+    loaned_.pop_front();
+    moved = true;
+  }
+  return moved;
+}
+
+net::Progress Link::post(const net::Frame& frame, net::OnLoan& on_loan) {
+  if (has_failed()) return net::Progress::Failed;
+  if (bulk_->size() > 0) return bulk_->post(frame, on_loan);
+  if (posted_ < unsent_.size()) return net::Progress::Again;  // messages come first
+  Loaned loaned{.on_loan = &on_loan};
+  const net::Progress posted = spec_.messages->post(frame, loaned.transfer);
+  if (posted == net::Progress::Done) loaned_.push_back(loaned);
+  return posted;
+}
+
+bool Link::progress() {
+  bool moved = false;
+  // Looked at first: the peer said on stream 0 why it ends the others.
+  const bool is_at_end = bulk_->has_failed();
+  for (int round = 0; round < kMostRounds && !has_failed(); ++round) {
+    const net::Progress progress = spec_.messages->progress(*this);
+    if (progress == net::Progress::Failed) {
+      fail(spec_.messages->error());
+      return true;
+    }
+    const bool gave_back = give_back_sent();
+    const bool posted = post_unsent();
+    moved |= progress == net::Progress::Done || gave_back;
+    // A message that came may have been answered.
+    if (progress == net::Progress::Again && !posted) break;
+  }
+  if (!is_at_end || has_failed()) return moved;
+  fail(*bulk_->failure());
+  return true;
+}
+
+void Link::fail(Error why) {
+  if (!failure_) failure_ = std::move(why);
+}
+
+Result<std::byte*> Link::place(const net::FrameHeader& header) {
+  if (header.kind == net::FrameKind::Message) return arriving_.data();
+  return error(ErrorCode::DataLoss, Reason::Corrupt, "a ", net::text_of(header.kind),
+               " frame on stream 0: messages, puts and signals are allowed");
+}
+
+Status Link::arrived(const net::FrameHeader& header, std::span<const std::byte> payload) {
+  if (has_failed()) return {};  // what comes after the end is of no interest
+  const Result<net::Message> message = net::read_message(payload);
+  if (!message) return message.error();
+  return listener_.message_came(*this, header, *message);
+}
+
+}  // namespace arcomm
