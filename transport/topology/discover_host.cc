@@ -31,24 +31,6 @@ std::optional<std::uint64_t> number(std::string_view text) {
   return value;
 }
 
-// "0-3,8" as the kernel prints sets of cores. A malformed part ends the list.
-std::vector<int> core_list(std::string_view text) {
-  std::vector<int> cores;
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const std::string_view part = text.substr(0, comma);
-    const std::size_t dash = std::min(part.find('-'), part.size());
-    const auto first = number(part.substr(0, dash));
-    const auto last = dash == part.size() ? first : number(part.substr(dash + 1));
-    if (!first || !last || *last < *first || *last >= CPU_SETSIZE) break;
-    for (std::uint64_t core = *first; core <= *last; ++core) {
-      cores.push_back(static_cast<int>(core));
-    }
-    text.remove_prefix(std::min(comma + 1, text.size()));
-  }
-  return cores;
-}
-
 std::vector<int> allowed_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -166,6 +148,24 @@ std::string cpu_model(const std::string& root) {
 }
 
 }  // namespace
+
+std::vector<int> core_list(std::string_view text) {
+  std::vector<int> cores;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view part = text.substr(0, comma);
+    while (part.starts_with(' ')) part.remove_prefix(1);
+    const std::size_t dash = std::min(part.find('-'), part.size());
+    const auto first = number(part.substr(0, dash));
+    const auto last = dash == part.size() ? first : number(part.substr(dash + 1));
+    if (!first || !last || *last < *first || *last >= CPU_SETSIZE) break;
+    for (std::uint64_t core = *first; core <= *last; ++core) {
+      cores.push_back(static_cast<int>(core));
+    }
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return cores;
+}
 
 std::uint32_t Topology::parallelism() const {
   const auto count = static_cast<double>(cores.size());

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace arcomm {
@@ -30,5 +31,9 @@ struct Topology {
 // Never fails: what cannot be read keeps a conservative value. `root` stands before /sys and /proc,
 // for tests.
 Topology discover_host(const std::string& root = "");
+
+// "0-3,8" as the kernel prints sets of cores, and as net.cpus has them. A malformed part ends the
+// list.
+std::vector<int> core_list(std::string_view text);
 
 }  // namespace arcomm

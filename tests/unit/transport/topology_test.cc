@@ -105,5 +105,12 @@ TEST_F(FakeMachine, MalformedNodesFallBackToOne) {
   EXPECT_EQ(topology.nodes[0].cores, topology.cores);
 }
 
+TEST(CoreList, TakesWhatTheKernelAndPeopleWrite) {
+  EXPECT_EQ(core_list("4-7,12"), (std::vector<int>{4, 5, 6, 7, 12}));
+  EXPECT_EQ(core_list("3, 1"), (std::vector<int>{3, 1})) << "in the order that was written";
+  EXPECT_TRUE(core_list("").empty());
+  EXPECT_EQ(core_list("2,x,4"), std::vector<int>{2});
+}
+
 }  // namespace
 }  // namespace arcomm
