@@ -228,6 +228,20 @@ TEST_P(NetTest, APayloadThatIsChangedWhileItIsSentIsDamageOfItsRegionAndNothingE
   EXPECT_TRUE(regions.remove(other));
 }
 
+TEST_P(NetTest, AConnectionTellsWhatItHasCarried) {
+  connect();
+  const auto payload = random_bytes(100000, 19);
+  post(a_, {.header = {.kind = FrameKind::Chunk}, .payload = payload});
+  ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == 1; }));
+  EXPECT_GE(a_.connection->statistics().sent_bytes, 100000u + sizeof(FrameHeader));
+  EXPECT_GE(b_.connection->statistics().received_bytes, 100000u + sizeof(FrameHeader));
+  EXPECT_EQ(a_.connection->statistics().retransmitted_bytes, 0u);
+  b_.connection.reset();
+  accepts_ = false;
+  ASSERT_TRUE(until_failed(a_));
+  EXPECT_EQ(a_.connection->statistics(), LinkStatistics());
+}
+
 TEST_P(NetTest, AMessageThatIsChangedWhileItIsSentEndsTheConnection) {
   connect();
   auto payload = random_bytes(1000, 17);

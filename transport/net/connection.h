@@ -30,6 +30,18 @@ struct Capabilities {
   bool device_memory = false;       // sends from and receives into memory of GPUs
 };
 
+// How the way to the peer is, as far as the transport knows; 0 where it does not.
+struct LinkStatistics {
+  std::uint32_t rtt_us = 0, rtt_variance_us = 0, least_rtt_us = 0;
+  std::uint32_t retransmits = 0;  // segments
+  std::uint64_t retransmitted_bytes = 0;
+  std::uint64_t sent_bytes = 0, acknowledged_bytes = 0, received_bytes = 0;  // with headers
+  std::uint64_t delivered_bytes_per_second = 0;                              // lately
+  // How long sending has waited, for room at the peer and for room in this side's buffer.
+  std::uint64_t waited_for_peer_us = 0, waited_for_buffer_us = 0;
+  bool operator==(const LinkStatistics&) const = default;
+};
+
 // What is to be sent. The sender fills kind and the fields that the kind has a use for; length and
 // checksums are the connection's. The payload stays the caller's until test() says that it has been
 // sent. That of a Put or Chunk may be memory that a client can write: what is changed meanwhile no
@@ -78,6 +90,9 @@ class Connection {
 
   // Precondition: some call said Failed. Unavailable/RemoteDied, or what the peer did wrong.
   virtual const Error& error() const = 0;
+
+  // Since the connection began; nothing once it has failed.
+  virtual LinkStatistics statistics() const = 0;
 
   // For sleeping until there is something to do: a descriptor to poll, or -1 where polling is all;
   // whether room for sending is waited for; and whether what comes would be read, which it is not

@@ -25,6 +25,9 @@ struct EndpointOptions {
   std::chrono::milliseconds greeting_timeout{3000};
   // What was sent and is not acknowledged for this long is a dead peer.
   std::chrono::milliseconds peer_timeout{10000};
+  // Of a connection, each way, between this process and the kernel; 0: as many as the kernel finds
+  // good, which grow with what is on the way.
+  std::size_t buffer_bytes = 0;
   // Connections from strangers that have not shown a key yet; more are turned away.
   std::size_t most_strangers = 64;
   // What the connections' puts and signals go into; the endpoints of a node share one, for a peer's

@@ -21,6 +21,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int kSleepMs = 100;
 // Where the receiver has no room: nobody need tell when there is some.
 constexpr int kHeldSleepMs = 1;
+constexpr std::uint64_t kLookNs = 100'000'000;
 // For what was posted and a goodbye to leave, at the end.
 constexpr std::chrono::milliseconds kGoodbyeTime{100};
 
@@ -91,13 +92,17 @@ bool StreamThread::wake() {
 
 StreamCounters StreamThread::counters() const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
-  return {.sent_bytes = sent_bytes_.load(kRelaxed),
+  const std::scoped_lock lock(looking_);
+  return {.name = name_,
+          .sent_bytes = sent_bytes_.load(kRelaxed),
           .received_bytes = receiver_.bytes.load(kRelaxed),
           .spun_ns = spun_ns_.load(kRelaxed),
-          .slept_ns = slept_ns_.load(kRelaxed)};
+          .slept_ns = slept_ns_.load(kRelaxed),
+          .link = link_};
 }
 
 void StreamThread::run() {
+  std::uint32_t busy_rounds = 0;
   while (!stops_.load(std::memory_order_acquire)) {
     bool moved = take_frames();
     const Progress progress = connection_->progress(receiver_);
@@ -111,6 +116,7 @@ void StreamThread::run() {
     moved |= has_news;
     if (moved) {
       idle_since_ns_ = 0;
+      if (++busy_rounds % 1024 == 0) look_at_link(now_ns());
     } else {
       wait();
     }
@@ -165,8 +171,17 @@ void StreamThread::give_back_all() {
   held_count_ = 0;
 }
 
+void StreamThread::look_at_link(std::uint64_t now_ns) {
+  if (now_ns < next_look_ns_) return;
+  next_look_ns_ = now_ns + kLookNs;
+  const LinkStatistics link = connection_->statistics();
+  const std::scoped_lock lock(looking_);
+  link_ = link;
+}
+
 void StreamThread::wait() {
   const std::uint64_t from = now_ns();
+  look_at_link(from);
   if (idle_since_ns_ == 0) idle_since_ns_ = from;
   const auto spin = static_cast<std::uint64_t>(options_.spin.count());
   if (from - idle_since_ns_ >= spin || lost_time_.sleeps(from)) {

@@ -8,6 +8,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <mutex>
+#include <string>
 #include <thread>
 
 #include "proto/unique_fd.h"
@@ -25,8 +27,10 @@ struct StreamOptions {
 
 // Of one stream since it was made. Nanoseconds are those of waiting.
 struct StreamCounters {
+  std::string name;  // its connection's, which tells the rail
   std::uint64_t sent_bytes = 0, received_bytes = 0;
   std::uint64_t spun_ns = 0, slept_ns = 0;
+  LinkStatistics link;  // as it was within the last tenth of a second, or before it failed
 };
 
 class StreamThread {
@@ -75,6 +79,8 @@ class StreamThread {
   void give_back_all();
   void wait();
   void sleep();
+  // The link's statistics, once in a while.
+  void look_at_link(std::uint64_t now_ns);
 
   ConnectionPtr connection_;
   const std::string name_;
@@ -105,6 +111,10 @@ class StreamThread {
   LostTime lost_time_;
   std::uint64_t idle_since_ns_ = 0;  // 0: it moves
   std::atomic<std::uint64_t> sent_bytes_{0}, spun_ns_{0}, slept_ns_{0};
+
+  std::uint64_t next_look_ns_ = 0;
+  mutable std::mutex looking_;
+  LinkStatistics link_;  // of the last look
 
   UniqueFd doorbell_;  // an eventfd
   std::atomic<bool> sleeps_{false}, stops_{false};

@@ -86,6 +86,7 @@ bool LoopbackConnection::send_step() {
          bytes_on_their_way(*options_.out) < kMostInFlight) {
     const Frame& frame = waiting_.front();
     network_.send(*options_.out, frame.header, frame.payload);
+    statistics_.sent_bytes += sizeof(FrameHeader) + frame.payload.size();
     waiting_.pop_front();
     ++completed_;
     moved = true;
@@ -111,6 +112,7 @@ bool LoopbackConnection::receive_step(Receiver& receiver) {
       return true;
     }
     if (!*taken) return moved;
+    statistics_.received_bytes += flight->bytes.size();
     options_.in->flights.pop_front();
     moved = true;
   }

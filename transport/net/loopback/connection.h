@@ -47,6 +47,9 @@ class LoopbackConnection final : public Connection {
   void close(std::string_view why) override;
   void abandon(Receiver& receiver) override { landing_.abandon(receiver); }
   const Error& error() const override { return error_; }
+  LinkStatistics statistics() const override {
+    return state_ == State::Failed ? LinkStatistics() : statistics_;
+  }
   int descriptor() const override { return -1; }
   bool wants_to_send() const override { return !waiting_.empty(); }
   bool wants_to_receive() const override { return true; }
@@ -68,6 +71,7 @@ class LoopbackConnection final : public Connection {
   Landing landing_;
   std::deque<Frame> waiting_;
   std::uint64_t posted_ = 0, completed_ = 0;
+  LinkStatistics statistics_;
   std::string goodbye_;
   Error error_;
 };

@@ -9,8 +9,6 @@
 #include <optional>
 #include <utility>
 
-#include "transport/net/tcp/socket.h"
-
 namespace arcomm::net {
 namespace {
 

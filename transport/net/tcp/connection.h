@@ -10,6 +10,7 @@
 #include "transport/net/regions.h"
 #include "transport/net/tcp/incoming.h"
 #include "transport/net/tcp/outgoing.h"
+#include "transport/net/tcp/socket.h"
 
 namespace arcomm::net {
 
@@ -38,6 +39,7 @@ class TcpConnection final : public Connection {
   void close(std::string_view why) override;
   void abandon(Receiver& receiver) override;
   const Error& error() const override { return error_; }
+  LinkStatistics statistics() const override { return statistics_of(socket_.get()); }
   int descriptor() const override { return socket_.get(); }
   bool wants_to_send() const override;
   bool wants_to_receive() const override { return !incoming_.is_held(); }

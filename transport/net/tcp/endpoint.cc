@@ -51,7 +51,7 @@ Result<ConnectionPtr> TcpEndpoint::connect(const Address& peer, std::string_view
                                            const HelloKey& key, const Secret& answer) {
   auto socket = connect_from(options_.address, peer);
   if (!socket) return std::move(socket).error();
-  ARC_RETURN_IF_ERROR(set_options(socket->get(), options_.peer_timeout));
+  ARC_RETURN_IF_ERROR(set_options(socket->get(), options_.peer_timeout, options_.buffer_bytes));
   return TcpConnection::connecting(
       *std::move(socket), connection_options(connection_name(peer_name, peer, key)), key, answer);
 }
@@ -97,7 +97,7 @@ void TcpEndpoint::admit_strangers() {
     if (is_full && Clock::now() < strangers_.front().admitted + kFairTime) return;
     UniqueFd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return;  // none, or no descriptor is free: those that wait are asked for again
-    if (!set_options(socket.get(), options_.peer_timeout)) continue;
+    if (!set_options(socket.get(), options_.peer_timeout, options_.buffer_bytes)) continue;
     if (is_full) {
       strangers_.pop_front();
       ++refused_;

@@ -1,8 +1,8 @@
 #include "transport/net/tcp/socket.h"
 
+#include <linux/tcp.h>  // whose tcp_info is longer than that of <netinet/tcp.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -17,6 +17,8 @@
 
 namespace arcomm::net {
 namespace {
+
+constexpr std::size_t kMostBufferBytes = std::size_t{1} << 29;
 
 struct FreeAddress {
   void operator()(addrinfo* info) const { freeaddrinfo(info); }
@@ -143,15 +145,38 @@ int connect_result(int descriptor) {
   return result;
 }
 
-Status set_options(int descriptor, std::chrono::milliseconds peer_timeout) {
+Status set_options(int descriptor, std::chrono::milliseconds peer_timeout,
+                   std::size_t buffer_bytes) {
   const int milliseconds = static_cast<int>(peer_timeout.count());
   // An idle connection is probed three times within the timeout.
   const int seconds = std::max(1, milliseconds / 4000);
+  if (buffer_bytes != 0) {
+    const int bytes = static_cast<int>(std::min<std::size_t>(buffer_bytes, kMostBufferBytes));
+    ARC_RETURN_IF_ERROR(set(descriptor, SOL_SOCKET, SO_SNDBUF, bytes, "SO_SNDBUF"));
+    ARC_RETURN_IF_ERROR(set(descriptor, SOL_SOCKET, SO_RCVBUF, bytes, "SO_RCVBUF"));
+  }
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_NODELAY, 1, "TCP_NODELAY"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPIDLE, seconds, "TCP_KEEPIDLE"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPINTVL, seconds, "TCP_KEEPINTVL"));
   ARC_RETURN_IF_ERROR(set(descriptor, IPPROTO_TCP, TCP_KEEPCNT, 3, "TCP_KEEPCNT"));
   return set(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1, "SO_KEEPALIVE");
+}
+
+LinkStatistics statistics_of(int descriptor) {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  return {.rtt_us = info.tcpi_rtt,
+          .rtt_variance_us = info.tcpi_rttvar,
+          .least_rtt_us = info.tcpi_min_rtt,
+          .retransmits = info.tcpi_total_retrans,
+          .retransmitted_bytes = info.tcpi_bytes_retrans,
+          .sent_bytes = info.tcpi_bytes_sent,
+          .acknowledged_bytes = info.tcpi_bytes_acked,
+          .received_bytes = info.tcpi_bytes_received,
+          .delivered_bytes_per_second = info.tcpi_delivery_rate,
+          .waited_for_peer_us = info.tcpi_rwnd_limited,
+          .waited_for_buffer_us = info.tcpi_sndbuf_limited};
 }
 
 bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout) {

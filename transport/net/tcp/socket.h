@@ -2,11 +2,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string>
 
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 #include "transport/net/address.h"
+#include "transport/net/connection.h"
 
 namespace arcomm::net {
 
@@ -27,8 +29,11 @@ Result<UniqueFd> connect_from(const Address& local, const Address& peer);
 int connect_result(int descriptor);
 
 // Delay off; keepalive probes give a peer up that is silent for `peer_timeout` while nothing is
-// sent.
-Status set_options(int descriptor, std::chrono::milliseconds peer_timeout);
+// sent. `buffer_bytes` each way; 0: as many as the kernel finds good.
+Status set_options(int descriptor, std::chrono::milliseconds peer_timeout,
+                   std::size_t buffer_bytes = 0);
+// Nothing where the kernel does not tell.
+LinkStatistics statistics_of(int descriptor);
 // Whether bytes of ours have not been acknowledged for `peer_timeout`. A peer that answers probes
 // and has no room is alive: TCP_USER_TIMEOUT would end its connection.
 bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout);

@@ -116,6 +116,7 @@ TEST_F(BulkStreamsTest, EveryByteArrivesBothWays) {
   for (const auto& counters : a_.streams.counters()) {
     sent += counters.sent_bytes;
     received += counters.received_bytes;
+    EXPECT_THAT(counters.name, HasSubstr("over rail 0"));
   }
   EXPECT_GT(sent, kBytes) << "payloads and headers";
   EXPECT_GT(received, kBytes);
@@ -135,6 +136,21 @@ TEST_F(BulkStreamsTest, SleepsWhenNothingMovesAndIsWokenByAPostAndByAFrame) {
         [&] { return on_loan == 0 && b_.receiver.bytes == 1000u * static_cast<unsigned>(round); }));
   }
   for (const auto& counters : b_.streams.counters()) EXPECT_GT(counters.slept_ns, 10'000'000u);
+}
+
+TEST_F(BulkStreamsTest, EachStreamTellsHowItsLinkIs) {
+  const auto data = random_bytes(7);
+  OnLoan on_loan{0};
+  post_all(a_.streams, data, on_loan);
+  ASSERT_TRUE(until([&] { return b_.receiver.bytes == kBytes; }));
+  ASSERT_TRUE(until([&] {
+    std::uint64_t acknowledged = 0;
+    for (const auto& counters : a_.streams.counters()) {
+      acknowledged += counters.link.acknowledged_bytes;
+      if (counters.link.rtt_us == 0) return false;
+    }
+    return acknowledged > kBytes;
+  }));
 }
 
 TEST_F(BulkStreamsTest, AReceiverWithoutRoomHoldsWhatIsPostedUntilItHasSome) {
