@@ -94,6 +94,11 @@ class NetTest : public testing::TestWithParam<NetKind> {
         a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(secret), answer_);
     ASSERT_TRUE(connection.ok()) << connection.error().to_string();
     a_.connection = *std::move(connection);
+    set_copies(*a_.connection);
+  }
+  static void set_copies(Connection& connection) {
+    const bool wanted = GetParam().sends_without_copies;
+    EXPECT_EQ(connection.send_without_copies(wanted), wanted);
   }
   void connect() {
     begin();
@@ -107,7 +112,10 @@ class NetTest : public testing::TestWithParam<NetKind> {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!holds()) {
       if (std::chrono::steady_clock::now() > end) return false;
-      if (!b_.connection && accepts_) b_.connection = b_.endpoint->accept(check_key());
+      if (!b_.connection && accepts_) {
+        b_.connection = b_.endpoint->accept(check_key());
+        if (b_.connection) set_copies(*b_.connection);
+      }
       a_.progress();
       b_.progress();
       net_->step();

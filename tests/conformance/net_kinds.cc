@@ -51,6 +51,7 @@ std::vector<NetKind> all_net_kinds() {
   return {
       {"Tcp", [] { return std::make_unique<TcpUnderTest>(false); }},
       {"TcpOverIPv6", [] { return std::make_unique<TcpUnderTest>(true); }},
+      {"TcpWithoutCopies", [] { return std::make_unique<TcpUnderTest>(false); }, true},
       {"Loopback", [] { return std::make_unique<LoopbackUnderTest>(LoopbackNetwork::Weather{}); }},
       {"LoopbackFarAway", [] {
          return std::make_unique<LoopbackUnderTest>(

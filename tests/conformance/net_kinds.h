@@ -26,6 +26,7 @@ class NetUnderTest {
 struct NetKind {
   std::string name;
   std::function<std::unique_ptr<NetUnderTest>()> create;
+  bool sends_without_copies = false;
 };
 inline void PrintTo(const NetKind& kind, std::ostream* out) {
   *out << kind.name;

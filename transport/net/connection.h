@@ -27,6 +27,7 @@ struct Capabilities {
   std::string_view transport;
   std::size_t most_posted = 0;      // frames that wait to be sent before post() says Again
   bool puts_past_the_peer = false;  // a put needs no work of the peer's processor
+  bool may_not_copy = false;        // send_without_copies() is worth a try
   bool device_memory = false;       // sends from and receives into memory of GPUs
 };
 
@@ -39,6 +40,8 @@ struct LinkStatistics {
   std::uint64_t delivered_bytes_per_second = 0;                              // lately
   // How long sending has waited, for room at the peer and for room in this side's buffer.
   std::uint64_t waited_for_peer_us = 0, waited_for_buffer_us = 0;
+  // Sends without a copy, and those of them that were copied in the end.
+  std::uint64_t uncopied_sends = 0, copied_anyway = 0;
   bool operator==(const LinkStatistics&) const = default;
 };
 
@@ -77,6 +80,11 @@ class Connection {
   virtual Progress test(Transfer transfer) const = 0;
   // test() of everything that was posted.
   virtual Progress flush() const = 0;
+
+  // Whether large payloads are read where they lie until the peer has them, and not copied first:
+  // test() says Done later then. For some networks that is faster, for loopback slower. True: it
+  // does so from now on. False: it copies, because that was wanted or nothing else is possible.
+  virtual bool send_without_copies(bool wanted) = 0;
 
   // Sends and receives what can be now. Done: something moved, come again; Again: nothing did.
   virtual Progress progress(Receiver& receiver) = 0;

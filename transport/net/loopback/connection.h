@@ -43,6 +43,7 @@ class LoopbackConnection final : public Connection {
   Progress post(const Frame& frame, Transfer& transfer) override;
   Progress test(Transfer transfer) const override;
   Progress flush() const override { return test(posted_); }
+  bool send_without_copies(bool) override { return false; }
   Progress progress(Receiver& receiver) override;
   void close(std::string_view why) override;
   void abandon(Receiver& receiver) override { landing_.abandon(receiver); }

@@ -12,13 +12,15 @@
 namespace arcomm::net {
 namespace {
 
-constexpr Capabilities kTcpCapabilities{.transport = "tcp",
-                                        .most_posted = Outgoing::kMostFrames - 1};
+constexpr Capabilities kTcpCapabilities{
+    .transport = "tcp", .most_posted = Outgoing::kMostFrames - 1, .may_not_copy = true};
 // A peer that does not end its side after our goodbye is not waited for longer.
 constexpr std::chrono::milliseconds kDrainTime{1000};
 // What one call of progress() moves at most each way, so that one busy connection does not hold up
 // the others of its thread.
 constexpr int kMostCalls = 8;
+// Below this a copy costs less than to pin pages and to hear that they are free again.
+constexpr std::size_t kLeastUncopied = std::size_t{32} << 10;
 
 }  // namespace
 
@@ -82,6 +84,7 @@ bool TcpConnection::wants_to_send() const {
 Progress TcpConnection::progress(Receiver& receiver) {
   bool moved = false;
   if (state_ == State::Connecting) moved = connect_step();
+  if (state_ != State::Failed) moved |= release_step();
   if (state_ == State::Greeting || state_ == State::Open || state_ == State::Closing)
     moved |= send_step();
   if (state_ == State::Greeting || state_ == State::Open) moved |= receive_step(receiver);
@@ -138,10 +141,7 @@ bool TcpConnection::send_step() {
     if (pieces.empty()) break;
     std::size_t offered = 0;
     for (const iovec& piece : pieces) offered += piece.iov_len;
-    msghdr message{};
-    message.msg_iov = pieces.data();
-    message.msg_iovlen = pieces.size();
-    const ssize_t sent = sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = send_pieces(pieces, offered);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
     if (sent < 0) return fail_with_errno("sending", errno);
@@ -149,6 +149,7 @@ bool TcpConnection::send_step() {
     moved = true;
     if (static_cast<std::size_t>(sent) < offered) break;
   }
+  outgoing_.release(uncopied_.released(outgoing_.sent_bytes()));
   if (state_ == State::Closing && outgoing_.is_empty()) {
     shutdown(socket_.get(), SHUT_WR);
     state_ = State::Draining;
@@ -156,6 +157,43 @@ bool TcpConnection::send_step() {
     return true;
   }
   return moved;
+}
+
+ssize_t TcpConnection::send_pieces(std::span<iovec> pieces, std::size_t bytes) {
+  constexpr int kFlags = MSG_NOSIGNAL | MSG_DONTWAIT;
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  // The words of a goodbye do not stay.
+  if (!copies_ && bytes >= kLeastUncopied && !outgoing_.has_goodbye() && uncopied_.has_room()) {
+    const ssize_t sent = sendmsg(socket_.get(), &message, kFlags | MSG_ZEROCOPY);
+    if (sent > 0) uncopied_.begun(outgoing_.sent_bytes());
+    // No more memory may be pinned now: what is there is let go of by and by.
+    if (sent >= 0 || errno != ENOBUFS) return sent;
+  }
+  return sendmsg(socket_.get(), &message, kFlags);
+}
+
+bool TcpConnection::release_step() {
+  if (uncopied_.is_empty() || !uncopied_.collect(socket_.get())) return false;
+  outgoing_.release(uncopied_.released(outgoing_.sent_bytes()));
+  return true;
+}
+
+bool TcpConnection::send_without_copies(bool wanted) {
+  const int on = 1;
+  const bool can = wanted && state_ != State::Failed &&
+                   setsockopt(socket_.get(), SOL_SOCKET, SO_ZEROCOPY, &on, sizeof on) == 0;
+  copies_ = !can;
+  return can;
+}
+
+LinkStatistics TcpConnection::statistics() const {
+  if (state_ == State::Failed) return {};
+  LinkStatistics statistics = statistics_of(socket_.get());
+  statistics.uncopied_sends = uncopied_.count();
+  statistics.copied_anyway = uncopied_.copied();
+  return statistics;
 }
 
 bool TcpConnection::receive_step(Receiver& receiver) {
@@ -199,7 +237,7 @@ bool TcpConnection::drain_step() {
   const bool waits = got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR));
   if (waits && Clock::now() < drained_by_) return got > 0;
   state_ = State::Failed;
-  socket_.reset();
+  end_socket();
   return true;
 }
 
@@ -209,7 +247,7 @@ void TcpConnection::close(std::string_view why) {
                          ": ended by this daemon: ", why);
   if (state_ == State::Connecting) {
     state_ = State::Failed;
-    socket_.reset();
+    end_socket();
     return;
   }
   outgoing_.push_goodbye(why);
@@ -221,6 +259,13 @@ void TcpConnection::abandon(Receiver& receiver) {
   incoming_.abandon(receiver);
 }
 
+void TcpConnection::end_socket() {
+  const linger at_once{.l_onoff = 1, .l_linger = 0};
+  if (socket_ && !uncopied_.is_empty())
+    (void)setsockopt(socket_.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+  socket_.reset();
+}
+
 bool TcpConnection::fail(Error error) {
   // After our own goodbye the reason is ours, whatever becomes of the socket.
   if (state_ != State::Closing) {
@@ -228,7 +273,7 @@ bool TcpConnection::fail(Error error) {
     error_.message = options_.name + ": " + error_.message;
   }
   state_ = State::Failed;
-  socket_.reset();
+  end_socket();
   return true;
 }
 

@@ -1,8 +1,13 @@
 // A connection over one TCP socket. See transport/net/connection.h.
 #pragma once
 
+#include <sys/types.h>
+#include <sys/uio.h>
+
 #include <chrono>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "proto/unique_fd.h"
@@ -11,6 +16,7 @@
 #include "transport/net/tcp/incoming.h"
 #include "transport/net/tcp/outgoing.h"
 #include "transport/net/tcp/socket.h"
+#include "transport/net/tcp/uncopied_sends.h"
 
 namespace arcomm::net {
 
@@ -28,6 +34,8 @@ class TcpConnection final : public Connection {
   // The peer has shown its key, and is told that it is welcome.
   static ConnectionPtr accepted(UniqueFd socket, Options options, const Secret& answer);
 
+  ~TcpConnection() override { end_socket(); }
+
   static const Capabilities& capabilities_of_all();
   const Capabilities& capabilities() const override { return capabilities_of_all(); }
   const std::string& name() const override { return options_.name; }
@@ -35,11 +43,12 @@ class TcpConnection final : public Connection {
   Progress post(const Frame& frame, Transfer& transfer) override;
   Progress test(Transfer transfer) const override;
   Progress flush() const override;
+  bool send_without_copies(bool wanted) override;
   Progress progress(Receiver& receiver) override;
   void close(std::string_view why) override;
   void abandon(Receiver& receiver) override;
   const Error& error() const override { return error_; }
-  LinkStatistics statistics() const override { return statistics_of(socket_.get()); }
+  LinkStatistics statistics() const override;
   int descriptor() const override { return socket_.get(); }
   bool wants_to_send() const override;
   bool wants_to_receive() const override { return !incoming_.is_held(); }
@@ -61,6 +70,11 @@ class TcpConnection final : public Connection {
   bool send_step();
   bool receive_step(Receiver& receiver);
   bool drain_step();
+  ssize_t send_pieces(std::span<iovec> pieces, std::size_t bytes);
+  // True: the kernel has let go of payloads.
+  bool release_step();
+  // Whatever was not sent is dropped, if the kernel would otherwise go on reading payloads.
+  void end_socket();
   // What has to come or to go within a time: looked at when nothing moved.
   void look_at_clock();
   // Always true: it is progress, too.
@@ -78,6 +92,8 @@ class TcpConnection final : public Connection {
   const Secret answer_;
   Incoming incoming_;
   Outgoing outgoing_;
+  bool copies_ = true;
+  UncopiedSends uncopied_;
   Error error_;
 };
 

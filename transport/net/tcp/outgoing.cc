@@ -36,26 +36,31 @@ std::span<iovec> Outgoing::pieces(std::uint64_t most) {
     pieces_[count++] = {bytes + skip, size - skip};
     skip = 0;
   };
-  for (std::uint64_t n = completed_; n < std::min(pushed_, most) && count + 2 < kMostPieces; ++n) {
+  for (std::uint64_t n = sent_; n < std::min(pushed_, most) && count + 2 < kMostPieces; ++n) {
     const Frame& frame = frame_at(n);
     add(&frame.header, sizeof frame.header);
     add(frame.payload.data(), frame.payload.size());
   }
-  if (completed_ == pushed_ && !goodbye_.empty()) add(goodbye_.data(), goodbye_.size());
+  if (sent_ == pushed_ && !goodbye_.empty()) add(goodbye_.data(), goodbye_.size());
   return {pieces_.data(), count};
 }
 
 void Outgoing::sent(std::size_t count) {
+  sent_bytes_ += count;
   sent_of_first_ += count;
-  for (; completed_ != pushed_; ++completed_) {
-    const std::size_t size = sizeof(FrameHeader) + frame_at(completed_).payload.size();
-    if (sent_of_first_ < size) return;
-    sent_of_first_ -= size;
+  for (; sent_ != pushed_; ++sent_) {
+    if (sent_of_first_ < bytes_of(sent_)) return;
+    sent_of_first_ -= bytes_of(sent_);
   }
   if (!goodbye_.empty() && sent_of_first_ >= goodbye_.size()) {
     goodbye_.clear();
     sent_of_first_ = 0;
   }
+}
+
+void Outgoing::release(std::uint64_t bytes) {
+  for (; completed_ != sent_ && completed_bytes_ + bytes_of(completed_) <= bytes; ++completed_)
+    completed_bytes_ += bytes_of(completed_);
 }
 
 }  // namespace arcomm::net

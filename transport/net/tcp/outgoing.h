@@ -32,20 +32,31 @@ class Outgoing {
   std::span<iovec> pieces(std::uint64_t most = ~std::uint64_t{0});
   // The first `count` bytes of pieces() were sent.
   void sent(std::size_t count);
+  // Of all bytes ever sent the kernel has let go of so many.
+  void release(std::uint64_t bytes);
 
   std::uint64_t pushed() const { return pushed_; }
-  // The first so many frames were sent whole.
+  std::uint64_t sent_bytes() const { return sent_bytes_; }
+  // The first so many frames were sent whole, and nobody reads them any more.
   std::uint64_t completed() const { return completed_; }
-  bool is_empty() const { return pushed_ == completed_ && goodbye_.empty(); }
+  // Nothing waits to be sent.
+  bool is_empty() const { return pushed_ == sent_ && goodbye_.empty(); }
+  bool has_goodbye() const { return !goodbye_.empty(); }
 
  private:
   const Frame& frame_at(std::uint64_t n) const { return (*frames_)[n % kMostFrames]; }
+  std::size_t bytes_of(std::uint64_t n) const {
+    return sizeof(FrameHeader) + frame_at(n).payload.size();
+  }
 
   std::unique_ptr<std::array<Frame, kMostFrames>> frames_;
+  // Frames; each has at most as many as the one before.
   std::uint64_t pushed_ = 0;
+  std::uint64_t sent_ = 0;
   std::uint64_t completed_ = 0;
   std::size_t sent_of_first_ = 0;  // bytes of the frame that is being sent
-  std::string goodbye_;            // header and words
+  std::uint64_t sent_bytes_ = 0, completed_bytes_ = 0;
+  std::string goodbye_;  // header and words
   std::array<iovec, kMostPieces> pieces_{};
 };
 
