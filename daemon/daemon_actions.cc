@@ -1,4 +1,4 @@
-// What operators may ask of the daemon as a whole: status, reload, tune, explain.
+// What operators may ask of the daemon as a whole: status, reload, tune.
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +9,6 @@
 #include "daemon/exec/tune/gpu_tuner.h"
 #include "daemon/exec/tune/tuner.h"
 #include "daemon/plan/chosen.h"
-#include "daemon/plan/explain.h"
 #include "daemon/plan/planner.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
@@ -20,7 +19,6 @@
 namespace arcomm {
 namespace {
 
-constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint64_t kLongestTuneMs = 3'600'000;
 constexpr std::size_t kMostTextBytes = 4096;  // of a path, a value, a warning
 
@@ -252,44 +250,6 @@ Result<bool> Daemon::asks_for_gpus(const std::string& device) const {
   if (device.empty()) return served_.front().devices.on_gpus();
   return error(ErrorCode::InvalidArgument, Reason::BadValue, "device \"", device,
                "\" is unknown here: ask for host or gpu");
-}
-
-Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
-  const Result<bool> on_gpus = asks_for_gpus(request.device());
-  if (!on_gpus) return on_gpus.error();
-  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
-  const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
-  if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
-                 " ranks of dtype number ", request.dtype(), ": 1 to ", most,
-                 " ranks, dtypes below ", kDTypes);
-  }
-  std::shared_ptr<const TuningTable> table;
-  Settings settings;
-  {
-    std::lock_guard lock(mutex_);
-    table = tuning_;
-    settings = loaded_.settings;
-  }
-  Explanation why;
-  if (*on_gpus) {
-    const auto forced = forced_algorithm(settings.gpu.algorithm);
-    if (!forced) return forced.error();
-    why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
-                          static_cast<DType>(request.dtype()), settings.gpu.in_stream);
-  } else {
-    why = arcomm::explain(*table, host_shape(settings.host.streams),
-                          static_cast<std::uint32_t>(ranks), request.bytes(),
-                          static_cast<DType>(request.dtype()));
-  }
-  v1::ExplainReply reply;
-  reply.set_text(why.text);
-  reply.set_chosen(std::string(why.chosen));
-  reply.set_runner_up(std::string(why.runner_up));
-  reply.set_chosen_microseconds(why.chosen_microseconds);
-  reply.set_runner_up_microseconds(why.runner_up_microseconds);
-  reply.set_table(shown(*on_gpus ? table->gpu.source : table->source));
-  return reply;
 }
 
 std::string Daemon::algorithm_name(std::uint8_t algorithm) {

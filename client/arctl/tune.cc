@@ -17,6 +17,7 @@ namespace {
 struct TuneOptions {
   std::string explain;  // a size, or "": measure
   int ranks = 0;
+  std::uint32_t nodes = 0;
   std::string dtype = "float32";
   std::string device;  // "": the daemon's first
   std::string max_bytes;
@@ -125,6 +126,7 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
     request.set_ranks(options.ranks);
     request.set_dtype(static_cast<std::uint32_t>(*dtype));
     request.set_device(options.device);
+    request.set_nodes(options.nodes);
     Result<v1::ExplainReply> reply = admin.explain(request);
     if (!reply) return std::move(reply).error();
     if (!invocation.json) return Frame{explain_text(*reply)};
@@ -148,6 +150,11 @@ void add_tune(CLI::App& app, Invocation& invocation) {
                    "With --explain: between how many ranks; by default 2")
       ->check(CLI::Range(1, 64))
       ->needs(explain_size);
+  verb->add_option("--nodes", options->nodes,
+                   "With --explain: which way it takes between so many nodes; --ranks then counts "
+                   "those of all, by default one on each")
+      ->check(CLI::Range(2, 4096))
+      ->needs(explain_size);
   verb->add_option("--dtype", options->dtype, "With --explain: of which type; by default float32")
       ->needs(explain_size);
   verb->add_option("--device", options->device,
@@ -165,7 +172,8 @@ void add_tune(CLI::App& app, Invocation& invocation) {
   verb->add_flag("--dry-run", options->dry_run, "Measure and print, but neither save nor use it")
       ->excludes(explain_size);
   add_examples(*verb,
-               {"arctl tune --dry-run", "arctl tune --explain 64K --ranks 4 --dtype bfloat16"});
+               {"arctl tune --dry-run", "arctl tune --explain 64K --ranks 4 --dtype bfloat16",
+                "arctl tune --explain 16M --nodes 4"});
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] {
       return options->explain.empty() ? measure(invocation, *options)

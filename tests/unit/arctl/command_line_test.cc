@@ -68,6 +68,8 @@ TEST(CommandLine, RefusesWhatItDoesNotKnow) {
                             "status --timeout -1",
                             "tune --ranks 4",
                             "tune --dtype float16",
+                            "tune --nodes 4",
+                            "tune --explain 64K --nodes 1",
                             "tune --explain 64K --dry-run",
                             "tune --explain 64K --budget 3",
                             "check --device gp",

@@ -1,0 +1,84 @@
+// Why the daemon would do an AllReduce the way it would: `arctl tune --explain`.
+#include "daemon/daemon.h"
+#include "daemon/plan/explain.h"
+#include "daemon/plan/network/explain_network.h"
+#include "daemon/plan/planner.h"
+#include "kernels/cuda_algorithms.h"
+#include "proto/text.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
+constexpr std::uint32_t kMostExplainedNodes = 4096;
+constexpr std::size_t kMostSourceBytes = 4096;  // a path may hold whatever bytes
+
+v1::ExplainReply reply_of(const Explanation& why) {
+  v1::ExplainReply reply;
+  reply.set_text(why.text);
+  reply.set_chosen(std::string(why.chosen));
+  reply.set_runner_up(std::string(why.runner_up));
+  reply.set_chosen_microseconds(why.chosen_microseconds);
+  reply.set_runner_up_microseconds(why.runner_up_microseconds);
+  return reply;
+}
+
+Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request,
+                                               const Settings& settings) {
+  const std::uint32_t nodes = request.nodes();
+  const std::int64_t ranks = request.ranks() == 0 ? std::int64_t{nodes} : request.ranks();
+  if (nodes > kMostExplainedNodes || ranks < nodes || request.dtype() >= kDTypes) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
+                 " ranks on ", nodes, " nodes of dtype number ", request.dtype(), ": at most ",
+                 kMostExplainedNodes, " nodes, a rank on each at least, dtypes below ", kDTypes);
+  }
+  const auto dtype = static_cast<DType>(request.dtype());
+  return reply_of(explain_network({.count = request.bytes() / size_of(dtype),
+                                   .dtype = dtype,
+                                   .nodes = nodes,
+                                   .one_seat_each = ranks == nodes},
+                                  NetworkPolicy::from(settings), settings.net.staging_bytes));
+}
+
+}  // namespace
+
+Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
+  if (request.nodes() > 1) {
+    std::unique_lock lock(mutex_);
+    const Settings settings = loaded_.settings;
+    lock.unlock();
+    return explain_between_nodes(request, settings);
+  }
+  const Result<bool> on_gpus = asks_for_gpus(request.device());
+  if (!on_gpus) return on_gpus.error();
+  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
+  const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
+  if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
+                 " ranks of dtype number ", request.dtype(), ": 1 to ", most,
+                 " ranks, dtypes below ", kDTypes);
+  }
+  std::shared_ptr<const TuningTable> table;
+  Settings settings;
+  {
+    std::lock_guard lock(mutex_);
+    table = tuning_;
+    settings = loaded_.settings;
+  }
+  Explanation why;
+  if (*on_gpus) {
+    const auto forced = forced_algorithm(settings.gpu.algorithm);
+    if (!forced) return forced.error();
+    why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
+                          static_cast<DType>(request.dtype()), settings.gpu.in_stream);
+  } else {
+    why = arcomm::explain(*table, host_shape(settings.host.streams),
+                          static_cast<std::uint32_t>(ranks), request.bytes(),
+                          static_cast<DType>(request.dtype()));
+  }
+  v1::ExplainReply reply = reply_of(why);
+  reply.set_table(safe_text(*on_gpus ? table->gpu.source : table->source, kMostSourceBytes));
+  return reply;
+}
+
+}  // namespace arcomm
