@@ -126,6 +126,14 @@ void ArrivalBoard::refuse(std::uint32_t seat, std::uint64_t seq, const Failure& 
   fail(arrival, told, finished, seat);
 }
 
+void ArrivalBoard::refuse_all(std::uint64_t seq, const Failure& told, std::uint64_t now,
+                              OperationList& finished) {
+  Arrival& arrival = at(seq);
+  if (arrival.first_ns == 0) arrival.first_ns = now;
+  if (arrival.state != Arrival::State::Failed && arrival.state != Arrival::State::Running)
+    fail(arrival, told, finished);
+}
+
 void ArrivalBoard::fail(Arrival& arrival, const Failure& failure, OperationList& finished,
                         std::uint32_t seat) {
   if (arrival.state != Arrival::State::Failed) {

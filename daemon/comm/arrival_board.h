@@ -79,6 +79,10 @@ class ArrivalBoard {
   // This seat's request at `seq` was refused: the other ranks hear `told`, now or when they come.
   void refuse(std::uint32_t seat, std::uint64_t seq, const Failure& told, std::uint64_t now,
               OperationList& finished);
+  // Another node says that the operation at `seq` has ended so, whoever has called it here. Nothing
+  // where it has failed already, or runs. Precondition: in_window(seq).
+  void refuse_all(std::uint64_t seq, const Failure& told, std::uint64_t now,
+                  OperationList& finished);
   // Ends one arrival that is not Running; ranks that come later meet the failure. `seat`: whose
   // call made it fail.
   void fail(Arrival& arrival, const Failure& failure, OperationList& finished,
@@ -104,10 +108,19 @@ class ArrivalBoard {
     const Arrival* oldest = first_gathering_;
     return oldest != nullptr && oldest->operations[seat] != nullptr ? oldest : nullptr;
   }
+  // The first that some seat has not called, as far as those that failed do not hide it.
+  std::uint64_t first_unmatched() const {
+    return first_gathering_ == nullptr ? base_ + size_ : first_gathering_->seq;
+  }
   std::uint64_t base() const { return base_; }
   std::uint64_t size() const { return size_; }
   std::uint64_t failed() const { return failed_; }
   bool complete(const Arrival& arrival) const { return arrival.seen == all_; }
+  // It failed, or ended and is forgotten: who still comes hears of it.
+  bool is_over(std::uint64_t seq) const {
+    const Arrival* arrival = find(seq);
+    return seq < base_ || (arrival != nullptr && arrival->state == Arrival::State::Failed);
+  }
 
   template <typename Visit>
   void for_each(Visit visit) const {
@@ -117,6 +130,7 @@ class ArrivalBoard {
   }
   // Those that have not failed, which are few where many have.
   bool has_open() const { return first_open_ != nullptr; }
+  const Arrival* oldest_open() const { return first_open_; }
   template <typename Visit>
   void for_each_open(Visit visit) const {
     for (Arrival* arrival = first_open_; arrival != nullptr; arrival = arrival->open_behind)

@@ -11,26 +11,80 @@ std::uint64_t ms(std::uint64_t from_ns, std::uint64_t to_ns) {
 
 }  // namespace
 
+bool Communicator::has_called(Rank rank, std::uint64_t seq) const {
+  if (!world.is_here(rank)) return elsewhere != nullptr && elsewhere->has_called(rank, seq);
+  const Arrival* arrival = board.find(seq);
+  return seq < board.base() || (arrival != nullptr && arrival->has_seen(seat(rank).index));
+}
+
+namespace {
+
+// Who keeps an operation waiting, of all nodes as far as it is known here.
+struct Missing {
+  Rank first = kNoRank;
+  int ranks = 0;
+  std::string list;  // "rank 2", "ranks 2,3"
+};
+Missing missing_of(const Communicator& communicator, std::uint64_t seq) {
+  Missing missing;
+  for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
+    if (communicator.has_called(rank, seq)) continue;
+    if (missing.ranks++ == 0) missing.first = rank;
+    missing.list += (missing.ranks == 1 ? "" : ",") + std::to_string(rank);
+  }
+  missing.list = (missing.ranks == 1 ? "rank " : "ranks ") + missing.list;
+  return missing;
+}
+
+pid_t pid_of(const Communicator& communicator, Rank rank) {
+  if (communicator.world.is_here(rank)) return communicator.seat(rank).pid;
+  return communicator.elsewhere->pid(rank);
+}
+
+// "pid 812", "pid 812 on node-b", "on node-b".
+std::string whereabouts(const Communicator& communicator, Rank rank) {
+  const pid_t pid = pid_of(communicator, rank);
+  const bool has_pid = pid != 0 || communicator.world.is_here(rank);
+  std::string text = has_pid ? "pid " + std::to_string(pid) : "";
+  if (communicator.elsewhere != nullptr) {
+    text += text.empty() ? "on " : " on ";
+    text += communicator.elsewhere->node_name(rank);
+  }
+  return text;
+}
+
+bool waits_for_ranks(const Communicator& communicator, const Arrival& arrival) {
+  return arrival.state == Arrival::State::Gathering ||
+         (arrival.state == Arrival::State::Matched && communicator.elsewhere != nullptr);
+}
+
+}  // namespace
+
 std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
   const Arrival* oldest = nullptr;
-  communicator.board.for_each([&oldest](const Arrival& arrival) {
-    if (oldest == nullptr && arrival.state == Arrival::State::Gathering) oldest = &arrival;
+  communicator.board.for_each_open([&](const Arrival& arrival) {
+    if (oldest == nullptr && waits_for_ranks(communicator, arrival)) oldest = &arrival;
   });
   if (oldest == nullptr) return "";
   std::string text;
   int missing = 0;
-  for (const Seat& seat : communicator.seats) {
-    if (oldest->has_seen(seat.index)) continue;
+  for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
+    if (communicator.has_called(rank, oldest->seq)) continue;
     if (missing++ != 0) text += ", ";
-    text += "rank " + std::to_string(seat.rank) + " (pid " + std::to_string(seat.pid) +
-            ", next seq " + std::to_string(seat.next_seq) + ")";
+    text += "rank " + std::to_string(rank) + " (" + whereabouts(communicator, rank);
+    if (communicator.world.is_here(rank))
+      text += ", next seq " + std::to_string(communicator.seat(rank).next_seq);
+    text += ")";
   }
+  if (missing == 0) return "";  // the nodes are about to agree
   int waiting = 0;
-  const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    const bool waits = oldest->has_seen(seat.index);
-    waiting += waits ? 1 : 0;
-    return waits;
-  });
+  std::string who;
+  for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
+    if (!communicator.has_called(rank, oldest->seq)) continue;
+    who += (waiting++ == 0 ? "" : ",") + std::to_string(rank);
+  }
+  if (waiting == 0) return "";
+  who = (waiting == 1 ? "rank " : "ranks ") + who;
   return text + (missing == 1 ? " has" : " have") + " not called; " + who +
          (waiting == 1 ? " waits" : " wait") + " at seq " + std::to_string(oldest->seq) +
          " since " + std::to_string(ms(oldest->first_ns, now_ns)) + " ms";
@@ -39,31 +93,25 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
 Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,
                          std::uint64_t now_ns) {
   const std::uint64_t waited = ms(arrival.first_ns, now_ns);
-  if (arrival.state == Arrival::State::Matched) {
+  const Missing missing = missing_of(communicator, arrival.seq);
+  if (!waits_for_ranks(communicator, arrival) || missing.ranks == 0) {
     return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
-                        "seq %" PRIu64 ": other nodes did not agree to it within %" PRIu64 " ms",
-                        arrival.seq, waited);
+                        "seq %" PRIu64 " was not finished after %" PRIu64 " ms: %s", arrival.seq,
+                        waited,
+                        communicator.spans_nodes() ? "a node or the way to it is overloaded"
+                                                   : "the device is overloaded");
   }
-  if (arrival.state != Arrival::State::Gathering) {
-    return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
-                        "seq %" PRIu64 " was not finished after %" PRIu64
-                        " ms: the device is overloaded",
-                        arrival.seq, waited);
+  if (missing.ranks == 1 || communicator.elsewhere != nullptr) {
+    // The first of several with its node: that is where to look.
+    const std::string where = whereabouts(communicator, missing.first);
+    const std::string more =
+        missing.ranks == 1 ? "" : " and " + std::to_string(missing.ranks - 1) + " more";
+    return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, missing.first,
+                        "rank %d (%s)%s did not call seq %" PRIu64 " within %" PRIu64 " ms",
+                        missing.first, where.c_str(), more.c_str(), arrival.seq, waited);
   }
-  Rank first = kNoRank;
-  int missing = 0;
-  const std::string who = list_ranks(communicator, [&](const Seat& seat) {
-    if (arrival.has_seen(seat.index)) return false;
-    if (missing++ == 0) first = seat.rank;
-    return true;
-  });
-  if (missing == 1) {
-    return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, first,
-                        "rank %d (pid %d) did not call seq %" PRIu64 " within %" PRIu64 " ms",
-                        first, static_cast<int>(communicator.seat(first).pid), arrival.seq, waited);
-  }
-  return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, first,
-                      "%s did not call seq %" PRIu64 " within %" PRIu64 " ms", who.c_str(),
+  return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, missing.first,
+                      "%s did not call seq %" PRIu64 " within %" PRIu64 " ms", missing.list.c_str(),
                       arrival.seq, waited);
 }
 

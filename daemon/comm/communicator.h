@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/comm/arrival_board.h"
+#include "daemon/comm/elsewhere.h"
 #include "daemon/comm/unique_id.h"
 #include "daemon/comm/world.h"
 #include "daemon/plan/failure.h"
@@ -36,6 +37,8 @@ class CommunicatorExtension {
   virtual ~CommunicatorExtension() = default;
 };
 
+inline constexpr std::uint64_t kNoSeq = std::numeric_limits<std::uint64_t>::max();
+
 struct Communicator {
   Communicator(const UniqueIdBytes& id, std::uint64_t build, World all, std::vector<Seat> taken,
                ArrivalPool& pool, FailedShare* share = nullptr)
@@ -53,7 +56,10 @@ struct Communicator {
   // Of a rank of this node.
   Seat& seat(Rank rank) { return seats[world.place(rank).local]; }
   const Seat& seat(Rank rank) const { return seats[world.place(rank).local]; }
+  // Has any rank of the world called `seq`, as far as it is known here?
+  bool has_called(Rank rank, std::uint64_t seq) const;
   int ranks() const { return static_cast<int>(world.size()); }  // on all nodes
+  bool spans_nodes() const { return !world.is_one_node(); }
   bool ready() const { return revoked.ok(); }
   bool running() const {
     const Arrival* head = board.head();
@@ -66,8 +72,10 @@ struct Communicator {
   const World world;
   std::vector<Seat> seats;  // by local rank
   ArrivalBoard board;
-  Failure revoked;            // ok() while ready: why it ended
-  Failure later;              // what operations hear that come after that
+  Failure revoked;  // ok() while ready: why it ended
+  Failure later;    // what operations hear that come after that
+  // The operation that made it end: others were only caught up in it. kNoSeq: all are alike.
+  std::uint64_t revoked_at = kNoSeq;
   std::uint64_t cut_off = 0;  // arrivals that were open when it ended
   // A rank that leaves in good order ends the sequence where it stood; what all had called before
   // still runs.
@@ -79,7 +87,8 @@ struct Communicator {
   bool queued = false;                               // on the table's ready list
   bool listed = false;                               // among those that may have open arrivals
   Communicator* next_ready = nullptr;                // there
-  std::unique_ptr<CommunicatorExtension> extension;  // last: may look at the rest as it goes
+  std::unique_ptr<CommunicatorExtension> extension;  // may look at what is above as it goes
+  std::unique_ptr<Elsewhere> elsewhere;              // the same; null on one node
 };
 
 // A rank of a communicator, as its session names it.

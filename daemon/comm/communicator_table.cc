@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/comm/crossing.h"
+
 namespace arcomm {
 namespace {
 
@@ -57,8 +59,17 @@ void CommunicatorTable::arrive(Operation& operation) {
   next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
   swept_next_ns_ = std::min(swept_next_ns_, operation.deadline_ns);
   list(communicator);
+  const bool was_over = communicator.spans_nodes() && communicator.board.is_over(operation.seq);
   Arrival* matched = communicator.board.arrive(operation, finished_);
-  if (matched != nullptr && communicator.world.is_one_node()) communicator.board.agree(*matched);
+  if (!communicator.spans_nodes()) {
+    if (matched != nullptr) communicator.board.agree(*matched);
+  } else if (matched != nullptr) {
+    notices_.push_back({Notice::Kind::Matched, &communicator, operation.seq});
+  } else if (operation.outcome.ok()) {
+    notices_.push_back({Notice::Kind::Called, &communicator, operation.seq});
+  } else if (!was_over) {
+    notices_.push_back({Notice::Kind::Refused, &communicator, operation.seq, operation.outcome});
+  }
   bound_failures(communicator, member.seat);
   consider(communicator);
 }
@@ -81,9 +92,30 @@ void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure&
   ++communicator.operations_failed;
   if (!communicator.ready() || seq >= communicator.ends_at) return;
   if (!communicator.board.in_window(seq)) return revoke(communicator, told);
+  if (communicator.spans_nodes() && !communicator.board.is_over(seq))
+    notices_.push_back({Notice::Kind::Refused, &communicator, seq, told});
   communicator.board.refuse(member.seat, seq, told, now_ns, finished_);
   bound_failures(communicator, member.seat);
   consider(communicator);
+}
+
+void CommunicatorTable::refuse_all(Communicator& communicator, std::uint64_t seq,
+                                   const Failure& told, std::uint64_t now_ns) {
+  if (!communicator.ready() || seq < communicator.board.base() || seq >= communicator.ends_at)
+    return;
+  if (!communicator.board.in_window(seq)) return revoke(communicator, told);
+  if (communicator.board.is_over(seq)) return;
+  ++communicator.operations_failed;
+  communicator.board.refuse_all(seq, told, now_ns, finished_);
+  bound_failures(communicator, 0);
+  consider(communicator);
+  may_be_deserted_ = true;
+}
+
+void CommunicatorTable::revoke_at(Communicator& communicator, std::uint64_t seq,
+                                  const Failure& failure) {
+  if (!communicator.ready()) return;
+  seq == kNoSeq ? revoke(communicator, failure) : end_by_one(communicator, seq, failure);
 }
 
 void CommunicatorTable::bound_failures(Communicator& communicator, std::uint32_t seat) {
@@ -123,6 +155,7 @@ void CommunicatorTable::end(Communicator& communicator, const Failure& why, cons
     if (arrival.state != Arrival::State::Failed) ++communicator.cut_off;
   });
   communicator.board.clear(told, finished_);
+  if (communicator.spans_nodes()) may_be_deserted_ = true;
   revoked_(communicator);
 }
 
@@ -137,6 +170,7 @@ void CommunicatorTable::clear() {
   first_ready_ = last_ready_ = nullptr;
   open_.clear();
   swept_ = 0;
+  notices_.clear();
   communicators_.clear();
 }
 
@@ -151,19 +185,39 @@ void CommunicatorTable::leave(MemberId id) {
     if (arrival.state == Arrival::State::Gathering) first = std::min(first, arrival.seq);
   });
   if (communicator.ready() && first < communicator.ends_at) {
-    communicator.ends_at = first;
-    communicator.ended = make_failure(
-        ErrorCode::Aborted, Reason::RemoteAborted, member->rank,
-        "rank %d left the communicator before seq %" PRIu64 " could run", member->rank, first);
-    const std::uint64_t end = communicator.board.base() + communicator.board.size();
-    for (std::uint64_t seq = first; seq < end; ++seq) {
-      Arrival* arrival = communicator.board.find(seq);
-      if (arrival != nullptr && arrival->state == Arrival::State::Gathering) {
-        communicator.board.fail(*arrival, communicator.ended, finished_);
-      }
-    }
+    end_at(communicator, first, member->rank);
+    if (communicator.spans_nodes())
+      notices_.push_back({Notice::Kind::Left, &communicator, first, communicator.ended});
   }
   release(id);
+}
+
+void CommunicatorTable::end_at(Communicator& communicator, std::uint64_t first, Rank who_left) {
+  communicator.ends_at = first;
+  const bool is_elsewhere = !communicator.world.is_here(who_left);
+  const std::string_view node =
+      is_elsewhere ? communicator.elsewhere->node_name(who_left) : std::string_view();
+  communicator.ended =
+      make_failure(ErrorCode::Aborted, Reason::RemoteAborted, who_left,
+                   "rank %d%s%.*s left the communicator before seq %" PRIu64 " could run", who_left,
+                   is_elsewhere ? " on " : "", static_cast<int>(node.size()), node.data(), first);
+  const std::uint64_t end = communicator.board.base() + communicator.board.size();
+  for (std::uint64_t seq = first; seq < end; ++seq) {
+    Arrival* arrival = communicator.board.find(seq);
+    // Where another node's end came earlier, what matched here will never be agreed on.
+    if (arrival != nullptr &&
+        (arrival->state == Arrival::State::Gathering || arrival->state == Arrival::State::Matched))
+      communicator.board.fail(*arrival, communicator.ended, finished_);
+  }
+}
+
+std::uint64_t CommunicatorTable::end_by(Communicator& communicator, std::uint64_t seq,
+                                        Rank who_left) {
+  const std::uint64_t first = std::min(seq, communicator.board.first_unmatched());
+  if (!communicator.ready() || first >= communicator.ends_at) return communicator.ends_at;
+  end_at(communicator, first, who_left);
+  may_be_deserted_ = true;
+  return first;
 }
 
 void CommunicatorTable::drop(MemberId id, const Failure& failure) {
@@ -217,18 +271,52 @@ void CommunicatorTable::release(MemberId id) {
   free_if_empty(communicator);
 }
 
-void CommunicatorTable::free_if_empty(Communicator& communicator) {
-  if (communicator.queued || communicator.running()) return;
+bool CommunicatorTable::is_deserted(const Communicator& communicator) const {
+  if (communicator.queued || communicator.running()) return false;
   for (const Seat& seat : communicator.seats) {
-    if (seat.member.valid()) return;
+    if (seat.member.valid()) return false;
   }
+  // Nobody is left who could call, and what was gathering ended when its ranks went. What other
+  // nodes have not agreed to yet goes on.
+  return !communicator.spans_nodes() || !communicator.board.has_open();
+}
+
+void CommunicatorTable::free_if_empty(Communicator& communicator) {
+  if (communicator.spans_nodes()) {
+    may_be_deserted_ = true;
+  } else if (is_deserted(communicator)) {
+    erase(communicator);
+  }
+}
+
+void CommunicatorTable::free_deserted() {
+  if (!std::exchange(may_be_deserted_, false)) return;
+  for (std::size_t i = 0; i < communicators_.size();) {
+    Communicator& communicator = *communicators_[i];
+    if (communicator.spans_nodes() && is_deserted(communicator)) {
+      erase(communicator);
+    } else {
+      ++i;
+    }
+  }
+}
+
+void CommunicatorTable::erase(Communicator& communicator) {
   if (communicator.listed) {
     std::erase(open_, &communicator);
     swept_ = 0;  // who has moved forward is looked at again
   }
-  // Nobody is left who could call, and what was gathering ended when its ranks went.
+  std::erase_if(notices_,
+                [&](const Notice& notice) { return notice.communicator == &communicator; });
   std::erase_if(communicators_,
                 [&communicator](const auto& held) { return held.get() == &communicator; });
+}
+
+void CommunicatorTable::dissolve(Communicator& communicator) {
+  for (const Seat& seat : communicator.seats) {
+    if (seat.member.valid()) members_.erase(seat.member);
+  }
+  erase(communicator);
 }
 
 void CommunicatorTable::consider(Communicator& communicator) {
@@ -329,15 +417,37 @@ void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
   Failure failure = describe_timeout(communicator, arrival, now_ns);
   Communicator* other =
       arrival.state == Arrival::State::Gathering ? find_crossing(communicator, arrival) : nullptr;
+  const bool waits_for_nodes = communicator.spans_nodes() && failure.culprit != kNoRank;
+  if (other == nullptr && waits_for_nodes)
+    other = find_crossing_between_nodes(communicator, arrival);
   if (other != nullptr) return revoke_crossed(communicator, *other, failure.culprit);
-  if (arrival.state == Arrival::State::Running) return revoke(communicator, failure);
+  end_by_one(communicator, arrival.seq, failure);
+}
+
+void CommunicatorTable::end_by_one(Communicator& communicator, std::uint64_t seq,
+                                   const Failure& failure) {
+  communicator.revoked_at = seq;
+  Arrival* arrival = communicator.board.find(seq);
+  if (arrival != nullptr && arrival->state == Arrival::State::Running)
+    return revoke(communicator, failure);
   // The operation whose deadline passed says so; the others are only caught up in it.
-  communicator.board.fail(arrival, failure, finished_);
-  ++communicator.operations_failed;
+  if (arrival != nullptr && arrival->state != Arrival::State::Failed) {
+    communicator.board.fail(*arrival, failure, finished_);
+    ++communicator.operations_failed;
+  }
   Failure told = failure;
   told.code = ErrorCode::Aborted;
   told.reason = Reason::Revoked;
   end(communicator, failure, told);
+}
+
+Communicator* CommunicatorTable::find_crossing_between_nodes(const Communicator& communicator,
+                                                             const Arrival& arrival) const {
+  for (const auto& other : communicators_) {
+    if (other.get() == &communicator || !other->ready() || !other->spans_nodes()) continue;
+    if (cross_between_nodes(communicator, arrival.seq, *other)) return other.get();
+  }
+  return nullptr;
 }
 
 Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,

@@ -41,9 +41,34 @@ class CommunicatorTable {
   // The rank's seq is the next expected one. Ends at once where the communicator is revoked or has
   // ended.
   void arrive(Operation& operation);
+  // What a communicator that spans nodes has to tell them, in order. What ends it is told by the
+  // listener. The communicator is there until free_deserted().
+  struct Notice {
+    enum class Kind : std::uint8_t {
+      Called,   // a rank has called `seq`, and waits for others of this node
+      Matched,  // all seats have called `seq`: are the others agreed?
+      Refused,  // `seq` has ended here, with `failure`, before it could run
+      Left,     // nothing runs from `seq` on
+    };
+    Kind kind = Kind::Matched;
+    Communicator* communicator = nullptr;
+    std::uint64_t seq = 0;
+    Failure failure = {};
+  };
+  std::vector<Notice>& notices() { return notices_; }
+
   // All nodes have asked for what this one's seats have asked for at `seq`. On one node that is so
   // as soon as they have.
   void agree(Communicator& communicator, std::uint64_t seq);
+  // Said by another node, or found in what others have said: as the Notices of these names, which
+  // are not given for them.
+  void refuse_all(Communicator& communicator, std::uint64_t seq, const Failure& told,
+                  std::uint64_t now_ns);
+  // Where this node's ranks had not called all before `seq`, its end comes earlier. The end.
+  std::uint64_t end_by(Communicator& communicator, std::uint64_t seq, Rank who_left);
+  // The communicator was revoked elsewhere, by what became of the operation at `seq`; kNoSeq: not
+  // by one of them.
+  void revoke_at(Communicator& communicator, std::uint64_t seq, const Failure& failure);
   // A request of this rank was refused: its seq is spent, and the other ranks hear why.
   void refuse(Member& member, std::uint64_t seq, const Failure& told, std::uint64_t now_ns);
   // Has any rank called `seq`?
@@ -54,6 +79,10 @@ class CommunicatorTable {
   void revoke_all(const Failure& failure);
   // Two that wait for each other; `culprit`, for whom the first one waited.
   void revoke_crossed(Communicator& communicator, Communicator& other, Rank culprit);
+  // One that was formed and shall not be: nobody has called.
+  void dissolve(Communicator& communicator);
+  // Those that span nodes go here, and not before, so that their last notices can be told.
+  void free_deserted();
   // Nobody is left: everything was revoked, and nothing runs.
   void clear();
   // The rank goes in good order: what all ranks had called still runs, the rest ends at once with
@@ -110,13 +139,21 @@ class CommunicatorTable {
   void bound_failures(Communicator& communicator,
                       std::uint32_t seat);  // whose call may have failed
   void list(Communicator& communicator);
+  // Sets the end, and fails what was to come from there on.
+  void end_at(Communicator& communicator, std::uint64_t first, Rank who_left);
+  bool is_deserted(const Communicator& communicator) const;
+  void erase(Communicator& communicator);
   void consider(Communicator& communicator);  // may its head run?
   // `why` becomes the communicator's state, `told` what its waiting operations hear.
   void end(Communicator& communicator, const Failure& why, const Failure& told);
   void time_out(Communicator& communicator, Arrival& arrival, std::uint64_t now_ns);
+  // `failure` is the operation's; the others are only caught up in it.
+  void end_by_one(Communicator& communicator, std::uint64_t seq, const Failure& failure);
   // The communicator in which a rank that `arrival` misses waits for a rank that waits here, or
   // null.
   Communicator* find_crossing(const Communicator& communicator, const Arrival& arrival) const;
+  Communicator* find_crossing_between_nodes(const Communicator& communicator,
+                                            const Arrival& arrival) const;
   void release(MemberId member);
   void free_if_empty(Communicator& communicator);
 
@@ -129,6 +166,8 @@ class CommunicatorTable {
   Communicator* first_ready_ = nullptr;
   Communicator* last_ready_ = nullptr;
   OperationList finished_;
+  std::vector<Notice> notices_;
+  bool may_be_deserted_ = false;  // one that spans nodes
   std::uint64_t last_serial_ = 0;
   // Those that have had open arrivals since the last sweep: what it looks at, and who may be
   // crossed. In no order.

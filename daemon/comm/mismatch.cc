@@ -50,6 +50,24 @@ class Differences {
   std::size_t used_ = 0;
 };
 
+// "rank 1", "rank 1 (node-b)".
+class Named {
+ public:
+  explicit Named(const NamedRank& who) {
+    if (who.node.empty()) {
+      std::snprintf(text_.data(), text_.size(), "rank %d", who.rank);
+    } else {
+      // Room is needed for what differs.
+      std::snprintf(text_.data(), text_.size(), "rank %d (%.*s)", who.rank,
+                    static_cast<int>(std::min<std::size_t>(who.node.size(), 24)), who.node.data());
+    }
+  }
+  const char* text() const { return text_.data(); }
+
+ private:
+  std::array<char, 48> text_{};
+};
+
 // "what it captured as number 3".
 class Captured {
  public:
@@ -65,14 +83,15 @@ class Captured {
 
 }  // namespace
 
-Failure mismatch_of(Rank late_rank, const Signature& late, Rank first_rank,
+Failure mismatch_of(NamedRank late_rank, const Signature& late, NamedRank first_rank,
                     const Signature& first) {
   if (is_cut_differently(late, first)) {
-    return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank,
-                        "cut differently: rank %d sent %" PRIu64 " at %" PRIu64 ", rank %d %" PRIu64
+    return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank.rank,
+                        "cut differently: %s sent %" PRIu64 " at %" PRIu64 ", %s %" PRIu64
                         " at %" PRIu64 ", of %" PRIu64,
-                        late_rank, late.send_count, late.first_element, first_rank,
-                        first.send_count, first.first_element, late.total_count);
+                        Named(late_rank).text(), late.send_count, late.first_element,
+                        Named(first_rank).text(), first.send_count, first.first_element,
+                        late.total_count);
   }
   Differences differ;
   differ.add_named("collective", late.collective, first.collective);
@@ -84,14 +103,15 @@ Failure mismatch_of(Rank late_rank, const Signature& late, Rank first_rank,
   differ.add_named("op", late.op, first.op);
   differ.add_named("codec", late.codec, first.codec);
   differ.add_rank("root", late.root, first.root);
-  return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank,
-                      "rank %d and rank %d differ: %s", late_rank, first_rank, differ.text());
+  return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank.rank,
+                      "%s and %s differ: %s", Named(late_rank).text(), Named(first_rank).text(),
+                      differ.text());
 }
 
-Failure reordered(Rank late, std::uint32_t lates, Rank first, std::uint32_t firsts) {
-  return make_failure(ErrorCode::FailedPrecondition, Reason::Reordered, late,
-                      "rank %d runs %s, rank %d %s", late, Captured(lates).text(), first,
-                      Captured(firsts).text());
+Failure reordered(NamedRank late, std::uint32_t lates, NamedRank first, std::uint32_t firsts) {
+  return make_failure(ErrorCode::FailedPrecondition, Reason::Reordered, late.rank,
+                      "%s runs %s, %s %s", Named(late).text(), Captured(lates).text(),
+                      Named(first).text(), Captured(firsts).text());
 }
 
 }  // namespace arcomm

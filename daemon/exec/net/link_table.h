@@ -40,6 +40,12 @@ class LinkTable final : public Links {
   // Ends all, and tells nobody here; peers are told why. Returns at once.
   void close_all(const Error& why);
 
+  // No link is there, and of none that was a thread is left.
+  bool is_over() {
+    join_disposed();
+    return links_.empty() && disposals_.empty();
+  }
+
   // Moves what can be moved, and ends what has failed. Whether there was anything.
   bool poll();
   // Whether poll() must be called to see what comes: some descriptor cannot be slept on.
@@ -52,12 +58,13 @@ class LinkTable final : public Links {
   const Link* find(PeerId peer) const;
   // No more than a little waits for this peer; true where there is no link.
   bool has_room(PeerId peer) const;
-  // For a fault that shows later than in the call of the listener.
+  // It ends with the next poll(): a fault that shows later than in the call of the listener.
   void fail(PeerId peer, Error why);
 
   void send(PeerId peer, net::MessageKind kind, const net::FrameHeader& names,
             std::initializer_list<std::span<const std::byte>> parts) override;
   net::Progress post(PeerId peer, const net::Frame& frame, net::OnLoan& on_loan) override;
+  void sever(PeerId peer, const Error& why) override { fail(peer, why); }
   net::Regions* regions() override { return regions_.get(); }
 
  private:

@@ -122,11 +122,15 @@ Status ControlRequests::remove_plan(SessionId id, PlanId plan) {
   return {};
 }
 
-Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
-    const CommunicatorSpec& spec, std::unique_ptr<CommunicatorExtension>& made) {
+Result<std::vector<Seat>> ControlRequests::take_seats(const CommunicatorSpec& spec,
+                                                      const World& world) const {
   if (spec.ranks.empty() || spec.ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator has 1 to ",
                  kMaxRanks, " ranks, not ", spec.ranks.size());
+  }
+  if (spec.ranks.size() != world.seated().size()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "this node has ",
+                 world.seated().size(), " ranks, not ", spec.ranks.size());
   }
   std::vector<Seat> seats;
   for (const RankSpec& rank : spec.ranks) {
@@ -138,10 +142,10 @@ Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
       gone.rank = rank.rank;
       return gone;
     }
-    if (rank.rank != static_cast<Rank>(seats.size())) {
+    if (rank.rank != world.seated()[seats.size()]) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue,
                    "ranks must be complete and sorted: found ", rank.rank, " in place of ",
-                   seats.size());
+                   world.seated()[seats.size()]);
     }
     seats.push_back({.rank = rank.rank,
                      .session = rank.session,
@@ -149,14 +153,33 @@ Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
                      .uid = session->origin().uid,
                      .member = {}});
   }
+  return seats;
+}
+
+Result<std::optional<std::vector<MemberId>>> ControlRequests::form_communicator(
+    const CommunicatorSpec& spec, std::unique_ptr<CommunicatorExtension>& made) {
+  World world = World::of_one_node(std::max<std::size_t>(1, spec.ranks.size()));
+  if (!spec.nodes.empty()) {
+    Result<World> checked = state_.nodes.check(spec);
+    if (!checked) return std::move(checked).error();
+    world = std::move(checked).value();
+  }
+  Result<std::vector<Seat>> seats = take_seats(spec, world);
+  if (!seats) return std::move(seats).error();
   const Result<bool> is_whole = state_.backend->form(spec, made);
   if (!is_whole) return is_whole.error();
   if (!*is_whole) return std::optional<std::vector<MemberId>>();
-  std::vector<MemberId> members =
-      state_.communicators.form(spec.unique_id, spec.epoch, std::move(seats));
+  std::vector<MemberId> members = state_.communicators.form(
+      spec.unique_id, spec.epoch, std::move(world), std::move(seats).value());
   Communicator& communicator = *state_.communicators.find(members[0])->communicator;
   communicator.extension = std::move(made);
   state_.backend->adopt(communicator);
+  if (communicator.spans_nodes()) {
+    if (Status spans = state_.nodes.span(communicator, spec); !spans) {
+      state_.communicators.dissolve(communicator);
+      return std::move(spans).error();
+    }
+  }
   for (std::size_t i = 0; i < members.size(); ++i)
     state_.sessions.find(spec.ranks[i].session)->members.push_back(members[i]);
   state_.sessions.update_oversubscription();

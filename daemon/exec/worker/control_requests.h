@@ -60,6 +60,8 @@ class ControlRequests {
 
  private:
   Status check_may_measure() const;
+  // Who is to sit where: each seat's session is there.
+  Result<std::vector<Seat>> take_seats(const CommunicatorSpec& spec, const World& world) const;
   CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
 
   Worker& worker_;

@@ -49,13 +49,15 @@ class ThreadedWorker final : public DeviceWorker {
         metrics_(metrics),
         spin_ns_(settings.wait.spin_us * 1000),
         epoll_(std::move(epoll)),
-        mailbox_(std::move(event)) {}
+        mailbox_(std::move(event)) {
+    worker_->state().nodes.ring_with([this] { mailbox_.bell().ring(); });
+  }
 
-  Status watch(int fd) {
+  Status watch(int fd, std::uint32_t events = EPOLLIN) {
     epoll_event event{};
     // Edge-triggered, and never read: the descriptor's other copy is a client's, who could make a
-    // read block.
-    event.events = EPOLLIN | EPOLLET;
+    // read block. A link's is read and written until it says no more.
+    event.events = events | EPOLLET;
     if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
                  "cannot watch a doorbell: ", std::strerror(errno));
@@ -148,12 +150,22 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done), [this, session, member] { return requests_.describe(session, member); });
   }
   void open_link(LinkSpec link, Done<void> done) override {
-    ask(std::move(done), [link = share(std::move(link))]() -> Status {
-      return error(ErrorCode::Unimplemented, Reason::Unsupported, "links are not opened yet");
+    ask(std::move(done), [this, link = share(std::move(link))]() -> Status {
+      const PeerId peer = link->peer;
+      const Result<int> descriptor = worker_->state().nodes.open_link(std::move(*link));
+      if (!descriptor) return descriptor.error();
+      if (*descriptor < 0) return {};
+      // It closes with the link, and is then forgotten.
+      Status watched = watch(*descriptor, EPOLLIN | EPOLLOUT);
+      if (!watched) worker_->state().nodes.close_link(peer, watched.error());
+      return watched;
     });
   }
-  void close_link(PeerId, Error, Done<void> done) override {
-    ask(std::move(done), []() -> Status { return {}; });
+  void close_link(PeerId peer, Error why, Done<void> done) override {
+    ask(std::move(done), [this, peer, why = std::move(why)]() -> Status {
+      worker_->state().nodes.close_link(peer, why);
+      return {};
+    });
   }
   void export_mailbox(SessionId session, MemberId member, Done<MailboxDescriptors> done) override {
     ask(std::move(done),
@@ -380,6 +392,7 @@ void ThreadedWorker::run() {
     worked |= take_rests();
     worked |= go_on_measuring();
     worked |= worker_->poll_sessions();
+    worked |= worker_->poll_nodes(now);
     while (freezes && worker_->state().pending() != 0 && !stop_.load(std::memory_order_acquire))
       ::sched_yield();
     // Before anything is started: what is past its deadline must not run any more.
@@ -461,7 +474,8 @@ std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_
 
 void ThreadedWorker::rest(std::uint64_t now) {
   mailbox_.bell().arm();
-  const bool is_called = mailbox_.pending() || !messages_.empty() || !due_.empty();
+  const bool is_called =
+      mailbox_.pending() || !messages_.empty() || !due_.empty() || worker_->look_at_nodes(now);
   const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
   if (rest != Worker::Rest::Awake) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
@@ -471,7 +485,8 @@ void ThreadedWorker::rest(std::uint64_t now) {
     } else {
       sleep_ns = 0;
     }
-    if (rest == Worker::Rest::Nap) sleep_ns = std::min(sleep_ns, kNapNs);
+    if (rest == Worker::Rest::Nap || worker_->state().nodes.must_be_polled())
+      sleep_ns = std::min(sleep_ns, kNapNs);
     resting_ = true;
     metrics_.worker_sleeps.add();
     sleep(std::min(sleep_ns, worker_->rest_ns(now)));

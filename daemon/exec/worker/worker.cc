@@ -16,6 +16,7 @@ namespace {
 // The more there are, the longer a look at all their rings takes.
 constexpr std::size_t kSessionsPerStep = 4;
 constexpr std::uint64_t kEndingNs = 5'000'000'000;  // for what was stopped
+constexpr std::uint64_t kLinksEndNs = 500'000'000;  // for what was stopped and is on its way
 // Whose next requests a core can fetch side by side.
 constexpr std::size_t kFetchedAhead = 16;
 
@@ -57,6 +58,8 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
     state.backend = std::move(backend).value();
   }
   state.admission.limits.doorbells_only = state.backend->starts_by_doorbell();
+  state.nodes.use(state.backend->span_nodes(state.nodes.links(), state.nodes));
+  state.nodes.tell(held.events.link_lost);
   return worker;
 }
 
@@ -316,6 +319,7 @@ void Worker::sweep_deadlines(std::uint64_t now_ns) {
   state_.communicators.sweep_deadlines(now_ns);
   for (const PathFailure& failed : state_.backend->tend(now_ns)) note(failed, now_ns);
   departures_.sweep_deadlines(now_ns);
+  state_.nodes.tend(now_ns);
 }
 
 void Worker::note(const PathFailure& failed, std::uint64_t now_ns) {
@@ -361,6 +365,14 @@ void Worker::quarantine_lost() {
   settle();
 }
 
+bool Worker::look_at_nodes(std::uint64_t now_ns) {
+  if (state_.nodes.is_alone()) return false;
+  bool found = state_.nodes.poll(now_ns, true);
+  found |= settle();
+  found |= execute();
+  return reap() || found;
+}
+
 Worker::Rest Worker::arm() {
   Rest rest = Rest::Sleep;
   for (Session* session : state_.sessions.all()) session->requests_bell().arm();
@@ -377,11 +389,13 @@ void Worker::disarm() {
 }
 
 std::uint64_t Worker::next_deadline_ns() const {
-  return std::min(state_.communicators.next_deadline_ns(), departures_.next_deadline_ns());
+  return std::min({state_.communicators.next_deadline_ns(), departures_.next_deadline_ns(),
+                   state_.nodes.next_ns()});
 }
 
 void Worker::on_revoked(Communicator& communicator) {
   const Failure& why = communicator.revoked;
+  state_.nodes.revoked(communicator);
   state_.backend->stop(communicator);
   state_.parts.metrics.communicators_revoked[why.reason].add();
   const std::string line =
@@ -416,6 +430,11 @@ bool Worker::shut_down() {
   state_.backend->work();
   if (state_.backend->collect(outcomes_)) apply(outcomes_);
   settle();
+  state_.nodes.poll(now, true);
+  // A peer that does not read holds up what is on its way to it.
+  if (state_.nodes.has_links() && !state_.backend->idle() && now < ending_since_ns_ + kLinksEndNs)
+    return false;
+  if (!state_.nodes.end_links()) return false;
   if (!state_.backend->idle()) {
     // Cores come to their end. Nothing holds a GPU's memory but what this process has there.
     if (state_.parts.gpus.empty() || now < ending_since_ns_ + kEndingNs) return false;

@@ -26,6 +26,10 @@ class Worker {
   bool settle();         // answers what has ended
   bool execute();        // starts what may run, and one tile of each large operation
   bool reap();           // what the device has finished; sessions that can go
+  // Tells other nodes, and hears what they say; where no link is open that costs nothing.
+  bool poll_nodes(std::uint64_t now_ns) {
+    return !state_.nodes.is_alone() && state_.nodes.poll(now_ns);
+  }
   void sweep_deadlines(std::uint64_t now_ns);
   // Sees what was called before now, also where the device brings it late: before anything that
   // ends a plan, a member or a session.
@@ -37,10 +41,12 @@ class Worker {
     Sleep,  // every session will ring
     Nap,    // a session has requests but no room for completions: nobody will ring, look again soon
   };
+  // The last look at what comes from other nodes, which ring from here on.
+  bool look_at_nodes(std::uint64_t now_ns);
   Rest arm();  // afterwards disarm(), whatever it said
   void disarm();
   std::uint64_t next_deadline_ns() const;
-  bool computing() const { return !state_.backend->idle(); }
+  bool computing() const { return !state_.backend->idle() && !state_.backend->awaits_nodes(); }
   // How long a sleep may last at most, where the device cannot ring. 0: stay awake.
   std::uint64_t rest_ns(std::uint64_t now_ns) const { return state_.backend->rest_ns(now_ns); }
   bool lost() const { return state_.backend->lost(); }  // its device: a new process is needed

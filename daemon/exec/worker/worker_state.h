@@ -10,6 +10,7 @@
 
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/backend.h"
+#include "daemon/exec/net/between_nodes.h"
 #include "daemon/exec/worker/completion.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/exec/worker/session_set.h"
@@ -38,6 +39,7 @@ struct WorkerState {
   BufferRegistry buffers;
   Pool<Operation> operations{512};
   PlanTable plans;
+  BetweenNodes nodes{communicators};
   std::unique_ptr<Backend> backend;  // outlives the communicators, whose extensions are its
   CommunicatorTable communicators;
   Admission admission{communicators, buffers, plans, operations};

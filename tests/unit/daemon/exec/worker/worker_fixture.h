@@ -123,6 +123,8 @@ class Client {
     return *memories_.back();
   }
 
+  SharedBytes& last_memory() { return *memories_.back(); }
+
   // A request with everything in place; the test spoils what it likes. Recv lies behind send in one
   // buffer.
   ring::WorkRequest request(std::uint64_t count, DType dtype = DType::Float32,

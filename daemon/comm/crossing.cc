@@ -1,0 +1,65 @@
+#include "daemon/comm/crossing.h"
+
+#include <optional>
+
+namespace arcomm {
+namespace {
+
+struct Process {
+  std::uint64_t node = 0;
+  pid_t pid = 0;
+  bool operator==(const Process&) const = default;
+};
+
+Process process_of(const Communicator& communicator, Rank rank) {
+  const Elsewhere& elsewhere = *communicator.elsewhere;
+  const bool is_here = communicator.world.is_here(rank);
+  return {elsewhere.node_id(rank), is_here ? communicator.seat(rank).pid : elsewhere.pid(rank)};
+}
+
+// Where the rank has called, and others have not.
+std::optional<std::uint64_t> waits_at(const Communicator& communicator, Rank rank) {
+  if (!communicator.world.is_here(rank)) return communicator.elsewhere->waits_at(rank);
+  std::optional<std::uint64_t> oldest;
+  const std::uint32_t seat = communicator.seat(rank).index;
+  communicator.board.for_each_open([&](const Arrival& arrival) {
+    const bool waits =
+        arrival.state == Arrival::State::Gathering || arrival.state == Arrival::State::Matched;
+    if (!oldest && waits && arrival.operations[seat] != nullptr) oldest = arrival.seq;
+  });
+  return oldest;
+}
+
+template <typename Visit>
+bool any_rank(const Communicator& communicator, Visit visit) {
+  for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
+    if (visit(rank)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool cross_between_nodes(const Communicator& one, std::uint64_t seq, const Communicator& other) {
+  if (one.elsewhere == nullptr || other.elsewhere == nullptr) return false;
+  const auto waits_in_one = [&](const Process& process) {
+    return any_rank(one, [&](Rank rank) {
+      return one.has_called(rank, seq) && process_of(one, rank) == process;
+    });
+  };
+  return any_rank(one, [&](Rank missing) {
+    const Process absent = process_of(one, missing);
+    if (absent.pid == 0 || one.has_called(missing, seq)) return false;
+    return any_rank(other, [&](Rank there) {
+      if (process_of(other, there) != absent) return false;
+      const std::optional<std::uint64_t> at = waits_at(other, there);
+      if (!at) return false;
+      return any_rank(other, [&](Rank awaited) {
+        const Process process = process_of(other, awaited);
+        return process.pid != 0 && !other.has_called(awaited, *at) && waits_in_one(process);
+      });
+    });
+  });
+}
+
+}  // namespace arcomm

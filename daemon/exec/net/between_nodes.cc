@@ -1,0 +1,199 @@
+#include "daemon/exec/net/between_nodes.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "daemon/exec/clock.h"
+#include "daemon/telemetry/log/log.h"
+
+namespace arcomm {
+
+Error BetweenNodes::ended() {
+  return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon stopped");
+}
+
+Result<int> BetweenNodes::open_link(LinkSpec spec) {
+  const std::string name = spec.name;
+  Result<int> descriptor = links_.open(std::move(spec));
+  if (descriptor) log::info("linked with node {}", name);
+  return descriptor;
+}
+
+void BetweenNodes::close_link(PeerId peer, const Error& why) {
+  const Link* link = links_.find(peer);
+  if (link == nullptr) return;
+  const std::string name = link->name();
+  links_.close(peer, why);
+  lose(peer, name, why);
+}
+
+Result<World> BetweenNodes::check(const CommunicatorSpec& spec) const {
+  if (executor_ == nullptr)
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "ranks on several nodes: this daemon's workers for such devices cannot do that");
+  Result<World> world = World::create(spec.node_of_rank, spec.here);
+  if (!world) return world;
+  if (spec.node_of_rank.size() > static_cast<std::size_t>(kMaxRanks))
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a communicator has 1 to ",
+                 kMaxRanks, " ranks, not ", spec.node_of_rank.size());
+  if (world->nodes() != spec.nodes.size() || world->is_one_node())
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks are on ", world->nodes(),
+                 " nodes, and ", spec.nodes.size(), " are named");
+  if (agreements_.contains(spec.communicator) || early_.has_ended(spec.communicator))
+    return error(ErrorCode::AlreadyExists, Reason::BadValue, "communicator number ",
+                 spec.communicator, " is, or was, another one's");
+  if (early_.has_lost(spec.communicator))
+    return error(ErrorCode::ResourceExhausted, Reason::Quota,
+                 "other nodes have sent more for it "
+                 "before it was formed than is kept");
+  for (std::uint32_t index = 0; index < spec.nodes.size(); ++index) {
+    const NodeSpec& node = spec.nodes[index];
+    if (index != spec.here && links_.find(node.peer) == nullptr)
+      return error(ErrorCode::Unavailable, Reason::RemoteDied, "there is no link to node ",
+                   node.name);
+  }
+  return world;
+}
+
+Status BetweenNodes::span(Communicator& communicator, const CommunicatorSpec& spec) {
+  communicator.elsewhere =
+      std::make_unique<NodeAgreement>(NodeAgreement::Parts{.communicator = communicator,
+                                                           .table = table_,
+                                                           .links = links_,
+                                                           .executor = *executor_,
+                                                           .number = spec.communicator,
+                                                           .nodes = spec.nodes,
+                                                           .on_end = [this](std::uint64_t number) {
+                                                             agreements_.erase(number);
+                                                             early_.end(number);
+                                                           }});
+  NodeAgreement& agreement = *agreement_of(communicator);
+  agreements_[spec.communicator] = &agreement;
+  ARC_RETURN_IF_ERROR(executor_->form(communicator, spec));
+  const std::uint64_t now = now_ns();
+  for (const EarlyMessages::Kept& kept : early_.take(spec.communicator)) {
+    if (Status taken = take(agreement, kept.from, kept.names, kept.message(), now); !taken)
+      links_.fail(kept.from, std::move(taken).error());
+  }
+  return {};
+}
+
+void BetweenNodes::revoked(Communicator& communicator) {
+  if (communicator.elsewhere != nullptr) agreement_of(communicator)->revoked();
+  lively_until_ns_ = ~std::uint64_t{0} / 2;  // until the next look, which settles it
+}
+
+Status BetweenNodes::message_came(Link& from, const net::FrameHeader& names,
+                                  const net::Message& message) {
+  const std::uint64_t now = now_ns();
+  const auto found = agreements_.find(names.communicator);
+  if (found == agreements_.end()) {
+    early_.keep(from.peer(), names, message, now);
+    look_by(now + EarlyMessages::kLongestNs);
+    return {};
+  }
+  look_by(now + NodeAgreement::kWaitingNs);
+  return take(*found->second, from.peer(), names, message, now);
+}
+
+Status BetweenNodes::take(NodeAgreement& agreement, PeerId from, const net::FrameHeader& names,
+                          const net::Message& message, std::uint64_t now_ns) {
+  const std::optional<std::uint32_t> node = agreement.node_of(from);
+  if (!node || *node == agreement.communicator().world.here())
+    return error(ErrorCode::DataLoss, Reason::Corrupt, "a message ", text_of(message.kind),
+                 " for communicator ", names.communicator, ", in which that node has no rank");
+  if (names.epoch != agreement.epoch()) {
+    ++stale_;
+    return {};
+  }
+  // A Waiting is to be answered at once.
+  if (message.kind == net::MessageKind::Waiting) look_by(now_ns);
+  return agreement.take(*node, names, message, now_ns);
+}
+
+void BetweenNodes::link_ended(PeerId peer, const std::string& name, const Error& why) {
+  log::warn("the link with node {} has ended: {}", name, why.message);
+  lose(peer, name, why);
+  if (link_lost_) link_lost_(peer, why);
+}
+
+void BetweenNodes::lose(PeerId peer, const std::string& name, const Error& why) {
+  early_.forget(peer);
+  for (const auto& [number, agreement] : agreements_) {
+    const std::optional<std::uint32_t> node = agreement->node_of(peer);
+    if (!node) continue;
+    Communicator& communicator = agreement->communicator();
+    Rank first = 0;
+    while (communicator.world.place(first).node != *node) ++first;
+    // What a broken peer did is said as it is; all else is that it is not there.
+    const bool is_fault = why.code == ErrorCode::DataLoss || why.code == ErrorCode::Unimplemented;
+    table_.revoke(communicator,
+                  make_failure(is_fault ? why.code : ErrorCode::Unavailable,
+                               is_fault ? why.reason : Reason::RemoteDied, first,
+                               "node %s is gone: %s", name.c_str(), why.message.c_str()));
+  }
+}
+
+bool BetweenNodes::pass_on(std::uint64_t now_ns) {
+  if (table_.notices().empty()) return false;
+  // Telling may revoke, and with that nothing is noted.
+  for (const CommunicatorTable::Notice& notice : std::exchange(table_.notices(), {})) {
+    NodeAgreement* agreement = agreement_of(*notice.communicator);
+    if (agreement == nullptr || !notice.communicator->ready()) continue;
+    look_by(now_ns + NodeAgreement::kWaitingNs);
+    switch (notice.kind) {
+      case CommunicatorTable::Notice::Kind::Called:
+        break;
+      case CommunicatorTable::Notice::Kind::Matched:
+        agreement->matched(notice.seq);
+        waits_to_offer_ = true;
+        break;
+      case CommunicatorTable::Notice::Kind::Refused:
+        agreement->refused(notice.seq, notice.failure);
+        break;
+      case CommunicatorTable::Notice::Kind::Left:
+        agreement->left(notice.seq, notice.failure);
+        break;
+    }
+  }
+  lively_until_ns_ = now_ns + kLivelyNs;
+  return true;
+}
+
+bool BetweenNodes::poll(std::uint64_t now_ns, bool looks_anyway) {
+  bool found = pass_on(now_ns);
+  if (waits_to_offer_) {
+    waits_to_offer_ = false;
+    for (const auto& [number, agreement] : agreements_)
+      waits_to_offer_ |= agreement->offer_more(now_ns);
+    lively_until_ns_ = now_ns + kLivelyNs;
+  }
+  if (!links_.empty() &&
+      (looks_anyway || now_ns < lively_until_ns_ || now_ns - polled_ns_ >= kIdleNs)) {
+    polled_ns_ = now_ns;
+    if (links_.poll()) {
+      found = true;
+      lively_until_ns_ = now_ns + kLivelyNs;
+    } else {
+      lively_until_ns_ = std::min(lively_until_ns_, now_ns + kLivelyNs);
+    }
+  }
+  table_.free_deserted();
+  return found;
+}
+
+void BetweenNodes::tend(std::uint64_t now_ns) {
+  if (now_ns < next_ns_) return;
+  next_ns_ = NodeAgreement::kNever;
+  for (const auto& [number, agreement] : agreements_) look_by(agreement->tend(now_ns));
+  early_.forget_old(now_ns);
+  if (!early_.empty()) look_by(now_ns + EarlyMessages::kLongestNs / 8);
+}
+
+std::span<const std::byte> BetweenNodes::inline_data(const Communicator& communicator,
+                                                     std::uint64_t seq, std::uint32_t node) const {
+  return agreement_of(communicator)->inline_data(seq, node);
+}
+
+}  // namespace arcomm

@@ -1,0 +1,100 @@
+// What a worker has to do with other nodes: its links, what comes over them for which communicator,
+// and what its communicators have to tell. Thread: the worker's, but for `ring`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <unordered_map>
+
+#include "daemon/comm/communicator_table.h"
+#include "daemon/exec/net/early_messages.h"
+#include "daemon/exec/net/link_table.h"
+#include "daemon/exec/net/network_executor.h"
+#include "daemon/exec/net/node_agreement.h"
+#include "daemon/exec/specs.h"
+
+namespace arcomm {
+
+class BetweenNodes final : public OfferedData, private LinkTable::Listener {
+ public:
+  // The table outlives it no longer than its communicators do: neither uses the other as it goes.
+  explicit BetweenNodes(CommunicatorTable& table) : table_(table) {}
+  BetweenNodes(const BetweenNodes&) = delete;
+  BetweenNodes& operator=(const BetweenNodes&) = delete;
+
+  Links& links() { return links_; }
+  // Null: the device cannot span nodes.
+  void use(NetworkExecutor* executor) { executor_ = executor; }
+  // Before the first link. link_lost: see WorkerEvents. ring: called by the streams' threads when
+  // something has come; it wakes the worker.
+  void tell(std::function<void(PeerId, Error)> link_lost) { link_lost_ = std::move(link_lost); }
+  void ring_with(std::function<void()> ring) { ring_ = std::move(ring); }
+
+  // As DeviceWorker's of these names. The descriptor of stream 0, to sleep on; -1: none.
+  Result<int> open_link(LinkSpec spec);
+  void close_link(PeerId peer, const Error& why);
+  // The end: all links go, when what waits for its sending has left, or 0.1 s later. False: they
+  // are not gone yet, and may still hold what is on loan; call again.
+  bool end_links() {
+    links_.close_all(ended());
+    return links_.is_over();
+  }
+
+  // The world of a communicator that is to span nodes; an error where it cannot.
+  Result<World> check(const CommunicatorSpec& spec) const;
+  // It is there now. After an error it must be dissolved.
+  Status span(Communicator& communicator, const CommunicatorSpec& spec);
+  void revoked(Communicator& communicator);
+
+  // Tells what is to be told, and moves what can be moved. It looks at the connections with each
+  // call while there is something going on between nodes, else each kIdleNs. Whether it found work.
+  bool poll(std::uint64_t now_ns, bool looks_anyway = false);
+  // Waiting ranks, and what is kept for too long. Cheap before next_ns().
+  void tend(std::uint64_t now_ns);
+  std::uint64_t next_ns() const { return next_ns_; }
+  // Nothing here will ever find work: no link is open, and no communicator spans nodes.
+  bool is_alone() const { return links_.empty() && agreements_.empty(); }
+  bool has_links() const { return !links_.empty(); }
+  bool must_be_polled() const { return links_.must_be_polled(); }
+  bool is_sending() const { return links_.is_sending(); }
+
+  std::span<const std::byte> inline_data(const Communicator& communicator, std::uint64_t seq,
+                                         std::uint32_t node) const override;
+  std::uint64_t dropped() const { return early_.dropped() + stale_; }
+
+ private:
+  static constexpr std::uint64_t kLivelyNs = 1'000'000;
+  static constexpr std::uint64_t kIdleNs = 100'000;
+
+  static Error ended();
+  Status message_came(Link& from, const net::FrameHeader& names,
+                      const net::Message& message) override;
+  void link_ended(PeerId peer, const std::string& name, const Error& why) override;
+  // Communicators that span the peer end.
+  void lose(PeerId peer, const std::string& name, const Error& why);
+  Status take(NodeAgreement& agreement, PeerId from, const net::FrameHeader& names,
+              const net::Message& message, std::uint64_t now_ns);
+  bool pass_on(std::uint64_t now_ns);
+  NodeAgreement* agreement_of(const Communicator& communicator) const {
+    return static_cast<NodeAgreement*>(communicator.elsewhere.get());
+  }
+  void look_by(std::uint64_t time_ns) { next_ns_ = std::min(next_ns_, time_ns); }
+
+  CommunicatorTable& table_;
+  NetworkExecutor* executor_ = nullptr;
+  std::function<void(PeerId, Error)> link_lost_;
+  std::function<void()> ring_;
+  std::unordered_map<std::uint64_t, NodeAgreement*> agreements_;  // by number
+  EarlyMessages early_;
+  std::uint64_t stale_ = 0;  // messages of another epoch
+  bool waits_to_offer_ = false;
+  std::uint64_t lively_until_ns_ = 0, polled_ns_ = 0;
+  std::uint64_t next_ns_ = NodeAgreement::kNever;
+  LinkTable links_{*this, [this] {
+                     if (ring_) ring_();
+                   }};
+};
+
+}  // namespace arcomm

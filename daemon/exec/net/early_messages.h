@@ -1,0 +1,57 @@
+// Messages for communicators that are not there yet: another node was told sooner that one is to be
+// formed. Bounded in bytes, for each communicator and for all, and in time. Thread: the worker's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <vector>
+
+#include "daemon/exec/specs.h"
+#include "proto/net/message.h"
+
+namespace arcomm {
+
+class EarlyMessages {
+ public:
+  static constexpr std::size_t kMostBytes = std::size_t{8} << 20;
+  static constexpr std::size_t kMostBytesOfOne = std::size_t{256} << 10;
+  static constexpr std::uint64_t kLongestNs = 30'000'000'000;
+
+  struct Kept {
+    PeerId from = 0;
+    net::FrameHeader names;
+    net::MessageKind kind = net::MessageKind::Offer;
+    std::vector<std::byte> body;
+    std::uint64_t since_ns = 0;
+    net::Message message() const { return {kind, body}; }
+  };
+
+  void keep(PeerId from, const net::FrameHeader& names, const net::Message& message,
+            std::uint64_t now_ns);
+  // Those of one communicator, in order; they are gone from here.
+  std::vector<Kept> take(std::uint64_t communicator);
+  // Some of a communicator's were dropped, for there were too many.
+  bool has_lost(std::uint64_t communicator) const;
+  void forget(PeerId from);
+  void forget_old(std::uint64_t now_ns);
+  // It was, and is no more: what comes for it is dropped, as one of these is.
+  void end(std::uint64_t communicator);
+  bool has_ended(std::uint64_t communicator) const;
+
+  std::uint64_t dropped() const { return dropped_; }
+  std::size_t bytes() const { return bytes_; }
+  bool empty() const { return kept_.empty(); }
+
+ private:
+  static constexpr std::size_t kMostRemembered = 1024;
+  void drop(std::deque<Kept>::iterator which);
+
+  std::deque<Kept> kept_;  // in the order in which they came
+  std::size_t bytes_ = 0;
+  std::uint64_t dropped_ = 0;
+  std::deque<std::uint64_t> ended_, lost_;  // the last kMostRemembered
+};
+
+}  // namespace arcomm

@@ -1,0 +1,87 @@
+// What each node has offered for the operations of one communicator that have not ended here: what
+// its ranks ask for, and the data that came along, in buffers of their own. Bounded. Thread: the
+// worker's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "daemon/plan/operation.h"
+#include "proto/net/message.h"
+
+namespace arcomm {
+
+class NodeOffers {
+ public:
+  // Of one node. It offers 8 ahead of its oldest open operation, but those that others refused may
+  // have ended there already, and not here.
+  static constexpr std::size_t kMostOfNode = 256;
+  static constexpr std::size_t kMostBytesOfNode = std::size_t{2} << 20;
+
+  struct Offer {
+    net::OfferBody body;
+    std::vector<std::byte> data;
+  };
+  // One operation.
+  struct Entry {
+    std::uint64_t seq = 0;
+    std::uint64_t since_ns = 0;  // the first offer came
+    std::uint64_t offered = 0;   // bit n: node n has
+    bool is_agreed = false;
+    std::vector<Offer> by_node;
+    bool has(std::uint32_t node) const { return (offered >> node & 1) != 0; }
+  };
+
+  explicit NodeOffers(std::uint32_t nodes) : nodes_(nodes), of_node_(nodes) {}
+
+  // The entry, now with this offer; null: the node has too many. Precondition: !has(node, seq).
+  Entry* add(std::uint32_t node, std::uint64_t seq, const net::OfferBody& body,
+             std::span<const std::byte> data, std::uint64_t now_ns);
+  bool has(std::uint32_t node, std::uint64_t seq) const {
+    const Entry* entry = find(seq);
+    return entry != nullptr && entry->has(node);
+  }
+  const Entry* find(std::uint64_t seq) const;
+  Entry* find(std::uint64_t seq) {
+    return const_cast<Entry*>(static_cast<const NodeOffers*>(this)->find(seq));
+  }
+  bool is_complete(const Entry& entry) const {
+    return entry.offered == (nodes_ == 64 ? ~std::uint64_t{0} : (std::uint64_t{1} << nodes_) - 1);
+  }
+  // Up to which seq, not included, a node has ever offered.
+  std::uint64_t offered_to(std::uint32_t node) const { return of_node_[node].offered_to; }
+  // The oldest that the nodes have not agreed on; null: none.
+  const Entry* oldest_open() const;
+  bool empty() const { return entries_.empty(); }
+
+  // Lets go of those for which `is_over(seq)`.
+  template <typename IsOver>
+  void forget(IsOver is_over) {
+    for (std::size_t i = 0; i < entries_.size();) {
+      if (is_over(entries_[i]->seq)) {
+        give_back(i);
+      } else {
+        ++i;
+      }
+    }
+  }
+
+  static Signature signature_of(const net::OfferBody& body);
+
+ private:
+  struct OfNode {
+    std::size_t offers = 0, bytes = 0;
+    std::uint64_t offered_to = 0;
+  };
+  void give_back(std::size_t index);
+
+  const std::uint32_t nodes_;
+  std::vector<OfNode> of_node_;
+  std::vector<std::unique_ptr<Entry>> entries_;  // in no order: there are few
+  std::vector<std::unique_ptr<Entry>> spare_;    // whose buffers are kept
+};
+
+}  // namespace arcomm

@@ -1,0 +1,295 @@
+// A worker beside a peer whose daemon does what it should not: floods, nonsense, silence, a cut. It
+// costs a bounded amount, the link at most, and clients that do not span the peer go on.
+#include <gtest/gtest.h>
+
+#include <deque>
+
+#include "daemon/exec/net/early_messages.h"
+#include "daemon/exec/net/node_offers.h"
+#include "tests/unit/daemon/exec/net/nodes_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+template <typename T>
+std::span<const std::byte> bytes_of(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+
+// The test's own end of a link: it sends what it likes, and hears what comes.
+class RawPeer final : private net::Receiver {
+ public:
+  void use(net::ConnectionPtr connection) { connection_ = std::move(connection); }
+  void send(net::MessageKind kind, std::uint64_t communicator, std::uint64_t seq,
+            std::initializer_list<std::span<const std::byte>> parts) {
+    std::vector<std::byte> payload(sizeof(net::MessageHead));
+    for (const auto& part : parts) payload.insert(payload.end(), part.begin(), part.end());
+    const net::MessageHead head{
+        .kind = kind,
+        .bytes = static_cast<std::uint32_t>(payload.size() - sizeof(net::MessageHead))};
+    std::memcpy(payload.data(), &head, sizeof head);
+    send_bytes(communicator, seq, std::move(payload));
+  }
+  void send_bytes(std::uint64_t communicator, std::uint64_t seq, std::vector<std::byte> payload) {
+    const auto end = std::chrono::steady_clock::now() + kPatience;
+    net::Transfer transfer = 0;
+    const net::FrameHeader names{.communicator = communicator, .epoch = epoch, .seq = seq};
+    while (connection_->post({.header = names, .payload = payload}, transfer) ==
+               net::Progress::Again &&
+           std::chrono::steady_clock::now() < end)
+      progress();
+    sent_.push_back(std::move(payload));
+    while (connection_->test(transfer) == net::Progress::Again &&
+           std::chrono::steady_clock::now() < end)
+      progress();
+  }
+  void offer(std::uint64_t communicator, std::uint64_t seq, std::size_t inline_bytes = 0,
+             Rank first_rank = 1) {
+    net::OfferBody body = net::offer_of(all_reduce_of(5));
+    body.total_count = 5;
+    body.first_rank = first_rank;
+    body.inline_bytes = static_cast<std::uint32_t>(inline_bytes);
+    const std::vector<std::byte> data(inline_bytes);
+    send(net::MessageKind::Offer, communicator, seq, {bytes_of(body), data});
+  }
+  void progress() { connection_->progress(*this); }
+  bool is_over() {
+    progress();
+    return connection_->is_open() == net::Progress::Failed;
+  }
+  std::string why() const { return connection_->error().message; }
+  void cut() { connection_.reset(); }
+  int heard(net::MessageKind kind) const {
+    return static_cast<int>(std::count(heard_.begin(), heard_.end(), kind));
+  }
+
+  std::uint32_t epoch = 1;
+
+ private:
+  Result<std::byte*> place(const net::FrameHeader&) override { return room_.data(); }
+  Status arrived(const net::FrameHeader&, std::span<const std::byte> payload) override {
+    const auto message = net::read_message(payload);
+    EXPECT_TRUE(message.ok());
+    if (message) heard_.push_back(message->kind);
+    return {};
+  }
+  void abandoned(const net::FrameHeader&) override {}
+
+  net::ConnectionPtr connection_;
+  std::vector<std::byte> room_ = std::vector<std::byte>(net::kMostMessageBytes);
+  std::deque<std::vector<std::byte>> sent_;  // until the end: a frame may still be on its way
+  std::vector<net::MessageKind> heard_;
+};
+
+class NodesBrokenPeerTest : public NodesTest {
+ protected:
+  static constexpr std::uint64_t kNumber = 7;
+
+  void SetUp() override {
+    start(1);
+    nodes_.push_back(std::make_unique<TestNode>(1));  // for its name; its worker hears nothing
+    auto [here, there] = link_specs(nodes_[0]->wire, nodes_[0]->peer, nodes_[0]->name,
+                                    nodes_[1]->wire, nodes_[1]->peer, nodes_[1]->name, 0);
+    open_link(*nodes_[0], std::move(here));
+    peer_.use(std::move(there.messages));
+    rank_ = &client(0);
+  }
+  void form() {
+    Client& other = client(1);
+    ASSERT_TRUE(form_on(0, {rank_, &other}, {0, 1}, kNumber).ok());
+  }
+  // The worker still serves who has nothing to do with the peer.
+  void expect_alive() {
+    Client& alone = client(0);
+    CommunicatorSpec spec;
+    spec.unique_id.fill(std::byte{99});
+    spec.ranks = {{alone.id(), 0}};
+    const auto formed = await<std::vector<MemberId>>(
+        [&](auto done) { nodes_[0]->worker->form_communicator(spec, done); });
+    ASSERT_TRUE(formed.ok());
+    alone.member = formed->front();
+    alone.call(5);
+    EXPECT_EQ(code_of(next(alone)), ErrorCode::Ok);
+  }
+  bool until_over() {
+    return until([&] { return peer_.is_over() || !nodes_[0]->links_lost().empty(); });
+  }
+  void expect_link_lost(const std::string& text) {
+    ASSERT_TRUE(until([&] { return nodes_[0]->links_lost().size() == 1; }));
+    EXPECT_EQ(nodes_[0]->links_lost().front().first, nodes_[1]->peer);
+    EXPECT_NE(nodes_[0]->links_lost().front().second.find(text), std::string::npos)
+        << nodes_[0]->links_lost().front().second;
+  }
+
+  RawPeer peer_;
+  Client* rank_ = nullptr;
+};
+
+TEST_F(NodesBrokenPeerTest, ACutEndsWhatSpansItAtOnce) {
+  form();
+  rank_->call(5);
+  ASSERT_TRUE(has_taken(0, 0, 1));
+  peer_.cut();
+  expect(next(*rank_), Reason::RemoteDied, "node node-b is gone");
+  expect_link_lost("node-b");
+  expect_alive();
+}
+
+TEST_F(NodesBrokenPeerTest, ACutIsHeardOfByAWorkerThatSleeps) {
+  form();
+  std::this_thread::sleep_for(milliseconds(100));  // it sleeps
+  peer_.cut();
+  const auto since = std::chrono::steady_clock::now();
+  expect_link_lost("node-b");
+  EXPECT_LT(std::chrono::steady_clock::now() - since, milliseconds(400));
+}
+
+TEST_F(NodesBrokenPeerTest, AMessageThatIsNoneEndsTheLinkAndNamesTheFault) {
+  form();
+  peer_.send_bytes(kNumber, 0, std::vector<std::byte>(40, std::byte{0xff}));
+  EXPECT_TRUE(until_over());
+  expect_link_lost("a message of unknown kind 65535");
+  rank_->call(5);
+  EXPECT_NE(text_of(next(*rank_)).find("node-b"), std::string::npos);
+  expect_alive();
+}
+
+TEST_F(NodesBrokenPeerTest, AnOfferForARankOfAnotherNodeEndsTheLink) {
+  form();
+  peer_.offer(kNumber, 0, 0, 0);
+  EXPECT_TRUE(until_over());
+  expect_link_lost("node-b says what cannot be: it offers for rank 0");
+}
+
+TEST_F(NodesBrokenPeerTest, AnOfferThatComesTwiceEndsTheLink) {
+  form();
+  peer_.offer(kNumber, 0);
+  peer_.offer(kNumber, 0);
+  EXPECT_TRUE(until_over());
+  expect_link_lost("offers seq 0 twice");
+}
+
+TEST_F(NodesBrokenPeerTest, AnOfferFarAheadEndsTheLink) {
+  form();
+  peer_.offer(kNumber, 1'000'000);
+  EXPECT_TRUE(until_over());
+  expect_link_lost("offers seq 1000000, and 0 is the oldest here");
+}
+
+TEST_F(NodesBrokenPeerTest, AFloodOfOffersEndsTheCommunicatorAndNotTheLink) {
+  form();
+  for (std::uint64_t seq = 0; seq < NodeOffers::kMostOfNode + 10; ++seq) {
+    peer_.offer(kNumber, seq, 16);
+    peer_.progress();
+  }
+  ASSERT_TRUE(until([&] {
+    peer_.progress();
+    return peer_.heard(net::MessageKind::Revoked) == 1;
+  }));
+  rank_->call(5);
+  expect(next(*rank_), Reason::Revoked, "node node-b has offered 256 operations");
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+  expect_alive();
+}
+
+TEST_F(NodesBrokenPeerTest, InlineDataIsBoundedInBytes) {
+  form();
+  const std::size_t fits = NodeOffers::kMostBytesOfNode / net::kMostInlineBytes;
+  for (std::uint64_t seq = 0; seq <= fits; ++seq) {
+    peer_.offer(kNumber, seq, net::kMostInlineBytes);
+    peer_.progress();
+  }
+  ASSERT_TRUE(until([&] {
+    peer_.progress();
+    return peer_.heard(net::MessageKind::Revoked) == 1;
+  }));
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+}
+
+TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToABound) {
+  for (std::uint64_t number = 1000; number < 11'000; ++number) peer_.offer(number, 0);
+  for (std::uint64_t seq = 0; seq < 1000; ++seq) peer_.offer(12'000, seq, net::kMostInlineBytes);
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+  expect_alive();
+}
+
+TEST(EarlyMessages, AreKeptForTheirCommunicatorUntilThereAreTooMany) {
+  EarlyMessages early;
+  const std::vector<std::byte> body(8192);
+  const auto keep = [&](std::uint64_t number, std::uint64_t seq, std::uint64_t now) {
+    early.keep(0xb, {.communicator = number, .seq = seq}, {net::MessageKind::Offer, body}, now);
+  };
+  keep(1, 0, 10);
+  keep(2, 0, 11);
+  keep(1, 1, 12);
+  const auto taken = early.take(1);
+  ASSERT_EQ(taken.size(), 2u);
+  EXPECT_EQ(taken[0].names.seq, 0u);
+  EXPECT_EQ(taken[1].names.seq, 1u);
+  EXPECT_EQ(early.take(1).size(), 0u);
+  EXPECT_FALSE(early.has_lost(1));
+  // One that gets too much is known to lack something.
+  for (std::uint64_t seq = 0; seq < EarlyMessages::kMostBytesOfOne / body.size() + 2; ++seq)
+    keep(3, seq, 13);
+  EXPECT_TRUE(early.has_lost(3));
+  for (std::uint64_t number = 100; number < 2000; ++number) keep(number, 0, 14);
+  EXPECT_LE(early.bytes(), EarlyMessages::kMostBytes);
+  EXPECT_TRUE(early.has_lost(1999));
+  // What is over is not kept, and what is old is let go.
+  early.end(4);
+  const std::uint64_t dropped = early.dropped();
+  keep(4, 0, 15);
+  EXPECT_EQ(early.dropped(), dropped + 1);
+  early.forget_old(14 + EarlyMessages::kLongestNs + 1);
+  EXPECT_TRUE(early.empty());
+  EXPECT_EQ(early.bytes(), 0u);
+}
+
+TEST_F(NodesBrokenPeerTest, FramesOfAnotherEpochAreDropped) {
+  form();
+  const net::FailureBody body{.code = 10, .reason = 7, .culprit = 1};
+  peer_.epoch = 2;
+  peer_.send(net::MessageKind::Revoked, kNumber, 0, {bytes_of(body)});
+  peer_.epoch = 1;
+  peer_.send(net::MessageKind::Refused, kNumber, 0, {bytes_of(body)});
+  rank_->call(5);
+  expect(next(*rank_), Reason::RemoteAborted, "node-b");  // and not Revoked
+}
+
+TEST_F(NodesBrokenPeerTest, APeerThatAgreesAndThenIsSilentCostsTheDeadline) {
+  form();
+  ring::WorkRequest request = rank_->request(5);
+  request.timeout_ns = 200'000'000;
+  rank_->submit(request);
+  const auto completion = next(*rank_);
+  expect(completion, Reason::Timeout, "rank 1 (on node-b) did not call seq 0");
+  EXPECT_EQ(completion.culprit_rank, 1);
+  EXPECT_TRUE(until([&] {
+    peer_.progress();
+    return peer_.heard(net::MessageKind::Revoked) == 1;
+  }));
+  EXPECT_EQ(peer_.heard(net::MessageKind::Offer), 1);
+  EXPECT_EQ(peer_.heard(net::MessageKind::Waiting), 1);
+}
+
+TEST_F(NodesBrokenPeerTest, RefusalsForSomebodyWhoDoesNotReadAreBounded) {
+  form();
+  // Each of them is told to the peer, who reads nothing.
+  const auto is_revoked = [&] {
+    const std::lock_guard lock(nodes_[0]->mutex);
+    return !nodes_[0]->revoked.empty();
+  };
+  for (int refused = 0; refused < 1'000'000 && !is_revoked(); ++refused) {
+    ring::WorkRequest wrong = rank_->request(5);
+    wrong.send_buffer = 0;
+    rank_->submit(wrong);
+    ASSERT_EQ(reason_of(next(*rank_)), Reason::BadValue);
+  }
+  rank_->call(5);
+  expect(next(*rank_), Reason::Revoked, "refused faster than other nodes hear");
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+  expect_alive();
+}
+
+}  // namespace
+}  // namespace arcomm::test
