@@ -1,0 +1,91 @@
+// The host's operations between nodes: this node's partial results are computed, and all nodes'
+// combined, on the worker's thread, a chunk at a time, so that it comes back to its rings; bytes
+// travel on the links' threads meanwhile. Thread: the worker's. Never blocks.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/exec/net/direct_operation.h"
+#include "daemon/exec/net/exchange_operation.h"
+#include "daemon/exec/net/network_executor.h"
+#include "daemon/exec/net/node_group.h"
+#include "daemon/exec/net/ring_operation.h"
+#include "daemon/exec/net/seat_reduction.h"
+#include "daemon/memory/staging_pool.h"
+
+namespace arcomm {
+
+class HostNetwork final : public NetworkExecutor {
+ public:
+  // An operation that was stopped is to let its clients go in less than 100 ms: what a peer still
+  // holds of it after so long ends the peer's link.
+  static constexpr std::uint64_t kMostHeldNs = 50'000'000;
+
+  // Links outlive it, or at least their streams and receivers are gone before it goes.
+  HostNetwork(StagingPool& pool, Links& links) : pool_(pool), links_(links) {}
+
+  Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
+  void forget(Communicator& communicator) override;
+  std::span<const std::byte> inline_data(Communicator& communicator,
+                                         const Arrival& arrival) override;
+  Status receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
+                 const net::FrameHeader& names, std::span<const std::byte> body) override;
+
+  Backend::Started start(Communicator& communicator, const OfferedData& offered,
+                         std::uint64_t now_ns, Failure& failure) override;
+  bool work() override;
+  bool collect(std::vector<Outcome>& outcomes) override;
+  void stop(Communicator& communicator) override;
+  bool idle() const override { return running_.empty(); }
+
+ private:
+  // Operations that may be offered before the oldest of them has run.
+  static constexpr std::uint64_t kOfferedAhead = 16;
+
+  struct Member {
+    Member(std::unique_ptr<NodeGroup> its, bool one_seat)
+        : group(std::move(its)),
+          one_seat_each(one_seat),
+          exchange(*group),
+          direct(*group),
+          ring(*group) {}
+    std::unique_ptr<NodeGroup> group;
+    const bool one_seat_each;  // every node has one
+    ExchangeOperation exchange;
+    DirectOperation direct;
+    RingOperation ring;
+    std::array<std::uint64_t, kOfferedAhead> inlined{};  // seq + 1 of those that went with offers
+  };
+  struct Run {
+    Communicator* communicator = nullptr;
+    Member* member = nullptr;
+    NetworkOperation* operation = nullptr;
+    bool is_stopped = false, is_severed = false, is_told = false;
+    std::uint64_t stopped_ns = 0;
+    Failure failure;  // its own
+  };
+
+  Member* find(const Communicator& communicator) const;
+  NetworkQuestion question_of(const Member& member, const Signature& signature) const;
+  NetworkOperation& operation_of(Member& member, NetworkAlgorithm algorithm) const;
+  void note_damage(Run& run);
+  void let_go(Run& run);
+  void sever(Run& run);
+  void tend_leaving();
+
+  StagingPool& pool_;
+  Links& links_;
+  std::unordered_map<const Communicator*, std::unique_ptr<Member>> members_;
+  std::vector<Run> running_;
+  std::size_t worked_last_ = 0;
+  std::vector<std::unique_ptr<Member>> leaving_;  // peers' bytes may still come, or ours be on loan
+  SeatReduction offered_seats_;
+  std::vector<std::byte> offered_room_;  // for one operation's partial result
+};
+
+}  // namespace arcomm
