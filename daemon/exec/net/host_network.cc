@@ -161,9 +161,17 @@ bool HostNetwork::work() {
   for (std::size_t tried = 0; tried < running_.size(); ++tried) {
     worked_last_ = (worked_last_ + 1) % running_.size();
     Run& run = running_[worked_last_];
-    if (!run.is_stopped && run.failure.ok() && run.operation->advance()) return true;
+    if (run.is_stopped || !run.failure.ok()) continue;
+    run.has_moved = run.operation->advance();
+    if (run.has_moved) return true;
   }
   return false;
+}
+
+bool HostNetwork::awaits_peers() const {
+  return !running_.empty() && std::ranges::all_of(running_, [](const Run& run) {
+    return !run.is_stopped && run.failure.ok() && !run.has_moved && !run.operation->is_done();
+  });
 }
 
 bool HostNetwork::collect(std::vector<Outcome>& outcomes) {

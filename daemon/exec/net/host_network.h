@@ -42,6 +42,8 @@ class HostNetwork final : public NetworkExecutor {
   bool collect(std::vector<Outcome>& outcomes) override;
   void stop(Communicator& communicator) override;
   bool idle() const override { return running_.empty(); }
+  // Something runs, and nothing of it can go on before bytes have come or left.
+  bool awaits_peers() const;
 
  private:
   // Operations that may be offered before the oldest of them has run.
@@ -66,6 +68,7 @@ class HostNetwork final : public NetworkExecutor {
     Member* member = nullptr;
     NetworkOperation* operation = nullptr;
     bool is_stopped = false, is_severed = false, is_told = false;
+    bool has_moved = true;  // when it was looked at last
     std::uint64_t stopped_ns = 0;
     Failure failure;  // its own
   };

@@ -102,8 +102,7 @@ NodeGroup::~NodeGroup() {
 bool NodeGroup::is_let_go() {
   const bool removed =
       region_ == 0 || links_.regions() == nullptr || links_.regions()->remove(region_);
-  return removed && partials_.are_back() && results_.are_back() &&
-         credits_on_loan_.load(std::memory_order_acquire) == 0;
+  return removed && are_back();
 }
 
 net::FrameHeader NodeGroup::header(net::FrameKind kind, std::uint64_t seq) const {

@@ -116,6 +116,10 @@ class NodeGroup {
   Status take_window(Peer& peer, const net::WindowBody& window) const;
   net::FrameHeader header(net::FrameKind kind, std::uint64_t seq) const;
   bool post(const Peer& peer, const net::Frame& frame, net::OnLoan& on_loan);
+  bool are_back() const {
+    return partials_.are_back() && results_.are_back() &&
+           credits_on_loan_.load(std::memory_order_acquire) == 0;
+  }
   // Signals of the region: a credit for each node, then those of each node's slots.
   std::uint32_t first_arrival(std::uint32_t node) const { return nodes() + node * slots_; }
 

@@ -51,6 +51,7 @@ ClusterShape random_shape(std::mt19937& random) {
   shape.policy = policy_of(kAlgorithms[random() % 4]);
   if (random() % 4 == 0) shape.policy.partials = NetPartials::DType;
   if (random() % 4 == 0) shape.policy.order = NetOrder::OfRanks;
+  shape.staging_bytes = (4 + random() % 8) << 20;  // from one slot for each peer to eight
   if (random() % 3 == 0) shape.policy.ring.bidirectional_max_bytes = -1;
   return shape;
 }
@@ -73,7 +74,7 @@ Failure aborted() {
 }
 
 TEST(HostNetwork, EveryShapeTypeAndOperationGivesTheSameBitsInAnyOrderOfEvents) {
-  for (std::uint32_t seed = 0; seed < 150; ++seed) {
+  for (std::uint32_t seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const ClusterShape shape = random_shape(random);
@@ -122,7 +123,7 @@ TEST(HostNetwork, StagingThatIsShortIsRefusedByName) {
 
 // Buffers are freed when their operation is answered, and the sanitizer sees who comes later.
 TEST(HostNetwork, NothingTouchesAnOperationsMemoryAfterItWasStopped) {
-  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+  for (std::uint32_t seed = 0; seed < 120; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const ClusterShape shape = random_shape(random);
@@ -137,7 +138,7 @@ TEST(HostNetwork, NothingTouchesAnOperationsMemoryAfterItWasStopped) {
 }
 
 TEST(HostNetwork, ALostLinkGivesEverythingBack) {
-  for (std::uint32_t seed = 0; seed < 100; ++seed) {
+  for (std::uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const ClusterShape shape = random_shape(random);
