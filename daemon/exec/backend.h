@@ -134,13 +134,6 @@ class Backend {
   virtual Result<MailboxDescriptors> export_mailbox(const Communicator&, Rank) const;
   virtual void describe(const Communicator&, CommunicatorSnapshot&) const {}
 
-  // ---- between nodes ----
-  // What prepares operations of communicators that span nodes, and gets what their peers say; null
-  // where none can be. The verbs above run them with the others.
-  virtual NetworkExecutor* network() { return nullptr; }
-  // Before the first communicator that spans nodes. Both outlive its last operation.
-  virtual void use_links(Links&, const OfferedData&) {}
-
   // ---- what passes the worker by ----
   virtual bool starts_by_doorbell() const { return false; }  // and nothing starts in the rings
   virtual std::uint64_t operations_elsewhere() const { return 0; }  // of all ranks, ever

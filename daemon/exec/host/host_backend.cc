@@ -36,25 +36,35 @@ void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& commu
 
 }  // namespace
 
-Result<std::unique_ptr<HostBackend>> HostBackend::create(
-    Device& device, std::uint64_t threads, BufferRegistry& buffers,
-    std::shared_ptr<const TuningTable> tuning) {
+Result<std::unique_ptr<HostBackend>> HostBackend::create(Device& device, std::uint64_t threads,
+                                                         BufferRegistry& buffers,
+                                                         std::shared_ptr<const TuningTable> tuning,
+                                                         HostStaging staging) {
   const DeviceShape shape = host_shape(threads);
   Result<std::unique_ptr<HostLauncher>> launcher = HostLauncher::create(device, shape.streams);
   if (!launcher) return std::move(launcher).error();
-  return std::unique_ptr<HostBackend>(
-      new HostBackend(std::move(launcher).value(), shape, buffers, std::move(tuning)));
+  auto pool = std::make_unique<StagingPool>(device, staging.bytes);
+  if (staging.at_once) ARC_RETURN_IF_ERROR(pool->open());
+  return std::unique_ptr<HostBackend>(new HostBackend(std::move(launcher).value(), shape, buffers,
+                                                      std::move(tuning), std::move(pool)));
 }
 
 HostBackend::HostBackend(std::unique_ptr<HostLauncher> launcher, DeviceShape shape,
-                         BufferRegistry& buffers, std::shared_ptr<const TuningTable> tuning)
-    : buffers_(buffers), tuning_(std::move(tuning)), shape_(shape), launcher_(std::move(launcher)) {
+                         BufferRegistry& buffers, std::shared_ptr<const TuningTable> tuning,
+                         std::unique_ptr<StagingPool> staging)
+    : buffers_(buffers),
+      tuning_(std::move(tuning)),
+      shape_(shape),
+      staging_(std::move(staging)),
+      launcher_(std::move(launcher)) {
   running_.reserve(HostLauncher::kMaxJobs);
   backlog_.reserve(HostLauncher::kMaxJobs);
 }
 
 Backend::Started HostBackend::start(Communicator& communicator, std::uint64_t now_ns,
                                     Failure& failure) {
+  if (!communicator.world.is_one_node())
+    return network_->start(communicator, *offered_, now_ns, failure);
   switch (begin(communicator, now_ns, backlog_.empty())) {
     case Begun::Ended:
       failure = Failure{};
@@ -97,16 +107,23 @@ HostBackend::Begun HostBackend::begin(Communicator& communicator, std::uint64_t 
   return Begun::Running;
 }
 
+NetworkExecutor* HostBackend::span_nodes(Links& links, const OfferedData& offered) {
+  offered_ = &offered;
+  network_ = std::make_unique<HostNetwork>(*staging_, links);
+  return network_.get();
+}
+
 bool HostBackend::work() {
+  const bool moved = network_ != nullptr && network_->work();
   for (std::size_t tried = 0; tried < running_.size(); ++tried) {
     worked_last_ = (worked_last_ + 1) % running_.size();
     if (launcher_->work(*running_[worked_last_].job)) return true;
   }
-  return false;
+  return moved;
 }
 
 bool HostBackend::collect(std::vector<Outcome>& outcomes) {
-  bool found = false;
+  bool found = network_ != nullptr && network_->collect(outcomes);
   for (std::size_t i = 0; i < running_.size();) {
     const Run run = running_[i];
     if (!launcher_->finished(*run.job)) {
@@ -152,6 +169,7 @@ bool HostBackend::begin_backlog(std::vector<Outcome>& outcomes) {
 }
 
 void HostBackend::stop(Communicator& communicator) {
+  if (network_ != nullptr) network_->stop(communicator);
   for (const Run& run : running_) {
     if (run.communicator == &communicator) launcher_->stop(*run.job);
   }
