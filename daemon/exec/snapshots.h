@@ -43,6 +43,13 @@ struct CommunicatorSnapshot {
   std::optional<LaunchTable> launches = std::nullopt;
   std::string why_not_in_stream = {};
 };
+// To a peer, of all its streams together since it was opened.
+struct LinkSnapshot {
+  PeerId peer = 0;
+  std::uint64_t sent_bytes = 0, received_bytes = 0;
+  std::uint64_t retransmits = 0;  // segments
+  std::uint64_t rtt_us = 0;       // of the stream of messages, as its transport measures it
+};
 struct WorkerSnapshot {
   std::string device, state;
   std::uint64_t operations_done = 0, operations_failed = 0, bytes_reduced = 0,
@@ -51,6 +58,7 @@ struct WorkerSnapshot {
   std::uint64_t slowest_turn_ns = 0;  // of its loop, since it began
   std::vector<SessionSnapshot> sessions;
   std::vector<CommunicatorSnapshot> communicators;
+  std::vector<LinkSnapshot> links = {};
 };
 
 }  // namespace arcomm

@@ -172,4 +172,20 @@ Status Link::arrived(const net::FrameHeader& header, std::span<const std::byte> 
   return listener_.message_came(*this, header, *message);
 }
 
+LinkSnapshot Link::snapshot() const {
+  const net::LinkStatistics messages = spec_.messages->statistics();
+  LinkSnapshot shot{.peer = spec_.peer,
+                    .sent_bytes = messages.sent_bytes,
+                    .received_bytes = messages.received_bytes,
+                    .retransmits = messages.retransmits,
+                    .rtt_us = messages.rtt_us};
+  if (!bulk_) return shot;
+  for (const net::StreamCounters& stream : bulk_->counters()) {
+    shot.sent_bytes += stream.sent_bytes;
+    shot.received_bytes += stream.received_bytes;
+    shot.retransmits += stream.link.retransmits;
+  }
+  return shot;
+}
+
 }  // namespace arcomm

@@ -17,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/exec/snapshots.h"
 #include "daemon/exec/specs.h"
 #include "proto/net/message.h"
 #include "transport/net/bulk_streams.h"
@@ -56,6 +57,8 @@ class Link final : private net::Receiver {
   std::size_t unsent_bytes() const { return unsent_bytes_; }
   // As Links::post.
   net::Progress post(const net::Frame& frame, net::OnLoan& on_loan);
+
+  LinkSnapshot snapshot() const;
 
   // Sends and receives on stream 0 what can be now. Whether anything moved.
   bool progress();

@@ -126,4 +126,10 @@ void LinkTable::join_disposed() {
   });
 }
 
+std::vector<LinkSnapshot> LinkTable::snapshots() const {
+  std::vector<LinkSnapshot> all;
+  for (const auto& link : links_) all.push_back(link->snapshot());
+  return all;
+}
+
 }  // namespace arcomm

@@ -56,6 +56,7 @@ class LinkTable final : public Links {
   bool empty() const { return links_.empty(); }
   std::size_t size() const { return links_.size(); }
   const Link* find(PeerId peer) const;
+  std::vector<LinkSnapshot> snapshots() const;
   // No more than a little waits for this peer; true where there is no link.
   bool has_room(PeerId peer) const;
   // It ends with the next poll(): a fault that shows later than in the call of the listener.
