@@ -51,6 +51,8 @@ struct RpcFloor {
   // On the loop: who is at the other end of gRPC's "fd:N"; nullopt when that connection is gone.
   std::function<std::optional<Caller>(const std::string& grpc_peer)> find_caller;
 
+  bool counts = true;  // calls are counted, and those that fail are logged by pid and uid
+
   std::atomic<std::uint64_t> next_call{1};
   std::mutex mutex;  // guards what follows
   std::unordered_set<std::shared_ptr<RpcCall>> calls;
@@ -199,6 +201,7 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
   }
 
   void count(const Status& status) {
+    if (!floor_.counts) return;
     floor_.metrics.control_calls[status ? ErrorCode::Ok : status.error().code].add();
     if (status) return;
     // By uid, not by connection: a client that loops on a failing call may connect anew each time.

@@ -2,9 +2,7 @@
 
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
-#include <pthread.h>
 
-#include <chrono>
 #include <utility>
 
 #include "daemon/control/access/frame_reader.h"
@@ -17,7 +15,6 @@ constexpr int kMostCallsPerConnection =
 constexpr int kMostMetadataBytes = 8 * 1024;
 constexpr std::size_t kMostBufferBytes = 64 << 20;  // of all connections together
 constexpr int kQueueThreads = 2;
-constexpr std::chrono::milliseconds kFarewell{500};
 
 }  // namespace
 
@@ -34,64 +31,33 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
   builder.SetResourceQuota(grpc::ResourceQuota("arcommd").Resize(kMostBufferBytes));
   builder.RegisterService(&self->control_service_);
   builder.RegisterService(&self->admin_service_);
-  self->queue_ = builder.AddCompletionQueue();
-  self->server_ = builder.BuildAndStart();
-  if (self->server_ == nullptr)
-    return error(ErrorCode::Internal, Reason::None, "gRPC did not start its server");
-  self->floor_ = std::make_unique<RpcFloor>(self->parts_.loop, self->parts_.metrics, *self->queue_,
-                                            self->parts_.find_caller);
+  Result<std::unique_ptr<RpcEngine>> engine =
+      RpcEngine::start(builder, self->parts_.loop, self->parts_.metrics, self->parts_.find_caller);
+  if (!engine) return std::move(engine).error();
+  self->engine_ = *std::move(engine);
   self->use_call_limits(self->parts_.calls);
   self->listen();
-  for (int i = 0; i < kQueueThreads; ++i)
-    self->threads_.emplace_back([server = self.get()] { server->serve_queue(); });
+  self->engine_->serve(kQueueThreads, "arc-rpc");
   return self;
 }
 
 void RpcServer::adopt(UniqueFd connection) {
-  grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+  grpc::AddInsecureChannelFromFd(&engine_->server(), connection.release());
 }
 
 void RpcServer::use_call_limits(FairShare::Limits limits) {
-  std::lock_guard lock(floor_->mutex);
-  floor_->users_calls.use_limits(limits);
+  std::lock_guard lock(engine_->floor().mutex);
+  engine_->floor().users_calls.use_limits(limits);
   parts_.metrics.node(NodeResource::Calls).limit.set(static_cast<std::int64_t>(limits.node));
 }
 
 FairShare RpcServer::calls() const {
-  std::lock_guard lock(floor_->mutex);
-  return floor_->users_calls;
-}
-
-void RpcServer::serve_queue() {
-  ::pthread_setname_np(::pthread_self(), "arc-rpc");
-  void* tag = nullptr;
-  bool ok = false;
-  while (queue_->Next(&tag, &ok)) {
-    const auto* event = static_cast<RpcCall::Tag*>(tag);
-    event->call->step(event->event, ok);
-  }
+  std::lock_guard lock(engine_->floor().mutex);
+  return engine_->floor().users_calls;
 }
 
 void RpcServer::stop() {
-  if (!server_) return;
-  std::vector<std::shared_ptr<RpcCall>> pending;
-  {
-    std::lock_guard lock(floor_->mutex);
-    floor_->stopping = true;
-    pending.assign(floor_->calls.begin(), floor_->calls.end());
-  }
-  for (const auto& call : pending) call->refuse(shutting_down());
-  pending.clear();
-  server_->Shutdown(std::chrono::system_clock::now() + kFarewell);
-  {
-    std::lock_guard lock(floor_->mutex);
-    floor_->closed = true;
-  }
-  queue_->Shutdown();
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
-  floor_->calls.clear();
-  server_.reset();
+  if (engine_) engine_->stop();
 }
 
 template <typename Request, typename Reply, typename Listen>
@@ -99,14 +65,11 @@ void RpcServer::add(const char* name, bool admin, Listen listen, Handle<Request,
                     TakeBack<Request, Reply> take_back,
                     std::function<void(std::uint64_t call)> cancelled) {
   using Call = UnaryCall<Request, Reply>;
-  auto method = std::make_shared<const typename Call::Method>(
-      typename Call::Method{name,
-                            admin,
-                            std::move(listen),
-                            {std::move(handle), std::move(take_back)},
-                            std::move(cancelled)});
-  methods_.push_back(method);
-  Call::listen(*floor_, *method);
+  engine_->add<Call>({name,
+                      admin,
+                      std::move(listen),
+                      {std::move(handle), std::move(take_back)},
+                      std::move(cancelled)});
 }
 
 // One line per method: how gRPC listens for it, and who handles it.
@@ -149,6 +112,7 @@ void RpcServer::listen() {
   ARC_METHOD(admin_service_, true, Trace, TraceRequest, TraceReply, admin.trace);
   ARC_METHOD(admin_service_, true, Reload, Empty, ReloadReply, admin.reload);
   ARC_METHOD(admin_service_, true, Explain, ExplainRequest, ExplainReply, admin.explain);
+  ARC_METHOD(admin_service_, true, GetNet, Empty, NetReply, admin.get_net);
 #undef ARC_METHOD
   // The one call that waits for other processes: its caller may lose patience before it is
   // answered.
@@ -164,19 +128,16 @@ void RpcServer::listen() {
       take_back, [this](std::uint64_t call) { parts_.control.cancel_communicator(call); });
 
   using Tune = StreamCall<v1::TuneRequest, v1::TuneReply>;
-  auto tune = std::make_shared<const Tune::Method>(
-      Tune::Method{"Tune",
-                   true,
-                   [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
-                     admin_service_.RequestTune(context, request, writer, queue, queue, tag);
-                   },
-                   [this](const Caller& caller, const v1::TuneRequest& request,
-                          RpcStream<v1::TuneReply> stream) {
-                     parts_.admin.tune(caller, request, std::move(stream));
-                   },
-                   {}});
-  methods_.push_back(tune);
-  Tune::listen(*floor_, *tune);
+  engine_->add<Tune>({"Tune",
+                      true,
+                      [this](auto* context, auto* request, auto* writer, auto* queue, void* tag) {
+                        admin_service_.RequestTune(context, request, writer, queue, queue, tag);
+                      },
+                      [this](const Caller& caller, const v1::TuneRequest& request,
+                             RpcStream<v1::TuneReply> stream) {
+                        parts_.admin.tune(caller, request, std::move(stream));
+                      },
+                      {}});
 }
 
 }  // namespace arcomm

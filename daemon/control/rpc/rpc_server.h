@@ -4,12 +4,10 @@
 #pragma once
 
 #include <memory>
-#include <thread>
-#include <vector>
 
 #include "daemon/control/calls/node_admin.h"
 #include "daemon/control/node_control.h"
-#include "daemon/control/rpc/rpc_call.h"
+#include "daemon/control/rpc/rpc_engine.h"
 #include "daemon/control/rpc/rpc_stream.h"
 #include "proto/arcommd/v1/control.grpc.pb.h"
 #include "proto/unique_fd.h"
@@ -33,14 +31,11 @@ class RpcServer {
   void adopt(UniqueFd connection);
   void use_call_limits(FairShare::Limits limits);  // for new ones; any thread
   FairShare calls() const;                         // any thread
-  // Refuses what is pending with ShuttingDown, lets the answers out for at most half a second,
-  // closes.
-  void stop();
+  void stop();                                     // as RpcEngine's
 
  private:
   explicit RpcServer(Parts parts) : parts_(std::move(parts)) {}
   void listen();
-  void serve_queue();
   template <typename Request, typename Reply, typename Listen>
   void add(const char* name, bool admin, Listen listen, Handle<Request, Reply> handle,
            TakeBack<Request, Reply> take_back = {},
@@ -49,11 +44,7 @@ class RpcServer {
   Parts parts_;
   v1::NodeControl::AsyncService control_service_;
   v1::NodeAdmin::AsyncService admin_service_;
-  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<RpcFloor> floor_;
-  std::vector<std::shared_ptr<const void>> methods_;  // outlive every call
-  std::vector<std::thread> threads_;
+  std::unique_ptr<RpcEngine> engine_;
 };
 
 }  // namespace arcomm

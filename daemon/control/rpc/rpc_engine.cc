@@ -1,0 +1,65 @@
+#include "daemon/control/rpc/rpc_engine.h"
+
+#include <pthread.h>
+
+#include <chrono>
+
+namespace arcomm {
+namespace {
+
+constexpr std::chrono::milliseconds kFarewell{500};
+
+}  // namespace
+
+Result<std::unique_ptr<RpcEngine>> RpcEngine::start(grpc::ServerBuilder& builder, EventLoop& loop,
+                                                    Metrics& metrics, FindCaller find_caller) {
+  std::unique_ptr<RpcEngine> self(new RpcEngine());
+  self->queue_ = builder.AddCompletionQueue();
+  self->server_ = builder.BuildAndStart();
+  if (self->server_ == nullptr)
+    return error(ErrorCode::Internal, Reason::None, "gRPC did not start its server");
+  self->floor_ = std::make_unique<RpcFloor>(loop, metrics, *self->queue_, std::move(find_caller));
+  return self;
+}
+
+void RpcEngine::serve(int threads, const char* name) {
+  for (int i = 0; i < threads; ++i) {
+    threads_.emplace_back([this, name] {
+      ::pthread_setname_np(::pthread_self(), name);
+      serve_queue();
+    });
+  }
+}
+
+void RpcEngine::serve_queue() {
+  void* tag = nullptr;
+  bool ok = false;
+  while (queue_->Next(&tag, &ok)) {
+    const auto* event = static_cast<RpcCall::Tag*>(tag);
+    event->call->step(event->event, ok);
+  }
+}
+
+void RpcEngine::stop() {
+  if (!server_) return;
+  std::vector<std::shared_ptr<RpcCall>> pending;
+  {
+    std::lock_guard lock(floor_->mutex);
+    floor_->stopping = true;
+    pending.assign(floor_->calls.begin(), floor_->calls.end());
+  }
+  for (const auto& call : pending) call->refuse(shutting_down());
+  pending.clear();
+  server_->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  {
+    std::lock_guard lock(floor_->mutex);
+    floor_->closed = true;
+  }
+  queue_->Shutdown();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  floor_->calls.clear();
+  server_.reset();
+}
+
+}  // namespace arcomm
