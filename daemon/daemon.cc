@@ -156,7 +156,7 @@ Status Daemon::open_workers() {
                               .metrics = metrics_,
                               .settings = settings,
                               .tuning = tuning_,
-                              .events = control_->events()});
+                              .events = control_->events(served_.size())});
     if (!worker) return worker.error();
     served_.push_back(
         {std::move(devices), std::move(recorder).value(), std::move(worker).value(), {}});

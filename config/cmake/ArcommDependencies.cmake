@@ -13,6 +13,8 @@ find_program(GRPC_CPP_PLUGIN grpc_cpp_plugin)
 arcomm_need(GRPC_CPP_PLUGIN protobuf-compiler-grpc)
 find_package(gRPC CONFIG QUIET)
 arcomm_need(gRPC_FOUND "libgrpc++-dev libgrpc-dev")
+find_package(OpenSSL QUIET)
+arcomm_need(OPENSSL_FOUND libssl-dev)
 # Headers only, both: nothing of Boost and protozero is linked.
 find_package(Boost CONFIG QUIET)
 arcomm_need(Boost_FOUND libboost-dev)

@@ -30,6 +30,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::create(Parts parts) {
   if (!loop) return std::move(loop).error();
   self->loop_ = std::move(loop).value();
   self->reachable_ = std::make_shared<NodeControl*>(nullptr);
+  self->reachable_peers_ = std::make_shared<Peers*>(nullptr);
   return self;
 }
 
@@ -37,7 +38,7 @@ ControlPlane::~ControlPlane() {
   stop();
 }
 
-WorkerEvents ControlPlane::events() {
+WorkerEvents ControlPlane::events(std::size_t worker) {
   return {.session_lost =
               [loop = loop_, reachable = reachable_](SessionId session, Reason reason,
                                                      std::string why) {
@@ -51,10 +52,17 @@ WorkerEvents ControlPlane::events() {
                 loop->post([reachable, unique_id, epoch] {
                   if (*reachable != nullptr) (*reachable)->communicator_revoked(unique_id, epoch);
                 });
+              },
+          .link_lost =
+              [loop = loop_, reachable = reachable_peers_, worker](PeerId peer, Error why) {
+                loop->post([reachable, worker, peer, why = std::move(why)] {
+                  if (*reachable != nullptr) (*reachable)->link_lost(peer, worker, why);
+                });
               }};
 }
 
 Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets) {
+  const std::vector<WorkerRef> all_workers = workers;
   control_ = std::make_unique<NodeControl>(NodeControl::Parts{.loop = *loop_,
                                                               .metrics = parts_.metrics,
                                                               .memory_thread = memory_thread_,
@@ -91,6 +99,18 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
   heartbeat_ = std::make_unique<RpcHeartbeat>(
       [this](UniqueFd connection) { server_->adopt(std::move(connection)); });
   admin_->use_calls([this] { return server_->calls(); });
+  if (Peers::are_wanted(*parts_.settings)) {
+    Result<std::unique_ptr<Peers>> peers =
+        Peers::create({.loop = loop_,
+                       .metrics = parts_.metrics,
+                       .closer = control_->descriptors().closer(),
+                       .settings = parts_.settings,
+                       .workers = all_workers});
+    if (!peers) return std::move(peers).error();
+    peers_ = *std::move(peers);
+    *reachable_peers_ = peers_.get();
+    admin_->use_peers(*peers_);
+  }
   ARC_RETURN_IF_ERROR(gate_->open(std::move(sockets)));
   loop_thread_ = std::thread([loop = loop_] {
     ::pthread_setname_np(::pthread_self(), "arc-control");
@@ -132,15 +152,19 @@ void ControlPlane::stop() {
   std::promise<void> deaf;
   loop_->post([this, &deaf] {
     gate_->close_listeners();
+    if (peers_) peers_->begin_stop();
     deaf.set_value();
   });
   deaf.get_future().wait();
   heartbeat_->end();
   server_->stop();  // while the loop runs: handlers answer, releases and detaches included
+  if (peers_) peers_->stop_server();
   memory_thread_.stop();
   loop_->post([this] {
     *reachable_ = nullptr;
+    *reachable_peers_ = nullptr;
     gate_->close();
+    if (peers_) peers_->close();
   });
   loop_->stop();
   loop_thread_.join();

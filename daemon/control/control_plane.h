@@ -15,6 +15,7 @@
 #include "daemon/control/calls/node_admin.h"
 #include "daemon/control/machine_limits.h"
 #include "daemon/control/node_control.h"
+#include "daemon/control/peers/peers.h"
 #include "daemon/control/rpc/rpc_heartbeat.h"
 #include "daemon/control/rpc/rpc_server.h"
 
@@ -32,8 +33,8 @@ class ControlPlane {
   ~ControlPlane();
 
   // For the workers' construction, which comes before serve(). Functions that outlive this object
-  // do nothing.
-  WorkerEvents events();
+  // do nothing. worker: its index among those of serve().
+  WorkerEvents events(std::size_t worker = 0);
   // Begins to accept. The workers run already, or will soon.
   Status serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets);
 
@@ -68,6 +69,8 @@ class ControlPlane {
   std::unique_ptr<NodeAdmin> admin_;
   std::unique_ptr<Gate> gate_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<Peers> peers_;             // none where the settings name no other daemons
+  std::shared_ptr<Peers*> reachable_peers_;  // as reachable_
   std::unique_ptr<RpcHeartbeat> heartbeat_;  // once there is a server
   std::thread loop_thread_;
   std::atomic<std::uint64_t> reloads_{0};

@@ -17,11 +17,6 @@ namespace {
 
 constexpr std::string_view kPeerPrefix = "fd:";
 
-void tell_closed(const Caller& caller, const Error& why) {
-  log::info_of(log::About::Sessions, caller.peer.uid, "connection of pid {} uid {} closed: {}",
-               caller.peer.pid, caller.peer.uid, why.message);
-}
-
 }  // namespace
 
 Relay::Relay(Parts parts) : parts_(std::move(parts)) {
@@ -51,6 +46,14 @@ bool Relay::adopt(UniqueFd client, const Caller& caller) {
   }
   connections_.emplace(number, Entry{caller, -1, std::move(connection)});
   return true;
+}
+
+void Relay::tell_closed(const Caller& caller, const Error& why) const {
+  const std::string name = parts_.name_of ? parts_.name_of(caller)
+                                          : "pid " + std::to_string(caller.peer.pid) + " uid " +
+                                                std::to_string(caller.peer.uid);
+  log::info_of(log::About::Sessions, caller.peer.uid, "connection of {} closed: {}", name,
+               why.message);
 }
 
 Result<UniqueFd> Relay::open_server(ConnectionNumber connection) {

@@ -28,6 +28,8 @@ class Relay {
     // A connection is gone; why: as RelayedConnection says.
     std::function<void(const Caller&, const Error& why)> ended;
     RelayedConnection::Deadlines deadlines;
+    // For people; empty: by pid and uid.
+    std::function<std::string(const Caller&)> name_of = {};
   };
   explicit Relay(Parts parts);
   ~Relay() { close(); }
@@ -38,6 +40,7 @@ class Relay {
   std::optional<Caller> find(const std::string& grpc_peer) const;
   // He brought too many frames that are no calls (flood_budget.h): until later.
   bool shuts_out(uid_t uid) const;
+  void end(ConnectionNumber connection, const Error& why);
   void close();  // all of them, once gRPC's last words are on their way
   std::size_t size() const { return connections_.size(); }
 
@@ -50,7 +53,7 @@ class Relay {
 
   Result<UniqueFd> open_server(ConnectionNumber connection);
   UniqueFd high_duplicate(int fd);
-  void end(ConnectionNumber connection, const Error& why);
+  void tell_closed(const Caller& caller, const Error& why) const;
 
   Parts parts_;
   FloodBudget budget_;  // before its connections

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/control/calls/limit_status.h"
+#include "daemon/control/calls/net_status.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/log/log.h"
@@ -322,6 +323,13 @@ void NodeAdmin::tune(const Caller& caller, const v1::TuneRequest& request,
 void NodeAdmin::explain(const Caller&, const v1::ExplainRequest& request,
                         const Answer<v1::ExplainReply>& answer) {
   answer(actions_.explain(request));
+}
+
+void NodeAdmin::get_net(const Caller&, const v1::Empty&, Answer<v1::NetReply> answer) {
+  if (peers_ == nullptr) return answer(v1::NetReply{});
+  inspect([this, answer = std::move(answer)](const Views& views) {
+    answer(net_status(*peers_, views));
+  });
 }
 
 }  // namespace arcomm

@@ -12,6 +12,7 @@
 #include "daemon/control/calls/limit_status.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/node_control.h"
+#include "daemon/control/peers/peers.h"
 #include "daemon/control/rpc/rpc_stream.h"
 #include "daemon/control/rpc/task_thread.h"
 #include "daemon/telemetry/flight_recorder.h"
@@ -50,6 +51,7 @@ class NodeAdmin {
   // Shown in the status from then on; outlives the loop. Before the loop runs.
   void use_connections(const FairShare& connections) { access_.connections = &connections; }
   void use_calls(std::function<FairShare()> calls) { access_.calls = std::move(calls); }
+  void use_peers(Peers& peers) { peers_ = &peers; }
 
   void get_status(const Caller& caller, const v1::Empty& request, Answer<v1::StatusReply> answer);
   void list_sessions(const Caller& caller, const v1::Empty& request,
@@ -64,6 +66,7 @@ class NodeAdmin {
   void tune(const Caller& caller, const v1::TuneRequest& request, RpcStream<v1::TuneReply> stream);
   void explain(const Caller& caller, const v1::ExplainRequest& request,
                const Answer<v1::ExplainReply>& answer);
+  void get_net(const Caller& caller, const v1::Empty& request, Answer<v1::NetReply> answer);
 
  private:
   using Views = std::vector<Result<WorkerSnapshot>>;  // one per worker, in order
@@ -74,6 +77,7 @@ class NodeAdmin {
   AccessShares access_;
   NodeControl& control_;
   DaemonActions& actions_;
+  Peers* peers_ = nullptr;  // none: this daemon knows no other
   WorkerReplies replies_;
   TaskThread files_;  // reload
   std::thread tuner_;

@@ -72,10 +72,11 @@ class PeerMessenger {
   virtual PeerNode find(const std::string& address) const = 0;
 
   // To the daemon of this address; the pass is filled in. This daemon's own address comes back to
-  // its own handler. A peer that cannot be reached is tried again until the deadline, and the error
+  // its own handler. A peer that cannot be reached is waited for until the deadline, and the error
   // then says why; one that refuses us (token, version) fails the call at once, and so does one of
-  // an address that is not known. Form, Commit and Abandon are for one run of a daemon: they fail
-  // at once where `instance` is not the one that lives there.
+  // an address that is not known. Announce is sent again where the way there failed; the others are
+  // sent once, and for one run of a daemon: they fail at once where `instance` is not the one that
+  // lives there.
   virtual void announce(const std::string& address, v1::AnnounceRequest request,
                         Clock::time_point deadline, Done<v1::AnnounceReply> done) = 0;
   virtual void form(const PeerNode& peer, v1::FormRequest request, Clock::time_point deadline,

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "daemon/control/peers/peer_limits.h"
 #include "daemon/control/session_ledger.h"
 
 namespace arcomm {
@@ -56,6 +57,14 @@ Status check_request(const v1::ReleaseBufferRequest& request) {
   ARC_RETURN_IF_ERROR(check_request_bytes(request.ByteSizeLong()));
   return check_field("number of offered_fds", static_cast<std::size_t>(request.offered_fds_size()),
                      kMaxOffers);
+}
+
+Status check_request(const v1::AnnounceRequest& request) {
+  return check_request_bytes(request.ByteSizeLong(), kMostPeerMessageBytes);
+}
+
+Status check_request(const v1::FormRequest& request) {
+  return check_request_bytes(request.ByteSizeLong(), kMostPeerMessageBytes);
 }
 
 }  // namespace arcomm

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "proto/arcommd/v1/control.pb.h"
+#include "proto/arcommd/v1/peer.pb.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -31,5 +32,8 @@ Status check_request(const v1::CreateCommunicatorRequest& request);
 Status check_request(const v1::AllocateBufferRequest& request);
 Status check_request(const v1::RegisterBufferRequest& request);
 Status check_request(const v1::ReleaseBufferRequest& request);
+// Of other daemons: with what all ranks of a communicator have to say.
+Status check_request(const v1::AnnounceRequest& request);
+Status check_request(const v1::FormRequest& request);
 
 }  // namespace arcomm

@@ -2,8 +2,11 @@
 // metadata.
 #pragma once
 
+#include <grpcpp/client_context.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/status.h>
+
+#include <optional>
 
 #include "proto/status.h"
 
@@ -14,5 +17,7 @@ inline constexpr char kRankKey[] = "arcomm-rank";
 
 // Adds the metadata to `context`, whose call must not have been finished.
 grpc::Status to_grpc(const Error& failure, grpc::ServerContextBase& context);
+// The inverse; nullopt: not one of ours, but gRPC's own.
+std::optional<Error> from_grpc(const grpc::Status& status, const grpc::ClientContext& context);
 
 }  // namespace arcomm

@@ -1,0 +1,35 @@
+// What two daemons say when they meet, and whether it fits: identities, versions, proofs of the
+// token. Values; any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "daemon/control/peers/peer_messenger.h"
+#include "daemon/control/peers/peer_token.h"
+#include "proto/arcommd/v1/peer.pb.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+// Of peer.proto, of the messages of workers and of the frames. Daemons of two versions do not work
+// together.
+inline constexpr std::uint32_t kPeerVersion = 1;
+
+v1::NodeIdentity identity_of(const PeerNode& node);
+// Safe to be shown. InvalidArgument for what no daemon says; Unimplemented/Version, naming the
+// daemon and both versions, for one of another version or byte order.
+Result<PeerNode> node_of(const v1::NodeIdentity& identity);
+
+// Both challenges and both identities are in what is proven: a proof is good for this greeting.
+struct Greeting {
+  std::string challenge_of_client, challenge_of_server;
+  v1::NodeIdentity client, server;
+};
+std::string proof_of_server(const PeerToken& token, const Greeting& greeting);
+std::string proof_of_client(const PeerToken& token, const Greeting& greeting);
+// To `which`, whose proof is wrong.
+Error other_token(const PeerNode& which);
+
+}  // namespace arcomm

@@ -1,0 +1,444 @@
+#include "daemon/control/peers/peer_links.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "daemon/telemetry/log/log.h"
+#include "proto/text.h"
+#include "transport/net/rails.h"
+#include "transport/net/subnet.h"
+
+namespace arcomm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kAttemptLimit{5000};
+constexpr milliseconds kRetry{200};
+// A side that only waits to be connected to says so, should the other one believe that the link
+// stands.
+constexpr milliseconds kReminder{300};
+constexpr milliseconds kNewLink{1000};  // one that stands for less is not taken down by a reminder
+constexpr milliseconds kLookAtConnections{1};
+constexpr std::size_t kMostStreams = 65;
+constexpr std::size_t kMostAddresses = 64;
+
+// Nothing is received before the worker has the connection.
+class NoRoom final : public net::Receiver {
+ public:
+  Result<std::byte*> place(const net::FrameHeader&) override {
+    return static_cast<std::byte*>(nullptr);
+  }
+  Status arrived(const net::FrameHeader&, std::span<const std::byte>) override { return {}; }
+  void abandoned(const net::FrameHeader&) override {}
+};
+
+bool read_secret(const std::string& bytes, net::Secret& secret) {
+  if (bytes.size() != secret.size()) return false;
+  std::memcpy(secret.data(), bytes.data(), secret.size());
+  return true;
+}
+
+std::string text_of_secret(const net::Secret& secret) {
+  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
+}
+
+}  // namespace
+
+PeerLinks::PeerLinks(Parts parts)
+    : parts_(std::move(parts)),
+      replies_(parts_.loop),
+      ports_(
+          {.loop = parts_.loop,
+           .port = parts_.data_port,
+           .peer_timeout = parts_.peer_timeout,
+           .check_key = [this](const net::HelloKey& shown) { return keys_.take(shown); },
+           .accepted =
+               [this](net::ConnectionPtr connection) { take_connection(std::move(connection)); }}) {
+}
+
+void PeerLinks::stop() {
+  ports_.close();
+  for (auto& [name, link] : links_) {
+    finish_waiters(
+        link, error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon is shutting down"));
+    drop_attempt(link);
+  }
+}
+
+Result<std::size_t> PeerLinks::find_worker(const std::string& name) const {
+  std::string known;
+  for (std::size_t i = 0; i < parts_.workers.size(); ++i) {
+    if (parts_.workers[i].device == name) return i;
+    known += (known.empty() ? "" : ", ") + parts_.workers[i].device;
+  }
+  return error(ErrorCode::NotFound, Reason::BadValue, parts_.table.self().to_string(),
+               " has no worker \"", safe_text(name, 64), "\"; there is ", known);
+}
+
+PeerLinks::Link& PeerLinks::link_to(const PeerNode& peer, std::size_t worker) {
+  Link& link = links_[{peer.instance, worker}];
+  link.peer = peer;
+  link.worker = worker;
+  return link;
+}
+
+bool PeerLinks::connects_to(const PeerNode& peer) const {
+  return parts_.table.self().address < peer.address;
+}
+
+void PeerLinks::enter(Link& link, State state) {
+  link.state = state;
+  link.since = Clock::now();
+}
+
+void PeerLinks::ensure(const PeerNode& peer, const std::string& worker, Clock::time_point deadline,
+                       Done done) {
+  const Result<std::size_t> index = find_worker(worker);
+  Status status;
+  if (!index) {
+    status = index.error();
+  } else if (peer.instance == parts_.table.self().instance) {
+    status = error(ErrorCode::InvalidArgument, Reason::Bug, "a daemon has no link to itself");
+  }
+  if (!status || link_to(peer, *index).state == State::Up) {
+    parts_.loop.post([done = std::move(done), status] { done(status); });
+    return;
+  }
+  Link& link = link_to(peer, *index);
+  const auto waiter = link.waiters.insert(link.waiters.end(), Link::Waiter{std::move(done), {}});
+  waiter->timer = parts_.loop.at(deadline, [&link, waiter] {
+    const Done late = std::move(waiter->done);
+    link.waiters.erase(waiter);
+    late(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the link to ", link.peer.to_string(),
+               " did not stand in time",
+               link.why.message.empty() ? std::string() : ": " + link.why.message));
+  });
+  if (link.state == State::Down) begin(link);
+}
+
+void PeerLinks::begin(Link& link) {
+  parts_.loop.cancel(link.retry);
+  if (connects_to(link.peer)) return ask_for_keys(link);
+  const LinkName name = name_of(link);
+  link.retry = parts_.loop.after(kReminder, [this, name] {
+    const auto found = links_.find(name);
+    if (found == links_.end() || found->second.state != State::Down) return;
+    if (!found->second.waiters.empty()) ask_to_connect(found->second);
+  });
+}
+
+void PeerLinks::ask_to_connect(Link& link) {
+  v1::ConnectRequest request;
+  request.set_worker(parts_.workers[link.worker].device);
+  if (Peer* const peer = parts_.table.find_peer(link.peer.address); peer != nullptr) {
+    peer->send<v1::ConnectRequest, v1::ConnectReply>(
+        &PeerClient::Stub::PrepareAsyncConnect, std::move(request), link.peer.instance,
+        Clock::now() + kAttemptLimit, false,
+        [this, name = name_of(link)](const Result<v1::ConnectReply>& reply) {
+          const auto found = links_.find(name);
+          if (!reply && found != links_.end()) found->second.why = reply.error();
+        });
+  }
+  begin(link);  // and again
+}
+
+void PeerLinks::ask_for_keys(Link& link) {
+  if (!ports_.is_open()) {
+    return fail_attempt(
+        link, error(ErrorCode::Unavailable, Reason::None, "this daemon's data ports are not open"));
+  }
+  Peer* const peer = parts_.table.find_peer(link.peer.address);
+  if (peer == nullptr) {
+    return fail_attempt(link, error(ErrorCode::NotFound, Reason::None, "no daemon is known at ",
+                                    link.peer.address));
+  }
+  enter(link, State::Asking);
+  const std::uint64_t attempt = ++link.attempt;
+  v1::ConnectRequest request;
+  request.set_worker(parts_.workers[link.worker].device);
+  request.set_streams(static_cast<std::uint32_t>(parts_.streams));
+  for (const net::Interface& one : ports_.interfaces()) {
+    request.add_addresses(one.host);
+    request.add_speeds_mbits(one.speed_mbits);
+  }
+  peer->send<v1::ConnectRequest, v1::ConnectReply>(
+      &PeerClient::Stub::PrepareAsyncConnect, std::move(request), link.peer.instance,
+      Clock::now() + kAttemptLimit, false,
+      [this, name = name_of(link), attempt](const Result<v1::ConnectReply>& reply) {
+        const auto found = links_.find(name);
+        if (found == links_.end() || found->second.attempt != attempt) return;
+        if (found->second.state != State::Asking) return;
+        if (!reply) return fail_attempt(found->second, reply.error());
+        open_connections(found->second, *reply);
+      });
+}
+
+void PeerLinks::open_connections(Link& link, const v1::ConnectReply& reply) {
+  // None: the peer has closed its ports, or is no daemon of ours.
+  const auto most = static_cast<std::size_t>(reply.streams_size());
+  if (most == 0 || most > kMostStreams) {
+    return fail_attempt(link, error(ErrorCode::Internal, Reason::BadValue, link.peer.to_string(),
+                                    " offers ", most, " streams"));
+  }
+  link.streams.clear();
+  link.streams.resize(most);
+  link.rails.assign(most, 0);
+  link.most_streams = most;
+  for (const v1::ConnectReply::Stream& stream : reply.streams()) {
+    if (const Status status = open_connection(link, stream); !status)
+      return fail_attempt(link, status.error());
+  }
+  enter(link, State::Connecting);
+  look_at_connections(name_of(link), link.attempt);
+}
+
+Status PeerLinks::open_connection(Link& link, const v1::ConnectReply::Stream& stream) {
+  net::HelloKey key{.key = {}, .stream = stream.stream(), .rail = stream.rail()};
+  net::Secret answer;
+  if (stream.stream() >= link.streams.size() || link.streams[stream.stream()] != nullptr ||
+      !read_secret(stream.key(), key.key) || !read_secret(stream.answer(), answer)) {
+    return error(ErrorCode::Internal, Reason::BadValue, link.peer.to_string(),
+                 " offers a stream that is none: ", stream.stream());
+  }
+  const Result<net::Address> address = net::parse_address(stream.address());
+  if (!address) return address.error();
+  const std::size_t from = net::far_end_of(stream.rail(), ports_.interfaces().size());
+  Result<net::ConnectionPtr> connection = ports_.endpoint(from).connect(
+      *address, link.peer.name.empty() ? link.peer.address : link.peer.name, key, answer);
+  if (!connection) return std::move(connection).error();
+  link.streams[stream.stream()] = *std::move(connection);
+  link.rails[stream.stream()] = stream.rail();
+  return {};
+}
+
+void PeerLinks::look_at_connections(const LinkName& name, std::uint64_t attempt) {
+  const auto found = links_.find(name);
+  if (found == links_.end() || found->second.attempt != attempt ||
+      found->second.state != State::Connecting) {
+    return;
+  }
+  Link& link = found->second;
+  NoRoom nothing;
+  bool all = true;
+  for (const net::ConnectionPtr& stream : link.streams) {
+    if (stream->is_open() == net::Progress::Again) {
+      while (stream->is_open() == net::Progress::Again &&
+             stream->progress(nothing) == net::Progress::Done) {
+      }
+    }
+    const net::Progress open = stream->is_open();
+    if (open == net::Progress::Failed) return fail_attempt(link, stream->error());
+    all = all && open == net::Progress::Done;
+  }
+  if (all) return give_to_worker(link);
+  if (Clock::now() > link.since + kAttemptLimit) {
+    return fail_attempt(link, error(ErrorCode::DeadlineExceeded, Reason::Timeout, "not all of ",
+                                    link.streams.size(), " connections stand after ",
+                                    kAttemptLimit.count(), " ms"));
+  }
+  parts_.loop.after(kLookAtConnections,
+                    [this, name, attempt] { look_at_connections(name, attempt); });
+}
+
+void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
+                        const Answer<v1::ConnectReply>& answer) {
+  const Result<std::size_t> worker = find_worker(request.worker());
+  if (!worker) return answer(worker.error());
+  if (connects_to(from)) {
+    if (request.addresses_size() > 0) {
+      return answer(error(ErrorCode::FailedPrecondition, Reason::None,
+                          "of two daemons that one connects whose address is smaller: ",
+                          parts_.table.self().address, " does, not ", from.address));
+    }
+    Link& link = link_to(from, *worker);
+    answer(v1::ConnectReply{});
+    if (link.state == State::Up && Clock::now() > link.since + kNewLink) {
+      close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
+                                  " has lost the link"));
+      enter(link, State::Down);
+    }
+    if (link.state == State::Down) begin(link);
+    return;
+  }
+  if (request.addresses_size() == 0 || request.addresses_size() > static_cast<int>(kMostAddresses))
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "a link takes 1 to ",
+                        kMostAddresses, " addresses, and there are ", request.addresses_size()));
+  Link& link = link_to(from, *worker);
+  if (link.state == State::Up || link.state == State::Opening)
+    close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
+                                " makes the link anew"));
+  drop_attempt(link);
+  answer(hand_out_keys(link, request));
+}
+
+Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectRequest& request) {
+  std::vector<net::FarInterface> there;
+  for (int i = 0; i < request.addresses_size(); ++i) {
+    if (!net::ip_family(request.addresses(i)))
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "\"",
+                   safe_text(request.addresses(i), 64), "\" is no address");
+    there.push_back({request.addresses(i),
+                     i < request.speeds_mbits_size() ? request.speeds_mbits(i) : std::uint32_t{0}});
+  }
+  const std::vector<net::Interface>& here = ports_.interfaces();
+  const std::vector<net::Rail> rails = net::pair_rails(here, there);
+  if (rails.empty()) {
+    return error(ErrorCode::FailedPrecondition, Reason::BadConfig, link.peer.to_string(), " and ",
+                 parts_.table.self().to_string(),
+                 " have no interfaces of one family for data: see net.interfaces and arctl net");
+  }
+  const std::size_t most = 1 + std::min<std::size_t>(parts_.streams, request.streams());
+  const std::vector<std::size_t> rail_of = net::deal_streams(rails, most);
+  v1::ConnectReply reply;
+  link.rails.clear();
+  for (std::size_t i = 0; i < most; ++i) {
+    const net::Rail& rail = rails[rail_of[i]];
+    const Result<LinkKeys::Made> made =
+        keys_.make(name_of(link), static_cast<std::uint32_t>(i), link.peer.to_string());
+    if (!made) {
+      keys_.drop(name_of(link));
+      return made.error();
+    }
+    v1::ConnectReply::Stream& stream = *reply.add_streams();
+    stream.set_address(ports_.endpoint(rail.here).address().to_string());
+    stream.set_stream(static_cast<std::uint32_t>(i));
+    stream.set_rail(rail.number);
+    stream.set_key(text_of_secret(made->key));
+    stream.set_answer(text_of_secret(made->answer));
+    link.rails.push_back(rail.number);
+  }
+  link.streams.resize(most);
+  link.most_streams = most;
+  ++link.attempt;
+  enter(link, State::Collecting);
+  link.limit = parts_.loop.after(kAttemptLimit, [this, name = name_of(link)] {
+    const auto found = links_.find(name);
+    if (found == links_.end()) return;
+    fail_attempt(found->second,
+                 error(ErrorCode::DeadlineExceeded, Reason::Timeout, found->second.peer.to_string(),
+                       " did not make all of its ", found->second.most_streams,
+                       " connections within ", kAttemptLimit.count(), " ms"));
+  });
+  ports_.look();
+  return reply;
+}
+
+void PeerLinks::take_connection(net::ConnectionPtr connection) {
+  const std::optional<LinkKeys::Taken> whose = keys_.last();
+  const auto found = whose ? links_.find(whose->link) : links_.end();
+  if (found == links_.end() || found->second.state != State::Collecting ||
+      whose->stream >= found->second.streams.size()) {
+    return;  // its link is made no longer
+  }
+  Link& link = found->second;
+  // The welcome leaves.
+  NoRoom nothing;
+  (void)connection->progress(nothing);
+  link.streams[whose->stream] = std::move(connection);
+  if (std::all_of(link.streams.begin(), link.streams.end(),
+                  [](const net::ConnectionPtr& one) { return one != nullptr; }))
+    give_to_worker(link);
+}
+
+void PeerLinks::give_to_worker(Link& link) {
+  parts_.loop.cancel(link.limit);
+  enter(link, State::Opening);
+  LinkSpec spec{.peer = link.peer.instance,
+                .name = link.peer.name.empty() ? link.peer.address : link.peer.name,
+                .messages = std::move(link.streams.front()),
+                .bulk = {},
+                .bulk_options = {},
+                .regions = ports_.regions()};
+  for (std::size_t i = 1; i < link.streams.size(); ++i) {
+    spec.bulk.push_back(std::move(link.streams[i]));
+    const int cpu = parts_.cpus.empty() ? -1 : parts_.cpus[next_cpu_++ % parts_.cpus.size()];
+    spec.bulk_options.push_back({.spin = parts_.spin, .cpu = cpu});
+  }
+  link.streams.clear();
+  parts_.workers[link.worker].worker->open_link(
+      std::move(spec),
+      replies_.on_loop<void>("take the link to " + link.peer.to_string(),
+                             [this, name = name_of(link), attempt = link.attempt](
+                                 const Status& status) { opened(name, attempt, status); }));
+}
+
+void PeerLinks::opened(const LinkName& name, std::uint64_t attempt, const Status& status) {
+  const auto found = links_.find(name);
+  if (found == links_.end()) return;
+  Link& link = found->second;
+  if (link.attempt != attempt || link.state != State::Opening) return;
+  if (!status) {
+    enter(link, State::Down);
+    link.why = status.error();
+    // What the worker has against it will not change by itself.
+    return finish_waiters(link, status);
+  }
+  enter(link, State::Up);
+  link.why = {};
+  log::info("link of {} to {}: {} streams and messages", parts_.workers[link.worker].device,
+            link.peer.to_string(), link.most_streams - 1);
+  finish_waiters(link, {});
+}
+
+void PeerLinks::fail_attempt(Link& link, const Error& why) {
+  drop_attempt(link);
+  link.why = why;
+  if (link.waiters.empty()) return;
+  const bool is_final = why.code == ErrorCode::NotFound || why.reason == Reason::BadConfig;
+  if (is_final) return finish_waiters(link, why);
+  link.retry = parts_.loop.after(kRetry, [this, name = name_of(link)] {
+    const auto found = links_.find(name);
+    if (found == links_.end() || found->second.state != State::Down) return;
+    if (!found->second.waiters.empty()) begin(found->second);
+  });
+}
+
+void PeerLinks::drop_attempt(Link& link) {
+  parts_.loop.cancel(link.limit);
+  parts_.loop.cancel(link.retry);
+  keys_.drop(name_of(link));
+  link.streams.clear();
+  ++link.attempt;
+  enter(link, State::Down);
+}
+
+void PeerLinks::finish_waiters(Link& link, const Status& status) {
+  for (Link::Waiter& waiter : std::exchange(link.waiters, {})) {
+    parts_.loop.cancel(waiter.timer);
+    parts_.loop.post([done = std::move(waiter.done), status] { done(status); });
+  }
+}
+
+void PeerLinks::close_at_worker(const Link& link, const Error& why) {
+  parts_.workers[link.worker].worker->close_link(
+      link.peer.instance, why,
+      replies_.on_loop<void>("close the link to " + link.peer.to_string(), [](const Status&) {}));
+}
+
+void PeerLinks::lost(PeerId peer, std::size_t worker, const Error& why) {
+  const auto found = links_.find({peer, worker});
+  if (found == links_.end() || found->second.state != State::Up) return;
+  log::info("link of {} to {} is lost: {}", parts_.workers[worker].device,
+            found->second.peer.to_string(), why.message);
+  found->second.why = why;
+  enter(found->second, State::Down);
+}
+
+void PeerLinks::close(const PeerNode& peer, const Error& why) {
+  for (auto at = links_.begin(); at != links_.end();) {
+    Link& link = at->second;
+    if (at->first.first != peer.instance) {
+      ++at;
+      continue;
+    }
+    if (link.state == State::Up || link.state == State::Opening) close_at_worker(link, why);
+    finish_waiters(link, why);
+    drop_attempt(link);
+    at = links_.erase(at);
+  }
+}
+
+}  // namespace arcomm
