@@ -56,6 +56,9 @@ Result<v1::TraceReply> Admin::trace(const v1::TraceRequest& request) {
 Result<v1::ReloadReply> Admin::reload() {
   return connection_->call<v1::ReloadReply>("Reload", v1::Empty{});
 }
+Result<v1::NetReply> Admin::net() {
+  return connection_->call<v1::NetReply>("GetNet", v1::Empty{});
+}
 Result<v1::ExplainReply> Admin::explain(const v1::ExplainRequest& request) {
   return connection_->call<v1::ExplainReply>("Explain", request);
 }

@@ -28,6 +28,7 @@ class Admin {
   Result<::arcommd::v1::TraceReply> trace(const ::arcommd::v1::TraceRequest& request);
   Result<::arcommd::v1::ReloadReply> reload();
   Result<::arcommd::v1::ExplainReply> explain(const ::arcommd::v1::ExplainRequest& request);
+  Result<::arcommd::v1::NetReply> net();
   // Calls `seen` for each reply of the stream; the whole stream gets `budget`.
   Status tune(const ::arcommd::v1::TuneRequest& request, std::chrono::milliseconds budget,
               const std::function<void(const ::arcommd::v1::TuneReply&)>& seen);

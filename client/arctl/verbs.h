@@ -15,6 +15,7 @@ namespace arcomm::arctl {
   X(status)            \
   X(sessions)          \
   X(comms)             \
+  X(net)               \
   X(diagnose)          \
   X(metrics)           \
   X(trace)             \

@@ -37,6 +37,9 @@ std::string diagnosis_of(const v1::CommunicatorStatus& communicator);
 const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator);
 Json diagnosis_json(const v1::CommunicatorsReply& reply);
 
+std::string net_text(const v1::NetReply& reply, bool colour);
+Json net_json(const v1::NetReply& reply);
+
 std::string trace_text(const v1::TraceReply& reply, bool colour);
 Json trace_json(const v1::TraceReply& reply);
 // The same as Chrome's trace events, for a viewer.
