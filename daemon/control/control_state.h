@@ -13,6 +13,7 @@
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/gpu_shares.h"
 #include "daemon/control/node_devices.h"
+#include "daemon/control/peers/peer_messenger.h"
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/session_ledger.h"
@@ -52,6 +53,7 @@ struct ControlState {
   GpuShares gpu_shares;
   SessionLedger ledger;    // after these three: entries hold charges and shares
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
+  const PeerMessenger* peers = nullptr;  // to other daemons, where there is a network
   bool stopping = false;
 };
 

@@ -11,7 +11,23 @@ NodeControl::NodeControl(Parts parts)
       buffers_(state_, parts.memory_thread),
       plans_(state_),
       sessions_(
-          {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {
+          {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {}
+
+void NodeControl::use_peers(PeerMessenger& peers, LinkMaker& links) {
+  state_.peers = &peers;
+  meetings_.emplace(Meetings::Parts{
+      .loop = state_.loop,
+      .rendezvous = joins_.rendezvous(),
+      .peers = peers,
+      .links = links,
+      .name_of_worker =
+          [this](std::size_t worker) { return state_.devices.workers()[worker].device; },
+      .policy = [this] { return NetworkPolicy::from(*state_.settings); }});
+}
+
+void NodeControl::leave_peers() {
+  meetings_.reset();
+  state_.peers = nullptr;
 }
 
 void NodeControl::attach(const Caller& caller, const v1::AttachRequest& request,

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/calls/session_calls.h"
 #include "daemon/control/control_state.h"
+#include "daemon/control/peers/meetings.h"
 
 namespace arcomm {
 
@@ -32,6 +34,11 @@ class NodeControl {
     std::vector<WorkerRef> workers;
   };
   explicit NodeControl(Parts parts);
+
+  // From now on communicators may span nodes. Before the loop runs; both are there until
+  // leave_peers(), on the loop.
+  void use_peers(PeerMessenger& peers, LinkMaker& links);
+  void leave_peers();
 
   void attach(const Caller& caller, const v1::AttachRequest& request,
               Answer<v1::AttachReply> answer);
@@ -90,6 +97,7 @@ class NodeControl {
  private:
   ControlState state_;
   CommunicatorJoins joins_;
+  std::optional<Meetings> meetings_;  // where there are peers
   CommunicatorCalls communicators_;
   BufferCalls buffers_;
   PlanCalls plans_;

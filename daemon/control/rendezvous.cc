@@ -45,6 +45,16 @@ Error refuse_duplicate(const Rendezvous::Call& call, SessionId holder, const cha
 
 }  // namespace
 
+const Rendezvous::Live* Rendezvous::Meeting::find(Rank rank) const {
+  const auto at = std::ranges::find(members, rank, &Live::rank);
+  return at == members.end() ? nullptr : &*at;
+}
+
+std::string Rendezvous::Meeting::missing() const {
+  return (elsewhere.missing.empty() ? absent(calls, ranks) : elsewhere.missing) +
+         (elsewhere.remark.empty() ? "" : "; " + elsewhere.remark);
+}
+
 void Rendezvous::join(Call call) {
   if (call.ranks < 1 || call.ranks > kMaxRanks || call.rank < 0 || call.rank >= call.ranks) {
     return call.answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank,
@@ -68,9 +78,14 @@ void Rendezvous::join(Call call) {
   }
   Meeting& meeting = at->second;
   if (meeting.state == State::Ready) {
+    if (const Live* holder = meeting.find(call.rank))
+      return call.answer(refuse_duplicate(call, holder->session, "is in use"));
     if (call.rank < meeting.ranks) {
-      const Live& holder = meeting.members[static_cast<std::size_t>(call.rank)];
-      return call.answer(refuse_duplicate(call, holder.session, "is in use"));
+      const auto& spec = meeting.part.spec;
+      const std::uint32_t node = spec.node_of_rank[static_cast<std::size_t>(call.rank)];
+      return call.answer(error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
+                               " of this communicator is in use on node ", spec.nodes[node].name,
+                               ": give every rank its own number, or use a new unique id"));
     }
     return call.answer(error(ErrorCode::InvalidArgument, Reason::Mismatch,
                              "this communicator is ready with ", meeting.ranks,
@@ -79,7 +94,7 @@ void Rendezvous::join(Call call) {
   if (const auto taken = meeting.calls.find(call.rank); taken != meeting.calls.end()) {
     return call.answer(refuse_duplicate(call, taken->second.session, "has already called"));
   }
-  if (meeting.state == State::Building) {
+  if (meeting.state == State::Building || meeting.state == State::Formed) {
     return call.answer(error(ErrorCode::AlreadyExists, Reason::BadValue,
                              "this communicator is being built with ", meeting.ranks,
                              " ranks; rank ", call.rank, " comes too late"));
@@ -120,19 +135,39 @@ void Rendezvous::join(Call call) {
     return fail(at, why);
   }
   meeting.segment_limit_bytes = call.segment_limit_bytes;
+  meeting.elsewhere.missing.clear();  // from before this call
+  const UniqueIdBytes unique_id = call.unique_id;
   meeting.calls.emplace(call.rank, std::move(call));
-  if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks)) build(at);
+  if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks))
+    build(at, part_of_all(at), nullptr);
+  tell_changed(unique_id);
 }
 
-void Rendezvous::build(Meetings::iterator at) {
+Rendezvous::Part Rendezvous::part_of_all(Meetings::iterator at) const {
+  Part part;
+  part.spec.unique_id = at->first;
+  part.spec.epoch = at->second.epoch + 1;
+  part.segment_limit_bytes = at->second.segment_limit_bytes;
+  for (const auto& [rank, call] : at->second.calls) part.rank_devices.push_back(call.device);
+  return part;
+}
+
+void Rendezvous::build(Meetings::iterator at, Part part,
+                       std::function<void(const Status&)> formed) {
   Meeting& meeting = at->second;
   meeting.state = State::Building;
   meeting.lost.reset();
+  meeting.waits_on = false;
+  meeting.unheard.clear();
+  meeting.members.clear();
+  meeting.formed = std::move(formed);
   meeting.worker = meeting.calls.begin()->second.worker;
-  CommunicatorSpec seed{.unique_id = at->first, .epoch = meeting.epoch + 1, .ranks = {}};
-  Clock::time_point deadline = Clock::time_point::max();
+  CommunicatorSpec seed = part.spec;
+  seed.uid = meeting.uid;
+  Clock::time_point deadline = part.deadline;
   for (const auto& [rank, call] : meeting.calls) {
     deadline = std::min(deadline, call.deadline);
+    meeting.members.push_back({rank, call.session, {}, meeting.worker, seed.epoch});
     seed.ranks.push_back({.session = call.session,
                           .rank = rank,
                           .device = call.on_gpu ? call.device : std::string(),
@@ -143,9 +178,22 @@ void Rendezvous::build(Meetings::iterator at) {
   // Who waits for it hears what it waited for.
   seed.deadline_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(deadline.time_since_epoch() - kAnswerBefore).count());
+  const auto prepare = std::exchange(part.prepare, nullptr);
+  meeting.part = std::move(part);
   const UniqueIdBytes unique_id = at->first;
-  form_(meeting.worker, std::move(seed), [this, unique_id](Result<std::vector<MemberId>> members) {
-    built(unique_id, std::move(members));
+  auto form = [this, unique_id, worker = meeting.worker, seed = std::move(seed)] {
+    form_(worker, seed, [this, unique_id](Result<std::vector<MemberId>> members) {
+      built(unique_id, std::move(members));
+    });
+  };
+  if (!prepare) return form();
+  prepare([this, unique_id, form = std::move(form)](const Status& prepared) {
+    const auto now = meetings_.find(unique_id);
+    if (now == meetings_.end() || now->second.state != State::Building) return;
+    // Whoever gave up meanwhile need not be undone.
+    if (!prepared || now->second.lost)
+      return built(unique_id, prepared ? *now->second.lost : prepared.error());
+    form();
   });
 }
 
@@ -153,51 +201,69 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
   const auto at = meetings_.find(unique_id);
   if (at == meetings_.end() || at->second.state != State::Building) return;
   Meeting& meeting = at->second;
-  if (members && members->size() != static_cast<std::size_t>(meeting.ranks)) {
+  if (members && members->size() != meeting.members.size()) {
     members = error(ErrorCode::Internal, Reason::Bug, "the worker formed ", members->size(), " of ",
-                    meeting.ranks, " ranks");
+                    meeting.members.size(), " ranks");
   }
   // A build that was given up may still be formed, and then revoked, under its number.
-  if (members || members.error().code == ErrorCode::DeadlineExceeded) ++meeting.epoch;
-  if (members && meeting.lost && leave_) {
-    // The survivors never hear of their seats, so nobody else would give them back.
-    for (const auto& [rank, call] : meeting.calls)
-      leave_(meeting.worker, call.session, (*members)[static_cast<std::size_t>(rank)]);
+  if (members || members.error().code == ErrorCode::DeadlineExceeded)
+    meeting.epoch = meeting.part.spec.epoch;
+  for (std::size_t i = 0; members && i < members->size(); ++i)
+    meeting.members[i].member = (*members)[i];
+  const auto formed = std::exchange(meeting.formed, nullptr);
+  if (members && !meeting.lost) {
+    if (!meeting.spans_nodes()) return make_ready(at);
+    meeting.state = State::Formed;
+    return formed({});
   }
-  if (!members || meeting.lost) {
-    meeting.state = State::Collecting;
-    return fail(at, meeting.lost ? meeting.lost->second : members.error());
+  // The survivors never hear of their seats, so nobody else would give them back.
+  if (members) give_back(meeting);
+  const Error why = meeting.lost ? *meeting.lost : members.error();
+  const bool waits_on = meeting.waits_on;
+  meeting.state = State::Collecting;
+  if (waits_on) {
+    collect_again(at);
+  } else {
+    fail(at, why);
   }
+  if (formed) formed(why);
+}
+
+void Rendezvous::make_ready(Meetings::iterator at) {
+  Meeting& meeting = at->second;
   meeting.state = State::Ready;
   ++ready_;
-  meeting.members.clear();
-  std::vector<std::string> devices;
-  for (const auto& [rank, call] : meeting.calls) {
-    meeting.members.push_back(
-        {call.session, (*members)[static_cast<std::size_t>(rank)], meeting.worker, meeting.epoch});
-    devices.push_back(call.device);
-  }
   // The answers may come back here: everything is in place before the first.
-  const std::uint64_t epoch = meeting.epoch, limit = meeting.segment_limit_bytes;
+  const Part part = meeting.part;
+  const std::vector<Live> members = meeting.members;
   const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
-  for (const auto& [rank, call] : calls) {
-    call.answer(Joined{(*members)[static_cast<std::size_t>(rank)], epoch, devices, limit});
+  for (const Live& member : members) {
+    const auto call = calls.find(member.rank);
+    if (call == calls.end()) continue;
+    call->second.answer(
+        Joined{member.member, member.epoch, part.rank_devices, part.segment_limit_bytes});
   }
+}
+
+void Rendezvous::give_back(const Meeting& meeting) {
+  if (!leave_) return;
+  for (const Live& member : meeting.members) leave_(member.worker, member.session, member.member);
 }
 
 // Settled before anybody is told: an answer may come back here. A copy, since `why` may be the
 // meeting's own.
 void Rendezvous::fail(Meetings::iterator at,
                       Error why) {  // NOLINT(performance-unnecessary-value-param)
+  const UniqueIdBytes unique_id = at->first;
   const std::map<Rank, Call> calls = std::exchange(at->second.calls, {});
   settle(at);
+  if (!calls.empty() && watcher_.failed) watcher_.failed(unique_id, why);
   for (const auto& [rank, call] : calls) call.answer(why);
 }
 
 void Rendezvous::settle(Meetings::iterator at) {
   Meeting& meeting = at->second;
-  if (!meeting.calls.empty() || meeting.state == State::Building || meeting.state == State::Ready)
-    return;
+  if (!meeting.calls.empty() || meeting.state != State::Collecting) return;
   if (meeting.epoch != 0)
     remembered_.remember(at->first, {.uid = meeting.uid, .number = meeting.epoch}, Clock::now());
   meetings_.erase(at);
@@ -206,13 +272,16 @@ void Rendezvous::settle(Meetings::iterator at) {
 void Rendezvous::cancel(std::uint64_t serial) {
   if (serial == 0) return;
   for (auto at = meetings_.begin(); at != meetings_.end(); ++at) {
-    if (at->second.state != State::Collecting) continue;
+    if (at->second.state != State::Collecting && !at->second.spans_nodes()) continue;
     for (auto call = at->second.calls.begin(); call != at->second.calls.end(); ++call) {
       if (call->second.serial != serial) continue;
       const Rank rank = call->first;
+      if (at->second.state != State::Collecting) return at->second.unheard.push_back(rank);
+      const UniqueIdBytes unique_id = at->first;
       const Answer answer = std::move(call->second.answer);
       at->second.calls.erase(call);
       settle(at);
+      tell_changed(unique_id);
       return answer(
           error(ErrorCode::Cancelled, Reason::None, "the caller of rank ", rank, " went away"));
     }
@@ -222,7 +291,7 @@ void Rendezvous::cancel(std::uint64_t serial) {
 std::optional<Rendezvous::Clock::time_point> Rendezvous::next_deadline() const {
   std::optional<Clock::time_point> next;
   for (const auto& [unique_id, meeting] : meetings_) {
-    if (meeting.state != State::Collecting) continue;
+    if (meeting.state != State::Collecting && !meeting.spans_nodes()) continue;
     for (const auto& [rank, call] : meeting.calls) {
       if (!next || call.deadline < *next) next = call.deadline;
     }
@@ -232,12 +301,14 @@ std::optional<Rendezvous::Clock::time_point> Rendezvous::next_deadline() const {
 
 void Rendezvous::sweep(Clock::time_point now) {
   std::vector<std::pair<Answer, Error>> late;
-  std::vector<UniqueIdBytes> changed;
+  std::vector<UniqueIdBytes> changed, parts;
   for (auto& [unique_id, meeting] : meetings_) {
+    if (meeting.spans_nodes()) parts.push_back(unique_id);
     if (meeting.state != State::Collecting) continue;
     const std::size_t calls = meeting.calls.size();
-    const std::string missing = absent(meeting.calls, meeting.ranks);
-    const Rank culprit = first_absent(meeting.calls);
+    const std::string missing = meeting.missing();
+    const Rank culprit =
+        meeting.elsewhere.missing.empty() ? first_absent(meeting.calls) : meeting.elsewhere.culprit;
     for (auto call = meeting.calls.begin(); call != meeting.calls.end();) {
       if (call->second.deadline > now) {
         ++call;
@@ -256,25 +327,139 @@ void Rendezvous::sweep(Clock::time_point now) {
   for (const UniqueIdBytes& unique_id : changed) {
     const auto at = meetings_.find(unique_id);
     if (at != meetings_.end()) settle(at);
+    tell_changed(unique_id);
   }
   for (auto& [answer, why] : late) answer(std::move(why));
+  for (const UniqueIdBytes& unique_id : parts) sweep_part(unique_id, now);
+}
+
+void Rendezvous::sweep_part(const UniqueIdBytes& unique_id, Clock::time_point now) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || !at->second.spans_nodes()) return;
+  for (const auto& [rank, call] : at->second.calls) {
+    if (call.deadline > now) continue;
+    return give_up(at,
+                   error(ErrorCode::DeadlineExceeded, Reason::Timeout, "all ranks have called, ",
+                         at->second.state == State::Formed
+                             ? "and this node is ready, but another one was not in time"
+                             : "but this node was not ready in time to link and to form"));
+  }
 }
 
 void Rendezvous::fail_all(const Error& why) {
   Meetings meetings = std::exchange(meetings_, {});
   ready_ = 0;
   for (const auto& [unique_id, meeting] : meetings) {
+    if (meeting.state == State::Formed) give_back(meeting);
+    if (!meeting.calls.empty() && watcher_.failed) watcher_.failed(unique_id, why);
     for (const auto& [rank, call] : meeting.calls) call.answer(why);
   }
 }
 
 void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
   const auto at = meetings_.find(unique_id);
-  if (at == meetings_.end() || at->second.state != State::Ready || at->second.epoch != epoch)
-    return;
+  if (at == meetings_.end() || at->second.epoch != epoch) return;
+  if (at->second.state == State::Formed) {
+    return give_up(at, error(ErrorCode::Aborted, Reason::Revoked,
+                             "the communicator broke on another node while all formed it"));
+  }
+  if (at->second.state != State::Ready) return;
   at->second.state = State::Collecting;
   --ready_;
   settle(at);
+}
+
+std::optional<Rendezvous::Waiting> Rendezvous::waiting(const UniqueIdBytes& unique_id) const {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || at->second.state != State::Collecting || at->second.calls.empty())
+    return std::nullopt;
+  const Meeting& meeting = at->second;
+  const Call& first = meeting.calls.begin()->second;
+  Waiting waiting{.uid = meeting.uid,
+                  .ranks = meeting.ranks,
+                  .worker = first.worker,
+                  .epoch = meeting.epoch,
+                  .segment_limit_bytes = meeting.segment_limit_bytes,
+                  .on_gpu = first.on_gpu,
+                  .callers = {}};
+  for (const auto& [rank, call] : meeting.calls)
+    waiting.callers.push_back({rank, call.peer.pid, call.device, call.deadline});
+  return waiting;
+}
+
+void Rendezvous::note(const UniqueIdBytes& unique_id, Elsewhere elsewhere) {
+  const auto at = meetings_.find(unique_id);
+  if (at != meetings_.end() && at->second.state == State::Collecting)
+    at->second.elsewhere = std::move(elsewhere);
+}
+
+void Rendezvous::build_part(const UniqueIdBytes& unique_id, Part part,
+                            std::function<void(const Status&)> formed) {
+  build(meetings_.find(unique_id), std::move(part), std::move(formed));
+}
+
+Status Rendezvous::commit(const UniqueIdBytes& unique_id, std::uint64_t communicator) {
+  const auto at = meetings_.find(unique_id);
+  const bool is_here = at != meetings_.end() && at->second.spans_nodes() &&
+                       at->second.part.spec.communicator == communicator;
+  if (is_here && at->second.state == State::Ready) return {};
+  if (!is_here || at->second.state != State::Formed) {
+    return error(ErrorCode::FailedPrecondition, Reason::Revoked,
+                 "this node has given the communicator up, or never formed it");
+  }
+  make_ready(at);
+  return {};
+}
+
+void Rendezvous::abandon(const UniqueIdBytes& unique_id, std::uint64_t communicator,
+                         const std::optional<Error>& why) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end() || !at->second.spans_nodes()) return;
+  Meeting& meeting = at->second;
+  if (meeting.part.spec.communicator != communicator || meeting.state == State::Ready) return;
+  if (why) return give_up(at, *why);
+  if (meeting.state == State::Building) {
+    if (meeting.lost) return;
+    meeting.lost = error(ErrorCode::Aborted, Reason::Revoked, "another node was not ready");
+    meeting.waits_on = true;
+    return;
+  }
+  give_back(meeting);
+  collect_again(at);
+}
+
+void Rendezvous::refuse(const UniqueIdBytes& unique_id, const Error& why) {
+  const auto at = meetings_.find(unique_id);
+  if (at != meetings_.end() && at->second.state == State::Collecting) fail(at, why);
+}
+
+void Rendezvous::give_up(Meetings::iterator at, const Error& why) {
+  Meeting& meeting = at->second;
+  if (meeting.state == State::Building) {
+    meeting.lost = why;  // what is formed goes back when the worker has answered
+    meeting.waits_on = false;
+  } else {
+    give_back(meeting);
+    meeting.state = State::Collecting;
+  }
+  fail(at, why);
+}
+
+void Rendezvous::collect_again(Meetings::iterator at) {
+  const UniqueIdBytes unique_id = at->first;
+  Meeting& meeting = at->second;
+  meeting.state = State::Collecting;
+  meeting.waits_on = false;
+  std::vector<std::pair<Rank, Answer>> unheard;
+  for (const Rank rank : std::exchange(meeting.unheard, {})) {
+    if (auto call = meeting.calls.extract(rank))
+      unheard.emplace_back(rank, std::move(call.mapped().answer));
+  }
+  settle(at);
+  tell_changed(unique_id);
+  for (const auto& [rank, answer] : unheard) {
+    answer(error(ErrorCode::Cancelled, Reason::None, "the caller of rank ", rank, " went away"));
+  }
 }
 
 void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
@@ -307,9 +492,11 @@ void Rendezvous::session_gone(Meetings::iterator at, SessionId session, pid_t pi
                       ") ended while the communicator was forming");
     why.rank = rank;
     if (meeting.state == State::Building) {
-      meeting.lost = {rank, std::move(why)};  // the worker's answer is on its way
+      meeting.lost = std::move(why);  // the worker's answer is on its way
+      meeting.waits_on = false;
       return;
     }
+    if (meeting.state == State::Formed) return give_up(at, why);
     return fail(at, std::move(why));
   }
 }
@@ -321,7 +508,8 @@ std::optional<Rendezvous::Live> Rendezvous::live(const UniqueIdBytes& unique_id,
       rank < 0 || rank >= at->second.ranks) {
     return std::nullopt;
   }
-  return at->second.members[static_cast<std::size_t>(rank)];
+  const Live* held = at->second.find(rank);
+  return held != nullptr ? *held : at->second.members.front();
 }
 
 std::vector<Rendezvous::Forming> Rendezvous::forming() const {
@@ -338,7 +526,8 @@ std::vector<Rendezvous::Forming> Rendezvous::forming() const {
     }
     one.diagnosis = meeting.state == State::Building
                         ? "all ranks have called; the worker forms the communicator"
-                        : absent(meeting.calls, meeting.ranks);
+                    : meeting.state == State::Formed ? "formed here; other nodes do not have it yet"
+                                                     : meeting.missing();
     all.push_back(std::move(one));
   }
   return all;

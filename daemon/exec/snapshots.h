@@ -29,6 +29,7 @@ struct RankSnapshot {
   pid_t pid = 0;
   std::uint64_t next_seq = 0;  // operations seen from this rank
   std::string waiting;         // "" or "seq 7 since 120 ms"
+  std::string node = {};       // where it is, of a communicator that spans several
 };
 struct CommunicatorSnapshot {
   UniqueIdBytes unique_id{};

@@ -28,6 +28,7 @@ class CommunicatorJoins {
   void refuse_all(const Error& why);  // that wait
 
   const Rendezvous& rendezvous() const { return rendezvous_; }
+  Rendezvous& rendezvous() { return rendezvous_; }
 
  private:
   // On the GPU that it names.

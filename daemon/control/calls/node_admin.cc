@@ -133,6 +133,7 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
     member.set_session(rank.session.bits());
     member.set_last_seq(rank.next_seq);
     member.set_waiting(rank.waiting);
+    member.set_node(rank.node);
   }
 }
 

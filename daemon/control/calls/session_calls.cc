@@ -142,6 +142,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
             reply.set_default_timeout_ms(state_.settings->op.default_timeout_ms);
             reply.set_segment_limit_bytes(state_.settings->op.segment_bytes);
             reply.set_max_in_flight(in_flight);
+            if (state_.peers != nullptr) reply.set_peer_address(state_.peers->self().address);
             answer(reply);
           }));
 }

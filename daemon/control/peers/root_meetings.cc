@@ -1,0 +1,482 @@
+#include "daemon/control/peers/root_meetings.h"
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+namespace arcomm {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kUnheard{5000};    // a node announces what waits every second
+constexpr milliseconds kCommitTime{100};  // of the callers' time, a quarter of it at the most
+constexpr milliseconds kCommitTry{200};   // as it may be told twice
+constexpr milliseconds kCommitAgain{50};
+constexpr milliseconds kTellIn{2000};  // Abandon has no deadline but that
+constexpr std::size_t kVersionsKept = 16384;
+constexpr int kSilentNamed = 4;
+
+template <typename Ranks>
+std::string list_of(const Ranks& ranks) {
+  std::ostringstream text;
+  const char* comma = "";
+  for (const Rank rank : ranks) text << std::exchange(comma, ", ") << rank;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + text.str();
+}
+
+std::vector<Rank> ranks_of(const Announcement& said) {
+  std::vector<Rank> ranks;
+  for (const auto& [rank, caller] : said.callers) ranks.push_back(rank);
+  return ranks;
+}
+
+Error with_culprit(Error why, Rank rank) {
+  why.rank = rank;
+  return why;
+}
+
+}  // namespace
+
+Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
+                                                  const v1::AnnounceRequest& request) {
+  Result<Announcement> said = read(request, parts_.now());
+  if (!said) return said.error();
+  const UniqueIdBytes unique_id = said->unique_id;
+  v1::AnnounceReply reply;
+  reply.set_culprit(kNoRank);
+  if (is_news(from, *said)) {
+    auto at = meetings_.find(unique_id);
+    const bool was_here = at != meetings_.end() && at->second.nodes.contains(from.instance);
+    if (said->failure) {
+      Error why = *said->failure;
+      why.message = "on node " + from.to_string() + ": " + why.message;
+      if (was_here) fail(at, from.instance, why);
+      std::vector<std::uint64_t> failed;
+      for (auto& [communicator, attempt] : attempts_) {
+        const bool is_member = std::ranges::any_of(attempt.members, [&](const auto& member) {
+          return member.peer.instance == from.instance;
+        });
+        if (!is_member || attempt.unique_id != unique_id) continue;
+        give_up(attempt, why);
+        failed.push_back(communicator);
+      }
+      for (const std::uint64_t communicator : failed) settle(communicator);
+      return reply;
+    }
+    if (was_here) remove(at, from.instance);
+    if (said->callers.empty()) return reply;
+    if (const Status admitted = admit(from, *said); !admitted) {
+      refuse(from, *said, admitted.error());
+      return reply;
+    }
+    Clock::time_point latest = Clock::time_point::min();
+    for (const auto& [rank, caller] : said->callers) latest = std::max(latest, caller.deadline);
+    Node node{.peer = from,
+              .said = std::move(*said),
+              .expires = std::min(latest, parts_.now() + kUnheard)};
+    at = meetings_.find(unique_id);
+    if (at != meetings_.end()) {
+      if (const std::optional<Error> why = duplicate(at->second, node)) {
+        refuse(from, node.said, *why);
+        return reply;
+      }
+      if (const std::optional<Error> why = conflict(at->second, node)) {
+        refuse(from, node.said, *why);
+        fail(at, from.instance, *why);
+        return reply;
+      }
+    } else {
+      at = meetings_.emplace(unique_id, Meeting{.uid = node.said.uid, .nodes = {}}).first;
+      ++of_user_[node.said.uid];
+    }
+    add(at->second, std::move(node));
+    std::size_t called = 0;
+    for (const auto& [peer, one] : at->second.nodes) called += one.said.callers.size();
+    if (called == static_cast<std::size_t>(request.ranks())) {
+      form(at);
+      return reply;
+    }
+    parts_.arm();
+  }
+  Rank culprit = kNoRank;
+  reply.set_missing(missing(unique_id, culprit));
+  reply.set_culprit(culprit);
+  return reply;
+}
+
+bool RootMeetings::is_news(const PeerNode& from, const Announcement& said) {
+  const Said key{said.unique_id, from.instance};
+  const auto [last, is_new] = last_versions_.try_emplace(key, 0);
+  if (is_new) {
+    by_age_.push_back(key);
+    if (by_age_.size() > kVersionsKept) {
+      last_versions_.erase(by_age_.front());
+      by_age_.pop_front();
+    }
+  }
+  if (said.version <= last->second) return false;
+  last->second = said.version;
+  return true;
+}
+
+Status RootMeetings::admit(const PeerNode& from, const Announcement& said) const {
+  const auto at = meetings_.find(said.unique_id);
+  const auto before = remembered_.find(said.unique_id, parts_.now());
+  if ((at != meetings_.end() && at->second.uid != said.uid) ||
+      (before && before->uid != said.uid)) {
+    return error(ErrorCode::PermissionDenied, Reason::Permission, "uid ", said.uid, " on node ",
+                 from.to_string(), " may not join a communicator of another user");
+  }
+  const auto count = [](const auto& counts, auto key) {
+    const auto found = counts.find(key);
+    return found == counts.end() ? std::size_t{0} : found->second;
+  };
+  if (count(of_peer_, from.instance) >= kMostOfPeer) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, "ranks of node ", from.to_string(),
+                 " wait in ", kMostOfPeer, " communicators for others at node ",
+                 parts_.peers.self().to_string(), ", which is the most");
+  }
+  if (at == meetings_.end() && count(of_user_, said.uid) >= kMostOfUser) {
+    return error(ErrorCode::ResourceExhausted, Reason::Quota, kMostOfUser, " communicators of uid ",
+                 said.uid, " wait for ranks at node ", parts_.peers.self().to_string(),
+                 ", which is the most");
+  }
+  return {};
+}
+
+std::optional<Error> RootMeetings::duplicate(const Meeting& meeting, const Node& newcomer) const {
+  for (const auto& [peer, node] : meeting.nodes) {
+    for (const auto& [rank, caller] : newcomer.said.callers) {
+      if (!node.said.callers.contains(rank)) continue;
+      return with_culprit(
+          error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", rank,
+                " of this communicator has already called on node ", node.peer.to_string(),
+                ": give every rank its own number, or use a new unique id"),
+          rank);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Error> RootMeetings::conflict(const Meeting& meeting, const Node& newcomer) const {
+  const Announcement& mine = newcomer.said;
+  const Rank rank = mine.callers.begin()->first;
+  for (const auto& [peer, node] : meeting.nodes) {
+    const Announcement& other = node.said;
+    const Rank first = other.callers.begin()->first;
+    if (other.ranks != mine.ranks) {
+      return with_culprit(error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                                "the ranks disagree about their number: rank ", first, " on node ",
+                                node.peer.to_string(), " says ", other.ranks, " and rank ", rank,
+                                " on node ", newcomer.peer.to_string(), " says ", mine.ranks),
+                          rank);
+    }
+    if (other.worker != mine.worker) {
+      return with_culprit(
+          error(ErrorCode::Unimplemented, Reason::Unsupported, "rank ", first, " is on ",
+                other.worker, " of node ", node.peer.to_string(), " and rank ", rank, " on ",
+                mine.worker, " of node ", newcomer.peer.to_string(),
+                ": a communicator's ranks are all on GPUs or all on the host"),
+          rank);
+    }
+  }
+  return std::nullopt;
+}
+
+std::string RootMeetings::missing(const UniqueIdBytes& unique_id, Rank& culprit) const {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end()) return {};
+  const int ranks = at->second.nodes.begin()->second.said.ranks;
+  std::set<Rank> absent;
+  for (Rank rank = 0; rank < ranks; ++rank) absent.insert(rank);
+  std::ostringstream called;
+  std::set<std::string> heard;
+  for (const auto& [peer, node] : at->second.nodes) {
+    const std::vector<Rank> here = ranks_of(node.said);
+    for (const Rank rank : here) absent.erase(rank);
+    called << "; node " << node.peer.to_string() << " has called " << list_of(here);
+    heard.insert(node.peer.address);
+  }
+  culprit = *absent.begin();
+  int silent = 0;
+  for (const std::string& address : parts_.peers.addresses()) {
+    if (heard.contains(address) || parts_.peers.find(address).instance != 0) continue;
+    if (++silent <= kSilentNamed) called << "; node " << address << " is not reachable";
+  }
+  std::string text = called.str();
+  if (silent > kSilentNamed) text += ", and " + std::to_string(silent - kSilentNamed) + " more";
+  return list_of(absent) + " of " + std::to_string(ranks) +
+         (absent.size() == 1 ? " has" : " have") + " not called: " + text.substr(2);
+}
+
+void RootMeetings::refuse(const PeerNode& peer, const Announcement& said, const Error& why) {
+  v1::AbandonRequest request;
+  write_unique_id(said.unique_id, *request.mutable_unique_id());
+  request.set_version(said.version);
+  request.set_code(static_cast<std::uint32_t>(why.code));
+  request.set_reason(static_cast<std::uint32_t>(why.reason));
+  request.set_culprit(why.rank);
+  request.set_why(why.message);
+  parts_.peers.abandon(peer, std::move(request), parts_.now() + kTellIn,
+                       [](const Result<v1::PeerEmpty>&) {});
+}
+
+void RootMeetings::fail(Meetings::iterator at, PeerId but, const Error& why) {
+  const std::map<PeerId, Node> nodes = at->second.nodes;
+  erase(at);
+  for (const auto& [peer, node] : nodes) {
+    if (peer != but) refuse(node.peer, node.said, why);
+  }
+}
+
+void RootMeetings::add(Meeting& meeting, Node node) {
+  ++of_peer_[node.peer.instance];
+  const PeerId peer = node.peer.instance;
+  meeting.nodes.emplace(peer, std::move(node));
+}
+
+void RootMeetings::remove(Meetings::iterator at, PeerId peer) {
+  if (at->second.nodes.erase(peer) == 0) return;
+  if (const auto count = of_peer_.find(peer); --count->second == 0) of_peer_.erase(count);
+  if (at->second.nodes.empty()) erase(at);
+}
+
+void RootMeetings::erase(Meetings::iterator at) {
+  for (const auto& [peer, node] : at->second.nodes) {
+    if (const auto count = of_peer_.find(peer); --count->second == 0) of_peer_.erase(count);
+  }
+  if (const auto count = of_user_.find(at->second.uid); --count->second == 0) of_user_.erase(count);
+  meetings_.erase(at);
+}
+
+void RootMeetings::form(Meetings::iterator at) {
+  const UniqueIdBytes unique_id = at->first;
+  const Meeting meeting = at->second;
+  erase(at);
+  const Clock::time_point now = parts_.now();
+  const auto before = remembered_.find(unique_id, now);
+  Attempt attempt{.unique_id = unique_id,
+                  .epoch = before ? before->number : 0,
+                  .deadline = Clock::time_point::max(),
+                  .members = {},
+                  .why = {}};
+  std::uint64_t segment_limit_bytes = 0;
+  std::map<Rank, std::string> devices;
+  for (const auto& [peer, node] : meeting.nodes) {
+    attempt.epoch = std::max(attempt.epoch, node.said.remembered_epoch);
+    attempt.members.push_back({.peer = node.peer, .ranks = ranks_of(node.said), .again = {}});
+    const std::uint64_t limit = node.said.segment_limit_bytes;
+    segment_limit_bytes = segment_limit_bytes == 0 ? limit : std::min(segment_limit_bytes, limit);
+    for (const auto& [rank, caller] : node.said.callers) {
+      attempt.deadline = std::min(attempt.deadline, caller.deadline);
+      devices.emplace(rank, caller.device);
+    }
+  }
+  ++attempt.epoch;
+  remembered_.remember(unique_id, {.uid = meeting.uid, .number = attempt.epoch}, now);
+  std::ranges::sort(attempt.members, {}, [](const auto& member) { return member.ranks.front(); });
+
+  const std::uint64_t communicator = parts_.random();
+  const Clock::time_point ready_by =
+      attempt.deadline - std::min<Clock::duration>(kCommitTime, (attempt.deadline - now) / 4);
+  v1::FormRequest request;
+  write_unique_id(unique_id, *request.mutable_unique_id());
+  request.set_epoch(attempt.epoch);
+  request.set_communicator(communicator);
+  request.set_remaining_ms(remaining_ms(ready_by, now));
+  request.set_segment_limit_bytes(segment_limit_bytes);
+  *request.mutable_policy() = write(parts_.policy());
+  for (const auto& [rank, device] : devices) request.add_rank_devices(device);
+  for (const Attempt::Member& member : attempt.members) {
+    v1::FormRequest::Node& node = *request.add_nodes();
+    node.mutable_identity()->set_address(member.peer.address);
+    node.mutable_identity()->set_name(member.peer.name);
+    node.mutable_identity()->set_instance(member.peer.instance);
+    node.mutable_ranks()->Add(member.ranks.begin(), member.ranks.end());
+  }
+  const std::vector<Attempt::Member> members = attempt.members;
+  attempts_.emplace(communicator, std::move(attempt));
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    parts_.peers.form(members[i].peer, request, ready_by,
+                      [this, communicator, i](const Result<v1::FormReply>& reply) {
+                        answered(communicator, i, reply);
+                      });
+  }
+}
+
+void RootMeetings::answered(std::uint64_t communicator, std::size_t member,
+                            const Result<v1::FormReply>& reply) {
+  const auto at = attempts_.find(communicator);
+  if (at == attempts_.end() || at->second.members[member].has_answered) return;
+  Attempt& attempt = at->second;
+  Attempt::Member& one = attempt.members[member];
+  one.has_answered = true;
+  if (!reply) {
+    Error why = reply.error();
+    why.message = list_of(one.ranks) + " of node " + one.peer.to_string() +
+                  " could not be had: " + why.message;
+    why.rank = one.ranks.front();
+    give_up(attempt, why);
+  } else if (reply->changed()) {
+    one.is_sent = one.is_told = true;  // nothing is formed there
+    give_up(attempt, std::nullopt);
+  }
+  settle(communicator);
+}
+
+void RootMeetings::give_up(Attempt& attempt, std::optional<Error> why) {
+  const bool is_committed =
+      !attempt.is_failed && std::ranges::all_of(attempt.members, [](auto& one) {
+        return one.has_answered && one.is_sent;
+      });
+  if (is_committed) return;
+  attempt.is_failed = true;
+  if (!attempt.why) attempt.why = std::move(why);
+}
+
+void RootMeetings::settle(std::uint64_t communicator) {
+  const auto at = attempts_.find(communicator);
+  if (at == attempts_.end()) return;
+  Attempt& attempt = at->second;
+  const bool all_have = std::ranges::all_of(attempt.members, &Attempt::Member::has_answered);
+  if (!attempt.is_failed && !all_have) return;
+  const bool holds = !attempt.is_failed;
+  if (const auto meeting = meetings_.find(attempt.unique_id); holds && meeting != meetings_.end()) {
+    // What they announced before they formed it came late.
+    for (const Attempt::Member& member : attempt.members) {
+      remove(meeting, member.peer.instance);
+      if (!meetings_.contains(attempt.unique_id)) break;
+    }
+  }
+  std::vector<std::size_t> due;
+  for (std::size_t i = 0; i < attempt.members.size(); ++i) {
+    Attempt::Member& member = attempt.members[i];
+    if (!member.has_answered || std::exchange(member.is_sent, true)) continue;
+    due.push_back(i);
+  }
+  for (const std::size_t member : due)
+    holds ? commit(communicator, member) : abandon(communicator, member);
+  // One that was told by somebody else may have been the last.
+  if (const auto now = attempts_.find(communicator);
+      now != attempts_.end() && std::ranges::all_of(now->second.members, &Attempt::Member::is_told))
+    attempts_.erase(now);
+}
+
+void RootMeetings::commit(std::uint64_t communicator, std::size_t member) {
+  const Attempt& attempt = attempts_.at(communicator);
+  v1::CommitRequest request;
+  write_unique_id(attempt.unique_id, *request.mutable_unique_id());
+  request.set_epoch(attempt.epoch);
+  request.set_communicator(communicator);
+  parts_.peers.commit(attempt.members[member].peer, std::move(request),
+                      std::min(attempt.deadline, parts_.now() + kCommitTry),
+                      [this, communicator, member](const Result<v1::PeerEmpty>& reply) {
+                        const auto at = attempts_.find(communicator);
+                        if (at == attempts_.end()) return;
+                        // One that refuses has given its part back, and its worker tells the
+                        // others' workers.
+                        const bool is_lost =
+                            !reply && (reply.error().code == ErrorCode::Unavailable ||
+                                       reply.error().code == ErrorCode::DeadlineExceeded);
+                        if (!is_lost || parts_.now() + kCommitAgain >= at->second.deadline)
+                          return told(communicator, member);
+                        at->second.members[member].again = parts_.now() + kCommitAgain;
+                        parts_.arm();
+                      });
+}
+
+void RootMeetings::abandon(std::uint64_t communicator, std::size_t member) {
+  const Attempt& attempt = attempts_.at(communicator);
+  v1::AbandonRequest request;
+  write_unique_id(attempt.unique_id, *request.mutable_unique_id());
+  request.set_epoch(attempt.epoch);
+  request.set_communicator(communicator);
+  request.set_culprit(kNoRank);
+  if (attempt.why) {
+    request.set_code(static_cast<std::uint32_t>(attempt.why->code));
+    request.set_reason(static_cast<std::uint32_t>(attempt.why->reason));
+    request.set_culprit(attempt.why->rank);
+    request.set_why(attempt.why->message);
+  }
+  parts_.peers.abandon(
+      attempt.members[member].peer, std::move(request), parts_.now() + kTellIn,
+      [this, communicator, member](const Result<v1::PeerEmpty>&) { told(communicator, member); });
+}
+
+void RootMeetings::told(std::uint64_t communicator, std::size_t member) {
+  const auto at = attempts_.find(communicator);
+  if (at == attempts_.end()) return;
+  at->second.members[member].is_told = true;
+  if (std::ranges::all_of(at->second.members, &Attempt::Member::is_told)) attempts_.erase(at);
+}
+
+void RootMeetings::peer_lost(const PeerNode& peer, const Error& why) {
+  std::vector<UniqueIdBytes> lost;
+  for (const auto& [unique_id, meeting] : meetings_) {
+    if (meeting.nodes.contains(peer.instance)) lost.push_back(unique_id);
+  }
+  for (const UniqueIdBytes& unique_id : lost) {
+    const auto at = meetings_.find(unique_id);
+    if (at == meetings_.end()) continue;
+    const std::vector<Rank> ranks = ranks_of(at->second.nodes.at(peer.instance).said);
+    fail(at, peer.instance,
+         with_culprit(
+             error(ErrorCode::Aborted, Reason::RemoteDied, list_of(ranks), " had called on node ",
+                   peer.to_string(), ", which is lost: ", why.message),
+             ranks.front()));
+  }
+  std::vector<std::uint64_t> under_way;
+  for (auto& [communicator, attempt] : attempts_) {
+    for (Attempt::Member& member : attempt.members) {
+      if (member.peer.instance != peer.instance) continue;
+      give_up(attempt, with_culprit(error(ErrorCode::Aborted, Reason::RemoteDied,
+                                          list_of(member.ranks), " were on node ", peer.to_string(),
+                                          ", which is lost: ", why.message),
+                                    member.ranks.front()));
+      // Nobody is there who could answer, or be told.
+      member.has_answered = member.is_sent = member.is_told = true;
+      member.again.reset();
+      under_way.push_back(communicator);
+    }
+  }
+  for (const std::uint64_t communicator : under_way) settle(communicator);
+}
+
+void RootMeetings::tick() {
+  const Clock::time_point now = parts_.now();
+  std::vector<std::pair<UniqueIdBytes, PeerId>> expired;
+  for (const auto& [unique_id, meeting] : meetings_) {
+    for (const auto& [peer, node] : meeting.nodes) {
+      if (node.expires <= now) expired.emplace_back(unique_id, peer);
+    }
+  }
+  for (const auto& [unique_id, peer] : expired) {
+    if (const auto at = meetings_.find(unique_id); at != meetings_.end()) remove(at, peer);
+  }
+  std::vector<std::pair<std::uint64_t, std::size_t>> again;
+  for (auto& [communicator, attempt] : attempts_) {
+    for (std::size_t i = 0; i < attempt.members.size(); ++i) {
+      std::optional<Clock::time_point>& due = attempt.members[i].again;
+      if (!due || *due > now) continue;
+      due.reset();
+      again.emplace_back(communicator, i);
+    }
+  }
+  for (const auto& [communicator, member] : again) commit(communicator, member);
+}
+
+std::optional<RootMeetings::Clock::time_point> RootMeetings::next_tick() const {
+  Clock::time_point next = Clock::time_point::max();
+  for (const auto& [unique_id, meeting] : meetings_) {
+    for (const auto& [peer, node] : meeting.nodes) next = std::min(next, node.expires);
+  }
+  for (const auto& [communicator, attempt] : attempts_) {
+    for (const Attempt::Member& member : attempt.members)
+      if (member.again) next = std::min(next, *member.again);
+  }
+  if (next == Clock::time_point::max()) return std::nullopt;
+  return next;
+}
+
+}  // namespace arcomm

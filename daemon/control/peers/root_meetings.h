@@ -1,0 +1,114 @@
+// Meetings of which this daemon is the root: the announcements of all nodes are collected until
+// every rank has called; then each node forms its part (Form), and either all hear that it holds
+// (Commit) or all that it does not (Abandon). The rules of rendezvous.h hold over nodes, and what
+// goes wrong names rank and node. Nothing of a meeting outlives an attempt to form it but its
+// epoch: whoever is to wait on announces itself anew.
+//
+// Thread: the control loop. Knows no socket: messages go through PeerMessenger, time comes from
+// `now`, and tick() is due at next_tick().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/control/peers/meeting_messages.h"
+#include "daemon/control/peers/peer_messenger.h"
+#include "daemon/control/remembered_epochs.h"
+
+namespace arcomm {
+
+class RootMeetings {
+ public:
+  using Clock = MeetingClock;
+  static constexpr std::size_t kMostOfPeer = 4096;
+  static constexpr std::size_t kMostOfUser = 1024;
+
+  struct Parts {
+    PeerMessenger& peers;
+    std::function<NetworkPolicy()> policy;
+    std::function<std::uint64_t()> random;  // never 0
+    std::function<Clock::time_point()> now = [] { return Clock::now(); };
+    std::function<void()> arm = [] {};  // next_tick() may be earlier than it was
+  };
+  explicit RootMeetings(Parts parts) : parts_(std::move(parts)) {}
+
+  Result<v1::AnnounceReply> announced(const PeerNode& from, const v1::AnnounceRequest& request);
+  void peer_lost(const PeerNode& peer, const Error& why);
+
+  void tick();
+  std::optional<Clock::time_point> next_tick() const;
+  std::size_t size() const { return meetings_.size(); }      // that collect
+  std::size_t attempts() const { return attempts_.size(); }  // that are under way
+
+ private:
+  struct Node {
+    PeerNode peer;
+    Announcement said;
+    Clock::time_point expires;  // unless it is announced anew
+  };
+  struct Meeting {
+    uid_t uid = 0;
+    std::map<PeerId, Node> nodes;  // none is without a caller
+  };
+  using Meetings = std::map<UniqueIdBytes, Meeting>;
+
+  // One run of Form and Commit, or Abandon.
+  struct Attempt {
+    struct Member {
+      PeerNode peer;
+      std::vector<Rank> ranks;
+      bool has_answered = false;               // Form
+      bool is_sent = false;                    // Commit or Abandon
+      bool is_told = false;                    // it has been answered
+      std::optional<Clock::time_point> again;  // when to send Commit once more
+    };
+    UniqueIdBytes unique_id{};
+    std::uint64_t epoch = 0;
+    Clock::time_point deadline;
+    std::vector<Member> members;
+    bool is_failed = false;
+    std::optional<Error> why;  // failed: none where the calls are to wait on
+  };
+  using Attempts = std::map<std::uint64_t, Attempt>;  // by the communicator's number
+
+  bool is_news(const PeerNode& from, const Announcement& said);
+  Status admit(const PeerNode& from, const Announcement& said) const;
+  // Why the ranks of this node do not go with those of another.
+  std::optional<Error> conflict(const Meeting& meeting, const Node& newcomer) const;
+  std::optional<Error> duplicate(const Meeting& meeting, const Node& newcomer) const;
+  std::string missing(const UniqueIdBytes& unique_id, Rank& culprit) const;
+  void refuse(const PeerNode& peer, const Announcement& said, const Error& why);
+  void fail(Meetings::iterator at, PeerId but, const Error& why);
+  void erase(Meetings::iterator at);
+  void remove(Meetings::iterator at, PeerId peer);  // one node of it
+  void add(Meeting& meeting, Node node);
+
+  void form(Meetings::iterator at);
+  void answered(std::uint64_t communicator, std::size_t member, const Result<v1::FormReply>& reply);
+  void give_up(Attempt& attempt, std::optional<Error> why);
+  void settle(std::uint64_t communicator);  // tells whom there is something to tell
+  void commit(std::uint64_t communicator, std::size_t member);
+  void abandon(std::uint64_t communicator, std::size_t member);
+  void told(std::uint64_t communicator, std::size_t member);
+
+  Parts parts_;
+  Meetings meetings_;
+  Attempts attempts_;
+  RememberedEpochs remembered_;  // of ids that were formed here
+  // The last announcement of an id by a node: what comes late says nothing any more. Bounded: the
+  // oldest go.
+  using Said = std::pair<UniqueIdBytes, PeerId>;
+  std::map<Said, std::uint64_t> last_versions_;
+  std::deque<Said> by_age_;
+  std::map<uid_t, std::size_t> of_user_;
+  std::map<PeerId, std::size_t> of_peer_;  // meetings in which it has ranks
+};
+
+}  // namespace arcomm
