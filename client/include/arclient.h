@@ -156,7 +156,9 @@ ARC_API const char* arcGetLastError(arcComm_t comm);
 ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->struct_size first */
 
 /* ---- communicators ---- */
-/* Needs no daemon. Make it once, hand it to all ranks by any means. */
+/* Make it once, hand it to all ranks by any means. Needs no daemon; where one answers that knows
+ * others, the id says at which node its ranks meet, so make it on a node where one of them will be.
+ * Does not attach: a process may fork afterwards. */
 ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
 /* Blocks until all `ranks` ranks have called, or the timeout. Several ranks may live in one
  * process: call from one thread each, or all between arcGroupStart and arcGroupEnd. 1 <= ranks

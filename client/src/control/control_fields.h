@@ -27,6 +27,7 @@ enum class AttachReply : protozero::pbf_tag_type {
   MaxInFlight = 8,
   OnGpus = 9,
   MaxChunks = 10,
+  PeerAddress = 11,
 };
 
 enum class CreateCommunicatorRequest : protozero::pbf_tag_type {

@@ -126,6 +126,9 @@ Result<Attached> NodeControl::attach(std::string_view device, std::string_view p
           case Reply::MaxChunks:
             attached.max_chunks = static_cast<std::uint32_t>(number);
             break;
+          case Reply::PeerAddress:
+            attached.peer_address = reply.bytes();
+            break;
         }  // or a newer daemon's field
       }));
   if (!attached.key.id.valid() || !token_whole) {

@@ -33,6 +33,7 @@ struct Attached {
   std::uint32_t max_in_flight = 0;
   bool on_gpus = false;
   std::uint32_t max_chunks = 0;  // of one registration; 0: the daemon knows none
+  std::string peer_address;      // the daemon's, as other daemons know it; "": it knows none
 };
 
 struct NewCommunicator {

@@ -3,12 +3,14 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <span>
 #include <string_view>
 #include <thread>
 #include <utility>
 
 #include "client/src/gpu/gpu_member.h"
 #include "client/src/session/library.h"
+#include "proto/meeting_address.h"
 
 namespace arcomm::client {
 namespace {
@@ -18,6 +20,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRetry{10};
 constexpr milliseconds kAskEvery{5};
 constexpr milliseconds kAskFor{50};
+constexpr milliseconds kAddressWithin{1000};  // an id is needed with a daemon that hangs, too
 
 // The session, rather than the request, was at fault: worth a new session.
 bool session_failed(const Error& why) {
@@ -39,6 +42,9 @@ UniqueId make_unique_id() {
   // before.
   while (::getrandom(id.data(), id.size(), 0) < 0 && errno == EINTR) {
   }
+  // So that nodes need not agree on where to meet. Without it they choose by the id's hash.
+  write_meeting_address(std::as_writable_bytes(std::span(id)),
+                        Library::instance().peer_address(Deadline::after(kAddressWithin)));
   return id;
 }
 

@@ -1,5 +1,7 @@
 #include "client/src/session/library.h"
 
+#include <errno.h>  // program_invocation_short_name
+
 #include <algorithm>
 #include <cstdlib>
 #include <thread>
@@ -126,6 +128,22 @@ Result<std::shared_ptr<Session>> Library::session(Deadline deadline) {
     }
     std::this_thread::sleep_for(kAttachEvery);
   }
+}
+
+std::string Library::peer_address(Deadline deadline) {
+  std::string runtime_dir;
+  {
+    const std::unique_lock lock(mutex_, deadline.when());
+    if (!lock) return {};
+    if (session_ && !session_->lost()) return session_->facts().peer_address;
+    runtime_dir = configured_ ? config_.runtime_dir : resolved({}).runtime_dir;
+  }
+  NodeControl control(runtime_dir + "/client.sock");
+  const Result<Attached> attached =
+      control.attach("host:0", program_invocation_short_name, deadline);
+  if (!attached) return {};
+  static_cast<void>(control.detach(attached->key, deadline));
+  return attached->peer_address;
 }
 
 }  // namespace arcomm::client

@@ -34,6 +34,9 @@ class Library {
   // The live session, attaching if there is none. A process that was attached before waits for the
   // daemon to come back; one that never was hears at once that none is running.
   Result<std::shared_ptr<Session>> session(Deadline deadline);
+  // Of the daemon, as other daemons know it; "" where it knows none, or does not answer. A process
+  // that has not attached has not done so afterwards, either: it may fork.
+  std::string peer_address(Deadline deadline);
   // Of operations and control calls; no longer than Deadline::kLongest, whatever was asked. Takes
   // no lock: another thread may be attaching for seconds.
   std::uint64_t timeout_ms() const { return timeout_ms_.load(std::memory_order_relaxed); }

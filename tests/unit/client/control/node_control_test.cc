@@ -71,6 +71,7 @@ TEST(NodeControlMessages, Attach) {
   reply.set_max_in_flight(64);
   reply.set_on_gpus(true);
   reply.set_max_chunks(256);
+  reply.set_peer_address("10.0.0.1:7400");
   const auto request =
       asked<v1::AttachRequest>(reply.SerializeAsString(), [&](NodeControl& control) {
         const Result<Attached> attached = control.attach("gpu", "a process", soon());
@@ -85,6 +86,7 @@ TEST(NodeControlMessages, Attach) {
         EXPECT_EQ(attached->max_in_flight, 64u);
         EXPECT_TRUE(attached->on_gpus);
         EXPECT_EQ(attached->max_chunks, 256u);
+        EXPECT_EQ(attached->peer_address, "10.0.0.1:7400");
       });
   EXPECT_EQ(request.ring_abi_major(), kRingAbiMajor);
   EXPECT_EQ(request.ring_abi_minor(), kRingAbiMinor);

@@ -35,6 +35,7 @@ SAME(AttachReply, SegmentLimitBytes);
 SAME(AttachReply, MaxInFlight);
 SAME(AttachReply, OnGpus);
 SAME(AttachReply, MaxChunks);
+SAME(AttachReply, PeerAddress);
 SAME(CreateCommunicatorRequest, Session);
 SAME(CreateCommunicatorRequest, UniqueId);
 SAME(CreateCommunicatorRequest, Rank);
