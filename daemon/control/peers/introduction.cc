@@ -55,8 +55,8 @@ Result<PeerNode> node_of(const v1::NodeIdentity& identity) {
     return error(ErrorCode::Unimplemented, Reason::Version, node.to_string(),
                  " runs on a processor of another byte order: such nodes cannot work together");
   }
-  const bool is_address = is_peer_list(identity.address()) && !identity.address().empty() &&
-                          identity.address().find(',') == std::string::npos;
+  const bool is_address =
+      is_peer_list(identity.address()) && identity.address().find(',') == std::string::npos;
   if (!is_address || node.instance == 0) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "\"", node.address,
                  "\" and instance ", node.instance, " are no daemon's");

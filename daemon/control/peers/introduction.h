@@ -18,8 +18,9 @@ namespace arcomm {
 inline constexpr std::uint32_t kPeerVersion = 1;
 
 v1::NodeIdentity identity_of(const PeerNode& node);
-// Safe to be shown. InvalidArgument for what no daemon says; Unimplemented/Version, naming the
-// daemon and both versions, for one of another version or byte order.
+// Safe to be shown; its address is "" while it looks for itself in its list. InvalidArgument for
+// what no daemon says; Unimplemented/Version, naming the daemon and both versions, for one of
+// another version or byte order.
 Result<PeerNode> node_of(const v1::NodeIdentity& identity);
 
 // Both challenges and both identities are in what is proven: a proof is good for this greeting.

@@ -42,6 +42,10 @@ Result<PeerPasses::Proven> PeerPasses::prove(ConnectionNumber from,
   Waiting& waiting = found.mapped();
   if (!equal_secrets(request.proof(), proof_of_client(token_, waiting.greeting)))
     return other_token(waiting.node);
+  if (waiting.node.address.empty()) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a daemon without an address cannot be called back");
+  }
   Result<std::string> pass = random_secret();
   if (!pass) return std::move(pass).error();
   std::erase_if(passes_, [&waiting](const auto& one) {

@@ -53,6 +53,12 @@ std::size_t streams_of(const Settings::Net& net) {
   return std::min(kUsualStreams, half);
 }
 
+bool has_names(const std::vector<std::string>& configured) {
+  return std::any_of(configured.begin(), configured.end(), [](const std::string& address) {
+    return !net::ip_family(split_peer(address).host).has_value();
+  });
+}
+
 // Its addresses; none for a name that nobody knows.
 std::vector<std::string> look_up(const std::string& host) {
   addrinfo hints{};
@@ -83,10 +89,7 @@ Result<std::unique_ptr<Peers>> Peers::create(Parts parts) {
   ARC_RETURN_IF_ERROR(self->start_server());
   std::vector<std::string> hosts;
   for (const std::string& address : configured) hosts.push_back(split_peer(address).host);
-  const bool has_names = std::any_of(hosts.begin(), hosts.end(), [](const std::string& host) {
-    return !net::ip_family(host).has_value();
-  });
-  if (has_names) {
+  if (has_names(configured)) {
     self->look_up_hosts(hosts);
   } else {
     self->open_data_ports(hosts);
@@ -144,6 +147,9 @@ void Peers::make_table(const std::vector<std::string>& configured) {
   const Settings::Net& net = parts_.settings->net;
   const bool is_anywhere = net::is_any_address(listen_.host);
   const std::string name = net.name.empty() ? own_host_name() : net.name;
+  std::string own = find_own(configured, listen_, interfaces_here());
+  // Where an address is listened on and only addresses are in the list, nothing else can be meant.
+  if (own.empty() && !is_anywhere && !has_names(configured)) own = listen_.to_string();
   table_ = std::make_unique<PeerTable>(PeerTable::Parts{
       .loop = *parts_.loop,
       .client = *client_,
@@ -151,7 +157,7 @@ void Peers::make_table(const std::vector<std::string>& configured) {
       .configured = configured,
       .name = safe_text(name, 63),
       .instance = new_instance(),
-      .own_address = find_own(configured, listen_, interfaces_here()),
+      .own_address = std::move(own),
       .fallback_address =
           is_anywhere ? own_host_name() + ":" + std::to_string(listen_.port) : listen_.to_string(),
       .timeout = milliseconds(net.peer_timeout_ms),

@@ -44,6 +44,7 @@ class Peers {
   const std::string& listens_on() const { return listens_on_; }
   // Strangers on both ports who were turned away.
   std::uint64_t turned_away() const;
+  std::size_t strangers() const { return gate_ ? gate_->strangers() : 0; }
   // Daemons that do not fit: of another version, with another token. The last one's story.
   std::uint64_t refused() const { return refused_; }
   const Error& last_refused() const { return last_refused_; }
