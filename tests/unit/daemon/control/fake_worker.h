@@ -53,6 +53,16 @@ class FakeWorker final : public DeviceWorker {
     std::lock_guard lock(mutex_);
     return buffers_.size();
   }
+  // Those that were opened and not taken yet; and the peers of those that were closed.
+  std::vector<LinkSpec> take_links() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(links_, {});
+  }
+  std::vector<std::pair<PeerId, std::string>> closed_links() {
+    std::lock_guard lock(mutex_);
+    return closed_links_;
+  }
+  void lose_link(PeerId peer, Error why) { events_.link_lost(peer, std::move(why)); }
   std::size_t plans() {
     std::lock_guard lock(mutex_);
     return plans_.size();
@@ -140,7 +150,13 @@ class FakeWorker final : public DeviceWorker {
     }
     answer(std::move(done), Status{});
   }
-  void close_link(PeerId, Error, Done<void> done) override { answer(std::move(done), Status{}); }
+  void close_link(PeerId peer, Error why, Done<void> done) override {
+    {
+      std::lock_guard lock(mutex_);
+      closed_links_.emplace_back(peer, std::move(why.message));
+    }
+    answer(std::move(done), Status{});
+  }
   void export_mailbox(SessionId, MemberId, Done<MailboxDescriptors> done) override {
     if (refuse_mailbox) {
       return answer(std::move(done), Result<MailboxDescriptors>(error(ErrorCode::ResourceExhausted,
@@ -279,6 +295,7 @@ class FakeWorker final : public DeviceWorker {
   std::map<SessionId, SessionSpec> sessions_;
   std::map<BufferId, std::pair<SessionId, BufferSpec>> buffers_;
   std::vector<LinkSpec> links_;
+  std::vector<std::pair<PeerId, std::string>> closed_links_;
   std::map<PlanId, SessionId> plans_;
   std::map<MemberId, std::pair<UniqueIdBytes, std::uint64_t>> epochs_;
   std::map<std::pair<UniqueIdBytes, std::uint64_t>, Reason> revoked_;

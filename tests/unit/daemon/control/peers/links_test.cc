@@ -1,0 +1,126 @@
+// Links between the workers of daemons: made on demand, made again when they are lost, and closed
+// when the peer is dead.
+#include "tests/unit/daemon/control/peers/peer_nodes.h"
+#include "transport/net/tcp/endpoint.h"
+
+namespace arcomm::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class NoRoomAtAll final : public net::Receiver {
+ public:
+  Result<std::byte*> place(const net::FrameHeader&) override {
+    return static_cast<std::byte*>(nullptr);
+  }
+  Status arrived(const net::FrameHeader&, std::span<const std::byte>) override { return {}; }
+  void abandoned(const net::FrameHeader&) override {}
+};
+
+class PeerLinksTest : public PeersTest {
+ protected:
+  void meet() {
+    one_ = start(1, 2);
+    two_ = start(2, 2);
+    ASSERT_TRUE(eventually([&] { return one_->sees(address(2)) && two_->sees(address(1)); }));
+  }
+  void expect_link() {
+    auto here = one_->ensure_link(two_->self()), there = two_->ensure_link(one_->self());
+    const Status first = here.get(), second = there.get();
+    ASSERT_TRUE(first) << first.error().message;
+    ASSERT_TRUE(second) << second.error().message;
+  }
+
+  std::unique_ptr<PeerNodeUnderTest> one_, two_;
+};
+
+TEST_F(PeerLinksTest, AreGivenToBothWorkersWithAllTheirStreams) {
+  meet();
+  expect_link();
+  auto here = one_->worker().take_links(), there = two_->worker().take_links();
+  ASSERT_EQ(here.size(), 1u);
+  ASSERT_EQ(there.size(), 1u);
+  EXPECT_EQ(here[0].peer, two_->self().instance);
+  EXPECT_EQ(here[0].name, "node2");
+  EXPECT_EQ(here[0].bulk.size(), 2u);
+  EXPECT_EQ(there[0].bulk.size(), 2u);
+  EXPECT_EQ(here[0].bulk_options.size(), 2u);
+  EXPECT_NE(here[0].regions, nullptr);
+  EXPECT_EQ(here[0].messages->is_open(), net::Progress::Done);
+  EXPECT_THAT(here[0].messages->name(), HasSubstr("stream 0"));
+}
+
+TEST_F(PeerLinksTest, AreMadeOnceForAllThatAsk) {
+  meet();
+  auto first = one_->ensure_link(two_->self()), second = one_->ensure_link(two_->self());
+  EXPECT_TRUE(first.get());
+  EXPECT_TRUE(second.get());
+  EXPECT_TRUE(one_->ensure_link(two_->self()).get());
+  EXPECT_EQ(one_->worker().take_links().size(), 1u);
+}
+
+TEST_F(PeerLinksTest, HaveAsManyStreamsAsTheSideThatHasFewer) {
+  Settings settings = settings_of(1, 2);
+  settings.net.streams = 7;
+  one_ = start(settings);
+  two_ = start(2, 2);
+  expect_link();
+  EXPECT_EQ(one_->worker().take_links().at(0).bulk.size(), 2u);
+}
+
+TEST_F(PeerLinksTest, AreMadeAgainWhicheverSideLostThem) {
+  meet();
+  expect_link();
+  (void)one_->worker().take_links();
+  (void)two_->worker().take_links();
+  one_->lose_link(two_->self().instance);
+  expect_link();
+  EXPECT_EQ(one_->worker().take_links().size(), 1u);
+  EXPECT_EQ(two_->worker().take_links().size(), 1u);
+  ASSERT_FALSE(two_->worker().closed_links().empty()) << "it still had the old one";
+  // The side that does not connect asks for it.
+  std::this_thread::sleep_for(milliseconds(1100));
+  two_->lose_link(one_->self().instance);
+  const Status again = two_->ensure_link(one_->self()).get();
+  EXPECT_TRUE(again) << again.error().message;
+  EXPECT_EQ(two_->worker().take_links().size(), 1u);
+}
+
+TEST_F(PeerLinksTest, AreClosedWhenThePeerIsDead) {
+  meet();
+  expect_link();
+  const PeerId peer = two_->self().instance;
+  two_.reset();
+  EXPECT_TRUE(eventually([&] { return !one_->worker().closed_links().empty(); }));
+  EXPECT_EQ(one_->worker().closed_links()[0].first, peer);
+  EXPECT_THAT(one_->worker().closed_links()[0].second, HasSubstr("node2"));
+}
+
+TEST_F(PeerLinksTest, SayInTimeWhyTheyCannotBeMade) {
+  meet();
+  EXPECT_THAT(one_->ensure_link(two_->self(), milliseconds(500), "gpu").get().error().message,
+              HasSubstr("has no worker \"gpu\""));
+  const PeerNode was = two_->self();
+  two_.reset();
+  const Status status = one_->ensure_link(was, milliseconds(2000)).get();
+  ASSERT_FALSE(status);
+  EXPECT_THAT(status.error().message, HasSubstr("node2"));
+}
+
+TEST_F(PeerLinksTest, AreNotMadeOfStrangersConnections) {
+  meet();
+  // A connection that shows a key that nobody gave out.
+  auto endpoint = net::TcpEndpoint::open({.address = {host(3), 0}}).value();
+  auto stranger =
+      endpoint->connect({host(2), 7401}, "node2", net::HelloKey{}, net::Secret{}).value();
+  NoRoomAtAll receiver;
+  EXPECT_TRUE(eventually([&] {
+    (void)stranger->progress(receiver);
+    return stranger->is_open() == net::Progress::Failed;
+  }));
+  EXPECT_THAT(stranger->error().message, HasSubstr("not known"));
+  expect_link();
+}
+
+}  // namespace
+}  // namespace arcomm::test
