@@ -110,6 +110,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
     peers_ = *std::move(peers);
     *reachable_peers_ = peers_.get();
     admin_->use_peers(*peers_);
+    control_->use_peers(peers_->messenger(), peers_->link_maker());
   }
   ARC_RETURN_IF_ERROR(gate_->open(std::move(sockets)));
   loop_thread_ = std::thread([loop = loop_] {
@@ -164,6 +165,7 @@ void ControlPlane::stop() {
     *reachable_ = nullptr;
     *reachable_peers_ = nullptr;
     gate_->close();
+    control_->leave_peers();
     if (peers_) peers_->close();
   });
   loop_->stop();
