@@ -18,8 +18,11 @@ Frame render(const v1::CommunicatorsReply& reply, const Invocation& invocation) 
     if (diagnosis.empty()) continue;
     const v1::RankStatus* last = lagging_rank(communicator);
     for (const v1::RankStatus& member : communicator.members()) {
-      frame.text += "  rank " + std::to_string(member.rank()) + "  pid " +
-                    std::to_string(member.pid()) + "  called " + std::to_string(member.last_seq());
+      frame.text += "  rank " + std::to_string(member.rank());
+      if (!member.node().empty()) frame.text += "  node " + printable(member.node());
+      if (member.pid() != 0) frame.text += "  pid " + std::to_string(member.pid());
+      // What a rank of another node has called is that node's to say.
+      if (!is_elsewhere(member)) frame.text += "  called " + std::to_string(member.last_seq());
       if (!member.waiting().empty()) frame.text += "  waits for " + printable(member.waiting());
       if (last == &member) frame.text += painted("  <- behind", Colour::Yellow, invocation.colour);
       frame.text += "\n";

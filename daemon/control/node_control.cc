@@ -11,7 +11,8 @@ NodeControl::NodeControl(Parts parts)
       buffers_(state_, parts.memory_thread),
       plans_(state_),
       sessions_(
-          {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {}
+          {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {
+}
 
 void NodeControl::use_peers(PeerMessenger& peers, LinkMaker& links) {
   state_.peers = &peers;

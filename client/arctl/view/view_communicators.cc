@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/view/table.h"
@@ -15,11 +17,21 @@ Json members_json(const v1::CommunicatorStatus& communicator) {
                        {"session", id_text(member.session())},
                        {"last_seq", member.last_seq()},
                        {"waiting", member.waiting()}});
+    if (!member.node().empty()) members.back()["node"] = member.node();
   }
   return members;
 }
 
+// What this daemon knows of a rank of another node is what it waits for, and not what it has done.
+std::string calls_text(const v1::RankStatus& member) {
+  return is_elsewhere(member) ? "-" : std::to_string(member.last_seq());
+}
+
 }  // namespace
+
+bool is_elsewhere(const v1::RankStatus& member) {
+  return member.session() == 0 && !member.node().empty();
+}
 
 Json launches_json(const v1::CommunicatorStatus& communicator) {
   Json launches = Json::array();
@@ -63,12 +75,14 @@ bool keep_communicators(v1::CommunicatorsReply& reply, std::string_view prefix) 
 }
 
 const v1::RankStatus* lagging_rank(const v1::CommunicatorStatus& communicator) {
-  const auto& members = communicator.members();
-  const auto [least, most] =
-      std::minmax_element(members.begin(), members.end(),
-                          [](const auto& a, const auto& b) { return a.last_seq() < b.last_seq(); });
-  if (least == members.end() || least->last_seq() == most->last_seq()) return nullptr;
-  return &*least;
+  const v1::RankStatus* least = nullptr;
+  bool differ = false;
+  for (const v1::RankStatus& member : communicator.members()) {
+    if (is_elsewhere(member)) continue;
+    differ = differ || (least != nullptr && least->last_seq() != member.last_seq());
+    if (least == nullptr || member.last_seq() < least->last_seq()) least = &member;
+  }
+  return differ ? least : nullptr;
 }
 
 std::string diagnosis_of(const v1::CommunicatorStatus& communicator) {
@@ -97,17 +111,23 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
         "  " + std::to_string(communicator.ranks()) + " ranks  epoch " +
         std::to_string(communicator.epoch()) + "  " + human_count(communicator.operations_done()) +
         " done  " + human_count(communicator.operations_failed()) + " failed\n";
-    Table table({{"  RANK", Align::Right},
-                 {"PID", Align::Right},
-                 {"SESSION"},
-                 {"CALLED", Align::Right},
-                 {"WAITS FOR"}});
+    const bool spans_nodes = std::ranges::any_of(
+        communicator.members(), [](const auto& member) { return !member.node().empty(); });
+    std::vector<Column> columns = {{"  RANK", Align::Right},
+                                   {"PID", Align::Right},
+                                   {"SESSION"},
+                                   {"CALLED", Align::Right},
+                                   {"WAITS FOR"}};
+    if (spans_nodes) columns.insert(columns.begin() + 1, {"NODE"});
+    Table table(std::move(columns));
     for (const v1::RankStatus& member : communicator.members()) {
-      table.add({std::to_string(member.rank()),
-                 member.pid() == 0 ? "?" : std::to_string(member.pid()),
-                 id_text(member.session()),
-                 std::to_string(member.last_seq()),
-                 {member.waiting(), Colour::Yellow}});
+      std::vector<Cell> cells = {std::to_string(member.rank()),
+                                 member.pid() == 0 ? "?" : std::to_string(member.pid()),
+                                 is_elsewhere(member) ? "-" : id_text(member.session()),
+                                 calls_text(member),
+                                 {member.waiting(), Colour::Yellow}};
+      if (spans_nodes) cells.insert(cells.begin() + 1, Cell(member.node()));
+      table.add(std::move(cells));
     }
     if (!table.empty()) out += table.text(colour);
     if (const std::string launches = launches_text(communicator); !launches.empty())

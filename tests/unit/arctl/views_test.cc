@@ -306,6 +306,25 @@ TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
   EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
 }
 
+TEST(Views, ARankOfAnotherNodeIsShownWithItAndNeverBehind) {
+  v1::CommunicatorsReply reply;
+  v1::CommunicatorStatus& one = *reply.add_communicators();
+  one = communicator_of({7});
+  EXPECT_THAT(communicators_text(reply, false), ::testing::Not(HasSubstr("NODE")));
+  one.mutable_members(0)->set_session(5);
+  one.mutable_members(0)->set_node("node-a");
+  v1::RankStatus& other = *one.add_members();
+  other.set_rank(1);
+  other.set_pid(812);
+  other.set_node("node-b");
+  other.set_waiting("seq 7");
+  EXPECT_EQ(lagging_rank(one), nullptr);
+  const std::string text = communicators_text(reply, false);
+  EXPECT_THAT(text, HasSubstr("NODE"));
+  EXPECT_THAT(text, HasSubstr("node-b"));
+  EXPECT_THAT(communicators_json(reply).dump(), HasSubstr(R"("node":"node-b")"));
+}
+
 TEST(ExitCodes, SayWhatKindOfFailureItWas) {
   EXPECT_EQ(exit_code_for({ErrorCode::Unavailable, Reason::NotRunning, "", -1}),
             ExitCode::NotRunning);

@@ -118,8 +118,8 @@ std::size_t run_schedule(unsigned seed) {
 
 TEST(NodeMeetings, EachCallIsAnsweredOnceAndInTimeWhateverHappens) {
   std::size_t joined = 0;
-  for (unsigned seed = 1; seed <= 150 && !HasFailure(); ++seed) joined += run_schedule(seed);
-  EXPECT_GT(joined, 300u) << "else the schedules say little";
+  for (unsigned seed = 1; seed <= 60 && !HasFailure(); ++seed) joined += run_schedule(seed);
+  EXPECT_GT(joined, 200u) << "else the schedules say little";
 }
 
 }  // namespace
