@@ -25,9 +25,9 @@ struct SessionSnapshot {
 };
 struct RankSnapshot {
   Rank rank = 0;
-  SessionId session;
-  pid_t pid = 0;
-  std::uint64_t next_seq = 0;  // operations seen from this rank
+  SessionId session;  // none where the rank is on another node
+  pid_t pid = 0;               // 0: not known
+  std::uint64_t next_seq = 0;  // operations seen from this rank; 0 of other nodes'
   std::string waiting;         // "" or "seq 7 since 120 ms"
   std::string node = {};       // where it is, of a communicator that spans several
 };

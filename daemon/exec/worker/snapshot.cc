@@ -1,5 +1,6 @@
 #include "daemon/exec/worker/snapshot.h"
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -22,6 +23,28 @@ std::string_view text_of(ring::SessionState state) {
 
 std::uint64_t ms_since(std::uint64_t then_ns, std::uint64_t now_ns) {
   return now_ns > then_ns ? (now_ns - then_ns) / 1'000'000 : 0;
+}
+
+RankSnapshot snapshot_of(const Communicator& communicator, const Seat& seat, std::uint64_t now_ns) {
+  RankSnapshot rank{.rank = seat.rank,
+                    .session = seat.session,
+                    .pid = seat.pid,
+                    .next_seq = seat.next_seq,
+                    .waiting = ""};
+  if (const Arrival* waits = communicator.board.waiting(seat.index)) {
+    rank.waiting = "seq " + std::to_string(waits->seq) + " since " +
+                   std::to_string(ms_since(waits->first_ns, now_ns)) + " ms";
+  }
+  return rank;
+}
+
+RankSnapshot snapshot_of(const Elsewhere& elsewhere, Rank rank) {
+  const std::optional<std::uint64_t> waits_at = elsewhere.waits_at(rank);
+  return {.rank = rank,
+          .session = {},
+          .pid = elsewhere.pid(rank),
+          .next_seq = 0,
+          .waiting = waits_at ? "seq " + std::to_string(*waits_at) : ""};
 }
 
 }  // namespace
@@ -57,17 +80,13 @@ CommunicatorSnapshot snapshot_of(const Communicator& communicator, std::uint64_t
   }
   shot.operations_done = communicator.operations_done;
   shot.operations_failed = communicator.operations_failed;
-  for (const Seat& seat : communicator.seats) {
-    RankSnapshot rank{.rank = seat.rank,
-                      .session = seat.session,
-                      .pid = seat.pid,
-                      .next_seq = seat.next_seq,
-                      .waiting = ""};
-    if (const Arrival* waits = communicator.board.waiting(seat.index)) {
-      rank.waiting = "seq " + std::to_string(waits->seq) + " since " +
-                     std::to_string(ms_since(waits->first_ns, now_ns)) + " ms";
-    }
-    shot.ranks.push_back(std::move(rank));
+  for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
+    const Elsewhere* elsewhere = communicator.elsewhere.get();
+    const bool is_here = communicator.world.is_here(rank);
+    if (!is_here && elsewhere == nullptr) continue;
+    shot.ranks.push_back(is_here ? snapshot_of(communicator, communicator.seat(rank), now_ns)
+                                 : snapshot_of(*elsewhere, rank));
+    if (elsewhere != nullptr) shot.ranks.back().node = elsewhere->node_name(rank);
   }
   shot.diagnosis = diagnose(communicator, now_ns);
   return shot;

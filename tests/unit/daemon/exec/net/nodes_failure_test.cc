@@ -204,6 +204,12 @@ TEST_F(NodesFailureTest, WhoWaitsForAnotherNodeIsToldByInspectToo) {
     const auto diagnosis = inspect(0).communicators.front().diagnosis;
     return diagnosis.find("rank 1 (pid 801 on node-b) has not called; rank 0 waits at seq 0") == 0;
   })) << inspect(0).communicators.front().diagnosis;
+  const auto seen = inspect(0).communicators.front().ranks;
+  ASSERT_EQ(seen.size(), 2u);
+  EXPECT_EQ(seen[0].node, "node-a");
+  EXPECT_EQ(seen[1].node, "node-b");
+  EXPECT_EQ(seen[1].pid, 801);
+  EXPECT_FALSE(seen[1].session.valid()) << "another daemon's sessions are its own";
   ranks[1]->call(5);
   for (Client* rank : ranks) EXPECT_EQ(code_of(next(*rank)), ErrorCode::Ok);
 }
