@@ -44,8 +44,7 @@ void Peer::use_self() {
   state_ = State::Self;
   node_ = parts_.owner.self();
   parts_.loop.cancel(next_);
-  fail_waiting(error(ErrorCode::Unavailable, Reason::None, address_, " is this daemon itself"),
-               false);
+  fail_waiting(error(ErrorCode::Unavailable, Reason::None, address_, " is this daemon itself"));
 }
 
 void Peer::attempt_now() {
@@ -189,7 +188,7 @@ void Peer::refused(const Error& why) {
   state_ = State::Refused;
   why_ = why;
   if (is_news) log::warn("peer {}: {}", address_, why_.message);
-  fail_waiting(why_, false);
+  fail_waiting(why_);
   attempt_after(kPauseOfRefused);
 }
 
@@ -199,7 +198,6 @@ void Peer::become_alive(const PeerNode& node, std::string pass) {
         error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(), " was started anew");
     const PeerNode was = node_;
     node_ = node;
-    fail_waiting(why, true);
     parts_.owner.lost(was, why);
   }
   const bool is_news = state_ != State::Alive || node_.instance != node.instance;
@@ -223,17 +221,19 @@ void Peer::lose(const Error& why) {
   why_ = why;
   pass_.clear();
   hang_up();
-  fail_waiting(why, true);
+  fail_waiting(why, node_.instance);
   parts_.owner.lost(node_, why);
 }
 
 void Peer::send(Sending sending) {
   if (state_ == State::Refused) return fail_later(sending, why_);
-  if (sending.instance != 0 && node_.instance != 0 && sending.instance != node_.instance) {
+  // Who lives there now is known once it has been greeted: what comes from a daemon that was just
+  // started comes before that.
+  if (!pass_.empty() && state_ == State::Alive) {
+    if (sending.instance == 0 || sending.instance == node_.instance) return sending.go(sending);
     return fail_later(sending, error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(),
                                      " was started anew"));
   }
-  if (!pass_.empty() && state_ == State::Alive) return sending.go(sending);
   waiting_.push_back(std::move(sending));
   const auto at = std::prev(waiting_.end());
   at->timer = parts_.loop.at(at->deadline, [this, at] {
@@ -265,10 +265,10 @@ void Peer::fail_later(const Sending& sending, const Error& why) {
   parts_.loop.post([fail = sending.fail, why] { fail(why); });
 }
 
-void Peer::fail_waiting(const Error& why, bool is_of_one_instance) {
+void Peer::fail_waiting(const Error& why, PeerId only) {
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     const auto one = at++;
-    if (is_of_one_instance && one->instance == 0) continue;
+    if (only != 0 && one->instance != only) continue;
     parts_.loop.cancel(one->timer);
     fail_later(*one, why);
     waiting_.erase(one);

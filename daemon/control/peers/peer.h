@@ -104,7 +104,7 @@ class Peer {
   // With the peer's name, where the words are of the way to it.
   Error named(Error why) const;
   void fail_later(const Sending& sending, const Error& why);
-  void fail_waiting(const Error& why, bool is_of_one_instance);
+  void fail_waiting(const Error& why, PeerId only = 0);  // what is for that run; 0: all
 
   void attempt();
   void attempt_after(std::chrono::nanoseconds pause);
