@@ -19,16 +19,20 @@ bool Communicator::has_called(Rank rank, std::uint64_t seq) const {
 
 namespace {
 
-// Who keeps an operation waiting, of all nodes as far as it is known here.
+// Who keeps an operation waiting: ranks of this node, of which all is known; where there are none,
+// those of others as far as they have told.
 struct Missing {
   Rank first = kNoRank;
   int ranks = 0;
   std::string list;  // "rank 2", "ranks 2,3"
 };
-Missing missing_of(const Communicator& communicator, std::uint64_t seq) {
+Missing missing_of(const Communicator& communicator, const Arrival& arrival) {
   Missing missing;
+  const bool is_here = arrival.state == Arrival::State::Gathering;
+  if (!is_here && communicator.elsewhere == nullptr) return missing;
   for (Rank rank = 0; rank < communicator.ranks(); ++rank) {
-    if (communicator.has_called(rank, seq)) continue;
+    if (communicator.world.is_here(rank) != is_here) continue;
+    if (communicator.has_called(rank, arrival.seq)) continue;
     if (missing.ranks++ == 0) missing.first = rank;
     missing.list += (missing.ranks == 1 ? "" : ",") + std::to_string(rank);
   }
@@ -93,8 +97,16 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
 Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,
                          std::uint64_t now_ns) {
   const std::uint64_t waited = ms(arrival.first_ns, now_ns);
-  const Missing missing = missing_of(communicator, arrival.seq);
-  if (!waits_for_ranks(communicator, arrival) || missing.ranks == 0) {
+  const bool is_matched = arrival.state == Arrival::State::Matched;
+  const Missing missing = is_matched || waits_for_ranks(communicator, arrival)
+                              ? missing_of(communicator, arrival)
+                              : Missing();
+  if (missing.ranks == 0 && is_matched) {
+    return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
+                        "seq %" PRIu64 ": other nodes did not agree to it within %" PRIu64 " ms",
+                        arrival.seq, waited);
+  }
+  if (missing.ranks == 0) {
     return make_failure(ErrorCode::DeadlineExceeded, Reason::Timeout, kNoRank,
                         "seq %" PRIu64 " was not finished after %" PRIu64 " ms: %s", arrival.seq,
                         waited,

@@ -40,14 +40,18 @@ inline std::pair<net::ConnectionPtr, net::ConnectionPtr> connect(TestEndpoint& o
                                                                  std::uint32_t stream) {
   net::HelloKey key{.stream = stream};
   key.key.fill(std::byte{9});
-  net::ConnectionPtr out = one.endpoint->connect(other.endpoint->address(), "node-b", key).value(),
-                     in;
+  net::Secret answer{};
+  answer.fill(std::byte{10});
+  net::ConnectionPtr out =
+      one.endpoint->connect(other.endpoint->address(), "node-b", key, answer).value();
+  net::ConnectionPtr in;
   NoReceiver nobody;
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (in == nullptr || out->is_open() != net::Progress::Done) {
     if (in == nullptr)
-      in = other.endpoint->accept(
-          [](const net::HelloKey&) -> Result<std::string> { return std::string("node-a"); });
+      in = other.endpoint->accept([&](const net::HelloKey&) -> Result<net::Guest> {
+        return net::Guest{.peer = "node-a", .answer = answer};
+      });
     out->progress(nobody);
     if (in != nullptr) in->progress(nobody);
     EXPECT_LT(std::chrono::steady_clock::now(), until);
