@@ -37,6 +37,7 @@ struct Arrival {
   std::array<Operation*, kMaxRanks> operations{};  // by seat; null where absent or already answered
   std::uint64_t first_ns = 0;                      // when the first rank arrived
   std::uint64_t matched_ns = 0;
+  std::uint64_t agreed_ns = 0;    // of one that spans nodes
   std::uint64_t deadline_ns = 0;  // the earliest of its ranks
   std::uint32_t open_parts = 0;   // Running: those that have not ended
   bool is_part_failed = false;    // one has, with `failure`

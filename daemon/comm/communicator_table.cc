@@ -78,9 +78,10 @@ void CommunicatorTable::list(Communicator& communicator) {
   if (!std::exchange(communicator.listed, true)) open_.push_back(&communicator);
 }
 
-void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq) {
+void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq, std::uint64_t now_ns) {
   Arrival* arrival = communicator.board.find(seq);
   if (arrival == nullptr) return;  // given up meanwhile
+  arrival->agreed_ns = now_ns;
   communicator.board.agree(*arrival);
   consider(communicator);
 }

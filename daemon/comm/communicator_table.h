@@ -59,7 +59,7 @@ class CommunicatorTable {
 
   // All nodes have asked for what this one's seats have asked for at `seq`. On one node that is so
   // as soon as they have.
-  void agree(Communicator& communicator, std::uint64_t seq);
+  void agree(Communicator& communicator, std::uint64_t seq, std::uint64_t now_ns = 0);
   // Said by another node, or found in what others have said: as the Notices of these names, which
   // are not given for them.
   void refuse_all(Communicator& communicator, std::uint64_t seq, const Failure& told,

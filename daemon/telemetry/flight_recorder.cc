@@ -21,11 +21,11 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3252464D4D4F4352;  // "RCOMMFR2"
+constexpr std::uint64_t kMagic = 0x3352464D4D4F4352;  // "RCOMMFR3"
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kMinRecords = 16;
 constexpr std::size_t kMaxRecords = 1 << 20;
-constexpr std::size_t kRecordWords = 14;
+constexpr std::size_t kRecordWords = 15;  // a slot is two cache lines
 static_assert(std::is_trivially_copyable_v<FlightRecord>);
 static_assert(sizeof(FlightRecord) <= kRecordWords * sizeof(std::uint64_t));
 
@@ -200,14 +200,15 @@ std::string to_json(const FlightRecord& record) {
                 ",\"send_count\":%" PRIu64 ",\"recv_count\":%" PRIu64
                 ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
                 ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
-                ",\"matched_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64 ",\"done_ns\":%" PRIu64 "}",
+                ",\"matched_ns\":%" PRIu64 ",\"agreed_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64
+                ",\"done_ns\":%" PRIu64 "}",
                 record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
                 static_cast<int>(collective.size()), collective.data(), static_cast<int>(op.size()),
                 op.data(), static_cast<int>(dtype.size()), dtype.data(), record.send_count,
                 record.recv_count, unsigned{record.algorithm}, is_open ? "open" : "done",
                 static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()),
                 reason.data(), record.culprit, record.submitted_ns, record.admitted_ns,
-                record.matched_ns, record.launched_ns, record.done_ns);
+                record.matched_ns, record.agreed_ns, record.launched_ns, record.done_ns);
   return line.data();
 }
 

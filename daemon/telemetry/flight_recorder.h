@@ -33,6 +33,7 @@ struct FlightRecord {
   std::uint64_t submitted_ns = 0;  // by the client, as its request says
   std::uint64_t admitted_ns = 0;
   std::uint64_t matched_ns = 0;  // all ranks had arrived with the same signature
+  std::uint64_t agreed_ns = 0;   // all nodes had; 0 on one node
   std::uint64_t launched_ns = 0;
   std::uint64_t done_ns = 0;
   std::int32_t rank = kNoRank;

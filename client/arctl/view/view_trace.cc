@@ -93,6 +93,7 @@ Json trace_json(const v1::TraceReply& reply) {
                        {"submitted_ns", record.submitted_ns()},
                        {"admitted_ns", record.admitted_ns()},
                        {"matched_ns", record.matched_ns()},
+                       {"agreed_ns", record.agreed_ns()},
                        {"launched_ns", record.launched_ns()},
                        {"done_ns", record.done_ns()}});
   }

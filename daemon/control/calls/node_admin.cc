@@ -51,6 +51,7 @@ v1::TraceRecord to_wire(const FlightRecord& record) {
   wire.set_submitted_ns(record.submitted_ns);
   wire.set_admitted_ns(record.admitted_ns);
   wire.set_matched_ns(record.matched_ns);
+  wire.set_agreed_ns(record.agreed_ns);
   wire.set_launched_ns(record.launched_ns);
   wire.set_done_ns(record.done_ns);
   return wire;

@@ -149,7 +149,7 @@ void NodeAgreement::judge(NodeOffers::Entry& entry, std::uint32_t node, std::uin
   }
   if (!offers_.is_complete(entry)) return;
   entry.is_agreed = true;
-  parts_.table.agree(communicator(), entry.seq);
+  parts_.table.agree(communicator(), entry.seq, now_ns);
 }
 
 void NodeAgreement::refused(std::uint64_t seq, const Failure& failure) {

@@ -267,6 +267,8 @@ void Worker::start(Communicator& communicator) {
     failure = arrival.failure;
   }
   if (!failure.ok()) return state_.communicators.completed(communicator, failure);
+  for (std::size_t seat = 0; communicator.spans_nodes() && seat < communicator.seats.size(); ++seat)
+    arrival.operations[seat]->record.agreed_ns = arrival.agreed_ns;
   switch (state_.backend->start(communicator, now, failure)) {
     case Backend::Started::Ended:
       return state_.communicators.completed(communicator, failure);

@@ -23,6 +23,10 @@ TEST_F(NodesAgreementTest, RanksOnThreeNodesAddUpWhatTheyHave) {
     }
   }
   EXPECT_EQ(inspect(1).communicators.front().operations_done, 20u);
+  for (const FlightRecord& record : nodes_[1]->recorder().snapshot()) {
+    EXPECT_GE(record.agreed_ns, record.admitted_ns);
+    EXPECT_LE(record.agreed_ns, record.done_ns);
+  }
 }
 
 TEST_F(NodesAgreementTest, ManyOperationsAheadOfASlowNodeWaitAndThenRunInOrder) {

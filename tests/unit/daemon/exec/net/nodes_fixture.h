@@ -65,6 +65,8 @@ class TestNode {
     return lost;
   }
 
+  FlightRecorder& recorder() { return *recorder_; }
+
   TestEndpoint wire;
   const PeerId peer;
   const std::string name;
