@@ -57,17 +57,18 @@ Result<World> BetweenNodes::check(const CommunicatorSpec& spec) const {
 }
 
 Status BetweenNodes::span(Communicator& communicator, const CommunicatorSpec& spec) {
-  communicator.elsewhere =
-      std::make_unique<NodeAgreement>(NodeAgreement::Parts{.communicator = communicator,
-                                                           .table = table_,
-                                                           .links = links_,
-                                                           .executor = *executor_,
-                                                           .number = spec.communicator,
-                                                           .nodes = spec.nodes,
-                                                           .on_end = [this](std::uint64_t number) {
-                                                             agreements_.erase(number);
-                                                             early_.end(number);
-                                                           }});
+  communicator.elsewhere = std::make_unique<NodeAgreement>(
+      NodeAgreement::Parts{.communicator = communicator,
+                           .table = table_,
+                           .links = links_,
+                           .executor = *executor_,
+                           .number = spec.communicator,
+                           .nodes = spec.nodes,
+                           .on_end = [this](std::uint64_t number) {
+                             std::erase(offering_, agreements_[number]);
+                             agreements_.erase(number);
+                             early_.end(number);
+                           }});
   NodeAgreement& agreement = *agreement_of(communicator);
   agreements_[spec.communicator] = &agreement;
   ARC_RETURN_IF_ERROR(executor_->form(communicator, spec));
@@ -147,7 +148,8 @@ bool BetweenNodes::pass_on(std::uint64_t now_ns) {
         break;
       case CommunicatorTable::Notice::Kind::Matched:
         agreement->matched(notice.seq);
-        waits_to_offer_ = true;
+        if (std::ranges::find(offering_, agreement) == offering_.end())
+          offering_.push_back(agreement);
         break;
       case CommunicatorTable::Notice::Kind::Refused:
         agreement->refused(notice.seq, notice.failure);
@@ -161,16 +163,22 @@ bool BetweenNodes::pass_on(std::uint64_t now_ns) {
   return true;
 }
 
-bool BetweenNodes::poll(std::uint64_t now_ns, bool looks_anyway) {
-  bool found = pass_on(now_ns);
-  if (waits_to_offer_) {
-    waits_to_offer_ = false;
-    for (const auto& [number, agreement] : agreements_)
-      waits_to_offer_ |= agreement->offer_more(now_ns);
-    lively_until_ns_ = now_ns + kLivelyNs;
+// Where a link has no more room, whose turn it was comes last next time.
+void BetweenNodes::offer_in_turn(std::uint64_t now_ns) {
+  for (std::size_t left = offering_.size(); left > 0; --left) {
+    NodeAgreement* const agreement = offering_.front();
+    offering_.pop_front();
+    if (agreement->offer_more(now_ns)) offering_.push_back(agreement);
   }
-  if (!links_.empty() &&
-      (looks_anyway || now_ns < lively_until_ns_ || now_ns - polled_ns_ >= kIdleNs)) {
+}
+
+bool BetweenNodes::poll(std::uint64_t now_ns, bool looks_anyway) {
+  // The turn's time may be from before what it has just read.
+  if (!table_.notices().empty() || !offering_.empty()) now_ns = arcomm::now_ns();
+  bool found = pass_on(now_ns);
+  if (!offering_.empty()) offer_in_turn(now_ns);
+  if (!links_.empty() && (looks_anyway || now_ns < lively_until_ns_ ||
+                          now_ns - polled_ns_ >= kIdleNs || links_.is_sending())) {
     polled_ns_ = now_ns;
     if (links_.poll()) {
       found = true;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <span>
 #include <string>
@@ -77,6 +78,7 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   Status take(NodeAgreement& agreement, PeerId from, const net::FrameHeader& names,
               const net::Message& message, std::uint64_t now_ns);
   bool pass_on(std::uint64_t now_ns);
+  void offer_in_turn(std::uint64_t now_ns);
   NodeAgreement* agreement_of(const Communicator& communicator) const {
     return static_cast<NodeAgreement*>(communicator.elsewhere.get());
   }
@@ -88,8 +90,8 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   std::function<void()> ring_;
   std::unordered_map<std::uint64_t, NodeAgreement*> agreements_;  // by number
   EarlyMessages early_;
-  std::uint64_t stale_ = 0;  // messages of another epoch
-  bool waits_to_offer_ = false;
+  std::uint64_t stale_ = 0;              // messages of another epoch
+  std::deque<NodeAgreement*> offering_;  // what has something to offer, in turn
   std::uint64_t lively_until_ns_ = 0, polled_ns_ = 0;
   std::uint64_t next_ns_ = NodeAgreement::kNever;
   LinkTable links_{*this, [this] {

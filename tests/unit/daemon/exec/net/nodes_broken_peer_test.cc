@@ -44,10 +44,11 @@ class RawPeer final : private net::Receiver {
       progress();
   }
   void offer(std::uint64_t communicator, std::uint64_t seq, std::size_t inline_bytes = 0,
-             Rank first_rank = 1) {
+             Rank first_rank = 1, std::uint32_t identity = 0) {
     net::OfferBody body = net::offer_of(all_reduce_of(5));
     body.total_count = 5;
     body.first_rank = first_rank;
+    body.identity = identity;
     body.inline_bytes = static_cast<std::uint32_t>(inline_bytes);
     const std::vector<std::byte> data(inline_bytes);
     send(net::MessageKind::Offer, communicator, seq, {bytes_of(body), data});
@@ -167,6 +168,17 @@ TEST_F(NodesBrokenPeerTest, AnOfferThatComesTwiceEndsTheLink) {
   peer_.offer(kNumber, 0);
   EXPECT_TRUE(until_over());
   expect_link_lost("offers seq 0 twice");
+}
+
+// Graphs that are replayed in another order on each node: operations on GPUs have identities.
+TEST_F(NodesBrokenPeerTest, WhatGraphsHoldInAnotherOrderIsNamedWithItsNode) {
+  form();
+  peer_.offer(kNumber, 0, 0, 1, 3);
+  rank_->call(5);
+  const auto completion = next(*rank_);
+  EXPECT_EQ(reason_of(completion), Reason::Reordered) << text_of(completion);
+  EXPECT_NE(text_of(completion).find("rank 1 (node-b)"), std::string::npos) << text_of(completion);
+  EXPECT_NE(text_of(completion).find("number 3"), std::string::npos) << text_of(completion);
 }
 
 TEST_F(NodesBrokenPeerTest, AnOfferFarAheadEndsTheLink) {
