@@ -25,7 +25,7 @@ struct SessionSnapshot {
 };
 struct RankSnapshot {
   Rank rank = 0;
-  SessionId session;  // none where the rank is on another node
+  SessionId session;           // none where the rank is on another node
   pid_t pid = 0;               // 0: not known
   std::uint64_t next_seq = 0;  // operations seen from this rank; 0 of other nodes'
   std::string waiting;         // "" or "seq 7 since 120 ms"
