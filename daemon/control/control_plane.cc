@@ -36,6 +36,8 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::create(Parts parts) {
 
 ControlPlane::~ControlPlane() {
   stop();
+  // Where serve() failed there was no loop to do it on.
+  if (control_) control_->leave_peers();
 }
 
 WorkerEvents ControlPlane::events(std::size_t worker) {

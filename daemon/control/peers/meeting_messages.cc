@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ratio>
 #include <utility>
 
 #include "daemon/control/session_ledger.h"
@@ -51,6 +52,10 @@ std::optional<Error> read_error(std::uint32_t code, std::uint32_t reason, int cu
              culprit >= 0 && culprit < kMaxRanks ? culprit : kNoRank};
   if (read.code == ErrorCode::Ok) read.code = ErrorCode::Unknown;
   return read;
+}
+
+MeetingClock::time_point on_grid(MeetingClock::time_point when) {
+  return std::chrono::ceil<std::chrono::duration<std::int64_t, std::ratio<1, 20>>>(when);
 }
 
 std::uint64_t remaining_ms(MeetingClock::time_point deadline, MeetingClock::time_point now) {

@@ -54,6 +54,8 @@ std::optional<Error> read_error(std::uint32_t code, std::uint32_t reason, int cu
                                 const std::string& why);
 v1::NetworkPolicy write(const NetworkPolicy& policy);
 Result<NetworkPolicy> read(const v1::NetworkPolicy& policy);
+// Somewhat later, so that what is due at about the same time is seen to in one turn.
+MeetingClock::time_point on_grid(MeetingClock::time_point when);
 // Whole milliseconds, 0 where it has passed.
 std::uint64_t remaining_ms(MeetingClock::time_point deadline, MeetingClock::time_point now);
 

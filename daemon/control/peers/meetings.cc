@@ -34,11 +34,11 @@ Meetings::Meetings(Parts parts)
              .peers = parts.peers,
              .links = parts.links,
              .name_of_worker = std::move(parts.name_of_worker),
-             .arm = [this] { arm(); }}),
+             .arm = [this](EventLoop::Clock::time_point when) { arm(when); }}),
       root_({.peers = parts.peers,
              .policy = std::move(parts.policy),
              .random = random_communicator,
-             .arm = [this] { arm(); }}) {
+             .arm = [this](EventLoop::Clock::time_point when) { arm(when); }}) {
   peers_.use_handler(this);
 }
 
@@ -49,16 +49,16 @@ Meetings::~Meetings() {
 }
 
 // One timer however many meet: at the earliest time, or somewhat too early once that has changed.
-void Meetings::arm() {
-  std::optional<EventLoop::Clock::time_point> next = here_.next_tick();
-  if (const auto other = root_.next_tick(); other && (!next || *other < *next)) next = other;
-  if (!next || (timer_ && timer_->at <= *next)) return;
+void Meetings::arm(EventLoop::Clock::time_point when) {
+  if (timer_ && timer_->at <= when) return;
   if (timer_) loop_.cancel(*timer_);
-  timer_ = loop_.at(*next, [this] {
+  timer_ = loop_.at(when, [this] {
     timer_.reset();
     here_.tick();
     root_.tick();
-    arm();
+    for (const auto next : {here_.next_tick(), root_.next_tick()}) {
+      if (next) arm(*next);
+    }
   });
 }
 

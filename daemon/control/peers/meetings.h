@@ -39,7 +39,7 @@ class Meetings final : public PeerHandler {
   void peer_lost(const PeerNode& peer, const Error& why) override;
 
  private:
-  void arm();
+  void arm(EventLoop::Clock::time_point when);
 
   EventLoop& loop_;
   Rendezvous& rendezvous_;

@@ -43,7 +43,7 @@ void NodeMeetings::changed(const UniqueIdBytes& unique_id) {
   meeting.communicator = 0;
   meeting.is_outdated = true;
   meeting.next = std::min(meeting.next, parts_.now() + kLocalPatience);
-  parts_.arm();
+  parts_.arm(meeting.next);
 }
 
 void NodeMeetings::failed(const UniqueIdBytes& unique_id, const Error& why) {
@@ -94,7 +94,7 @@ void NodeMeetings::announce(Meetings::iterator at) {
   if (!waiting) return;
   meeting.root = meeting_place(unique_id, parts_.peers.addresses());
   if (meeting.root.empty()) meeting.root = parts_.peers.self().address;
-  meeting.next = now + kAnnounceEvery;
+  meeting.next = on_grid(now + kAnnounceEvery);
   if (meeting.root.empty()) return;  // not known yet
   if (meeting.is_under_way && !meeting.is_outdated) return;
   v1::AnnounceRequest request;
@@ -142,8 +142,11 @@ void NodeMeetings::announced(const UniqueIdBytes& unique_id, std::uint64_t versi
                             .culprit = kNoRank,
                             .remark = "ranks on other nodes meet at " + meeting.root +
                                       ", which does not answer: " + reply.error().message});
-    meeting.next = std::min(meeting.next, parts_.now() + kAnnounceAgain);
-    return parts_.arm();
+    // Of an address that nobody has, there is nothing to hurry for.
+    const bool is_nowhere = reply.error().code == ErrorCode::NotFound;
+    meeting.next = std::min(meeting.next,
+                            on_grid(parts_.now() + (is_nowhere ? kAnnounceEvery : kAnnounceAgain)));
+    return parts_.arm(meeting.next);
   }
   meeting.heard_from = parts_.peers.find(meeting.root).instance;
   Rendezvous::Elsewhere elsewhere{.missing = safe_text(reply->missing(), kMissingBytes),

@@ -34,7 +34,8 @@ class NodeMeetings {
     LinkMaker& links;
     std::function<std::string(std::size_t worker)> name_of_worker;  // "host:0"
     std::function<Clock::time_point()> now = [] { return Clock::now(); };
-    std::function<void()> arm = [] {};  // next_tick() may be earlier than it was
+    // next_tick() is no later than this from now on.
+    std::function<void(Clock::time_point)> arm = [](Clock::time_point) {};
   };
   // Watches the rendezvous from now on.
   explicit NodeMeetings(Parts parts);

@@ -74,7 +74,8 @@ Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
     for (const auto& [rank, caller] : said->callers) latest = std::max(latest, caller.deadline);
     Node node{.peer = from,
               .said = std::move(*said),
-              .expires = std::min(latest, parts_.now() + kUnheard)};
+              .expires = on_grid(std::min(latest, parts_.now() + kUnheard))};
+    parts_.arm(node.expires);
     at = meetings_.find(unique_id);
     if (at != meetings_.end()) {
       if (const std::optional<Error> why = duplicate(at->second, node)) {
@@ -97,7 +98,6 @@ Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
       form(at);
       return reply;
     }
-    parts_.arm();
   }
   Rank culprit = kNoRank;
   reply.set_missing(missing(unique_id, culprit));
@@ -383,8 +383,9 @@ void RootMeetings::commit(std::uint64_t communicator, std::size_t member) {
                                        reply.error().code == ErrorCode::DeadlineExceeded);
                         if (!is_lost || parts_.now() + kCommitAgain >= at->second.deadline)
                           return told(communicator, member);
-                        at->second.members[member].again = parts_.now() + kCommitAgain;
-                        parts_.arm();
+                        const Clock::time_point again = parts_.now() + kCommitAgain;
+                        at->second.members[member].again = again;
+                        parts_.arm(again);
                       });
 }
 

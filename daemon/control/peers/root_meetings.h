@@ -35,7 +35,8 @@ class RootMeetings {
     std::function<NetworkPolicy()> policy;
     std::function<std::uint64_t()> random;  // never 0
     std::function<Clock::time_point()> now = [] { return Clock::now(); };
-    std::function<void()> arm = [] {};  // next_tick() may be earlier than it was
+    // next_tick() is no later than this from now on.
+    std::function<void(Clock::time_point)> arm = [](Clock::time_point) {};
   };
   explicit RootMeetings(Parts parts) : parts_(std::move(parts)) {}
 

@@ -54,7 +54,7 @@ TEST(RootMeetings, DropsAnnouncementsThatComeLateOrTwice) {
   EXPECT_TRUE(net.node(0).root->announced(from, request));
   EXPECT_TRUE(net.node(0).root->announced(from, request));
   EXPECT_EQ(net.node(0).root->size(), 1u);
-  net.run_for(milliseconds(1010));
+  net.run_for(milliseconds(1060));
   EXPECT_EQ(net.node(0).root->size(), 0u) << "and is not kept beyond the callers' time";
 }
 
