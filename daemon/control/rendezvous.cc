@@ -2,46 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <sstream>
 #include <utility>
+
+#include "daemon/control/join_rules.h"
 
 namespace arcomm {
 namespace {
 
 constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
-
-// "ranks 1, 3 of 4 have not called"
-std::string absent(const std::map<Rank, Rendezvous::Call>& calls, int ranks) {
-  std::ostringstream text;
-  int missing = 0;
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    if (calls.contains(rank)) continue;
-    text << (missing++ == 0 ? "" : ", ") << rank;
-  }
-  return (missing == 1 ? "rank " : "ranks ") + text.str() + " of " + std::to_string(ranks) +
-         (missing == 1 ? " has not called" : " have not called");
-}
-
-Rank first_absent(const std::map<Rank, Rendezvous::Call>& calls) {
-  Rank rank = 0;
-  while (calls.contains(rank)) ++rank;
-  return rank;
-}
-
-const Rendezvous::Call* same_gpu(const std::map<Rank, Rendezvous::Call>& calls,
-                                 const Rendezvous::Call& newcomer) {
-  if (!newcomer.on_gpu) return nullptr;
-  for (const auto& [rank, call] : calls) {
-    if (call.device == newcomer.device) return &call;
-  }
-  return nullptr;
-}
-
-Error refuse_duplicate(const Rendezvous::Call& call, SessionId holder, const char* state) {
-  return error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
-               " of this communicator ", state, " in session ", holder,
-               ": give every rank its own number, or use a new unique id");
-}
 
 }  // namespace
 
@@ -99,40 +67,9 @@ void Rendezvous::join(Call call) {
                              "this communicator is being built with ", meeting.ranks,
                              " ranks; rank ", call.rank, " comes too late"));
   }
-  if (meeting.ranks != call.ranks) {
-    const Rank other = meeting.calls.begin()->first;
-    Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch,
-                      "the ranks disagree about their number: rank ", other, " says ",
-                      meeting.ranks, " and rank ", call.rank, " says ", call.ranks);
-    why.rank = call.rank;
+  if (const std::optional<Error> why = disagreement(meeting.calls, meeting.ranks, call)) {
     meeting.calls.emplace(call.rank, std::move(call));
-    return fail(at, why);
-  }
-  if (!meeting.calls.empty() && meeting.calls.begin()->second.worker != call.worker) {
-    const Call& other = meeting.calls.begin()->second;
-    Error why = error(ErrorCode::Unimplemented, Reason::Unsupported, "rank ", other.rank, " is on ",
-                      other.device, " and rank ", call.rank, " on ", call.device,
-                      ": a communicator's ranks are all on GPUs or all on the host");
-    meeting.calls.emplace(call.rank, std::move(call));
-    return fail(at, why);
-  }
-  if (call.on_gpu && call.launch_table_version != kLaunchTableVersion) {
-    // It would take ways of its own, and the others would wait for it.
-    Error why = error(ErrorCode::FailedPrecondition, Reason::Version, "rank ", call.rank, " (pid ",
-                      call.peer.pid, ") has a libarclient that reads launch tables of version ",
-                      call.launch_table_version, ", and this daemon makes those of version ",
-                      kLaunchTableVersion, ": use a library and a daemon of one version");
-    why.rank = call.rank;
-    meeting.calls.emplace(call.rank, std::move(call));
-    return fail(at, why);
-  }
-  if (const Call* other = same_gpu(meeting.calls, call); other != nullptr) {
-    Error why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
-                      call.rank, " of this communicator are both on ", call.device,
-                      ": give every rank a GPU of its own (arcInit or the communicator's device)");
-    why.rank = call.rank;
-    meeting.calls.emplace(call.rank, std::move(call));
-    return fail(at, why);
+    return fail(at, *why);
   }
   meeting.segment_limit_bytes = call.segment_limit_bytes;
   meeting.elsewhere.missing.clear();  // from before this call
