@@ -116,6 +116,7 @@ void Rendezvous::build(Meetings::iterator at, Part part,
   seed.deadline_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(deadline.time_since_epoch() - kAnswerBefore).count());
   const auto prepare = std::exchange(part.prepare, nullptr);
+  meeting.is_preparing = prepare != nullptr;
   meeting.part = std::move(part);
   const UniqueIdBytes unique_id = at->first;
   auto form = [this, unique_id, worker = meeting.worker, seed = std::move(seed)] {
@@ -124,12 +125,15 @@ void Rendezvous::build(Meetings::iterator at, Part part,
     });
   };
   if (!prepare) return form();
-  prepare([this, unique_id, form = std::move(form)](const Status& prepared) {
+  prepare([this, unique_id, number = meeting.part.spec.communicator,
+           form = std::move(form)](const Status& prepared) {
     const auto now = meetings_.find(unique_id);
-    if (now == meetings_.end() || now->second.state != State::Building) return;
-    // Whoever gave up meanwhile need not be undone.
-    if (!prepared || now->second.lost)
-      return built(unique_id, prepared ? *now->second.lost : prepared.error());
+    // Otherwise it was given up meanwhile, and another attempt may be under way.
+    if (now == meetings_.end() || now->second.state != State::Building ||
+        !now->second.is_preparing || now->second.part.spec.communicator != number)
+      return;
+    now->second.is_preparing = false;
+    if (!prepared) return built(unique_id, prepared.error());
     form();
   });
 }
@@ -355,14 +359,16 @@ void Rendezvous::abandon(const UniqueIdBytes& unique_id, std::uint64_t communica
   Meeting& meeting = at->second;
   if (meeting.part.spec.communicator != communicator || meeting.state == State::Ready) return;
   if (why) return give_up(at, *why);
-  if (meeting.state == State::Building) {
+  if (meeting.state == State::Building && !meeting.is_preparing) {
     if (meeting.lost) return;
     meeting.lost = error(ErrorCode::Aborted, Reason::Revoked, "another node was not ready");
     meeting.waits_on = true;
     return;
   }
-  give_back(meeting);
+  if (meeting.state == State::Formed) give_back(meeting);
+  const auto formed = std::exchange(meeting.formed, nullptr);
   collect_again(at);
+  if (formed) formed(error(ErrorCode::Aborted, Reason::Revoked, "another node was not ready"));
 }
 
 void Rendezvous::refuse(const UniqueIdBytes& unique_id, const Error& why) {
@@ -372,14 +378,17 @@ void Rendezvous::refuse(const UniqueIdBytes& unique_id, const Error& why) {
 
 void Rendezvous::give_up(Meetings::iterator at, const Error& why) {
   Meeting& meeting = at->second;
-  if (meeting.state == State::Building) {
+  std::function<void(const Status&)> formed;
+  if (meeting.state == State::Building && !meeting.is_preparing) {
     meeting.lost = why;  // what is formed goes back when the worker has answered
     meeting.waits_on = false;
   } else {
-    give_back(meeting);
+    if (meeting.state == State::Formed) give_back(meeting);
     meeting.state = State::Collecting;
+    formed = std::exchange(meeting.formed, nullptr);
   }
   fail(at, why);
+  if (formed) formed(why);
 }
 
 void Rendezvous::collect_again(Meetings::iterator at) {
@@ -428,12 +437,12 @@ void Rendezvous::session_gone(Meetings::iterator at, SessionId session, pid_t pi
     Error why = error(ErrorCode::Aborted, reason, "rank ", rank, " (pid ", pid,
                       ") ended while the communicator was forming");
     why.rank = rank;
-    if (meeting.state == State::Building) {
+    if (meeting.state == State::Building && !meeting.is_preparing) {
       meeting.lost = std::move(why);  // the worker's answer is on its way
       meeting.waits_on = false;
       return;
     }
-    if (meeting.state == State::Formed) return give_up(at, why);
+    if (meeting.state != State::Collecting) return give_up(at, why);
     return fail(at, std::move(why));
   }
 }

@@ -180,6 +180,7 @@ class Rendezvous {
     Part part;                   // from Building on; without nodes where all ranks are here
     std::function<void(const Status&)> formed;  // Building a part
     std::optional<Error> lost;                  // Building: why it will not stand
+    bool is_preparing = false;                  // Building: the worker has not been asked yet
     bool waits_on = false;                      // Building, lost: the calls are to wait on
     std::vector<Rank> unheard;                  // Building, Formed: whose callers no longer listen
     std::vector<Live> members;  // from Building on, by rank; with their ids from Formed on

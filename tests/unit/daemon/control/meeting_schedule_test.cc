@@ -56,6 +56,7 @@ std::size_t run_schedule(unsigned seed) {
             dice(4) == 0
                 ? std::optional(error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "full"))
                 : std::nullopt;
+        one.waits_for_links = dice(5) == 0;
         one.forming_takes = milliseconds(dice(3) == 0 ? dice(200) : 1);
         break;
       case 6: {

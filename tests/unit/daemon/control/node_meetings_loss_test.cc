@@ -122,6 +122,22 @@ TEST(NodeMeetings, ALinkThatCannotBeMadeFailsAll) {
   }
 }
 
+TEST(NodeMeetings, ALinkThatIsStillWaitedForHoldsUpNoLaterAttempt) {
+  SimulatedNet net(2);
+  net.node(0).waits_for_links = true;
+  net.node(1).refuses = error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "full");
+  for (std::size_t node = 0; node < 2; ++node)
+    net.node(node).call(id_at(net, 0), static_cast<Rank>(node), 2, kSoon);
+  net.run_for(milliseconds(50));
+  EXPECT_EQ(net.node(0).answer(0)->error().code, ErrorCode::ResourceExhausted);
+  net.node(0).waits_for_links = false;
+  net.node(1).refuses.reset();
+  for (std::size_t node = 0; node < 2; ++node)
+    net.node(node).call(id_at(net, 0), static_cast<Rank>(node), 2, kSoon);
+  net.run_for(milliseconds(50));
+  for (std::size_t node = 0; node < 2; ++node) EXPECT_EQ(net.node(node).why(1), "joined");
+}
+
 TEST(NodeMeetings, ALostCommitIsSentAgain) {
   SimulatedNet net(2);
   int lost = 0;
