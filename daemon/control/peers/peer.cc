@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {
 namespace {
@@ -40,8 +41,19 @@ void Peer::hang_up() {
   is_asking_ = false;
 }
 
+void Peer::enter(State state) {
+  const auto gauge = [this](State of) -> Gauge* {
+    if (of == State::Alive) return &parts_.metrics.peers_alive;
+    if (of == State::Unreachable) return &parts_.metrics.peers_unreachable;
+    return of == State::Refused ? &parts_.metrics.peers_refused : nullptr;
+  };
+  if (Gauge* const before = gauge(state_); before != nullptr) before->add(-1);
+  if (Gauge* const now = gauge(state); now != nullptr) now->add(1);
+  state_ = state;
+}
+
 void Peer::use_self() {
-  state_ = State::Self;
+  enter(State::Self);
   node_ = parts_.owner.self();
   parts_.loop.cancel(next_);
   fail_waiting(error(ErrorCode::Unavailable, Reason::None, address_, " is this daemon itself"));
@@ -176,7 +188,7 @@ void Peer::failed(const Error& why) {
                " has not answered for ", ms, " ms (net.peer_timeout_ms): ", why.message));
   } else if (state_ != State::Unreachable) {
     if (parts_.owner.is_settled()) log::info("{}", why_.message);
-    state_ = State::Unreachable;
+    enter(State::Unreachable);
   }
   pause_ = std::clamp<std::chrono::nanoseconds>(2 * pause_, kFirstPause, kLongestPause);
   attempt_after(pause_);
@@ -185,7 +197,7 @@ void Peer::failed(const Error& why) {
 void Peer::refused(const Error& why) {
   const bool is_news = state_ != State::Refused || why_.message != why.message;
   if (state_ == State::Alive) lose(why);
-  state_ = State::Refused;
+  enter(State::Refused);
   why_ = why;
   if (is_news) log::warn("peer {}: {}", address_, why_.message);
   fail_waiting(why_);
@@ -198,12 +210,13 @@ void Peer::become_alive(const PeerNode& node, std::string pass) {
         error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(), " was started anew");
     const PeerNode was = node_;
     node_ = node;
+    parts_.metrics.peers_lost.add();
     parts_.owner.lost(was, why);
   }
   const bool is_news = state_ != State::Alive || node_.instance != node.instance;
   node_ = node;
   pass_ = std::move(pass);
-  state_ = State::Alive;
+  enter(State::Alive);
   heard_at_ = Clock::now();
   pause_ = {};
   if (is_news) log::info("peer {} is alive, instance {:016x}", node_.to_string(), node_.instance);
@@ -217,11 +230,12 @@ void Peer::become_alive(const PeerNode& node, std::string pass) {
 
 void Peer::lose(const Error& why) {
   log::warn("{}", why.message);
-  state_ = State::Unreachable;
+  enter(State::Unreachable);
   why_ = why;
   pass_.clear();
   hang_up();
   fail_waiting(why, node_.instance);
+  parts_.metrics.peers_lost.add();
   parts_.owner.lost(node_, why);
 }
 

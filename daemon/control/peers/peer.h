@@ -18,6 +18,8 @@
 
 namespace arcomm {
 
+class Metrics;
+
 class Peer {
  public:
   using Clock = EventLoop::Clock;
@@ -42,6 +44,7 @@ class Peer {
   };
   struct Parts {
     EventLoop& loop;
+    Metrics& metrics;
     PeerClient& client;
     const PeerToken& token;
     Owner& owner;
@@ -106,6 +109,7 @@ class Peer {
   void fail_later(const Sending& sending, const Error& why);
   void fail_waiting(const Error& why, PeerId only = 0);  // what is for that run; 0: all
 
+  void enter(State state);
   void attempt();
   void attempt_after(std::chrono::nanoseconds pause);
   void greet();

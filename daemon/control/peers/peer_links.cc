@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/telemetry/log/log.h"
+#include "daemon/telemetry/metrics/metrics.h"
 #include "proto/text.h"
 #include "transport/net/rails.h"
 #include "transport/net/subnet.h"
@@ -22,6 +23,7 @@ constexpr milliseconds kRetry{200};
 constexpr milliseconds kReminder{300};
 constexpr milliseconds kNewLink{1000};  // one that stands for less is not taken down by a reminder
 constexpr milliseconds kLookAtConnections{1};
+constexpr milliseconds kCount{1000};
 constexpr std::size_t kMostStreams = 65;
 constexpr std::size_t kMostAddresses = 64;
 
@@ -90,6 +92,7 @@ bool PeerLinks::connects_to(const PeerNode& peer) const {
 }
 
 void PeerLinks::enter(Link& link, State state) {
+  parts_.metrics.links.add((state == State::Up) - (link.state == State::Up));
   link.state = state;
   link.since = Clock::now();
 }
@@ -378,6 +381,9 @@ void PeerLinks::opened(const LinkName& name, std::uint64_t attempt, const Status
   }
   enter(link, State::Up);
   link.why = {};
+  link.counted = {};
+  parts_.metrics.links_opened.add();
+  count_traffic();
   log::info("link of {} to {}: {} streams and messages", parts_.workers[link.worker].device,
             link.peer.to_string(), link.most_streams - 1);
   finish_waiters(link, {});
@@ -423,6 +429,7 @@ void PeerLinks::lost(PeerId peer, std::size_t worker, const Error& why) {
   if (found == links_.end() || found->second.state != State::Up) return;
   log::info("link of {} to {} is lost: {}", parts_.workers[worker].device,
             found->second.peer.to_string(), why.message);
+  parts_.metrics.links_lost.add();
   found->second.why = why;
   enter(found->second, State::Down);
 }
@@ -438,6 +445,39 @@ void PeerLinks::close(const PeerNode& peer, const Error& why) {
     finish_waiters(link, why);
     drop_attempt(link);
     at = links_.erase(at);
+  }
+}
+
+void PeerLinks::count_traffic() {
+  if (is_counting_) return;
+  const bool has_links = std::any_of(links_.begin(), links_.end(),
+                                     [](const auto& one) { return one.second.state == State::Up; });
+  if (!has_links) return;
+  is_counting_ = true;
+  parts_.loop.after(kCount, [this] {
+    is_counting_ = false;
+    for (std::size_t i = 0; i < parts_.workers.size(); ++i) {
+      parts_.workers[i].worker->inspect(
+          replies_.on_loop<WorkerSnapshot>("report", [this, i](const Result<WorkerSnapshot>& shot) {
+            if (shot) count(*shot, i);
+          }));
+    }
+    count_traffic();
+  });
+}
+
+void PeerLinks::count(const WorkerSnapshot& shot, std::size_t worker) {
+  for (const LinkSnapshot& now : shot.links) {
+    const auto found = links_.find({now.peer, worker});
+    if (found == links_.end()) continue;
+    LinkSnapshot& before = found->second.counted;
+    if (now.sent_bytes < before.sent_bytes || now.received_bytes < before.received_bytes)
+      before = {};  // another link
+    parts_.metrics.link_sent_bytes.add(now.sent_bytes - before.sent_bytes);
+    parts_.metrics.link_received_bytes.add(now.received_bytes - before.received_bytes);
+    parts_.metrics.link_retransmits.add(now.retransmits -
+                                        std::min(now.retransmits, before.retransmits));
+    before = now;
   }
 }
 

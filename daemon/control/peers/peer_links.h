@@ -18,6 +18,7 @@
 #include "daemon/control/peers/link_keys.h"
 #include "daemon/control/peers/link_maker.h"
 #include "daemon/control/peers/peer_table.h"
+#include "daemon/exec/snapshots.h"
 
 namespace arcomm {
 
@@ -48,9 +49,11 @@ class PeerLinks final : public LinkMaker {
     std::list<Waiter> waiters;
     EventLoop::TimerKey limit{};  // of the attempt
     EventLoop::TimerKey retry{};
+    LinkSnapshot counted;  // of what it carried, in the metrics
   };
   struct Parts {
     EventLoop& loop;
+    Metrics& metrics;
     PeerTable& table;
     std::vector<WorkerRef> workers;
     std::uint16_t data_port = 0;
@@ -98,6 +101,9 @@ class PeerLinks final : public LinkMaker {
   void drop_attempt(Link& link);
   void finish_waiters(Link& link, const Status& status);
   void close_at_worker(const Link& link, const Error& why);
+  // Asks the workers now and again what the links have carried.
+  void count_traffic();
+  void count(const WorkerSnapshot& shot, std::size_t worker);
 
   Parts parts_;
   WorkerReplies replies_;
@@ -105,6 +111,7 @@ class PeerLinks final : public LinkMaker {
   DataPorts ports_;
   std::map<LinkName, Link> links_;
   std::size_t next_cpu_ = 0;
+  bool is_counting_ = false;
 };
 
 }  // namespace arcomm

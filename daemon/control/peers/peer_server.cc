@@ -1,5 +1,6 @@
 #include "daemon/control/peers/peer_server.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server_posix.h>
 
@@ -8,6 +9,7 @@
 
 #include "daemon/control/access/frame_reader.h"
 #include "daemon/control/peers/peer_limits.h"
+#include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
 namespace {
@@ -30,10 +32,17 @@ std::shared_ptr<grpc::ServerCredentials> credentials_of(const PeerTls& tls) {
   return grpc::SslServerCredentials(options);
 }
 
+// It has a line for each handshake that fails, as often as strangers like; what matters is in the
+// state of a peer.
+void keep_grpc_quiet() {
+  gpr_set_log_function([](gpr_log_func_args* line) { log::debug("gRPC: {}", line->message); });
+}
+
 }  // namespace
 
 Result<std::unique_ptr<PeerServer>> PeerServer::start(Parts parts) {
   std::unique_ptr<PeerServer> self(new PeerServer(std::move(parts)));
+  keep_grpc_quiet();
   grpc::ServerBuilder builder;
   builder.SetMaxReceiveMessageSize(kMostPeerMessageBytes);
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMostCallsPerPeer);

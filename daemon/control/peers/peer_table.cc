@@ -32,6 +32,7 @@ void PeerTable::start() {
 
 Peer& PeerTable::add(const std::string& address, bool is_configured) {
   auto peer = std::make_unique<Peer>(Peer::Parts{.loop = parts_.loop,
+                                                 .metrics = parts_.metrics,
                                                  .client = parts_.client,
                                                  .token = parts_.token,
                                                  .owner = *this,

@@ -20,6 +20,7 @@ class PeerTable final : public PeerMessenger, private Peer::Owner {
 
   struct Parts {
     EventLoop& loop;
+    Metrics& metrics;
     PeerClient& client;
     const PeerToken& token;
     std::vector<std::string> configured;  // net.peers

@@ -152,6 +152,7 @@ void Peers::make_table(const std::vector<std::string>& configured) {
   if (own.empty() && !is_anywhere && !has_names(configured)) own = listen_.to_string();
   table_ = std::make_unique<PeerTable>(PeerTable::Parts{
       .loop = *parts_.loop,
+      .metrics = parts_.metrics,
       .client = *client_,
       .token = *token_,
       .configured = configured,
@@ -168,6 +169,7 @@ void Peers::make_links() {
   const Settings& settings = *parts_.settings;
   links_ = std::make_unique<PeerLinks>(
       PeerLinks::Parts{.loop = *parts_.loop,
+                       .metrics = parts_.metrics,
                        .table = *table_,
                        .workers = parts_.workers,
                        .data_port = static_cast<std::uint16_t>(settings.net.data_port),

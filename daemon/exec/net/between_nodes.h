@@ -58,6 +58,7 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   // Nothing here will ever find work: no link is open, and no communicator spans nodes.
   bool is_alone() const { return links_.empty() && agreements_.empty(); }
   bool has_links() const { return !links_.empty(); }
+  std::vector<LinkSnapshot> link_snapshots() const { return links_.snapshots(); }
   bool must_be_polled() const { return links_.must_be_polled(); }
   bool is_sending() const { return links_.is_sending(); }
 

@@ -287,6 +287,7 @@ WorkerSnapshot ControlRequests::inspect() {
   state_.communicators.for_each([&](const Communicator& communicator) {
     shot.communicators.push_back(snapshot(communicator, now));
   });
+  shot.links = state_.nodes.link_snapshots();
   return shot;
 }
 

@@ -176,8 +176,14 @@ class Metrics {
   CounterBy<ErrorCode, kErrorCodes> control_calls;  // arcomm_control_calls_total{code}
   Counter connections_refused;                      // arcomm_connections_refused_total
   Counter connections_flooding;                     // arcomm_connections_flooding_total
-  Counter config_reloads_ok;                        // arcomm_config_reloads_total{result="ok"}
-  Counter config_reloads_failed;                    // arcomm_config_reloads_total{result="error"}
+  // Other daemons: arcomm_peers{state}, arcomm_peers_lost_total, arcomm_links,
+  // arcomm_links_opened_total, arcomm_links_lost_total, and of all links together since the start
+  // arcomm_link_sent_bytes_total, arcomm_link_received_bytes_total, arcomm_link_retransmits_total.
+  Gauge peers_alive, peers_unreachable, peers_refused, links;
+  Counter peers_lost, links_opened, links_lost;
+  Counter link_sent_bytes, link_received_bytes, link_retransmits;
+  Counter config_reloads_ok;      // arcomm_config_reloads_total{result="ok"}
+  Counter config_reloads_failed;  // arcomm_config_reloads_total{result="error"}
   // arcomm_log_lines_dropped_total, _left_out_total and arcomm_build_info are added when the text
   // is made.
 };

@@ -77,6 +77,7 @@ class Collector : public prometheus::Collectable {
     counter("arcomm_connections_flooding_total",
             "Connections ended for what they brought besides calls, resets above all.",
             static_cast<double>(m.connections_flooding.value()));
+    peers();
     MetricFamily& reloads =
         family("arcomm_config_reloads_total", "Reloads of the configuration.", MetricType::Counter);
     add_counter(reloads, "result", "ok", static_cast<double>(m.config_reloads_ok.value()));
@@ -90,6 +91,34 @@ class Collector : public prometheus::Collectable {
   }
 
  private:
+  void peers() const {
+    const Metrics& m = metrics_;
+    MetricFamily& states =
+        family("arcomm_peers", "Other daemons that this one knows, by state.", MetricType::Gauge);
+    const auto add = [&states](const char* state, const Gauge& from) {
+      ClientMetric metric;
+      metric.label = {{"state", state}};
+      metric.gauge.value = static_cast<double>(from.value());
+      states.metric.push_back(std::move(metric));
+    };
+    add("alive", m.peers_alive);
+    add("unreachable", m.peers_unreachable);
+    add("refused", m.peers_refused);
+    counter("arcomm_peers_lost_total", "Daemons that were alive and found dead, or started anew.",
+            static_cast<double>(m.peers_lost.value()));
+    gauge("arcomm_links", "Links of this daemon's workers to other daemons'.", m.links);
+    counter("arcomm_links_opened_total", "Links made since the start.",
+            static_cast<double>(m.links_opened.value()));
+    counter("arcomm_links_lost_total", "Links that failed; those of daemons found dead besides.",
+            static_cast<double>(m.links_lost.value()));
+    counter("arcomm_link_sent_bytes_total", "Bytes sent over all links.",
+            static_cast<double>(m.link_sent_bytes.value()));
+    counter("arcomm_link_received_bytes_total", "Bytes received over all links.",
+            static_cast<double>(m.link_received_bytes.value()));
+    counter("arcomm_link_retransmits_total", "Segments that TCP sent again on links.",
+            static_cast<double>(m.link_retransmits.value()));
+  }
+
   MetricFamily& family(std::string_view name, std::string_view help, MetricType type) const {
     MetricFamily& added = families_.emplace_back();
     added.name = name;
