@@ -325,6 +325,40 @@ TEST(Views, ARankOfAnotherNodeIsShownWithItAndNeverBehind) {
   EXPECT_THAT(communicators_json(reply).dump(), HasSubstr(R"("node":"node-b")"));
 }
 
+TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
+  v1::NetReply reply;
+  EXPECT_THAT(net_text(reply, false), HasSubstr("name them in net.peers"));
+  reply.set_address("10.0.0.1:7400");
+  reply.set_name("node-a");
+  reply.set_instance("00000000000000ab");
+  v1::NetPeer& peer = *reply.add_peers();
+  peer.set_address("10.0.0.2:7400");
+  peer.set_state("alive");
+  peer.set_configured(true);
+  peer.set_round_trip_ns(84'000);
+  v1::NetPeer& other = *reply.add_peers();
+  other.set_address("10.0.0.3:7400");
+  other.set_state("refused");
+  other.set_why("node-c has another token");
+  v1::NetLink& link = *reply.add_links();
+  link.set_name("node-b");
+  link.set_worker("host:0");
+  link.set_state("up");
+  link.set_streams(8);
+  link.set_sent_bytes(3 << 20);
+  v1::NetInterface& interface = *reply.add_interfaces();
+  interface.set_name("eth1");
+  interface.set_why("no carrier");
+  const std::string text = net_text(reply, false);
+  for (const char* part : {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0",
+                           "3 MiB", "no carrier"})
+    EXPECT_THAT(text, HasSubstr(part));
+  const Json json = net_json(reply);
+  EXPECT_EQ(json["peers"][0]["state"], "alive");
+  EXPECT_EQ(json["peers"][0]["round_trip_s"], 84e-6);
+  EXPECT_EQ(json["links"][0]["sent_bytes"], 3 << 20);
+}
+
 TEST(ExitCodes, SayWhatKindOfFailureItWas) {
   EXPECT_EQ(exit_code_for({ErrorCode::Unavailable, Reason::NotRunning, "", -1}),
             ExitCode::NotRunning);
