@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/control/peers/links/peer_links.h"
 #include "daemon/control/peers/peer_calls.h"
 #include "daemon/control/peers/peer_client.h"
 #include "daemon/control/peers/peer_gate.h"
-#include "daemon/control/peers/peer_links.h"
 #include "daemon/control/peers/peer_server.h"
 #include "daemon/control/peers/peer_table.h"
 

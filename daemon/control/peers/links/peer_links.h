@@ -14,11 +14,11 @@
 
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/node_devices.h"
-#include "daemon/control/peers/data_ports.h"
-#include "daemon/control/peers/link_keys.h"
 #include "daemon/control/peers/link_maker.h"
+#include "daemon/control/peers/links/data_ports.h"
+#include "daemon/control/peers/links/link_keys.h"
+#include "daemon/control/peers/links/link_traffic.h"
 #include "daemon/control/peers/peer_table.h"
-#include "daemon/exec/snapshots.h"
 
 namespace arcomm {
 
@@ -49,7 +49,6 @@ class PeerLinks final : public LinkMaker {
     std::list<Waiter> waiters;
     EventLoop::TimerKey limit{};  // of the attempt
     EventLoop::TimerKey retry{};
-    LinkSnapshot counted;  // of what it carried, in the metrics
   };
   struct Parts {
     EventLoop& loop;
@@ -101,9 +100,6 @@ class PeerLinks final : public LinkMaker {
   void drop_attempt(Link& link);
   void finish_waiters(Link& link, const Status& status);
   void close_at_worker(const Link& link, const Error& why);
-  // Asks the workers now and again what the links have carried.
-  void count_traffic();
-  void count(const WorkerSnapshot& shot, std::size_t worker);
 
   Parts parts_;
   WorkerReplies replies_;
@@ -111,7 +107,7 @@ class PeerLinks final : public LinkMaker {
   DataPorts ports_;
   std::map<LinkName, Link> links_;
   std::size_t next_cpu_ = 0;
-  bool is_counting_ = false;
+  LinkTraffic traffic_;
 };
 
 }  // namespace arcomm

@@ -1,4 +1,4 @@
-#include "daemon/control/peers/link_keys.h"
+#include "daemon/control/peers/links/link_keys.h"
 
 #include <cstring>
 

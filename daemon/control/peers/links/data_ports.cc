@@ -1,4 +1,4 @@
-#include "daemon/control/peers/data_ports.h"
+#include "daemon/control/peers/links/data_ports.h"
 
 #include <sys/epoll.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/control/peers/peer_links.h"
+#include "daemon/control/peers/links/peer_links.h"
 
 #include <algorithm>
 #include <cstring>
@@ -23,7 +23,6 @@ constexpr milliseconds kRetry{200};
 constexpr milliseconds kReminder{300};
 constexpr milliseconds kNewLink{1000};  // one that stands for less is not taken down by a reminder
 constexpr milliseconds kLookAtConnections{1};
-constexpr milliseconds kCount{1000};
 constexpr std::size_t kMostStreams = 65;
 constexpr std::size_t kMostAddresses = 64;
 
@@ -58,8 +57,8 @@ PeerLinks::PeerLinks(Parts parts)
            .peer_timeout = parts_.peer_timeout,
            .check_key = [this](const net::HelloKey& shown) { return keys_.take(shown); },
            .accepted =
-               [this](net::ConnectionPtr connection) { take_connection(std::move(connection)); }}) {
-}
+               [this](net::ConnectionPtr connection) { take_connection(std::move(connection)); }}),
+      traffic_(parts_.loop, parts_.metrics, parts_.workers) {}
 
 void PeerLinks::stop() {
   ports_.close();
@@ -381,9 +380,8 @@ void PeerLinks::opened(const LinkName& name, std::uint64_t attempt, const Status
   }
   enter(link, State::Up);
   link.why = {};
-  link.counted = {};
   parts_.metrics.links_opened.add();
-  count_traffic();
+  traffic_.opened();
   log::info("link of {} to {}: {} streams and messages", parts_.workers[link.worker].device,
             link.peer.to_string(), link.most_streams - 1);
   finish_waiters(link, {});
@@ -445,39 +443,6 @@ void PeerLinks::close(const PeerNode& peer, const Error& why) {
     finish_waiters(link, why);
     drop_attempt(link);
     at = links_.erase(at);
-  }
-}
-
-void PeerLinks::count_traffic() {
-  if (is_counting_) return;
-  const bool has_links = std::any_of(links_.begin(), links_.end(),
-                                     [](const auto& one) { return one.second.state == State::Up; });
-  if (!has_links) return;
-  is_counting_ = true;
-  parts_.loop.after(kCount, [this] {
-    is_counting_ = false;
-    for (std::size_t i = 0; i < parts_.workers.size(); ++i) {
-      parts_.workers[i].worker->inspect(
-          replies_.on_loop<WorkerSnapshot>("report", [this, i](const Result<WorkerSnapshot>& shot) {
-            if (shot) count(*shot, i);
-          }));
-    }
-    count_traffic();
-  });
-}
-
-void PeerLinks::count(const WorkerSnapshot& shot, std::size_t worker) {
-  for (const LinkSnapshot& now : shot.links) {
-    const auto found = links_.find({now.peer, worker});
-    if (found == links_.end()) continue;
-    LinkSnapshot& before = found->second.counted;
-    if (now.sent_bytes < before.sent_bytes || now.received_bytes < before.received_bytes)
-      before = {};  // another link
-    parts_.metrics.link_sent_bytes.add(now.sent_bytes - before.sent_bytes);
-    parts_.metrics.link_received_bytes.add(now.received_bytes - before.received_bytes);
-    parts_.metrics.link_retransmits.add(now.retransmits -
-                                        std::min(now.retransmits, before.retransmits));
-    before = now;
   }
 }
 

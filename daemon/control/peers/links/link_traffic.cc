@@ -1,0 +1,50 @@
+#include "daemon/control/peers/links/link_traffic.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "daemon/telemetry/metrics/metrics.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::chrono::milliseconds kLookAtTraffic{1000};
+
+}  // namespace
+
+void LinkTraffic::opened() {
+  if (is_counting_) return;
+  is_counting_ = true;
+  loop_.after(kLookAtTraffic, [this] { ask(); });
+}
+
+void LinkTraffic::ask() {
+  is_counting_ = false;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i].worker->inspect(
+        replies_.on_loop<WorkerSnapshot>("report", [this, i](const Result<WorkerSnapshot>& shot) {
+          if (shot) count(*shot, i);
+        }));
+  }
+}
+
+// Goes on while there is something to count.
+void LinkTraffic::count(const WorkerSnapshot& shot, std::size_t worker) {
+  std::erase_if(counted_, [&](const auto& one) {
+    return one.first.second == worker &&
+           std::none_of(shot.links.begin(), shot.links.end(),
+                        [&](const LinkSnapshot& link) { return link.peer == one.first.first; });
+  });
+  for (const LinkSnapshot& now : shot.links) {
+    LinkSnapshot& before = counted_[{now.peer, worker}];
+    if (now.sent_bytes < before.sent_bytes || now.received_bytes < before.received_bytes)
+      before = {};  // another link
+    metrics_.link_sent_bytes.add(now.sent_bytes - before.sent_bytes);
+    metrics_.link_received_bytes.add(now.received_bytes - before.received_bytes);
+    metrics_.link_retransmits.add(now.retransmits - std::min(now.retransmits, before.retransmits));
+    before = now;
+  }
+  if (!shot.links.empty()) opened();
+}
+
+}  // namespace arcomm
