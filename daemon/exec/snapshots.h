@@ -49,7 +49,7 @@ struct LinkSnapshot {
   PeerId peer = 0;
   std::uint64_t sent_bytes = 0, received_bytes = 0;
   std::uint64_t retransmits = 0;  // segments
-  std::uint64_t rtt_us = 0;       // of the stream of messages, as its transport measures it
+  std::uint64_t rtt_us = 0;       // the least that the transport saw, of the stream of messages
 };
 struct WorkerSnapshot {
   std::string device, state;

@@ -1,5 +1,6 @@
 #include "daemon/exec/net/link.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -178,11 +179,12 @@ LinkSnapshot Link::snapshot() const {
                     .sent_bytes = messages.sent_bytes,
                     .received_bytes = messages.received_bytes,
                     .retransmits = messages.retransmits,
-                    .rtt_us = messages.rtt_us};
+                    .rtt_us = messages.least_rtt_us};
   if (!bulk_) return shot;
   for (const net::StreamCounters& stream : bulk_->counters()) {
     shot.sent_bytes += stream.sent_bytes;
-    shot.received_bytes += stream.received_bytes;
+    // Puts do not pass by the stream's thread's own count.
+    shot.received_bytes += std::max(stream.received_bytes, stream.link.received_bytes);
     shot.retransmits += stream.link.retransmits;
   }
   return shot;
