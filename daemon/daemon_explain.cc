@@ -37,7 +37,7 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
                                    .dtype = dtype,
                                    .nodes = nodes,
                                    .one_seat_each = ranks == nodes},
-                                  NetworkPolicy::from(settings), settings.net.staging_bytes));
+                                  NetworkPolicy::from(settings)));
 }
 
 }  // namespace

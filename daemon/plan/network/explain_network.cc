@@ -2,19 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <string>
 
+#include "daemon/plan/network/host_window.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
 #include "daemon/plan/network/ring_schedule.h"
-#include "proto/net/frame.h"
 
 namespace arcomm {
 namespace {
-
-// What a window has where staging is no bound.
-constexpr std::uint64_t kWindowBytes = 8 * net::kMostChunkBytes;
 
 std::string size_of_bytes(std::uint64_t bytes) {
   const auto scaled = [bytes](unsigned shift) {
@@ -48,20 +44,13 @@ NetworkChoice as(NetworkAlgorithm algorithm, const NetworkQuestion& question,
 
 }  // namespace
 
-RingRoom ring_room_of_host(std::uint64_t element_bytes, std::uint64_t staging_bytes) {
-  return {.arch = RingArch::Hopper,
-          .element_bytes = element_bytes,
-          .most_chunk_bytes = net::kMostChunkBytes,
-          .staging_bytes = std::min(staging_bytes, kWindowBytes)};
-}
-
-Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy& policy,
-                            std::uint64_t staging_bytes) {
+Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy& policy) {
   const NetworkChoice choice = choose_network(question, policy);
   const NetworkChoice around = as(NetworkAlgorithm::Ring, question, policy);
   const std::uint64_t element_bytes = size_of(around.partials);
-  const RingShape shape = ring_shape(question.count * element_bytes, question.nodes,
-                                     ring_room_of_host(element_bytes, staging_bytes), policy.ring);
+  const RingShape shape =
+      ring_shape(question.count * element_bytes, question.nodes,
+                 ring_room_of_hosts(question.nodes, element_bytes), policy.ring);
   Explanation answer;
   answer.chosen = answer.runner_up = text_of(choice.algorithm);
   answer.text =

@@ -97,7 +97,7 @@ std::string_view text_of(RingBound bound) {
     case RingBound::Chunk:
       return "the largest chunk";
     case RingBound::Staging:
-      return "staging (net.staging_bytes)";
+      return "staging, of which each neighbour has a window";
     case RingBound::Setting:
       return "ring.chunk_bytes and ring.num_chunks";
   }

@@ -7,11 +7,8 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::uint64_t kStaging = 256 << 20;
-
 TEST(ExplainNetwork, SaysWhatIsChosenWhyAndWhatTheOthersWouldSend) {
-  const Explanation got =
-      explain_network({.count = 1 << 18, .nodes = 4}, NetworkPolicy{}, kStaging);
+  const Explanation got = explain_network({.count = 1 << 18, .nodes = 4}, NetworkPolicy{});
   EXPECT_EQ(got.chosen, "direct");
   EXPECT_EQ(got.runner_up, "ring");
   EXPECT_EQ(got.chosen_microseconds, 0);
@@ -25,17 +22,17 @@ TEST(ExplainNetwork, SaysWhatIsChosenWhyAndWhatTheOthersWouldSend) {
 TEST(ExplainNetwork, SaysWhyThereIsNoRingAndWhatBoundsIt) {
   const NetworkPolicy forced{.algorithm = NetAlgorithm::Ring};
   const NetworkQuestion question{.count = 1 << 22, .dtype = DType::BFloat16, .nodes = 8};
-  EXPECT_THAT(explain_network(question, forced, kStaging).text, HasSubstr("net.order = \"ring\""));
+  EXPECT_THAT(explain_network(question, forced).text, HasSubstr("net.order = \"ring\""));
   const NetworkPolicy allowed{.order = NetOrder::OfRing, .algorithm = NetAlgorithm::Ring};
-  const Explanation got = explain_network(question, allowed, kStaging);
+  const Explanation got = explain_network(question, allowed);
   EXPECT_EQ(got.chosen, "ring");
   EXPECT_EQ(got.runner_up, "direct");
   EXPECT_THAT(got.text, HasSubstr("travel as float32; added up around the ring"));
-  EXPECT_THAT(got.text, HasSubstr("chunks are of 128 KiB, 8 under way to a neighbour; what bounds "
-                                  "them is staging (net.staging_bytes)"));
+  EXPECT_THAT(got.text, HasSubstr("chunks are of 128 KiB, 6 under way to a neighbour; what bounds "
+                                  "them is staging, of which each neighbour has a window"));
   NetworkPolicy bounded = allowed;
   bounded.ring.max_bdp_bytes = 64 << 10;
-  EXPECT_THAT(explain_network(question, bounded, kStaging).text,
+  EXPECT_THAT(explain_network(question, bounded).text,
               HasSubstr("is the bandwidth-delay product (ring.max_bdp_bytes)"));
 }
 
@@ -43,7 +40,7 @@ TEST(ExplainNetwork, WhatComesSecondIsNeverTheOneThatIsChosen) {
   for (std::uint32_t nodes = 2; nodes <= 40; ++nodes) {
     for (std::uint64_t count = 0; count <= 1 << 26; count = count * 8 + 1) {
       const Explanation got =
-          explain_network({.count = count, .nodes = nodes}, {.order = NetOrder::OfRing}, kStaging);
+          explain_network({.count = count, .nodes = nodes}, {.order = NetOrder::OfRing});
       EXPECT_NE(got.chosen, got.runner_up);
     }
   }

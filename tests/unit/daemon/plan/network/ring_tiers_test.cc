@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "daemon/plan/network/host_window.h"
+
 namespace arcomm {
 namespace {
 
@@ -153,12 +155,15 @@ TEST(RingTiers, TheBoundThatWonIsNamed) {
   EXPECT_EQ(bound({.num_chunks = 1 << 20}, {.staging_bytes = kMi}), RingBound::Staging);
 }
 
-// As between hosts: frames of 128 KiB into a window of eight.
 TEST(RingTiers, AHostKeepsToFramesAndItsWindow) {
-  const RingShape got = ring_shape(
-      16 * kMi, 8, {.most_chunk_bytes = 128 * kKi, .staging_bytes = kMi}, Settings::Ring{});
-  EXPECT_EQ(got.chunk_bytes, 128 * kKi);
-  EXPECT_EQ(got.slots, 8U);
+  const auto host = [](std::uint64_t bytes, std::uint32_t nodes) {
+    return ring_shape(bytes, nodes, ring_room_of_hosts(nodes, 4), Settings::Ring{});
+  };
+  EXPECT_EQ(host(16 * kMi, 8).chunk_bytes, 128 * kKi);
+  EXPECT_EQ(host(16 * kMi, 8).slots, 6U);
+  EXPECT_EQ(host(64 * kMi, 16).chunk_bytes, 64 * kKi);
+  EXPECT_EQ(host(64 * kMi, 17).chunk_bytes, 32 * kKi);
+  EXPECT_EQ(host(kKi, 8).chunk_bytes, 128U);
 }
 
 TEST(RingRounds, GoOverEveryShardOnceAndNoPieceIsMuchSmallerThanOthers) {
