@@ -22,9 +22,10 @@ namespace arcomm {
 
 class HostNetwork final : public NetworkExecutor {
  public:
-  // An operation that was stopped is to let its clients go in less than 100 ms: what a peer still
-  // holds of it after so long ends the peer's link.
-  static constexpr std::uint64_t kMostHeldNs = 50'000'000;
+  // What a peer still holds so long after an operation was stopped ends its link. Bytes that have
+  // left, or arrive, do not: this is for one that has frozen with a frame half way, and long enough
+  // that a busy machine does not look like it.
+  static constexpr std::uint64_t kMostHeldNs = 500'000'000;
 
   // Links outlive it, or at least their streams and receivers are gone before it goes.
   HostNetwork(StagingPool& pool, Links& links) : pool_(pool), links_(links) {}
