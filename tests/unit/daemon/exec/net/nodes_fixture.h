@@ -21,7 +21,8 @@ inline std::string name_of_node(std::size_t index) {
 
 class TestNode {
  public:
-  explicit TestNode(std::size_t index)
+  // is_simple: what runs between nodes is the InlineExecutor.
+  explicit TestNode(std::size_t index, bool is_simple = true)
       : wire(static_cast<int>(index) + 1), peer(0x1000 + index), name(name_of_node(index)) {
     device_ = HostDevice::create({}).value();
     recorder_ = FlightRecorder::create(1024).value();
@@ -43,9 +44,10 @@ class TestNode {
                                    const std::lock_guard lock(mutex);
                                    lost.emplace_back(whose, why.message);
                                  }},
-                  .open_backend =
-                      [this, tuning](BufferRegistry& buffers) -> Result<std::unique_ptr<Backend>> {
+                  .open_backend = [this, tuning, is_simple](
+                                      BufferRegistry& buffers) -> Result<std::unique_ptr<Backend>> {
                     auto host = HostBackend::create(*device_, 1, buffers, tuning);
+                    if (host && !is_simple) return std::unique_ptr<Backend>(*std::move(host));
                     if (!host) return std::move(host).error();
                     return std::unique_ptr<Backend>(
                         std::make_unique<SpanningBackend>(std::move(host).value(), executor));
@@ -92,8 +94,9 @@ class NodesTest : public testing::Test {
     clients_.clear();
     nodes_.clear();
   }
-  void start(std::size_t nodes, std::uint32_t streams = 1) {
-    for (std::size_t i = 0; i < nodes; ++i) nodes_.push_back(std::make_unique<TestNode>(i));
+  void start(std::size_t nodes, std::uint32_t streams = 1, bool is_simple = true) {
+    for (std::size_t i = 0; i < nodes; ++i)
+      nodes_.push_back(std::make_unique<TestNode>(i, is_simple));
     for (std::size_t i = 0; i < nodes; ++i) {
       for (std::size_t j = i + 1; j < nodes; ++j) link(i, j, streams);
     }
@@ -136,6 +139,7 @@ class NodesTest : public testing::Test {
     spec.node_of_rank = node_of_rank;
     spec.here = static_cast<std::uint32_t>(node);
     spec.communicator = number;
+    spec.policy = policy_;
     const std::uint32_t most = *std::max_element(node_of_rank.begin(), node_of_rank.end());
     for (std::uint32_t i = 0; i <= most; ++i)
       spec.nodes.push_back({.peer = nodes_[i]->peer, .name = nodes_[i]->name});
@@ -210,6 +214,7 @@ class NodesTest : public testing::Test {
     return await<WorkerSnapshot>([&](auto done) { nodes_[node]->worker->inspect(done); }).value();
   }
 
+  NetworkPolicy policy_;
   std::vector<std::unique_ptr<TestNode>> nodes_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::uint32_t next_session_ = 0;

@@ -1,0 +1,169 @@
+// AllReduces of workers that are linked over TCP, with the host's own executor.
+#include <gtest/gtest.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <thread>
+#include <vector>
+
+#include "tests/unit/daemon/exec/net/nodes_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+struct Way {
+  const char* name;
+  NetAlgorithm algorithm;
+  std::int64_t both_ways;
+};
+constexpr Way kWays[] = {{"auto", NetAlgorithm::Auto, 0},
+                         {"exchange", NetAlgorithm::Exchange, 0},
+                         {"direct", NetAlgorithm::Direct, 0},
+                         {"ring", NetAlgorithm::Ring, 0},
+                         {"ring both ways", NetAlgorithm::Ring, -1}};
+
+double seconds_of_process() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;
+}
+
+class NodesAllReduceTest : public NodesTest {
+ protected:
+  static constexpr std::size_t kMost = std::size_t{8} << 20;  // bytes of a rank
+
+  void form_with(const Way& way, const std::vector<std::uint32_t>& node_of_rank,
+                 std::uint64_t number) {
+    policy_.algorithm = way.algorithm;
+    policy_.order = NetOrder::OfRing;
+    policy_.ring.bidirectional_max_bytes = way.both_ways;
+    ranks_.clear();
+    for (const std::uint32_t node : node_of_rank) {
+      Client& rank = client(node);
+      rank.memory(2 * kMost);
+      rank.recv_offset = kMost;
+      ranks_.push_back(&rank);
+    }
+    form(ranks_, node_of_rank, number);
+  }
+  // Rank r sends small whole numbers, whose sums are exact in any order.
+  static float element(std::size_t rank, std::size_t i, std::uint64_t seed) {
+    return static_cast<float>((i * 7 + rank * 13 + seed) % 251);
+  }
+  void all_reduce(std::uint64_t count, bool in_place, std::uint64_t seed) {
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      auto* input = ranks_[rank]->last_memory().as<float>();
+      for (std::size_t i = 0; i < count; ++i) input[i] = element(rank, i, seed);
+    }
+    for (Client* rank : ranks_) {
+      ring::WorkRequest request = rank->request(count);
+      if (in_place) request.recv_offset_bytes = 0;
+      rank->submit(request);
+    }
+    for (Client* rank : ranks_) {
+      const auto completion = next(*rank);
+      ASSERT_EQ(completion.code, 0) << text_of(completion);
+      const auto* output = rank->last_memory().as<float>(in_place ? 0 : kMost);
+      for (std::size_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (std::size_t of = 0; of < ranks_.size(); ++of) sum += element(of, i, seed);
+        ASSERT_EQ(output[i], sum) << "element " << i << " of " << count;
+      }
+    }
+  }
+
+  std::vector<Client*> ranks_;
+};
+
+TEST_F(NodesAllReduceTest, EveryWayBetweenNodesGivesTheSum) {
+  start(3, 2, false);
+  std::uint64_t number = 7;
+  for (const Way& way : kWays) {
+    for (const std::vector<std::uint32_t>& node_of_rank :
+         {std::vector<std::uint32_t>{0, 1, 2}, std::vector<std::uint32_t>{0, 0, 1, 2, 1, 0}}) {
+      SCOPED_TRACE(way.name);
+      form_with(way, node_of_rank, ++number);
+      for (const std::uint64_t count : {0, 1, 2, 1000, 4096, 70'001, 1'000'003}) {
+        all_reduce(count, false, number + count);
+        all_reduce(count, true, number + count + 1);
+      }
+    }
+  }
+}
+
+TEST_F(NodesAllReduceTest, WithNoBulkStreamsEverythingGoesOverStreamZero) {
+  start(2, 0, false);
+  form_with(kWays[0], {0, 1}, 8);
+  for (const std::uint64_t count : {1, 5000, 500'000}) all_reduce(count, false, count);
+}
+
+TEST_F(NodesAllReduceTest, OperationsCalledInARowRunInARow) {
+  constexpr std::uint64_t kCalls = 40;
+  start(3, 2, false);
+  form_with(kWays[0], {0, 1, 2}, 9);
+  for (const std::uint64_t count : {16, 3000, 40'000}) {
+    for (Client* rank : ranks_) {
+      auto* input = rank->last_memory().as<float>();
+      std::fill(input, input + count, 1.0F);
+    }
+    // Each takes what the one before has made, in place: 3 ^ calls, if it has waited for it.
+    for (std::uint64_t call = 0; call < kCalls; ++call) {
+      for (Client* rank : ranks_) {
+        ring::WorkRequest request = rank->request(count);
+        request.recv_offset_bytes = 0;
+        rank->submit(request);
+      }
+    }
+    float expected = 1;
+    for (std::uint64_t call = 0; call < kCalls; ++call) {
+      expected *= 3;
+      for (Client* rank : ranks_) ASSERT_EQ(next(*rank).code, 0);
+    }
+    for (Client* rank : ranks_) {
+      const auto* output = rank->last_memory().as<float>();
+      for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(output[i], expected) << i;
+    }
+  }
+}
+
+TEST_F(NodesAllReduceTest, WhoWaitsForAnotherNodeDoesNotSpin) {
+  start(2, 2, false);
+  form_with(kWays[2], {0, 1}, 10);
+  all_reduce(500'000, false, 1);
+  // One node has called a large operation, and the other one has not.
+  ranks_[0]->call(500'000);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const double before = seconds_of_process();
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const double used = seconds_of_process() - before;
+  std::printf("processor time of all threads in 400 ms of waiting: %.0f ms\n", used * 1e3);
+  EXPECT_LT(used, 0.2);
+  ranks_[1]->call(500'000);
+  for (Client* rank : ranks_) EXPECT_EQ(next(*rank).code, 0);
+}
+
+TEST_F(NodesAllReduceTest, TimesBesideEachOther) {
+  start(2, 2, false);
+  form_with(kWays[0], {0, 1}, 11);
+  for (const std::uint64_t bytes : {std::uint64_t{1} << 10, std::uint64_t{16} << 10,
+                                    std::uint64_t{256} << 10, std::uint64_t{4} << 20}) {
+    std::vector<double> times;
+    for (int i = 0; i < 60; ++i) {
+      const auto since = std::chrono::steady_clock::now();
+      for (Client* rank : ranks_) rank->call(bytes / 4);
+      for (Client* rank : ranks_) ASSERT_EQ(next(*rank).code, 0);
+      times.push_back(
+          std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - since)
+              .count());
+    }
+    std::ranges::sort(times);
+    std::printf("%8llu bytes between two nodes: median %.0f us\n",
+                static_cast<unsigned long long>(bytes), times[times.size() / 2]);
+  }
+}
+
+}  // namespace
+}  // namespace arcomm::test
