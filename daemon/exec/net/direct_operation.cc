@@ -23,7 +23,6 @@ Status DirectOperation::begin(const NetworkRequest& request) {
   }
   reduced_ = rooms_used_ = 0;
   room_for_.fill(group_.here());
-  has_credited_ = true;
   return region_.begin(group_, seq_, seats_.result(), chunks);
 }
 
@@ -40,7 +39,7 @@ bool DirectOperation::advance() {
     put();
   }
   if (!has_computed) moved |= place(has_computed);
-  if (!has_credited_) has_credited_ = group_.give_credits();
+  group_.give_credits();
   return moved;
 }
 
@@ -91,7 +90,6 @@ bool DirectOperation::reduce() {
   inputs_[group_.here()] = seats_.partial(part.first, part.last, room).data();
   seats_.finish(part.first, part.last, inputs_);
   group_.for_each_peer([&](std::uint32_t node) { group_.use_up(node); });
-  has_credited_ = false;
   ++reduced_;
   return true;
 }
@@ -135,7 +133,7 @@ bool DirectOperation::place(bool& has_computed) {
 
 bool DirectOperation::is_done() const {
   const Node& own = nodes_[group_.here()];
-  if (reduced_ != own.chunks || !has_credited_) return false;
+  if (reduced_ != own.chunks) return false;
   for (std::uint32_t i = 0; i < group_.nodes(); ++i) {
     const Node& node = nodes_[i];
     if (i == group_.here()) continue;

@@ -52,7 +52,6 @@ class DirectOperation final : public NetworkOperation {
   std::uint64_t reduced_ = 0;  // chunks of this node's shard
   std::uint64_t rooms_used_ = 0;
   std::array<std::uint32_t, NodeGroup::kRooms> room_for_{};  // which node's payload it holds
-  bool has_credited_ = true;
   std::vector<Node> nodes_;
   std::vector<const std::byte*> inputs_;
 };

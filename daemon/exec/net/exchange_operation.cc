@@ -11,7 +11,6 @@ Status ExchangeOperation::begin(const NetworkRequest& request) {
   chunk_elements_ = chunk_elements(count_, seats_.wire_bytes(), group_.slot_bytes());
   chunks_ = tile_count(count_, chunk_elements_);
   computed_ = combined_ = 0;
-  has_credited_ = true;
   Status fault;
   group_.for_each_peer([&](std::uint32_t node) {
     Peer& peer = peers_[node];
@@ -30,7 +29,7 @@ bool ExchangeOperation::advance() {
   bool moved = compute();
   moved |= send();
   moved |= combine();
-  if (!has_credited_) has_credited_ = group_.give_credits();
+  group_.give_credits();
   return moved;
 }
 
@@ -77,7 +76,6 @@ bool ExchangeOperation::combine() {
   group_.for_each_peer([&](std::uint32_t node) {
     if (!peers_[node].offered.empty()) return;
     group_.use_up(node);
-    has_credited_ = false;
   });
   ++combined_;
   return true;

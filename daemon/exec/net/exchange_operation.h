@@ -22,7 +22,7 @@ class ExchangeOperation final : public NetworkOperation {
 
   Status begin(const NetworkRequest& request) override;
   bool advance() override;
-  bool is_done() const override { return combined_ == chunks_ && has_credited_; }
+  bool is_done() const override { return combined_ == chunks_; }
   bool let_go() override { return group_.partials().are_back(); }
 
  private:
@@ -44,7 +44,6 @@ class ExchangeOperation final : public NetworkOperation {
   // Chunks of this node's partial result that are there to be sent, and whose memory may be used
   // again: never more than Loans::kAhead between the two.
   std::uint64_t computed_ = 0, combined_ = 0;
-  bool has_credited_ = true;
   std::array<std::span<const std::byte>, Loans::kAhead> own_{};  // by chunk
   std::vector<Peer> peers_;                                      // by node
   std::vector<const std::byte*> inputs_;

@@ -179,22 +179,18 @@ const std::byte* NodeGroup::arrived(std::uint32_t node) const {
   return filled > peer.used_up / slots_ ? peer.slots + slot * slot_bytes_ : nullptr;
 }
 
-bool NodeGroup::give_credits() {
-  bool all = true;
+void NodeGroup::give_credits() {
+  const std::uint64_t least = std::max(slots_ / 2, 1U);
   for_each_peer([&](std::uint32_t node) {
     Peer& peer = peers_[node];
-    if (peer.credited == peer.used_up) return;
+    const std::uint64_t untold = peer.used_up - peer.credited;
+    if (untold < least || peer.window.slots == 0) return;
     net::Frame frame{header(net::FrameKind::Signal, 0), {}};
     frame.header.region = peer.window.region;
     frame.header.signal = peer.window.first_credit;
-    frame.header.add = static_cast<std::uint32_t>(peer.used_up - peer.credited);
-    if (peer.window.slots != 0 && post(peer, frame, credits_on_loan_)) {
-      peer.credited = peer.used_up;
-    } else {
-      all = false;
-    }
+    frame.header.add = static_cast<std::uint32_t>(untold);
+    if (post(peer, frame, credits_on_loan_)) peer.credited = peer.used_up;
   });
-  return all;
 }
 
 const net::ReadyBody* NodeGroup::ready(std::uint32_t node, std::uint64_t seq) const {

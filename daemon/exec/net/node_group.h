@@ -69,8 +69,9 @@ class NodeGroup {
   // The oldest chunk of this node that was not used up; null where it is not there yet.
   const std::byte* arrived(std::uint32_t node) const;
   void use_up(std::uint32_t node) { ++peers_[node].used_up; }
-  // Tells who sent them. True: all know.
-  bool give_credits();
+  // Tells who sent them, where it is half a window: the other half is still free. Call it now and
+  // then while an operation runs; what is left over is told with a later one.
+  void give_credits();
 
   // Where a node wants its part of the results of `seq`; null where it has not said so yet.
   const net::ReadyBody* ready(std::uint32_t node, std::uint64_t seq) const;

@@ -50,7 +50,6 @@ Status RingOperation::begin(const NetworkRequest& request) {
   right_ = {.to = schedule_->right(), .cursor = {RingWay::ResultsOut, *schedule_, *rounds_}};
   left_ = {.to = schedule_->left(), .cursor = {RingWay::ResultsBack, *schedule_, *rounds_}};
   own_sent_ = joined_ = passed_ = finished_ = 0;
-  has_credited_ = true;
   return region_.begin(group_, seq_, seats_.result(),
                        rounds_->count() * group_.nodes() * most_chunks_);
 }
@@ -73,7 +72,7 @@ bool RingOperation::advance() {
   }
   moved |= place(from_left_, has_computed);
   moved |= place(from_right_, has_computed);
-  if (!has_credited_) has_credited_ = group_.give_credits();
+  group_.give_credits();
   return moved;
 }
 
@@ -126,7 +125,6 @@ bool RingOperation::take_sum() {
     ++joined_;
   }
   group_.use_up(left);
-  has_credited_ = false;
   sums_in_.next();
   return true;
 }
@@ -168,7 +166,7 @@ bool RingOperation::place(RingCursor& cursor, bool& has_computed) {
 
 bool RingOperation::is_done() const {
   return sums_out_.at_end() && sums_in_.at_end() && right_.cursor.at_end() &&
-         left_.cursor.at_end() && from_left_.at_end() && from_right_.at_end() && has_credited_;
+         left_.cursor.at_end() && from_left_.at_end() && from_right_.at_end();
 }
 
 bool RingOperation::let_go() {

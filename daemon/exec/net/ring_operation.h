@@ -62,7 +62,6 @@ class RingOperation final : public NetworkOperation {
   std::uint64_t joined_ = 0, passed_ = 0;  // sums in rooms, and sent on from there
   std::array<std::size_t, kSumRooms> joined_bytes_{};
   std::uint64_t finished_ = 0;  // chunks of this node's shard
-  bool has_credited_ = true;
 };
 
 }  // namespace arcomm

@@ -243,6 +243,8 @@ TEST(RecordedAlgorithm, HasANameForEveryKernelOfHostAndGpus) {
     EXPECT_EQ(name_of_recorded(recorded(entry.algorithm)), entry.name);
   for (const CudaAlgorithmEntry& entry : cuda_algorithms())
     EXPECT_EQ(name_of_recorded(recorded(entry.algorithm)), entry.name);
+  for (const NetworkAlgorithm algorithm : kNetworkAlgorithms)
+    EXPECT_EQ(name_of_recorded(recorded(algorithm)), text_of(algorithm));
   EXPECT_EQ(name_of_recorded(kResidentKernel), "resident");
   EXPECT_EQ(name_of_recorded(kNoAlgorithm), "");
   EXPECT_EQ(name_of_recorded(100), "");
