@@ -30,12 +30,12 @@ all_ok() {
 }
 # NAME [CLIENT...]: a communicator of these clients, in their order.
 form() {
-  local name=$1 rank=0 i
+  local name=$1 number=0 i
   shift
   local who=("$@")
   [ "${#who[@]}" != 0 ] || who=("${!client[@]}")
   expect_ok "${who[0]}" id
   local id=$value
-  for i in "${who[@]}"; do tell "$i" "comm $name ${#who[@]} $id $((rank++))"; done
+  for i in "${who[@]}"; do tell "$i" "comm $name ${#who[@]} $id $((number++))"; done
   for i in "${who[@]}"; do hear "$i"; [ "$code" = 0 ] || fail "client $i joins $name: code $code reason $reason: $message"; done
 }
