@@ -147,6 +147,29 @@ TEST_P(NetTest, AReceiverWithoutRoomIsNoDeadPeer) {
   ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == posted; }));
 }
 
+TEST_P(NetTest, APeerThatHadNothingToAnswerForLongIsNoDeadPeer) {
+  const auto patience = std::chrono::milliseconds(200);
+  a_.endpoint.reset();
+  b_.endpoint.reset();
+  open(a_, 0, {.address = {}, .peer_timeout = patience});
+  open(b_, 1, {.address = {}, .peer_timeout = patience});
+  connect();
+  const auto payload = random_bytes(100, 13);
+  const Frame message{.header = {.kind = FrameKind::Message}, .payload = payload};
+  for (int i = 0; i < 20; ++i) {  // both ways, after which the kernel acknowledges late
+    post(i % 2 == 0 ? a_ : b_, message);
+    ASSERT_TRUE(until([&] {
+      return a_.receiver.arrivals.size() + b_.receiver.arrivals.size() == std::size_t(i) + 1;
+    }));
+  }
+  std::this_thread::sleep_for(2 * patience);
+  post(a_, message);
+  const auto end = std::chrono::steady_clock::now() + patience / 10;
+  while (std::chrono::steady_clock::now() < end)
+    ASSERT_NE(a_.progress(), Progress::Failed) << a_.connection->error().message;
+  EXPECT_TRUE(until([&] { return b_.receiver.arrivals.size() == 11; }));
+}
+
 TEST_P(NetTest, ASignalNeedsNoMemory) {
   connect();
   std::vector<SignalWord> signals(1);

@@ -114,7 +114,7 @@ void TcpConnection::look_at_clock() {
   }
   if (state_ == State::Connecting || now < next_look_) return;
   next_look_ = now + options_.peer_timeout / 10;
-  if (is_unheard(socket_.get(), options_.peer_timeout)) {
+  if (is_silent(now)) {
     fail_with_errno("sending", ETIMEDOUT);
   } else if (incoming_.is_held()) {
     // Nobody reads meanwhile, and would see it.
@@ -123,6 +123,15 @@ void TcpConnection::look_at_clock() {
     if (getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &number, &size) == 0 && number != 0)
       fail_with_errno("receiving", number);
   }
+}
+
+// The kernel's figure alone says nothing of a peer that had nothing to answer before: what it owes
+// may have been sent this moment.
+bool TcpConnection::is_silent(Clock::time_point now) {
+  const std::chrono::milliseconds silence = silence_of(socket_.get());
+  if (silence.count() == 0) silent_since_ = {};
+  if (silence.count() != 0 && silent_since_ == Clock::time_point{}) silent_since_ = now;
+  return silence > options_.peer_timeout && now - silent_since_ > options_.peer_timeout;
 }
 
 bool TcpConnection::connect_step() {

@@ -77,6 +77,7 @@ class TcpConnection final : public Connection {
   void end_socket();
   // What has to come or to go within a time: looked at when nothing moved.
   void look_at_clock();
+  bool is_silent(Clock::time_point now);
   // Always true: it is progress, too.
   bool fail(Error error);
   bool fail_with_errno(std::string_view what, int number);
@@ -85,7 +86,9 @@ class TcpConnection final : public Connection {
   const Options options_;
   State state_;
   const Clock::time_point greeted_by_;
-  Clock::time_point next_look_{};    // at what was not acknowledged
+  Clock::time_point next_look_{};  // at what was not acknowledged
+  Clock::time_point
+      silent_since_{};  // the peer owes an answer at each look since then; 0: it owes none
   Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
   const HelloKey key_;

@@ -179,12 +179,12 @@ LinkStatistics statistics_of(int descriptor) {
           .waited_for_buffer_us = info.tcpi_sndbuf_limited};
 }
 
-bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout) {
+std::chrono::milliseconds silence_of(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
-  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  const bool waits = info.tcpi_unacked != 0 || info.tcpi_probes != 0;
-  return waits && std::chrono::milliseconds(info.tcpi_last_ack_recv) > peer_timeout;
+  if (getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return {};
+  const bool owes = info.tcpi_unacked != 0 || info.tcpi_probes != 0;
+  return std::chrono::milliseconds(owes ? info.tcpi_last_ack_recv : 0);
 }
 
 }  // namespace arcomm::net

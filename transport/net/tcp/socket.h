@@ -34,8 +34,9 @@ Status set_options(int descriptor, std::chrono::milliseconds peer_timeout,
                    std::size_t buffer_bytes = 0);
 // Nothing where the kernel does not tell.
 LinkStatistics statistics_of(int descriptor);
-// Whether bytes of ours have not been acknowledged for `peer_timeout`. A peer that answers probes
-// and has no room is alive: TCP_USER_TIMEOUT would end its connection.
-bool is_unheard(int descriptor, std::chrono::milliseconds peer_timeout);
+// For how long a peer that owes an acknowledgement of bytes or of a probe has sent none of any
+// kind; zero where it owes none. The last one may be older than what it owes. A peer that answers
+// probes and has no room is alive: TCP_USER_TIMEOUT would end its connection.
+std::chrono::milliseconds silence_of(int descriptor);
 
 }  // namespace arcomm::net
