@@ -277,8 +277,10 @@ constexpr SettingRow kRows[] = {
     {.section = "net",
      .key = "streams",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.streams), .max = 64},
-     .doc = "Connections to each other daemon that carry large data, with a thread for each, on "
-            "both sides; the side that has fewer decides. 0: 8, or as many as half the cores."},
+     .doc =
+         "Connections to each other daemon that carry large data, with a thread for each, on "
+         "both sides; the side that has fewer decides. 0: 8, or as many as half the cores; and on "
+         "fewer than 4 cores one without a thread, which the worker drives."},
     {.section = "net",
      .key = "cpus",
      .kind = text(ARC_FIELD(std::string, net.cpus), kCpuList),

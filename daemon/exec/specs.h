@@ -66,13 +66,14 @@ struct RankSpec {
 using PeerId = std::uint64_t;
 
 // The connections of this daemon's worker to the worker of the same name of a peer. Stream 0
-// carries messages and is driven by the worker; each of the others gets a thread.
+// carries messages and is driven by the worker; each of the others gets a thread, but where cores
+// are few.
 struct LinkSpec {
   PeerId peer = 0;
   std::string name;  // of the node, for people
   net::ConnectionPtr messages;
   std::vector<net::ConnectionPtr> bulk;
-  std::vector<net::StreamOptions> bulk_options;  // one for each
+  std::vector<net::StreamOptions> bulk_options;  // one for each; none: the worker drives them
   std::shared_ptr<net::Regions> regions;         // that the connections' puts go into
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "transport/device/pause.h"
+#include "transport/net/goodbye.h"
 
 namespace arcomm::net {
 namespace {
@@ -22,8 +23,6 @@ constexpr int kSleepMs = 100;
 // Where the receiver has no room: nobody need tell when there is some.
 constexpr int kHeldSleepMs = 1;
 constexpr std::uint64_t kLookNs = 100'000'000;
-// For what was posted and a goodbye to leave, at the end.
-constexpr std::chrono::milliseconds kGoodbyeTime{100};
 
 std::uint64_t now_ns() {
   return LostTime::ns_of(Clock::now());
@@ -121,19 +120,11 @@ void StreamThread::run() {
       wait();
     }
   }
-  say_goodbye();
+  say_goodbye(*connection_, receiver_, "its streams are taken down");
   connection_->abandon(receiver_);
   // Its socket is closed: nobody reads the payloads any more.
   connection_.reset();
   give_back_all();
-}
-
-// So that the peer sees an end, and not a death.
-void StreamThread::say_goodbye() {
-  connection_->close("its streams are taken down");
-  const auto until = Clock::now() + kGoodbyeTime;
-  while (connection_->progress(receiver_) != Progress::Failed && Clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
 }
 
 bool StreamThread::take_frames() {

@@ -73,7 +73,6 @@ class StreamThread {
   StreamThread(ConnectionPtr connection, BulkQueue& queue, Receiver& receiver, Owner& owner,
                StreamOptions options);
   void run();
-  void say_goodbye();
   bool take_frames();
   bool give_back_sent();
   void give_back_all();

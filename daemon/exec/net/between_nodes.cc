@@ -13,11 +13,11 @@ Error BetweenNodes::ended() {
   return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the daemon stopped");
 }
 
-Result<int> BetweenNodes::open_link(LinkSpec spec) {
+Result<std::vector<int>> BetweenNodes::open_link(LinkSpec spec) {
   const std::string name = spec.name;
-  Result<int> descriptor = links_.open(std::move(spec));
-  if (descriptor) log::info("linked with node {}", name);
-  return descriptor;
+  Result<std::vector<int>> descriptors = links_.open(std::move(spec));
+  if (descriptors) log::info("linked with node {}", name);
+  return descriptors;
 }
 
 void BetweenNodes::close_link(PeerId peer, const Error& why) {

@@ -33,8 +33,8 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   void tell(std::function<void(PeerId, Error)> link_lost) { link_lost_ = std::move(link_lost); }
   void ring_with(std::function<void()> ring) { ring_ = std::move(ring); }
 
-  // As DeviceWorker's of these names. The descriptor of stream 0, to sleep on; -1: none.
-  Result<int> open_link(LinkSpec spec);
+  // As DeviceWorker's of these names. Descriptors to sleep on.
+  Result<std::vector<int>> open_link(LinkSpec spec);
   void close_link(PeerId peer, const Error& why);
   // The end: all links go, when what waits for its sending has left, or 0.1 s later. False: they
   // are not gone yet, and may still hold what is on loan; call again.

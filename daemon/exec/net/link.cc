@@ -1,10 +1,10 @@
 #include "daemon/exec/net/link.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <thread>
 #include <utility>
+
+#include "transport/net/goodbye.h"
 
 namespace arcomm {
 namespace {
@@ -12,7 +12,6 @@ namespace {
 constexpr std::size_t kMostSpare = 64;
 // progress() of one link, so that a busy peer holds up no session.
 constexpr int kMostRounds = 4;
-constexpr std::chrono::milliseconds kLastWordsTime{100};
 
 }  // namespace
 
@@ -24,27 +23,37 @@ Result<std::byte*> Link::BulkReceiver::place(const net::FrameHeader& header) {
 Result<std::unique_ptr<Link>> Link::open(LinkSpec spec, Listener& listener,
                                          std::function<void()> on_news) {
   if (spec.peer == 0 || spec.messages == nullptr || spec.regions == nullptr ||
-      spec.bulk.size() != spec.bulk_options.size()) {
+      (spec.bulk.size() != spec.bulk_options.size() && !spec.bulk_options.empty())) {
     return error(ErrorCode::InvalidArgument, Reason::Bug, "the link to ", spec.name,
                  " lacks its peer, stream 0, regions or a stream's options");
   }
   std::unique_ptr<Link> link(new Link(std::move(spec), listener, std::move(on_news)));
   LinkSpec& held = link->spec_;
-  for (std::size_t i = 0; i < held.bulk.size(); ++i)
-    ARC_RETURN_IF_ERROR(link->bulk_->add(std::move(held.bulk[i]), held.bulk_options[i]));
+  for (std::size_t i = 0; i < held.bulk.size(); ++i) {
+    if (held.bulk_options.empty()) {
+      link->driven_->add(std::move(held.bulk[i]));
+    } else {
+      ARC_RETURN_IF_ERROR(link->bulk_->add(std::move(held.bulk[i]), held.bulk_options[i]));
+    }
+  }
   held.bulk.clear();
   return link;
 }
 
 Link::Link(LinkSpec spec, Listener& listener, std::function<void()> on_news)
     : spec_(std::move(spec)), listener_(listener), arriving_(net::kMostMessageBytes) {
-  bulk_.emplace(bulk_receiver_, std::move(on_news));
+  if (spec_.bulk_options.empty() && !spec_.bulk.empty()) {
+    driven_.emplace(bulk_receiver_);
+  } else {
+    bulk_.emplace(bulk_receiver_, std::move(on_news));
+  }
 }
 
 Link::~Link() {
   // First: where a bulk stream has ended, the peer listens no more.
   say_goodbye();
   bulk_.reset();
+  driven_.reset();
   spec_.messages->abandon(*this);
   spec_.messages.reset();
   // Nobody reads the payloads any more.
@@ -57,11 +66,7 @@ void Link::say_goodbye() {
   if (messages.is_open() != net::Progress::Done) return;
   fail(error(ErrorCode::Cancelled, Reason::ShuttingDown, "the worker lets go of it"));
   post_unsent();
-  messages.close(failure_->message);
-  const auto until = std::chrono::steady_clock::now() + kLastWordsTime;
-  while (messages.progress(*this) != net::Progress::Failed &&
-         std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  net::say_goodbye(messages, *this, failure_->message);
 }
 
 void Link::send(net::MessageKind kind, const net::FrameHeader& names,
@@ -127,7 +132,17 @@ bool Link::give_back_sent() {
 
 net::Progress Link::post(const net::Frame& frame, net::OnLoan& on_loan) {
   if (has_failed()) return net::Progress::Failed;
-  if (bulk_->size() > 0) return bulk_->post(frame, on_loan);
+  const bool has_bulk = driven_ || bulk_->size() > 0;
+  // What is no longer than a message goes beside messages: no thread is to be woken for it, and it
+  // waits behind nothing long.
+  if (!has_bulk || frame.payload.size() <= net::kMostMessageBytes) {
+    const net::Progress posted = post_on_messages(frame, on_loan);
+    if (posted == net::Progress::Done || !has_bulk) return posted;
+  }
+  return driven_ ? driven_->post(frame, on_loan) : bulk_->post(frame, on_loan);
+}
+
+net::Progress Link::post_on_messages(const net::Frame& frame, net::OnLoan& on_loan) {
   if (posted_ < unsent_.size()) return net::Progress::Again;  // messages come first
   Loaned loaned{.on_loan = &on_loan};
   const net::Progress posted = spec_.messages->post(frame, loaned.transfer);
@@ -136,9 +151,9 @@ net::Progress Link::post(const net::Frame& frame, net::OnLoan& on_loan) {
 }
 
 bool Link::progress() {
-  bool moved = false;
+  bool moved = driven_ && driven_->progress();
   // Looked at first: the peer said on stream 0 why it ends the others.
-  const bool is_at_end = bulk_->has_failed();
+  const bool is_at_end = driven_ ? driven_->has_failed() : bulk_->has_failed();
   for (int round = 0; round < kMostRounds && !has_failed(); ++round) {
     const net::Progress progress = spec_.messages->progress(*this);
     if (progress == net::Progress::Failed) {
@@ -152,8 +167,14 @@ bool Link::progress() {
     if (progress == net::Progress::Again && !posted) break;
   }
   if (!is_at_end || has_failed()) return moved;
-  fail(*bulk_->failure());
+  fail(driven_ ? *driven_->failure() : *bulk_->failure());
   return true;
+}
+
+std::vector<int> Link::descriptors() const {
+  std::vector<int> all = driven_ ? driven_->descriptors() : std::vector<int>();
+  all.push_back(spec_.messages->descriptor());
+  return all;
 }
 
 void Link::fail(Error why) {
@@ -180,8 +201,7 @@ LinkSnapshot Link::snapshot() const {
                     .received_bytes = messages.received_bytes,
                     .retransmits = messages.retransmits,
                     .rtt_us = messages.least_rtt_us};
-  if (!bulk_) return shot;
-  for (const net::StreamCounters& stream : bulk_->counters()) {
+  for (const net::StreamCounters& stream : driven_ ? driven_->counters() : bulk_->counters()) {
     shot.sent_bytes += stream.sent_bytes;
     // Puts do not pass by the stream's thread's own count.
     shot.received_bytes += std::max(stream.received_bytes, stream.link.received_bytes);

@@ -1,8 +1,8 @@
 // The connections of this worker to the worker of the same name of one peer: stream 0, which the
 // worker drives itself, with the messages that wait to leave, and the bulk streams, each with a
-// thread. Thread: the worker's, until it is given to a disposer; `on_news` is called by the
-// streams' threads. Never blocks, but for its destructor: up to a tenth of a second for each
-// stream.
+// thread or driven by the worker, too. Thread: the worker's, until it is given to a disposer;
+// `on_news` is called by the streams' threads. Never blocks, but for its destructor: up to a tenth
+// of a second for each stream.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,7 @@
 #include "daemon/exec/specs.h"
 #include "proto/net/message.h"
 #include "transport/net/bulk_streams.h"
+#include "transport/net/driven_streams.h"
 
 namespace arcomm {
 
@@ -47,8 +48,8 @@ class Link final : private net::Receiver {
   PeerId peer() const { return spec_.peer; }
   const std::string& name() const { return spec_.name; }  // of the node
   const std::shared_ptr<net::Regions>& regions() const { return spec_.regions; }
-  // Stream 0's, to sleep on; -1: polling is all.
-  int descriptor() const { return spec_.messages->descriptor(); }
+  // Of the streams that the worker drives, to sleep on; -1: polling is all.
+  std::vector<int> descriptors() const;
 
   // Copied; it leaves with progress(), in order. Nothing once the link has failed.
   void send(net::MessageKind kind, const net::FrameHeader& names,
@@ -60,7 +61,12 @@ class Link final : private net::Receiver {
 
   LinkSnapshot snapshot() const;
 
-  // Sends and receives on stream 0 what can be now. Whether anything moved.
+  // Payloads are on their way over streams that the worker drives.
+  bool is_sending() const {
+    return unsent_bytes_ > 0 || !loaned_.empty() || (driven_ && driven_->is_sending());
+  }
+
+  // Sends and receives on the worker's streams what can be now. Whether anything moved.
   bool progress();
   bool has_failed() const { return failure_.has_value(); }
   const std::optional<Error>& failure() const { return failure_; }
@@ -89,6 +95,7 @@ class Link final : private net::Receiver {
   Result<std::byte*> place(const net::FrameHeader& header) override;
   Status arrived(const net::FrameHeader& header, std::span<const std::byte> payload) override;
   void abandoned(const net::FrameHeader&) override {}
+  net::Progress post_on_messages(const net::Frame& frame, net::OnLoan& on_loan);
   bool post_unsent();
   bool give_back_sent();
   void say_goodbye();
@@ -102,7 +109,8 @@ class Link final : private net::Receiver {
   std::deque<Loaned> loaned_;  // frames that went over stream 0
   std::optional<Error> failure_;
   BulkReceiver bulk_receiver_;
-  std::optional<net::BulkStreams> bulk_;  // last: its threads end first
+  std::optional<net::DrivenStreams> driven_;  // one of the two
+  std::optional<net::BulkStreams> bulk_;      // last: its threads end first
 };
 
 }  // namespace arcomm

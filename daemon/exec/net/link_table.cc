@@ -12,7 +12,15 @@ LinkTable::~LinkTable() {
   for (Disposal& disposal : disposals_) disposal.thread.join();
 }
 
-Result<int> LinkTable::open(LinkSpec spec) {
+namespace {
+
+bool must_poll(const Link& link) {
+  return std::ranges::any_of(link.descriptors(), [](int descriptor) { return descriptor < 0; });
+}
+
+}  // namespace
+
+Result<std::vector<int>> LinkTable::open(LinkSpec spec) {
   if (const Link* there = find(spec.peer); there != nullptr)
     return error(ErrorCode::AlreadyExists, Reason::BadValue, "there is a link to node ",
                  there->name(), " already");
@@ -20,10 +28,11 @@ Result<int> LinkTable::open(LinkSpec spec) {
   if (!link) return std::move(link).error();
   // All endpoints of a daemon share one.
   regions_ = (*link)->regions();
-  const int descriptor = (*link)->descriptor();
-  must_be_polled_ = must_be_polled_ || descriptor < 0;
+  must_be_polled_ = must_be_polled_ || must_poll(**link);
+  std::vector<int> descriptors = (*link)->descriptors();
+  std::erase_if(descriptors, [](int descriptor) { return descriptor < 0; });
   links_.push_back(std::move(link).value());
-  return descriptor;
+  return descriptors;
 }
 
 bool LinkTable::close(PeerId peer, const Error& why) {
@@ -64,7 +73,7 @@ bool LinkTable::poll() {
 }
 
 bool LinkTable::is_sending() const {
-  return std::ranges::any_of(links_, [](const auto& link) { return link->unsent_bytes() > 0; });
+  return std::ranges::any_of(links_, [](const auto& link) { return link->is_sending(); });
 }
 
 const Link* LinkTable::find(PeerId peer) const {
@@ -100,8 +109,7 @@ net::Progress LinkTable::post(PeerId peer, const net::Frame& frame, net::OnLoan&
 std::unique_ptr<Link> LinkTable::take(std::size_t index) {
   std::unique_ptr<Link> link = std::move(links_[index]);
   links_.erase(links_.begin() + static_cast<std::ptrdiff_t>(index));
-  must_be_polled_ =
-      std::ranges::any_of(links_, [](const auto& left) { return left->descriptor() < 0; });
+  must_be_polled_ = std::ranges::any_of(links_, [](const auto& left) { return must_poll(*left); });
   return link;
 }
 

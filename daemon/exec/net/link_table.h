@@ -33,8 +33,9 @@ class LinkTable final : public Links {
   LinkTable(const LinkTable&) = delete;
   LinkTable& operator=(const LinkTable&) = delete;
 
-  // AlreadyExists where there is one to this peer; else as Link::open. The descriptor of stream 0.
-  Result<int> open(LinkSpec spec);
+  // AlreadyExists where there is one to this peer; else as Link::open. What to sleep on, and to
+  // forget when it closes.
+  Result<std::vector<int>> open(LinkSpec spec);
   // Not told to the listener. False: there is none.
   bool close(PeerId peer, const Error& why);
   // Ends all, and tells nobody here; peers are told why. Returns at once.
@@ -50,7 +51,7 @@ class LinkTable final : public Links {
   bool poll();
   // Whether poll() must be called to see what comes: some descriptor cannot be slept on.
   bool must_be_polled() const { return must_be_polled_; }
-  // Frames are waiting to leave on some stream 0.
+  // Something is waiting to leave on a stream that the worker drives.
   bool is_sending() const;
 
   bool empty() const { return links_.empty(); }

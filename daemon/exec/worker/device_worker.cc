@@ -152,13 +152,16 @@ class ThreadedWorker final : public DeviceWorker {
   void open_link(LinkSpec link, Done<void> done) override {
     ask(std::move(done), [this, link = share(std::move(link))]() -> Status {
       const PeerId peer = link->peer;
-      const Result<int> descriptor = worker_->state().nodes.open_link(std::move(*link));
-      if (!descriptor) return descriptor.error();
-      if (*descriptor < 0) return {};
-      // It closes with the link, and is then forgotten.
-      Status watched = watch(*descriptor, EPOLLIN | EPOLLOUT);
-      if (!watched) worker_->state().nodes.close_link(peer, watched.error());
-      return watched;
+      const auto descriptors = worker_->state().nodes.open_link(std::move(*link));
+      if (!descriptors) return descriptors.error();
+      for (const int descriptor : *descriptors) {
+        // It closes with the link, and is then forgotten.
+        const Status watched = watch(descriptor, EPOLLIN | EPOLLOUT);
+        if (watched) continue;
+        worker_->state().nodes.close_link(peer, watched.error());
+        return watched;
+      }
+      return {};
     });
   }
   void close_link(PeerId peer, Error why, Done<void> done) override {

@@ -72,7 +72,7 @@ TEST_F(NodesAllReduce, GivesTheSameBitsByExchangeAndDirectAndRightSumsByRing) {
 }
 
 TEST_F(NodesAllReduce, TakesEveryMixOfMemoryInPlaceAndOutOfPlace) {
-  start(2);
+  start(2, {{"net.streams", "3"}});  // with threads, however few cores there are
   const Clients clients = start_ranks_on({0, 1});
   for (const char* send : {"heap", "odd", "alloc", "registered", "shared"}) {
     for (const char* receive : {"heap", "odd", "alloc"}) {

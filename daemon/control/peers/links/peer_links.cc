@@ -356,6 +356,7 @@ void PeerLinks::give_to_worker(Link& link) {
                 .regions = ports_.regions()};
   for (std::size_t i = 1; i < link.streams.size(); ++i) {
     spec.bulk.push_back(std::move(link.streams[i]));
+    if (!parts_.have_threads) continue;
     const int cpu = parts_.cpus.empty() ? -1 : parts_.cpus[next_cpu_++ % parts_.cpus.size()];
     spec.bulk_options.push_back({.spin = parts_.spin, .cpu = cpu});
   }
@@ -382,8 +383,9 @@ void PeerLinks::opened(const LinkName& name, std::uint64_t attempt, const Status
   link.why = {};
   parts_.metrics.links_opened.add();
   traffic_.opened();
-  log::info("link of {} to {}: {} streams and messages", parts_.workers[link.worker].device,
-            link.peer.to_string(), link.most_streams - 1);
+  log::info("link of {} to {}: {} streams {}and messages", parts_.workers[link.worker].device,
+            link.peer.to_string(), link.most_streams - 1,
+            parts_.have_threads ? "" : "without threads ");
   finish_waiters(link, {});
 }
 

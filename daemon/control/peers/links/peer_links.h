@@ -56,8 +56,9 @@ class PeerLinks final : public LinkMaker {
     PeerTable& table;
     std::vector<WorkerRef> workers;
     std::uint16_t data_port = 0;
-    std::size_t streams = 8;  // besides stream 0
-    std::vector<int> cpus;    // of the streams' threads, in turn
+    std::size_t streams = 8;   // besides stream 0
+    bool have_threads = true;  // each; else the worker drives them
+    std::vector<int> cpus;     // of the streams' threads, in turn
     std::chrono::nanoseconds spin;
     std::chrono::milliseconds peer_timeout;
   };

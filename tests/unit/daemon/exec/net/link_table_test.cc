@@ -35,10 +35,20 @@ struct KeepingListener final : LinkTable::Listener {
 
 constexpr PeerId kA = 0xa, kB = 0xb;
 
-class LinkTableTest : public testing::Test {
+enum class Drivers { Threads, Worker };  // of bulk streams
+
+class LinkTableTest : public testing::TestWithParam<Drivers> {
  protected:
+  std::pair<LinkSpec, LinkSpec> specs(std::uint32_t streams) {
+    auto both = link_specs(wire_a_, kA, "node-a", wire_b_, kB, "node-b", streams);
+    if (GetParam() == Drivers::Worker) {
+      both.first.bulk_options.clear();
+      both.second.bulk_options.clear();
+    }
+    return both;
+  }
   void open(std::uint32_t streams) {
-    auto [a, b] = link_specs(wire_a_, kA, "node-a", wire_b_, kB, "node-b", streams);
+    auto [a, b] = specs(streams);
     heard_a_.expected_peer = kB;
     heard_b_.expected_peer = kA;
     ASSERT_TRUE(a_.open(std::move(a)).ok());
@@ -67,7 +77,7 @@ class LinkTableTest : public testing::Test {
   bool b_reads_ = true;
 };
 
-TEST_F(LinkTableTest, MessagesArriveInOrderAndMoreThanAConnectionHoldsWait) {
+TEST_P(LinkTableTest, MessagesArriveInOrderAndMoreThanAConnectionHoldsWait) {
   open(0);
   constexpr std::uint64_t kMany = 1000;
   for (std::uint64_t seq = 0; seq < kMany; ++seq) send(a_, kB, seq, static_cast<Rank>(seq % 64));
@@ -80,9 +90,9 @@ TEST_F(LinkTableTest, MessagesArriveInOrderAndMoreThanAConnectionHoldsWait) {
   ASSERT_TRUE(until([&] { return !a_.is_sending(); }));
 }
 
-TEST_F(LinkTableTest, PutsGoOverTheBulkStreamsAndTheirThreadsTellOfThem) {
+TEST_P(LinkTableTest, PutsGoOverTheBulkStreamsAndThreadsTellOfThem) {
   open(2);
-  std::vector<std::byte> memory(4096), sent(4096, std::byte{5});
+  std::vector<std::byte> memory(65536), sent(65536, std::byte{5});
   std::array<net::SignalWord, 1> signals{};
   const net::RegionId region = b_.regions()->add(memory, signals, {77, 3}).value();
   net::OnLoan on_loan{1};
@@ -94,14 +104,15 @@ TEST_F(LinkTableTest, PutsGoOverTheBulkStreamsAndTheirThreadsTellOfThem) {
                                   .add = 1},
                        .payload = sent};
   ASSERT_EQ(a_.post(kB, put, on_loan), net::Progress::Done);
-  // News of what came, and of what was given back.
+  // Threads tell of what came, and of what was given back.
+  const int news = GetParam() == Drivers::Threads ? 2 : 0;
   ASSERT_TRUE(
-      until([&] { return signals[0].load() == 1 && on_loan.load() == 0 && news_.load() >= 2; }));
+      until([&] { return signals[0].load() == 1 && on_loan.load() == 0 && news_.load() >= news; }));
   EXPECT_EQ(memory, sent);
   ASSERT_TRUE(b_.regions()->remove(region));
 }
 
-TEST_F(LinkTableTest, WithoutBulkStreamsPutsGoBehindTheMessages) {
+TEST_P(LinkTableTest, WithoutBulkStreamsPutsGoBehindTheMessages) {
   open(0);
   std::vector<std::byte> memory(64), sent(64, std::byte{5});
   std::array<net::SignalWord, 1> signals{};
@@ -122,16 +133,16 @@ TEST_F(LinkTableTest, WithoutBulkStreamsPutsGoBehindTheMessages) {
   ASSERT_TRUE(b_.regions()->remove(region));
 }
 
-TEST_F(LinkTableTest, OneLinkToAPeerAtATime) {
+TEST_P(LinkTableTest, OneLinkToAPeerAtATime) {
   open(0);
-  auto [a, b] = link_specs(wire_a_, kA, "node-a", wire_b_, kB, "node-b", 0);
+  auto [a, b] = specs(0);
   const auto again = a_.open(std::move(a));
   ASSERT_FALSE(again.ok());
   EXPECT_EQ(again.error().code, ErrorCode::AlreadyExists);
   EXPECT_NE(again.error().message.find("node-b"), std::string::npos);
 }
 
-TEST_F(LinkTableTest, AClosedLinkIsTheLastWordOfItsReasonToThePeer) {
+TEST_P(LinkTableTest, AClosedLinkIsTheLastWordOfItsReasonToThePeer) {
   open(1);
   send(a_, kB, 1);
   EXPECT_TRUE(a_.close(kB, error(ErrorCode::Unavailable, Reason::RemoteDied, "it was silent")));
@@ -146,7 +157,7 @@ TEST_F(LinkTableTest, AClosedLinkIsTheLastWordOfItsReasonToThePeer) {
   EXPECT_TRUE(b_.empty());
 }
 
-TEST_F(LinkTableTest, AMessageThatIsRefusedEndsTheLinkOnBothSides) {
+TEST_P(LinkTableTest, AMessageThatIsRefusedEndsTheLinkOnBothSides) {
   open(1);
   heard_b_.refuses = true;
   send(a_, kB, 1);
@@ -154,19 +165,19 @@ TEST_F(LinkTableTest, AMessageThatIsRefusedEndsTheLinkOnBothSides) {
   EXPECT_NE(heard_b_.ended.front().second.find("the test does not like it"), std::string::npos);
 }
 
-TEST_F(LinkTableTest, AStreamThatDiesTakesTheLinkAlong) {
+TEST_P(LinkTableTest, AStreamThatDiesTakesTheLinkAlong) {
   TestEndpoint other(2);
-  auto [a, b] = link_specs(wire_a_, kA, "node-a", wire_b_, kB, "node-b", 2);
+  auto [a, b] = specs(2);
   ASSERT_TRUE(a_.open(std::move(a)).ok());
   b.bulk.pop_back();  // the peer's end of one
-  b.bulk_options.pop_back();
+  if (GetParam() == Drivers::Threads) b.bulk_options.pop_back();
   ASSERT_TRUE(b_.open(std::move(b)).ok());
   ASSERT_TRUE(until([&] { return !heard_a_.ended.empty(); }));
   EXPECT_EQ(heard_a_.ended.front().first, kB);
   ASSERT_TRUE(until([&] { return !heard_b_.ended.empty(); }));
 }
 
-TEST_F(LinkTableTest, APeerThatNeverReadsCostsABoundedAmountAndThenItsLink) {
+TEST_P(LinkTableTest, APeerThatNeverReadsCostsABoundedAmountAndThenItsLink) {
   open(0);
   b_reads_ = false;
   std::uint64_t seq = 0;
@@ -185,6 +196,11 @@ TEST_F(LinkTableTest, APeerThatNeverReadsCostsABoundedAmountAndThenItsLink) {
   EXPECT_NE(heard_a_.ended.front().second.find("node node-b reads nothing"), std::string::npos)
       << heard_a_.ended.front().second;
 }
+
+INSTANTIATE_TEST_SUITE_P(, LinkTableTest, testing::Values(Drivers::Threads, Drivers::Worker),
+                         [](const auto& drivers) {
+                           return drivers.param == Drivers::Threads ? "Threads" : "Worker";
+                         });
 
 }  // namespace
 }  // namespace arcomm::test
