@@ -1,0 +1,76 @@
+// One node's part of an AllReduce between nodes, as a kernel's blocks (and their host twin,
+// daemon/proxy/host_producer.h) need it: a plain value. The caller keeps what the pointers name
+// alive until all blocks have ended. Counts are elements where nothing else is said.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/partition.h"
+#include "proto/device_fifo.h"
+#include "proto/types.h"
+
+namespace arcomm {
+
+// One FIFO, as the kernel's side knows it. Host memory that the GPU reaches has one address for
+// both.
+struct FifoPort {
+  DeviceFifo* fifo = nullptr;
+  // Normal: its slots. Offset: the pool. Pointer: registered memory of kFifoSteps * most_bytes, in
+  // which received chunks land and the ring stages; the exchange sends partials from where they
+  // lie.
+  unsigned char* memory = nullptr;
+  std::uint64_t memory_bytes = 0;
+  std::uint32_t most_bytes = 0;  // of a step
+  SlotMode mode = SlotMode::Normal;
+  std::int32_t peer = -1;
+  // Steps that earlier operations took; the kernel's own count, 0 for a new FIFO.
+  std::uint64_t* steps = nullptr;
+};
+
+struct NetworkCall {
+  // This node's ranks combined: elements of `dtype`, or, where it is wide, accumulators of it
+  // (kernels/args.h).
+  const void* partial = nullptr;
+  void* result = nullptr;  // elements of `dtype`; not the partial, but where both are of one type
+  std::uint64_t count = 0;
+  std::uint64_t timeout_ns = 0;  // of a block's waits together
+  std::uint32_t node = 0, nodes = 1;
+  std::uint32_t lanes = 1;
+  std::uint32_t divisor = 1;         // of avg
+  std::uint64_t chunk_elements = 0;  // whole cache lines; as accumulators, at most most_bytes
+  // Of a shard, in the ring: chunks of a lane that are on their way at once. At most as many as a
+  // FIFO has slots for sure, or all nodes could wait for each other.
+  std::uint32_t depth = kFifoSteps;
+  DType dtype = DType::Float32;
+  ReduceOp op = ReduceOp::Sum;
+  bool is_wide = false;
+  const FifoPort* ports = nullptr;  // [lane][peer][direction]; a node has none to itself
+
+  static constexpr std::uint64_t ports_of(std::uint32_t nodes, std::uint32_t lanes) {
+    return std::uint64_t{nodes} * lanes * 2;
+  }
+  constexpr std::uint64_t port_index(std::uint32_t lane, std::uint32_t peer,
+                                     FifoDirection direction) const {
+    return (std::uint64_t{lane} * nodes + peer) * 2 + static_cast<std::uint64_t>(direction);
+  }
+  constexpr const FifoPort& port(std::uint32_t lane, std::uint32_t peer,
+                                 FifoDirection direction) const {
+    return ports[port_index(lane, peer, direction)];
+  }
+};
+static_assert(std::is_trivially_copyable_v<NetworkCall>);
+
+// Chunks 0, 1, 2, ... of a range are dealt to the lanes in turn: how many of `count` elements one
+// gets, and which its n-th is.
+constexpr std::uint64_t chunks_of_lane(std::uint64_t count, std::uint64_t chunk_elements,
+                                       std::uint32_t lanes, std::uint32_t lane) {
+  const std::uint64_t chunks = tile_count(count, chunk_elements);
+  return chunks <= lane ? 0 : (chunks - lane - 1) / lanes + 1;
+}
+constexpr ElementRange chunk_of_lane(std::uint64_t count, std::uint64_t chunk_elements,
+                                     std::uint32_t lanes, std::uint32_t lane, std::uint64_t n) {
+  return tile_range(count, chunk_elements, lane + n * lanes);
+}
+
+}  // namespace arcomm
