@@ -1,0 +1,96 @@
+#include "daemon/proxy/host_waits.h"
+
+namespace arcomm::proxy {
+
+HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
+  const NetworkCall& call = host.call;
+  HostBudget budget(call.timeout_ns, *host.clock);
+  const std::uint64_t chunks = exchange_steps(call, lane);
+  for (std::uint64_t n = 0; n < chunks; ++n) {
+    const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
+    const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
+    const unsigned char* from = partial_at(call, chunk.first);
+    // Each node starts with another peer, so that they do not all send to one.
+    for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
+      const std::uint32_t peer = (call.node + hop) % call.nodes;
+      const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+      const std::uint64_t step = *fifo.port().steps + n;
+      if (!co_await Room(fifo, step, budget)) co_return budget.verdict();
+      if (fifo.port().mode != SlotMode::Pointer) {
+        unsigned char* to = fifo.place(step);
+        if (to == nullptr) {
+          budget.fail(fifo.port(), step, ErrorCode::DataLoss, Reason::Corrupt);
+          co_return budget.verdict();
+        }
+        // In two parts: whoever looks too early sees half of it.
+        std::memcpy(to, from, bytes / 2);
+        co_await Turn{};
+        std::memcpy(to + bytes / 2, from + bytes / 2, bytes - bytes / 2);
+        co_await Turn{};
+      }
+      fifo.publish(step, bytes, from);
+      ring_if_asleep(host, fifo.port());
+    }
+  }
+  for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
+    const std::uint32_t peer = (call.node + hop) % call.nodes;
+    const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+    const std::uint64_t last = *fifo.port().steps + chunks;
+    // What is sent from where it lies must stay as it is until it has been.
+    if (fifo.port().mode == SlotMode::Pointer && chunks != 0 &&
+        !co_await Room(fifo, last - 1 + kFifoSteps, budget)) {
+      co_return budget.verdict();
+    }
+    *fifo.port().steps = last;
+  }
+  co_return ErrorCode::Ok;
+}
+
+HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
+  const NetworkCall& call = host.call;
+  HostBudget budget(call.timeout_ns, *host.clock);
+  const std::uint64_t chunks = exchange_steps(call, lane);
+  for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+    if (peer == call.node) continue;
+    const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+    fifo.begin(*fifo.port().steps, *fifo.port().steps + chunks);
+    ring_if_asleep(host, fifo.port());
+  }
+  for (std::uint64_t n = 0; n < chunks; ++n) {
+    const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
+    const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
+    AllReduceArgs args;
+    args.num_inputs = call.nodes;
+    args.count = chunk.size();
+    args.outputs[0] = result_at(call, chunk.first);
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      if (peer == call.node) {
+        args.inputs[peer] = partial_at(call, chunk.first);
+        continue;
+      }
+      const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+      const std::uint64_t step = *fifo.port().steps + n;
+      if (!co_await Data(fifo, step, budget)) co_return budget.verdict();
+      args.inputs[peer] = fifo.data(step, bytes);
+      if (args.inputs[peer] == nullptr) {
+        budget.fail(fifo.port(), step, ErrorCode::DataLoss, Reason::Corrupt);
+        co_return budget.verdict();
+      }
+    }
+    co_await Turn{};
+    combine(call, args, true);
+    co_await Turn{};
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      if (peer == call.node) continue;
+      const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+      fifo.consumed(*fifo.port().steps + n, *fifo.port().steps + chunks);
+      ring_if_asleep(host, fifo.port());
+    }
+  }
+  for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+    if (peer != call.node) *call.port(lane, peer, FifoDirection::Receive).steps += chunks;
+  }
+  co_return ErrorCode::Ok;
+}
+
+}  // namespace arcomm::proxy

@@ -1,0 +1,88 @@
+// The two things that blocks wait for, and what every block does beside waiting: telling the proxy,
+// copying, combining. For the host twins alone.
+#pragma once
+
+#include <cstring>
+
+#include "daemon/proxy/host_block.h"
+#include "daemon/proxy/host_fifo.h"
+#include "daemon/proxy/host_producer.h"
+#include "kernels/args.h"
+#include "kernels/host/launch.h"
+#include "kernels/network/ring_steps.h"
+
+namespace arcomm::proxy {
+
+// if (!co_await Room(...)) co_return budget.verdict();
+class Room final : public HostBlock::Awaited {
+ public:
+  Room(const HostSendFifo& fifo, std::uint64_t step, HostBudget& budget)
+      : fifo_(fifo), step_(step), budget_(budget) {}
+  bool is_over() override {
+    has_come_ = fifo_.has_room(step_);
+    return has_come_ || !budget_.goes_on(fifo_.port(), step_);
+  }
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<HostBlock::promise_type> block) {
+    block.promise().awaited = this;
+  }
+  bool await_resume() const { return has_come_; }
+
+ private:
+  HostSendFifo fifo_;
+  std::uint64_t step_;
+  HostBudget& budget_;
+  bool has_come_ = false;
+};
+
+class Data final : public HostBlock::Awaited {
+ public:
+  Data(const HostReceiveFifo& fifo, std::uint64_t step, HostBudget& budget)
+      : fifo_(fifo), step_(step), budget_(budget) {}
+  bool is_over() override {
+    has_come_ = fifo_.has_come(step_);
+    return has_come_ || !budget_.goes_on(fifo_.port(), step_);
+  }
+  bool await_ready() const { return false; }
+  void await_suspend(std::coroutine_handle<HostBlock::promise_type> block) {
+    block.promise().awaited = this;
+  }
+  bool await_resume() const { return has_come_; }
+
+ private:
+  HostReceiveFifo fifo_;
+  std::uint64_t step_;
+  HostBudget& budget_;
+  bool has_come_ = false;
+};
+
+// After something was published: wakes a proxy that sleeps, which only a CPU can.
+inline void ring_if_asleep(const HostCall& host, const FifoPort& port) {
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with ProxyThread::last_look's
+  std::atomic_ref doorbell(port.fifo->doorbell);
+  if (doorbell.load(std::memory_order_relaxed) == 0) return;
+  if (doorbell.exchange(0, std::memory_order_relaxed) != 0 && host.wake != nullptr) (*host.wake)();
+}
+
+// What partials are made of, on the wire and before it.
+inline DType partial_type(const NetworkCall& call) {
+  return call.is_wide ? accumulator_of(call.dtype) : call.dtype;
+}
+inline const unsigned char* partial_at(const NetworkCall& call, std::uint64_t element) {
+  return static_cast<const unsigned char*>(call.partial) + element * size_of(partial_type(call));
+}
+inline unsigned char* result_at(const NetworkCall& call, std::uint64_t element) {
+  return static_cast<unsigned char*>(call.result) + element * size_of(call.dtype);
+}
+
+// Some nodes' parts into another part, or all of them into the result.
+inline void combine(const NetworkCall& call, AllReduceArgs args, bool is_last) {
+  args.num_outputs = 1;
+  args.divisor = call.divisor;
+  args.dtype = is_last ? call.dtype : partial_type(call);
+  args.op = !is_last && call.op == ReduceOp::Avg ? ReduceOp::Sum : call.op;
+  args.stage = is_last && call.is_wide ? ReduceStage::Final : ReduceStage::Whole;
+  all_reduce_range(Choice{}, args, 0, args.count);
+}
+
+}  // namespace arcomm::proxy
