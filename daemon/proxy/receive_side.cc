@@ -8,7 +8,8 @@ namespace arcomm::proxy {
 
 ReceiveSide::ReceiveSide(FifoConfig config) : FifoSide(std::move(config)) {
   // The kernel's word, before there is a kernel: all slots are free.
-  if (!points()) store_release(fifo().granted, kFifoSteps);
+  if (!points()) granted_ = kFifoSteps;
+  store_release(fifo().granted, granted_);
 }
 
 bool ReceiveSide::advance() {

@@ -1,0 +1,135 @@
+// Everybody's partial to everybody: one half of the blocks stages chunks into pinned slots, the
+// other half polls what has come and combines it, in node order. One step on the wire.
+#include <cuda_runtime_api.h>
+
+#include "kernels/device/cuda_error.cuh"
+#include "kernels/network/network_block.cuh"
+#include "kernels/network/ring_steps.h"
+
+namespace arcomm {
+namespace device {
+namespace {
+
+__device__ __forceinline__ ElementRange exchange_chunk(const NetworkCall& call, std::uint32_t lane,
+                                                       std::uint64_t n) {
+  return chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
+}
+
+template <typename Stored>
+__device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uint32_t lane) {
+  NetworkBlock block(call);
+  const std::uint64_t chunks = exchange_steps(call, lane);
+  for (std::uint64_t n = 0; n < chunks; ++n) {
+    const ElementRange chunk = exchange_chunk(call, lane, n);
+    const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
+    const auto* from = reinterpret_cast<const unsigned char*>(
+        static_cast<const Stored*>(call.partial) + chunk.first);
+    // Each node starts with another peer, so that they do not all send to one.
+    for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
+      const std::uint32_t peer = (call.node + hop) % call.nodes;
+      const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+      const std::uint64_t step = *fifo.port().steps + n;
+      if (fifo.port().mode == SlotMode::Pointer) {
+        if (!block.turn(fifo, step)) return block.verdict();
+      } else {
+        unsigned char* to = block.room(fifo, step);
+        if (to == nullptr) return block.verdict();
+        copy_chunk(to, from, bytes);
+      }
+      block.publish(fifo, step, bytes, from);
+    }
+  }
+  for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
+    const DeviceSendFifo fifo(
+        call.port(lane, (call.node + hop) % call.nodes, FifoDirection::Send));
+    const std::uint64_t last = *fifo.port().steps + chunks;
+    // What is sent from where it lies must stay as it is until it has been.
+    if (fifo.port().mode == SlotMode::Pointer && chunks != 0 &&
+        !block.turn(fifo, last - 1 + kFifoSteps)) {
+      return block.verdict();
+    }
+    __syncthreads();  // all threads have read the count
+    if (threadIdx.x == 0) *fifo.port().steps = last;
+  }
+  return 0;
+}
+
+template <typename Format, ReduceOp kOp, bool kWide>
+__device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, std::uint32_t lane) {
+  using In = PartialFormat<Format, kWide>;
+  using Stored = typename In::Stored;
+  __shared__ const Stored* parts[kMaxRanks];
+  NetworkBlock block(call);
+  const std::uint64_t chunks = exchange_steps(call, lane);
+  if (threadIdx.x == 0) {
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      if (peer == call.node) continue;
+      const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+      fifo.begin(*fifo.port().steps, *fifo.port().steps + chunks);
+    }
+  }
+  for (std::uint64_t n = 0; n < chunks; ++n) {
+    const ElementRange chunk = exchange_chunk(call, lane, n);
+    const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      const Stored* part = static_cast<const Stored*>(call.partial) + chunk.first;
+      if (peer != call.node) {
+        const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+        const unsigned char* come = block.data(fifo, *fifo.port().steps + n, bytes);
+        if (come == nullptr) return block.verdict();
+        part = reinterpret_cast<const Stored*>(come);
+      }
+      if (threadIdx.x == 0) parts[peer] = part;
+    }
+    __syncthreads();
+    combine_chunk<In, Format, kOp, true>(
+        call.nodes, parts, static_cast<typename Format::Stored*>(call.result) + chunk.first, chunk.size(),
+        call.divisor);
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      if (peer == call.node) continue;
+      const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
+      block.consumed(fifo, *fifo.port().steps + n, *fifo.port().steps + chunks);
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+      if (peer != call.node) *call.port(lane, peer, FifoDirection::Receive).steps += chunks;
+    }
+  }
+  return 0;
+}
+
+template <typename Format, ReduceOp kOp, bool kWide>
+__global__ void __launch_bounds__(kNetworkThreads)
+    exchange(const __grid_constant__ NetworkLaunch launch) {
+  const NetworkCall& call = launch.call;
+  const bool stages = blockIdx.x < call.lanes;
+  const std::uint64_t verdict =
+      stages ? stage<Partial<Format, kWide>>(call, blockIdx.x)
+             : combine_all<Format, kOp, kWide>(call, blockIdx.x - call.lanes);
+  end_block(launch, verdict);
+}
+
+}  // namespace
+}  // namespace device
+
+Status launch_network_exchange(const NetworkLaunch& launch, void* stream) {
+  ARC_RETURN_IF_ERROR(device::check_network_call(launch.call));
+  if (launch.call.nodes > kMaxRanks) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the exchange kernel takes ",
+                 kMaxRanks, " nodes at most, not ", launch.call.nodes);
+  }
+  const cudaError_t launched = device::with_network_kernel(
+      launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
+        cudaLaunchConfig_t config{};
+        config.gridDim = dim3(2 * launch.call.lanes);
+        config.blockDim = dim3(device::kNetworkThreads);
+        config.stream = static_cast<cudaStream_t>(stream);
+        return cudaLaunchKernelEx(&config, &device::exchange<Format, kOp, kWide>, launch);
+      });
+  if (launched != cudaSuccess) return device::cuda_error(launched, "launching the exchange kernel");
+  return {};
+}
+
+}  // namespace arcomm

@@ -1,0 +1,37 @@
+// AllReduce between nodes on one GPU's side: kernels that stage chunks for the CPU proxy and combine
+// what it brings. Their twins on the CPU are daemon/proxy/host_producer.h. No CUDA header is needed.
+//
+// A kernel has a block or two per lane, all of which must be on the GPU together; it ends at its
+// timeout at the latest, or when the proxy raises the FIFOs' words. FIFOs whose operation did not
+// end well are not to be used again. Any thread; nothing here allocates or waits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/network/network_call.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+// In device memory, zeroed once: what the blocks of a launch tell each other. Of one stream.
+struct NetworkWords {
+  unsigned long long failed;  // the first Done word that is not Ok
+  std::uint32_t blocks_done;
+  std::uint32_t padding;
+};
+
+struct NetworkLaunch {
+  // Pointers of the GPU's; the ports and their step counts lie in its memory.
+  NetworkCall call;
+  NetworkWords* words = nullptr;
+  // Host memory that the GPU reaches: a Done word with this number, when all blocks have ended. Ok:
+  // the result may be read behind an acquire of it.
+  std::uint64_t* verdict = nullptr;
+  std::uint32_t number = 0;
+};
+
+// `stream`: a cudaStream_t of the current GPU. InvalidArgument: what no kernel can run.
+Status launch_network_exchange(const NetworkLaunch& launch, void* stream);
+Status launch_network_ring(const NetworkLaunch& launch, bool is_bidirectional, void* stream);
+
+}  // namespace arcomm

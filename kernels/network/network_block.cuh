@@ -1,0 +1,182 @@
+// What the blocks of the network kernels share: waiting as a block, copying and combining chunks,
+// and the end of a launch. Compiled by exchange.cu and ring.cu.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/device/device_fifo.cuh"
+#include "kernels/device/dispatch.cuh"
+#include "kernels/device/element.cuh"
+#include "kernels/network/launch_network.h"
+
+namespace arcomm::device {
+
+constexpr std::uint32_t kNetworkThreads = 512;
+
+// One block's account of its waits. All threads call its functions together; the first one waits.
+// Out of line, as the kernels are many and a wait takes microseconds.
+class NetworkBlock {
+ public:
+  __device__ __forceinline__ explicit NetworkBlock(const NetworkCall& call)
+      : budget_({&wait_, call.timeout_ns, &verdict_}), watch_{&wait_, call.timeout_ns, &verdict_} {}
+
+  // Where a step is to be staged, once there is room; nullptr: give up.
+  __device__ __noinline__ unsigned char* room(const DeviceSendFifo& fifo, std::uint64_t step) {
+    unsigned char* place = nullptr;
+    if (threadIdx.x == 0 && wait_for(fifo.port(), step, [&] { return fifo.has_room(step); })) {
+      place = fifo.place(step);
+      if (place == nullptr) watch_.fail(ErrorCode::DataLoss, Reason::Corrupt);
+    }
+    return of_first(place);
+  }
+  // The same without a place. False: give up.
+  __device__ __noinline__ bool turn(const DeviceSendFifo& fifo, std::uint64_t step) {
+    const bool came = threadIdx.x != 0 ||
+                      wait_for(fifo.port(), step, [&] { return fifo.has_room(step); });
+    return __syncthreads_and(came) != 0;
+  }
+  // The bytes of a step, once they have come; nullptr: give up.
+  __device__ __noinline__ const unsigned char* data(const DeviceReceiveFifo& fifo,
+                                                       std::uint64_t step, std::uint32_t bytes) {
+    const unsigned char* come = nullptr;
+    if (threadIdx.x == 0 && wait_for(fifo.port(), step, [&] { return fifo.has_come(step); })) {
+      come = fifo.data(step, bytes);
+      if (come == nullptr) watch_.fail(ErrorCode::DataLoss, Reason::Corrupt);
+    }
+    return of_first(come);
+  }
+  // The barriers make one thread's release that of the block.
+  __device__ __noinline__ void publish(const DeviceSendFifo& fifo, std::uint64_t step,
+                                          std::uint32_t bytes, const void* from) {
+    __syncthreads();
+    if (threadIdx.x == 0) fifo.publish(step, bytes, from);
+  }
+  __device__ __noinline__ void consumed(const DeviceReceiveFifo& fifo, std::uint64_t step,
+                                           std::uint64_t last) {
+    __syncthreads();
+    if (threadIdx.x == 0) fifo.consumed(step, last);
+  }
+  // 0, or the Done word of what went wrong; the first thread's.
+  __device__ __forceinline__ std::uint64_t verdict() const { return verdict_; }
+
+ private:
+  template <typename Look>
+  __device__ __forceinline__ bool wait_for(const FifoPort& port, std::uint64_t step, Look look) {
+    wait_ = {&port, step};
+    while (!look()) {
+      if (!budget_.goes_on(0)) return false;
+    }
+    return true;
+  }
+  // Behind the first barrier all threads see what the first one acquired.
+  template <typename Pointer>
+  __device__ __forceinline__ Pointer of_first(Pointer mine) {
+    __shared__ const unsigned char* shared;
+    if (threadIdx.x == 0) shared = mine;
+    __syncthreads();
+    const unsigned char* first = shared;
+    __syncthreads();
+    return const_cast<Pointer>(first);
+  }
+
+  FifoWait wait_{};
+  std::uint64_t verdict_ = 0;
+  WaitBudget<FifoWatch> budget_;
+  FifoWatch watch_;
+};
+
+__device__ __forceinline__ bool is_on_16(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+// By all threads. Past L1: what the proxy brought is new in the same slot each time.
+__device__ __noinline__ inline void copy_chunk(unsigned char* to, const unsigned char* from,
+                                           std::uint32_t bytes) {
+  const std::uint32_t vectors = is_on_16(to) && is_on_16(from) ? bytes / 16 : 0;
+  for (std::uint32_t i = threadIdx.x; i < vectors; i += blockDim.x)
+    reinterpret_cast<uint4*>(to)[i] = load_past_l1(reinterpret_cast<const uint4*>(from) + i);
+  for (std::uint32_t i = vectors * 16 + threadIdx.x; i < bytes; i += blockDim.x)
+    to[i] = load_past_l1(from + i);
+}
+
+// What partials are made of: accumulators where they are wide.
+template <typename Format, bool kWide>
+using PartialFormat = std::conditional_t<kWide, Plain<typename Format::Combined>, Format>;
+template <typename Format, bool kWide>
+using Partial = typename PartialFormat<Format, kWide>::Stored;
+
+// The parts of `inputs` nodes combined in their order into elements of Out; the last of all
+// combinations also divides. By all threads.
+template <typename In, typename Out, ReduceOp kOp, bool kLast>
+__device__ __noinline__ void combine_chunk(std::uint32_t inputs,
+                                           const typename In::Stored* const* parts,
+                                           typename Out::Stored* out, std::uint64_t count,
+                                           std::uint32_t divisor) {
+  using Stored = typename In::Stored;
+  constexpr std::uint32_t kCount = 16 / sizeof(Stored);
+  using Vector = Moved<Stored, uint4>;
+  bool aligned = is_on_16(out);
+  for (std::uint32_t i = 0; i < inputs; ++i) aligned = aligned && is_on_16(parts[i]);
+  const std::uint64_t vectors = aligned ? count / kCount : 0;
+  const auto finished = [divisor](typename In::Combined value) {
+    if constexpr (kLast) value = finish<kOp>(value, divisor);
+    return Out::narrow(value);
+  };
+  for (std::uint64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
+    Pack<In, 16> sum;
+    for (std::uint32_t i = 0; i < inputs; ++i) {
+      Vector part;
+      part.whole = load_past_l1(reinterpret_cast<const uint4*>(parts[i]) + v);
+      sum.template combine_next<kOp>(part.elements, i == 0);
+    }
+#pragma unroll
+    for (std::uint32_t e = 0; e < kCount; ++e) out[v * kCount + e] = finished(sum.values[e]);
+  }
+  for (std::uint64_t e = vectors * kCount + threadIdx.x; e < count; e += blockDim.x) {
+    Pack<In, static_cast<int>(sizeof(Stored))> sum;
+    for (std::uint32_t i = 0; i < inputs; ++i) {
+      const Stored part[1] = {load_past_l1(parts[i] + e)};
+      sum.template combine_next<kOp>(part, i == 0);
+    }
+    out[e] = finished(sum.values[0]);
+  }
+}
+
+// By all threads, last of all: the last block of the launch tells how it was.
+__device__ __forceinline__ void end_block(const NetworkLaunch& launch, std::uint64_t verdict) {
+  __syncthreads();
+  if (threadIdx.x != 0) return;
+  NetworkWords* words = launch.words;
+  if (verdict != 0) atomicCAS(&words->failed, 0ULL, static_cast<unsigned long long>(verdict));
+  fence_on_gpu();
+  if (atomicInc(&words->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
+  fence_on_gpu();  // what the others wrote is behind their counts
+  const std::uint64_t failed = load_relaxed(reinterpret_cast<std::uint64_t*>(&words->failed));
+  Done done = failed != 0 ? done_from(failed) : Done{};
+  done.number = launch.number;
+  store_release(launch.verdict, to_word(done));
+}
+
+// visit.operator()<Format, kOp, kWide>().
+template <typename Visit>
+constexpr auto with_network_kernel(const NetworkCall& call, Visit&& visit) {
+  return with_kernel(call.dtype, call.op, [&]<typename Format, ReduceOp kOp>() {
+    if constexpr (!std::is_same_v<typename Format::Stored, typename Format::Combined>) {
+      if (call.is_wide) return visit.template operator()<Format, kOp, true>();
+    }
+    return visit.template operator()<Format, kOp, false>();
+  });
+}
+
+inline Status check_network_call(const NetworkCall& call) {
+  if (call.nodes < 2 || call.node >= call.nodes || call.lanes == 0 || call.chunk_elements == 0 ||
+      call.depth == 0 || call.depth > kFifoSteps || call.ports == nullptr) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a network kernel for node ",
+                 call.node, " of ", call.nodes, ", ", call.lanes, " lanes, chunks of ",
+                 call.chunk_elements, " elements, depth ", call.depth);
+  }
+  return {};
+}
+
+}  // namespace arcomm::device
