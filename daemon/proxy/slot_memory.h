@@ -16,10 +16,11 @@ namespace arcomm::proxy {
 
 struct SlotMemory {
   SlotMode mode = SlotMode::Normal;
-  std::uint32_t most_bytes = 0;               // of a step
-  std::span<std::byte> slots = {};            // Normal: kFifoSteps * most_bytes
-  SharedSlots* pool = nullptr;                // Offset: its slots are as long as most_bytes
-  std::vector<std::span<std::byte>> regions = {};  // Pointer: registered for as long as the FIFO lives
+  std::uint32_t most_bytes = 0;     // of a step
+  std::span<std::byte> slots = {};  // Normal: kFifoSteps * most_bytes
+  SharedSlots* pool = nullptr;      // Offset: its slots are as long as most_bytes
+  std::vector<std::span<std::byte>> regions =
+      {};  // Pointer: registered for as long as the FIFO lives
 
   // Whether it hangs together.
   Status check() const;

@@ -19,8 +19,7 @@ struct RingWay {
 };
 
 __device__ __noinline__ RingWay way_of(const NetworkCall& call, bool is_bidirectional,
-                                          std::uint32_t lane, std::uint32_t to,
-                                          std::uint32_t from) {
+                                       std::uint32_t lane, std::uint32_t to, std::uint32_t from) {
   const FifoPort& out = call.port(lane, to, FifoDirection::Send);
   const FifoPort& in = call.port(lane, from, FifoDirection::Receive);
   return {DeviceSendFifo(out), DeviceReceiveFifo(in), *out.steps, *in.steps,
@@ -28,8 +27,8 @@ __device__ __noinline__ RingWay way_of(const NetworkCall& call, bool is_bidirect
 }
 
 // Puts a chunk of this node's into a slot. False: give up.
-__device__ __noinline__ bool send_copy(NetworkBlock& block, RingWay& way,
-                                          const unsigned char* from, std::uint32_t bytes) {
+__device__ __noinline__ bool send_copy(NetworkBlock& block, RingWay& way, const unsigned char* from,
+                                       std::uint32_t bytes) {
   unsigned char* to = block.room(way.out, way.sent);
   if (to == nullptr) return false;
   copy_chunk(to, from, bytes);
@@ -138,8 +137,8 @@ __global__ void __launch_bounds__(kNetworkThreads)
 
 Status launch_network_ring(const NetworkLaunch& launch, bool is_bidirectional, void* stream) {
   ARC_RETURN_IF_ERROR(device::check_network_call(launch.call));
-  const cudaError_t launched = device::with_network_kernel(
-      launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
+  const cudaError_t launched =
+      device::with_network_kernel(launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
         cudaLaunchConfig_t config{};
         config.gridDim = dim3(launch.call.lanes);
         config.blockDim = dim3(device::kNetworkThreads);

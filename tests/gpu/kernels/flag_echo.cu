@@ -1,6 +1,5 @@
-#include "tests/gpu/kernels/flag_echo.h"
-
 #include "kernels/device/ptx.cuh"
+#include "tests/gpu/kernels/flag_echo.h"
 
 namespace arcomm::gpu {
 namespace {

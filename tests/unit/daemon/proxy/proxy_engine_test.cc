@@ -165,11 +165,10 @@ TEST_F(ProxyEngineTest, AKernelsVerdictIsToldToItsGroup) {
   Fifo send, other;
   add(send, FifoDirection::Send);
   add(other, FifoDirection::Send, 1, 1);
-  send.words.failed =
-      to_word(Done{.number = 4,
-                   .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
-                   .reason = static_cast<std::uint8_t>(Reason::Timeout),
-                   .culprit_rank = 3});
+  send.words.failed = to_word(Done{.number = 4,
+                                   .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
+                                   .reason = static_cast<std::uint8_t>(Reason::Timeout),
+                                   .culprit_rank = 3});
   settle();
   EXPECT_EQ(why_.code, ErrorCode::DeadlineExceeded);
   EXPECT_EQ(aborted(other).reason, static_cast<std::uint8_t>(Reason::Timeout));

@@ -173,8 +173,8 @@ TEST(ProxyThread, AnIdleProxyUsesLessThanAHundredthOfACore) {
   const WaitTimes before = threads.proxy(0).times();
   const auto from = std::chrono::steady_clock::now();
   std::this_thread::sleep_for(1500ms);
-  const std::uint64_t span = LostTime::ns_of(std::chrono::steady_clock::now()) -
-                             LostTime::ns_of(from);
+  const std::uint64_t span =
+      LostTime::ns_of(std::chrono::steady_clock::now()) - LostTime::ns_of(from);
   const std::uint64_t used = cpu_ns() - cpu;
   const WaitTimes times = threads.proxy(0).times();
   std::printf("3 idle proxies: %.3f %% of a core each; %llu sleeps in %.1f s\n",

@@ -17,8 +17,7 @@ TEST(RingSteps, EveryShardMeetsAllNodesAndReachesAll) {
       for (std::uint32_t node = 0; node < nodes; ++node) rings.push_back({node, nodes, both});
       // parts[node][shard]: whose parts are in what the node has of it.
       std::vector<std::vector<std::set<std::uint32_t>>> parts(nodes);
-      for (std::uint32_t node = 0; node < nodes; ++node)
-        parts[node].assign(nodes, {node});
+      for (std::uint32_t node = 0; node < nodes; ++node) parts[node].assign(nodes, {node});
       for (std::uint32_t round = 0; round < nodes - 1; ++round) {
         for (std::uint32_t node = 0; node < nodes; ++node) {
           const Ring& ring = rings[node];
@@ -101,11 +100,8 @@ TEST(RingSteps, WhatANodeSendsIsWhatItsPeerExpects) {
       for (std::uint32_t node = 0; node < nodes; ++node) {
         for (std::uint32_t peer = 0; peer < nodes; ++peer) {
           if (peer == node) continue;
-          NetworkCall call{.count = 5000,
-                           .node = node,
-                           .nodes = nodes,
-                           .lanes = 2,
-                           .chunk_elements = 64};
+          NetworkCall call{
+              .count = 5000, .node = node, .nodes = nodes, .lanes = 2, .chunk_elements = 64};
           const auto sent = ring_steps(call, both, 1, peer, FifoDirection::Send);
           call.node = peer;
           EXPECT_EQ(sent, ring_steps(call, both, 1, node, FifoDirection::Receive));
