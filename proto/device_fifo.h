@@ -60,6 +60,11 @@ constexpr std::uint32_t bytes_of(std::uint64_t size_word) {
 constexpr bool is_of_step(std::uint64_t size_word, std::uint64_t step) {
   return size_word >> 32 == ((step + 1) & 0xffff'ffffU);
 }
+// The step has been filled, and maybe later ones of its slot have, too.
+constexpr bool is_of_step_or_later(std::uint64_t size_word, std::uint64_t step) {
+  const auto ahead = static_cast<std::uint32_t>((size_word >> 32) - (step + 1));
+  return size_word != 0 && ahead < 0x8000'0000U;
+}
 // What a slot shows while nobody has filled it for `step`: the lap before, or nothing yet.
 constexpr bool is_of_lap_before(std::uint64_t size_word, std::uint64_t step) {
   return step < kFifoSteps ? size_word == 0 : is_of_step(size_word, step - kFifoSteps);

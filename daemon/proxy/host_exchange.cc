@@ -1,11 +1,34 @@
+#include <array>
+
 #include "daemon/proxy/host_waits.h"
 
 namespace arcomm::proxy {
+namespace {
+
+// Each peer's count of steps, before this operation.
+using FirstSteps = std::array<std::uint64_t, kMaxRanks>;
+
+FirstSteps read_steps(const NetworkCall& call, std::uint32_t lane, FifoDirection direction) {
+  FirstSteps first{};
+  for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+    if (peer != call.node) first[peer] = *call.port(lane, peer, direction).steps;
+  }
+  return first;
+}
+void store_steps(const NetworkCall& call, std::uint32_t lane, FifoDirection direction,
+                 const FirstSteps& first, std::uint64_t chunks) {
+  for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
+    if (peer != call.node) *call.port(lane, peer, direction).steps = first[peer] + chunks;
+  }
+}
+
+}  // namespace
 
 HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
   const NetworkCall& call = host.call;
   HostBudget budget(call.timeout_ns, *host.clock);
   const std::uint64_t chunks = exchange_steps(call, lane);
+  const FirstSteps first_sent = read_steps(call, lane, FifoDirection::Send);
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
@@ -14,7 +37,7 @@ HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
     for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
       const std::uint32_t peer = (call.node + hop) % call.nodes;
       const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
-      const std::uint64_t step = *fifo.port().steps + n;
+      const std::uint64_t step = first_sent[peer] + n;
       if (!co_await Room(fifo, step, budget)) co_return budget.verdict();
       if (fifo.port().mode != SlotMode::Pointer) {
         unsigned char* to = fifo.place(step);
@@ -35,14 +58,14 @@ HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
   for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
     const std::uint32_t peer = (call.node + hop) % call.nodes;
     const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
-    const std::uint64_t last = *fifo.port().steps + chunks;
     // What is sent from where it lies must stay as it is until it has been.
     if (fifo.port().mode == SlotMode::Pointer && chunks != 0 &&
-        !co_await Room(fifo, last - 1 + kFifoSteps, budget)) {
+        !co_await Room(fifo, first_sent[peer] + chunks - 1 + kFifoSteps, budget)) {
       co_return budget.verdict();
     }
-    *fifo.port().steps = last;
   }
+  // In place the other block stores them, which reads them, too.
+  if (!call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
   co_return ErrorCode::Ok;
 }
 
@@ -50,10 +73,13 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
   const NetworkCall& call = host.call;
   HostBudget budget(call.timeout_ns, *host.clock);
   const std::uint64_t chunks = exchange_steps(call, lane);
+  const FirstSteps first_received = read_steps(call, lane, FifoDirection::Receive);
+  const FirstSteps first_sent =
+      call.is_in_place() ? read_steps(call, lane, FifoDirection::Send) : FirstSteps{};
   for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
     if (peer == call.node) continue;
     const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-    fifo.begin(*fifo.port().steps, *fifo.port().steps + chunks);
+    fifo.begin(first_received[peer], first_received[peer] + chunks);
     ring_if_asleep(host, fifo.port());
   }
   for (std::uint64_t n = 0; n < chunks; ++n) {
@@ -69,7 +95,7 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
         continue;
       }
       const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      const std::uint64_t step = *fifo.port().steps + n;
+      const std::uint64_t step = first_received[peer] + n;
       if (!co_await Data(fifo, step, budget)) co_return budget.verdict();
       args.inputs[peer] = fifo.data(step, bytes);
       if (args.inputs[peer] == nullptr) {
@@ -77,19 +103,24 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
         co_return budget.verdict();
       }
     }
+    // In place: the result goes where the other block still copies or sends from.
+    for (std::uint32_t peer = 0; call.is_in_place() && peer < call.nodes; ++peer) {
+      if (peer == call.node) continue;
+      const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+      if (!co_await Taken(fifo, first_sent[peer] + n, budget)) co_return budget.verdict();
+    }
     co_await Turn{};
     combine(call, args, true);
     co_await Turn{};
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) continue;
       const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      fifo.consumed(*fifo.port().steps + n, *fifo.port().steps + chunks);
+      fifo.consumed(first_received[peer] + n, first_received[peer] + chunks);
       ring_if_asleep(host, fifo.port());
     }
   }
-  for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
-    if (peer != call.node) *call.port(lane, peer, FifoDirection::Receive).steps += chunks;
-  }
+  store_steps(call, lane, FifoDirection::Receive, first_received, chunks);
+  if (call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
   co_return ErrorCode::Ok;
 }
 

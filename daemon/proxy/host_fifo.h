@@ -59,6 +59,13 @@ class HostSendFifo {
   bool has_room(std::uint64_t step) const { return load_acquire(port_->fifo->granted) > step; }
   // What the step's memory was read for has happened.
   bool is_sent(std::uint64_t step) const { return has_room(step + kFifoSteps); }
+  // The bytes that another block stages for the step may be overwritten where they came from:
+  // copied into the slot, or, in Pointer mode, sent.
+  bool is_taken(std::uint64_t step) const {
+    if (port_->mode == SlotMode::Pointer) return is_sent(step);
+    return is_of_step_or_later(load_acquire(port_->fifo->slots[slot_of(step)].of_kernel.size_word),
+                               step);
+  }
   // Behind has_room(): where to stage; nullptr: the grant is not of this step.
   unsigned char* place(std::uint64_t step) const {
     const std::uint64_t offset = offset_of(step);

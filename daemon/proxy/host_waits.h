@@ -1,4 +1,4 @@
-// The two things that blocks wait for, and what every block does beside waiting: telling the proxy,
+// What blocks wait for, and what every block does beside waiting: telling the proxy,
 // copying, combining. For the host twins alone.
 #pragma once
 
@@ -13,13 +13,14 @@
 
 namespace arcomm::proxy {
 
-// if (!co_await Room(...)) co_return budget.verdict();
-class Room final : public HostBlock::Awaited {
+// One wait of a block's on one FIFO. if (!co_await Room(...)) co_return budget.verdict();
+template <typename Fifo, bool (Fifo::*kHasCome)(std::uint64_t) const>
+class FifoAwaited final : public HostBlock::Awaited {
  public:
-  Room(const HostSendFifo& fifo, std::uint64_t step, HostBudget& budget)
+  FifoAwaited(const Fifo& fifo, std::uint64_t step, HostBudget& budget)
       : fifo_(fifo), step_(step), budget_(budget) {}
   bool is_over() override {
-    has_come_ = fifo_.has_room(step_);
+    has_come_ = (fifo_.*kHasCome)(step_);
     return has_come_ || !budget_.goes_on(fifo_.port(), step_);
   }
   bool await_ready() const { return false; }
@@ -29,32 +30,14 @@ class Room final : public HostBlock::Awaited {
   bool await_resume() const { return has_come_; }
 
  private:
-  HostSendFifo fifo_;
+  Fifo fifo_;
   std::uint64_t step_;
   HostBudget& budget_;
   bool has_come_ = false;
 };
-
-class Data final : public HostBlock::Awaited {
- public:
-  Data(const HostReceiveFifo& fifo, std::uint64_t step, HostBudget& budget)
-      : fifo_(fifo), step_(step), budget_(budget) {}
-  bool is_over() override {
-    has_come_ = fifo_.has_come(step_);
-    return has_come_ || !budget_.goes_on(fifo_.port(), step_);
-  }
-  bool await_ready() const { return false; }
-  void await_suspend(std::coroutine_handle<HostBlock::promise_type> block) {
-    block.promise().awaited = this;
-  }
-  bool await_resume() const { return has_come_; }
-
- private:
-  HostReceiveFifo fifo_;
-  std::uint64_t step_;
-  HostBudget& budget_;
-  bool has_come_ = false;
-};
+using Room = FifoAwaited<HostSendFifo, &HostSendFifo::has_room>;
+using Taken = FifoAwaited<HostSendFifo, &HostSendFifo::is_taken>;
+using Data = FifoAwaited<HostReceiveFifo, &HostReceiveFifo::has_come>;
 
 // After something was published: wakes a proxy that sleeps, which only a CPU can.
 inline void ring_if_asleep(const HostCall& host, const FifoPort& port) {

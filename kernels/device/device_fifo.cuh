@@ -72,6 +72,14 @@ class DeviceSendFifo {
   __device__ __forceinline__ bool is_sent(std::uint64_t step) const {
     return has_room(step + kFifoSteps);
   }
+  // The bytes that another block of this kernel stages for the step may be overwritten where they
+  // came from: copied into the slot, or, in Pointer mode, sent. That block's barrier and release of
+  // the size word are behind its reads.
+  __device__ __forceinline__ bool is_taken(std::uint64_t step) const {
+    if (port_->mode == SlotMode::Pointer) return is_sent(step);
+    return is_of_step_or_later(load_acquire(&port_->fifo->slots[slot_of(step)].of_kernel.size_word),
+                               step);
+  }
   // Behind has_room(): where to stage; nullptr: the grant is not of this step.
   __device__ __forceinline__ unsigned char* place(std::uint64_t step) const {
     const std::uint64_t offset = offset_of(step);

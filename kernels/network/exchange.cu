@@ -15,10 +15,26 @@ __device__ __forceinline__ ElementRange exchange_chunk(const NetworkCall& call, 
   return chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
 }
 
+// Each peer's count of steps, before this operation.
+__device__ __forceinline__ void read_steps(const NetworkCall& call, std::uint32_t lane,
+                                           FifoDirection direction, std::uint64_t* first) {
+  if (threadIdx.x < call.nodes && threadIdx.x != call.node)
+    first[threadIdx.x] = *call.port(lane, threadIdx.x, direction).steps;
+  __syncthreads();
+}
+__device__ __forceinline__ void store_steps(const NetworkCall& call, std::uint32_t lane,
+                                            FifoDirection direction, const std::uint64_t* first,
+                                            std::uint64_t chunks) {
+  if (threadIdx.x < call.nodes && threadIdx.x != call.node)
+    *call.port(lane, threadIdx.x, direction).steps = first[threadIdx.x] + chunks;
+}
+
 template <typename Stored>
 __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uint32_t lane) {
+  __shared__ std::uint64_t first_sent[kMaxRanks];
   NetworkBlock block(call);
   const std::uint64_t chunks = exchange_steps(call, lane);
+  read_steps(call, lane, FifoDirection::Send, first_sent);
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = exchange_chunk(call, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
@@ -28,7 +44,7 @@ __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uin
     for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
       const std::uint32_t peer = (call.node + hop) % call.nodes;
       const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
-      const std::uint64_t step = *fifo.port().steps + n;
+      const std::uint64_t step = first_sent[peer] + n;
       if (fifo.port().mode == SlotMode::Pointer) {
         if (!block.turn(fifo, step)) return block.verdict();
       } else {
@@ -40,17 +56,16 @@ __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uin
     }
   }
   for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
-    const DeviceSendFifo fifo(
-        call.port(lane, (call.node + hop) % call.nodes, FifoDirection::Send));
-    const std::uint64_t last = *fifo.port().steps + chunks;
+    const std::uint32_t peer = (call.node + hop) % call.nodes;
+    const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
     // What is sent from where it lies must stay as it is until it has been.
     if (fifo.port().mode == SlotMode::Pointer && chunks != 0 &&
-        !block.turn(fifo, last - 1 + kFifoSteps)) {
+        !block.turn(fifo, first_sent[peer] + chunks - 1 + kFifoSteps)) {
       return block.verdict();
     }
-    __syncthreads();  // all threads have read the count
-    if (threadIdx.x == 0) *fifo.port().steps = last;
   }
+  // In place the other block stores them, which reads them, too.
+  if (!call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
   return 0;
 }
 
@@ -59,13 +74,16 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
   using In = PartialFormat<Format, kWide>;
   using Stored = typename In::Stored;
   __shared__ const Stored* parts[kMaxRanks];
+  __shared__ std::uint64_t first_sent[kMaxRanks], first_received[kMaxRanks];
   NetworkBlock block(call);
   const std::uint64_t chunks = exchange_steps(call, lane);
+  read_steps(call, lane, FifoDirection::Receive, first_received);
+  if (call.is_in_place()) read_steps(call, lane, FifoDirection::Send, first_sent);
   if (threadIdx.x == 0) {
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) continue;
       const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      fifo.begin(*fifo.port().steps, *fifo.port().steps + chunks);
+      fifo.begin(first_received[peer], first_received[peer] + chunks);
     }
   }
   for (std::uint64_t n = 0; n < chunks; ++n) {
@@ -75,28 +93,30 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
       const Stored* part = static_cast<const Stored*>(call.partial) + chunk.first;
       if (peer != call.node) {
         const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-        const unsigned char* come = block.data(fifo, *fifo.port().steps + n, bytes);
+        const unsigned char* come = block.data(fifo, first_received[peer] + n, bytes);
         if (come == nullptr) return block.verdict();
         part = reinterpret_cast<const Stored*>(come);
       }
       if (threadIdx.x == 0) parts[peer] = part;
     }
+    // In place: the result goes where the other half of the blocks still copies or sends from.
+    for (std::uint32_t peer = 0; call.is_in_place() && peer < call.nodes; ++peer) {
+      if (peer == call.node) continue;
+      const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
+      if (!block.taken(fifo, first_sent[peer] + n)) return block.verdict();
+    }
     __syncthreads();
     combine_chunk<In, Format, kOp, true>(
-        call.nodes, parts, static_cast<typename Format::Stored*>(call.result) + chunk.first, chunk.size(),
-        call.divisor);
+        call.nodes, parts, static_cast<typename Format::Stored*>(call.result) + chunk.first,
+        chunk.size(), call.divisor);
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) continue;
       const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
-      block.consumed(fifo, *fifo.port().steps + n, *fifo.port().steps + chunks);
+      block.consumed(fifo, first_received[peer] + n, first_received[peer] + chunks);
     }
   }
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
-      if (peer != call.node) *call.port(lane, peer, FifoDirection::Receive).steps += chunks;
-    }
-  }
+  store_steps(call, lane, FifoDirection::Receive, first_received, chunks);
+  if (call.is_in_place()) store_steps(call, lane, FifoDirection::Send, first_sent, chunks);
   return 0;
 }
 
@@ -120,8 +140,8 @@ Status launch_network_exchange(const NetworkLaunch& launch, void* stream) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "the exchange kernel takes ",
                  kMaxRanks, " nodes at most, not ", launch.call.nodes);
   }
-  const cudaError_t launched = device::with_network_kernel(
-      launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
+  const cudaError_t launched =
+      device::with_network_kernel(launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
         cudaLaunchConfig_t config{};
         config.gridDim = dim3(2 * launch.call.lanes);
         config.blockDim = dim3(device::kNetworkThreads);

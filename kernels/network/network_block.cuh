@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/args.h"
 #include "kernels/device/device_fifo.cuh"
 #include "kernels/device/dispatch.cuh"
 #include "kernels/device/element.cuh"
@@ -32,13 +33,19 @@ class NetworkBlock {
   }
   // The same without a place. False: give up.
   __device__ __noinline__ bool turn(const DeviceSendFifo& fifo, std::uint64_t step) {
-    const bool came = threadIdx.x != 0 ||
-                      wait_for(fifo.port(), step, [&] { return fifo.has_room(step); });
+    const bool came =
+        threadIdx.x != 0 || wait_for(fifo.port(), step, [&] { return fifo.has_room(step); });
+    return __syncthreads_and(came) != 0;
+  }
+  // Until the other block has taken a step's bytes from where they lay. False: give up.
+  __device__ __noinline__ bool taken(const DeviceSendFifo& fifo, std::uint64_t step) {
+    const bool came =
+        threadIdx.x != 0 || wait_for(fifo.port(), step, [&] { return fifo.is_taken(step); });
     return __syncthreads_and(came) != 0;
   }
   // The bytes of a step, once they have come; nullptr: give up.
   __device__ __noinline__ const unsigned char* data(const DeviceReceiveFifo& fifo,
-                                                       std::uint64_t step, std::uint32_t bytes) {
+                                                    std::uint64_t step, std::uint32_t bytes) {
     const unsigned char* come = nullptr;
     if (threadIdx.x == 0 && wait_for(fifo.port(), step, [&] { return fifo.has_come(step); })) {
       come = fifo.data(step, bytes);
@@ -48,12 +55,12 @@ class NetworkBlock {
   }
   // The barriers make one thread's release that of the block.
   __device__ __noinline__ void publish(const DeviceSendFifo& fifo, std::uint64_t step,
-                                          std::uint32_t bytes, const void* from) {
+                                       std::uint32_t bytes, const void* from) {
     __syncthreads();
     if (threadIdx.x == 0) fifo.publish(step, bytes, from);
   }
   __device__ __noinline__ void consumed(const DeviceReceiveFifo& fifo, std::uint64_t step,
-                                           std::uint64_t last) {
+                                        std::uint64_t last) {
     __syncthreads();
     if (threadIdx.x == 0) fifo.consumed(step, last);
   }
@@ -92,7 +99,7 @@ __device__ __forceinline__ bool is_on_16(const void* pointer) {
 
 // By all threads. Past L1: what the proxy brought is new in the same slot each time.
 __device__ __noinline__ inline void copy_chunk(unsigned char* to, const unsigned char* from,
-                                           std::uint32_t bytes) {
+                                               std::uint32_t bytes) {
   const std::uint32_t vectors = is_on_16(to) && is_on_16(from) ? bytes / 16 : 0;
   for (std::uint32_t i = threadIdx.x; i < vectors; i += blockDim.x)
     reinterpret_cast<uint4*>(to)[i] = load_past_l1(reinterpret_cast<const uint4*>(from) + i);
@@ -105,6 +112,16 @@ template <typename Format, bool kWide>
 using PartialFormat = std::conditional_t<kWide, Plain<typename Format::Combined>, Format>;
 template <typename Format, bool kWide>
 using Partial = typename PartialFormat<Format, kWide>::Stored;
+
+// As finish(), for worlds of more ranks than a small integer can count.
+template <ReduceOp kOp, typename C>
+__device__ __forceinline__ C finish_world(C value, std::uint32_t ranks) {
+  if constexpr (kOp == ReduceOp::Avg && std::is_integral_v<C> && sizeof(C) < 4) {
+    return static_cast<C>(value / static_cast<int>(ranks));
+  } else {
+    return finish<kOp>(value, ranks);
+  }
+}
 
 // The parts of `inputs` nodes combined in their order into elements of Out; the last of all
 // combinations also divides. By all threads.
@@ -120,7 +137,7 @@ __device__ __noinline__ void combine_chunk(std::uint32_t inputs,
   for (std::uint32_t i = 0; i < inputs; ++i) aligned = aligned && is_on_16(parts[i]);
   const std::uint64_t vectors = aligned ? count / kCount : 0;
   const auto finished = [divisor](typename In::Combined value) {
-    if constexpr (kLast) value = finish<kOp>(value, divisor);
+    if constexpr (kLast) value = finish_world<kOp>(value, divisor);
     return Out::narrow(value);
   };
   for (std::uint64_t v = threadIdx.x; v < vectors; v += blockDim.x) {
@@ -170,6 +187,11 @@ constexpr auto with_network_kernel(const NetworkCall& call, Visit&& visit) {
 }
 
 inline Status check_network_call(const NetworkCall& call) {
+  if (call.is_in_place() && call.is_wide && accumulator_of(call.dtype) != call.dtype) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                 "a network kernel in place, with accumulators that are no elements of ",
+                 text_of(call.dtype));
+  }
   if (call.nodes < 2 || call.node >= call.nodes || call.lanes == 0 || call.chunk_elements == 0 ||
       call.depth == 0 || call.depth > kFifoSteps || call.ports == nullptr) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "a network kernel for node ",

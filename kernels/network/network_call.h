@@ -32,7 +32,9 @@ struct NetworkCall {
   // This node's ranks combined: elements of `dtype`, or, where it is wide, accumulators of it
   // (kernels/args.h).
   const void* partial = nullptr;
-  void* result = nullptr;  // elements of `dtype`; not the partial, but where both are of one type
+  // Elements of `dtype`. In place: the partial itself, where both are of one type; never a part of
+  // it.
+  void* result = nullptr;
   std::uint64_t count = 0;
   std::uint64_t timeout_ns = 0;  // of a block's waits together
   std::uint32_t node = 0, nodes = 1;
@@ -54,6 +56,7 @@ struct NetworkCall {
                                      FifoDirection direction) const {
     return (std::uint64_t{lane} * nodes + peer) * 2 + static_cast<std::uint64_t>(direction);
   }
+  constexpr bool is_in_place() const { return partial == result; }
   constexpr const FifoPort& port(std::uint32_t lane, std::uint32_t peer,
                                  FifoDirection direction) const {
     return ports[port_index(lane, peer, direction)];

@@ -46,7 +46,7 @@ WorldNode::WorldNode(const WorldPlan& plan, std::uint32_t number)
     pool_ = std::make_unique<SharedSlots>(memory_, most_bytes, static_cast<std::uint32_t>(all));
   }
   call_ = {.partial = partial_.data(),
-           .result = result_.data(),
+           .result = plan.is_in_place && type == plan.dtype ? partial_.data() : result_.data(),
            .count = plan.count,
            .timeout_ns = 0,
            .node = number,
@@ -149,7 +149,8 @@ std::string WorldNode::check() const {
     std::byte expected[8];
     store(expected, plan_.dtype, sum);
     const std::size_t bytes = size_of(plan_.dtype);
-    if (std::memcmp(expected, result_.data() + i * bytes, bytes) != 0) {
+    if (std::memcmp(expected, static_cast<const std::byte*>(call_.result) + i * bytes, bytes) !=
+        0) {
       return "operation " + std::to_string(operations) + " of node " + std::to_string(number_) +
              ": element " + std::to_string(i) + " is not the sum " + std::to_string(sum);
     }

@@ -29,6 +29,7 @@ struct WorldPlan {
   std::uint64_t count = 100;
   std::uint64_t chunk_elements = 64;
   std::uint32_t share = kFifoSteps;  // slots of each FIFO, in Offset mode
+  bool is_in_place = false;          // where partial and result are of one type
 };
 
 class WorldNode final : public ProxyEvents {

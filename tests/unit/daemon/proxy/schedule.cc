@@ -270,6 +270,7 @@ SchedulePlan SchedulePlan::draw(std::uint64_t seed) {
   constexpr std::uint64_t kMost[] = {3, 200, 2000, 8000};
   world.count = random.below(kMost[random.below(std::size(kMost))]);
   world.share = static_cast<std::uint32_t>(random.between(1, kFifoSteps));
+  world.is_in_place = random.below(3) == 0;
   plan.fault = static_cast<Fault>(random.below(2) == 0 ? 0 : random.below(kFaults));
   plan.fault_turn = random.below(random.below(2) == 0 ? 300 : 6000);
   return plan;
@@ -281,7 +282,7 @@ std::string SchedulePlan::text() const {
        << static_cast<std::uint32_t>(world.mode) << ' '
        << unsigned{static_cast<std::uint8_t>(world.dtype)} << ' ' << world.is_wide << ' '
        << world.nodes << ' ' << world.lanes << ' ' << world.operations << ' ' << world.count << ' '
-       << world.chunk_elements << ' ' << world.share << ' '
+       << world.chunk_elements << ' ' << world.share << ' ' << world.is_in_place << ' '
        << unsigned{static_cast<std::uint8_t>(fault)} << ' ' << fault_turn;
   return text.str();
 }
@@ -292,7 +293,7 @@ SchedulePlan SchedulePlan::read(const std::string& text) {
   std::istringstream in(text);
   in >> plan.seed >> shape >> mode >> dtype >> plan.world.is_wide >> plan.world.nodes >>
       plan.world.lanes >> plan.world.operations >> plan.world.count >> plan.world.chunk_elements >>
-      plan.world.share >> fault >> plan.fault_turn;
+      plan.world.share >> plan.world.is_in_place >> fault >> plan.fault_turn;
   plan.world.shape = static_cast<Shape>(shape);
   plan.world.mode = static_cast<SlotMode>(mode);
   plan.world.dtype = static_cast<DType>(dtype);
