@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Gathers what a machine with GPUs and without our packages needs, into stage/gpu; there, run.sh does the rest.
-#   tests/gpu/bundle.sh [build folder]      PARTS="kernels service": what to gather, all of it unless named
+#   tests/gpu/bundle.sh [build folder]      PARTS="kernels network service": what to gather, all of it unless named
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(cd "$here/../.." && pwd)
@@ -8,7 +8,7 @@ build=${1:-$top/build/cuda}
 stage=$top/stage/gpu
 out=$stage/programs
 most_mb=64
-parts=" ${PARTS:-kernels service} "
+parts=" ${PARTS:-kernels network service} "
 rm -rf "$stage"
 mkdir -p "$out"
 
@@ -28,6 +28,10 @@ take_libraries() { # take_libraries <program>...: shared ones, less those that e
 if [[ $parts == *" kernels "* ]]; then
   take_libraries "$build/tests/gpu/gpu_hardware_gpu_test"  # it has those of the others
   for program in device_gpu_test all_reduce_gpu_test in_stream_gpu_test resident_gpu_test gpu_hardware_gpu_test freed_memory_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
+fi
+if [[ $parts == *" network "* ]]; then
+  take_libraries "$build/tests/gpu/device_fifo_gpu_test"
+  take "$build/tests/gpu/device_fifo_gpu_test"
 fi
 if [[ $parts == *" service "* ]]; then
   take "$build/daemon/arcommd"

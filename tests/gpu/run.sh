@@ -2,7 +2,7 @@
 # On a machine with GPUs, from the bundle: checks first, then measurements; a short table last.
 #   run.sh [folder for the results]
 #   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
-#   PARTS="kernels service torch tune named peers"    what to run
+#   PARTS="kernels network service torch tune named peers"    what to run; `network` needs one GPU (RANKS=1)
 #                   sanitizer, when it is named: compute-sanitizer over small sizes, two GPUs
 #                   faults, when it is named: what breaks, and what must follow, a line for each case
 #                   full, when it is named: fault 45, on one GPU (RANKS=1)
@@ -11,7 +11,7 @@
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 out=${1:-$here/results}
-parts=" ${PARTS:-kernels service torch tune named peers} "
+parts=" ${PARTS:-kernels network service torch tune named peers} "
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
 rm -f "$out"/{kernels,service,torch-peer}-*.json  # one table, one run: nothing of an earlier one beside it
@@ -64,6 +64,7 @@ if [[ $parts == *" kernels "* ]]; then
       tee "$out/kernels-$ranks.txt" || status=1
   done
 fi
+if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_gpu_test" --gtest_brief=1; fi
 if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi

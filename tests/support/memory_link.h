@@ -26,6 +26,9 @@ class MemoryLink {
   struct Options {
     bool is_eager = false;
     std::size_t most_sent = 4;  // chunks of a lane that an end takes before it says Again
+    // False: bytes are moved once, from slot to room, and nobody's mistakes are looked for. For
+    // figures.
+    bool is_checked = true;
     // True: say Again although there is something. Null: never.
     std::function<bool()> hesitates;
   };
@@ -66,7 +69,7 @@ class MemoryLink {
   };
 
   bool take(Lane& from, End& sender);
-  bool deliver(Lane& from, Lane& to, End& receiver);
+  bool deliver(Lane& from, End& sender, Lane& to, End& receiver);
   bool move_all();
   void violated(std::string what) { violations_.push_back(std::move(what)); }
 
