@@ -50,7 +50,7 @@ class AdaptiveWait {
   struct Around {
     bool is_open = false;                           // naps only
     std::uint64_t deadline_ns = ~std::uint64_t{0};  // sleeps no longer than that
-    std::span<const int> descriptors;               // wake it, too
+    std::span<const int> descriptors = {};          // wake it, too
   };
   // After a look in vain. Before it sleeps it calls last_look(true), which tells those who may ring
   // that it sleeps and looks again, and sleeps only if that says false; last_look(false) follows.
