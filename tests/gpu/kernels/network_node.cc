@@ -48,7 +48,7 @@ NetworkNode::~NetworkNode() {
 }
 
 std::size_t NetworkNode::area_bytes() const {
-  return 2 * kGuard + whole_lines((shape_.count + shape_.shift) * 8);
+  return 2 * kGuard + whole_lines((shape_.count + shape_.shift) * size_of(shape_.partial_type()));
 }
 
 NetworkNode::Area NetworkNode::area_of(std::byte* begin, DType type) const {
@@ -59,8 +59,9 @@ NetworkNode::Area NetworkNode::area_of(std::byte* begin, DType type) const {
 void NetworkNode::lay_out_pinned_memory() {
   const std::size_t slots_bytes =
       fifos_ * most_bytes_ * (shape_.mode == SlotMode::Offset ? shape_.pool_share : kFifoSteps);
+  const bool points = shape_.mode == SlotMode::Pointer;
   auto page = PinnedPage::create(fifos_ * sizeof(DeviceFifo) + whole_lines(slots_bytes) + kGuard +
-                                 area_bytes());
+                                 (points ? area_bytes() : 0));
   ASSERT_TRUE(page) << page.error().to_string();
   pinned_ = std::move(*page);
   auto* at = static_cast<std::byte*>(pinned_.host());
@@ -71,7 +72,7 @@ void NetworkNode::lay_out_pinned_memory() {
   verdict_ = reinterpret_cast<std::uint64_t*>(at);
   at += kGuard;
   // Pointer mode sends partials from where they lie, which the wire of a test must reach.
-  in_ = area_of(shape_.mode == SlotMode::Pointer ? at : in_memory_.data(), shape_.partial_type());
+  in_ = area_of(points ? at : in_memory_.data(), shape_.partial_type());
   out_ = shape_.is_in_place ? in_ : area_of(out_memory_.data(), shape_.dtype);
 }
 
@@ -85,19 +86,20 @@ void NetworkNode::make_fifos() {
   for (std::uint64_t i = 0; i < fifos_; ++i) {
     const auto own = pool_ != nullptr ? slots_ : slots_.subspan(i * of_each, of_each);
     const int peer = static_cast<int>(i / 2 % shape_.nodes);
-    configs_.push_back({.direction = i % 2 == 0 ? FifoDirection::Send : FifoDirection::Receive,
-                        .fifo = device_fifos_ + i,
-                        .memory = {.mode = shape_.mode,
-                                   .most_bytes = most_bytes_,
-                                   .slots = own,
-                                   .pool = pool_.get(),
-                                   .regions = {own, std::span(in_.begin, in_.bytes)}},
-                        .wire = nullptr,
-                        .lane = static_cast<std::uint32_t>(i / 2 / shape_.nodes),
-                        .peer = peer,
-                        .peer_name = "node " + std::to_string(peer),
-                        .group = number_,
-                        .orders = std::make_shared<proxy::FifoOrders>()});
+    configs_.push_back(
+        {.direction = i % 2 == 0 ? FifoDirection::Send : FifoDirection::Receive,
+         .fifo = device_fifos_ + i,
+         .memory = {.mode = shape_.mode,
+                    .most_bytes = most_bytes_,
+                    .slots = own,
+                    .pool = pool_.get(),
+                    .regions = {own, std::span(in_.begin, in_.bytes)}},  // read in Pointer mode
+         .wire = nullptr,
+         .lane = static_cast<std::uint32_t>(i / 2 / shape_.nodes),
+         .peer = peer,
+         .peer_name = "node " + std::to_string(peer),
+         .group = number_,
+         .orders = std::make_shared<proxy::FifoOrders>()});
     ports[i] = {.fifo = device_fifos_ + i,
                 .memory = reinterpret_cast<unsigned char*>(own.data()),
                 .memory_bytes = own.size(),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <future>
 #include <utility>
@@ -68,10 +69,13 @@ void NetworkWorld::group_failed(std::uint64_t group, const Error& why) {
   if (!is_ending_) failures_.push_back("node " + std::to_string(group) + ": " + why.to_string());
 }
 
-std::vector<std::string> NetworkWorld::failures() {
-  std::vector<std::string> told;
-  on_proxy([&](ProxyEngine&) { told = failures_; });
-  return told;
+std::vector<std::string> NetworkWorld::failures(std::size_t at_least) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  for (;;) {
+    std::vector<std::string> told;
+    on_proxy([&](ProxyEngine&) { told = failures_; });
+    if (told.size() >= at_least || std::chrono::steady_clock::now() > until) return told;
+  }
 }
 
 std::vector<std::string> NetworkWorld::violations() const {

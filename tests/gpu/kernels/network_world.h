@@ -36,8 +36,8 @@ class NetworkWorld final : public proxy::ProxyEvents {
   void expect_reference_bits();
   void run(std::uint32_t operation);
 
-  // What the proxy told, oldest first.
-  std::vector<std::string> failures();
+  // What the proxy told, oldest first; waits two seconds for so many.
+  std::vector<std::string> failures(std::size_t at_least = 0);
   // What links saw go wrong.
   std::vector<std::string> violations() const;
 
