@@ -209,6 +209,9 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
     is_told_ = true;
     parts_.table.revoke_at(communicator(), names.seq, *failure);
   } else if (message.kind == net::MessageKind::Refused) {
+    // Where one node does not run it and others do, chunks would be taken for those of the next.
+    if (offers_.has(node, names.seq))
+      return fault_of(parts_.nodes[node], "seq ", names.seq, " is refused, which it had offered");
     if (names.seq >= communicator().board.base() && !communicator().board.in_window(names.seq))
       return fault_of(parts_.nodes[node], "seq ", names.seq, " is refused, and ",
                       communicator().board.base(), " is the oldest here");
@@ -218,6 +221,9 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
     const Rank who = failure->culprit;
     // Also one of ours: a node whose end is earlier says so.
     if (who == kNoRank) return fault_of(parts_.nodes[node], "nobody has left");
+    if (names.seq < offers_.offered_to(node))
+      return fault_of(parts_.nodes[node], "rank ", who, " has left before seq ", names.seq,
+                      ", which it had offered");
     const std::uint64_t end = parts_.table.end_by(communicator(), names.seq, who);
     if (communicator().ready() && end < names.seq)
       tell_failure(net::MessageKind::Left, end, communicator().ended);

@@ -53,6 +53,10 @@ class RawPeer final : private net::Receiver {
     const std::vector<std::byte> data(inline_bytes);
     send(net::MessageKind::Offer, communicator, seq, {bytes_of(body), data});
   }
+  void fail(net::MessageKind kind, std::uint64_t communicator, std::uint64_t seq) {
+    net::FailureBody body{.code = static_cast<std::int32_t>(ErrorCode::Aborted), .culprit = 1};
+    send(kind, communicator, seq, {bytes_of(body)});
+  }
   void progress() { connection_->progress(*this); }
   bool is_over() {
     progress();
@@ -186,6 +190,31 @@ TEST_F(NodesBrokenPeerTest, AnOfferFarAheadEndsTheLink) {
   peer_.offer(kNumber, 1'000'000);
   EXPECT_TRUE(until_over());
   expect_link_lost("offers seq 1000000, and 0 is the oldest here");
+}
+
+// The others would run it, and their chunks be taken for those of the next one.
+TEST_F(NodesBrokenPeerTest, ARefusalOfWhatItHasOfferedEndsTheLink) {
+  form();
+  nodes_[0]->executor.load()->holds = true;
+  rank_->call(5);
+  rank_->call(5);
+  ASSERT_TRUE(has_taken(0, 0, 2));
+  peer_.offer(kNumber, 0, 20);
+  peer_.offer(kNumber, 1, 20);
+  peer_.fail(net::MessageKind::Refused, kNumber, 1);
+  EXPECT_TRUE(until_over());
+  expect_link_lost("seq 1 is refused, which it had offered");
+  nodes_[0]->executor.load()->holds = false;
+  for (int i = 0; i < 2; ++i) EXPECT_NE(code_of(next(*rank_)), ErrorCode::Ok);
+  expect_alive();
+}
+
+TEST_F(NodesBrokenPeerTest, ALeaveBeforeWhatItHasOfferedEndsTheLink) {
+  form();
+  peer_.offer(kNumber, 0, 20);
+  peer_.fail(net::MessageKind::Left, kNumber, 0);
+  EXPECT_TRUE(until_over());
+  expect_link_lost("rank 1 has left before seq 0, which it had offered");
 }
 
 TEST_F(NodesBrokenPeerTest, AFloodOfOffersEndsTheCommunicatorAndNotTheLink) {
