@@ -171,6 +171,15 @@ void NodeAgreement::revoked() {
     tell_failure(net::MessageKind::Revoked, communicator().revoked_at, communicator().revoked);
 }
 
+// The link may have been made anew after this node's part had ended with the old one.
+void NodeAgreement::tell_again(std::uint32_t node) {
+  const Communicator& its = communicator();
+  if (its.ready() || !parts_.links.has_room(parts_.nodes[node].peer)) return;
+  const net::FailureBody body = body_of(its.revoked);
+  const net::FrameHeader names{.communicator = number(), .epoch = epoch(), .seq = its.revoked_at};
+  parts_.links.send(parts_.nodes[node].peer, net::MessageKind::Revoked, names, {bytes_of(body)});
+}
+
 Result<Failure> NodeAgreement::read_failure(std::uint32_t node,
                                             std::span<const std::byte> bytes) const {
   const auto body = net::body_of<net::FailureBody>(bytes);
@@ -196,7 +205,10 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
       return take_waiting(node, names.seq, message.body, now_ns);
     case net::MessageKind::Window:
     case net::MessageKind::Ready:
-      if (!communicator().ready()) return {};
+      if (!communicator().ready()) {
+        if (message.kind == net::MessageKind::Window) tell_again(node);
+        return {};
+      }
       return parts_.executor.receive(communicator(), node, message.kind, names, message.body);
     case net::MessageKind::Refused:
     case net::MessageKind::Revoked:

@@ -92,6 +92,8 @@ class NodeAgreement final : public Elsewhere {
   void tell_all(net::MessageKind kind, std::uint64_t seq,
                 std::initializer_list<std::span<const std::byte>> parts);
   void tell_failure(net::MessageKind kind, std::uint64_t seq, const Failure& failure);
+  // It was revoked here before the node has formed its part, which may not have heard of it.
+  void tell_again(std::uint32_t node);
   void offer(const Arrival& arrival, std::uint64_t now_ns);
   // The newest offer is `node`'s: does it agree with the others, and are they complete?
   void judge(NodeOffers::Entry& entry, std::uint32_t node, std::uint64_t now_ns);

@@ -217,6 +217,26 @@ TEST_F(NodesBrokenPeerTest, ALeaveBeforeWhatItHasOfferedEndsTheLink) {
   expect_link_lost("rank 1 has left before seq 0, which it had offered");
 }
 
+TEST_F(NodesBrokenPeerTest, WhoFormsItsPartLateHearsThatItWasRevokedMeanwhile) {
+  form();
+  ring::WorkRequest request = rank_->request(5);
+  request.timeout_ns = 50'000'000;
+  rank_->submit(request);
+  EXPECT_EQ(reason_of(next(*rank_)), Reason::Timeout);
+  const auto has_heard = [&](int times) {
+    return until([&] {
+      peer_.progress();
+      return peer_.heard(net::MessageKind::Revoked) == times;
+    });
+  };
+  ASSERT_TRUE(has_heard(1));
+  // The first that a node says when it has formed its part.
+  const net::WindowBody window{.region = 1, .slots = 1, .slot_bytes = 1};
+  peer_.send(net::MessageKind::Window, kNumber, 0, {bytes_of(window)});
+  EXPECT_TRUE(has_heard(2));
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+}
+
 TEST_F(NodesBrokenPeerTest, AFloodOfOffersEndsTheCommunicatorAndNotTheLink) {
   form();
   for (std::uint64_t seq = 0; seq < NodeOffers::kMostOfNode + 10; ++seq) {
