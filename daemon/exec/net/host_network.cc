@@ -190,7 +190,7 @@ bool HostNetwork::collect(std::vector<Outcome>& outcomes) {
       continue;
     }
     if (!run.operation->let_go()) {
-      if (run.is_stopped && !run.is_severed && now_ns() - run.stopped_ns > kMostHeldNs) sever(run);
+      if (run.is_stopped) sever(run, now_ns());
       ++i;
       continue;
     }
@@ -219,18 +219,31 @@ void HostNetwork::stop(Communicator& communicator) {
   for (Run& run : running_) {
     if (run.communicator != &communicator || run.is_stopped) continue;
     run.is_stopped = true;
-    run.stopped_ns = now_ns();
+    run.stopped_ns = run.looked_ns = now_ns();
+    look_at_links(run);
   }
 }
 
-void HostNetwork::sever(Run& run) {
-  run.is_severed = true;
+void HostNetwork::look_at_links(Run& run) const {
+  const NodeGroup& group = *run.member->group;
+  run.moved.resize(group.nodes());
+  group.for_each_peer(
+      [&](std::uint32_t node) { run.moved[node] = links_.moved_bytes(group.spec(node).peer); });
+}
+
+void HostNetwork::sever(Run& run, std::uint64_t now_ns) {
+  if (now_ns - run.looked_ns <= kMostHeldNs) return;
+  run.looked_ns = now_ns;
+  const std::vector<std::uint64_t> before = run.moved;
+  look_at_links(run);
+  const bool may_wait = now_ns - run.stopped_ns <= kMostHeldOfMovingNs;
   NodeGroup& group = *run.member->group;
   const bool all_back = group.partials().are_back() && group.results().are_back();
   group.for_each_peer([&](std::uint32_t node) {
     const bool holds = !group.partials().are_back(node) || !group.results().are_back(node);
     // Whose bytes are half way into a region is not known.
     if (!holds && !all_back) return;
+    if (may_wait && run.moved[node] != before[node]) return;
     const NodeSpec& peer = group.spec(node);
     links_.sever(peer.peer, error(ErrorCode::Unavailable, Reason::Timeout, "node ", peer.name,
                                   " took no bytes for ", kMostHeldNs / 1'000'000,

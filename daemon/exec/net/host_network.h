@@ -22,10 +22,12 @@ namespace arcomm {
 
 class HostNetwork final : public NetworkExecutor {
  public:
-  // What a peer still holds so long after an operation was stopped ends its link. Bytes that have
-  // left, or arrive, do not: this is for one that has frozen with a frame half way, and long enough
-  // that a busy machine does not look like it.
+  // What a peer still holds so long after an operation was stopped ends its link, where nothing has
+  // moved on it meanwhile: this is for one that has frozen with a frame half way, and long enough
+  // that a busy machine does not look like it. Where something moves it may be waiting its turn
+  // behind other communicators' payloads, for as long as a peer may be silent.
   static constexpr std::uint64_t kMostHeldNs = 500'000'000;
+  static constexpr std::uint64_t kMostHeldOfMovingNs = 10'000'000'000;
 
   // Links outlive it, or at least their streams and receivers are gone before it goes.
   HostNetwork(StagingPool& pool, Links& links) : pool_(pool), links_(links) {}
@@ -68,10 +70,11 @@ class HostNetwork final : public NetworkExecutor {
     Communicator* communicator = nullptr;
     Member* member = nullptr;
     NetworkOperation* operation = nullptr;
-    bool is_stopped = false, is_severed = false, is_told = false;
-    bool has_moved = true;  // when it was looked at last
-    std::uint64_t stopped_ns = 0;
-    Failure failure;  // its own
+    bool is_stopped = false, is_told = false;
+    bool has_moved = true;                        // when it was looked at last
+    std::uint64_t stopped_ns = 0, looked_ns = 0;  // at what its peers' links have moved:
+    std::vector<std::uint64_t> moved = {};        // by node
+    Failure failure;                              // its own
   };
 
   Member* find(const Communicator& communicator) const;
@@ -79,7 +82,8 @@ class HostNetwork final : public NetworkExecutor {
   NetworkOperation& operation_of(Member& member, NetworkAlgorithm algorithm) const;
   void note_damage(Run& run);
   void let_go(Run& run);
-  void sever(Run& run);
+  void look_at_links(Run& run) const;
+  void sever(Run& run, std::uint64_t now_ns);
   void tend_leaving();
 
   StagingPool& pool_;

@@ -106,6 +106,13 @@ net::Progress LinkTable::post(PeerId peer, const net::Frame& frame, net::OnLoan&
   return link == nullptr ? net::Progress::Failed : link->post(frame, on_loan);
 }
 
+std::uint64_t LinkTable::moved_bytes(PeerId peer) const {
+  const Link* link = find(peer);
+  if (link == nullptr) return 0;
+  const LinkSnapshot shot = link->snapshot();
+  return shot.sent_bytes + shot.received_bytes;
+}
+
 std::unique_ptr<Link> LinkTable::take(std::size_t index) {
   std::unique_ptr<Link> link = std::move(links_[index]);
   links_.erase(links_.begin() + static_cast<std::ptrdiff_t>(index));

@@ -67,6 +67,7 @@ class LinkTable final : public Links {
             std::initializer_list<std::span<const std::byte>> parts) override;
   net::Progress post(PeerId peer, const net::Frame& frame, net::OnLoan& on_loan) override;
   void sever(PeerId peer, const Error& why) override { fail(peer, why); }
+  std::uint64_t moved_bytes(PeerId peer) const override;
   net::Regions* regions() override { return regions_.get(); }
 
  private:

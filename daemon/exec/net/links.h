@@ -34,6 +34,9 @@ class Links {
   // Ends the link to a peer that holds up an operation which is to end: it has had payloads on
   // loan, or been half way into a region, for longer than the operation's clients may wait.
   virtual void sever(PeerId, const Error&) {}
+  // Bytes that went to the peer and came from it: while the number grows, what is on loan may only
+  // be waiting behind other communicators' payloads.
+  virtual std::uint64_t moved_bytes(PeerId) const { return 0; }
 };
 
 }  // namespace arcomm

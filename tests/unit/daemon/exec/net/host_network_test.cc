@@ -9,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "daemon/exec/clock.h"
 #include "tests/unit/daemon/exec/net/node_cluster.h"
 
 namespace arcomm {
@@ -169,6 +170,30 @@ TEST(HostNetwork, APeerThatHoldsAStoppedOperationLosesItsLink) {
     ASSERT_EQ(cluster.run(), "");
     EXPECT_TRUE(cluster.fabric().severed().contains({0, 1}) ||
                 cluster.fabric().severed().contains({1, 0}));
+    EXPECT_EQ(cluster.end(), "");
+  }
+}
+
+// Payloads of all communicators wait in one queue.
+TEST(HostNetwork, APeerWhoseLinkMovesKeepsItUntilItsTurnHasCome) {
+  for (const NetAlgorithm algorithm : kAlgorithms) {
+    NodeCluster cluster(flat(2, algorithm), 3);
+    ASSERT_TRUE(cluster.form());
+    cluster.call({.count = 300'000, .dtype = DType::Float64, .in_place = true});
+    cluster.go_on(400);
+    ASSERT_FALSE(cluster.is_answered());
+    cluster.fabric().freeze(0, 1);
+    cluster.fabric().freeze(1, 0);
+    cluster.go_on(400);
+    cluster.fabric().let_others_move();
+    cluster.revoke(0, aborted());
+    const std::uint64_t until = now_ns() + 3 * HostNetwork::kMostHeldNs;
+    while (now_ns() < until) cluster.go_on(64);
+    EXPECT_FALSE(cluster.is_answered());
+    cluster.fabric().thaw(0, 1);
+    cluster.fabric().thaw(1, 0);
+    ASSERT_EQ(cluster.run(), "");
+    EXPECT_TRUE(cluster.fabric().severed().empty());
     EXPECT_EQ(cluster.end(), "");
   }
 }

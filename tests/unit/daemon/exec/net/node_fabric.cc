@@ -31,12 +31,15 @@ class NodeFabric::NodeLinks final : public Links {
     fabric_.cut(other, node_);
   }
 
+  std::uint64_t moved_bytes(PeerId) const override { return fabric_.others_move_ ? ++moved_ : 0; }
+
  private:
   static std::uint32_t node_of(PeerId peer) {
     return static_cast<std::uint32_t>(peer - peer_of(0));
   }
   NodeFabric& fabric_;
   const std::uint32_t node_;
+  mutable std::uint64_t moved_ = 0;
 };
 
 NodeFabric::NodeFabric(std::uint32_t nodes, Deliver deliver) : deliver_(std::move(deliver)) {
@@ -156,6 +159,11 @@ bool NodeFabric::is_quiet() const {
 void NodeFabric::freeze(std::uint32_t from, std::uint32_t to) {
   const std::scoped_lock lock(mutex_);
   frozen_.insert({from, to});
+}
+
+void NodeFabric::thaw(std::uint32_t from, std::uint32_t to) {
+  const std::scoped_lock lock(mutex_);
+  frozen_.erase({from, to});
 }
 
 void NodeFabric::cut(std::uint32_t from, std::uint32_t to) {

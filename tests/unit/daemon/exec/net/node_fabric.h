@@ -39,6 +39,9 @@ class NodeFabric {
 
   // What is under way from `from` to `to` stays where it is until thawed.
   void freeze(std::uint32_t from, std::uint32_t to);
+  void thaw(std::uint32_t from, std::uint32_t to);
+  // Links look as if other communicators' payloads moved on them.
+  void let_others_move() { others_move_ = true; }
   void cut(std::uint32_t from, std::uint32_t to);  // it ends, and everything is given back
   // The next frame that lands of this kind is damaged.
   void damage_next() { damages_next_ = true; }
@@ -77,7 +80,7 @@ class NodeFabric {
   std::set<Way> frozen_, cut_, severed_;
   Deliver deliver_;
   std::atomic<bool> damages_next_{false};
-  bool refuses_ = false;
+  bool refuses_ = false, others_move_ = false;
   std::size_t moving_ = 0;
 };
 
