@@ -57,7 +57,6 @@ bool LinkTable::poll() {
     failed |= link->has_failed();
   }
   if (!failed) return moved;
-  join_disposed();
   // One at a time: the listener may send, and so make another one fail.
   for (std::size_t i = 0; i < links_.size();) {
     if (!links_[i]->has_failed()) {
@@ -121,6 +120,7 @@ std::unique_ptr<Link> LinkTable::take(std::size_t index) {
 }
 
 void LinkTable::dispose(std::unique_ptr<Link> link) {
+  join_disposed();
   auto is_over = std::make_shared<std::atomic<bool>>(false);
   try {
     std::thread thread([held = std::move(link), is_over]() mutable {
