@@ -54,6 +54,11 @@ ClusterShape random_shape(std::mt19937& random) {
   if (random() % 4 == 0) shape.policy.order = NetOrder::OfRanks;
   shape.staging_bytes = (4 + random() % 8) << 20;  // from one slot for each peer to eight
   if (random() % 3 == 0) shape.policy.ring.bidirectional_max_bytes = -1;
+  // Windows of one slot beside such of eight.
+  if (random() % 3 == 0) {
+    for (std::uint32_t node = 0; node < nodes; ++node)
+      shape.staging_of_node.push_back((4 + random() % 8) << 20);
+  }
   return shape;
 }
 
@@ -100,6 +105,34 @@ TEST(HostNetwork, LargeOperationsGoThroughFewSlots) {
     EXPECT_EQ(cluster.run(), "") << static_cast<int>(algorithm);
     EXPECT_EQ(cluster.succeeded(), 6u);
     EXPECT_EQ(cluster.end(), "");
+  }
+}
+
+TEST(HostNetwork, WindowsOfEverySizeServeEachOther) {
+  // What a node can take is half of its staging: 9 rooms, and a window of 1 to 8 slots for each of
+  // two peers.
+  constexpr std::uint64_t kSlot = 128 << 10, kRoomBytes = 9 * kSlot;
+  const auto staging_for = [](std::uint64_t slots) { return 2 * (2 * slots * kSlot + kRoomBytes); };
+  for (const NetAlgorithm algorithm : kAlgorithms) {
+    for (const std::vector<std::uint64_t>& slots : std::vector<std::vector<std::uint64_t>>{
+             {1, 1, 1}, {2, 2, 2}, {4, 4, 4}, {8, 8, 8}, {1, 8, 2}, {8, 1, 4}, {4, 2, 1}}) {
+      SCOPED_TRACE(testing::PrintToString(slots) + " " +
+                   std::to_string(static_cast<int>(algorithm)));
+      ClusterShape shape = flat(3, algorithm);
+      shape.node_of_rank = {0, 1, 2, 2};  // so that there are rooms
+      for (const std::uint64_t one : slots) shape.staging_of_node.push_back(staging_for(one));
+      NodeCluster cluster(shape, 11);
+      ASSERT_TRUE(cluster.form());
+      for (std::uint32_t node = 0; node < 3; ++node)
+        ASSERT_EQ(cluster.pool(node).taken() * StagingPool::kGrain,
+                  2 * slots[node] * kSlot + kRoomBytes);
+      // Of few chunks and of many, so that what is not told yet differs from one to the next.
+      for (const std::uint64_t count : {40'000u, 300'001u, 33'000u, 200'003u})
+        cluster.call({.count = count, .dtype = DType::Float32, .in_place = count % 2 == 0});
+      ASSERT_EQ(cluster.run(), "");
+      EXPECT_EQ(cluster.succeeded(), 16u);
+      EXPECT_EQ(cluster.end(), "");
+    }
   }
 }
 

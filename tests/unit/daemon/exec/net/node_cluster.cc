@@ -67,7 +67,8 @@ NodeCluster::NodeCluster(const ClusterShape& shape, std::uint32_t seed)
       });
   for (std::uint32_t node = 0; node < shape.nodes(); ++node) {
     worlds_.push_back(World::create(shape.node_of_rank, node).value());
-    nodes_.push_back(std::make_unique<Node>(*device_, shape.staging_bytes, fabric_->links(node)));
+    nodes_.push_back(
+        std::make_unique<Node>(*device_, shape.staging_of(node), fabric_->links(node)));
   }
 }
 

@@ -27,8 +27,12 @@ struct ClusterShape {
   std::vector<std::uint32_t> node_of_rank;
   NetworkPolicy policy;
   std::uint64_t staging_bytes = 24ull << 20;
+  std::vector<std::uint64_t> staging_of_node = {};  // where they differ
 
   std::uint32_t nodes() const;
+  std::uint64_t staging_of(std::uint32_t node) const {
+    return node < staging_of_node.size() ? staging_of_node[node] : staging_bytes;
+  }
 };
 
 // One collective call of all ranks.
