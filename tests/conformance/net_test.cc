@@ -463,6 +463,25 @@ TEST_P(NetTest, WhoAnswersWithAnotherSecretIsNotThePeerAndGetsNoFrame) {
   EXPECT_TRUE(b_.receiver.arrivals.empty());
 }
 
+TEST_P(NetTest, WhoHasNotAnsweredYetGetsNoFrameWhenItIsClosed) {
+  accepts_ = false;
+  begin();
+  const auto payload = random_bytes(1000, 19);
+  Transfer transfer = 0;
+  EXPECT_EQ(
+      a_.connection->post({.header = {.kind = FrameKind::Message}, .payload = payload}, transfer),
+      Progress::Done);
+  const auto later = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+  ASSERT_TRUE(until([&] { return std::chrono::steady_clock::now() > later; }));
+  a_.connection->close("it takes too long");
+  EXPECT_EQ(a_.connection->is_open(), Progress::Failed);
+  EXPECT_THAT(a_.connection->error().message, HasSubstr("it takes too long"));
+  accepts_ = true;
+  ASSERT_TRUE(until([&] { return b_.connection != nullptr; }));
+  ASSERT_TRUE(until_failed(b_));
+  EXPECT_TRUE(b_.receiver.arrivals.empty());
+}
+
 TEST_P(NetTest, WhoDoesNotGreetInTimeIsGivenUp) {
   a_.endpoint.reset();
   open(a_, 0, {.address = {}, .greeting_timeout = std::chrono::milliseconds(50)});

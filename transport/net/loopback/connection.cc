@@ -172,6 +172,12 @@ void LoopbackConnection::close(std::string_view why) {
   if (is_open() == Progress::Failed) return;
   error_ = arcomm::error(ErrorCode::Cancelled, Reason::None, options_.name,
                          ": ended by this daemon: ", why);
+  // Who is not known yet gets neither what was posted nor our words.
+  if (state_ == State::Greeting) {
+    state_ = State::Failed;
+    options_.out->is_over = true;
+    return;
+  }
   goodbye_ = cut_text(why, kMostMessageBytes);
   state_ = State::Closing;
 }

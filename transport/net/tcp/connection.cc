@@ -254,7 +254,8 @@ void TcpConnection::close(std::string_view why) {
   if (is_open() == Progress::Failed) return;
   error_ = arcomm::error(ErrorCode::Cancelled, Reason::None, options_.name,
                          ": ended by this daemon: ", why);
-  if (state_ == State::Connecting) {
+  // Who is not known yet gets neither what was posted nor our words.
+  if (is_open() == Progress::Again) {
     state_ = State::Failed;
     end_socket();
     return;
