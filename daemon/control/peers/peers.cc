@@ -121,6 +121,13 @@ Status Peers::read_secrets() {
   if (!key) return std::move(key).error();
   Result<std::string> authority = read_small_file(net.tls_ca, "net.tls_ca", kMostPemBytes);
   if (!authority) return std::move(authority).error();
+  // Without an authority everybody would be let in.
+  for (const auto& [text, setting] : {std::pair(&*certificate, "net.tls_cert"),
+                                      {&*key, "net.tls_key"},
+                                      {&*authority, "net.tls_ca"}}) {
+    if (text->empty())
+      return error(ErrorCode::InvalidArgument, Reason::BadConfig, setting, " names an empty file");
+  }
   tls_ = {*std::move(certificate), *std::move(key), *std::move(authority)};
   return {};
 }

@@ -93,6 +93,16 @@ TEST_F(PeerTlsTest, AnotherAuthoritysDaemonAndOneWithoutTlsGetNowhere) {
   EXPECT_TRUE(one->heard().empty());
 }
 
+// It would turn TLS off, and the token is empty then.
+TEST_F(PeerTlsTest, AnEmptyFileIsNoAuthorityForAnybody) {
+  Settings settings = with_certificate(settings_of(1, 2), "ours");
+  settings.net.tls_ca = folder_ + "/empty.pem";
+  std::ofstream(settings.net.tls_ca).close();
+  const PeerNodeUnderTest node(settings);
+  EXPECT_EQ(node.failure.reason, Reason::BadConfig);
+  EXPECT_THAT(node.failure.message, ::testing::HasSubstr("net.tls_ca names an empty file"));
+}
+
 TEST_F(PeerTlsTest, AKeyThatOthersCanReadIsNotTaken) {
   const Settings settings = with_certificate(settings_of(1, 2), "ours");
   ::chmod(settings.net.tls_key.c_str(), 0644);
