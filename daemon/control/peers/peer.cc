@@ -113,17 +113,18 @@ void Peer::greet() {
 }
 
 void Peer::greeted(const Greeting& said, const v1::GreetReply& reply) {
-  if (reply.from().instance() == parts_.owner.self().instance)
+  Greeting greeting = said;
+  greeting.challenge_of_server = reply.challenge();
+  greeting.server = reply.from();
+  const bool knows_token = equal_secrets(reply.proof(), proof_of_server(parts_.token, greeting));
+  // The instance alone is no secret: all are told it who are greeted.
+  if (knows_token && reply.from().instance() == parts_.owner.self().instance)
     return parts_.owner.found_self(*this);
   Result<PeerNode> node = node_of(reply.from());
   if (!node) return refused(node.error());
   node->address = address_;  // as it is called here
-  Greeting greeting = said;
-  greeting.challenge_of_server = reply.challenge();
-  greeting.server = reply.from();
   if (!parts_.owner.is_settled()) return parts_.owner.heard_of(*this);
-  if (equal_secrets(reply.proof(), proof_of_server(parts_.token, greeting)))
-    return prove(greeting, *node);
+  if (knows_token) return prove(greeting, *node);
   // It is not shown our proof, and hears that its own was wrong.
   v1::ProveRequest request;
   request.set_instance(parts_.owner.self().instance);

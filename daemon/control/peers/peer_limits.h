@@ -6,9 +6,8 @@
 
 namespace arcomm {
 
-inline constexpr int kMostPeerMessageBytes = 1 << 20;    // Form of some thousand ranks
-inline constexpr std::size_t kMostStrangerBytes = 1024;  // Greet, Prove: who is not known yet
-inline constexpr std::size_t kMostStrangers = 64;        // connections that have proven nothing
+inline constexpr int kMostPeerMessageBytes = 1 << 20;  // Form of some thousand ranks
+inline constexpr std::size_t kMostStrangers = 64;      // connections that have proven nothing
 inline constexpr std::size_t kMostPeerConnections = 1280;
 inline constexpr std::chrono::milliseconds kProofLimit{5000};  // from the connect
 inline constexpr std::chrono::milliseconds kStrangersFairTime{

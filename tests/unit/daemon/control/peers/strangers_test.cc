@@ -80,6 +80,33 @@ TEST_F(PeerStrangersTest, OfAnotherVersionAreRefusedByName) {
               HasSubstr("another byte order"));
 }
 
+// Says that it is whoever greets it.
+class Mirror final : public v1::PeerService::Service {
+ public:
+  grpc::Status Greet(grpc::ServerContext*, const v1::GreetRequest* request,
+                     v1::GreetReply* reply) override {
+    *reply->mutable_from() = request->from();
+    reply->set_challenge(std::string(32, 'c'));
+    reply->set_proof(std::string(32, 'p'));
+    return grpc::Status::OK;
+  }
+};
+
+TEST_F(PeerStrangersTest, WhoSayTheyAreTheDaemonItselfAreNotBelieved) {
+  Mirror mirror;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(address(2), grpc::InsecureServerCredentials());
+  builder.RegisterService(&mirror);
+  const auto server = builder.BuildAndStart();
+  ASSERT_NE(server, nullptr);
+  EXPECT_TRUE(eventually([&] { return one_->state_of(address(2)) == Peer::State::Refused; },
+                         milliseconds(8000)))
+      << one_->why_of(address(2));
+  EXPECT_THAT(one_->why_of(address(2)), HasSubstr("another token"));
+  server->Shutdown();
+  expect_good_as_new();
+}
+
 TEST_F(PeerStrangersTest, WithoutAProofGetNoPass) {
   const auto to = stub();
   v1::GreetReply greeted;
