@@ -42,9 +42,10 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
     if (!backend) return std::move(backend).error();
     state.backend = std::move(backend).value();
   } else if (held.gpus.empty()) {
+    const Settings::Net& net = held.settings->net;
     Result<std::unique_ptr<HostBackend>> backend = HostBackend::create(
         held.device, held.settings->host.streams, state.buffers, held.tuning,
-        {.bytes = held.settings->net.staging_bytes, .at_once = !held.settings->net.peers.empty()});
+        {.bytes = net.staging_bytes, .at_once = !net.peers.empty() || !net.listen.empty()});
     if (!backend) return std::move(backend).error();
     state.backend = std::move(backend).value();
   } else {
