@@ -54,9 +54,11 @@ Result<std::unique_ptr<StreamThread>> StreamThread::start(ConnectionPtr connecti
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
     if (options.cpu < CPU_SETSIZE) CPU_SET(static_cast<unsigned>(options.cpu), &cpus);
-    if (pthread_setaffinity_np(made->thread_.native_handle(), sizeof cpus, &cpus) != 0)
+    if (pthread_setaffinity_np(made->thread_.native_handle(), sizeof cpus, &cpus) != 0) {
+      made->says_goodbye_.store(false, std::memory_order_relaxed);  // nobody waits for the peer
       return error(ErrorCode::InvalidArgument, Reason::BadConfig, "this process may not use CPU ",
                    options.cpu, " for ", made->name_);
+    }
   }
   return made;
 }
@@ -120,7 +122,8 @@ void StreamThread::run() {
       wait();
     }
   }
-  say_goodbye(*connection_, receiver_, "its streams are taken down");
+  if (says_goodbye_.load(std::memory_order_relaxed))
+    say_goodbye(*connection_, receiver_, "its streams are taken down");
   connection_->abandon(receiver_);
   // Its socket is closed: nobody reads the payloads any more.
   connection_.reset();

@@ -116,7 +116,7 @@ class StreamThread {
   LinkStatistics link_;  // of the last look
 
   UniqueFd doorbell_;  // an eventfd
-  std::atomic<bool> sleeps_{false}, stops_{false};
+  std::atomic<bool> sleeps_{false}, stops_{false}, says_goodbye_{true};
   std::thread thread_;
 };
 

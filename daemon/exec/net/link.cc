@@ -20,24 +20,26 @@ Result<std::byte*> Link::BulkReceiver::place(const net::FrameHeader& header) {
                " frame on a bulk stream: puts and signals are allowed");
 }
 
-Result<std::unique_ptr<Link>> Link::open(LinkSpec spec, Listener& listener,
-                                         std::function<void()> on_news) {
+Result<std::unique_ptr<Link>> Link::create(LinkSpec spec, Listener& listener,
+                                           std::function<void()> on_news) {
   if (spec.peer == 0 || spec.messages == nullptr || spec.regions == nullptr ||
       (spec.bulk.size() != spec.bulk_options.size() && !spec.bulk_options.empty())) {
     return error(ErrorCode::InvalidArgument, Reason::Bug, "the link to ", spec.name,
                  " lacks its peer, stream 0, regions or a stream's options");
   }
-  std::unique_ptr<Link> link(new Link(std::move(spec), listener, std::move(on_news)));
-  LinkSpec& held = link->spec_;
-  for (std::size_t i = 0; i < held.bulk.size(); ++i) {
-    if (held.bulk_options.empty()) {
-      link->driven_->add(std::move(held.bulk[i]));
+  return std::unique_ptr<Link>(new Link(std::move(spec), listener, std::move(on_news)));
+}
+
+Status Link::start() {
+  for (std::size_t i = 0; i < spec_.bulk.size(); ++i) {
+    if (driven_) {
+      driven_->add(std::move(spec_.bulk[i]));
     } else {
-      ARC_RETURN_IF_ERROR(link->bulk_->add(std::move(held.bulk[i]), held.bulk_options[i]));
+      ARC_RETURN_IF_ERROR(bulk_->add(std::move(spec_.bulk[i]), spec_.bulk_options[i]));
     }
   }
-  held.bulk.clear();
-  return link;
+  spec_.bulk.clear();
+  return {};
 }
 
 Link::Link(LinkSpec spec, Listener& listener, std::function<void()> on_news)

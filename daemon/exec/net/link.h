@@ -40,10 +40,14 @@ class Link final : private net::Receiver {
                                 const net::Message& message) = 0;
   };
 
-  // The bulk streams' threads begin. Errors: what is missing in the spec, no thread, no such CPU.
-  static Result<std::unique_ptr<Link>> open(LinkSpec spec, Listener& listener,
-                                            std::function<void()> on_news);
+  // Errors: what is missing in the spec.
+  static Result<std::unique_ptr<Link>> create(LinkSpec spec, Listener& listener,
+                                              std::function<void()> on_news);
   ~Link() override;
+
+  // The bulk streams' threads begin. Errors: no thread, no such CPU; those that have begun are then
+  // the destructor's.
+  Status start();
 
   PeerId peer() const { return spec_.peer; }
   const std::string& name() const { return spec_.name; }  // of the node

@@ -24,14 +24,20 @@ Result<std::vector<int>> LinkTable::open(LinkSpec spec) {
   if (const Link* there = find(spec.peer); there != nullptr)
     return error(ErrorCode::AlreadyExists, Reason::BadValue, "there is a link to node ",
                  there->name(), " already");
-  Result<std::unique_ptr<Link>> link = Link::open(std::move(spec), listener_, on_news_);
-  if (!link) return std::move(link).error();
+  Result<std::unique_ptr<Link>> made = Link::create(std::move(spec), listener_, on_news_);
+  if (!made) return std::move(made).error();
+  std::unique_ptr<Link> link = std::move(made).value();
+  if (Status started = link->start(); !started) {
+    link->fail(started.error());
+    dispose(std::move(link));  // some of its streams may have to end
+    return std::move(started).error();
+  }
   // All endpoints of a daemon share one.
-  regions_ = (*link)->regions();
-  must_be_polled_ = must_be_polled_ || must_poll(**link);
-  std::vector<int> descriptors = (*link)->descriptors();
+  regions_ = link->regions();
+  must_be_polled_ = must_be_polled_ || must_poll(*link);
+  std::vector<int> descriptors = link->descriptors();
   std::erase_if(descriptors, [](int descriptor) { return descriptor < 0; });
-  links_.push_back(std::move(link).value());
+  links_.push_back(std::move(link));
   return descriptors;
 }
 

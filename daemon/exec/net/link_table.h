@@ -33,8 +33,8 @@ class LinkTable final : public Links {
   LinkTable(const LinkTable&) = delete;
   LinkTable& operator=(const LinkTable&) = delete;
 
-  // AlreadyExists where there is one to this peer; else as Link::open. What to sleep on, and to
-  // forget when it closes.
+  // AlreadyExists where there is one to this peer; else as Link::create and Link::start. What to
+  // sleep on, and to forget when it closes.
   Result<std::vector<int>> open(LinkSpec spec);
   // Not told to the listener. False: there is none.
   bool close(PeerId peer, const Error& why);

@@ -77,6 +77,20 @@ class LinkTableTest : public testing::TestWithParam<Drivers> {
   bool b_reads_ = true;
 };
 
+TEST_P(LinkTableTest, OneWhoseStreamsCannotBeginHoldsUpNobody) {
+  if (GetParam() == Drivers::Worker) return;  // no thread, nothing that cannot begin
+  auto [a, b] = specs(6);
+  a.bulk_options[5].cpu = 1023;
+  const auto since = std::chrono::steady_clock::now();
+  const auto opened = a_.open(std::move(a));
+  // The peer does not read, and each stream would wait a tenth of a second for it.
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::milliseconds(300));
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().message.find("may not use CPU 1023"), std::string::npos);
+  EXPECT_TRUE(a_.empty());
+  EXPECT_TRUE(until([&] { return a_.is_over(); }));
+}
+
 TEST_P(LinkTableTest, MessagesArriveInOrderAndMoreThanAConnectionHoldsWait) {
   open(0);
   constexpr std::uint64_t kMany = 1000;
