@@ -118,7 +118,9 @@ void PeerLinks::ensure(const PeerNode& peer, const std::string& worker, Clock::t
                " did not stand in time",
                link.why.message.empty() ? std::string() : ": " + link.why.message));
   });
-  if (link.state == State::Down) begin(link);
+  // A reminder that is due is not put off by who comes later.
+  const bool is_reminding = link.waiters.size() > 1 && !connects_to(peer);
+  if (link.state == State::Down && !is_reminding) begin(link);
 }
 
 void PeerLinks::begin(Link& link) {
@@ -273,7 +275,9 @@ void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
     close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
                                 " makes the link anew"));
   drop_attempt(link);
-  answer(hand_out_keys(link, request));
+  Result<v1::ConnectReply> keys = hand_out_keys(link, request);
+  if (!keys && !link.waiters.empty()) begin(link);
+  answer(std::move(keys));
 }
 
 Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectRequest& request) {

@@ -86,6 +86,24 @@ TEST_F(PeerLinksTest, AreMadeAgainWhicheverSideLostThem) {
   EXPECT_EQ(two_->worker().take_links().size(), 1u);
 }
 
+TEST_F(PeerLinksTest, AreMadeAgainHoweverManyKeepAskingForThem) {
+  meet();
+  expect_link();
+  std::this_thread::sleep_for(milliseconds(1100));
+  two_->lose_link(one_->self().instance);
+  // The side that does not connect asks for it, and is asked itself all the time.
+  std::vector<std::future<Status>> asked;
+  const PeerNode peer = one_->self();
+  EXPECT_TRUE(eventually(
+      [&] {
+        asked.push_back(two_->ensure_link(peer));
+        std::this_thread::sleep_for(milliseconds(50));
+        return asked.front().wait_for(milliseconds(0)) == std::future_status::ready;
+      },
+      milliseconds(4000)));
+  for (auto& one : asked) EXPECT_TRUE(one.get());
+}
+
 TEST_F(PeerLinksTest, AreClosedWhenThePeerIsDead) {
   meet();
   expect_link();
