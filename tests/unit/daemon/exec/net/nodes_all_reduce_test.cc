@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -127,6 +128,74 @@ TEST_F(NodesAllReduceTest, OperationsCalledInARowRunInARow) {
       for (std::uint64_t i = 0; i < count; ++i) ASSERT_EQ(output[i], expected) << i;
     }
   }
+}
+
+// What one leaves behind, in staging or on its way, is never taken for another's.
+TEST_F(NodesAllReduceTest, CommunicatorsThatComeAndGoDoNotTouchEachOther) {
+  struct Group {
+    std::vector<Client*> ranks;
+    std::uint64_t count = 0, seed = 0;
+    bool in_place = false, is_aborted = false;
+  };
+  start(3, 2, false);
+  std::mt19937 random(20);
+  const std::vector<std::uint32_t> placed[] = {{0, 1, 2}, {0, 1, 1, 2}, {0, 1}, {0, 1, 2}};
+  std::vector<Group> groups;
+  std::uint64_t number = 100;
+  for (std::size_t group = 0; group < std::size(placed); ++group) {
+    form_with(kWays[1 + group], placed[group], ++number);
+    groups.push_back({.ranks = ranks_});
+  }
+  std::uint64_t succeeded = 0;
+  for (int round = 0; round < 60; ++round) {
+    for (Group& group : groups) {
+      group.count = 1 + random() % (random() % 4 == 0 ? 400'000 : 20'000);
+      group.seed = random() % 1000;
+      group.in_place = random() % 2 == 0;
+      for (std::size_t rank = 0; rank < group.ranks.size(); ++rank) {
+        auto* input = group.ranks[rank]->last_memory().as<float>();
+        for (std::size_t i = 0; i < group.count; ++i) input[i] = element(rank, i, group.seed);
+        ring::WorkRequest request = group.ranks[rank]->request(group.count);
+        if (group.in_place) request.recv_offset_bytes = 0;
+        group.ranks[rank]->submit(request);
+      }
+    }
+    for (std::size_t index = 0; index < groups.size(); ++index) {
+      Group& group = groups[index];
+      group.is_aborted = random() % 4 == 0;
+      if (!group.is_aborted) continue;
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+      const std::size_t who = random() % group.ranks.size();
+      EXPECT_TRUE(await<void>([&](auto done) {
+                    nodes_[placed[index][who]]->worker->abort_communicator(
+                        group.ranks[who]->id(), group.ranks[who]->member, "enough", done);
+                  }).ok());
+    }
+    for (std::size_t index = 0; index < groups.size(); ++index) {
+      Group& group = groups[index];
+      for (std::size_t rank = 0; rank < group.ranks.size(); ++rank) {
+        const auto completion = next(*group.ranks[rank]);
+        if (completion.code != 0) {
+          ASSERT_TRUE(group.is_aborted) << text_of(completion);
+          continue;
+        }
+        ++succeeded;
+        const auto* output = group.ranks[rank]->last_memory().as<float>(group.in_place ? 0 : kMost);
+        for (std::size_t i = 0; i < group.count; ++i) {
+          float sum = 0;
+          for (std::size_t of = 0; of < group.ranks.size(); ++of) sum += element(of, i, group.seed);
+          ASSERT_EQ(output[i], sum) << "element " << i << " of " << group.count << ", round "
+                                    << round << ", group " << index;
+        }
+      }
+      if (!group.is_aborted) continue;
+      for (std::size_t rank = 0; rank < group.ranks.size(); ++rank)
+        (void)leave(placed[index][rank], *group.ranks[rank]);
+      form(group.ranks, placed[index], ++number);
+    }
+  }
+  EXPECT_GT(succeeded, 300u);
+  for (std::size_t node = 0; node < 3; ++node) EXPECT_TRUE(nodes_[node]->links_lost().empty());
 }
 
 TEST_F(NodesAllReduceTest, WhoWaitsForAnotherNodeDoesNotSpin) {
