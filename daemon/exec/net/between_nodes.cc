@@ -45,8 +45,8 @@ Result<World> BetweenNodes::check(const CommunicatorSpec& spec) const {
                  spec.communicator, " is, or was, another one's");
   if (early_.has_lost(spec.communicator))
     return error(ErrorCode::ResourceExhausted, Reason::Quota,
-                 "other nodes have sent more for it "
-                 "before it was formed than is kept");
+                 "what other nodes have sent for it before it was formed was too much, too early, "
+                 "or came over a link that has gone: it is to be formed anew");
   for (std::uint32_t index = 0; index < spec.nodes.size(); ++index) {
     const NodeSpec& node = spec.nodes[index];
     if (index != spec.here && links_.find(node.peer) == nullptr)

@@ -18,10 +18,7 @@ void EarlyMessages::keep(PeerId from, const net::FrameHeader& names, const net::
   }
   if (of_one > kMostBytesOfOne || bytes_ + bytes > kMostBytes) {
     ++dropped_;
-    if (has_lost(names.communicator)) return;
-    if (lost_.size() == kMostRemembered) lost_.pop_front();
-    lost_.push_back(names.communicator);
-    return;
+    return note_lost(names.communicator);
   }
   bytes_ += bytes;
   kept_.push_back({.from = from,
@@ -46,7 +43,14 @@ bool EarlyMessages::has_lost(std::uint64_t communicator) const {
   return std::ranges::find(lost_, communicator) != lost_.end();
 }
 
+void EarlyMessages::note_lost(std::uint64_t communicator) {
+  if (has_lost(communicator)) return;
+  if (lost_.size() == kMostRemembered) lost_.pop_front();
+  lost_.push_back(communicator);
+}
+
 void EarlyMessages::drop(std::deque<Kept>::iterator which) {
+  note_lost(which->names.communicator);
   bytes_ -= sizeof(Kept) + which->body.size();
   ++dropped_;
   kept_.erase(which);

@@ -32,7 +32,8 @@ class EarlyMessages {
             std::uint64_t now_ns);
   // Those of one communicator, in order; they are gone from here.
   std::vector<Kept> take(std::uint64_t communicator);
-  // Some of a communicator's were dropped, for there were too many.
+  // Some of a communicator's were dropped, as there were too many, or they too old, or their link
+  // has gone: it cannot be formed, for they are not sent again.
   bool has_lost(std::uint64_t communicator) const;
   void forget(PeerId from);
   void forget_old(std::uint64_t now_ns);
@@ -46,6 +47,7 @@ class EarlyMessages {
 
  private:
   static constexpr std::size_t kMostRemembered = 1024;
+  void note_lost(std::uint64_t communicator);
   void drop(std::deque<Kept>::iterator which);
 
   std::deque<Kept> kept_;  // in the order in which they came

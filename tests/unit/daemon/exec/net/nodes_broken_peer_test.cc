@@ -274,6 +274,24 @@ TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToAB
   expect_alive();
 }
 
+// The first of them says where data go, and is not sent again: all would wait until their deadline.
+TEST(EarlyMessages, ThatAreLetGoOfAreMissedWhereTheirCommunicatorIsFormedAfterAll) {
+  EarlyMessages early;
+  const auto keep = [&](PeerId from, std::uint64_t number, std::uint64_t now) {
+    early.keep(from, {.communicator = number}, {net::MessageKind::Window, {}}, now);
+  };
+  keep(0xb, 1, 10);
+  keep(0xc, 2, 11);
+  keep(0xb, 3, 12);
+  early.forget(0xc);
+  EXPECT_TRUE(early.has_lost(2));
+  EXPECT_FALSE(early.has_lost(1));
+  early.forget_old(11 + EarlyMessages::kLongestNs);
+  EXPECT_TRUE(early.has_lost(1));
+  EXPECT_FALSE(early.has_lost(3));
+  EXPECT_EQ(early.take(3).size(), 1u);
+}
+
 TEST(EarlyMessages, AreKeptForTheirCommunicatorUntilThereAreTooMany) {
   EarlyMessages early;
   const std::vector<std::byte> body(8192);
