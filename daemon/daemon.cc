@@ -146,8 +146,10 @@ Status Daemon::open_workers() {
     for (const auto& device : devices.devices) {
       if (devices.on_gpus()) gpus.push_back(device.get());
     }
+    const auto records = static_cast<std::size_t>(settings->recorder.records);
+    const bool has_peers = Peers::are_wanted(*settings);
     Result<std::unique_ptr<FlightRecorder>> recorder =
-        FlightRecorder::create(static_cast<std::size_t>(settings->recorder.records));
+        FlightRecorder::create(records, has_peers ? records : 0);
     if (!recorder) return recorder.error();
     Result<std::unique_ptr<DeviceWorker>> worker =
         DeviceWorker::create({.device = *devices.devices.front(),
@@ -177,13 +179,13 @@ Status Daemon::open_workers() {
 void Daemon::read_previous_recorders(std::vector<InheritedSocket>& passed) {
   std::erase_if(passed, [this](const InheritedSocket& one) {
     if (!one.name.starts_with(kRecorderName)) return false;
-    const Result<std::vector<FlightRecord>> records = FlightRecorder::read(one.fd.get());
-    if (records) {
+    Result<FlightLog> log = FlightRecorder::read(one.fd.get());
+    if (log) {
       log::info("{} operations of the previous daemon were kept: arctl trace --previous",
-                records->size());
-      previous_.insert(previous_.end(), records->begin(), records->end());
+                log->operations.size());
+      previous_.append(*log);
     } else {
-      log::info("the previous daemon's {} is not shown: {}", one.name, records.error().message);
+      log::info("the previous daemon's {} is not shown: {}", one.name, log.error().message);
       service_.unstore(one.name);
     }
     return true;

@@ -52,7 +52,7 @@ class Daemon final : public DaemonActions {
               const std::function<bool()>& cancelled) override;
   Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) override;
   std::string algorithm_name(std::uint8_t algorithm) override;
-  const std::vector<FlightRecord>& previous_operations() const override { return previous_; }
+  const FlightLog& previous_operations() const override { return previous_; }
 
  private:
   struct Served {
@@ -99,7 +99,7 @@ class Daemon final : public DaemonActions {
   KeptRings kept_rings_{service_, metrics_};
   std::unique_ptr<InstanceLock> lock_;    // before the sockets, after them at the end
   std::unique_ptr<NodeBackend> backend_;  // once open_workers() is through, without its devices
-  std::vector<FlightRecord> previous_;    // not changed once open() is through
+  FlightLog previous_;                    // not changed once open() is through
   std::vector<Served> served_;
   UniqueFd worker_ended_;  // eventfd: a worker's run() returned
   std::unique_ptr<ControlPlane> control_;

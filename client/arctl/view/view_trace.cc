@@ -1,3 +1,6 @@
+#include <set>
+#include <tuple>
+
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/view/table.h"
 #include "client/arctl/view/views.h"
@@ -19,6 +22,51 @@ std::string outcome_of(const v1::TraceRecord& record) {
   if (record.reason() != 0) text += " (" + std::string(name_of(reason_from(record.reason()))) + ")";
   if (record.culprit_rank() >= 0) text += " by rank " + std::to_string(record.culprit_rank());
   return text;
+}
+
+// Of the operations that span nodes, once for each: times in us since all ranks of this node had
+// called, as they overlap.
+std::string between_nodes_text(const v1::TraceReply& reply, bool colour) {
+  Table table({{"COMM"},
+               {"EPOCH", Align::Right},
+               {"SEQ", Align::Right},
+               {"NODES", Align::Right},
+               {"ALGORITHM"},
+               {"AGREED us", Align::Right},
+               {"POSTED us", Align::Right},
+               {"SENT us", Align::Right},
+               {"ARRIVED us", Align::Right},
+               {"CREDITED us", Align::Right},
+               {"OUT bytes", Align::Right},
+               {"IN bytes", Align::Right}});
+  std::set<std::tuple<std::string, std::uint64_t, std::uint64_t>> told;
+  for (const v1::TraceRecord& record : reply.records()) {
+    if (!record.has_network() ||
+        !told.emplace(record.communicator(), record.epoch(), record.seq()).second)
+      continue;
+    const v1::TraceNetwork& network = record.network();
+    const std::uint64_t matched = record.matched_ns();
+    table.add({record.communicator(), std::to_string(record.epoch()), std::to_string(record.seq()),
+               std::to_string(network.nodes()), record.algorithm(),
+               between_us(matched, record.agreed_ns()), between_us(matched, network.posted_ns()),
+               between_us(matched, network.sent_ns()), between_us(matched, network.arrived_ns()),
+               between_us(matched, network.credited_ns()), std::to_string(network.sent_bytes()),
+               std::to_string(network.received_bytes())});
+  }
+  if (table.empty()) return "";
+  return "\nBetween nodes, in us since all ranks of this node had called:\n" + table.text(colour);
+}
+
+Json network_json(const v1::TraceRecord& record) {
+  if (!record.has_network()) return nullptr;
+  const v1::TraceNetwork& network = record.network();
+  return {{"nodes", network.nodes()},
+          {"posted_ns", network.posted_ns()},
+          {"sent_ns", network.sent_ns()},
+          {"arrived_ns", network.arrived_ns()},
+          {"credited_ns", network.credited_ns()},
+          {"sent_bytes", network.sent_bytes()},
+          {"received_bytes", network.received_bytes()}};
 }
 
 }  // namespace
@@ -67,6 +115,7 @@ std::string trace_text(const v1::TraceReply& reply, bool colour) {
     }
     out = table.text(colour);
   }
+  out += between_nodes_text(reply, colour);
   if (reply.lost() != 0) out += std::to_string(reply.lost()) + " older records were overwritten\n";
   return out;
 }
@@ -95,7 +144,8 @@ Json trace_json(const v1::TraceReply& reply) {
                        {"matched_ns", record.matched_ns()},
                        {"agreed_ns", record.agreed_ns()},
                        {"launched_ns", record.launched_ns()},
-                       {"done_ns", record.done_ns()}});
+                       {"done_ns", record.done_ns()},
+                       {"network", network_json(record)}});
   }
   return {{"lost", reply.lost()}, {"records", std::move(records)}};
 }

@@ -57,6 +57,16 @@ v1::TraceRecord to_wire(const FlightRecord& record) {
   return wire;
 }
 
+void fill(const NetworkSteps& steps, v1::TraceNetwork& wire) {
+  wire.set_nodes(steps.nodes);
+  wire.set_posted_ns(steps.posted_ns);
+  wire.set_sent_ns(steps.sent_ns);
+  wire.set_arrived_ns(steps.arrived_ns);
+  wire.set_credited_ns(steps.credited_ns);
+  wire.set_sent_bytes(steps.sent_bytes);
+  wire.set_received_bytes(steps.received_bytes);
+}
+
 void fill(const SessionSnapshot& session, const std::string& device, v1::SessionStatus& wire) {
   wire.set_session(session.id.bits());
   wire.set_pid(session.peer.pid);
@@ -259,18 +269,18 @@ void NodeAdmin::get_metrics(const Caller&, const v1::Empty&,
 
 void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
                       const Answer<v1::TraceReply>& answer) {
-  std::vector<FlightRecord> records;
+  FlightLog log;
   v1::TraceReply reply;
   std::uint64_t lost = 0;
-  if (request.previous()) records = actions_.previous_operations();
+  if (request.previous()) log = actions_.previous_operations();
   for (const WorkerRef& worker : control_.workers()) {
     if (worker.recorder == nullptr || request.previous()) continue;
     // Before the snapshot, so that records written meanwhile are not counted as lost.
     const std::uint64_t written = worker.recorder->written();
     lost += written > worker.recorder->capacity() ? written - worker.recorder->capacity() : 0;
-    std::vector<FlightRecord> some = worker.recorder->snapshot();
-    records.insert(records.end(), some.begin(), some.end());
+    log.append(worker.recorder->log());
   }
+  std::vector<FlightRecord>& records = log.operations;
   // An operation in flight is open, not failed: its code is Unknown and it has no end.
   if (request.failed_only()) {
     std::erase_if(records, [](const FlightRecord& one) {
@@ -283,9 +293,16 @@ void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
   }
   const std::size_t wanted =
       request.last() == 0 ? records.size() : std::min<std::size_t>(request.last(), records.size());
+  const NetworkStepsIndex network(log.network);
   for (std::size_t i = records.size() - wanted; i < records.size(); ++i) {
     v1::TraceRecord wire = to_wire(records[i]);
-    wire.set_algorithm(actions_.algorithm_name(records[i].algorithm));
+    std::uint8_t algorithm = records[i].algorithm;
+    if (const NetworkSteps* steps = network.find(records[i])) {
+      fill(*steps, *wire.mutable_network());
+      // A record of what has not ended does not say it yet.
+      if (algorithm == kNoAlgorithm) algorithm = steps->algorithm;
+    }
+    wire.set_algorithm(actions_.algorithm_name(algorithm));
     *reply.add_records() = std::move(wire);
   }
   reply.set_lost(lost);

@@ -38,7 +38,7 @@ class DaemonActions {
       std::uint8_t algorithm) = 0;  // as the flight recorder numbers them
   virtual Result<v1::ExplainReply> explain(const v1::ExplainRequest& request) = 0;
   // What the daemon before this one did last; empty where nobody kept it.
-  virtual const std::vector<FlightRecord>& previous_operations() const = 0;
+  virtual const FlightLog& previous_operations() const = 0;
 };
 
 class NodeAdmin {

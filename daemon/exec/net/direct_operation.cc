@@ -89,7 +89,10 @@ bool DirectOperation::reduce() {
   std::byte* const room = seats_.is_input() ? nullptr : group_.scratch();
   inputs_[group_.here()] = seats_.partial(part.first, part.last, room).data();
   seats_.finish(part.first, part.last, inputs_);
-  group_.for_each_peer([&](std::uint32_t node) { group_.use_up(node); });
+  group_.for_each_peer([&](std::uint32_t node) {
+    group_.use_up(node);
+    group_.notes().arrived(part.size() * seats_.wire_bytes());
+  });
   ++reduced_;
   return true;
 }
@@ -119,8 +122,9 @@ bool DirectOperation::place(bool& has_computed) {
     Node& node = nodes_[i];
     while (!has_computed && node.placed < node.chunks &&
            region_.has(node.first_chunk + node.placed)) {
+      const ElementRange part = range(node, node.placed);
+      group_.notes().arrived(part.size() * seats_.element_bytes());
       if (seats_.has_others()) {
-        const ElementRange part = range(node, node.placed);
         seats_.spread(part.first, part.last);
         has_computed = true;
       }

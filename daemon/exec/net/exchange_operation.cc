@@ -16,6 +16,7 @@ Status ExchangeOperation::begin(const NetworkRequest& request) {
     Peer& peer = peers_[node];
     peer.sent = request.was_inline ? chunks_ : 0;
     peer.offered = request.offered.inline_data(request.communicator, seq_, node);
+    if (!peer.offered.empty()) group_.notes().came_with_offer(peer.offered.size());
     if (!peer.offered.empty() && peer.offered.size() != count_ * seats_.wire_bytes()) {
       fault = error(ErrorCode::DataLoss, Reason::Corrupt, "node ", group_.spec(node).name,
                     " offered ", peer.offered.size(), " bytes of partial result, not ",
@@ -76,6 +77,7 @@ bool ExchangeOperation::combine() {
   group_.for_each_peer([&](std::uint32_t node) {
     if (!peers_[node].offered.empty()) return;
     group_.use_up(node);
+    group_.notes().arrived(part.size() * seats_.wire_bytes());
   });
   ++combined_;
   return true;

@@ -103,7 +103,7 @@ std::span<const std::byte> HostNetwork::inline_data(Communicator& communicator,
   if (choice.algorithm != NetworkAlgorithm::Exchange || bytes > net::kMostInlineBytes ||
       waits_for_others(communicator, arrival))
     return {};
-  member->inlined[arrival.seq % kOfferedAhead] = arrival.seq + 1;
+  member->inlined[arrival.seq % kOfferedAhead] = {arrival.seq + 1, now_ns()};
   offered_room_.resize(net::kMostInlineBytes);
   offered_seats_.begin(communicator, arrival, question, choice.partials);
   return offered_seats_.partial(0, question.count, offered_room_.data());
@@ -134,17 +134,27 @@ Backend::Started HostNetwork::start(Communicator& communicator, const OfferedDat
     record.launched_ns = now_ns;
     record.algorithm = recorded(choice.algorithm);
   }
+  NodeGroup& group = *member->group;
+  const Member::Inlined& inlined = member->inlined[arrival.seq % kOfferedAhead];
+  const bool was_inline = inlined.behind == arrival.seq + 1;
+  group.notes().begin(communicator, arrival, recorded(choice.algorithm));
+  if (was_inline) {
+    const std::uint64_t bytes = question.count * size_of(choice.partials);
+    group.notes().offered(inlined.at_ns, bytes * (question.nodes - 1));
+  }
   NetworkOperation& operation = operation_of(*member, choice.algorithm);
-  const Status begun = operation.begin(
-      {.communicator = communicator,
-       .arrival = arrival,
-       .question = question,
-       .choice = choice,
-       .offered = offered,
-       .was_inline = member->inlined[arrival.seq % kOfferedAhead] == arrival.seq + 1});
+  const Status begun = operation.begin({.communicator = communicator,
+                                        .arrival = arrival,
+                                        .question = question,
+                                        .choice = choice,
+                                        .offered = offered,
+                                        .was_inline = was_inline});
   if (begun) {
     operation.advance();
-    if (operation.is_done() && operation.let_go()) return Backend::Started::Ended;
+    if (operation.is_done() && operation.let_go()) {
+      note_steps(group);
+      return Backend::Started::Ended;
+    }
   } else {
     failure = Failure::from(begun.error());
   }
@@ -164,6 +174,7 @@ bool HostNetwork::work() {
     if (run.is_stopped || !run.failure.ok()) continue;
     run.has_moved = run.operation->advance();
     if (run.has_moved) return true;
+    note_steps(*run.member->group);
   }
   return false;
 }
@@ -194,6 +205,7 @@ bool HostNetwork::collect(std::vector<Outcome>& outcomes) {
       ++i;
       continue;
     }
+    note_steps(*run.member->group);
     // All of it was there: a failure that came too late to stop it has not touched the result.
     outcomes.push_back({.communicator = run.communicator,
                         .failure = is_done ? Failure{} : run.communicator->board.head()->failure});
@@ -201,6 +213,13 @@ bool HostNetwork::collect(std::vector<Outcome>& outcomes) {
     found = true;
   }
   return found;
+}
+
+// Its bytes have left when nothing is on loan any more.
+void HostNetwork::note_steps(NodeGroup& group) {
+  StepNotes& notes = group.notes();
+  if (notes.is_out() && group.partials().are_back() && group.results().are_back()) notes.all_back();
+  if (recorder_ != nullptr) notes.write(*recorder_);
 }
 
 void HostNetwork::note_damage(Run& run) {

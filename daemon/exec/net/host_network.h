@@ -17,6 +17,7 @@
 #include "daemon/exec/net/ring_operation.h"
 #include "daemon/exec/net/seat_reduction.h"
 #include "daemon/memory/staging_pool.h"
+#include "daemon/telemetry/flight_recorder.h"
 
 namespace arcomm {
 
@@ -32,6 +33,7 @@ class HostNetwork final : public NetworkExecutor {
   // Links outlive it, or at least their streams and receivers are gone before it goes.
   HostNetwork(StagingPool& pool, Links& links) : pool_(pool), links_(links) {}
 
+  void record_with(FlightRecorder& recorder) override { recorder_ = &recorder; }
   Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
   void forget(Communicator& communicator) override;
   std::span<const std::byte> inline_data(Communicator& communicator,
@@ -64,7 +66,11 @@ class HostNetwork final : public NetworkExecutor {
     ExchangeOperation exchange;
     DirectOperation direct;
     RingOperation ring;
-    std::array<std::uint64_t, kOfferedAhead> inlined{};  // seq + 1 of those that went with offers
+    // Whose data went with their offers: seq + 1, and when.
+    struct Inlined {
+      std::uint64_t behind = 0, at_ns = 0;
+    };
+    std::array<Inlined, kOfferedAhead> inlined{};
   };
   struct Run {
     Communicator* communicator = nullptr;
@@ -81,6 +87,7 @@ class HostNetwork final : public NetworkExecutor {
   NetworkQuestion question_of(const Member& member, const Signature& signature) const;
   NetworkOperation& operation_of(Member& member, NetworkAlgorithm algorithm) const;
   void note_damage(Run& run);
+  void note_steps(NodeGroup& group);
   void let_go(Run& run);
   void look_at_links(Run& run) const;
   void sever(Run& run, std::uint64_t now_ns);
@@ -88,6 +95,7 @@ class HostNetwork final : public NetworkExecutor {
 
   StagingPool& pool_;
   Links& links_;
+  FlightRecorder* recorder_ = nullptr;
   std::unordered_map<const Communicator*, std::unique_ptr<Member>> members_;
   std::vector<Run> running_;
   std::size_t worked_last_ = 0;

@@ -16,6 +16,8 @@
 
 namespace arcomm {
 
+class FlightRecorder;
+
 // What other nodes have said of an operation, which the agreement keeps until it has ended.
 class OfferedData {
  public:
@@ -29,6 +31,9 @@ class OfferedData {
 class NetworkExecutor {
  public:
   virtual ~NetworkExecutor() = default;
+
+  // Where the steps of its operations go; it outlives the executor. Before the first is started.
+  virtual void record_with(FlightRecorder&) {}
 
   // Staging for it, and where it is: told to its peers. ResourceExhausted, naming net.staging_bytes
   // and who has it.

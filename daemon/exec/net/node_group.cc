@@ -168,6 +168,7 @@ bool NodeGroup::send(std::uint32_t node, std::uint64_t seq, std::span<const std:
   frame.header.signal = peer.window.first_signal + slot;
   frame.header.add = 1;
   if (!post(peer, frame, on_loan)) return false;
+  notes_.posted(payload.size());
   ++peer.sent;
   return true;
 }
@@ -189,7 +190,9 @@ void NodeGroup::give_credits() {
     frame.header.region = peer.window.region;
     frame.header.signal = peer.window.first_credit;
     frame.header.add = static_cast<std::uint32_t>(untold);
-    if (post(peer, frame, credits_on_loan_)) peer.credited = peer.used_up;
+    if (!post(peer, frame, credits_on_loan_)) return;
+    peer.credited = peer.used_up;
+    notes_.credited();
   });
 }
 
@@ -215,7 +218,9 @@ bool NodeGroup::put(std::uint32_t node, std::uint64_t seq, std::uint64_t offset,
   frame.header.offset = to->first_byte + offset;
   frame.header.signal = to->signal + signal;
   frame.header.add = 1;
-  return post(peers_[node], frame, on_loan);
+  if (!post(peers_[node], frame, on_loan)) return false;
+  notes_.posted(payload.size());
+  return true;
 }
 
 }  // namespace arcomm

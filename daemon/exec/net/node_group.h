@@ -17,6 +17,7 @@
 
 #include "daemon/exec/net/links.h"
 #include "daemon/exec/net/loans.h"
+#include "daemon/exec/net/step_notes.h"
 #include "daemon/exec/specs.h"
 #include "daemon/memory/staging_pool.h"
 #include "proto/net/message.h"
@@ -87,6 +88,10 @@ class NodeGroup {
   std::byte* scratch() const { return rooms_.data() + std::size_t{kRooms} * slot_bytes_; }
   bool has_rooms() const { return !rooms_.empty(); }
 
+  // Of the operation that runs. What is posted and credited here is noted; what arrives is noted by
+  // who takes it.
+  StepNotes& notes() { return notes_; }
+
   // Payloads that came changed into its slots.
   net::Regions::Damage damage() const { return links_.regions()->damaged(region_); }
 
@@ -137,6 +142,7 @@ class NodeGroup {
   net::RegionId region_ = 0;
   Loans partials_, results_;
   net::OnLoan credits_on_loan_{0};
+  StepNotes notes_;
 };
 
 }  // namespace arcomm

@@ -125,6 +125,7 @@ bool RingOperation::take_sum() {
     ++joined_;
   }
   group_.use_up(left);
+  group_.notes().arrived(range.size() * seats_.wire_bytes());
   sums_in_.next();
   return true;
 }
@@ -153,8 +154,9 @@ bool RingOperation::forward(Forward& way) {
 bool RingOperation::place(RingCursor& cursor, bool& has_computed) {
   bool moved = false;
   while (!has_computed && !cursor.at_end() && region_.has(number_of(cursor))) {
+    const ElementRange range = cursor.range();
+    group_.notes().arrived(range.size() * seats_.element_bytes());
     if (seats_.has_others()) {
-      const ElementRange range = cursor.range();
       seats_.spread(range.first, range.last);
       has_computed = true;
     }

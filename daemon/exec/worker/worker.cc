@@ -60,7 +60,9 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
     state.backend = std::move(backend).value();
   }
   state.admission.limits.doorbells_only = state.backend->starts_by_doorbell();
-  state.nodes.use(state.backend->span_nodes(state.nodes.links(), state.nodes));
+  NetworkExecutor* const executor = state.backend->span_nodes(state.nodes.links(), state.nodes);
+  if (executor != nullptr) executor->record_with(held.recorder);
+  state.nodes.use(executor);
   state.nodes.tell(held.events.link_lost);
   return worker;
 }

@@ -37,6 +37,25 @@ TEST_F(NodesAllReduce, GivesTheSameRightBitsOnAllNodesForEveryTypeAndOperation) 
   }
 }
 
+TEST_F(NodesAllReduce, ShowsEachStepBetweenTheNodesInTheTrace) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 0, 1});
+  expect_same_bits(clients, "allreduce c0 100000 float32 sum");
+  for (std::size_t i = 0; i < nodes(); ++i) {
+    const nlohmann::json trace = arctl_json(node(i), {"trace", "--last", "1"});
+    const nlohmann::json& record = trace["records"][0];
+    const nlohmann::json& network = record["network"];
+    ASSERT_TRUE(network.is_object()) << trace;
+    EXPECT_EQ(network["nodes"], 2);
+    EXPECT_EQ(network["sent_bytes"], 400'000);
+    EXPECT_EQ(network["received_bytes"], 400'000);
+    for (const char* step : {"posted_ns", "sent_ns", "arrived_ns"}) {
+      EXPECT_GE(network[step], record["agreed_ns"]) << step;
+      EXPECT_LE(network[step], record["done_ns"]) << step;
+    }
+  }
+}
+
 TEST_F(NodesAllReduce, TakesAnySizeFromNothingToManySegments) {
   start(3, {{"op.segment_bytes", "1MiB"}});
   const Clients clients = start_ranks_on({0, 1, 2});

@@ -129,6 +129,36 @@ TEST(Views, TraceShowsTheTimeOfEachStepAndBlanksForThoseNotReached) {
   EXPECT_THAT(text, HasSubstr("DeadlineExceeded (Timeout) by rank 2"));
 }
 
+TEST(Views, TraceShowsStepsBetweenNodesOnceForEachOperation) {
+  v1::TraceReply reply;
+  for (int rank = 0; rank < 2; ++rank) {
+    v1::TraceRecord& record = *reply.add_records();
+    record.set_communicator("00ff");
+    record.set_rank(rank);
+    record.set_seq(7);
+    record.set_algorithm("net_direct");
+    record.set_matched_ns(10'000);
+    record.set_agreed_ns(12'000);
+    v1::TraceNetwork& network = *record.mutable_network();
+    network.set_nodes(3);
+    network.set_posted_ns(12'500);
+    network.set_sent_ns(14'000);
+    network.set_arrived_ns(15'500);
+    network.set_sent_bytes(4096);
+    network.set_received_bytes(8192);
+  }
+  const std::string text = trace_text(reply, false);
+  EXPECT_THAT(text, ::testing::ContainsRegex(
+                        "00ff +0 +7 +3 +net_direct +2.0 +2.5 +4.0 +5.5 +4096 +8192\n"));
+  EXPECT_EQ(text.find("8192"), text.rfind("8192"));
+  const Json record = trace_json(reply)["records"][1];
+  EXPECT_EQ(record["network"]["nodes"], 3);
+  EXPECT_EQ(record["network"]["arrived_ns"], 15'500);
+  EXPECT_EQ(record["network"]["credited_ns"], 0);
+  reply.mutable_records(0)->clear_network();
+  EXPECT_TRUE(trace_json(reply)["records"][0]["network"].is_null());
+}
+
 v1::TraceRecord traced(std::uint64_t seq, std::int32_t rank, std::uint64_t submitted_ns,
                        std::uint64_t done_ns) {
   v1::TraceRecord record;

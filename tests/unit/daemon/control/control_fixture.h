@@ -79,11 +79,11 @@ class FakeActions final : public DaemonActions {
     return {};
   }
   std::string algorithm_name(std::uint8_t) override { return "inline"; }
-  const std::vector<FlightRecord>& previous_operations() const override { return previous; }
+  const FlightLog& previous_operations() const override { return previous; }
   Result<v1::ExplainReply> explain(const v1::ExplainRequest&) override {
     return v1::ExplainReply();
   }
-  std::vector<FlightRecord> previous;
+  FlightLog previous;
   std::atomic<bool> endless{false};
 };
 

@@ -268,7 +268,10 @@ TEST_F(ControlTest, StopAnswersWhatIsPendingWithShuttingDown) {
 }
 
 TEST_F(ControlTest, TracesThePreviousDaemonsOperationsWhenAskedTo) {
-  actions_.previous = {FlightRecord{.number = 7, .seq = 3, .pid = 4711}};
+  actions_.previous.operations = {FlightRecord{.number = 7, .epoch = 2, .seq = 3, .pid = 4711},
+                                  FlightRecord{.number = 8, .epoch = 2, .seq = 4, .pid = 4711}};
+  actions_.previous.network = {
+      {.number = 1, .epoch = 2, .seq = 4, .posted_ns = 10, .sent_ns = 11, .nodes = 2}};
   start();
   v1::TraceRequest request;
   v1::TraceReply reply;
@@ -276,9 +279,13 @@ TEST_F(ControlTest, TracesThePreviousDaemonsOperationsWhenAskedTo) {
   EXPECT_EQ(reply.records_size(), 0);
   request.set_previous(true);
   EXPECT_TRUE(call(*admin_, &v1::NodeAdmin::Stub::Trace, request, &reply).status.ok());
-  ASSERT_EQ(reply.records_size(), 1);
+  ASSERT_EQ(reply.records_size(), 2);
   EXPECT_EQ(reply.records(0).seq(), 3u);
   EXPECT_EQ(reply.records(0).pid(), 4711);
+  EXPECT_FALSE(reply.records(0).has_network());
+  ASSERT_TRUE(reply.records(1).has_network());
+  EXPECT_EQ(reply.records(1).network().posted_ns(), 10u);
+  EXPECT_EQ(reply.records(1).network().nodes(), 2u);
 }
 
 TEST_F(ControlTest, StreamsATuneAndRunsOneAtATime) {

@@ -121,20 +121,58 @@ TEST(FlightRecorder, NeverShowsARecordHalfWritten) {
 TEST(FlightRecorder, IsReadOverItsMemoryWhenItsWriterIsGone) {
   UniqueFd kept;
   {
-    const auto recorder = recorder_of(16);
+    const auto recorder = FlightRecorder::create(16, 16).value();
+    for (std::uint64_t seq = 0; seq < 18; ++seq) {
+      NetworkSteps steps{.seq = seq, .sent_bytes = 4096};
+      recorder->write(steps);
+    }
     for (std::uint64_t seq = 0; seq < 20; ++seq) {
       FlightRecord record{.seq = seq, .pid = 4711};
       recorder->write(record);
     }
     kept = duplicate(recorder->memfd());
   }
-  const auto records = FlightRecorder::read(kept.get());
-  ASSERT_TRUE(records) << records.error().message;
-  ASSERT_EQ(records->size(), 16u);
-  EXPECT_EQ(records->front().seq, 4u);
-  EXPECT_EQ(records->back().seq, 19u);
-  EXPECT_EQ(records->back().pid, 4711);
-  EXPECT_EQ(records->back().done_ns, 0u) << "open when its writer went";
+  const auto log = FlightRecorder::read(kept.get());
+  ASSERT_TRUE(log) << log.error().message;
+  const std::vector<FlightRecord>& records = log->operations;
+  ASSERT_EQ(records.size(), 16u);
+  EXPECT_EQ(records.front().seq, 4u);
+  EXPECT_EQ(records.back().seq, 19u);
+  EXPECT_EQ(records.back().pid, 4711);
+  EXPECT_EQ(records.back().done_ns, 0u) << "open when its writer went";
+  ASSERT_EQ(log->network.size(), 16u);
+  EXPECT_EQ(log->network.back().seq, 17u);
+  EXPECT_EQ(log->network.back().sent_bytes, 4096u);
+}
+
+TEST(FlightRecorder, KeepsStepsBetweenNodesBesideTheOperationsTheyAreOf) {
+  const auto recorder = FlightRecorder::create(16, 16).value();
+  FlightRecord alone{.unique_id_prefix = 1, .epoch = 1, .seq = 5};
+  FlightRecord spanning{.unique_id_prefix = 2, .epoch = 1, .seq = 5};
+  recorder->write(alone);
+  recorder->write(spanning);
+  NetworkSteps steps{.unique_id_prefix = 2, .epoch = 1, .seq = 5, .posted_ns = 7, .nodes = 3};
+  recorder->write(steps);
+  steps.arrived_ns = 9;
+  recorder->write(steps);
+  const std::vector<NetworkSteps> kept = recorder->network_steps();
+  ASSERT_EQ(kept.size(), 1u) << "a second write brings them up to date";
+  const NetworkStepsIndex index(kept);
+  EXPECT_EQ(index.find(alone), nullptr);
+  ASSERT_NE(index.find(spanning), nullptr);
+  EXPECT_EQ(index.find(spanning)->arrived_ns, 9u);
+  std::ostringstream dumped;
+  recorder->dump(dumped);
+  EXPECT_THAT(dumped.str(), HasSubstr("\"done_ns\":0,\"network\":{\"nodes\":3,"));
+  EXPECT_THAT(dumped.str(), HasSubstr("\"posted_ns\":7,\"sent_ns\":0,\"arrived_ns\":9,"));
+}
+
+TEST(FlightRecorder, HasNoMemoryForStepsBetweenNodesWhereThereAreNone) {
+  const auto recorder = recorder_of(16);
+  NetworkSteps steps{.seq = 5};
+  recorder->write(steps);
+  EXPECT_EQ(steps.number, 0u);
+  EXPECT_TRUE(recorder->network_steps().empty());
 }
 
 TEST(FlightRecorder, ReadsNoMemoryThatIsNone) {
@@ -153,6 +191,12 @@ TEST(FlightRecorder, ReadsNoMemoryThatIsNone) {
   ASSERT_EQ(::pread(recorder->memfd(), header.data(), header.size(), 0), 4096);
   const std::uint64_t slots = 1 << 20;
   std::memcpy(header.data() + 16, &slots, sizeof(slots));
+  ASSERT_EQ(::pwrite(loose.get(), header.data(), header.size(), 0), 4096);
+  EXPECT_FALSE(FlightRecorder::read(loose.get()));
+  // The same of steps between nodes: one slot less would fit.
+  const std::uint64_t few = 16, too_many = 512;
+  std::memcpy(header.data() + 16, &few, sizeof(few));
+  std::memcpy(header.data() + 24, &too_many, sizeof(too_many));
   ASSERT_EQ(::pwrite(loose.get(), header.data(), header.size(), 0), 4096);
   EXPECT_FALSE(FlightRecorder::read(loose.get()));
 }

@@ -95,6 +95,53 @@ TEST_F(NodesAllReduceTest, EveryWayBetweenNodesGivesTheSum) {
   }
 }
 
+TEST_F(NodesAllReduceTest, EachStepBetweenNodesIsInTheFlightRecorder) {
+  start(3, 2, false);
+  std::uint64_t number = 7;
+  constexpr std::uint64_t kCount = 60'000;
+  for (const Way& way : kWays) {
+    SCOPED_TRACE(way.name);
+    form_with(way, {0, 1, 2}, ++number);
+    all_reduce(kCount, false, number);
+    for (const auto& node : nodes_) {
+      const FlightLog log = node->recorder().log();
+      const FlightRecord& record = log.operations.back();
+      const NetworkStepsIndex index(log.network);
+      const NetworkSteps* steps = index.find(record);
+      ASSERT_NE(steps, nullptr);
+      EXPECT_EQ(steps->nodes, 3u);
+      EXPECT_EQ(steps->algorithm, record.algorithm);
+      EXPECT_GE(steps->posted_ns, record.agreed_ns);
+      EXPECT_GE(steps->sent_ns, steps->posted_ns);
+      EXPECT_GE(steps->arrived_ns, record.agreed_ns);
+      EXPECT_LE(steps->sent_ns, record.done_ns);
+      EXPECT_LE(steps->arrived_ns, record.done_ns);
+      // Each node has two thirds of the sums to send and two thirds of the results, or all of its
+      // own to two others.
+      const bool is_exchange = way.algorithm == NetAlgorithm::Exchange;
+      const double bytes = kCount * sizeof(float) * (is_exchange ? 2 : 4.0 / 3);
+      EXPECT_NEAR(static_cast<double>(steps->sent_bytes), bytes, bytes / 100);
+      EXPECT_NEAR(static_cast<double>(steps->received_bytes), bytes, bytes / 100);
+    }
+  }
+}
+
+TEST_F(NodesAllReduceTest, WhatTravelsWithOffersIsRecordedAsSuch) {
+  start(2, 1, false);
+  form_with(kWays[0], {0, 1}, 8);
+  all_reduce(16, false, 3);
+  const FlightLog log = nodes_[0]->recorder().log();
+  ASSERT_EQ(log.network.size(), 1u);
+  const NetworkSteps& steps = log.network[0];
+  EXPECT_EQ(steps.sent_bytes, 64u);
+  EXPECT_EQ(steps.received_bytes, 64u);
+  EXPECT_GE(steps.posted_ns, log.operations[0].matched_ns);
+  EXPECT_LE(steps.posted_ns, steps.arrived_ns);
+  EXPECT_EQ(steps.arrived_ns, log.operations[0].agreed_ns);
+  EXPECT_EQ(steps.sent_ns, 0u);
+  EXPECT_EQ(steps.credited_ns, 0u);
+}
+
 TEST_F(NodesAllReduceTest, WithNoBulkStreamsEverythingGoesOverStreamZero) {
   start(2, 0, false);
   form_with(kWays[0], {0, 1}, 8);

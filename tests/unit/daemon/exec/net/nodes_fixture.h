@@ -25,7 +25,7 @@ class TestNode {
   explicit TestNode(std::size_t index, bool is_simple = true)
       : wire(static_cast<int>(index) + 1), peer(0x1000 + index), name(name_of_node(index)) {
     device_ = HostDevice::create({}).value();
-    recorder_ = FlightRecorder::create(1024).value();
+    recorder_ = FlightRecorder::create(1024, 1024).value();
     auto tuning = std::make_shared<TuningTable>(default_tuning());
     worker = DeviceWorker::create(
                  {.device = *device_,
