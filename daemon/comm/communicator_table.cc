@@ -56,9 +56,7 @@ void CommunicatorTable::arrive(Operation& operation) {
     finished_.push(&operation);
     return revoke(communicator, operation.outcome);
   }
-  next_deadline_ns_ = std::min(next_deadline_ns_, operation.deadline_ns);
-  swept_next_ns_ = std::min(swept_next_ns_, operation.deadline_ns);
-  list(communicator);
+  await_deadline(communicator, operation.deadline_ns);
   const bool was_over = communicator.spans_nodes() && communicator.board.is_over(operation.seq);
   Arrival* matched = communicator.board.arrive(operation, finished_);
   if (!communicator.spans_nodes()) {
@@ -74,7 +72,9 @@ void CommunicatorTable::arrive(Operation& operation) {
   consider(communicator);
 }
 
-void CommunicatorTable::list(Communicator& communicator) {
+void CommunicatorTable::await_deadline(Communicator& communicator, std::uint64_t deadline_ns) {
+  next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+  swept_next_ns_ = std::min(swept_next_ns_, deadline_ns);
   if (!std::exchange(communicator.listed, true)) open_.push_back(&communicator);
 }
 
@@ -84,6 +84,16 @@ void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq, std
   arrival->agreed_ns = now_ns;
   communicator.board.agree(*arrival);
   consider(communicator);
+}
+
+void CommunicatorTable::limit(Communicator& communicator, std::uint64_t seq,
+                              std::uint64_t deadline_ns) {
+  Arrival* arrival = communicator.board.find(seq);
+  if (arrival == nullptr || arrival->state == Arrival::State::Failed ||
+      arrival->deadline_ns <= deadline_ns)
+    return;
+  arrival->deadline_ns = deadline_ns;
+  await_deadline(communicator, deadline_ns);
 }
 
 void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told,

@@ -60,6 +60,9 @@ class CommunicatorTable {
   // All nodes have asked for what this one's seats have asked for at `seq`. On one node that is so
   // as soon as they have.
   void agree(Communicator& communicator, std::uint64_t seq, std::uint64_t now_ns = 0);
+  // Another node says until when its ranks wait: the arrival ends here at the earliest of all that
+  // was said and its own ranks' deadlines. Nothing where nobody has called `seq` here.
+  void limit(Communicator& communicator, std::uint64_t seq, std::uint64_t deadline_ns);
   // Said by another node, or found in what others have said: as the Notices of these names, which
   // are not given for them.
   void refuse_all(Communicator& communicator, std::uint64_t seq, const Failure& told,
@@ -138,7 +141,8 @@ class CommunicatorTable {
  private:
   void bound_failures(Communicator& communicator,
                       std::uint32_t seat);  // whose call may have failed
-  void list(Communicator& communicator);
+  // Something of it is open until then, at the latest.
+  void await_deadline(Communicator& communicator, std::uint64_t deadline_ns);
   // Sets the end, and fails what was to come from there on.
   void end_at(Communicator& communicator, std::uint64_t first, Rank who_left);
   bool is_deserted(const Communicator& communicator) const;

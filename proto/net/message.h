@@ -40,8 +40,9 @@ static_assert(sizeof(MessageHead) == 8);
 // What the ranks of one operation agree on (Signature in daemon/plan/operation.h), field by field.
 struct OfferBody {
   std::uint64_t send_count = 0, recv_count = 0, total_count = 0, first_element = 0;
-  std::uint64_t remaining_ns =
-      0;  // until the earliest deadline of the node's ranks; never an instant
+  // Until the earliest deadline of the node's ranks, never an instant; 0: it has passed. What the
+  // receiver does with it: daemon/exec/net/node_agreement.h.
+  std::uint64_t remaining_ns = 0;
   std::int32_t root = 0;
   std::int32_t first_rank = 0;  // that called it there
   std::uint32_t identity = 0;   // proto/captured_identity.h

@@ -72,9 +72,10 @@ Status BetweenNodes::span(Communicator& communicator, const CommunicatorSpec& sp
   NodeAgreement& agreement = *agreement_of(communicator);
   agreements_[spec.communicator] = &agreement;
   ARC_RETURN_IF_ERROR(executor_->form(communicator, spec));
-  const std::uint64_t now = now_ns();
+  // Times in them count from when they came.
   for (const EarlyMessages::Kept& kept : early_.take(spec.communicator)) {
-    if (Status taken = take(agreement, kept.from, kept.names, kept.message(), now); !taken)
+    if (Status taken = take(agreement, kept.from, kept.names, kept.message(), kept.since_ns);
+        !taken)
       links_.fail(kept.from, std::move(taken).error());
   }
   return {};
@@ -145,6 +146,7 @@ bool BetweenNodes::pass_on(std::uint64_t now_ns) {
     look_by(now_ns + NodeAgreement::kWaitingNs);
     switch (notice.kind) {
       case CommunicatorTable::Notice::Kind::Called:
+        agreement->called(notice.seq);
         break;
       case CommunicatorTable::Notice::Kind::Matched:
         agreement->matched(notice.seq);

@@ -86,7 +86,14 @@ void NodeAgreement::tell_failure(net::MessageKind kind, std::uint64_t seq, const
   tell_all(kind, seq, {bytes_of(body)});
 }
 
+void NodeAgreement::called(std::uint64_t seq) {
+  const NodeOffers::Entry* entry = offers_.find(seq);
+  if (entry != nullptr && entry->deadline_ns != NodeOffers::kNoDeadline)
+    parts_.table.limit(communicator(), seq, entry->deadline_ns);
+}
+
 void NodeAgreement::matched(std::uint64_t seq) {
+  called(seq);
   to_offer_.push_back(seq);
 }
 
@@ -247,7 +254,7 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
 Status NodeAgreement::take_offer(std::uint32_t node, std::uint64_t seq,
                                  std::span<const std::byte> bytes, std::uint64_t now_ns) {
   const auto body = net::body_of<net::OfferBody>(bytes);
-  const Communicator& its = communicator();
+  Communicator& its = communicator();
   if (body.first_rank >= its.ranks() || node_at(body.first_rank) != node)
     return fault_of(parts_.nodes[node], "it offers for rank ", body.first_rank);
   if (!its.ready() || seq >= its.ends_at || its.board.is_over(seq)) return {};  // too late
@@ -258,6 +265,10 @@ Status NodeAgreement::take_offer(std::uint32_t node, std::uint64_t seq,
   forget_ended();
   NodeOffers::Entry* entry = offers_.add(node, seq, body, bytes.subspan(sizeof body), now_ns);
   if (entry != nullptr) {
+    if (body.remaining_ns != 0) {  // else its deadline has passed, and it says so itself
+      entry->deadline_ns = std::min(entry->deadline_ns, now_ns + body.remaining_ns + kGraceNs);
+      parts_.table.limit(its, seq, entry->deadline_ns);
+    }
     judge(*entry, node, now_ns);
     return {};
   }

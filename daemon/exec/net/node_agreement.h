@@ -2,6 +2,12 @@
 // offered to the others, at most kMostAhead operations ahead of the oldest open one; with the
 // offers of all nodes, and all alike, it may run. What ends an operation or the communicator here
 // is told to the others, and what they tell is done here. Thread: the worker's.
+//
+// Deadlines: an offer says how much time its node's ranks have left. An operation ends on a node at
+// the earliest of its own ranks' deadlines and, kGraceNs later than they, all that was said,
+// counted from when the offer came: what it took on its way is not taken off. So nobody waits for a
+// node that has frozen for longer than anybody wants to, and where all are well the node whose
+// deadline it is says first who was missing.
 #pragma once
 
 #include <cstddef>
@@ -25,6 +31,7 @@ class NodeAgreement final : public Elsewhere {
   static constexpr std::uint64_t kMostAhead = 8;
   // Who waits for longer tells the others who has called.
   static constexpr std::uint64_t kWaitingNs = 10'000'000;
+  static constexpr std::uint64_t kGraceNs = 10'000'000;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
   struct Parts {
@@ -51,6 +58,7 @@ class NodeAgreement final : public Elsewhere {
   const NodeSpec& node(std::uint32_t index) const { return parts_.nodes[index]; }
 
   // ---- what happened here: CommunicatorTable::Notice ----
+  void called(std::uint64_t seq);  // by one of the seats, or the last of them
   void matched(std::uint64_t seq);
   void refused(std::uint64_t seq, const Failure& failure);
   void left(std::uint64_t seq, const Failure& failure);

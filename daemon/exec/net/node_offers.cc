@@ -35,6 +35,7 @@ NodeOffers::Entry* NodeOffers::add(std::uint32_t node, std::uint64_t seq,
     entry->seq = seq;
     entry->since_ns = now_ns;
     entry->offered = 0;
+    entry->deadline_ns = kNoDeadline;
     entry->is_agreed = false;
   }
   entry->offered |= std::uint64_t{1} << node;

@@ -21,6 +21,8 @@ class NodeOffers {
   static constexpr std::size_t kMostOfNode = 256;
   static constexpr std::size_t kMostBytesOfNode = std::size_t{2} << 20;
 
+  static constexpr std::uint64_t kNoDeadline = ~std::uint64_t{0};
+
   struct Offer {
     net::OfferBody body;
     std::vector<std::byte> data;
@@ -28,8 +30,9 @@ class NodeOffers {
   // One operation.
   struct Entry {
     std::uint64_t seq = 0;
-    std::uint64_t since_ns = 0;  // the first offer came
-    std::uint64_t offered = 0;   // bit n: node n has
+    std::uint64_t since_ns = 0;               // the first offer came
+    std::uint64_t offered = 0;                // bit n: node n has
+    std::uint64_t deadline_ns = kNoDeadline;  // of the other nodes, the earliest, on this clock
     bool is_agreed = false;
     std::vector<Offer> by_node;
     bool has(std::uint32_t node) const { return (offered >> node & 1) != 0; }

@@ -44,11 +44,13 @@ class RawPeer final : private net::Receiver {
       progress();
   }
   void offer(std::uint64_t communicator, std::uint64_t seq, std::size_t inline_bytes = 0,
-             Rank first_rank = 1, std::uint32_t identity = 0) {
+             Rank first_rank = 1, std::uint32_t identity = 0, milliseconds remaining = {}) {
     net::OfferBody body = net::offer_of(all_reduce_of(5));
     body.total_count = 5;
     body.first_rank = first_rank;
     body.identity = identity;
+    body.remaining_ns = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(remaining).count());
     body.inline_bytes = static_cast<std::uint32_t>(inline_bytes);
     const std::vector<std::byte> data(inline_bytes);
     send(net::MessageKind::Offer, communicator, seq, {bytes_of(body), data});
@@ -103,6 +105,14 @@ class NodesBrokenPeerTest : public NodesTest {
     Client& other = client(1);
     ASSERT_TRUE(form_on(0, {rank_, &other}, {0, 1}, kNumber).ok());
   }
+  // A node more, which says nothing at all.
+  void start_third() {
+    nodes_.push_back(std::make_unique<TestNode>(2));
+    auto [here, there] = link_specs(nodes_[0]->wire, nodes_[0]->peer, nodes_[0]->name,
+                                    nodes_[2]->wire, nodes_[2]->peer, nodes_[2]->name, 0);
+    open_link(*nodes_[0], std::move(here));
+    third_.use(std::move(there.messages));
+  }
   // The worker still serves who has nothing to do with the peer.
   void expect_alive() {
     Client& alone = client(0);
@@ -126,7 +136,7 @@ class NodesBrokenPeerTest : public NodesTest {
         << nodes_[0]->links_lost().front().second;
   }
 
-  RawPeer peer_;
+  RawPeer peer_, third_;
   Client* rank_ = nullptr;
 };
 
@@ -349,6 +359,34 @@ TEST_F(NodesBrokenPeerTest, APeerThatAgreesAndThenIsSilentCostsTheDeadline) {
   }));
   EXPECT_EQ(peer_.heard(net::MessageKind::Offer), 1);
   EXPECT_EQ(peer_.heard(net::MessageKind::Waiting), 1);
+}
+
+// It says how long its ranks wait, and then it is frozen: nobody here waits for longer.
+TEST_F(NodesBrokenPeerTest, TheTimeThatAPeersRanksHaveLeftIsTheOperationsHereToo) {
+  Client &absent = client(0, 950), &other = client(1);
+  const std::vector<Client*> ranks = {rank_, &absent, &other};
+  ASSERT_TRUE(form_on(0, ranks, {0, 0, 1}, kNumber).ok());
+  const auto since = std::chrono::steady_clock::now();
+  peer_.offer(kNumber, 0, 0, 2, 0, milliseconds(300));
+  ASSERT_TRUE(has_taken(0, 0, 0));
+  rank_->call(5);
+  const auto completion = next(*rank_);
+  expect(completion, Reason::Timeout, "rank 1 (pid 950 on node-a) did not call seq 0");
+  EXPECT_EQ(completion.culprit_rank, 1);
+  const auto waited = std::chrono::steady_clock::now() - since;
+  EXPECT_GE(waited, milliseconds(300));
+  EXPECT_LT(waited, std::chrono::seconds(10)) << "its own deadline is far away";
+}
+
+TEST_F(NodesBrokenPeerTest, ADeadlineThatIsHeardOfAfterTheCallCountsAsWell) {
+  start_third();
+  Client &second = client(1), &third = client(2);
+  const std::vector<Client*> ranks = {rank_, &second, &third};
+  ASSERT_TRUE(form_on(0, ranks, {0, 1, 2}, kNumber).ok());
+  rank_->call(5);
+  ASSERT_TRUE(has_taken(0, 0, 1));
+  peer_.offer(kNumber, 0, 0, 1, 0, milliseconds(100));
+  expect(next(*rank_), Reason::Timeout, "rank 2 (on node-c) did not call seq 0");
 }
 
 TEST_F(NodesBrokenPeerTest, RefusalsForSomebodyWhoDoesNotReadAreBounded) {
