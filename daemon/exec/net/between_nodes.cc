@@ -62,6 +62,8 @@ Status BetweenNodes::span(Communicator& communicator, const CommunicatorSpec& sp
                            .table = table_,
                            .links = links_,
                            .executor = *executor_,
+                           .memory = offers_,
+                           .uid = spec.uid,
                            .number = spec.communicator,
                            .nodes = spec.nodes,
                            .on_end = [this](std::uint64_t number) {

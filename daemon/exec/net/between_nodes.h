@@ -9,11 +9,13 @@
 #include <string>
 #include <unordered_map>
 
+#include "config/settings.h"
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/net/early_messages.h"
 #include "daemon/exec/net/link_table.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/exec/net/node_agreement.h"
+#include "daemon/exec/net/offer_memory.h"
 #include "daemon/exec/specs.h"
 
 namespace arcomm {
@@ -28,6 +30,8 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   Links& links() { return links_; }
   // Null: the device cannot span nodes.
   void use(NetworkExecutor* executor) { executor_ = executor; }
+  // net.staging_bytes: offers are kept in a part of it. Before the first communicator.
+  void use_staging(std::uint64_t bytes) { offers_.use_bytes(bytes / OfferMemory::kPart); }
   // Before the first link. link_lost: see WorkerEvents. ring: called by the streams' threads when
   // something has come; it wakes the worker.
   void tell(std::function<void(PeerId, Error)> link_lost) { link_lost_ = std::move(link_lost); }
@@ -90,6 +94,7 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   std::function<void(PeerId, Error)> link_lost_;
   std::function<void()> ring_;
   std::unordered_map<std::uint64_t, NodeAgreement*> agreements_;  // by number
+  OfferMemory offers_{Settings::Net{}.staging_bytes / OfferMemory::kPart};
   EarlyMessages early_;
   std::uint64_t stale_ = 0;              // messages of another epoch
   std::deque<NodeAgreement*> offering_;  // what has something to offer, in turn

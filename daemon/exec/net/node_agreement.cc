@@ -36,7 +36,7 @@ Error fault_of(const NodeSpec& node, const auto&... parts) {
 
 NodeAgreement::NodeAgreement(Parts parts)
     : parts_(std::move(parts)),
-      offers_(static_cast<std::uint32_t>(parts_.nodes.size())),
+      offers_(static_cast<std::uint32_t>(parts_.nodes.size()), parts_.memory, parts_.uid),
       waits_(parts_.nodes.size()) {}
 
 NodeAgreement::~NodeAgreement() {
@@ -123,12 +123,24 @@ void NodeAgreement::offer(const Arrival& arrival, std::uint64_t now_ns) {
       arrival.deadline_ns > now_ns ? std::min(arrival.deadline_ns - now_ns, net::kMostWaitNs) : 0;
   body.first_rank = arrival.first_rank;
   body.identity = arrival.identity;
-  const std::span<const std::byte> data = parts_.executor.inline_data(communicator(), arrival);
+  // Where its user has little room left, data go through staging and not with offers: other nodes'
+  // offers must still find room.
+  std::span<const std::byte> data;
+  constexpr std::uint64_t kMostGrowth = 2;  // of elements that travel as wider ones
+  if (offers_.has_room(
+          std::min<std::uint64_t>(kMostGrowth * signature.send_bytes(), net::kMostInlineBytes)))
+    data = parts_.executor.inline_data(communicator(), arrival);
   body.inline_bytes = static_cast<std::uint32_t>(data.size());
   tell_all(net::MessageKind::Offer, arrival.seq, {bytes_of(body), data});
-  // At most kMostAhead of them, so there is room.
-  NodeOffers::Entry* entry = offers_.add(here(), arrival.seq, body, data, now_ns);
-  if (entry != nullptr) judge(*entry, here(), now_ns);
+  const Result<NodeOffers::Entry*> entry = offers_.add(here(), arrival.seq, body, data, now_ns);
+  if (!entry) return end_for(here(), arrival.first_rank, entry.error());
+  judge(**entry, here(), now_ns);
+}
+
+void NodeAgreement::end_for(std::uint32_t node, Rank rank, const Error& bound) {
+  parts_.table.revoke(communicator(),
+                      make_failure(bound.code, bound.reason, rank, "node %s: %s",
+                                   parts_.nodes[node].name.c_str(), bound.message.c_str()));
 }
 
 void NodeAgreement::judge(NodeOffers::Entry& entry, std::uint32_t node, std::uint64_t now_ns) {
@@ -263,19 +275,18 @@ Status NodeAgreement::take_offer(std::uint32_t node, std::uint64_t seq,
                     " is the oldest here");
   if (offers_.has(node, seq)) return fault_of(parts_.nodes[node], "it offers seq ", seq, " twice");
   forget_ended();
-  NodeOffers::Entry* entry = offers_.add(node, seq, body, bytes.subspan(sizeof body), now_ns);
-  if (entry != nullptr) {
-    if (body.remaining_ns != 0) {  // else its deadline has passed, and it says so itself
-      entry->deadline_ns = std::min(entry->deadline_ns, now_ns + body.remaining_ns + kGraceNs);
-      parts_.table.limit(its, seq, entry->deadline_ns);
-    }
-    judge(*entry, node, now_ns);
+  const Result<NodeOffers::Entry*> added =
+      offers_.add(node, seq, body, bytes.subspan(sizeof body), now_ns);
+  if (!added) {
+    end_for(node, body.first_rank, added.error());
     return {};
   }
-  parts_.table.revoke(communicator(),
-                      make_failure(ErrorCode::ResourceExhausted, Reason::Quota, body.first_rank,
-                                   "node %s has offered %zu operations that have not ended here",
-                                   parts_.nodes[node].name.c_str(), NodeOffers::kMostOfNode));
+  NodeOffers::Entry& entry = **added;
+  if (body.remaining_ns != 0) {  // else its deadline has passed, and it says so itself
+    entry.deadline_ns = std::min(entry.deadline_ns, now_ns + body.remaining_ns + kGraceNs);
+    parts_.table.limit(its, seq, entry.deadline_ns);
+  }
+  judge(entry, node, now_ns);
   return {};
 }
 
@@ -349,6 +360,7 @@ NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {
 std::uint64_t NodeAgreement::tend(std::uint64_t now_ns) {
   const Communicator& its = communicator();
   if (!its.ready()) return kNever;
+  if (!offers_.empty()) forget_ended();  // so that who does nothing keeps little
   const Oldest oldest = oldest_waiting();
   if (oldest.seq == kNoSeq) return kNever;
   const std::uint64_t due = std::max(oldest.since_ns, told_ns_) + kWaitingNs;

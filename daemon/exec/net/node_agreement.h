@@ -39,6 +39,8 @@ class NodeAgreement final : public Elsewhere {
     CommunicatorTable& table;
     LinkTable& links;
     NetworkExecutor& executor;
+    OfferMemory& memory;
+    uid_t uid = 0;  // whose ranks these are
     std::uint64_t number = 0;
     std::vector<NodeSpec> nodes;
     std::function<void(std::uint64_t number)> on_end;
@@ -103,6 +105,8 @@ class NodeAgreement final : public Elsewhere {
   // It was revoked here before the node has formed its part, which may not have heard of it.
   void tell_again(std::uint32_t node);
   void offer(const Arrival& arrival, std::uint64_t now_ns);
+  // A node has offered more than is kept.
+  void end_for(std::uint32_t node, Rank rank, const Error& bound);
   // The newest offer is `node`'s: does it agree with the others, and are they complete?
   void judge(NodeOffers::Entry& entry, std::uint32_t node, std::uint64_t now_ns);
   Oldest oldest_waiting() const;

@@ -1,6 +1,6 @@
 // What each node has offered for the operations of one communicator that have not ended here: what
-// its ranks ask for, and the data that came along, in buffers of their own. Bounded. Thread: the
-// worker's.
+// its ranks ask for, and the data that came along, in buffers of their own. Bounded, for each node
+// and, over all communicators, for each user. Thread: the worker's.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "daemon/exec/net/offer_memory.h"
 #include "daemon/plan/operation.h"
 #include "proto/net/message.h"
 
@@ -38,11 +39,15 @@ class NodeOffers {
     bool has(std::uint32_t node) const { return (offered >> node & 1) != 0; }
   };
 
-  explicit NodeOffers(std::uint32_t nodes) : nodes_(nodes), of_node_(nodes) {}
+  NodeOffers(std::uint32_t nodes, OfferMemory& memory, uid_t uid)
+      : nodes_(nodes), of_node_(nodes), account_(memory, uid) {}
 
-  // The entry, now with this offer; null: the node has too many. Precondition: !has(node, seq).
-  Entry* add(std::uint32_t node, std::uint64_t seq, const net::OfferBody& body,
-             std::span<const std::byte> data, std::uint64_t now_ns);
+  // The entry, now with this offer. ResourceExhausted, naming the bound: the node has too many, or
+  // the user has. Precondition: !has(node, seq).
+  Result<Entry*> add(std::uint32_t node, std::uint64_t seq, const net::OfferBody& body,
+                     std::span<const std::byte> data, std::uint64_t now_ns);
+  // Would there be room for so many bytes with an offer of each node?
+  bool has_room(std::uint64_t bytes) const { return account_.may_hold(bytes_ + nodes_ * bytes); }
   bool has(std::uint32_t node, std::uint64_t seq) const {
     const Entry* entry = find(seq);
     return entry != nullptr && entry->has(node);
@@ -70,6 +75,7 @@ class NodeOffers {
         ++i;
       }
     }
+    if (entries_.empty()) shed(kMostIdle);
   }
 
   static Signature signature_of(const net::OfferBody& body);
@@ -79,12 +85,20 @@ class NodeOffers {
     std::size_t offers = 0, bytes = 0;
     std::uint64_t offered_to = 0;
   };
+  // Entries without an operation, whose buffers are kept: while others run, and when none does.
+  static constexpr std::size_t kMostSpare = 8;
+  static constexpr std::size_t kMostIdle = 2;
+
   void give_back(std::size_t index);
+  void shed(std::size_t most);  // spare entries, but for so many
+  std::uint64_t bytes_of(const Entry& entry) const;
 
   const std::uint32_t nodes_;
   std::vector<OfNode> of_node_;
   std::vector<std::unique_ptr<Entry>> entries_;  // in no order: there are few
-  std::vector<std::unique_ptr<Entry>> spare_;    // whose buffers are kept
+  std::vector<std::unique_ptr<Entry>> spare_;
+  std::uint64_t bytes_ = 0;  // of all entries and their buffers
+  OfferMemory::Account account_;
 };
 
 }  // namespace arcomm

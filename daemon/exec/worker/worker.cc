@@ -63,6 +63,7 @@ Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
   NetworkExecutor* const executor = state.backend->span_nodes(state.nodes.links(), state.nodes);
   if (executor != nullptr) executor->record_with(held.recorder);
   state.nodes.use(executor);
+  state.nodes.use_staging(held.settings->net.staging_bytes);
   state.nodes.tell(held.events.link_lost);
   return worker;
 }

@@ -258,7 +258,7 @@ TEST_F(NodesBrokenPeerTest, AFloodOfOffersEndsTheCommunicatorAndNotTheLink) {
     return peer_.heard(net::MessageKind::Revoked) == 1;
   }));
   rank_->call(5);
-  expect(next(*rank_), Reason::Revoked, "node node-b has offered 256 operations");
+  expect(next(*rank_), Reason::Revoked, "node node-b: it has offered 256 times");
   EXPECT_TRUE(nodes_[0]->links_lost().empty());
   expect_alive();
 }
@@ -275,6 +275,61 @@ TEST_F(NodesBrokenPeerTest, InlineDataIsBoundedInBytes) {
     return peer_.heard(net::MessageKind::Revoked) == 1;
   }));
   EXPECT_TRUE(nodes_[0]->links_lost().empty());
+}
+
+// One with many communicators gets half of what there is for all, whatever its peers send for them.
+TEST_F(NodesBrokenPeerTest, OffersAreKeptUpToTheirUsersShareOfAllCommunicators) {
+  constexpr std::uint64_t kCommunicators = 20;
+  const std::uint64_t share = Settings::Net{}.staging_bytes / OfferMemory::kPart / 2;
+  const std::uint64_t fits = NodeOffers::kMostBytesOfNode / net::kMostInlineBytes;
+  ASSERT_GT(kCommunicators * fits * net::kMostInlineBytes, share);
+  std::vector<std::vector<Client*>> ranks;
+  for (std::uint64_t number = 100; number < 100 + kCommunicators; ++number) {
+    ranks.push_back({&client(0), &client(1)});
+    ASSERT_TRUE(form_on(0, ranks.back(), {0, 1}, number).ok());
+  }
+  for (std::uint64_t number = 100; number < 100 + kCommunicators; ++number) {
+    for (std::uint64_t seq = 0; seq < fits; ++seq) peer_.offer(number, seq, net::kMostInlineBytes);
+  }
+  ASSERT_TRUE(until([&] {
+    peer_.progress();
+    return peer_.heard(net::MessageKind::Revoked) >= 3;
+  }));
+  ranks.back()[0]->call(5);
+  expect(next(*ranks.back()[0]), Reason::Revoked, "bytes of offers under way");
+  EXPECT_LE(peer_.heard(net::MessageKind::Revoked), 5);
+  EXPECT_TRUE(nodes_[0]->links_lost().empty());
+  EXPECT_EQ(inspect(0).communicators.front().state, "ready");
+  expect_alive();
+}
+
+TEST(NodeOffers, AreChargedToTheirUserUntilTheyAreForgotten) {
+  OfferMemory memory(std::uint64_t{2} << 20);
+  const std::vector<std::byte> data(net::kMostInlineBytes);
+  {
+    NodeOffers one(2, memory, 1000), other(2, memory, 1000), of_another(2, memory, 70'000);
+    std::uint64_t seq = 0;
+    Error refusal;
+    for (bool fits = true; fits; ++seq) {
+      const auto added = one.add(1, seq, {}, data, 0);
+      if (!added) refusal = added.error();
+      fits = added.ok();
+    }
+    EXPECT_GT(seq, 50u) << "half of what there is";
+    EXPECT_LE(seq, 65u);
+    EXPECT_EQ(refusal.code, ErrorCode::ResourceExhausted);
+    EXPECT_NE(refusal.message.find("uid 1000 has"), std::string::npos) << refusal.message;
+    EXPECT_NE(refusal.message.find("of 2097152 (net.staging_bytes / 4)"), std::string::npos);
+    EXPECT_FALSE(other.has_room(data.size()));
+    EXPECT_FALSE(other.add(1, 0, {}, data, 0).ok());
+    EXPECT_FALSE(other.has(1, 0));
+    EXPECT_TRUE(of_another.has_room(data.size()));
+    EXPECT_TRUE(of_another.add(1, 0, {}, data, 0).ok());
+    one.forget([](std::uint64_t) { return true; });
+    EXPECT_LE(memory.taken(), 8 * OfferMemory::kGrain) << "what is idle keeps little";
+    EXPECT_TRUE(other.add(1, 0, {}, data, 0).ok());
+  }
+  EXPECT_EQ(memory.taken(), 0u);
 }
 
 TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToABound) {
