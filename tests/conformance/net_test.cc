@@ -266,6 +266,7 @@ TEST_P(NetTest, APayloadThatIsChangedWhileItIsSentIsDamageOfItsRegionAndNothingE
   EXPECT_EQ(others_memory, others);
   EXPECT_EQ(memory, clients);
   EXPECT_EQ(regions.damaged(other).count, 0u);
+  EXPECT_EQ(regions.take_news().damaged, 1u);
   EXPECT_TRUE(regions.remove(region));
   const RegionId successor = regions.add(memory, signals, {}).value();
   EXPECT_EQ(regions.damaged(successor).count, 0u) << "a region begins without damage";

@@ -27,7 +27,7 @@ Status Landing::finish(Receiver& receiver) {
   if (std::exchange(is_dropped_, false)) return {};
   const Status intact = check_payload(header_, payload);
   if (const Regions::Visit visit = std::move(visit_)) {
-    intact ? Regions::raise(visit, header_) : Regions::damage(visit, header_);
+    intact ? Regions::raise(visit, header_) : regions_.damage(visit, header_);
     return {};
   }
   if (intact) return receiver.arrived(header_, payload);

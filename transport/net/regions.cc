@@ -82,6 +82,7 @@ Result<Regions::Visit> Regions::enter(const FrameHeader& header) {
   if ((state & kOpen) == 0 || slot.name != header.region ||
       slot.owner != Owner{header.communicator, header.epoch}) {
     dropped_.fetch_add(1, std::memory_order_relaxed);
+    dropped_news_.fetch_add(1, std::memory_order_relaxed);
     return Visit();
   }
   const std::size_t size = slot.memory.size();
@@ -118,6 +119,7 @@ void Regions::damage(const Visit& visit, const FrameHeader& header) {
   std::uint64_t none = kNoSeq;
   visit.slot_->damaged_seq.compare_exchange_strong(none, header.seq, std::memory_order_relaxed);
   visit.slot_->damaged.fetch_add(1, std::memory_order_release);
+  damaged_news_.fetch_add(1, std::memory_order_relaxed);
 }
 
 }  // namespace arcomm::net

@@ -92,22 +92,29 @@ class Regions {
   // told of.
   Result<Visit> enter(const FrameHeader& header);
   // Where the bytes of the frame go, and what is done when they are there: the signal is raised
-  // (release). Precondition of both: entered for this header.
+  // (release). Precondition of these: entered for this header.
   static std::byte* place_of(const Visit& visit, const FrameHeader& header);
   static void raise(const Visit& visit, const FrameHeader& header);
   // Instead of raise(): the bytes are there and are not what was sealed.
-  static void damage(const Visit& visit, const FrameHeader& header);
+  void damage(const Visit& visit, const FrameHeader& header);
 
   // Without a lock, for who polls the region's signals. Precondition: its add() came before, and no
   // remove() has said true.
   Damage damaged(RegionId region) const;
   // Frames that were dropped since the beginning, whoever sent them.
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
+  // Frames that were dropped, and payloads that came damaged, since the last call, whoever made it:
+  // for who counts them. Any thread.
+  struct News {
+    std::uint64_t dropped = 0, damaged = 0;
+  };
+  News take_news() { return {dropped_news_.exchange(0), damaged_news_.exchange(0)}; }
 
  private:
   std::unique_ptr<std::array<Slot, kMost>> slots_;
   std::mutex changing_;
   std::atomic<std::uint64_t> dropped_{0};
+  std::atomic<std::uint64_t> dropped_news_{0}, damaged_news_{0};
 };
 
 }  // namespace arcomm::net

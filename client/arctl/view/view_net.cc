@@ -73,6 +73,17 @@ std::string interfaces_text(const v1::NetReply& reply, bool colour) {
   return table.empty() ? std::string() : "\n" + table.text(colour);
 }
 
+// What is not zero: "3 late, 1 damaged".
+std::string dropped_text(const v1::NetReply& reply) {
+  std::string text;
+  for (const v1::NetDropped& one : reply.dropped()) {
+    if (one.frames() == 0) continue;
+    text +=
+        (text.empty() ? "" : ", ") + std::to_string(one.frames()) + " " + printable(one.reason());
+  }
+  return text.empty() ? text : "\nframes of other daemons that were dropped: " + text + "\n";
+}
+
 }  // namespace
 
 std::string net_text(const v1::NetReply& reply, bool colour) {
@@ -84,6 +95,7 @@ std::string net_text(const v1::NetReply& reply, bool colour) {
       "  instance " + reply.instance() + "  called on " + printable(reply.listen()) +
       (reply.tls() ? " (TLS)" : "") + "\n";
   out += peers_text(reply, colour) + links_text(reply, colour) + interfaces_text(reply, colour);
+  out += dropped_text(reply);
   if (reply.daemons_refused() > 0) {
     out += "\n" + std::to_string(reply.daemons_refused()) +
            " greetings of daemons were refused, the last: " + printable(reply.last_refused()) +
@@ -97,6 +109,8 @@ std::string net_text(const v1::NetReply& reply, bool colour) {
 
 Json net_json(const v1::NetReply& reply) {
   Json peers = Json::array(), interfaces = Json::array(), links = Json::array();
+  Json dropped = Json::object();
+  for (const v1::NetDropped& one : reply.dropped()) dropped[one.reason()] = one.frames();
   for (const v1::NetPeer& peer : reply.peers()) {
     peers.push_back(
         {{"address", peer.address()},
@@ -139,6 +153,7 @@ Json net_json(const v1::NetReply& reply) {
           {"peers", std::move(peers)},
           {"interfaces", std::move(interfaces)},
           {"links", std::move(links)},
+          {"dropped", std::move(dropped)},
           {"strangers_turned_away", reply.strangers_turned_away()},
           {"daemons_refused", reply.daemons_refused()},
           {"last_refused", reply.last_refused()}};

@@ -347,7 +347,13 @@ void NodeAdmin::explain(const Caller&, const v1::ExplainRequest& request,
 void NodeAdmin::get_net(const Caller&, const v1::Empty&, Answer<v1::NetReply> answer) {
   if (peers_ == nullptr) return answer(v1::NetReply{});
   inspect([this, answer = std::move(answer)](const Views& views) {
-    answer(net_status(*peers_, views));
+    v1::NetReply reply = net_status(*peers_, views);
+    for (std::size_t i = 0; i < kNetDrops; ++i) {
+      v1::NetDropped& dropped = *reply.add_dropped();
+      dropped.set_reason(std::string(arcomm::text_of(static_cast<NetDrop>(i))));
+      dropped.set_frames(metrics_.net_dropped[i].value());
+    }
+    answer(reply);
   });
 }
 

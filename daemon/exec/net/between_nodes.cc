@@ -108,7 +108,7 @@ Status BetweenNodes::take(NodeAgreement& agreement, PeerId from, const net::Fram
     return error(ErrorCode::DataLoss, Reason::Corrupt, "a message ", text_of(message.kind),
                  " for communicator ", names.communicator, ", in which that node has no rank");
   if (names.epoch != agreement.epoch()) {
-    ++stale_;
+    ++other_epoch_;
     return {};
   }
   // A Waiting is to be answered at once.
@@ -201,6 +201,22 @@ void BetweenNodes::tend(std::uint64_t now_ns) {
   for (const auto& [number, agreement] : agreements_) look_by(agreement->tend(now_ns));
   early_.forget_old(now_ns);
   if (!early_.empty()) look_by(now_ns + EarlyMessages::kLongestNs / 8);
+}
+
+void BetweenNodes::count_dropped() {
+  NetDropCounts counts = early_.take_dropped();
+  const auto add = [&](NetDrop why, std::uint64_t count) {
+    counts[static_cast<std::size_t>(why)] += count;
+  };
+  add(NetDrop::OtherEpoch, std::exchange(other_epoch_, 0));
+  if (links_.regions() != nullptr) {
+    const net::Regions::News news = links_.regions()->take_news();
+    add(NetDrop::Late, news.dropped);
+    add(NetDrop::Damaged, news.damaged);
+  }
+  for (std::size_t i = 0; i < kNetDrops; ++i) {
+    if (counts[i] != 0) metrics_.net_dropped[i].add(counts[i]);
+  }
 }
 
 std::span<const std::byte> BetweenNodes::inline_data(const Communicator& communicator,

@@ -23,7 +23,7 @@ namespace arcomm {
 class BetweenNodes final : public OfferedData, private LinkTable::Listener {
  public:
   // The table outlives it no longer than its communicators do: neither uses the other as it goes.
-  explicit BetweenNodes(CommunicatorTable& table) : table_(table) {}
+  BetweenNodes(CommunicatorTable& table, Metrics& metrics) : table_(table), metrics_(metrics) {}
   BetweenNodes(const BetweenNodes&) = delete;
   BetweenNodes& operator=(const BetweenNodes&) = delete;
 
@@ -68,7 +68,8 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
 
   std::span<const std::byte> inline_data(const Communicator& communicator, std::uint64_t seq,
                                          std::uint32_t node) const override;
-  std::uint64_t dropped() const { return early_.dropped() + stale_; }
+  // To the metrics: what was dropped since the last call, by whichever worker, and why.
+  void count_dropped();
 
  private:
   static constexpr std::uint64_t kLivelyNs = 1'000'000;
@@ -90,13 +91,14 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   void look_by(std::uint64_t time_ns) { next_ns_ = std::min(next_ns_, time_ns); }
 
   CommunicatorTable& table_;
+  Metrics& metrics_;
   NetworkExecutor* executor_ = nullptr;
   std::function<void(PeerId, Error)> link_lost_;
   std::function<void()> ring_;
   std::unordered_map<std::uint64_t, NodeAgreement*> agreements_;  // by number
   OfferMemory offers_{Settings::Net{}.staging_bytes / OfferMemory::kPart};
   EarlyMessages early_;
-  std::uint64_t stale_ = 0;              // messages of another epoch
+  std::uint64_t other_epoch_ = 0;        // messages, not counted yet
   std::deque<NodeAgreement*> offering_;  // what has something to offer, in turn
   std::uint64_t lively_until_ns_ = 0, polled_ns_ = 0;
   std::uint64_t next_ns_ = NodeAgreement::kNever;

@@ -7,17 +7,14 @@ namespace arcomm {
 
 void EarlyMessages::keep(PeerId from, const net::FrameHeader& names, const net::Message& message,
                          std::uint64_t now_ns) {
-  if (has_ended(names.communicator)) {
-    ++dropped_;
-    return;
-  }
+  if (has_ended(names.communicator)) return count(NetDrop::Ended);
   const std::size_t bytes = sizeof(Kept) + message.body.size();
   std::size_t of_one = bytes;
   for (const Kept& kept : kept_) {
     if (kept.names.communicator == names.communicator) of_one += sizeof(Kept) + kept.body.size();
   }
   if (of_one > kMostBytesOfOne || bytes_ + bytes > kMostBytes) {
-    ++dropped_;
+    count(NetDrop::TooMany);
     return note_lost(names.communicator);
   }
   bytes_ += bytes;
@@ -52,7 +49,7 @@ void EarlyMessages::note_lost(std::uint64_t communicator) {
 void EarlyMessages::drop(std::deque<Kept>::iterator which) {
   note_lost(which->names.communicator);
   bytes_ -= sizeof(Kept) + which->body.size();
-  ++dropped_;
+  count(NetDrop::NeverFormed);
   kept_.erase(which);
 }
 

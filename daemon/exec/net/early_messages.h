@@ -6,9 +6,11 @@
 #include <cstdint>
 #include <deque>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "daemon/exec/specs.h"
+#include "daemon/telemetry/metrics/metrics.h"
 #include "proto/net/message.h"
 
 namespace arcomm {
@@ -41,18 +43,20 @@ class EarlyMessages {
   void end(std::uint64_t communicator);
   bool has_ended(std::uint64_t communicator) const;
 
-  std::uint64_t dropped() const { return dropped_; }
+  // What was dropped since the last call, but for what take() gave out.
+  NetDropCounts take_dropped() { return std::exchange(dropped_, {}); }
   std::size_t bytes() const { return bytes_; }
   bool empty() const { return kept_.empty(); }
 
  private:
   static constexpr std::size_t kMostRemembered = 1024;
   void note_lost(std::uint64_t communicator);
-  void drop(std::deque<Kept>::iterator which);
+  void drop(std::deque<Kept>::iterator which);  // for it has waited in vain
+  void count(NetDrop why) { ++dropped_[static_cast<std::size_t>(why)]; }
 
   std::deque<Kept> kept_;  // in the order in which they came
   std::size_t bytes_ = 0;
-  std::uint64_t dropped_ = 0;
+  NetDropCounts dropped_{};
   std::deque<std::uint64_t> ended_, lost_;  // the last kMostRemembered
 };
 

@@ -39,7 +39,7 @@ struct WorkerState {
   BufferRegistry buffers;
   Pool<Operation> operations{512};
   PlanTable plans;
-  BetweenNodes nodes{communicators};
+  BetweenNodes nodes{communicators, parts.metrics};
   std::unique_ptr<Backend> backend;  // outlives the communicators, whose extensions are its
   CommunicatorTable communicators;
   Admission admission{communicators, buffers, plans, operations};

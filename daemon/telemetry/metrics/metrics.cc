@@ -38,6 +38,24 @@ std::string_view text_of(NodeResource resource) {
   return "unknown";
 }
 
+std::string_view text_of(NetDrop why) {
+  switch (why) {
+    case NetDrop::Ended:
+      return "ended";
+    case NetDrop::NeverFormed:
+      return "never_formed";
+    case NetDrop::TooMany:
+      return "too_many";
+    case NetDrop::OtherEpoch:
+      return "other_epoch";
+    case NetDrop::Late:
+      return "late";
+    case NetDrop::Damaged:
+      return "damaged";
+  }
+  return "unknown";
+}
+
 std::size_t metric_cell() {
   static std::atomic<std::size_t> next{0};
   thread_local const std::size_t kCell =

@@ -137,6 +137,19 @@ struct NodeGauges {
   Gauge used, limit;
 };
 
+// Why something that came from other daemons was let go of.
+enum class NetDrop : std::uint8_t {
+  Ended,        // a message for a communicator that is over
+  NeverFormed,  // one that was kept for a communicator that has not come
+  TooMany,      // more than is kept before a communicator is formed
+  OtherEpoch,   // a message of another epoch
+  Late,         // data for memory that is not waiting for any
+  Damaged,      // data that did not fit their checksum
+};
+inline constexpr std::size_t kNetDrops = 6;
+std::string_view text_of(NetDrop why);  // "ended"
+using NetDropCounts = std::array<std::uint64_t, kNetDrops>;
+
 class Metrics {
  public:
   // One finished operation of one rank: its code, the time from submission to completion, and the
@@ -182,6 +195,8 @@ class Metrics {
   Gauge peers_alive, peers_unreachable, peers_refused, links;
   Counter peers_lost, links_opened, links_lost;
   Counter link_sent_bytes, link_received_bytes, link_retransmits;
+  // arcomm_net_dropped_total{reason}: frames; up to a second late
+  std::array<Counter, kNetDrops> net_dropped;
   Counter config_reloads_ok;      // arcomm_config_reloads_total{result="ok"}
   Counter config_reloads_failed;  // arcomm_config_reloads_total{result="error"}
   // arcomm_log_lines_dropped_total, _left_out_total and arcomm_build_info are added when the text

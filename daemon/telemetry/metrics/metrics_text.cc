@@ -117,6 +117,12 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.link_received_bytes.value()));
     counter("arcomm_link_retransmits_total", "Segments that TCP sent again on links.",
             static_cast<double>(m.link_retransmits.value()));
+    MetricFamily& dropped =
+        family("arcomm_net_dropped_total",
+               "Frames of other daemons that were let go of, by reason.", MetricType::Counter);
+    for (std::size_t i = 0; i < kNetDrops; ++i)
+      add_counter(dropped, "reason", text_of(static_cast<NetDrop>(i)),
+                  static_cast<double>(m.net_dropped[i].value()));
   }
 
   MetricFamily& family(std::string_view name, std::string_view help, MetricType type) const {

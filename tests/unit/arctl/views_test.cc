@@ -379,14 +379,20 @@ TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
   v1::NetInterface& interface = *reply.add_interfaces();
   interface.set_name("eth1");
   interface.set_why("no carrier");
+  v1::NetDropped& late = *reply.add_dropped();
+  late.set_reason("late");
+  late.set_frames(3);
+  reply.add_dropped()->set_reason("damaged");
   const std::string text = net_text(reply, false);
   for (const char* part : {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0",
-                           "3 MiB", "no carrier"})
+                           "3 MiB", "no carrier", "that were dropped: 3 late\n"})
     EXPECT_THAT(text, HasSubstr(part));
   const Json json = net_json(reply);
   EXPECT_EQ(json["peers"][0]["state"], "alive");
   EXPECT_EQ(json["peers"][0]["round_trip_s"], 84e-6);
   EXPECT_EQ(json["links"][0]["sent_bytes"], 3 << 20);
+  EXPECT_EQ(json["dropped"]["late"], 3);
+  EXPECT_EQ(json["dropped"]["damaged"], 0);
 }
 
 TEST(ExitCodes, SayWhatKindOfFailureItWas) {

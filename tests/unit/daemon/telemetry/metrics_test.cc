@@ -91,7 +91,8 @@ TEST(MetricsText, TellsValuesInBaseUnitsUnderTheirNames) {
         "arcomm_rejected_total{reason=\"OutOfBounds\"} 1\n", "arcomm_sessions 2\n",
         "arcomm_sessions_lost_total{reason=\"RemoteDied\"} 1\n",
         "arcomm_worker_busy_seconds_total 1.5\n", "arcomm_worker_turn_max_seconds 0.0025\n",
-        "arcomm_config_reloads_total{result=\"error\"} 1\n", "arcomm_log_lines_dropped_total ",
+        "arcomm_config_reloads_total{result=\"error\"} 1\n",
+        "arcomm_net_dropped_total{reason=\"never_formed\"} 0\n", "arcomm_log_lines_dropped_total ",
         "arcomm_log_lines_left_out_total ", "arcomm_build_info{version=\"0.1.0\"} 1\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }

@@ -64,6 +64,8 @@ TEST(Regions, NoNumberOfAStrangersLeadsOutside) {
        {RegionId{0}, RegionId{1}, region + 1, ~RegionId{0}, region ^ RegionId{1} << 63})
     EXPECT_FALSE(enters(regions, put(wrong))) << wrong;
   EXPECT_EQ(regions.dropped(), 5u);
+  EXPECT_EQ(regions.take_news().dropped, 5u);
+  EXPECT_EQ(regions.take_news().dropped, 0u) << "each is told of once";
   EXPECT_TRUE(enters(regions, put(region, 9, 1)));
   EXPECT_TRUE(enters(regions, put(region, 10, 0)));
   EXPECT_FALSE(regions.enter(put(region, 10, 1)).ok());

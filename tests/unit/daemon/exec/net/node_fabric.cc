@@ -127,7 +127,7 @@ bool NodeFabric::move(Flight& flight) {
     std::memcpy(net::Regions::place_of(flight.visit, header) + half, flight.wire.data() + half,
                 flight.wire.size() - half);
   const bool is_damaged = !flight.wire.empty() && damages_next_.exchange(false);
-  is_damaged ? net::Regions::damage(flight.visit, header)
+  is_damaged ? regions_[flight.to]->damage(flight.visit, header)
              : net::Regions::raise(flight.visit, header);
   flight.visit = {};
   return false;

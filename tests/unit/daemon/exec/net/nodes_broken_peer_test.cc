@@ -113,6 +113,11 @@ class NodesBrokenPeerTest : public NodesTest {
     open_link(*nodes_[0], std::move(here));
     third_.use(std::move(there.messages));
   }
+  // As node 0 has counted it.
+  std::uint64_t dropped(NetDrop why) {
+    (void)inspect(0);
+    return nodes_[0]->metrics().net_dropped[static_cast<std::size_t>(why)].value();
+  }
   // The worker still serves who has nothing to do with the peer.
   void expect_alive() {
     Client& alone = client(0);
@@ -336,6 +341,11 @@ TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToAB
   for (std::uint64_t number = 1000; number < 11'000; ++number) peer_.offer(number, 0);
   for (std::uint64_t seq = 0; seq < 1000; ++seq) peer_.offer(12'000, seq, net::kMostInlineBytes);
   EXPECT_TRUE(nodes_[0]->links_lost().empty());
+  EXPECT_TRUE(until([&] { return dropped(NetDrop::TooMany) > 900; }));
+  EXPECT_EQ(dropped(NetDrop::NeverFormed), 0u);
+  peer_.cut();
+  EXPECT_TRUE(until([&] { return dropped(NetDrop::NeverFormed) > 10'000; }))
+      << "who sent it is gone";
   expect_alive();
 }
 
@@ -381,10 +391,13 @@ TEST(EarlyMessages, AreKeptForTheirCommunicatorUntilThereAreTooMany) {
   EXPECT_TRUE(early.has_lost(1999));
   // What is over is not kept, and what is old is let go.
   early.end(4);
-  const std::uint64_t dropped = early.dropped();
+  EXPECT_GT(early.take_dropped()[static_cast<std::size_t>(NetDrop::TooMany)], 1u);
   keep(4, 0, 15);
-  EXPECT_EQ(early.dropped(), dropped + 1);
+  const NetDropCounts one = early.take_dropped();
+  EXPECT_EQ(one[static_cast<std::size_t>(NetDrop::Ended)], 1u);
+  EXPECT_EQ(one[static_cast<std::size_t>(NetDrop::TooMany)], 0u);
   early.forget_old(14 + EarlyMessages::kLongestNs + 1);
+  EXPECT_GT(early.take_dropped()[static_cast<std::size_t>(NetDrop::NeverFormed)], 100u);
   EXPECT_TRUE(early.empty());
   EXPECT_EQ(early.bytes(), 0u);
 }
@@ -398,6 +411,7 @@ TEST_F(NodesBrokenPeerTest, FramesOfAnotherEpochAreDropped) {
   peer_.send(net::MessageKind::Refused, kNumber, 0, {bytes_of(body)});
   rank_->call(5);
   expect(next(*rank_), Reason::RemoteAborted, "node-b");  // and not Revoked
+  EXPECT_EQ(dropped(NetDrop::OtherEpoch), 1u);
 }
 
 TEST_F(NodesBrokenPeerTest, APeerThatAgreesAndThenIsSilentCostsTheDeadline) {

@@ -68,6 +68,7 @@ class TestNode {
   }
 
   FlightRecorder& recorder() { return *recorder_; }
+  Metrics& metrics() { return metrics_; }
 
   TestEndpoint wire;
   const PeerId peer;
