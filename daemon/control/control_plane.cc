@@ -41,26 +41,27 @@ ControlPlane::~ControlPlane() {
 }
 
 WorkerEvents ControlPlane::events(std::size_t worker) {
-  return {.session_lost =
-              [loop = loop_, reachable = reachable_](SessionId session, Reason reason,
-                                                     std::string why) {
-                loop->post([reachable, session, reason, why = std::move(why)] {
-                  if (*reachable != nullptr) (*reachable)->session_lost(session, reason, why);
-                });
-              },
-          .communicator_revoked =
-              [loop = loop_, reachable = reachable_](const UniqueIdBytes& unique_id,
-                                                     std::uint64_t epoch, Reason) {
-                loop->post([reachable, unique_id, epoch] {
-                  if (*reachable != nullptr) (*reachable)->communicator_revoked(unique_id, epoch);
-                });
-              },
-          .link_lost =
-              [loop = loop_, reachable = reachable_peers_, worker](PeerId peer, Error why) {
-                loop->post([reachable, worker, peer, why = std::move(why)] {
-                  if (*reachable != nullptr) (*reachable)->link_lost(peer, worker, why);
-                });
-              }};
+  return {
+      .session_lost =
+          [loop = loop_, reachable = reachable_](SessionId session, Reason reason,
+                                                 std::string why) {
+            loop->post([reachable, session, reason, why = std::move(why)] {
+              if (*reachable != nullptr) (*reachable)->session_lost(session, reason, why);
+            });
+          },
+      .communicator_revoked =
+          [loop = loop_, reachable = reachable_](
+              const UniqueIdBytes& unique_id, std::uint64_t epoch, Reason, const std::string& why) {
+            loop->post([reachable, unique_id, epoch, why] {
+              if (*reachable != nullptr) (*reachable)->communicator_revoked(unique_id, epoch, why);
+            });
+          },
+      .link_lost =
+          [loop = loop_, reachable = reachable_peers_, worker](PeerId peer, Error why) {
+            loop->post([reachable, worker, peer, why = std::move(why)] {
+              if (*reachable != nullptr) (*reachable)->link_lost(peer, worker, why);
+            });
+          }};
 }
 
 Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<ListeningSocket> sockets) {

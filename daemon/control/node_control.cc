@@ -124,8 +124,9 @@ void NodeControl::session_lost(SessionId session, Reason reason, const std::stri
   sessions_.lost(session, reason, why);
 }
 
-void NodeControl::communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
-  joins_.revoked(unique_id, epoch);
+void NodeControl::communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                                       const std::string& why) {
+  joins_.revoked(unique_id, epoch, why);
 }
 
 void NodeControl::use_settings(std::shared_ptr<const Settings> settings) {

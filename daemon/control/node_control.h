@@ -80,7 +80,8 @@ class NodeControl {
 
   // From the workers' events (posted to the loop by whoever wires them).
   void session_lost(SessionId session, Reason reason, const std::string& why);
-  void communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+  void communicator_revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                            const std::string& why);
 
   void use_settings(std::shared_ptr<const Settings> settings);
   // From now on everything but Detach and releases is refused with ShuttingDown; pending

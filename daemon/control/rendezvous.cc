@@ -297,12 +297,14 @@ void Rendezvous::fail_all(const Error& why) {
   }
 }
 
-void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
+void Rendezvous::dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                          const std::string& why) {
   const auto at = meetings_.find(unique_id);
   if (at == meetings_.end() || at->second.epoch != epoch) return;
   if (at->second.state == State::Formed) {
     return give_up(at, error(ErrorCode::Aborted, Reason::Revoked,
-                             "the communicator broke on another node while all formed it"));
+                             "the communicator broke while its nodes formed it",
+                             why.empty() ? "" : ": ", why));
   }
   if (at->second.state != State::Ready) return;
   at->second.state = State::Collecting;

@@ -85,8 +85,9 @@ class Rendezvous {
   std::optional<Clock::time_point> next_deadline() const;  // when sweep() will have something to do
   void fail_all(const Error& why);
 
-  // The communicator of this epoch is no longer usable: the next call starts the next epoch.
-  void dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+  // The communicator of this epoch is no longer usable: the next call starts the next epoch. why:
+  // what callers hear who are not answered yet, since other nodes have still to form it.
+  void dissolve(const UniqueIdBytes& unique_id, std::uint64_t epoch, const std::string& why = {});
   void session_gone(SessionId session, pid_t pid, Reason reason);
 
   // The calls of this id that wait for others, if any do.

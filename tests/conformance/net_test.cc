@@ -355,6 +355,10 @@ TEST_P(NetTest, APutOutsideOfItsRegionTouchesNothingAndEndsTheConnection) {
     EXPECT_EQ(b_.connection->error().reason, reason);
     EXPECT_THAT(b_.connection->error().message, HasSubstr(words));
     EXPECT_THAT(b_.connection->error().message, StartsWith("node-a ("));
+    // Who was wrong hears what it was.
+    ASSERT_TRUE(until([&] { return a_.progress() == Progress::Failed; }));
+    EXPECT_THAT(a_.connection->error().message, HasSubstr("what this daemon sent is wrong: "));
+    EXPECT_THAT(a_.connection->error().message, HasSubstr(words));
   };
   std::vector<std::byte> memory(1000, std::byte{0xee});
   std::vector<SignalWord> signals(1);

@@ -87,6 +87,8 @@ class Connection {
   virtual bool send_without_copies(bool wanted) = 0;
 
   // Sends and receives what can be now. Done: something moved, come again; Again: nothing did.
+  // Where the peer breaks the protocol the connection is closed as by close(), telling it what was
+  // wrong: is_open() says Failed from then on, and progress() once the goodbye has left.
   virtual Progress progress(Receiver& receiver) = 0;
 
   // Tells the peer why, after what was posted, and ends: from here on every call says Failed, with
@@ -113,5 +115,8 @@ class Connection {
   Connection() = default;
 };
 using ConnectionPtr = std::unique_ptr<Connection>;
+
+// What a peer that broke the protocol is told begins with it.
+inline constexpr std::string_view kYourFault = "what this daemon sent is wrong: ";
 
 }  // namespace arcomm::net

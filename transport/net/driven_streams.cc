@@ -34,7 +34,7 @@ bool DrivenStreams::progress() {
   bool moved = false;
   for (Stream& stream : streams_) {
     const Progress progress = stream.connection->progress(receiver_);
-    if (progress == Progress::Failed) {
+    if (progress == Progress::Failed || stream.connection->is_open() == Progress::Failed) {
       failure_ = stream.connection->error();
       return true;
     }

@@ -8,8 +8,8 @@
 
 namespace arcomm::net {
 
-// Closes it, and drives it until what was posted and the goodbye have left: a tenth of a second at
-// most. Thread: the connection's.
+// Closes it, unless it is being closed already, and drives it until what was posted and the goodbye
+// have left: a tenth of a second at most. Thread: the connection's.
 void say_goodbye(Connection& connection, Receiver& receiver, std::string_view why);
 
 }  // namespace arcomm::net

@@ -107,7 +107,7 @@ void StreamThread::run() {
   while (!stops_.load(std::memory_order_acquire)) {
     bool moved = take_frames();
     const Progress progress = connection_->progress(receiver_);
-    if (progress == Progress::Failed) {
+    if (progress == Progress::Failed || connection_->is_open() == Progress::Failed) {
       owner_.stream_ended(connection_->error());
       break;
     }

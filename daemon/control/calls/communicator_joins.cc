@@ -212,8 +212,9 @@ void CommunicatorJoins::cancel(std::uint64_t call) {
   rendezvous_.cancel(call);
 }
 
-void CommunicatorJoins::revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch) {
-  rendezvous_.dissolve(unique_id, epoch);
+void CommunicatorJoins::revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                                const std::string& why) {
+  rendezvous_.dissolve(unique_id, epoch, why);
   count();
 }
 

@@ -23,7 +23,7 @@ class CommunicatorJoins {
   void cancel(std::uint64_t call);
 
   // The communicator of this epoch is no longer usable.
-  void revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch);
+  void revoked(const UniqueIdBytes& unique_id, std::uint64_t epoch, const std::string& why = {});
   void session_gone(SessionId session, pid_t pid, Reason reason);
   void refuse_all(const Error& why);  // that wait
 

@@ -62,13 +62,15 @@ Link::~Link() {
   for (const Loaned& loaned : loaned_) loaned.on_loan->fetch_sub(1, std::memory_order_release);
 }
 
-// So that the peer sees an end with its reason, and not a death.
+// So that the peer sees an end with its reason, and not a death. What it is told of its own fault
+// may be on its way already.
 void Link::say_goodbye() {
   net::Connection& messages = *spec_.messages;
-  if (messages.is_open() != net::Progress::Done) return;
-  fail(error(ErrorCode::Cancelled, Reason::ShuttingDown, "the worker lets go of it"));
-  post_unsent();
-  net::say_goodbye(messages, *this, failure_->message);
+  if (messages.is_open() == net::Progress::Done) {
+    fail(error(ErrorCode::Cancelled, Reason::ShuttingDown, "the worker lets go of it"));
+    post_unsent();
+  }
+  net::say_goodbye(messages, *this, failure_ ? failure_->message : "");
 }
 
 void Link::send(net::MessageKind kind, const net::FrameHeader& names,
@@ -158,7 +160,8 @@ bool Link::progress() {
   const bool is_at_end = driven_ ? driven_->has_failed() : bulk_->has_failed();
   for (int round = 0; round < kMostRounds && !has_failed(); ++round) {
     const net::Progress progress = spec_.messages->progress(*this);
-    if (progress == net::Progress::Failed) {
+    // Closed: the peer has broken the protocol, and is being told.
+    if (progress == net::Progress::Failed || spec_.messages->is_open() == net::Progress::Failed) {
       fail(spec_.messages->error());
       return true;
     }

@@ -36,8 +36,10 @@ struct WorkerEvents {
   // The session broke the ring protocol or its process died; control forgets it and gives its quota
   // back.
   std::function<void(SessionId, Reason, std::string why)> session_lost;
-  // A communicator left the ready state; a rebuild under the same unique id may start.
-  std::function<void(const UniqueIdBytes&, std::uint64_t epoch, Reason)> communicator_revoked;
+  // A communicator left the ready state; a rebuild under the same unique id may start. why: for
+  // people, with the node where it happened if that is another one.
+  std::function<void(const UniqueIdBytes&, std::uint64_t epoch, Reason, const std::string& why)>
+      communicator_revoked;
   // A link has failed, by itself or as the peer said goodbye: the worker has let go of it and
   // revoked what ran over it. Not told of one that close_link() ended.
   std::function<void(PeerId, Error why)> link_lost = {};

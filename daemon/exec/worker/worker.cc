@@ -418,8 +418,8 @@ void Worker::on_revoked(Communicator& communicator) {
     is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
   }
   if (state_.parts.events.communicator_revoked) {
-    state_.parts.events.communicator_revoked(communicator.unique_id, communicator.epoch,
-                                             why.reason);
+    state_.parts.events.communicator_revoked(communicator.unique_id, communicator.epoch, why.reason,
+                                             std::string(why.message()));
   }
 }
 

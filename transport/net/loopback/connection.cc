@@ -108,7 +108,7 @@ bool LoopbackConnection::receive_step(Receiver& receiver) {
   while (const auto* flight = network_.arrived(*options_.in)) {
     auto taken = take(*flight, receiver);
     if (!taken) {
-      fail(std::move(taken).error());
+      fail_for(std::move(taken).error(), receiver);
       return true;
     }
     if (!*taken) return moved;
@@ -180,6 +180,14 @@ void LoopbackConnection::close(std::string_view why) {
   }
   goodbye_ = cut_text(why, kMostMessageBytes);
   state_ = State::Closing;
+}
+
+void LoopbackConnection::fail_for(Error fault, Receiver& receiver) {
+  if (state_ != State::Open || fault.reason == Reason::RemoteAborted) return fail(std::move(fault));
+  landing_.abandon(receiver);
+  close(std::string(kYourFault) + fault.message);
+  error_ = std::move(fault);
+  error_.message = options_.name + ": " + error_.message;
 }
 
 void LoopbackConnection::fail(Error error) {

@@ -64,6 +64,7 @@ class LoopbackConnection final : public Connection {
   Result<bool> take(const LoopbackNetwork::Direction::Flight& flight, Receiver& receiver);
   void look_for_loss();
   void fail(Error error);
+  void fail_for(Error fault, Receiver& receiver);  // of the peer, who is told
 
   LoopbackNetwork& network_;
   Options options_;

@@ -209,7 +209,8 @@ bool TcpConnection::receive_step(Receiver& receiver) {
   bool moved = false;
   for (int calls = 0; calls < kMostCalls; ++calls) {
     if (incoming_.is_held()) {
-      if (Status taken = incoming_.take(0, receiver); !taken) return fail(std::move(taken).error());
+      if (Status taken = incoming_.take(0, receiver); !taken)
+        return fail_for(std::move(taken).error(), receiver);
       if (incoming_.is_held()) return moved;
       moved = true;
     }
@@ -226,7 +227,7 @@ bool TcpConnection::receive_step(Receiver& receiver) {
                                 "the peer ended the connection without a word"));
     const bool is_all = static_cast<std::size_t>(got) < room[0].iov_len + room[1].iov_len;
     if (Status taken = incoming_.take(static_cast<std::size_t>(got), receiver); !taken)
-      return fail(std::move(taken).error());
+      return fail_for(std::move(taken).error(), receiver);
     moved = true;
     if (incoming_.is_welcomed() && state_ == State::Greeting) state_ = State::Open;
     if (is_all) return true;
@@ -284,6 +285,17 @@ bool TcpConnection::fail(Error error) {
   }
   state_ = State::Failed;
   end_socket();
+  return true;
+}
+
+// A goodbye of the peer's is an end like any other, and no fault.
+bool TcpConnection::fail_for(Error fault, Receiver& receiver) {
+  if (state_ != State::Open || fault.reason == Reason::RemoteAborted) return fail(std::move(fault));
+  incoming_.abandon(receiver);  // now: what it holds is waited for
+  const std::string words = std::string(kYourFault) + fault.message;
+  close(words);
+  error_ = std::move(fault);
+  error_.message = options_.name + ": " + error_.message;
   return true;
 }
 

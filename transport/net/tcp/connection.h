@@ -80,6 +80,7 @@ class TcpConnection final : public Connection {
   bool is_silent(Clock::time_point now);
   // Always true: it is progress, too.
   bool fail(Error error);
+  bool fail_for(Error fault, Receiver& receiver);  // of the peer, who is told as far as it listens
   bool fail_with_errno(std::string_view what, int number);
 
   UniqueFd socket_;

@@ -90,7 +90,7 @@ class FakeWorker final : public DeviceWorker {
       std::lock_guard lock(mutex_);
       revoked_[{id, epoch}] = reason;
     }
-    if (events_.communicator_revoked) events_.communicator_revoked(id, epoch, reason);
+    if (events_.communicator_revoked) events_.communicator_revoked(id, epoch, reason, "");
   }
   // The same, before anybody is told.
   void revoke_quietly(const UniqueIdBytes& id, std::uint64_t epoch, Reason reason) {

@@ -23,15 +23,15 @@ class LoopTest : public ::testing::Test {
     auto settings = std::make_shared<Settings>();
     settings->quota.sessions = 100;
     // The worker's events come back by the loop, as ControlPlane wires them.
-    worker_ = std::make_unique<FakeWorker>(
-        WorkerEvents{.session_lost =
-                         [this](SessionId session, Reason reason, const std::string& why) {
-                           loop_->post([=, this] { control_->session_lost(session, reason, why); });
-                         },
-                     .communicator_revoked =
-                         [this](const UniqueIdBytes& id, std::uint64_t epoch, Reason) {
-                           loop_->post([=, this] { control_->communicator_revoked(id, epoch); });
-                         }});
+    worker_ = std::make_unique<FakeWorker>(WorkerEvents{
+        .session_lost =
+            [this](SessionId session, Reason reason, const std::string& why) {
+              loop_->post([=, this] { control_->session_lost(session, reason, why); });
+            },
+        .communicator_revoked =
+            [this](const UniqueIdBytes& id, std::uint64_t epoch, Reason, const std::string& why) {
+              loop_->post([=, this] { control_->communicator_revoked(id, epoch, why); });
+            }});
     control_ = std::make_unique<NodeControl>(NodeControl::Parts{
         .loop = *loop_,
         .metrics = metrics_,

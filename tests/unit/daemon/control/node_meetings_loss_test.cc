@@ -164,6 +164,22 @@ TEST(NodeMeetings, ACommitThatNeverComesEndsAtTheDeadlineForAll) {
   EXPECT_EQ(net.node(0).rendezvous->ready(), 0u) << "its worker has heard of it";
 }
 
+TEST(NodeMeetings, WhatBreaksBetweenFormAndCommitIsToldWithItsNode) {
+  SimulatedNet net(2);
+  net.loses = [](const std::string& kind, std::size_t, std::size_t) { return kind == "commit"; };
+  for (std::size_t node = 0; node < 2; ++node)
+    net.node(node).call(id_at(net, 0), static_cast<Rank>(node), 2, kSoon);
+  net.run_for(milliseconds(30));
+  ASSERT_EQ(net.node(1).answer(0), nullptr);
+  // As its worker says it.
+  net.node(1).rendezvous->dissolve(id_at(net, 0), 1, "node node-a is gone: its power is off");
+  const Error& why = net.node(1).answer(0)->error();
+  EXPECT_EQ(why.reason, Reason::Revoked);
+  EXPECT_EQ(why.message,
+            "the communicator broke while its nodes formed it: node node-a is gone: its power is "
+            "off");
+}
+
 TEST(NodeMeetings, ARootThatDiesBetweenTwoCommitsLeavesNobodyWaiting) {
   SimulatedNet net(3);
   net.loses = [](const std::string& kind, std::size_t, std::size_t to) {

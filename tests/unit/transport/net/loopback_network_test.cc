@@ -135,8 +135,13 @@ TEST_F(LoopbackNetworkTest, AFlippedBitEndsTheConnection) {
   network_.corrupt_next("one", "other");
   post(*there, 1);
   network_.advance(milliseconds(1));
-  EXPECT_EQ(back->progress(receiver_), Progress::Failed);
+  back->progress(receiver_);
+  EXPECT_EQ(back->is_open(), Progress::Failed);
+  EXPECT_EQ(back->progress(receiver_), Progress::Failed) << "its goodbye has left";
   EXPECT_TRUE(seqs_.empty());
+  network_.advance(milliseconds(1));
+  EXPECT_EQ(there->progress(receiver_), Progress::Failed);
+  EXPECT_THAT(there->error().message, HasSubstr(std::string(kYourFault)));
 }
 
 }  // namespace

@@ -169,6 +169,10 @@ TEST_F(NodesBrokenPeerTest, AMessageThatIsNoneEndsTheLinkAndNamesTheFault) {
   peer_.send_bytes(kNumber, 0, std::vector<std::byte>(40, std::byte{0xff}));
   EXPECT_TRUE(until_over());
   expect_link_lost("a message of unknown kind 65535");
+  EXPECT_TRUE(until([&] { return peer_.is_over(); }));
+  EXPECT_NE(peer_.why().find("what this daemon sent is wrong: a message of unknown kind 65535"),
+            std::string::npos)
+      << peer_.why();
   rank_->call(5);
   EXPECT_NE(text_of(next(*rank_)).find("node-b"), std::string::npos);
   expect_alive();
@@ -179,6 +183,8 @@ TEST_F(NodesBrokenPeerTest, AnOfferForARankOfAnotherNodeEndsTheLink) {
   peer_.offer(kNumber, 0, 0, 0);
   EXPECT_TRUE(until_over());
   expect_link_lost("node-b says what cannot be: it offers for rank 0");
+  EXPECT_TRUE(until([&] { return peer_.is_over(); }));
+  EXPECT_NE(peer_.why().find("it offers for rank 0"), std::string::npos) << peer_.why();
 }
 
 TEST_F(NodesBrokenPeerTest, AnOfferThatComesTwiceEndsTheLink) {
@@ -298,7 +304,7 @@ TEST_F(NodesBrokenPeerTest, OffersAreKeptUpToTheirUsersShareOfAllCommunicators) 
   }
   ASSERT_TRUE(until([&] {
     peer_.progress();
-    return peer_.heard(net::MessageKind::Revoked) >= 3;
+    return inspect(0).communicators.back().state != "ready";
   }));
   ranks.back()[0]->call(5);
   expect(next(*ranks.back()[0]), Reason::Revoked, "bytes of offers under way");

@@ -35,7 +35,8 @@ class TestNode {
                   .tuning = tuning,
                   .events = {.session_lost = [](SessionId, Reason, const std::string&) {},
                              .communicator_revoked =
-                                 [this](const UniqueIdBytes&, std::uint64_t, Reason reason) {
+                                 [this](const UniqueIdBytes&, std::uint64_t, Reason reason,
+                                        const std::string&) {
                                    const std::lock_guard lock(mutex);
                                    revoked.push_back(reason);
                                  },

@@ -212,7 +212,8 @@ class WorkerTest : public ::testing::Test {
                                     lost_.emplace_back(id, reason);
                                   },
                               .communicator_revoked =
-                                  [this](const UniqueIdBytes&, std::uint64_t, Reason reason) {
+                                  [this](const UniqueIdBytes&, std::uint64_t, Reason reason,
+                                         const std::string&) {
                                     const std::lock_guard lock(mutex_);
                                     revoked_.push_back(reason);
                                   }}})
