@@ -127,4 +127,28 @@ Failure describe_timeout(const Communicator& communicator, const Arrival& arriva
                       arrival.seq, waited);
 }
 
+Failure describe_leave(const Communicator& communicator, Rank who_left, std::uint64_t first) {
+  const bool is_elsewhere = !communicator.world.is_here(who_left);
+  const std::string_view node =
+      is_elsewhere ? communicator.elsewhere->node_name(who_left) : std::string_view();
+  return make_failure(ErrorCode::Aborted, Reason::RemoteAborted, who_left,
+                      "rank %d%s%.*s left the communicator before seq %" PRIu64 " could run",
+                      who_left, is_elsewhere ? " on " : "", static_cast<int>(node.size()),
+                      node.data(), first);
+}
+
+std::optional<Failure> describe_too_many_failed(const Communicator& communicator,
+                                                std::uint32_t seat) {
+  const ArrivalBoard& board = communicator.board;
+  if (board.failed() != 0 && board.failed_of(seat) > FailedShare::kMost)
+    return make_failure(ErrorCode::ResourceExhausted, Reason::Quota, communicator.seats[seat].rank,
+                        "more than %" PRIu64
+                        " operations of uid %u failed while other ranks did not call",
+                        FailedShare::kMost, communicator.seats[seat].uid);
+  if (board.failed() <= ArrivalBoard::kMaxFailed) return std::nullopt;
+  return make_failure(ErrorCode::ResourceExhausted, Reason::Quota, kNoRank,
+                      "more than %" PRIu64 " operations failed while a rank did not call",
+                      ArrivalBoard::kMaxFailed);
+}
+
 }  // namespace arcomm

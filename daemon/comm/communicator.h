@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -117,5 +118,13 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns);
 // first missing.
 Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,
                          std::uint64_t now_ns);
+
+// What operations from `first` on hear, where this rank has left in good order.
+Failure describe_leave(const Communicator& communicator, Rank who_left, std::uint64_t first);
+// Operations fail that other ranks have not called, and those who still may must hear of each:
+// where there are more of them than is kept, what the communicator ends with. seat: whose call may
+// have made one fail.
+std::optional<Failure> describe_too_many_failed(const Communicator& communicator,
+                                                std::uint32_t seat);
 
 }  // namespace arcomm

@@ -10,9 +10,6 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kSweepEveryNs = 500'000;
-constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-
 bool is_committed(const Arrival& arrival) {
   return arrival.state == Arrival::State::Matched || arrival.state == Arrival::State::Agreed ||
          arrival.state == Arrival::State::Running;
@@ -56,7 +53,7 @@ void CommunicatorTable::arrive(Operation& operation) {
     finished_.push(&operation);
     return revoke(communicator, operation.outcome);
   }
-  await_deadline(communicator, operation.deadline_ns);
+  open_.await(communicator, operation.deadline_ns);
   const bool was_over = communicator.spans_nodes() && communicator.board.is_over(operation.seq);
   Arrival* matched = communicator.board.arrive(operation, finished_);
   if (!communicator.spans_nodes()) {
@@ -70,12 +67,6 @@ void CommunicatorTable::arrive(Operation& operation) {
   }
   bound_failures(communicator, member.seat);
   consider(communicator);
-}
-
-void CommunicatorTable::await_deadline(Communicator& communicator, std::uint64_t deadline_ns) {
-  next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
-  swept_next_ns_ = std::min(swept_next_ns_, deadline_ns);
-  if (!std::exchange(communicator.listed, true)) open_.push_back(&communicator);
 }
 
 void CommunicatorTable::agree(Communicator& communicator, std::uint64_t seq, std::uint64_t now_ns) {
@@ -93,7 +84,7 @@ void CommunicatorTable::limit(Communicator& communicator, std::uint64_t seq,
       arrival->deadline_ns <= deadline_ns)
     return;
   arrival->deadline_ns = deadline_ns;
-  await_deadline(communicator, deadline_ns);
+  open_.await(communicator, deadline_ns);
 }
 
 void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told,
@@ -130,19 +121,8 @@ void CommunicatorTable::revoke_at(Communicator& communicator, std::uint64_t seq,
 }
 
 void CommunicatorTable::bound_failures(Communicator& communicator, std::uint32_t seat) {
-  if (communicator.board.failed() != 0 && communicator.board.failed_of(seat) > FailedShare::kMost) {
-    return revoke(
-        communicator,
-        make_failure(ErrorCode::ResourceExhausted, Reason::Quota, communicator.seats[seat].rank,
-                     "more than %" PRIu64
-                     " operations of uid %u failed while other ranks did not call",
-                     FailedShare::kMost, communicator.seats[seat].uid));
-  }
-  if (communicator.board.failed() <= ArrivalBoard::kMaxFailed) return;
-  revoke(communicator,
-         make_failure(ErrorCode::ResourceExhausted, Reason::Quota, kNoRank,
-                      "more than %" PRIu64 " operations failed while a rank did not call",
-                      ArrivalBoard::kMaxFailed));
+  if (const std::optional<Failure> bound = describe_too_many_failed(communicator, seat))
+    revoke(communicator, *bound);
 }
 
 bool CommunicatorTable::begun(const Member& member, std::uint64_t seq) const {
@@ -178,9 +158,8 @@ void CommunicatorTable::clear() {
   for (const auto& communicator : communicators_) {
     for (const Seat& seat : communicator->seats) members_.erase(seat.member);
   }
-  first_ready_ = last_ready_ = nullptr;
+  queue_.clear();
   open_.clear();
-  swept_ = 0;
   notices_.clear();
   communicators_.clear();
 }
@@ -205,13 +184,7 @@ void CommunicatorTable::leave(MemberId id) {
 
 void CommunicatorTable::end_at(Communicator& communicator, std::uint64_t first, Rank who_left) {
   communicator.ends_at = first;
-  const bool is_elsewhere = !communicator.world.is_here(who_left);
-  const std::string_view node =
-      is_elsewhere ? communicator.elsewhere->node_name(who_left) : std::string_view();
-  communicator.ended =
-      make_failure(ErrorCode::Aborted, Reason::RemoteAborted, who_left,
-                   "rank %d%s%.*s left the communicator before seq %" PRIu64 " could run", who_left,
-                   is_elsewhere ? " on " : "", static_cast<int>(node.size()), node.data(), first);
+  communicator.ended = describe_leave(communicator, who_left, first);
   const std::uint64_t end = communicator.board.base() + communicator.board.size();
   for (std::uint64_t seq = first; seq < end; ++seq) {
     Arrival* arrival = communicator.board.find(seq);
@@ -240,7 +213,7 @@ void CommunicatorTable::drop(MemberId id, const Failure& failure) {
 
 void CommunicatorTable::abandon(const Session& session, const FailureOf& failure_of) {
   std::vector<std::pair<Communicator*, Rank>> held;
-  for (Communicator* communicator : open_) {
+  for (Communicator* communicator : open_.all()) {
     if (!communicator->ready()) continue;
     Rank rank = kNoRank;
     communicator->board.for_each_open([&](const Arrival& arrival) {
@@ -313,10 +286,7 @@ void CommunicatorTable::free_deserted() {
 }
 
 void CommunicatorTable::erase(Communicator& communicator) {
-  if (communicator.listed) {
-    std::erase(open_, &communicator);
-    swept_ = 0;  // who has moved forward is looked at again
-  }
+  open_.erase(communicator);
   std::erase_if(notices_,
                 [&](const Notice& notice) { return notice.communicator == &communicator; });
   std::erase_if(communicators_,
@@ -332,24 +302,17 @@ void CommunicatorTable::dissolve(Communicator& communicator) {
 
 void CommunicatorTable::consider(Communicator& communicator) {
   const Arrival* head = communicator.board.head();
-  if (communicator.queued || head == nullptr || head->state != Arrival::State::Agreed) return;
-  communicator.queued = true;
-  communicator.next_ready = nullptr;
-  (first_ready_ == nullptr ? first_ready_ : last_ready_->next_ready) = &communicator;
-  last_ready_ = &communicator;
+  if (head != nullptr && head->state == Arrival::State::Agreed) queue_.push(communicator);
 }
 
 Communicator* CommunicatorTable::next_ready() {
-  while (first_ready_ != nullptr) {
-    Communicator& communicator = *first_ready_;
-    first_ready_ = communicator.next_ready;
-    communicator.queued = false;
-    const Arrival* head = communicator.board.head();
+  while (Communicator* communicator = queue_.pop()) {
+    const Arrival* head = communicator->board.head();
     if (head != nullptr && head->state == Arrival::State::Agreed) {
-      communicator.board.run_head();
-      return &communicator;
+      communicator->board.run_head();
+      return communicator;
     }
-    free_if_empty(communicator);  // it was revoked in between
+    free_if_empty(*communicator);  // it was revoked in between
   }
   return nullptr;
 }
@@ -371,56 +334,18 @@ void CommunicatorTable::completed(Communicator& communicator, const Failure& par
 }
 
 void CommunicatorTable::sweep_deadlines(std::uint64_t now_ns) {
-  if (now_ns < next_deadline_ns_) return;
-  if (swept_ == 0) {
-    // A flood of short deadlines must not make every turn of the loop look at everything.
-    if (now_ns < last_sweep_ns_ + kSweepEveryNs) {
-      next_deadline_ns_ = last_sweep_ns_ + kSweepEveryNs;
-      return;
-    }
-    last_sweep_ns_ = now_ns;
-    swept_next_ns_ = kNever;
+  if (!open_.begin_sweep(now_ns)) return;
+  for (int timeouts = 0; timeouts < kMostTimeouts; ++timeouts) {
+    const std::optional<OpenCommunicators::Late> late = open_.next_late(now_ns);
+    if (!late) return;
+    time_out(late->communicator, late->arrival, now_ns);
   }
-  int timeouts = 0;
-  while (swept_ < open_.size()) {
-    Communicator& communicator = *open_[swept_];
-    if (!communicator.board.has_open()) {
-      communicator.listed = false;
-      open_[swept_] = open_.back();
-      open_.pop_back();
-      continue;
-    }
-    if (timeouts == kMostTimeouts) return;  // it stays due
-    ++swept_;
-    Arrival* late = nullptr;
-    communicator.board.for_each_open([&](Arrival& arrival) {
-      if (arrival.deadline_ns == 0) return;
-      if (arrival.state == Arrival::State::Running && !arrival.failure.ok())
-        return;  // told already
-      if (arrival.deadline_ns > now_ns) {
-        swept_next_ns_ = std::min(swept_next_ns_, arrival.deadline_ns);
-      } else if (late == nullptr) {
-        late = &arrival;
-      }
-    });
-    if (late == nullptr) continue;
-    time_out(communicator, *late, now_ns);
-    ++timeouts;
-  }
-  swept_ = 0;
-  next_deadline_ns_ = swept_next_ns_;
 }
 
 void CommunicatorTable::revoke_crossed(Communicator& communicator, Communicator& other,
                                        Rank culprit) {
-  const auto failure = [](const Communicator& mine, const Communicator& theirs, Rank whose) {
-    return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, whose,
-                        "communicators %s and %s wait for each other: same order on all ranks?",
-                        short_name(mine.unique_id, 4).c_str(),
-                        short_name(theirs.unique_id, 4).c_str());
-  };
-  revoke(other, failure(other, communicator, kNoRank));
-  revoke(communicator, failure(communicator, other, culprit));
+  revoke(other, describe_crossing(other, communicator, kNoRank));
+  revoke(communicator, describe_crossing(communicator, other, culprit));
 }
 
 void CommunicatorTable::time_out(Communicator& communicator, Arrival& arrival,
@@ -463,27 +388,9 @@ Communicator* CommunicatorTable::find_crossing_between_nodes(const Communicator&
 
 Communicator* CommunicatorTable::find_crossing(const Communicator& communicator,
                                                const Arrival& arrival) const {
-  for (const Seat& missing : communicator.seats) {
-    if (arrival.has_seen(missing.index)) continue;
-    for (Communicator* other : open_) {
-      if (other == &communicator || !other->ready()) continue;
-      for (const Seat& there : other->seats) {
-        if (there.session != missing.session) continue;
-        const Arrival* waits = other->board.waiting(there.index);
-        if (waits == nullptr) continue;
-        // It waits there. Does it wait for somebody who waits here?
-        const bool crossed =
-            std::any_of(other->seats.begin(), other->seats.end(), [&](const Seat& absent) {
-              return !waits->has_seen(absent.index) &&
-                     std::any_of(communicator.seats.begin(), communicator.seats.end(),
-                                 [&](const Seat& here) {
-                                   return arrival.has_seen(here.index) &&
-                                          here.session == absent.session;
-                                 });
-            });
-        if (crossed) return other;
-      }
-    }
+  for (Communicator* other : open_.all()) {
+    if (other == &communicator || !other->ready()) continue;
+    if (cross_here(communicator, arrival, *other)) return other;
   }
   return nullptr;
 }

@@ -7,12 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "daemon/comm/communicator.h"
+#include "daemon/comm/open_communicators.h"
+#include "daemon/comm/ready_queue.h"
 #include "daemon/memory/id_table.h"
 #include "daemon/plan/operation.h"
 
@@ -129,7 +130,7 @@ class CommunicatorTable {
   // Fails what is past its deadline: of at most kMostTimeouts communicators, the rest with the next
   // call. Cheap before next_deadline_ns().
   void sweep_deadlines(std::uint64_t now_ns);
-  std::uint64_t next_deadline_ns() const { return next_deadline_ns_; }
+  std::uint64_t next_deadline_ns() const { return open_.next_deadline_ns(); }
 
   OperationList& finished() { return finished_; }
   std::size_t size() const { return communicators_.size(); }
@@ -141,8 +142,6 @@ class CommunicatorTable {
  private:
   void bound_failures(Communicator& communicator,
                       std::uint32_t seat);  // whose call may have failed
-  // Something of it is open until then, at the latest.
-  void await_deadline(Communicator& communicator, std::uint64_t deadline_ns);
   // Sets the end, and fails what was to come from there on.
   void end_at(Communicator& communicator, std::uint64_t first, Rank who_left);
   bool is_deserted(const Communicator& communicator) const;
@@ -166,20 +165,12 @@ class CommunicatorTable {
   FailedShare failed_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
   IdTable<Member, MemberId> members_;
-  // A queue through Communicator::next_ready: it may never run dry.
-  Communicator* first_ready_ = nullptr;
-  Communicator* last_ready_ = nullptr;
+  ReadyQueue queue_;
   OperationList finished_;
   std::vector<Notice> notices_;
   bool may_be_deserted_ = false;  // one that spans nodes
   std::uint64_t last_serial_ = 0;
-  // Those that have had open arrivals since the last sweep: what it looks at, and who may be
-  // crossed. In no order.
-  std::vector<Communicator*> open_;
-  std::size_t swept_ = 0;  // so many of them in the sweep that goes on
-  std::uint64_t swept_next_ns_ = std::numeric_limits<std::uint64_t>::max();
-  std::uint64_t last_sweep_ns_ = 0;
-  std::uint64_t next_deadline_ns_ = std::numeric_limits<std::uint64_t>::max();
+  OpenCommunicators open_;  // who may be late, and crossed
 };
 
 }  // namespace arcomm

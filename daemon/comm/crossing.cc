@@ -1,5 +1,6 @@
 #include "daemon/comm/crossing.h"
 
+#include <algorithm>
 #include <optional>
 
 namespace arcomm {
@@ -39,6 +40,32 @@ bool any_rank(const Communicator& communicator, Visit visit) {
 }
 
 }  // namespace
+
+Failure describe_crossing(const Communicator& mine, const Communicator& theirs, Rank whose) {
+  return make_failure(ErrorCode::DeadlineExceeded, Reason::Crossed, whose,
+                      "communicators %s and %s wait for each other: same order on all ranks?",
+                      short_name(mine.unique_id, 4).c_str(),
+                      short_name(theirs.unique_id, 4).c_str());
+}
+
+bool cross_here(const Communicator& one, const Arrival& arrival, const Communicator& other) {
+  const auto waits_in_one = [&](const SessionId& session) {
+    return std::ranges::any_of(one.seats, [&](const Seat& here) {
+      return arrival.has_seen(here.index) && here.session == session;
+    });
+  };
+  return std::ranges::any_of(one.seats, [&](const Seat& missing) {
+    if (arrival.has_seen(missing.index)) return false;
+    return std::ranges::any_of(other.seats, [&](const Seat& there) {
+      if (there.session != missing.session) return false;
+      const Arrival* waits = other.board.waiting(there.index);
+      // It waits there. Does it wait for somebody who waits here?
+      return waits != nullptr && std::ranges::any_of(other.seats, [&](const Seat& absent) {
+               return !waits->has_seen(absent.index) && waits_in_one(absent.session);
+             });
+    });
+  });
+}
 
 bool cross_between_nodes(const Communicator& one, std::uint64_t seq, const Communicator& other) {
   if (one.elsewhere == nullptr || other.elsewhere == nullptr) return false;
