@@ -253,14 +253,29 @@ Result<std::optional<std::uint64_t>> ControlRequests::prepare_measuring() {
   return state_.backend->prepare_measuring();
 }
 
-Status ControlRequests::measure(GpuMeasurement what) {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  return state_.backend->measure(what);
+void ControlRequests::measure(GpuMeasurement what, const DeviceWorker::Done<double>& done) {
+  Status begun = check_may_measure();
+  if (begun) begun = state_.backend->measure(what);
+  if (!begun) return done(std::move(begun).error());
+  measuring_ = done;
 }
 
-Result<std::optional<double>> ControlRequests::measured() {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  return state_.backend->measured();
+bool ControlRequests::go_on_measuring() {
+  if (!measuring_) return false;
+  Result<std::optional<double>> took = std::optional<double>();
+  if (Status may = check_may_measure(); may) {
+    took = state_.backend->measured();
+  } else {
+    took = std::move(may).error();
+  }
+  if (took && !*took) return true;
+  const auto done = std::exchange(measuring_, nullptr);
+  done(took ? Result<double>(**took) : Result<double>(std::move(took).error()));
+  return true;
+}
+
+void ControlRequests::stop_measuring(const Error& why) {
+  if (const auto done = std::exchange(measuring_, nullptr)) done(why);
 }
 
 CommunicatorSnapshot ControlRequests::snapshot(const Communicator& communicator,

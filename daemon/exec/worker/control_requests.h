@@ -45,8 +45,10 @@ class ControlRequests {
   // As Backend's of these names.
   Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
   Result<std::optional<std::uint64_t>> prepare_measuring();
-  Status measure(GpuMeasurement what);
-  Result<std::optional<double>> measured();
+  void measure(GpuMeasurement what, const DeviceWorker::Done<double>& done);
+  // Asks the backend for what it measures, and answers. Whether something is being measured.
+  bool go_on_measuring();
+  void stop_measuring(const Error& why);
   void end_measuring() { state_.backend->end_measuring(); }
   WorkerSnapshot inspect();
   void use_settings(std::shared_ptr<const Settings> settings);
@@ -67,6 +69,7 @@ class ControlRequests {
   Worker& worker_;
   WorkerState& state_;
   Departures& departures_;
+  DeviceWorker::Done<double> measuring_;  // who waits for what the backend measures; or empty
   double busy_fraction_ = 0;
 };
 

@@ -2,21 +2,19 @@
 #include "daemon/exec/worker/device_worker.h"
 
 #include <sched.h>
-#include <sys/epoll.h>
 #include <sys/prctl.h>
 
 #include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <deque>
 #include <type_traits>
 #include <utility>
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/failpoint.h"
 #include "daemon/exec/worker/control_requests.h"
+#include "daemon/exec/worker/doze.h"
 #include "daemon/exec/worker/mailbox.h"
-#include "daemon/exec/worker/rest_queue.h"
+#include "daemon/exec/worker/rest_turns.h"
+#include "daemon/exec/worker/turn_times.h"
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
@@ -29,12 +27,9 @@ namespace {
 constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
 constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another process and back
 constexpr std::uint64_t kTileNapNs = 50'000;    // while streams have the last tiles
-constexpr std::uint64_t kNapNs = 1'000'000;     // while a session does not read its completions
 constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
-// After so long what else is due waits for the next turn.
-constexpr std::uint64_t kRestNs = 10'000'000;
+// After so long further messages wait for the next turn.
 constexpr std::uint64_t kMessagesNs = 200'000;
-constexpr std::uint64_t kBusyWindowNs = 1'000'000'000;
 
 Error stopped() {
   return error(ErrorCode::Unavailable, Reason::ShuttingDown, "the device worker has stopped");
@@ -43,30 +38,19 @@ Error stopped() {
 class ThreadedWorker final : public DeviceWorker {
  public:
   ThreadedWorker(std::unique_ptr<Worker> worker, const Settings& settings, Metrics& metrics,
-                 UniqueFd epoll, UniqueFd event)
+                 Doze doze, UniqueFd event)
       : worker_(std::move(worker)),
         requests_(*worker_),
+        rests_(worker_->state()),
         metrics_(metrics),
+        times_(metrics),
         spin_ns_(settings.wait.spin_us * 1000),
-        epoll_(std::move(epoll)),
+        doze_(std::move(doze)),
         mailbox_(std::move(event)) {
     worker_->state().nodes.ring_with([this] { mailbox_.bell().ring(); });
   }
 
-  Status watch(int fd, std::uint32_t events = EPOLLIN) {
-    epoll_event event{};
-    // Edge-triggered, and never read: the descriptor's other copy is a client's, who could make a
-    // read block. A link's is read and written until it says no more.
-    event.events = events | EPOLLET;
-    if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return {};
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot watch a doorbell: ", std::strerror(errno));
-  }
-  // Closing is not enough: the client's copy keeps the descriptor, and our interest in it, alive.
-  void unwatch(int fd) {
-    if (fd >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
-  }
-  int mailbox_fd() const { return mailbox_.event_fd(); }
+  Status watch_mailbox() { return doze_.watch(mailbox_.event_fd()); }
 
   void run() override;
   void stop() override {
@@ -78,7 +62,7 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done), [this, spec = share(std::move(spec))]() -> Status {
       const int doorbell = spec->doorbell.get();
       const SessionId id = spec->id;
-      ARC_RETURN_IF_ERROR(watch(doorbell));
+      ARC_RETURN_IF_ERROR(doze_.watch(doorbell));
       Status opened = requests_.open_session(std::move(*spec), now_ns());
       if (opened) log::debug("session {} opened", fmt::streamed(id));
       return opened;
@@ -86,12 +70,12 @@ class ThreadedWorker final : public DeviceWorker {
   }
   void close_session(SessionId session, Reason reason, std::string why, Done<void> done) override {
     post(done, [this, session, reason, why = std::move(why), done] {
-      unwatch(requests_.doorbell_of(session));
+      doze_.unwatch(requests_.doorbell_of(session));
       requests_.close_session(session, reason, why, done);
     });
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
-    const Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
+    const RestTurns::Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
     const auto held = share(std::move(spec));
     // What comes of it not at all is a last reference, perhaps: closed elsewhere. At the end there
     // is nobody whom that would hold up.
@@ -104,7 +88,7 @@ class ThreadedWorker final : public DeviceWorker {
   }
   void allocate_buffer(SessionId session, AllocationSpec spec,
                        Done<AllocatedBuffer> done) override {
-    const Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
+    const RestTurns::Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
     ask_at_rest(std::move(done), rest, [this, session, spec = std::move(spec)] {
       return requests_.allocate_buffer(session, spec.device, spec.bytes);
     });
@@ -121,11 +105,11 @@ class ThreadedWorker final : public DeviceWorker {
       const auto remove = [this, session, plan] { return requests_.remove_plan(session, plan); };
       const PersistentPlan* held = worker_->state().plans.find(plan);
       const bool is_in_a_grid = held != nullptr && held->resident_on >= 0;
-      is_in_a_grid ? act_at_rest(done, {.who = {session}}, remove) : answer(done, remove);
+      is_in_a_grid ? rests_.act(done, {.who = {session}}, remove) : answer(done, remove);
     });
   }
   void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
-    Rest rest{.deadline_ns = spec.deadline_ns};
+    RestTurns::Rest rest{.deadline_ns = spec.deadline_ns};
     for (const RankSpec& rank : spec.ranks) rest.who.push_back(rank.session);
     // Each rank will leave, too, and cannot be made to wait then.
     rest.cost = 1 + rest.who.size();
@@ -156,7 +140,7 @@ class ThreadedWorker final : public DeviceWorker {
       if (!descriptors) return descriptors.error();
       for (const int descriptor : *descriptors) {
         // It closes with the link, and is then forgotten.
-        const Status watched = watch(descriptor, EPOLLIN | EPOLLOUT);
+        const Status watched = doze_.watch(descriptor, EPOLLIN | EPOLLOUT);
         if (watched) continue;
         worker_->state().nodes.close_link(peer, watched.error());
         return watched;
@@ -180,15 +164,11 @@ class ThreadedWorker final : public DeviceWorker {
     post(done, [this, ranks, room_bytes, done] {
       const Status begun = requests_.begin_measuring(ranks, room_bytes);
       if (!begun) return done(begun.error());
-      act_at_rest(done, {}, [this] { return requests_.prepare_measuring(); });
+      rests_.act(done, {}, [this] { return requests_.prepare_measuring(); });
     });
   }
   void measure(GpuMeasurement what, Done<double> done) override {
-    post(done, [this, what, done] {
-      const Status begun = requests_.measure(what);
-      if (!begun) return done(begun.error());
-      measuring_ = done;
-    });
+    post(done, [this, what, done] { requests_.measure(what, done); });
   }
   void end_measuring(Done<void> done) override {
     ask(std::move(done), [this]() -> Status {
@@ -199,7 +179,7 @@ class ThreadedWorker final : public DeviceWorker {
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = requests_.inspect();
-      shot.slowest_turn_ns = slowest_turn_ns_;
+      shot.slowest_turn_ns = times_.slowest_ns();
       shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
       return shot;
     });
@@ -255,131 +235,34 @@ class ThreadedWorker final : public DeviceWorker {
     Result<T> result = act();
     if (done) done(std::move(result));
   }
-  // How a request that brings GPUs to rest waits for its turn.
-  struct Rest {
-    std::vector<SessionId> who = {};  // at whose users' expense
-    std::uint64_t cost = 1;
-    std::uint64_t deadline_ns = 0;
-  };
-  using Try = RestQueue::Try;
-  template <typename T>
-  static Try tried(const Done<T>& done, Result<T> result) {
-    // Of a device that is held up; where it is lost, or the daemon ends, the reason says so.
-    if (!result && result.error().code == ErrorCode::Unavailable &&
-        result.error().reason == Reason::None)
-      return {.state = Try::State::HeldUp, .why = std::move(result).error()};
-    if (done) done(std::move(result));
-    return {};
-  }
-  // None: it goes on in another turn.
-  template <typename T>
-  static Try tried(const Done<T>& done, Result<std::optional<T>> result) {
-    if (!result) return tried(done, Result<T>(std::move(result).error()));
-    if (!*result) return {.state = Try::State::GoesOn};
-    return tried(done, Result<T>(std::move(**result)));
-  }
-  // In its turn. The worker's.
   template <typename T, typename Act>
-  void act_at_rest(const Done<T>& done, const Rest& rest, const Act& act) {
-    const auto refuse = [done](Error why) {
-      if (done) done(std::move(why));
-    };
-    if (!on_gpus()) {
-      if (Try one = tried(done, act()); one.state == Try::State::HeldUp) refuse(std::move(one.why));
-      return;
-    }
-    RestQueue::Request request{.uids = {},
-                               .cost = rest.cost,
-                               .act = [done, act] { return tried(done, act()); },
-                               .refuse = refuse,
-                               .deadline_ns = rest.deadline_ns};
-    for (const SessionId id : rest.who) {
-      const Session* session = worker_->state().sessions.find(id);
-      if (session != nullptr) request.uids.push_back(session->origin().uid);
-    }
-    rests_.add(std::move(request), now_ns());
-  }
-  template <typename T, typename Act>
-  void ask_at_rest(Done<T> done, Rest rest, Act act) {
+  void ask_at_rest(Done<T> done, RestTurns::Rest rest, Act act) {
     post(done, [this, done, rest = std::move(rest), act = std::move(act)] {
-      act_at_rest(done, rest, act);
+      rests_.act(done, rest, act);
     });
   }
 
-  bool take_messages();
   // Gives the core, or the line, to others for a moment. Returns when that was over, as the others
   // do, too: it is no part of a turn.
   std::uint64_t yield(std::uint64_t now);
   std::uint64_t relax(std::uint64_t now);
   // While streams have the last tiles of what runs; they ring nobody when they are done.
   std::uint64_t await_tiles(std::uint64_t now, std::uint64_t last_work);
-  bool take_rests();
-  bool go_on_measuring();
   void rest(std::uint64_t now);
-  void sleep(std::uint64_t sleep_ns);
-  void note(std::uint64_t before, std::uint64_t after, bool worked);
 
   std::unique_ptr<Worker> worker_;
   ControlRequests requests_;
-  RestQueue rests_;
-  std::deque<RestQueue::Request> due_;  // taken from there
-  std::deque<Message> messages_;        // taken, and left for the next turn
-  Done<double> measuring_;              // who waits for what the backend measures; or empty
+  RestTurns rests_;
   Metrics& metrics_;
+  TurnTimes times_;
   std::uint64_t spin_ns_;
-  UniqueFd epoll_;
+  Doze doze_;
   Mailbox mailbox_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> progress_{0};
   bool resting_ = false;  // slept just before the message that asks
   LostTime lost_time_;
-  std::uint64_t window_ns_ = 0, busy_ns_ = 0, slowest_turn_ns_ = 0;
 };
-
-// A user whose sixty processes die at once sends as many messages: requests are read in between.
-bool ThreadedWorker::take_messages() {
-  if (mailbox_.pending()) {
-    for (Message& message : mailbox_.take()) messages_.push_back(std::move(message));
-  }
-  if (messages_.empty()) return false;
-  const std::uint64_t until = now_ns() + kMessagesNs;
-  do {
-    const Message message = std::move(messages_.front());
-    messages_.pop_front();
-    message.act();
-  } while (!messages_.empty() && now_ns() < until);
-  return true;
-}
-
-bool ThreadedWorker::take_rests() {
-  if (due_.empty()) {
-    if (rests_.empty()) return false;
-    for (RestQueue::Request& request : rests_.take(now_ns())) due_.push_back(std::move(request));
-    if (due_.empty()) return false;
-  }
-  worker_->state().backend->at_rest([this] {
-    const std::uint64_t until = now_ns() + kRestNs;
-    do {
-      RestQueue::Request request = std::move(due_.front());
-      due_.pop_front();
-      const std::uint64_t since = now_ns();
-      RestQueue::Try tried = request.act();
-      tried.took_ns = now_ns() - since;
-      if (tried.state == Try::State::Answered) continue;
-      rests_.put_back(std::move(request), std::move(tried), now_ns());
-    } while (!due_.empty() && now_ns() < until);
-  });
-  return true;
-}
-
-bool ThreadedWorker::go_on_measuring() {
-  if (!measuring_) return false;
-  Result<std::optional<double>> took = requests_.measured();
-  if (took && !*took) return true;
-  const Done<double> done = std::exchange(measuring_, nullptr);
-  done(took ? Result<double>(**took) : Result<double>(std::move(took).error()));
-  return true;
-}
 
 void ThreadedWorker::run() {
   // Naps of 50 us would become naps of 100 us: operations wait for their end.
@@ -387,13 +270,13 @@ void ThreadedWorker::run() {
   const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
   std::uint64_t now = now_ns();
   std::uint64_t last_work = now;
-  window_ns_ = now;
+  times_.begin(now);
   while (!stop_.load(std::memory_order_acquire)) {
     progress_.fetch_add(1, std::memory_order_relaxed);
     worker_->state().backend->begin_turn();
-    bool worked = take_messages();
-    worked |= take_rests();
-    worked |= go_on_measuring();
+    bool worked = mailbox_.act(kMessagesNs);
+    worked |= rests_.take();
+    worked |= requests_.go_on_measuring();
     worked |= worker_->poll_sessions();
     worked |= worker_->poll_nodes(now);
     while (freezes && worker_->state().pending() != 0 && !stop_.load(std::memory_order_acquire))
@@ -411,7 +294,7 @@ void ThreadedWorker::run() {
 
     const std::uint64_t before = now;
     now = now_ns();
-    note(before, now, worked);
+    if (times_.note(before, now, worked)) requests_.set_busy(times_.busy_fraction());
     // Where other processes use this core, sleep is the better wait, and a yield the worst.
     const bool sleeps = lost_time_.sleeps(now);
     worker_->state().sessions.set_core_is_shared(sleeps);
@@ -429,7 +312,7 @@ void ThreadedWorker::run() {
     } else if ((sleeps || now - last_work >= spin_ns_) && worker_->rest_ns(now) != 0) {
       rest(now);
       now = now_ns();
-      window_ns_ = std::max(window_ns_, now > kBusyWindowNs ? now - kBusyWindowNs : 0);
+      times_.slept(now);
     } else if (worker_->oversubscribed() &&
                (worker_->state().pending() == 0 || now - last_work >= kLingerNs)) {
       // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
@@ -441,15 +324,14 @@ void ThreadedWorker::run() {
       now = relax(now);
     }
   }
-  for (Message& message : mailbox_.close()) messages_.push_back(std::move(message));
-  for (const RestQueue::Request& request : std::exchange(due_, {})) request.refuse(stopped());
+  mailbox_.close();
   rests_.refuse_all(stopped());
-  if (const Done<double> done = std::exchange(measuring_, nullptr)) done(stopped());
+  requests_.stop_measuring(stopped());
   while (!worker_->shut_down()) {
     progress_.fetch_add(1, std::memory_order_relaxed);
-    sleep(kTileNapNs);
+    doze_.sleep(kTileNapNs);
   }
-  for (const Message& message : std::exchange(messages_, {})) message.refuse();
+  mailbox_.refuse_rest();
 }
 
 std::uint64_t ThreadedWorker::yield(std::uint64_t now) {
@@ -469,7 +351,7 @@ std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
 std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
   // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
   if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
-    sleep(kTileNapNs);
+    doze_.sleep(kTileNapNs);
     return now_ns();
   }
   return now - last_work >= kYieldAfterNs ? yield(now) : now;
@@ -477,8 +359,7 @@ std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_
 
 void ThreadedWorker::rest(std::uint64_t now) {
   mailbox_.bell().arm();
-  const bool is_called =
-      mailbox_.pending() || !messages_.empty() || !due_.empty() || worker_->look_at_nodes(now);
+  const bool is_called = mailbox_.has_some() || rests_.has_due() || worker_->look_at_nodes(now);
   const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
   if (rest != Worker::Rest::Awake) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
@@ -489,45 +370,20 @@ void ThreadedWorker::rest(std::uint64_t now) {
       sleep_ns = 0;
     }
     if (rest == Worker::Rest::Nap || worker_->state().nodes.must_be_polled())
-      sleep_ns = std::min(sleep_ns, kNapNs);
+      sleep_ns = std::min(sleep_ns, Doze::kNapNs);
     resting_ = true;
     metrics_.worker_sleeps.add();
-    sleep(std::min(sleep_ns, worker_->rest_ns(now)));
+    doze_.sleep(std::min(sleep_ns, worker_->rest_ns(now)));
   }
   worker_->disarm();
   mailbox_.bell().disarm();
 }
 
-void ThreadedWorker::sleep(std::uint64_t sleep_ns) {
-  epoll_event events[16];
-  if (sleep_ns < kNapNs) {
-    const timespec nap{0, static_cast<long>(sleep_ns)};
-    if (::epoll_pwait2(epoll_.get(), events, 16, &nap, nullptr) >= 0 || errno != ENOSYS) return;
-  }
-  ::epoll_wait(epoll_.get(), events, 16, static_cast<int>((sleep_ns + 999'999) / 1'000'000));
-}
-
-void ThreadedWorker::note(std::uint64_t before, std::uint64_t after, bool worked) {
-  if (worked) busy_ns_ += after - before;
-  if (after - before > slowest_turn_ns_) {
-    slowest_turn_ns_ = after - before;
-    metrics_.worker_turn_ns.note(slowest_turn_ns_);
-  }
-  if (after - window_ns_ < kBusyWindowNs) return;
-  requests_.set_busy(static_cast<double>(busy_ns_) / static_cast<double>(after - window_ns_));
-  metrics_.worker_busy_ns.add(busy_ns_);
-  busy_ns_ = 0;
-  window_ns_ = after;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<DeviceWorker>> DeviceWorker::create(Parts parts) {
-  UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot create an epoll: ", std::strerror(errno));
-  }
+  Result<Doze> doze = Doze::create();
+  if (!doze) return std::move(doze).error();
   Result<UniqueFd> event = ring::EventDoorbell::create();
   if (!event) return std::move(event).error();
   const std::shared_ptr<const Settings> settings = parts.settings;
@@ -535,8 +391,8 @@ Result<std::unique_ptr<DeviceWorker>> DeviceWorker::create(Parts parts) {
   Result<std::unique_ptr<Worker>> worker = Worker::create(std::move(parts));
   if (!worker) return std::move(worker).error();
   auto made = std::make_unique<ThreadedWorker>(std::move(worker).value(), *settings, metrics,
-                                               std::move(epoll), std::move(event).value());
-  ARC_RETURN_IF_ERROR(made->watch(made->mailbox_fd()));
+                                               *std::move(doze), std::move(event).value());
+  ARC_RETURN_IF_ERROR(made->watch_mailbox());
   return std::unique_ptr<DeviceWorker>(std::move(made));
 }
 
