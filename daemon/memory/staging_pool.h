@@ -28,6 +28,10 @@ class StagingPool {
   // All of it, present from then on: a page that cannot be had is an error here and never later.
   // Takes some 50 ms for 256 MB. Again: no effect.
   Status open();
+  // All of it, once it is open.
+  std::span<std::byte> memory() const {
+    return memory_ ? std::span(memory_.data(), memory_.bytes()) : std::span<std::byte>();
+  }
   // ResourceExhausted naming net.staging_bytes, what is free, and who has the most.
   Result<std::span<std::byte>> take(uid_t uid, std::uint64_t bytes);
   // What take() gave this uid, whole.

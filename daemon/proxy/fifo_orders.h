@@ -28,6 +28,11 @@ class FifoOrders {
     return true;
   }
 
+  // On begin()'s thread: everything that has begun has ended.
+  bool is_idle() const {
+    return ended_.load(std::memory_order_acquire) == begun_.load(std::memory_order_relaxed);
+  }
+
   // Steps that all operations take which have begun; grows.
   std::uint64_t until() {
     look();

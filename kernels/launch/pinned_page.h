@@ -34,4 +34,8 @@ class PinnedPage {
   void* base_ = nullptr;
 };
 
+// Memory that the process has anyway, of whole pages: every GPU reaches it from then on, by the
+// same address, until the process ends.
+Status pin_host_memory(void* memory, std::uint64_t bytes);
+
 }  // namespace arcomm

@@ -45,8 +45,8 @@ void DeferredRelease::add(GpuMember& member) {
   item.slot = member.slot;
   item.completion = member.completion;
   item.queue = member.queue;
-  for (Memory* memory :
-       {&member.mailbox, &member.scratch, &member.resident_scratch, &member.exchange})
+  for (Memory* memory : {&member.mailbox, &member.scratch, &member.resident_scratch,
+                         &member.exchange, &member.network})
     item.memory.push_back(std::move(*memory));
   item.doorbells = std::move(member.doorbells);
   add(std::move(item));

@@ -48,6 +48,7 @@ Result<std::unique_ptr<GpuBackend>> GpuBackend::create(Parts parts) {
   const Settings& settings = parts.settings;
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(parts), std::move(groups).value()));
   backend->use_settings(settings);
+  backend->staging_ = {.bytes = settings.net.staging_bytes, .at_once = !settings.net.peers.empty()};
   return backend;
 }
 
@@ -103,8 +104,21 @@ std::span<const DoorbellCall> GpuBackend::poll() {
   return calls_;
 }
 
+NetworkExecutor* GpuBackend::span_nodes(Links& links, const OfferedData& offered) {
+  Result<std::unique_ptr<GpuNetwork>> network =
+      GpuNetwork::create(*groups_, buffers_, links, staging_);
+  if (!network) {
+    log::warn("communicators of GPUs cannot span nodes: {}", network.error().message);
+    return nullptr;
+  }
+  network_ = std::move(network).value();
+  offered_ = &offered;
+  return network_.get();
+}
+
 void GpuBackend::stop(Communicator& communicator) {
   executor_.stop(communicator);
+  if (network_ != nullptr) network_->stop(communicator);
   if (GpuGroup* group = gpus_of(communicator))
     groups_->close(*group, done_of(communicator.revoked));
 }
@@ -140,6 +154,7 @@ std::uint64_t GpuBackend::operations_elsewhere() const {
 }
 
 std::uint64_t GpuBackend::rest_ns(std::uint64_t now_ns) const {
+  if (!network_is_idle()) return 0;
   if (groups_->all.empty()) return groups_->deferred.empty() ? ~std::uint64_t{0} : kLongestNapNs;
   for (const Nap& nap : kNaps) {
     if (now_ns < watch_.moved_ns() + nap.before_ns) return nap.nap_ns;
@@ -215,7 +230,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
   for (const CheckedRange* range : {&send, &recv}) {
     if (range->buffer == nullptr || range->buffer->gpu == member.engine->ordinal()) continue;
     return error(ErrorCode::InvalidArgument, Reason::BadValue, range == &send ? "send" : "recv",
-                 " lies on another GPU than rank ", rank,
+                 " lies on another GPU than rank ", global_rank(*group, rank),
                  " of the communicator: use memory of that rank's GPU");
   }
   if (plan.timeout_ns == 0) plan.timeout_ns = default_timeout_ns_;
@@ -263,6 +278,7 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
 
 Result<bool> GpuBackend::form(const CommunicatorSpec& spec,
                               std::unique_ptr<CommunicatorExtension>& made) {
+  ARC_RETURN_IF_ERROR(GpuNetwork::check(spec));
   end_measuring();  // clients come first
   std::unique_ptr<GpuGroup> group(static_cast<GpuGroup*>(made.release()));
   Result<bool> is_whole = groups_->make(
@@ -273,13 +289,14 @@ Result<bool> GpuBackend::form(const CommunicatorSpec& spec,
 
 void GpuBackend::leave(Communicator& communicator, Rank rank) {
   GpuGroup& group = *gpus_of(communicator);
-  groups_->retire(group, rank);
+  const Rank local = local_rank(communicator, rank);
+  groups_->retire(group, local);
   const Failure left = make_failure(ErrorCode::Aborted, Reason::RemoteAborted, rank, "%s", "");
-  groups_->end_after_leave(group, rank, done_of(left));
+  groups_->end_after_leave(group, local, done_of(left));
 }
 
 void GpuBackend::abort(Communicator& communicator, Rank rank) {
-  groups_->retire(*gpus_of(communicator), rank);
+  groups_->retire(*gpus_of(communicator), local_rank(communicator, rank));
 }
 
 Status GpuBackend::check_may_measure() {

@@ -14,6 +14,7 @@
 #include "daemon/exec/gpu/gpu_executor.h"
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/group/path_watch.h"
+#include "daemon/exec/gpu/network/gpu_network.h"
 #include "daemon/exec/tune/gpu_bench.h"
 #include "daemon/plan/gpu_planner.h"
 
@@ -39,12 +40,17 @@ class GpuBackend final : public Backend {
   std::span<const DoorbellCall> poll() override;
   int turns_behind() const override { return 2 + static_cast<int>(Speculation::kMost); }
   Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override {
-    return executor_.start(communicator, now_ns, failure);
+    return communicator.spans_nodes() ? network_->start(communicator, *offered_, now_ns, failure)
+                                      : executor_.start(communicator, now_ns, failure);
   }
-  bool collect(std::vector<Outcome>& outcomes) override { return executor_.collect(outcomes); }
+  bool work() override { return network_ != nullptr && network_->work(); }
+  bool collect(std::vector<Outcome>& outcomes) override {
+    const bool found = network_ != nullptr && network_->collect(outcomes);
+    return executor_.collect(outcomes) || found;
+  }
   void stop(Communicator& communicator) override;
   std::span<const PathFailure> tend(std::uint64_t now_ns) override;
-  bool idle() const override { return executor_.idle(); }
+  bool idle() const override { return executor_.idle() && network_is_idle(); }
   std::uint64_t rest_ns(std::uint64_t now_ns) const override;
   bool lost() const override { return groups_->lost(); }
 
@@ -73,7 +79,7 @@ class GpuBackend final : public Backend {
   void abort(Communicator& communicator, Rank rank) override;
   Result<MailboxDescriptors> export_mailbox(const Communicator& communicator,
                                             Rank rank) const override {
-    return groups_->export_mailbox(*gpus_of(communicator), rank);
+    return groups_->export_mailbox(*gpus_of(communicator), local_rank(communicator, rank));
   }
   void describe(const Communicator& communicator, CommunicatorSnapshot& shot) const override {
     PathWatch::describe(*gpus_of(communicator), shot);
@@ -81,6 +87,8 @@ class GpuBackend final : public Backend {
 
   bool starts_by_doorbell() const override { return true; }
   std::uint64_t operations_elsewhere() const override;
+
+  NetworkExecutor* span_nodes(Links& links, const OfferedData& offered) override;
 
   Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override;
   Result<std::optional<std::uint64_t>> prepare_measuring() override;
@@ -92,6 +100,7 @@ class GpuBackend final : public Backend {
  private:
   GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups);
   Status check_may_measure();
+  bool network_is_idle() const { return network_ == nullptr || network_->idle(); }
 
   BufferRegistry& buffers_;
   const PlanTable& plans_;
@@ -100,6 +109,9 @@ class GpuBackend final : public Backend {
   GpuPlanner planner_;  // of communicators to come
   GpuExecutor executor_;
   PathWatch watch_{*groups_};
+  GpuNetwork::Staging staging_;
+  std::unique_ptr<GpuNetwork> network_;  // null: it has no memory, and there is no other node
+  const OfferedData* offered_ = nullptr;
   std::unique_ptr<GpuBench> bench_;  // while somebody measures
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;

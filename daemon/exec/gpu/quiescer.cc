@@ -75,6 +75,13 @@ Status QuiesceGuard::wait_for_queues() {
     if (!quiescer_.speculator_.withdraw(*group, now < until ? until - now : 0) && busy == nullptr)
       busy = quiescer_.speculator_.find_busy(*group);
   }
+  while (quiescer_.network_has_left && !quiescer_.network_has_left()) {
+    if (now_ns() >= until) {
+      return error(ErrorCode::Unavailable, Reason::None,
+                   "an operation on a GPU here waits for data of another node; try again");
+    }
+    ::sched_yield();
+  }
   while (busy == nullptr && (busy = quiescer_.find_busy()) != nullptr) {
     if (now_ns() >= until) break;
     busy = nullptr;

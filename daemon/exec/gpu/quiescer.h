@@ -39,6 +39,9 @@ class Quiescer {
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
 
+  // Moves what runs between nodes, and says whether none of its kernels is on the GPUs: CUDA's
+  // calls would wait for one, and it for the worker.
+  std::function<bool()> network_has_left;
   // A communicator of the daemon's own, whose queues are to be empty, too; null: there is none.
   const GpuGroup* measured = nullptr;
 

@@ -29,11 +29,12 @@ inline constexpr std::uint64_t kMomentNs = 200'000;
 
 struct GpuMember {
   GpuEngine* engine = nullptr;
-  Rank rank = kNoRank;
+  Rank rank = kNoRank;  // local: its place among the group's members
   SessionId session;
   MemberId id;
   Memory mailbox, scratch, resident_scratch;
   Memory exchange;  // proto/exchange.h; none where the group is not in-stream
+  Memory network;   // network/network_fifos.h; none where all ranks are on this node
   DoorbellPage doorbells;
   std::uint32_t completion = kNoSlot;  // its place among the engine's
   std::uint32_t queue = 0;             // of its launcher; not 0: its own
@@ -81,7 +82,7 @@ class GpuGroup final : public CommunicatorExtension {
   }
 
   Communicator* communicator = nullptr;  // owns this
-  std::vector<GpuMember> members;        // by rank
+  std::vector<GpuMember> members;        // by local rank
   CudaAbilities abilities;               // of their GPUs, together
   LaunchTable launches;                  // which way its operations take; all ranks have the same
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
@@ -111,6 +112,14 @@ class GpuGroup final : public CommunicatorExtension {
  private:
   GpuGroups& owner_;
 };
+
+// What the API calls a member's rank, once its group has a communicator.
+inline Rank global_rank(const GpuGroup& group, Rank local) {
+  return group.communicator->seats[static_cast<std::size_t>(local)].rank;
+}
+inline Rank local_rank(const Communicator& communicator, Rank global) {
+  return static_cast<Rank>(communicator.world.place(global).local);
+}
 
 // Null where the communicator is not of GPUs.
 inline GpuGroup* gpus_of(const Communicator& communicator) {

@@ -55,8 +55,12 @@ std::span<const PathFailure> PathWatch::look(std::uint64_t now_ns) {
   }
   for (GpuGroup* group : groups_.all) {
     const bool even = look_at(*group, now_ns);
+    const Communicator& communicator = *group->communicator;
+    // A rank of another node has left.
+    if (!group->ending && communicator.spans_nodes() && !communicator.ended.ok())
+      group->ending = done_of(communicator.ended);
     if (!group->ending || group->closed || !even) continue;
-    const ArrivalBoard& board = group->communicator->board;
+    const ArrivalBoard& board = communicator.board;
     if (board.size() == board.failed()) groups_.close(*group, *group->ending);
   }
   return failures_;
@@ -175,7 +179,8 @@ void PathWatch::note_not_started(const GpuGroup& group, Rank rank, std::uint32_t
        .algorithm = kResidentKernel});
 }
 
-void PathWatch::note_broken(const GpuGroup& group, Rank rank) {
+void PathWatch::note_broken(const GpuGroup& group, Rank local) {
+  const Rank rank = global_rank(group, local);
   failures_.push_back(
       {.communicator = group.communicator,
        .failure = make_failure(ErrorCode::Internal, Reason::None, rank,
@@ -188,6 +193,7 @@ void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {
   if (group.members.empty()) return;
   shot.launches = group.launches;
   shot.why_not_in_stream = group.why_not_in_stream;
+  if (group.communicator->spans_nodes()) return;  // the worker sees all that it calls
   // Numbers come round.
   const GpuMember& first = group.members.front();
   std::uint32_t most = first.posted + first.in_stream_begun;

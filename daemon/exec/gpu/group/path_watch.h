@@ -38,7 +38,7 @@ class PathWatch {
   void note_resident(const GpuGroup& group, Rank rank, const Done& how);
   // At the deadline of an operation that its grid has not come to.
   void note_not_started(const GpuGroup& group, Rank rank, std::uint32_t number);
-  void note_broken(const GpuGroup& group, Rank rank);
+  void note_broken(const GpuGroup& group, Rank local);
   // False: the ranks wait for each other on different paths, and that was noted.
   bool compare_paths(GpuGroup& group, std::uint64_t now_ns);
 

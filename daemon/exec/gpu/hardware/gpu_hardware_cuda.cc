@@ -76,6 +76,14 @@ class CudaLauncher final : public GpuLauncher {
     ARC_RETURN_IF_ERROR(of(queue, parity).make_current());
     return launch_combine(call, of(queue, parity).stream());
   }
+  Status launch_network(std::uint32_t queue, const NetworkLaunch& launch) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return launch_network_exchange(launch, of(queue).stream());
+  }
+  Status pin(std::span<std::byte> memory) override {
+    ARC_RETURN_IF_ERROR(beside_.make_current());
+    return pin_host_memory(memory.data(), memory.size());
+  }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
                        const CudaAllReduce& call) override {
     return launch_all_reduce_behind(gate, algorithm, here(call), CudaShape{},

@@ -7,6 +7,7 @@
 
 #include "kernels/all_reduce/combine.h"
 #include "kernels/launch/launch_cuda.h"
+#include "kernels/network/launch_network.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -46,6 +47,12 @@ class GpuQueues {
   virtual Status copy(std::uint32_t queue, void* to, const void* from, std::uint64_t bytes) = 0;
   // In order with what is launched there of the same parity. All of it is in this GPU's memory.
   virtual Status combine(std::uint32_t queue, std::uint32_t parity, const CombineCall& call) = 0;
+  // A node's part of an operation between nodes, in order with what is launched there with parity
+  // 0.
+  virtual Status launch_network(std::uint32_t, const NetworkLaunch&) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "these GPUs run no operations between nodes");
+  }
 };
 
 }  // namespace arcomm

@@ -1,0 +1,306 @@
+#include "daemon/exec/gpu/network/gpu_network.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <utility>
+
+#include "daemon/exec/clock.h"
+#include "daemon/plan/recorded_algorithm.h"
+#include "daemon/telemetry/log/log.h"
+#include "transport/device/host_device.h"
+
+namespace arcomm {
+namespace {
+
+// The table of communicators ends what is late, and says for whom it was. Kernels and proxy do so
+// by themselves where the worker does not get to it.
+constexpr std::uint64_t kGraceNs = 50'000'000;
+// As HostNetwork::kMostHeldNs.
+constexpr std::uint64_t kMostHeldNs = 500'000'000;
+
+const void* at_gpu(const BufferRegistry& buffers, const Operation& operation, BufferId id,
+                   const std::byte* address, int ordinal) {
+  const Buffer& buffer = *buffers.find(operation.session->id(), id);
+  return buffer.base_on(ordinal) + (address - buffer.base());
+}
+
+// Of the kernel, where the proxy has not said anything better before.
+Failure failure_of(const Done& verdict, const Communicator& communicator, std::uint64_t seq) {
+  ErrorCode code = error_code_from(verdict.code);
+  if (code == ErrorCode::Ok) code = ErrorCode::Internal;
+  Rank culprit = kNoRank;
+  for (Rank rank = 0; rank < communicator.ranks() && culprit == kNoRank; ++rank) {
+    if (std::cmp_equal(communicator.world.place(rank).node, verdict.culprit_rank)) culprit = rank;
+  }
+  return make_failure(code, reason_from(verdict.reason), culprit,
+                      "seq %" PRIu64 ": this node's kernel waited for data of rank %d's node",
+                      seq, culprit);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<GpuNetwork>> GpuNetwork::create(GpuGroups& groups,
+                                                       const BufferRegistry& buffers, Links& links,
+                                                       Staging staging) {
+  Result<std::unique_ptr<HostDevice>> host = HostDevice::create(HostDeviceOptions{});
+  if (!host) return std::move(host).error();
+  std::unique_ptr<GpuNetwork> network(
+      new GpuNetwork(groups, buffers, links, std::move(host).value(), staging.bytes));
+  if (staging.at_once) ARC_RETURN_IF_ERROR(network->pin());
+  return network;
+}
+
+GpuNetwork::GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& links,
+                       std::unique_ptr<Device> host, std::uint64_t staging_bytes)
+    : groups_(groups),
+      buffers_(buffers),
+      links_(links),
+      host_(std::move(host)),
+      pool_(*host_, staging_bytes) {
+  groups_.quiescer.network_has_left = [this] { return has_left_gpus(); };
+}
+
+GpuNetwork::~GpuNetwork() {
+  groups_.quiescer.network_has_left = {};
+}
+
+Status GpuNetwork::pin() {
+  if (is_pinned_) return {};
+  ARC_RETURN_IF_ERROR(pool_.open());
+  Status pinned;
+  const Status rested = groups_.quiescer.quiesced(
+      [&] { pinned = groups_.engines.front().launcher().pin(pool_.memory()); });
+  ARC_RETURN_IF_ERROR(rested);
+  is_pinned_ = pinned.ok();
+  return pinned;
+}
+
+Status GpuNetwork::check(const CommunicatorSpec& spec) {
+  if (spec.nodes.empty() || spec.ranks.size() == 1) return {};
+  return error(ErrorCode::Unimplemented, Reason::Unsupported, "a communicator of GPUs on ",
+               spec.nodes.size(), " nodes may have one rank on each of them for now, and ",
+               spec.ranks.size(), " are on node ", spec.nodes[spec.here].name);
+}
+
+GpuNetwork::Member* GpuNetwork::find(const Communicator& communicator) const {
+  const auto found = members_.find(&communicator);
+  return found == members_.end() ? nullptr : found->second.get();
+}
+
+Status GpuNetwork::form(Communicator& communicator, const CommunicatorSpec& spec) {
+  tend_leaving();
+  ARC_RETURN_IF_ERROR(check(spec));
+  ARC_RETURN_IF_ERROR(pin());
+  auto member = std::make_unique<Member>();
+  member->group = ++last_group_;
+  member->communicator = &communicator;
+  const NetworkFifos::Parts parts{.spec = spec,
+                                  .member = gpus_of(communicator)->members.front(),
+                                  .pool = pool_,
+                                  .links = links_,
+                                  .engine = engine_,
+                                  .group = member->group};
+  member->fifos = std::make_unique<NetworkFifos>(parts);
+  const Status opened = member->fifos->open(parts);
+  members_[&communicator] = std::move(member);
+  if (!opened) forget(communicator);
+  return opened;
+}
+
+void GpuNetwork::forget(Communicator& communicator) {
+  const auto found = members_.find(&communicator);
+  if (found == members_.end()) return;
+  engine_.fail_group(found->second->group,
+                     error(ErrorCode::Aborted, Reason::Revoked, "the communicator is gone"));
+  found->second->communicator = nullptr;
+  leaving_.push_back(std::move(found->second));
+  members_.erase(found);
+  tend_leaving();
+}
+
+void GpuNetwork::tend_leaving() {
+  if (leaving_.empty()) return;
+  engine_.progress(now_ns());
+  std::erase_if(leaving_, [](const auto& member) { return member->fifos->is_let_go(); });
+}
+
+Status GpuNetwork::receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
+                           const net::FrameHeader&, std::span<const std::byte> body) {
+  Member* const member = find(communicator);
+  return member == nullptr ? Status() : member->fifos->windows().receive(node, kind, body);
+}
+
+void GpuNetwork::group_failed(std::uint64_t group, const Error& why) {
+  for (const auto& [communicator, member] : members_) {
+    if (member->group != group || std::exchange(member->has_failed, true)) continue;
+    member->failure = Failure::from(why);
+  }
+}
+
+Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData&,
+                                   std::uint64_t now_ns, Failure& failure) {
+  failure = Failure{};
+  const Arrival& arrival = *communicator.board.head();
+  Operation& operation = *arrival.operations[0];
+  operation.record.matched_ns = arrival.matched_ns;
+  operation.record.launched_ns = now_ns;
+  Member* const member = find(communicator);
+  if (member == nullptr || member->has_failed) {
+    failure = member != nullptr
+                  ? member->failure
+                  : make_failure(ErrorCode::Internal, Reason::Bug, kNoRank,
+                                 "the communicator has no staging between its nodes");
+    return Backend::Started::Ended;
+  }
+  if (arrival.signature.is_empty()) {
+    const GpuMember& gpu = gpus_of(communicator)->members.front();
+    const Status told = gpu.launcher().store(
+        &gpu.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done,
+        to_word(Done{.number = static_cast<std::uint32_t>(operation.ticket)}));
+    if (!told) failure = Failure::from(told.error());
+    return Backend::Started::Ended;
+  }
+  operation.record.algorithm = recorded(NetworkAlgorithm::Exchange);
+  running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
+  launch(running_.back());
+  return Backend::Started::Running;
+}
+
+bool GpuNetwork::launch(Run& run) {
+  GpuGroup& group = *gpus_of(*run.communicator);
+  if (!groups_.room.enter(group.place, NetworkFifos::kBlocks)) return false;
+  run.waits = false;
+  group.has_run = true;
+  const Arrival& arrival = *run.communicator->board.head();
+  const Operation& called = *arrival.operations[0];
+  const GpuMember& member = group.members.front();
+  const int ordinal = member.engine->ordinal();
+  const std::uint64_t now = now_ns();
+  const std::uint64_t left = arrival.deadline_ns > now ? arrival.deadline_ns - now : 0;
+  const Status launched = run.member->fifos->launch(
+      member,
+      {.partial = at_gpu(buffers_, called, called.send_buffer, called.send, ordinal),
+       .result = const_cast<void*>(
+           at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
+       .count = arrival.signature.send_count,
+       .dtype = arrival.signature.dtype,
+       .op = arrival.signature.op,
+       .divisor = static_cast<std::uint32_t>(run.communicator->ranks()),
+       .timeout_ns = left + kGraceNs,
+       .deadline_ns = now + left + kGraceNs,
+       .number = static_cast<std::uint32_t>(called.ticket),
+       .done = &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done});
+  if (launched) return true;
+  log::error("an operation of {} bytes between nodes could not be launched: {}",
+             arrival.signature.send_bytes(), launched.error().message);
+  fail(run, Failure::from(launched.error()));
+  return true;
+}
+
+void GpuNetwork::fail(Run& run, const Failure& why) {
+  if (run.failure.ok()) run.failure = why;
+  engine_.fail_group(run.member->group, why.to_error());
+}
+
+bool GpuNetwork::has_left_gpus() {
+  engine_.progress(now_ns());
+  return std::ranges::all_of(
+      running_, [](const Run& run) { return run.waits || run.member->fifos->has_ended(); });
+}
+
+bool GpuNetwork::work() {
+  if (!leaving_.empty()) tend_leaving();
+  if (running_.empty()) return false;
+  bool moved = false;
+  for (Run& run : running_) {
+    if (run.waits && !run.is_stopped && run.failure.ok()) moved |= launch(run);
+  }
+  return engine_.progress(now_ns()) || moved;
+}
+
+void GpuNetwork::look_at(Run& run) {
+  Member& member = *run.member;
+  if (member.has_failed && run.failure.ok()) run.failure = member.failure;
+  if (run.waits || !member.fifos->has_ended()) return;
+  const Done verdict = member.fifos->verdict();
+  if (verdict.code == 0 || member.has_failed) return;
+  fail(run, failure_of(verdict, *run.communicator, run.communicator->board.head()->seq));
+}
+
+bool GpuNetwork::has_ended(const Run& run) const {
+  if (run.waits || run.member->fifos->has_ended()) return true;
+  // Nothing runs there any more, and nothing will.
+  return gpus_of(*run.communicator)->members.front().engine->broken();
+}
+
+bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
+  const std::size_t before = outcomes.size();
+  for (std::size_t i = 0; i < running_.size();) {
+    Run& run = running_[i];
+    NetworkFifos& fifos = *run.member->fifos;
+    look_at(run);
+    const bool is_well = !run.waits && fifos.has_ended() && fifos.verdict().code == 0;
+    const bool is_done = is_well && fifos.is_settled();
+    const bool is_over = run.is_stopped || run.member->has_failed || !run.failure.ok();
+    if (!is_done && !is_over) {
+      ++i;
+      continue;
+    }
+    if (!run.failure.ok() && !std::exchange(run.is_told, true) && !run.is_stopped)
+      outcomes.push_back(
+          {.communicator = run.communicator, .failure = run.failure, .ended = false});
+    if (!is_done) {
+      if (run.stopped_ns == 0) run.stopped_ns = now_ns();
+      if (!has_ended(run) || !(run.waits || fifos.windows().is_let_go())) {
+        if (!run.is_severed && now_ns() - run.stopped_ns > kMostHeldNs) sever(run);
+        ++i;
+        continue;
+      }
+    }
+    // All of it was there: a failure that came too late to stop it has not touched the result.
+    const Failure& told = run.communicator->board.head()->failure;
+    outcomes.push_back(
+        {.communicator = run.communicator,
+         .failure = is_done ? Failure{} : !told.ok() ? told : run.failure});
+    leave_room(run);
+    running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  return outcomes.size() != before;
+}
+
+void GpuNetwork::leave_room(const Run& run) {
+  GpuGroup& group = *gpus_of(*run.communicator);
+  group.has_run = false;
+  groups_.room.give_up_turn(group.place);
+  groups_.room.leave(group.place);
+}
+
+void GpuNetwork::stop(Communicator& communicator) {
+  Member* const member = find(communicator);
+  if (member == nullptr) return;
+  for (Run& run : running_) {
+    if (run.communicator != &communicator || run.is_stopped) continue;
+    run.is_stopped = true;
+    if (run.stopped_ns == 0) run.stopped_ns = now_ns();
+  }
+  engine_.fail_group(member->group, communicator.revoked.to_error());
+}
+
+void GpuNetwork::sever(Run& run) {
+  if (!has_ended(run)) return;  // bytes may be back; the kernel is not
+  run.is_severed = true;
+  const LaneWindows& windows = run.member->fifos->windows();
+  bool all_back = true;
+  for (std::uint32_t node = 0; node < windows.nodes(); ++node)
+    all_back &= node == windows.here() || windows.wire(node).are_back();
+  for (std::uint32_t node = 0; node < windows.nodes(); ++node) {
+    // Whose bytes are half way into a region is not known.
+    if (node == windows.here() || (!all_back && windows.wire(node).are_back())) continue;
+    const PeerWire& wire = windows.wire(node);
+    links_.sever(wire.peer(), error(ErrorCode::Unavailable, Reason::Timeout, "node ", wire.name(),
+                                    " took no bytes for ", kMostHeldNs / 1'000'000,
+                                    " ms of an operation that was to end"));
+  }
+}
+
+}  // namespace arcomm

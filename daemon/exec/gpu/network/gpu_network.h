@@ -1,0 +1,104 @@
+// Operations of GPU communicators that span nodes. One kernel of the rank's stages its chunks in
+// pinned memory and combines those of the other nodes with its own; the proxy's engine moves them
+// in between, over the worker's links. Thread: the worker's, on which the engine is driven, too:
+// links belong to it, and while something runs here it has nothing to wait for. Never blocks.
+//
+// One rank of a node, for now: its partial result is what it sends, in its own type. All sizes go
+// the way of exchange (plan/network/network_choice.h), in one step on the wire, combined in the
+// order of nodes: the bits of exchange and direct on hosts.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/exec/gpu/group/gpu_groups.h"
+#include "daemon/exec/gpu/network/network_fifos.h"
+#include "daemon/exec/net/network_executor.h"
+#include "daemon/memory/buffer_registry.h"
+#include "daemon/memory/staging_pool.h"
+#include "daemon/proxy/proxy_engine.h"
+#include "transport/device/device.h"
+
+namespace arcomm {
+
+class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
+ public:
+  struct Staging {
+    std::uint64_t bytes = 0;  // net.staging_bytes
+    bool at_once = false;     // pinned before anybody asks for it
+  };
+  // Links and groups outlive it; its memory stays pinned until the process ends.
+  static Result<std::unique_ptr<GpuNetwork>> create(GpuGroups& groups,
+                                                    const BufferRegistry& buffers, Links& links,
+                                                    Staging staging);
+
+  ~GpuNetwork() override;
+
+  // What is asked before a communicator is formed here. Unimplemented: it has several ranks on this
+  // node.
+  static Status check(const CommunicatorSpec& spec);
+
+  Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
+  void forget(Communicator& communicator) override;
+  // It would have to be fetched from the GPU first.
+  std::span<const std::byte> inline_data(Communicator&, const Arrival&) override { return {}; }
+  Status receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
+                 const net::FrameHeader& names, std::span<const std::byte> body) override;
+
+  Backend::Started start(Communicator& communicator, const OfferedData& offered,
+                         std::uint64_t now_ns, Failure& failure) override;
+  bool work() override;
+  bool collect(std::vector<Outcome>& outcomes) override;
+  void stop(Communicator& communicator) override;
+  bool idle() const override { return running_.empty(); }
+
+ private:
+  struct Member {
+    std::uint64_t group = 0;  // the engine's name for it
+    Communicator* communicator = nullptr;
+    std::unique_ptr<NetworkFifos> fifos;
+    bool has_failed = false;
+    Failure failure;  // the first of its FIFOs
+  };
+  struct Run {
+    Communicator* communicator = nullptr;
+    Member* member = nullptr;
+    bool waits = true;  // for its place on the GPU
+    bool is_stopped = false, is_severed = false, is_told = false;
+    std::uint64_t stopped_ns = 0;
+    Failure failure;  // its own
+  };
+
+  GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& links,
+             std::unique_ptr<Device> host, std::uint64_t staging_bytes);
+  Status pin();
+  // Moves what runs, for who wants the GPUs at rest. True: no kernel of it is on them, nor will be
+  // before the worker's next turn.
+  bool has_left_gpus();
+  void group_failed(std::uint64_t group, const Error& why) override;
+  Member* find(const Communicator& communicator) const;
+  bool has_ended(const Run& run) const;
+  // False: it waits on.
+  bool launch(Run& run);
+  void fail(Run& run, const Failure& why);
+  void look_at(Run& run);
+  void leave_room(const Run& run);
+  void sever(Run& run);
+  void tend_leaving();
+
+  GpuGroups& groups_;
+  const BufferRegistry& buffers_;
+  Links& links_;
+  std::unique_ptr<Device> host_;  // whose memory is pinned
+  StagingPool pool_;
+  bool is_pinned_ = false;
+  proxy::ProxyEngine engine_{*this};
+  std::uint64_t last_group_ = 0;
+  std::unordered_map<const Communicator*, std::unique_ptr<Member>> members_;
+  std::vector<std::unique_ptr<Member>> leaving_;
+  std::vector<Run> running_;
+};
+
+}  // namespace arcomm

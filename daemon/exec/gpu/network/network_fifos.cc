@@ -1,0 +1,190 @@
+#include "daemon/exec/gpu/network/network_fifos.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/exec/net/network_operation.h"
+#include "daemon/exec/net/node_group.h"
+#include "kernels/network/ring_steps.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::uint64_t kAlignment = 128;
+
+constexpr std::uint64_t aligned(std::uint64_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+std::uint64_t ports_of(std::size_t nodes) {
+  return NetworkCall::ports_of(static_cast<std::uint32_t>(nodes), NetworkFifos::kLanes);
+}
+
+// In the GPU's memory.
+constexpr std::uint64_t kPortsAt = aligned(sizeof(NetworkWords));
+std::uint64_t steps_at(std::size_t nodes) {
+  return aligned(kPortsAt + ports_of(nodes) * sizeof(FifoPort));
+}
+
+}  // namespace
+
+// Of the pinned part, in bytes from its begin.
+struct NetworkFifos::Layout {
+  Layout(std::size_t nodes, std::uint32_t slot_bytes)
+      : windows(LaneWindows::bytes(nodes, kLanes, slot_bytes)),
+        sends(windows),
+        words(2 * windows),
+        ports(words + ports_of(nodes) * sizeof(DeviceFifo)),
+        verdict(aligned(ports + ports_of(nodes) * sizeof(FifoPort))),
+        all(verdict + kAlignment) {}
+  std::uint64_t windows;  // bytes of them; they are first
+  std::uint64_t sends, words, ports, verdict, all;
+};
+
+std::uint64_t NetworkFifos::device_bytes(std::size_t nodes) {
+  return steps_at(nodes) + ports_of(nodes) * sizeof(std::uint64_t);
+}
+
+NetworkFifos::NetworkFifos(const Parts& parts)
+    : pool_(parts.pool),
+      engine_(parts.engine),
+      uid_(parts.spec.uid),
+      slot_bytes_(NodeGroup::slot_bytes_of(static_cast<std::uint32_t>(parts.spec.nodes.size()))),
+      windows_(parts.spec, kLanes, slot_bytes_, parts.links),
+      device_(parts.member.network.data()) {}
+
+NetworkFifos::~NetworkFifos() {
+  pool_.give_back(uid_, memory_);
+}
+
+Status NetworkFifos::open(const Parts& parts) {
+  const std::uint32_t nodes = windows_.nodes();
+  const Layout layout(nodes, slot_bytes_);
+  auto taken = pool_.take(uid_, layout.all);
+  if (!taken) return std::move(taken).error();
+  memory_ = *taken;
+  ports_ = {reinterpret_cast<FifoPort*>(memory_.data() + layout.ports), ports_of(nodes)};
+  std::uninitialized_fill(ports_.begin(), ports_.end(), FifoPort{});
+  verdict_ = reinterpret_cast<std::uint64_t*>(memory_.data() + layout.verdict);
+  *verdict_ = 0;
+  orders_.resize(ports_.size());
+  ARC_RETURN_IF_ERROR(windows_.open(memory_.first(layout.windows)));
+  for (std::uint32_t node = 0; node < nodes; ++node) {
+    for (std::uint32_t lane = 0; lane < kLanes && node != windows_.here(); ++lane) {
+      ARC_RETURN_IF_ERROR(add(parts, node, lane, FifoDirection::Send, layout));
+      ARC_RETURN_IF_ERROR(add(parts, node, lane, FifoDirection::Receive, layout));
+    }
+  }
+  return {};
+}
+
+Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t lane,
+                         FifoDirection direction, const Layout& layout) {
+  const NetworkCall shape{.nodes = windows_.nodes(), .lanes = kLanes};
+  const std::uint64_t index = shape.port_index(lane, node, direction);
+  auto* const fifo = reinterpret_cast<DeviceFifo*>(memory_.data() + layout.words) + index;
+  std::span<std::byte> slots = windows_.slots(node, lane);
+  // What is sent lies as what comes, one area behind it.
+  if (direction == FifoDirection::Send) slots = {slots.data() + layout.sends, slots.size()};
+  orders_[index] = std::make_shared<proxy::FifoOrders>();
+  auto added =
+      engine_.add({.direction = direction,
+                   .fifo = fifo,
+                   .memory = {.mode = SlotMode::Normal, .most_bytes = slot_bytes_, .slots = slots},
+                   .wire = &windows_.wire(node),
+                   .lane = lane,
+                   .peer = static_cast<int>(node),
+                   .peer_name = "node " + parts.spec.nodes[node].name,
+                   .group = parts.group,
+                   .orders = orders_[index]});
+  if (!added) return std::move(added).error();
+  fifos_.push_back(*added);
+  auto* const steps = reinterpret_cast<std::uint64_t*>(device_ + steps_at(windows_.nodes()));
+  ports_[index] = {.fifo = fifo,
+                   .memory = reinterpret_cast<unsigned char*>(slots.data()),
+                   .memory_bytes = slots.size(),
+                   .most_bytes = slot_bytes_,
+                   .mode = SlotMode::Normal,
+                   .peer = static_cast<std::int32_t>(node),
+                   .steps = steps + index};
+  return {};
+}
+
+NetworkCall NetworkFifos::call_of(const Operation& operation) const {
+  // The same on all nodes: how the operation is cut, and so which steps it takes.
+  const std::uint64_t chunk =
+      chunk_elements(operation.count, size_of(operation.dtype), slot_bytes_);
+  return {.partial = operation.partial,
+          .result = operation.result,
+          .count = operation.count,
+          .timeout_ns = operation.timeout_ns,
+          .node = windows_.here(),
+          .nodes = windows_.nodes(),
+          .lanes = static_cast<std::uint32_t>(
+              std::min<std::uint64_t>(kLanes, tile_count(operation.count, chunk))),
+          .divisor = operation.divisor,
+          .chunk_elements = chunk,
+          .depth = kFifoSteps,
+          .dtype = operation.dtype,
+          .op = operation.op,
+          .is_wide = false,
+          .ports = reinterpret_cast<const FifoPort*>(device_ + kPortsAt)};
+}
+
+Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
+  GpuLauncher& launcher = member.launcher();
+  const std::uint32_t queue = member.queue;
+  if (!has_ports_) {
+    ARC_RETURN_IF_ERROR(
+        launcher.copy(queue, device_ + kPortsAt, ports_.data(), ports_.size_bytes()));
+    const auto copied = launcher.record({.queue = queue, .kind = QueueStream::Kind::Copies});
+    if (!copied) return copied.error();
+    ARC_RETURN_IF_ERROR(launcher.wait({.queue = queue}, *copied));
+    has_ports_ = true;
+  }
+  const NetworkCall call = call_of(operation);
+  for (std::uint32_t node = 0; node < call.nodes; ++node) {
+    for (std::uint32_t lane = 0; lane < kLanes && node != call.node; ++lane) {
+      for (const FifoDirection direction : {FifoDirection::Send, FifoDirection::Receive}) {
+        if (orders_[call.port_index(lane, node, direction)]->begin(exchange_steps(call, lane),
+                                                                   operation.deadline_ns))
+          continue;
+        return error(ErrorCode::Internal, Reason::Bug,
+                     "an operation between nodes was begun before others had ended");
+      }
+    }
+  }
+  number_ = operation.number;
+  // Whatever an earlier one said is of another number.
+  __atomic_store_n(verdict_, to_word(Done{.number = number_ - 1}), __ATOMIC_RELEASE);
+  ARC_RETURN_IF_ERROR(
+      launcher.launch_network(queue, {.call = call,
+                                      .words = reinterpret_cast<NetworkWords*>(device_),
+                                      .verdict = verdict_,
+                                      .done = operation.done,
+                                      .number = operation.number}));
+  is_launched_ = true;
+  return {};
+}
+
+Done NetworkFifos::verdict() const {
+  // Pairs with the kernel's release at system scope: the result is there.
+  return done_from(__atomic_load_n(verdict_, __ATOMIC_ACQUIRE));
+}
+
+bool NetworkFifos::has_ended() const {
+  return !is_launched_ || verdict().number == number_;
+}
+
+bool NetworkFifos::is_settled() const {
+  return std::ranges::all_of(
+      orders_, [](const auto& orders) { return orders == nullptr || orders->is_idle(); });
+}
+
+bool NetworkFifos::is_let_go() {
+  if (!has_ended()) return false;
+  std::erase_if(fifos_, [this](proxy::FifoId id) { return engine_.remove(id); });
+  return fifos_.empty() && windows_.is_let_go();
+}
+
+}  // namespace arcomm

@@ -1,0 +1,98 @@
+// The FIFOs between one rank's network kernels and the proxy's engine (proto/device_fifo.h), a pair
+// for each lane and peer, with the memory they lie in: a part of the worker's pinned staging for
+// what both sides see, and memory of the GPU for what the kernel alone does. Thread: the worker's.
+//
+// In the pinned part: windows for what peers send, slots for what is sent to them, the FIFOs' words,
+// the verdict of the kernel, and what is copied to the GPU at the begin. In the GPU's (of zeros):
+// NetworkWords, the ports, and how many steps each has taken.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "daemon/exec/gpu/group/gpu_group.h"
+#include "daemon/exec/gpu/network/lane_windows.h"
+#include "daemon/memory/staging_pool.h"
+#include "daemon/proxy/proxy_engine.h"
+#include "kernels/network/launch_network.h"
+
+namespace arcomm {
+
+class NetworkFifos {
+ public:
+  // Of an operation. A block copies some 10 GB/s over PCIe; four lanes keep eight streams busy.
+  static constexpr std::uint32_t kLanes = 4;
+  static constexpr std::uint32_t kBlocks = 2 * kLanes;  // of a kernel
+
+  // Of the GPU's memory.
+  static std::uint64_t device_bytes(std::size_t nodes);
+
+  struct Parts {
+    const CommunicatorSpec& spec;
+    const GpuMember& member;  // of which the memory `network` is used
+    StagingPool& pool;        // pinned
+    Links& links;
+    proxy::ProxyEngine& engine;
+    std::uint64_t group = 0;  // what the engine calls the communicator
+  };
+  explicit NetworkFifos(const Parts& parts);
+  ~NetworkFifos();  // is_let_go() has said true, or nothing comes any more
+  NetworkFifos(const NetworkFifos&) = delete;
+  NetworkFifos& operator=(const NetworkFifos&) = delete;
+
+  // Once. After an error, as after a failure, it is to be let go of.
+  Status open(const Parts& parts);
+
+  LaneWindows& windows() { return windows_; }
+  const LaneWindows& windows() const { return windows_; }
+
+  struct Operation {
+    const void* partial = nullptr;
+    void* result = nullptr;
+    std::uint64_t count = 0;  // not 0
+    DType dtype = DType::Float32;
+    ReduceOp op = ReduceOp::Sum;
+    std::uint32_t divisor = 1;
+    std::uint64_t timeout_ns = 0;   // of the kernel's waits
+    std::uint64_t deadline_ns = 0;  // of the proxy's
+    std::uint32_t number = 0;       // of the verdict
+    std::uint64_t* done = nullptr;  // NetworkLaunch::done
+  };
+  // One at a time. An error: it was not launched, and the FIFOs serve no more.
+  Status launch(const GpuMember& member, const Operation& operation);
+
+  // The kernel of the last operation has ended: its verdict, with that operation's number.
+  bool has_ended() const;
+  Done verdict() const;
+  // Everything that was published has been sent, everything that has come was consumed.
+  bool is_settled() const;
+  // What failed is taken back. False: bytes are on their way; ask again, with the engine driven
+  // meanwhile.
+  bool is_let_go();
+
+ private:
+  struct Layout;
+  Status add(const Parts& parts, std::uint32_t node, std::uint32_t lane, FifoDirection direction,
+             const Layout& layout);
+  NetworkCall call_of(const Operation& operation) const;
+
+  StagingPool& pool_;
+  proxy::ProxyEngine& engine_;
+  const uid_t uid_;
+  const std::uint32_t slot_bytes_;
+  LaneWindows windows_;
+  std::span<std::byte> memory_;
+  std::byte* device_ = nullptr;  // the GPU's
+  std::span<FifoPort> ports_;    // pinned: what is copied there
+  std::uint64_t* verdict_ = nullptr;
+  bool has_ports_ = false;  // the GPU
+  std::uint32_t number_ = 0;
+  bool is_launched_ = false;  // ever
+  std::vector<std::shared_ptr<proxy::FifoOrders>> orders_;  // as ports_; null where there is none
+  std::vector<proxy::FifoId> fifos_;
+};
+
+}  // namespace arcomm
