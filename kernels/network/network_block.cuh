@@ -172,6 +172,7 @@ __device__ __forceinline__ void end_block(const NetworkLaunch& launch, std::uint
   const std::uint64_t failed = load_relaxed(reinterpret_cast<std::uint64_t*>(&words->failed));
   Done done = failed != 0 ? done_from(failed) : Done{};
   done.number = launch.number;
+  if (done.code == 0 && launch.done != nullptr) store_release(launch.done, to_word(done));
   store_release(launch.verdict, to_word(done));
 }
 
