@@ -41,6 +41,7 @@ if [[ $parts == *" service "* ]]; then
   take "$(readlink -f "$build/client/libarclient.so")" client/libarclient.so.0
   take "$build/tests/gpu/client_rank"
   take "$build/tests/gpu/fault_rank"
+  take "$build/tests/gpu/node_rank"
   take "$build/tests/gpu/full_gpu"
   take "$build/tests/gpu/two_gpus_one_process"
   take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"

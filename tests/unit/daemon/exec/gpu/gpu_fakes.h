@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "tests/unit/daemon/exec/gpu/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/fake_network.h"
 #include "tests/unit/daemon/exec/gpu/sparse_memory.h"
 #include "tests/unit/daemon/exec/worker/fake_node.h"
 #include "transport/device/device.h"
@@ -171,6 +172,15 @@ class FakeLauncher final : public GpuLauncher {
       node_.ran |= 1u << static_cast<unsigned>(CudaAlgorithm::CopyEngine);
       return true;
     });
+    return {};
+  }
+  Status launch_network(std::uint32_t, const NetworkLaunch& launch) override {
+    EXPECT_TRUE(node_.is_at_home(launch.call.ports, ordinal_));
+    network_.launch(launch);
+    return {};
+  }
+  Status pin(std::span<std::byte> memory) override {
+    node_.pinned = memory;
     return {};
   }
   Status launch_behind(std::uint32_t queue, const CudaGate& gate, CudaAlgorithm algorithm,
@@ -329,6 +339,7 @@ class FakeLauncher final : public GpuLauncher {
   int ordinal_;
   std::vector<RankCompletion> words_;
   std::map<std::uint32_t, std::deque<std::uintptr_t>> events_;  // that serve, by queue
+  FakeNetwork network_;
 };
 
 class FakePreparedLaunch final : public PreparedLaunch {

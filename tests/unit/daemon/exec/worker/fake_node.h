@@ -86,6 +86,7 @@ struct FakeNode {
   InStreamPushes in_stream_pushes;
   std::map<std::uintptr_t, std::shared_ptr<bool>> events;  // that serve: whether they have happened
   std::uintptr_t last_event = 0;
+  std::span<std::byte> pinned;             // the host's memory that GPUs reach
   std::atomic<bool> hold_launches{false};  // kernels wait for a rank that never comes
   std::atomic<int> hangs{-1};              // the same of one algorithm
   // One algorithm leaves the last of operations of at least wrong_from bytes as it was.
@@ -144,6 +145,8 @@ struct FakeNode {
   // What GPU `ordinal` finds at an address, if it is memory of a GPU's.
   std::byte* here(const void* address, int ordinal) const {
     const auto* const wanted = static_cast<const std::byte*>(address);
+    if (wanted >= pinned.data() && wanted < pinned.data() + pinned.size())
+      return const_cast<std::byte*>(wanted);
     for (const auto& [base, range] : ranges) {
       for (const std::byte* seen : {base, as_found(base, range.home, ordinal)}) {
         if (wanted >= seen && wanted < seen + range.bytes)
