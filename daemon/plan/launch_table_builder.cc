@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "daemon/plan/recorded_algorithm.h"
+
 namespace arcomm {
 namespace {
 
@@ -11,6 +13,15 @@ constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
 // One hop is spread over the SMs before their warps are used up, as latency is what counts; two
 // hops keep more of what belongs together on one.
 constexpr std::uint64_t kOneHopPackets = 4, kTwoHopPackets = 12;  // of a block, of all its peers
+
+// Numbers of the launched rows: a CudaAlgorithm, or what the flight recorder calls the way between
+// nodes.
+std::optional<NetworkAlgorithm> algorithm_between_nodes(std::uint8_t number) {
+  for (const NetworkAlgorithm algorithm : kNetworkAlgorithms) {
+    if (recorded(algorithm) == number) return algorithm;
+  }
+  return std::nullopt;
+}
 
 std::uint16_t dtypes_with_kernels() {
   std::uint16_t set = 0;
@@ -105,6 +116,11 @@ LaunchTable make_launch_table(const LaunchFacts& facts) {
   return table ? std::move(table).value() : LaunchTable();
 }
 
+LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm) {
+  Result<LaunchTable> table = LaunchTable::create(ranks, {{.launched = recorded(algorithm)}});
+  return table ? std::move(table).value() : LaunchTable();
+}
+
 CudaAlgorithm launched_algorithm(std::uint8_t number) {
   return number < cuda_algorithms().size() ? static_cast<CudaAlgorithm>(number)
                                            : CudaAlgorithm::TwoShot;
@@ -117,8 +133,12 @@ std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype) {
     if ((row.dtypes & bit_of(dtype)) == 0) continue;
     if (from != 0 && row.most_bytes < from) continue;  // behind rows that take as much
     LaunchStretch next{.path = row.path, .most_bytes = row.most_bytes};
-    if (row.path == LaunchPath::Launched) next.launched = launched_algorithm(row.launched);
-    if (!found.empty() && found.back().path == next.path && found.back().launched == next.launched)
+    if (row.path == LaunchPath::Launched) {
+      next.between_nodes = algorithm_between_nodes(row.launched);
+      if (!next.between_nodes) next.launched = launched_algorithm(row.launched);
+    }
+    if (!found.empty() && found.back().path == next.path &&
+        found.back().launched == next.launched && found.back().between_nodes == next.between_nodes)
       found.pop_back();
     found.push_back(next);
     if (row.most_bytes == kAnyBytes) break;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/plan/network/network_choice.h"
 #include "kernels/cuda_algorithms.h"
 #include "proto/exchange.h"
 #include "proto/launch_table.h"
@@ -33,6 +34,9 @@ struct LaunchFacts {
 };
 
 LaunchTable make_launch_table(const LaunchFacts& facts);
+// Of ranks on several nodes. No client's kernel and no grid gets at all of them: the daemon
+// launches everything.
+LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm);
 
 // Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs
 // it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.
@@ -44,7 +48,8 @@ constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
 struct LaunchStretch {
   LaunchPath path = LaunchPath::Launched;
   std::uint64_t most_bytes = kAnyBytes;
-  std::optional<CudaAlgorithm> launched = std::nullopt;  // where that is the path
+  std::optional<CudaAlgorithm> launched = std::nullopt;          // where that is the path
+  std::optional<NetworkAlgorithm> between_nodes = std::nullopt;  // or that
   friend bool operator==(const LaunchStretch&, const LaunchStretch&) = default;
 };
 // The daemon's kernel of a launched row.

@@ -123,6 +123,8 @@ void fill(const LaunchTable& launches, v1::CommunicatorStatus& wire) {
       told.set_path(text_of(stretch.path));
       told.set_most_bytes(stretch.most_bytes);
       if (stretch.launched) told.set_algorithm(std::string(name_of(*stretch.launched)));
+      if (stretch.between_nodes)
+        told.set_algorithm(std::string(arcomm::text_of(*stretch.between_nodes)));
     }
   }
 }

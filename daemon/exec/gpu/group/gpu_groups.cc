@@ -7,6 +7,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/network/network_fifos.h"
 #include "daemon/plan/in_stream_share.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/log/log.h"
 #include "kernels/launch/cuda_scratch.h"
 #include "kernels/launch/launch_blocks.h"
@@ -40,16 +41,6 @@ Result<bool> fill(GpuGroup& group, std::span<const MemberPart> parts, std::uint6
     }
   }
   return true;
-}
-
-// Between nodes no client's kernel and no grid gets at the other ranks: the daemon launches it all.
-Status launch_everything(GpuGroup& group, const CommunicatorSpec& spec) {
-  Result<LaunchTable> table = LaunchTable::create(
-      static_cast<std::uint32_t>(spec.node_of_rank.size()), {LaunchRow{}});
-  if (!table) return std::move(table).error();
-  group.launches = std::move(table).value();
-  group.why_not_in_stream = "its ranks are on several nodes";
-  return {};
 }
 
 // What the member needs whatever its communicator may do, and takes no time.
@@ -161,12 +152,12 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   const std::uint64_t until = turn.until_ns(now_ns(), kMakeNs);
   const bool spans_nodes = !spec.nodes.empty();
   const bool is_shared = ranks > 1 && !spans_nodes;
-  const MemberPart own[] = {{&GpuMember::mailbox, kMailboxBytes},
-                            {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
-                            {&GpuMember::resident_scratch,
-                             is_shared ? engines.front().hardware().resident_scratch_bytes : 0},
-                            {&GpuMember::network,
-                             spans_nodes ? NetworkFifos::device_bytes(spec.nodes.size()) : 0}};
+  const MemberPart own[] = {
+      {&GpuMember::mailbox, kMailboxBytes},
+      {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
+      {&GpuMember::resident_scratch,
+       is_shared ? engines.front().hardware().resident_scratch_bytes : 0},
+      {&GpuMember::network, spans_nodes ? NetworkFifos::device_bytes(spec.nodes.size()) : 0}};
   Result<bool> filled = fill(*group, own, until);
   if (!filled || !*filled) return filled;
   // Again in each turn, and last in the one in which it is whole: others may have come meanwhile.
@@ -189,7 +180,11 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
                   .atomic_128b_stores = group->abilities.atomic_128b_stores,
                   .in_stream_blocks = group->in_stream_blocks,
                   .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
-  if (spans_nodes) ARC_RETURN_IF_ERROR(launch_everything(*group, spec));
+  if (spans_nodes) {
+    group->launches = make_launch_table_between_nodes(
+        static_cast<std::uint32_t>(spec.node_of_rank.size()), NetworkFifos::kAlgorithm);
+    group->why_not_in_stream = "its ranks are on several nodes";
+  }
   if (is_shared) ARC_RETURN_IF_ERROR(ResidentPath::join(*group));
   return true;
 }

@@ -33,8 +33,8 @@ Failure failure_of(const Done& verdict, const Communicator& communicator, std::u
     if (std::cmp_equal(communicator.world.place(rank).node, verdict.culprit_rank)) culprit = rank;
   }
   return make_failure(code, reason_from(verdict.reason), culprit,
-                      "seq %" PRIu64 ": this node's kernel waited for data of rank %d's node",
-                      seq, culprit);
+                      "seq %" PRIu64 ": this node's kernel waited for data of rank %d's node", seq,
+                      culprit);
 }
 
 }  // namespace
@@ -146,10 +146,9 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
   operation.record.launched_ns = now_ns;
   Member* const member = find(communicator);
   if (member == nullptr || member->has_failed) {
-    failure = member != nullptr
-                  ? member->failure
-                  : make_failure(ErrorCode::Internal, Reason::Bug, kNoRank,
-                                 "the communicator has no staging between its nodes");
+    failure = member != nullptr ? member->failure
+                                : make_failure(ErrorCode::Internal, Reason::Bug, kNoRank,
+                                               "the communicator has no staging between its nodes");
     return Backend::Started::Ended;
   }
   if (arrival.signature.is_empty()) {
@@ -160,7 +159,7 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     if (!told) failure = Failure::from(told.error());
     return Backend::Started::Ended;
   }
-  operation.record.algorithm = recorded(NetworkAlgorithm::Exchange);
+  operation.record.algorithm = recorded(NetworkFifos::kAlgorithm);
   running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
   launch(running_.back());
   return Backend::Started::Running;
@@ -180,8 +179,8 @@ bool GpuNetwork::launch(Run& run) {
   const Status launched = run.member->fifos->launch(
       member,
       {.partial = at_gpu(buffers_, called, called.send_buffer, called.send, ordinal),
-       .result = const_cast<void*>(
-           at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
+       .result =
+           const_cast<void*>(at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
        .count = arrival.signature.send_count,
        .dtype = arrival.signature.dtype,
        .op = arrival.signature.op,
@@ -259,9 +258,10 @@ bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
     }
     // All of it was there: a failure that came too late to stop it has not touched the result.
     const Failure& told = run.communicator->board.head()->failure;
-    outcomes.push_back(
-        {.communicator = run.communicator,
-         .failure = is_done ? Failure{} : !told.ok() ? told : run.failure});
+    outcomes.push_back({.communicator = run.communicator,
+                        .failure = is_done      ? Failure{}
+                                   : !told.ok() ? told
+                                                : run.failure});
     leave_room(run);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -2,9 +2,9 @@
 // for each lane and peer, with the memory they lie in: a part of the worker's pinned staging for
 // what both sides see, and memory of the GPU for what the kernel alone does. Thread: the worker's.
 //
-// In the pinned part: windows for what peers send, slots for what is sent to them, the FIFOs' words,
-// the verdict of the kernel, and what is copied to the GPU at the begin. In the GPU's (of zeros):
-// NetworkWords, the ports, and how many steps each has taken.
+// In the pinned part: windows for what peers send, slots for what is sent to them, the FIFOs'
+// words, the verdict of the kernel, and what is copied to the GPU at the begin. In the GPU's (of
+// zeros): NetworkWords, the ports, and how many steps each has taken.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@
 #include "daemon/exec/gpu/group/gpu_group.h"
 #include "daemon/exec/gpu/network/lane_windows.h"
 #include "daemon/memory/staging_pool.h"
+#include "daemon/plan/network/network_choice.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/launch_network.h"
 
@@ -23,6 +24,7 @@ namespace arcomm {
 
 class NetworkFifos {
  public:
+  static constexpr NetworkAlgorithm kAlgorithm = NetworkAlgorithm::Exchange;  // of all operations
   // Of an operation. A block copies some 10 GB/s over PCIe; four lanes keep eight streams busy.
   static constexpr std::uint32_t kLanes = 4;
   static constexpr std::uint32_t kBlocks = 2 * kLanes;  // of a kernel
@@ -90,7 +92,7 @@ class NetworkFifos {
   std::uint64_t* verdict_ = nullptr;
   bool has_ports_ = false;  // the GPU
   std::uint32_t number_ = 0;
-  bool is_launched_ = false;  // ever
+  bool is_launched_ = false;                                // ever
   std::vector<std::shared_ptr<proxy::FifoOrders>> orders_;  // as ports_; null where there is none
   std::vector<proxy::FifoId> fifos_;
 };

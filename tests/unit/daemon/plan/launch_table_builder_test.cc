@@ -196,6 +196,18 @@ TEST(LaunchTableBuilder, TellsWhatIsLaunchedUpToWhichSize) {
   EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
 }
 
+TEST(LaunchTableBuilder, BetweenNodesTheDaemonLaunchesEverythingAndTellsTheAlgorithmOfThere) {
+  const LaunchTable table = make_launch_table_between_nodes(5, NetworkAlgorithm::Exchange);
+  EXPECT_EQ(table.ranks(), 5u);
+  for (const DType dtype : {DType::Float32, DType::Int8}) {
+    EXPECT_EQ(stretches_of(table, dtype),
+              (std::vector<LaunchStretch>{{.path = LaunchPath::Launched,
+                                           .most_bytes = kAnyBytes,
+                                           .between_nodes = NetworkAlgorithm::Exchange}}));
+  }
+  EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
+}
+
 TEST(LaunchTableBuilder, KeepsTheLastStretchOfMoreThanItHoldsRowsFor) {
   std::vector<LaunchedStretch> many;
   for (std::uint64_t i = 1; i <= 2 * kMaxLaunchRows; ++i)

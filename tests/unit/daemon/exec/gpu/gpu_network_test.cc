@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 #include "tests/unit/daemon/exec/net/linked_pair.h"
 
@@ -77,8 +78,10 @@ class GpuNetwork : public ::testing::Test {
     int gpu = 0;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (where[rank] != node) continue;
-      spec.ranks.push_back({ranks[rank]->client->id(), static_cast<Rank>(rank),
-                            "GPU-" + std::to_string(gpu++), {"GPU-0"}});
+      spec.ranks.push_back({ranks[rank]->client->id(),
+                            static_cast<Rank>(rank),
+                            "GPU-" + std::to_string(gpu++),
+                            {"GPU-0"}});
     }
     return await<std::vector<MemberId>>(
         [&](auto done) { nodes_[node]->worker().form_communicator(spec, done); });
@@ -126,8 +129,7 @@ class GpuNetwork : public ::testing::Test {
       ASSERT_TRUE(ranks[rank]->wait(LaunchPath::Launched)) << "rank " << rank;
       for (std::uint64_t i = 0; i < count; ++i) {
         float sum = 0;
-        for (std::size_t other = 0; other < ranks.size(); ++other)
-          sum += element(other, i, round);
+        for (std::size_t other = 0; other < ranks.size(); ++other) sum += element(other, i, round);
         ASSERT_EQ(ranks[rank]->recv()[i], sum) << "rank " << rank << ", element " << i;
       }
     }
@@ -177,6 +179,14 @@ TEST_F(GpuNetwork, ClientsAreOfferedNothingThatNeedsTheOtherRanksGpus) {
     EXPECT_EQ(rank->launches.ranks(), 2u);
     for (const std::uint64_t bytes : {0ull, 64ull, 1ull << 30})
       EXPECT_EQ(rank->launches.find({.bytes = bytes}).path, LaunchPath::Launched);
+  }
+  for (const auto& node : nodes_) {
+    const std::vector<CommunicatorSnapshot> all = node->inspect().communicators;
+    ASSERT_EQ(all.size(), 1u);
+    const std::vector<LaunchStretch> told = stretches_of(*all[0].launches, DType::BFloat16);
+    ASSERT_EQ(told.size(), 1u);
+    EXPECT_EQ(told[0].between_nodes, NetworkAlgorithm::Exchange) << "what `arctl comms` says";
+    EXPECT_EQ(told[0].launched, std::nullopt);
   }
 }
 
