@@ -246,7 +246,7 @@ constexpr SettingRow kRows[] = {
     {.section = "net",
      .key = "token_file",
      .kind = text(ARC_FIELD(std::string, net.token_file), kFileOrNothing),
-     .doc = "A file with what all daemons know and nobody else, 8 bytes at least (openssl rand "
+     .doc = "A file with what all daemons know and nobody else, 16 bytes at least (openssl rand "
             "-hex 32), of mode 0600 and owned by the user that the daemon runs as, or by root. "
             "Daemons prove to each other that they know it, without sending it. It keeps strangers "
             "out; it does not encrypt."},

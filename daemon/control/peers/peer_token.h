@@ -15,7 +15,7 @@ namespace arcomm {
 
 class PeerToken {
  public:
-  static constexpr std::size_t kLeastBytes = 8, kMostBytes = 4096;
+  static constexpr std::size_t kLeastBytes = 16, kMostBytes = 4096;
 
   // The file's words, without white space at the end. PermissionDenied where others than its owner
   // may read or change it, or the owner is neither this user nor root; BadConfig where it is

@@ -136,7 +136,7 @@ TEST_F(NodesFaults, AWrongTokenIsToldOnBothSidesAndJoinsNobody) {
   start(1);
   DaemonProcess::Options options;
   ScratchFolder folder;
-  write_text(folder / "token", "another token\n");
+  write_text(folder / "token", "another token than the others have\n");
   ::chmod((folder / "token").c_str(), 0600);
   options.settings = {{"net.peers", address(0) + "," + address(1)},
                       {"net.listen", address(1)},

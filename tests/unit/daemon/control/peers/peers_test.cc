@@ -36,7 +36,7 @@ TEST_F(PeersTest, TakeUpWhoKnowsTheTokenAndIsInNoList) {
 TEST_F(PeersTest, WithAnotherTokenAreRefusedAndBothSidesSaySo) {
   const auto one = start(1, 2);
   Settings settings = settings_of(2, 2);
-  settings.net.token_file = write_token("other", "another token");
+  settings.net.token_file = write_token("other", "another token of another test");
   const auto two = start(settings);
   EXPECT_TRUE(eventually([&] { return one->state_of(address(2)) == Peer::State::Refused; }));
   EXPECT_TRUE(eventually([&] { return two->state_of(address(1)) == Peer::State::Refused; }));
@@ -124,8 +124,8 @@ TEST_F(PeersTest, AreNotMadeWithATokenThatOthersCanRead) {
   Settings settings = settings_of(1, 2);
   settings.net.token_file = write_token("open", "a token that all can read", 0644);
   EXPECT_THAT(PeerNodeUnderTest(settings).failure.message, HasSubstr("chmod 0600"));
-  settings.net.token_file = write_token("short", "1234567");
-  EXPECT_THAT(PeerNodeUnderTest(settings).failure.message, HasSubstr("fewer than 8 bytes"));
+  settings.net.token_file = write_token("short", "fifteen bytes..");
+  EXPECT_THAT(PeerNodeUnderTest(settings).failure.message, HasSubstr("fewer than 16 bytes"));
   settings.net.token_file = folder_ + "/missing";
   EXPECT_THAT(PeerNodeUnderTest(settings).failure.message, HasSubstr("cannot be read"));
 }
