@@ -324,13 +324,18 @@ constexpr SettingRow kRows[] = {
      .key = "chunk_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.chunk_bytes), .max = 1024 * kMiB},
      .unit = SettingUnit::Bytes,
-     .doc = "Bytes that go to the next node of a ring at once. 0: as the tiers of "
-            "operations' sizes say. Never more than a frame carries."},
+     .doc =
+         "Bytes that go to the next node of a ring at once. 0: as the tiers of "
+         "operations' sizes say. Never more than a frame carries, which is 128 KiB between hosts "
+         "(64 KiB among more than 8 nodes, 32 KiB among more than 16)."},
     {.section = "ring",
      .key = "num_chunks",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.num_chunks), .max = 65'536},
-     .doc = "Chunks that may be under way to a neighbour. 0: as the tiers say. With "
-            "ring.chunk_bytes it is held to ring.max_bdp_bytes and to staging."},
+     .doc =
+         "Chunks that may be under way to a neighbour. 0: as the tiers say. With "
+         "ring.chunk_bytes it is held to ring.max_bdp_bytes and to staging; hosts have staging for "
+         "6 chunks of the largest size from a neighbour. arctl tune --explain says what bounds "
+         "it."},
     {.section = "ring",
      .key = "max_bdp_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.max_bdp_bytes), .max = kTiB},

@@ -1,19 +1,30 @@
 // What decides how a communicator's operations run between its nodes, besides what they are: the
-// same on all nodes for its epoch, as the daemon where it met had it in its settings. A value.
+// same on all nodes for its epoch, as the daemon where it met had it in its settings and measured
+// it. A value.
 #pragma once
+
+#include <cstdint>
 
 #include "config/settings.h"
 
 namespace arcomm {
+
+// What travels in the time of one step (latency by throughput), where nothing was measured.
+inline constexpr std::uint64_t kUsualStepBytes = std::uint64_t{64} << 10;
+// What was measured is held to these.
+inline constexpr std::uint64_t kLeastStepBytes = std::uint64_t{1} << 10;
+inline constexpr std::uint64_t kMostStepBytes = std::uint64_t{64} << 20;
 
 struct NetworkPolicy {
   NetOrder order = NetOrder::OfRanks;
   NetPartials partials = NetPartials::Wide;
   NetAlgorithm algorithm = NetAlgorithm::Auto;
   Settings::Ring ring = {};
+  std::uint64_t step_bytes = kUsualStepBytes;
 
-  static NetworkPolicy from(const Settings& settings) {
-    return {settings.net.order, settings.net.partials, settings.net.algorithm, settings.ring};
+  static NetworkPolicy from(const Settings& settings, std::uint64_t step_bytes = kUsualStepBytes) {
+    return {settings.net.order, settings.net.partials, settings.net.algorithm, settings.ring,
+            step_bytes};
   }
   friend bool operator==(const NetworkPolicy&, const NetworkPolicy&) = default;
 };

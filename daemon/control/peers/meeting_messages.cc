@@ -14,6 +14,8 @@ namespace {
 constexpr std::size_t kPeerWhyBytes = 400;
 constexpr std::size_t kPeerAddressBytes = 280;  // a host name, and a port
 constexpr std::uint64_t kMostRemainingMs = 24ull * 3600 * 1000;
+// Of what a peer says about rings: above what any setting may be.
+constexpr std::uint64_t kMostRingBytes = 1ull << 40, kMostRingChunks = 65'536, kMostOfBlocks = 1024;
 
 template <typename... Parts>
 Error no_message(const Parts&... parts) {
@@ -167,6 +169,9 @@ v1::NetworkPolicy write(const NetworkPolicy& policy) {
   wire.set_max_bdp_bytes(policy.ring.max_bdp_bytes);
   wire.set_min_shard_bytes(policy.ring.min_shard_bytes);
   wire.set_bidirectional_max_bytes(policy.ring.bidirectional_max_bytes);
+  wire.set_max_blocks(policy.ring.max_blocks);
+  wire.set_threads(policy.ring.threads);
+  wire.set_step_bytes(policy.step_bytes);
   return wire;
 }
 
@@ -177,6 +182,17 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
     return no_message("order ", wire.order(), ", partials ", wire.partials(), " or algorithm ",
                       wire.algorithm(), " is not known");
   }
+  const std::uint64_t step_bytes = wire.step_bytes() == 0 ? kUsualStepBytes : wire.step_bytes();
+  // What no settings say and nothing measures, and what sums could not hold.
+  if (wire.chunk_bytes() > kMostRingBytes || wire.max_bdp_bytes() > kMostRingBytes ||
+      wire.min_shard_bytes() > kMostRingBytes || wire.num_chunks() > kMostRingChunks ||
+      wire.max_blocks() > kMostOfBlocks || wire.threads() > kMostOfBlocks ||
+      wire.bidirectional_max_bytes() > static_cast<std::int64_t>(kMostRingBytes) ||
+      step_bytes < kLeastStepBytes || step_bytes > kMostStepBytes) {
+    return no_message("a ring of ", wire.chunk_bytes(), " bytes x ", wire.num_chunks(), " chunks, ",
+                      wire.max_blocks(), " blocks of ", wire.threads(), " threads, with ",
+                      wire.max_bdp_bytes(), " bytes under way and steps of ", step_bytes);
+  }
   NetworkPolicy policy{.order = static_cast<NetOrder>(wire.order()),
                        .partials = static_cast<NetPartials>(wire.partials()),
                        .algorithm = static_cast<NetAlgorithm>(wire.algorithm()),
@@ -186,6 +202,9 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
   policy.ring.max_bdp_bytes = wire.max_bdp_bytes();
   policy.ring.min_shard_bytes = wire.min_shard_bytes();
   policy.ring.bidirectional_max_bytes = wire.bidirectional_max_bytes();
+  policy.ring.max_blocks = wire.max_blocks();
+  policy.ring.threads = wire.threads();
+  policy.step_bytes = step_bytes;
   return policy;
 }
 

@@ -12,9 +12,9 @@ struct Verdict {
 
 // exchange: (n - 1) bytes in one step; direct: 2 (n - 1) / n in two. Between two nodes they send
 // the same.
-bool exchange_is_faster(std::uint64_t bytes, std::uint64_t nodes) {
+bool exchange_is_faster(std::uint64_t bytes, std::uint64_t nodes, std::uint64_t step_bytes) {
   if (nodes <= 2) return true;
-  return bytes <= kBytesOfAStep * nodes / ((nodes - 1) * (nodes - 2));
+  return bytes <= step_bytes * nodes / ((nodes - 1) * (nodes - 2));
 }
 
 // Null where it may be a ring, else why not.
@@ -47,14 +47,14 @@ Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
   if (question.nodes == 2) {
     return {Exchange, "between two nodes it sends no more than the others, in one step"};
   }
-  if (exchange_is_faster(question.bytes(), question.nodes)) {
+  if (exchange_is_faster(question.bytes(), question.nodes, policy.step_bytes)) {
     return {Exchange, "so small that one step counts more than what it sends"};
   }
   if (question.nodes <= kMostDirectNodes) {
     return {Direct, "two steps, and no node sends more than twice the bytes"};
   }
   if (no_ring != nullptr) return {Direct, no_ring};
-  if (question.bytes() / question.nodes < kLeastRingShardBytes) {
+  if (question.bytes() / question.nodes < kStepsOfARingShard * policy.step_bytes) {
     return {Direct, "a ring's steps would count more than what each of them sends"};
   }
   return {Ring, "so many nodes that each should send to its neighbours only"};

@@ -26,12 +26,10 @@ inline constexpr NetworkAlgorithm kNetworkAlgorithms[] = {
 std::string_view text_of(NetworkAlgorithm algorithm);
 std::optional<NetworkAlgorithm> network_algorithm_of(std::string_view name);
 
-// What a ring needs besides its order: below that it would cost more than it saves.
-inline constexpr std::uint32_t kMostDirectNodes = 16;  // where nobody forces one
-inline constexpr std::uint64_t kLeastRingShardBytes = std::uint64_t{128} << 10;
-// What travels in the time of one step: an exchange that sends so much more than direct would is no
-// faster, although it has one step less.
-inline constexpr std::uint64_t kBytesOfAStep = std::uint64_t{64} << 10;
+// An exchange that sends NetworkPolicy::step_bytes more than direct would is no faster, although it
+// has one step less. A ring whose shards are not worth two steps would cost more than it saves.
+inline constexpr std::uint32_t kMostDirectNodes = 16;  // where nobody forces a ring
+inline constexpr std::uint64_t kStepsOfARingShard = 2;
 
 struct NetworkChoice {
   NetworkAlgorithm algorithm = NetworkAlgorithm::Exchange;

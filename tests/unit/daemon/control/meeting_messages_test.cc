@@ -81,6 +81,24 @@ TEST(RootMeetings, AreBoundedForEachUserAndEachPeer) {
   EXPECT_FALSE(net.node(0).root->next_tick());
 }
 
+TEST(NodeMeetings, APolicyArrivesAsItWasSent) {
+  const NetworkPolicy policy{.order = NetOrder::OfRing,
+                             .partials = NetPartials::DType,
+                             .algorithm = NetAlgorithm::Direct,
+                             .ring = {.chunk_bytes = 1,
+                                      .num_chunks = 2,
+                                      .max_bdp_bytes = 3,
+                                      .min_shard_bytes = 4,
+                                      .bidirectional_max_bytes = -1,
+                                      .max_blocks = 6,
+                                      .threads = 7},
+                             .step_bytes = 8 << 10};
+  const Result<NetworkPolicy> read_back = read(write(policy));
+  ASSERT_TRUE(read_back);
+  EXPECT_EQ(*read_back, policy);
+  EXPECT_EQ(read(v1::NetworkPolicy{})->step_bytes, kUsualStepBytes);
+}
+
 TEST(NodeMeetings, FormThatIsNoPlanIsRefusedAndTouchesNothing) {
   SimulatedNet net(2);
   net.node(1).call(id_at(net, 0), 1, 2, milliseconds(5000));
@@ -112,6 +130,11 @@ TEST(NodeMeetings, FormThatIsNoPlanIsRefusedAndTouchesNothing) {
       [](auto& form) { form.mutable_nodes(1)->mutable_identity()->set_instance(99); },
       [](auto& form) { form.mutable_nodes(0)->mutable_identity()->set_instance(0); },
       [](auto& form) { form.mutable_policy()->set_algorithm(77); },
+      [](auto& form) { form.mutable_policy()->set_num_chunks(1 << 20); },
+      [](auto& form) { form.mutable_policy()->set_threads(1025); },
+      [](auto& form) { form.mutable_policy()->set_max_blocks(1025); },
+      [](auto& form) { form.mutable_policy()->set_chunk_bytes(~0ull); },
+      [](auto& form) { form.mutable_policy()->set_step_bytes(~0ull); },
       [](auto& form) { form.mutable_nodes()->RemoveLast(); },
   };
   for (std::size_t i = 0; i < spoilt.size(); ++i) {
