@@ -42,4 +42,11 @@ std::string tuning_path(const Settings& settings) {
   return settings.tuning.file.empty() ? settings.state_dir + "/tuning.toml" : settings.tuning.file;
 }
 
+std::string network_tuning_path(const Settings& settings) {
+  std::string path = tuning_path(settings);
+  constexpr std::string_view kEnding = ".toml";
+  if (path.ends_with(kEnding)) path.resize(path.size() - kEnding.size());
+  return path + ".network.toml";
+}
+
 }  // namespace arcomm

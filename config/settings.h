@@ -191,6 +191,8 @@ Settings merge_reloadable(const Settings& before, const Settings& after);
 
 // <state_dir>/tuning.toml unless tuning.file says otherwise.
 std::string tuning_path(const Settings& settings);
+// Beside it: tuning.network.toml.
+std::string network_tuning_path(const Settings& settings);
 
 std::string_view text_of(LogLevel level);
 std::string_view text_of(LogFormat format);

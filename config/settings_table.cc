@@ -498,7 +498,8 @@ constexpr SettingRow kRows[] = {
     {.section = "tuning",
      .key = "file",
      .kind = text(ARC_FIELD(std::string, tuning.file), kFileOrNothing),
-     .doc = "The tuning table that arctl tune writes. Empty: tuning.toml in the state folder."},
+     .doc = "The tuning table that arctl tune writes. Empty: tuning.toml in the state folder. What "
+            "arctl tune --network measures lies beside it, as tuning.network.toml."},
 };
 
 #undef ARC_CHOICE

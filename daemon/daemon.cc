@@ -78,6 +78,7 @@ Status Daemon::open() {
                         "): tuning and flight-recorder dumps will not be saved");
   }
   load_tuning_table();
+  load_network_tuning();
   Result<std::vector<InheritedSocket>> passed = inherited_sockets();
   if (!passed) return passed.error();
   read_previous_recorders(*passed);
@@ -91,6 +92,7 @@ Status Daemon::open() {
                             .actions = *this});
   if (!control) return control.error();
   control_ = std::move(control).value();
+  control_->use_network_tuning(network_tuning_);
   ARC_RETURN_IF_ERROR(open_workers());
   Result<std::vector<ListeningSocket>> sockets =
       open_sockets(settings, AccessGroups::look_up(settings.access), std::move(*passed), warnings_);

@@ -21,6 +21,7 @@
 #include "daemon/control/control_plane.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/instance_lock.h"
+#include "daemon/plan/network/network_tuning.h"
 #include "daemon/plan/tuning_table.h"
 #include "daemon/session/kept_rings.h"
 #include "daemon/stall_watch.h"
@@ -70,6 +71,7 @@ class Daemon final : public DaemonActions {
   // What this version does not know would otherwise be passed on from daemon to daemon.
   void unstore_strangers(const std::vector<InheritedSocket>& passed);
   void load_tuning_table();
+  void load_network_tuning();
   void open_metrics();
   // The one whose algorithms have a tuning table.
   Device& host_device() const;
@@ -83,6 +85,10 @@ class Daemon final : public DaemonActions {
   // What a request's `device` means here.
   Result<bool> asks_for_gpus(const std::string& device) const;
   void use_tuning(const std::shared_ptr<const TuningTable>& table);
+  Status tune_network(const v1::TuneRequest& request,
+                      const std::function<void(v1::TuneReply)>& send,
+                      const std::function<bool()>& cancelled);
+  void use_network_tuning(const std::shared_ptr<const NetworkTuning>& tuning);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);
   void look_for_stalls();
@@ -114,6 +120,7 @@ class Daemon final : public DaemonActions {
   std::uint64_t generation_ = 1;
   std::vector<std::string> warnings_;
   std::shared_ptr<const TuningTable> tuning_;
+  std::shared_ptr<const NetworkTuning> network_tuning_;  // never null once it serves
 };
 
 }  // namespace arcomm

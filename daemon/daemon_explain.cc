@@ -24,7 +24,8 @@ v1::ExplainReply reply_of(const Explanation& why) {
 }
 
 Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request,
-                                               const Settings& settings) {
+                                               const Settings& settings,
+                                               const NetworkTuning& measured) {
   const std::uint32_t nodes = request.nodes();
   const std::int64_t ranks = request.ranks() == 0 ? std::int64_t{nodes} : request.ranks();
   if (nodes > kMostExplainedNodes || ranks < nodes || request.dtype() >= kDTypes) {
@@ -33,11 +34,14 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
                  kMostExplainedNodes, " nodes, a rank on each at least, dtypes below ", kDTypes);
   }
   const auto dtype = static_cast<DType>(request.dtype());
-  return reply_of(explain_network({.count = request.bytes() / size_of(dtype),
-                                   .dtype = dtype,
-                                   .nodes = nodes,
-                                   .one_seat_each = ranks == nodes},
-                                  NetworkPolicy::from(settings)));
+  v1::ExplainReply reply =
+      reply_of(explain_network({.count = request.bytes() / size_of(dtype),
+                                .dtype = dtype,
+                                .nodes = nodes,
+                                .one_seat_each = ranks == nodes},
+                               NetworkPolicy::from(settings, measured.step_bytes()), measured));
+  reply.set_table(safe_text(measured.source, kMostSourceBytes));
+  return reply;
 }
 
 }  // namespace
@@ -46,8 +50,9 @@ Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
   if (request.nodes() > 1) {
     std::unique_lock lock(mutex_);
     const Settings settings = loaded_.settings;
+    const std::shared_ptr<const NetworkTuning> measured = network_tuning_;
     lock.unlock();
-    return explain_between_nodes(request, settings);
+    return explain_between_nodes(request, settings, *measured);
   }
   const Result<bool> on_gpus = asks_for_gpus(request.device());
   if (!on_gpus) return on_gpus.error();

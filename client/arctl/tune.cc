@@ -23,7 +23,46 @@ struct TuneOptions {
   std::string max_bytes;
   double budget_s = 0;
   bool dry_run = false;
+  bool network = false;
+  std::vector<std::string> peers;  // of the network; none: all
 };
+
+std::string speed_text(std::uint64_t bytes_per_second) {
+  return bytes_per_second == 0 ? "-" : human_bytes(bytes_per_second) + "/s";
+}
+
+std::string links_text(const v1::TuneReply& last, bool colour) {
+  Table table({{"PEER"},
+               {"NODE"},
+               {"LATENCY", Align::Right},
+               {"EACH WAY", Align::Right},
+               {"COPYING", Align::Right},
+               {"WITHOUT", Align::Right},
+               {""}});
+  for (const v1::TuneLink& link : last.links()) {
+    if (!link.why().empty()) {
+      table.add({printable(link.address()),
+                 printable(link.name()),
+                 "-",
+                 "-",
+                 "-",
+                 "-",
+                 {printable(link.why()), Colour::Red}});
+      continue;
+    }
+    table.add({printable(link.address()),
+               printable(link.name()),
+               human_us(link.latency_us()),
+               speed_text(link.bytes_per_second()),
+               speed_text(link.with_copies()),
+               speed_text(link.without_copies()),
+               {link.carried_bytes() == 0
+                    ? ""
+                    : "its workers sent " + human_bytes(link.carried_bytes()) + " meanwhile",
+                Colour::Yellow}});
+  }
+  return table.text(colour);
+}
 
 // On stderr, so that stdout stays the table; only where somebody can see it move.
 void draw_progress(double progress, const v1::TunePoint& point) {
@@ -65,7 +104,19 @@ std::string outcome_json(const v1::TuneReply& last, bool dry_run) {
                         {"us", json_number(point.microseconds())},
                         {"chosen", point.chosen()}});
   }
+  Json links = Json::array();
+  for (const v1::TuneLink& link : last.links()) {
+    links.push_back({{"address", link.address()},
+                     {"name", link.name()},
+                     {"why", link.why()},
+                     {"latency_us", json_number(link.latency_us())},
+                     {"bytes_per_second", link.bytes_per_second()},
+                     {"with_copies", link.with_copies()},
+                     {"without_copies", link.without_copies()},
+                     {"carried_bytes", link.carried_bytes()}});
+  }
   return json_line({{"dry_run", dry_run},
+                    {"links", std::move(links)},
                     {"saved_as", last.saved_as()},
                     {"table", last.table()},
                     {"points", std::move(measured)}});
@@ -85,6 +136,8 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   request.set_budget_ms(static_cast<std::uint64_t>(options.budget_s * 1000));
   request.set_dry_run(options.dry_run);
   request.set_device(options.device);
+  request.set_network(options.network);
+  for (const std::string& peer : options.peers) request.add_peers(peer);
   Result<Admin> admin = invocation.connect();
   if (!admin) return report(admin.error());
   v1::TuneReply last;
@@ -92,7 +145,7 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   const Status tuned =
       admin->tune(request, invocation.timeout_or(std::max(600.0, options.budget_s + 60)),
                   [&](const v1::TuneReply& reply) {
-                    if (draw) draw_progress(reply.progress(), reply.point());
+                    if (draw && !options.network) draw_progress(reply.progress(), reply.point());
                     last = reply;
                   });
   if (draw) std::fputs("\r\x1b[K", stderr);
@@ -102,7 +155,8 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
                         "the daemon ended the measurement before it was finished: see its log"));
   }
   if (invocation.json) return print(outcome_json(last, options.dry_run));
-  std::string text = points_text(last, invocation.colour);
+  std::string text =
+      options.network ? links_text(last, invocation.colour) : points_text(last, invocation.colour);
   text += options.dry_run ? "\nnothing was saved (--dry-run)\n"
           : last.saved_as().empty()
               ? "\nin force until the daemon ends; it could not be saved\n"
@@ -169,11 +223,20 @@ void add_tune(CLI::App& app, Invocation& invocation) {
                    "Seconds to spend measuring; by default 20, or 90 on GPUs")
       ->check(CLI::Range(0.0, 3600.0))
       ->excludes(explain_size);
+  CLI::Option* network =
+      verb->add_flag("--network", options->network,
+                     "Measure the ways to the other daemons instead: latency and throughput of "
+                     "links of their own, by which communicators between nodes then choose")
+          ->excludes(explain_size);
+  verb->add_option("--peer", options->peers,
+                   "With --network: only the way to this address of net.peers; may be repeated")
+      ->type_name("ADDRESS")
+      ->needs(network);
   verb->add_flag("--dry-run", options->dry_run, "Measure and print, but neither save nor use it")
       ->excludes(explain_size);
   add_examples(*verb,
                {"arctl tune --dry-run", "arctl tune --explain 64K --ranks 4 --dtype bfloat16",
-                "arctl tune --explain 16M --nodes 4"});
+                "arctl tune --explain 16M --nodes 4", "arctl tune --network"});
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] {
       return options->explain.empty() ? measure(invocation, *options)

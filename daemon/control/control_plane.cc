@@ -144,6 +144,13 @@ void ControlPlane::use_settings(const std::shared_ptr<const Settings>& settings)
   }
 }
 
+void ControlPlane::use_network_tuning(const std::shared_ptr<const NetworkTuning>& tuning) {
+  loop_->post([reachable = reachable_, peers = reachable_peers_, tuning] {
+    if (*reachable != nullptr) (*reachable)->use_network_tuning(tuning);
+    if (*peers != nullptr) (*peers)->links().use_tuning(tuning);
+  });
+}
+
 void ControlPlane::begin_shutdown() {
   loop_->post([this] { control_->begin_shutdown(); });
 }

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -15,6 +16,7 @@
 #include "daemon/control/calls/node_admin.h"
 #include "daemon/control/machine_limits.h"
 #include "daemon/control/node_control.h"
+#include "daemon/control/peers/links/link_survey.h"
 #include "daemon/control/peers/peers.h"
 #include "daemon/control/rpc/rpc_heartbeat.h"
 #include "daemon/control/rpc/rpc_server.h"
@@ -49,6 +51,14 @@ class ControlPlane {
   void nudge_rpc() { heartbeat_->nudge(); }
 
   void use_settings(const std::shared_ptr<const Settings>& settings);
+  // Of the links and communicators that are made from now on; also before serve().
+  void use_network_tuning(const std::shared_ptr<const NetworkTuning>& tuning);
+  // Blocks for the whole measurement (link_survey.h). Any thread but the loop's; after serve().
+  Result<std::vector<SurveyedLink>> survey_links(const std::vector<std::string>& wanted,
+                                                 const LinkSurvey::Progress& progress,
+                                                 const std::function<bool()>& cancelled) {
+    return LinkSurvey(loop_, reachable_peers_).run(wanted, progress, cancelled);
+  }
   // Refuses new sessions, communicators and memory with ShuttingDown; answers, releases and
   // detaches go on.
   void begin_shutdown();

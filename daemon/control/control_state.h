@@ -17,6 +17,7 @@
 #include "daemon/control/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/session_ledger.h"
+#include "daemon/plan/network/network_tuning.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {
@@ -54,6 +55,7 @@ struct ControlState {
   SessionLedger ledger;    // after these three: entries hold charges and shares
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   const PeerMessenger* peers = nullptr;  // to other daemons, where there is a network
+  std::shared_ptr<const NetworkTuning> network = std::make_shared<const NetworkTuning>();
   bool stopping = false;
 };
 

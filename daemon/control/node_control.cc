@@ -23,7 +23,12 @@ void NodeControl::use_peers(PeerMessenger& peers, LinkMaker& links) {
       .links = links,
       .name_of_worker =
           [this](std::size_t worker) { return state_.devices.workers()[worker].device; },
-      .policy = [this] { return NetworkPolicy::from(*state_.settings); }});
+      .policy =
+          [this] { return NetworkPolicy::from(*state_.settings, state_.network->step_bytes()); }});
+}
+
+void NodeControl::use_network_tuning(std::shared_ptr<const NetworkTuning> tuning) {
+  state_.network = std::move(tuning);
 }
 
 void NodeControl::leave_peers() {

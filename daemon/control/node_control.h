@@ -39,6 +39,8 @@ class NodeControl {
   // leave_peers(), on the loop.
   void use_peers(PeerMessenger& peers, LinkMaker& links);
   void leave_peers();
+  // Of communicators that meet here from now on.
+  void use_network_tuning(std::shared_ptr<const NetworkTuning> tuning);
 
   void attach(const Caller& caller, const v1::AttachRequest& request,
               Answer<v1::AttachReply> answer);

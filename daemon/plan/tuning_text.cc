@@ -1,22 +1,14 @@
 // Tuning tables as TOML: what `arctl tune` saves and the daemon loads.
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <toml++/toml.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <initializer_list>
 #include <optional>
-#include <sstream>
 
 #include "daemon/plan/recorded_algorithm.h"
+#include "daemon/plan/tuning_file.h"
+#include "daemon/plan/tuning_reader.h"
 #include "daemon/plan/tuning_table.h"
-#include "proto/unique_fd.h"
 
 namespace arcomm {
 namespace {
@@ -40,13 +32,13 @@ std::string known_algorithms() {
   return names;
 }
 
-class Reader {
+class Reader : private TuningReader {
  public:
-  explicit Reader(std::string_view name) : name_(name) {}
+  explicit Reader(std::string_view name) : TuningReader(name) {}
 
   Result<TuningTable> read(const toml::table& root) {
     TuningTable table;
-    table.source = std::string(name_);
+    table.source = std::string(name());
     ARC_RETURN_IF_ERROR(check_keys(root, "the file", {"format", "machine", "point", "gpu"}));
     const std::optional<std::int64_t> format = root["format"].value<std::int64_t>();
     if (format != kFormat) {
@@ -68,7 +60,7 @@ class Reader {
     ARC_RETURN_IF_ERROR(check_keys(gpu, "gpu", {"machine", "point"}));
     ARC_RETURN_IF_ERROR(read_points(gpu, "[[gpu.point]]", table.points));
     if (table.points.empty()) return {};
-    table.source = std::string(name_);
+    table.source = std::string(name());
     table.machine = gpu["machine"].value_or(std::string());
     table.settle();
     return {};
@@ -161,38 +153,7 @@ class Reader {
     }
     return wrong(*node, key, " '", name, "' is unknown; there are ", known);
   }
-
-  Status check_keys(const toml::table& table, std::string_view where,
-                    std::initializer_list<std::string_view> allowed) {
-    for (const auto& [key, node] : table) {
-      if (std::find(allowed.begin(), allowed.end(), key.str()) != allowed.end()) continue;
-      std::string names;
-      for (const std::string_view name : allowed) {
-        if (!names.empty()) names += ", ";
-        names += name;
-      }
-      return wrong(node, "unknown key '", key.str(), "' in ", where, ": ", names, " are allowed");
-    }
-    return {};
-  }
-
-  template <typename... Parts>
-  Error wrong(const toml::node& node, const Parts&... parts) const {
-    return error(ErrorCode::InvalidArgument, Reason::BadConfig, name_, ":",
-                 node.source().begin.line, ": ", parts...);
-  }
-
-  std::string_view name_;
 };
-
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out + '"';
-}
 
 // Only what older versions did not know.
 std::string key_lines(const TuningKey& key) {
@@ -208,34 +169,16 @@ std::string microseconds_line(double microseconds) {
   return fmt::format("microseconds = {:.17g}{}\n", microseconds, whole ? ".0" : "");
 }
 
-Error cannot(const char* what, const std::string& path) {
-  const int number = errno;
-  const ErrorCode code = number == ENOENT                      ? ErrorCode::NotFound
-                         : number == EACCES || number == EPERM ? ErrorCode::PermissionDenied
-                                                               : ErrorCode::Unavailable;
-  return error(code, Reason::BadConfig, "cannot ", what, " the tuning table ", path, ": ",
-               std::strerror(number));
-}
-
 }  // namespace
 
 Result<TuningTable> parse_tuning(std::string_view toml, std::string_view name) {
-  try {
-    return Reader(name).read(toml::parse(toml, name));
-  } catch (const toml::parse_error& mistake) {
-    return error(ErrorCode::InvalidArgument, Reason::BadConfig, name, ":",
-                 mistake.source().begin.line, ": ", mistake.description());
-  }
+  return read_toml(toml, name, Reader(name));
 }
 
 Result<TuningTable> load_tuning(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path);
-  if (!file) return cannot("read", path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (file.bad()) return cannot("read", path);
-  return parse_tuning(text.str(), path);
+  const Result<std::string> text = read_tuning_file(path);
+  if (!text) return text.error();
+  return parse_tuning(*text, path);
 }
 
 std::string print_tuning(const TuningTable& table) {
@@ -269,22 +212,7 @@ std::string print_tuning(const TuningTable& table) {
 }
 
 Status save_tuning(const TuningTable& table, const std::string& path) {
-  const std::string text = print_tuning(table);
-  const std::string beside = path + ".new";
-  {
-    UniqueFd file(
-        ::open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!file) return cannot("write", beside);
-    for (std::size_t written = 0; written < text.size();) {
-      const ssize_t n = ::write(file.get(), text.data() + written, text.size() - written);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) return cannot("write", beside);
-      written += static_cast<std::size_t>(n);
-    }
-    if (::fsync(file.get()) != 0) return cannot("write", beside);
-  }
-  if (::rename(beside.c_str(), path.c_str()) != 0) return cannot("rename", path);
-  return {};
+  return write_tuning_file(print_tuning(table), path);
 }
 
 }  // namespace arcomm

@@ -68,9 +68,10 @@ void fill(const PeerLinks::Link& link, const std::string& worker, v1::NetLink& t
   told.set_worker(worker);
   told.set_state(text_of(link.state));
   if (link.state != PeerLinks::State::Up) told.set_why(link.why.message);
-  told.set_streams(static_cast<std::uint32_t>(link.most_streams == 0 ? 0 : link.most_streams - 1));
+  told.set_streams(
+      static_cast<std::uint32_t>(link.streams.size() == 0 ? 0 : link.streams.size() - 1));
   told.set_rails(static_cast<std::uint32_t>(
-      std::set<std::uint32_t>(link.rails.begin(), link.rails.end()).size()));
+      std::set<std::uint32_t>(link.streams.rails().begin(), link.streams.rails().end()).size()));
   told.set_age_ms(ms_of(EventLoop::Clock::now() - link.since));
 }
 

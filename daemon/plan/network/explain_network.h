@@ -4,11 +4,14 @@
 
 #include "daemon/plan/explain.h"
 #include "daemon/plan/network/network_question.h"
+#include "daemon/plan/network/network_tuning.h"
 #include "daemon/plan/network_policy.h"
 
 namespace arcomm {
 
-// Nothing of it was measured: its times are 0. Precondition: question.nodes > 1.
-Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy& policy);
+// Its times are what the slowest measured link would need by latency and throughput alone, and 0
+// where none was measured. Precondition: question.nodes > 1.
+Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy& policy,
+                            const NetworkTuning& measured = {});
 
 }  // namespace arcomm

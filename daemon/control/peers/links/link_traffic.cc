@@ -28,6 +28,13 @@ void LinkTraffic::ask() {
   }
 }
 
+std::uint64_t LinkTraffic::bytes_with(PeerId peer) const {
+  std::uint64_t bytes = 0;
+  for (const auto& [name, link] : counted_)
+    if (name.first == peer) bytes += link.sent_bytes + link.received_bytes;
+  return bytes;
+}
+
 // Goes on while there is something to count.
 void LinkTraffic::count(const WorkerSnapshot& shot, std::size_t worker) {
   std::erase_if(counted_, [&](const auto& one) {

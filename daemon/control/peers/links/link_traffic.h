@@ -22,6 +22,8 @@ class LinkTraffic {
 
   // There is a link now.
   void opened();
+  // Both ways, as of the last second.
+  std::uint64_t bytes_with(PeerId peer) const;
 
  private:
   void ask();

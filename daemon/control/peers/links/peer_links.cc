@@ -1,15 +1,10 @@
 #include "daemon/control/peers/links/peer_links.h"
 
-#include <algorithm>
-#include <cstring>
-#include <set>
 #include <utility>
 
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/text.h"
-#include "transport/net/rails.h"
-#include "transport/net/subnet.h"
 
 namespace arcomm {
 namespace {
@@ -23,28 +18,6 @@ constexpr milliseconds kRetry{200};
 constexpr milliseconds kReminder{300};
 constexpr milliseconds kNewLink{1000};  // one that stands for less is not taken down by a reminder
 constexpr milliseconds kLookAtConnections{1};
-constexpr std::size_t kMostStreams = 65;
-constexpr std::size_t kMostAddresses = 64;
-
-// Nothing is received before the worker has the connection.
-class NoRoom final : public net::Receiver {
- public:
-  Result<std::byte*> place(const net::FrameHeader&) override {
-    return static_cast<std::byte*>(nullptr);
-  }
-  Status arrived(const net::FrameHeader&, std::span<const std::byte>) override { return {}; }
-  void abandoned(const net::FrameHeader&) override {}
-};
-
-bool read_secret(const std::string& bytes, net::Secret& secret) {
-  if (bytes.size() != secret.size()) return false;
-  std::memcpy(secret.data(), bytes.data(), secret.size());
-  return true;
-}
-
-std::string text_of_secret(const net::Secret& secret) {
-  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
-}
 
 }  // namespace
 
@@ -58,9 +31,16 @@ PeerLinks::PeerLinks(Parts parts)
            .check_key = [this](const net::HelloKey& shown) { return keys_.take(shown); },
            .accepted =
                [this](net::ConnectionPtr connection) { take_connection(std::move(connection)); }}),
-      traffic_(parts_.loop, parts_.metrics, parts_.workers) {}
+      traffic_(parts_.loop, parts_.metrics, parts_.workers),
+      probes_({.loop = parts_.loop,
+               .table = parts_.table,
+               .ports = ports_,
+               .keys = keys_,
+               .streams = parts_.streams,
+               .spin = parts_.spin}) {}
 
 void PeerLinks::stop() {
+  probes_.stop();
   ports_.close();
   for (auto& [name, link] : links_) {
     finish_waiters(
@@ -163,11 +143,7 @@ void PeerLinks::ask_for_keys(Link& link) {
   const std::uint64_t attempt = ++link.attempt;
   v1::ConnectRequest request;
   request.set_worker(parts_.workers[link.worker].device);
-  request.set_streams(static_cast<std::uint32_t>(parts_.streams));
-  for (const net::Interface& one : ports_.interfaces()) {
-    request.add_addresses(one.host);
-    request.add_speeds_mbits(one.speed_mbits);
-  }
+  LinkStreams::describe(ports_, parts_.streams, request);
   peer->send<v1::ConnectRequest, v1::ConnectReply>(
       &PeerClient::Stub::PrepareAsyncConnect, std::move(request), link.peer.instance,
       Clock::now() + kAttemptLimit, false,
@@ -181,41 +157,10 @@ void PeerLinks::ask_for_keys(Link& link) {
 }
 
 void PeerLinks::open_connections(Link& link, const v1::ConnectReply& reply) {
-  // None: the peer has closed its ports, or is no daemon of ours.
-  const auto most = static_cast<std::size_t>(reply.streams_size());
-  if (most == 0 || most > kMostStreams) {
-    return fail_attempt(link, error(ErrorCode::Internal, Reason::BadValue, link.peer.to_string(),
-                                    " offers ", most, " streams"));
-  }
-  link.streams.clear();
-  link.streams.resize(most);
-  link.rails.assign(most, 0);
-  link.most_streams = most;
-  for (const v1::ConnectReply::Stream& stream : reply.streams()) {
-    if (const Status status = open_connection(link, stream); !status)
-      return fail_attempt(link, status.error());
-  }
+  if (const Status status = link.streams.open(ports_, link.peer, reply); !status)
+    return fail_attempt(link, status.error());
   enter(link, State::Connecting);
   look_at_connections(name_of(link), link.attempt);
-}
-
-Status PeerLinks::open_connection(Link& link, const v1::ConnectReply::Stream& stream) {
-  net::HelloKey key{.key = {}, .stream = stream.stream(), .rail = stream.rail()};
-  net::Secret answer;
-  if (stream.stream() >= link.streams.size() || link.streams[stream.stream()] != nullptr ||
-      !read_secret(stream.key(), key.key) || !read_secret(stream.answer(), answer)) {
-    return error(ErrorCode::Internal, Reason::BadValue, link.peer.to_string(),
-                 " offers a stream that is none: ", stream.stream());
-  }
-  const Result<net::Address> address = net::parse_address(stream.address());
-  if (!address) return address.error();
-  const std::size_t from = net::far_end_of(stream.rail(), ports_.interfaces().size());
-  Result<net::ConnectionPtr> connection = ports_.endpoint(from).connect(
-      *address, link.peer.name.empty() ? link.peer.address : link.peer.name, key, answer);
-  if (!connection) return std::move(connection).error();
-  link.streams[stream.stream()] = *std::move(connection);
-  link.rails[stream.stream()] = stream.rail();
-  return {};
 }
 
 void PeerLinks::look_at_connections(const LinkName& name, std::uint64_t attempt) {
@@ -225,19 +170,9 @@ void PeerLinks::look_at_connections(const LinkName& name, std::uint64_t attempt)
     return;
   }
   Link& link = found->second;
-  NoRoom nothing;
-  bool all = true;
-  for (const net::ConnectionPtr& stream : link.streams) {
-    if (stream->is_open() == net::Progress::Again) {
-      while (stream->is_open() == net::Progress::Again &&
-             stream->progress(nothing) == net::Progress::Done) {
-      }
-    }
-    const net::Progress open = stream->is_open();
-    if (open == net::Progress::Failed) return fail_attempt(link, stream->error());
-    all = all && open == net::Progress::Done;
-  }
-  if (all) return give_to_worker(link);
+  const net::Progress all = link.streams.stand();
+  if (all == net::Progress::Failed) return fail_attempt(link, link.streams.why());
+  if (all == net::Progress::Done) return give_to_worker(link);
   if (Clock::now() > link.since + kAttemptLimit) {
     return fail_attempt(link, error(ErrorCode::DeadlineExceeded, Reason::Timeout, "not all of ",
                                     link.streams.size(), " connections stand after ",
@@ -249,6 +184,7 @@ void PeerLinks::look_at_connections(const LinkName& name, std::uint64_t attempt)
 
 void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
                         const Answer<v1::ConnectReply>& answer) {
+  if (request.measure()) return answer(probes_.connect(from, request));
   const Result<std::size_t> worker = find_worker(request.worker());
   if (!worker) return answer(worker.error());
   if (connects_to(from)) {
@@ -267,9 +203,9 @@ void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
     if (link.state == State::Down) begin(link);
     return;
   }
-  if (request.addresses_size() == 0 || request.addresses_size() > static_cast<int>(kMostAddresses))
-    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "a link takes 1 to ",
-                        kMostAddresses, " addresses, and there are ", request.addresses_size()));
+  if (request.addresses_size() == 0)
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, from.to_string(),
+                        " would connect from no address"));
   Link& link = link_to(from, *worker);
   if (link.state == State::Up || link.state == State::Opening)
     close_at_worker(link, error(ErrorCode::Unavailable, Reason::RemoteDied, from.to_string(),
@@ -281,43 +217,9 @@ void PeerLinks::connect(const PeerNode& from, const v1::ConnectRequest& request,
 }
 
 Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectRequest& request) {
-  std::vector<net::FarInterface> there;
-  for (int i = 0; i < request.addresses_size(); ++i) {
-    if (!net::ip_family(request.addresses(i)))
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "\"",
-                   safe_text(request.addresses(i), 64), "\" is no address");
-    there.push_back({request.addresses(i),
-                     i < request.speeds_mbits_size() ? request.speeds_mbits(i) : std::uint32_t{0}});
-  }
-  const std::vector<net::Interface>& here = ports_.interfaces();
-  const std::vector<net::Rail> rails = net::pair_rails(here, there);
-  if (rails.empty()) {
-    return error(ErrorCode::FailedPrecondition, Reason::BadConfig, link.peer.to_string(), " and ",
-                 parts_.table.self().to_string(),
-                 " have no interfaces of one family for data: see net.interfaces and arctl net");
-  }
-  const std::size_t most = 1 + std::min<std::size_t>(parts_.streams, request.streams());
-  const std::vector<std::size_t> rail_of = net::deal_streams(rails, most);
-  v1::ConnectReply reply;
-  link.rails.clear();
-  for (std::size_t i = 0; i < most; ++i) {
-    const net::Rail& rail = rails[rail_of[i]];
-    const Result<LinkKeys::Made> made =
-        keys_.make(name_of(link), static_cast<std::uint32_t>(i), link.peer.to_string());
-    if (!made) {
-      keys_.drop(name_of(link));
-      return made.error();
-    }
-    v1::ConnectReply::Stream& stream = *reply.add_streams();
-    stream.set_address(ports_.endpoint(rail.here).address().to_string());
-    stream.set_stream(static_cast<std::uint32_t>(i));
-    stream.set_rail(rail.number);
-    stream.set_key(text_of_secret(made->key));
-    stream.set_answer(text_of_secret(made->answer));
-    link.rails.push_back(rail.number);
-  }
-  link.streams.resize(most);
-  link.most_streams = most;
+  Result<v1::ConnectReply> reply = link.streams.expect(
+      ports_, keys_, name_of(link), parts_.table.self(), link.peer, parts_.streams, request);
+  if (!reply) return reply;
   ++link.attempt;
   enter(link, State::Collecting);
   link.limit = parts_.loop.after(kAttemptLimit, [this, name = name_of(link)] {
@@ -325,7 +227,7 @@ Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectR
     if (found == links_.end()) return;
     fail_attempt(found->second,
                  error(ErrorCode::DeadlineExceeded, Reason::Timeout, found->second.peer.to_string(),
-                       " did not make all of its ", found->second.most_streams,
+                       " did not make all of its ", found->second.streams.size(),
                        " connections within ", kAttemptLimit.count(), " ms"));
   });
   ports_.look();
@@ -334,37 +236,36 @@ Result<v1::ConnectReply> PeerLinks::hand_out_keys(Link& link, const v1::ConnectR
 
 void PeerLinks::take_connection(net::ConnectionPtr connection) {
   const std::optional<LinkKeys::Taken> whose = keys_.last();
-  const auto found = whose ? links_.find(whose->link) : links_.end();
-  if (found == links_.end() || found->second.state != State::Collecting ||
-      whose->stream >= found->second.streams.size()) {
+  if (!whose) return;
+  if (whose->link.second == LinkProbes::kWorker)
+    return probes_.take(whose->link.first, whose->stream, std::move(connection));
+  const auto found = links_.find(whose->link);
+  if (found == links_.end() || found->second.state != State::Collecting) {
     return;  // its link is made no longer
   }
   Link& link = found->second;
-  // The welcome leaves.
-  NoRoom nothing;
-  (void)connection->progress(nothing);
-  link.streams[whose->stream] = std::move(connection);
-  if (std::all_of(link.streams.begin(), link.streams.end(),
-                  [](const net::ConnectionPtr& one) { return one != nullptr; }))
-    give_to_worker(link);
+  if (link.streams.take(whose->stream, std::move(connection))) give_to_worker(link);
 }
 
 void PeerLinks::give_to_worker(Link& link) {
   parts_.loop.cancel(link.limit);
   enter(link, State::Opening);
+  std::vector<net::ConnectionPtr> streams = link.streams.release();
   LinkSpec spec{.peer = link.peer.instance,
                 .name = link.peer.name.empty() ? link.peer.address : link.peer.name,
-                .messages = std::move(link.streams.front()),
+                .messages = std::move(streams.front()),
                 .bulk = {},
                 .bulk_options = {},
                 .regions = ports_.regions()};
-  for (std::size_t i = 1; i < link.streams.size(); ++i) {
-    spec.bulk.push_back(std::move(link.streams[i]));
+  const LinkFigures* const measured = tuning_ ? tuning_->find(link.peer.address) : nullptr;
+  for (std::size_t i = 1; i < streams.size(); ++i) {
+    if (measured != nullptr && measured->without_copies)
+      (void)streams[i]->send_without_copies(true);  // where the kernel cannot, it copies
+    spec.bulk.push_back(std::move(streams[i]));
     if (!parts_.have_threads) continue;
     const int cpu = parts_.cpus.empty() ? -1 : parts_.cpus[next_cpu_++ % parts_.cpus.size()];
     spec.bulk_options.push_back({.spin = parts_.spin, .cpu = cpu});
   }
-  link.streams.clear();
   parts_.workers[link.worker].worker->open_link(
       std::move(spec),
       replies_.on_loop<void>("take the link to " + link.peer.to_string(),
@@ -388,7 +289,7 @@ void PeerLinks::opened(const LinkName& name, std::uint64_t attempt, const Status
   parts_.metrics.links_opened.add();
   traffic_.opened();
   log::info("link of {} to {}: {} streams {}and messages", parts_.workers[link.worker].device,
-            link.peer.to_string(), link.most_streams - 1,
+            link.peer.to_string(), link.streams.size() - 1,
             parts_.have_threads ? "" : "without threads ");
   finish_waiters(link, {});
 }
@@ -410,7 +311,7 @@ void PeerLinks::drop_attempt(Link& link) {
   parts_.loop.cancel(link.limit);
   parts_.loop.cancel(link.retry);
   keys_.drop(name_of(link));
-  link.streams.clear();
+  link.streams.drop();
   ++link.attempt;
   enter(link, State::Down);
 }

@@ -9,7 +9,9 @@
 #include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/control/calls/worker_replies.h"
@@ -17,8 +19,11 @@
 #include "daemon/control/peers/link_maker.h"
 #include "daemon/control/peers/links/data_ports.h"
 #include "daemon/control/peers/links/link_keys.h"
+#include "daemon/control/peers/links/link_probes.h"
+#include "daemon/control/peers/links/link_streams.h"
 #include "daemon/control/peers/links/link_traffic.h"
 #include "daemon/control/peers/peer_table.h"
+#include "daemon/plan/network/network_tuning.h"
 
 namespace arcomm {
 
@@ -36,12 +41,10 @@ class PeerLinks final : public LinkMaker {
     PeerNode peer;
     std::size_t worker = 0;
     State state = State::Down;
-    Clock::time_point since{};                // of the state
-    std::uint64_t attempt = 0;                // answers of an earlier one come too late
-    std::vector<net::ConnectionPtr> streams;  // Connecting, Collecting
-    std::size_t most_streams = 0;             // how many there are, or are to be
-    std::vector<std::uint32_t> rails;         // of each
-    Error why;                                // why the last attempt failed, or the link ended
+    Clock::time_point since{};  // of the state
+    std::uint64_t attempt = 0;  // answers of an earlier one come too late
+    LinkStreams streams;
+    Error why;  // why the last attempt failed, or the link ended
     struct Waiter {
       Done done;
       EventLoop::TimerKey timer;
@@ -80,6 +83,12 @@ class PeerLinks final : public LinkMaker {
   void close(const PeerNode& peer, const Error& why);
   void stop();
 
+  // Of links that are made from now on.
+  void use_tuning(std::shared_ptr<const NetworkTuning> tuning) { tuning_ = std::move(tuning); }
+  LinkProbes& probes() { return probes_; }
+  // What the workers' links to it have carried, both ways, as of the last second.
+  std::uint64_t bytes_with(PeerId peer) const { return traffic_.bytes_with(peer); }
+
  private:
   Result<std::size_t> find_worker(const std::string& name) const;
   Link& link_to(const PeerNode& peer, std::size_t worker);
@@ -91,7 +100,6 @@ class PeerLinks final : public LinkMaker {
   void ask_for_keys(Link& link);
   void ask_to_connect(Link& link);
   void open_connections(Link& link, const v1::ConnectReply& reply);
-  Status open_connection(Link& link, const v1::ConnectReply::Stream& stream);
   void look_at_connections(const LinkName& name, std::uint64_t attempt);
   Result<v1::ConnectReply> hand_out_keys(Link& link, const v1::ConnectRequest& request);
   void take_connection(net::ConnectionPtr connection);
@@ -109,6 +117,8 @@ class PeerLinks final : public LinkMaker {
   std::map<LinkName, Link> links_;
   std::size_t next_cpu_ = 0;
   LinkTraffic traffic_;
+  LinkProbes probes_;
+  std::shared_ptr<const NetworkTuning> tuning_;  // null: nothing was measured
 };
 
 }  // namespace arcomm

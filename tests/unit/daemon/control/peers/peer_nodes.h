@@ -159,6 +159,7 @@ class PeerNodeUnderTest final : public PeerHandler {
 
   Error failure;
   FakeWorker& worker() { return worker_; }
+  std::shared_ptr<EventLoop> loop() { return loop_; }
   Peers& peers() { return *peers_; }
 
  private:

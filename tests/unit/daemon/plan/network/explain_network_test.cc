@@ -36,6 +36,42 @@ TEST(ExplainNetwork, SaysWhyThereIsNoRingAndWhatBoundsIt) {
               HasSubstr("is the bandwidth-delay product (ring.max_bdp_bytes)"));
 }
 
+TEST(ExplainNetwork, NamesTheMeasuredLinkAndWhatItWouldTake) {
+  const NetworkQuestion question{.count = 1 << 18, .nodes = 4};
+  EXPECT_THAT(explain_network(question, NetworkPolicy{}).text,
+              HasSubstr("as sending 64 KiB: no link was measured (arctl tune --network)"));
+  NetworkTuning measured{.source = "/state/tuning.network.toml"};
+  measured.put({.address = "10.0.0.2:7400",
+                .name = "node1",
+                .latency_us = 100,
+                .bytes_per_second = 1'000'000'000});
+  const NetworkPolicy policy{.step_bytes = measured.step_bytes()};
+  const Explanation got = explain_network(question, policy, measured);
+  EXPECT_THAT(got.text, HasSubstr("as sending 97.66 KiB: measured with node1 at 10.0.0.2:7400, "
+                                  "100.0 us and 1.00 GB/s each way, with copies; the slowest of 1 "
+                                  "in /state/tuning.network.toml"));
+  // Two steps, and 1.5 MiB.
+  EXPECT_THAT(got.text, HasSubstr("each node sends 1.5 MiB to 3 nodes, about 1773 us"));
+  EXPECT_NEAR(got.chosen_microseconds, 200 + 1572.864, 0.01);
+  EXPECT_GT(got.runner_up_microseconds, got.chosen_microseconds);
+}
+
+TEST(ExplainNetwork, SaysWhichSettingsOfARingAreHeldToWhat) {
+  NetworkPolicy policy{.order = NetOrder::OfRing, .algorithm = NetAlgorithm::Ring};
+  policy.ring.chunk_bytes = 1 << 20;
+  policy.ring.num_chunks = 64;
+  policy.ring.max_blocks = 1;
+  policy.ring.threads = 256;
+  NetworkTuning measured{.source = "n.toml"};
+  measured.put({.address = "a:1", .latency_us = 1000, .bytes_per_second = 2'000'000'000});
+  const Explanation got = explain_network({.count = 1 << 22, .nodes = 8}, policy, measured);
+  EXPECT_THAT(got.text, HasSubstr("what bounds them is staging"));
+  EXPECT_THAT(got.text, HasSubstr("ring.chunk_bytes asks for 1 MiB, which is held to that"));
+  EXPECT_THAT(got.text, HasSubstr("ring.num_chunks asks for 64, which is held to that"));
+  EXPECT_THAT(got.text, HasSubstr("less than the 3.815 MiB which the measured link holds"));
+  EXPECT_THAT(got.text, HasSubstr("1 block of 256 threads (ring.max_blocks, ring.threads)"));
+}
+
 TEST(ExplainNetwork, WhatComesSecondIsNeverTheOneThatIsChosen) {
   for (std::uint32_t nodes = 2; nodes <= 40; ++nodes) {
     for (std::uint64_t count = 0; count <= 1 << 26; count = count * 8 + 1) {

@@ -1,0 +1,74 @@
+// What daemons measure of the ways between them, and what they do by it.
+#include <filesystem>
+#include <string>
+
+#include "tests/integration/nodes/cluster_test.h"
+
+namespace arcomm::support {
+namespace {
+
+class NodesTune : public ClusterTest {};
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST_F(NodesTune, MeasuredLinksAreKeptNamedAndRefusedWhereTheyDoNotHold) {
+  start(3);
+  const nlohmann::json dry = arctl_json(node(0), {"tune", "--network", "--dry-run"});
+  EXPECT_EQ(dry.at("saved_as"), "");
+  ASSERT_EQ(dry.at("links").size(), 2u) << dry;
+  const nlohmann::json before = arctl_json(node(0), {"tune", "--explain", "1M", "--nodes", "3"});
+  EXPECT_TRUE(holds(before.dump(), "no link was measured")) << before;
+
+  const nlohmann::json tuned = arctl_json(node(0), {"tune", "--network"});
+  ASSERT_EQ(tuned.at("links").size(), 2u) << tuned;
+  for (const nlohmann::json& link : tuned.at("links")) {
+    EXPECT_EQ(link.at("why"), "");
+    EXPECT_GT(link.at("latency_us").get<double>(), 0);
+    EXPECT_GT(link.at("bytes_per_second").get<std::uint64_t>(), 1'000'000u);
+    EXPECT_GT(link.at("with_copies").get<std::uint64_t>(), 0u);
+  }
+  const auto explained = [this] {
+    return arctl_json(node(0), {"tune", "--explain", "1M", "--nodes", "3"}).dump();
+  };
+  EXPECT_TRUE(holds(explained(), "measured with node")) << explained();
+  // The figures are in force: communicators form and give the right results.
+  const Clients clients = start_ranks_on({0, 1, 2});
+  expect_all_ok(clients, "allreduce c0 300007 float32 sum");
+  expect_all_ok(clients, "finalize");
+
+  // A restart finds them.
+  const std::string file = tuned.at("saved_as");
+  ASSERT_TRUE(std::filesystem::exists(file)) << file;
+  node(0).stop();
+  start_node(0);
+  EXPECT_TRUE(holds(explained(), "measured with node")) << explained();
+  // Of a peer that is in no list they are refused by line and name.
+  node(0).stop();
+  std::string text = read_text(file);
+  text.replace(text.find(address(1)), address(1).size(), "10.9.9.9:7400");
+  write_text(file, text);
+  start_node(0);
+  EXPECT_TRUE(holds(explained(), "no link was measured")) << explained();
+  const std::string status = arctl_json(node(0), {"status"}).dump();
+  EXPECT_TRUE(holds(status, "peer \\\"10.9.9.9:7400\\\" is not in net.peers")) << status;
+  EXPECT_TRUE(holds(status, ".network.toml:")) << status;
+}
+
+TEST_F(NodesTune, WhoCannotBeMeasuredIsNamedAndTheOthersAreMeasured) {
+  start(3);
+  expect_good_as_new_ = false;  // one node stays down
+  node(2).kill();
+  const nlohmann::json tuned =
+      arctl_json(node(0), {"tune", "--network", "--peer", address(1), "--peer", address(2)});
+  ASSERT_EQ(tuned.at("links").size(), 2u) << tuned;
+  EXPECT_EQ(tuned.at("links")[0].at("why"), "");
+  EXPECT_NE(tuned.at("links")[1].at("why"), "");
+  const ArctlRun wrong = arctl(node(0), {"tune", "--network", "--peer", "10.9.9.9:1"});
+  EXPECT_NE(wrong.code, 0);
+  EXPECT_TRUE(holds(wrong.errors, "net.peers names no other daemon")) << wrong.errors;
+}
+
+}  // namespace
+}  // namespace arcomm::support
