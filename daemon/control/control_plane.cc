@@ -163,7 +163,7 @@ void ControlPlane::stop() {
   std::promise<void> deaf;
   loop_->post([this, &deaf] {
     gate_->close_listeners();
-    if (peers_) peers_->begin_stop();
+    if (peers_) return peers_->begin_stop([&deaf] { deaf.set_value(); });
     deaf.set_value();
   });
   deaf.get_future().wait();

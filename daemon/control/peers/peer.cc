@@ -60,7 +60,7 @@ void Peer::use_self() {
 }
 
 void Peer::attempt_now() {
-  if (is_asking_ || state_ == State::Self) return;
+  if (is_asking_ || is_over_ || state_ == State::Self) return;
   parts_.loop.cancel(next_);
   attempt();
 }
@@ -71,15 +71,39 @@ void Peer::attempt() {
 }
 
 void Peer::attempt_after(std::chrono::nanoseconds pause) {
-  if (state_ == State::Self) return;
+  if (is_over_ || state_ == State::Self) return;
   parts_.loop.cancel(next_);
   next_ = parts_.loop.after(pause, [this] {
     if (!is_asking_) attempt();
   });
 }
 
+void Peer::left(PeerId instance) {
+  if (state_ != State::Alive || instance != node_.instance) return;
+  lose(error(ErrorCode::Unavailable, Reason::RemoteDied, node_.to_string(),
+             " stops: it was shut down in good order"));
+  // It answers still, but that it stops; another run of it greets us.
+  pause_ = kLongestPause;
+  attempt_after(pause_);
+}
+
+void Peer::leave(Clock::time_point deadline, std::function<void()> told) {
+  parts_.loop.cancel(next_);
+  is_over_ = true;
+  if (state_ != State::Alive || pass_.empty()) {
+    parts_.loop.post(std::move(told));
+    return;
+  }
+  v1::LeaveRequest request;
+  request.mutable_pass()->set_instance(parts_.owner.self().instance);
+  request.mutable_pass()->set_pass(pass_);
+  line_->call<v1::LeaveRequest, v1::PeerEmpty>(
+      &PeerClient::Stub::PrepareAsyncLeave, request, deadline,
+      [told = std::move(told)](const Result<v1::PeerEmpty>&) { told(); });
+}
+
 void Peer::introduced(const PeerNode& as) {
-  if (state_ == State::Self) return;
+  if (is_over_ || state_ == State::Self) return;
   if (state_ == State::Alive && as.instance == node_.instance) return;
   pass_.clear();
   pause_ = {};

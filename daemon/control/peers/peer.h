@@ -67,6 +67,11 @@ class Peer {
   void attempt_now();
   // It has greeted this daemon.
   void introduced(const PeerNode& as);
+  // It has said that it stops.
+  void left(PeerId instance);
+  // This daemon stops: the peer, where it is alive, is told, and asked nothing any more. told:
+  // once, later, when it knows or the deadline has passed.
+  void leave(Clock::time_point deadline, std::function<void()> told);
   void use_self();  // the address is this daemon's own
 
   // As PeerMessenger's; `instance` 0: whoever lives there. `again`: may be sent anew when the way
@@ -133,6 +138,7 @@ class Peer {
   std::unique_ptr<PeerClient::Line> line_;
   std::uint64_t line_number_ = 0;  // answers over an earlier one come too late
   bool is_asking_ = false;
+  bool is_over_ = false;  // this daemon stops
   EventLoop::TimerKey next_{};
   Clock::time_point heard_at_{};
   std::chrono::nanoseconds pause_{};

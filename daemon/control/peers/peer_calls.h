@@ -18,12 +18,16 @@ class PeerCalls {
     std::function<void(ConnectionNumber, const PeerNode&)> proven;
     // A daemon that does not know it: told to people.
     std::function<void(const Error&)> refused;
+    std::function<void(const PeerNode&)> left;  // it stops in good order
     // Of whom a pass is good.
     std::function<void(const PeerNode&, const v1::ConnectRequest&, Answer<v1::ConnectReply>)>
         connect;
     std::function<PeerHandler*()> handler;  // null: nobody hears of meetings
   };
   explicit PeerCalls(Parts parts) : parts_(std::move(parts)), passes_(parts_.token) {}
+
+  // This daemon stops: whoever greets it is told so, and no pass is good any more.
+  void begin_stop() { stops_ = true; }
 
   void ended(ConnectionNumber connection) { passes_.end(connection); }
 
@@ -33,6 +37,8 @@ class PeerCalls {
              const Answer<v1::ProveReply>& answer);
   void beat(const Caller& caller, const v1::BeatRequest& request,
             const Answer<v1::BeatReply>& answer);
+  void leave(const Caller& caller, const v1::LeaveRequest& request,
+             const Answer<v1::PeerEmpty>& answer);
   void connect(const Caller& caller, const v1::ConnectRequest& request,
                Answer<v1::ConnectReply> answer);
   void announce(const Caller& caller, const v1::AnnounceRequest& request,
@@ -47,8 +53,12 @@ class PeerCalls {
   template <typename Request>
   Result<PeerNode> admit(const Caller& caller, const Request& request) const;
 
+  // Of the caller, as long as this daemon does not stop.
+  Result<PeerNode> check(const Caller& caller, const v1::Pass& pass) const;
+
   Parts parts_;
   PeerPasses passes_;
+  bool stops_ = false;
 };
 
 }  // namespace arcomm

@@ -95,6 +95,7 @@ void PeerServer::listen() {
   ARC_METHOD(Greet, GreetRequest, GreetReply, greet);
   ARC_METHOD(Prove, ProveRequest, ProveReply, prove);
   ARC_METHOD(Beat, BeatRequest, BeatReply, beat);
+  ARC_METHOD(Leave, LeaveRequest, PeerEmpty, leave);
   ARC_METHOD(Connect, ConnectRequest, ConnectReply, connect);
   ARC_METHOD(Announce, AnnounceRequest, AnnounceReply, announce);
   ARC_METHOD(Form, FormRequest, FormReply, form);

@@ -78,6 +78,23 @@ void PeerTable::introduced(const PeerNode& node) {
   add(node.address, false).introduced(node);
 }
 
+void PeerTable::left(const PeerNode& node) {
+  if (Peer* const known = find_peer(node.address); known != nullptr) known->left(node.instance);
+}
+
+void PeerTable::leave(Clock::time_point deadline, const std::function<void()>& told) {
+  auto left = std::make_shared<std::size_t>(peers_.size());
+  if (peers_.empty()) {
+    parts_.loop.post(told);
+    return;
+  }
+  for (const auto& [address, peer] : peers_) {
+    peer->leave(deadline, [left, told] {
+      if (--*left == 0) told();
+    });
+  }
+}
+
 Peer* PeerTable::find_peer(const std::string& address) {
   const auto found = peers_.find(address);
   return found == peers_.end() ? nullptr : found->second.get();

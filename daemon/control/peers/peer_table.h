@@ -36,6 +36,11 @@ class PeerTable final : public PeerMessenger, private Peer::Owner {
   explicit PeerTable(Parts parts);
 
   void start();  // greets them all
+  // One has said that it stops.
+  void left(const PeerNode& node);
+  // This daemon stops: all that are alive are told. told: once, later, when they know or the
+  // deadline has passed.
+  void leave(Clock::time_point deadline, const std::function<void()>& told);
   // Somebody has greeted this daemon and knows the token.
   void introduced(const PeerNode& node);
   // The instance is alive, as far as is known.

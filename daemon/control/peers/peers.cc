@@ -25,6 +25,7 @@ constexpr std::size_t kMostPemBytes = 1 << 20;
 constexpr std::size_t kUsualStreams = 8;
 constexpr unsigned kCoresForThreads = 4;
 constexpr milliseconds kLookForInterfaces{5000};  // again, where there was none
+constexpr milliseconds kLongestGoodbye{500};      // a peer that does not hear it finds it out
 // Lines about daemons that are refused.
 constexpr milliseconds kBetweenLines{1000}, kBetweenSameLines{60'000};
 
@@ -204,6 +205,7 @@ Status Peers::start_server() {
                              table_->introduced(node);
                            },
                        .refused = [this](const Error& why) { tell_refused(why); },
+                       .left = [this](const PeerNode& node) { table_->left(node); },
                        .connect =
                            [this](const PeerNode& from, const v1::ConnectRequest& request,
                                   const Answer<v1::ConnectReply>& answer) {
@@ -284,8 +286,10 @@ std::uint64_t Peers::turned_away() const {
   return (gate_ ? gate_->turned_away() : 0) + links_->ports().refused();
 }
 
-void Peers::begin_stop() {
+void Peers::begin_stop(const std::function<void()>& told) {
   if (gate_) gate_->close_listener();
+  calls_->begin_stop();
+  table_->leave(EventLoop::Clock::now() + kLongestGoodbye, told);
 }
 
 void Peers::close() {

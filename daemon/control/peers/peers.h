@@ -52,8 +52,9 @@ class Peers {
   void link_lost(PeerId peer, std::size_t worker, const Error& why) {
     links_->lost(peer, worker, why);
   }
-  // No connection comes in any more, and nobody is waited for; what is asked is answered still.
-  void begin_stop();
+  // No connection comes in any more, and the peers hear that this daemon stops. told: once, later,
+  // when they know, or soon after. What is asked is refused with that from now on.
+  void begin_stop(const std::function<void()>& told);
   // While the loop runs: ends the server.
   void stop_server() { server_->stop(); }
   void close();  // on the loop, at its end: the connections, and what is under way

@@ -129,7 +129,30 @@ TEST_F(NodesFaults, ADaemonThatStopsInGoodOrderEndsItsCommunicatorsOnAllNodes) {
   node(1).stop();
   const Reply reply = clients[0]->hear();
   EXPECT_FALSE(reply.ok());
+  expect_text(reply, "node1");
   EXPECT_LT(reply.took, milliseconds(10'000));
+}
+
+// Nothing but their calls connects them: no communicator has needed a link.
+TEST_F(NodesFaults, ADaemonThatStopsSaysSoAndOneThatIsKilledIsFoundDeadByItsTimeout) {
+  start(3, {{"net.peer_timeout_ms", "4000"}});
+  const auto why_of = [this](std::size_t peer) {
+    const nlohmann::json seen = net(0);
+    for (const nlohmann::json& one : seen.at("peers")) {
+      if (one.at("address") == address(peer) && one.at("state") == "unreachable")
+        return one.at("why").get<std::string>();
+    }
+    return std::string();
+  };
+  node(1).stop();
+  EXPECT_TRUE(eventually(milliseconds(1000), [&] { return !why_of(1).empty(); })) << net(0);
+  EXPECT_NE(node(0).log().find("node1 (" + address(1) + ") stops: it was shut down in good order"),
+            std::string::npos);
+  node(2).kill();
+  ::usleep(1'500'000);
+  EXPECT_EQ(why_of(2), "") << "it may come back";
+  EXPECT_TRUE(eventually(milliseconds(5000), [&] { return !why_of(2).empty(); })) << net(0);
+  EXPECT_NE(node(0).log().find("(net.peer_timeout_ms)"), std::string::npos);
 }
 
 TEST_F(NodesFaults, AWrongTokenIsToldOnBothSidesAndJoinsNobody) {

@@ -115,6 +115,12 @@ class PeerNodeUnderTest final : public PeerHandler {
       return 0;
     });
   }
+  // As an orderly stop begins; returns once the others have been told.
+  void leave() {
+    std::promise<void> told;
+    loop_->post([&] { peers_->begin_stop([&told] { told.set_value(); }); });
+    told.get_future().wait();
+  }
   // Nothing of it moves meanwhile, as if it were stopped.
   void freeze(milliseconds how_long) {
     loop_->post([how_long] { std::this_thread::sleep_for(how_long); });

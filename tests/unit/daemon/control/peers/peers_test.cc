@@ -104,6 +104,41 @@ TEST_F(PeersTest, TakeOneThatIsFrozenForDeadAndTakeItUpAgain) {
   EXPECT_TRUE(eventually([&] { return one->find(address(2)).instance == instance; }));
 }
 
+TEST_F(PeersTest, HearAtOnceThatOneStopsAndFindItAgainWhenItIsStartedAnew) {
+  Settings first = settings_of(1, 2), second = settings_of(2, 2);
+  first.net.peer_timeout_ms = second.net.peer_timeout_ms = 60'000;
+  const auto one = start(first);
+  auto two = start(second);
+  ASSERT_TRUE(eventually([&] { return one->sees(address(2)) && two->sees(address(1)); }));
+  const PeerNode was = two->self();
+  const auto begun = std::chrono::steady_clock::now();
+  two->leave();
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(450));
+  ASSERT_EQ(one->lost().size(), 1u);
+  EXPECT_EQ(one->lost()[0].first, was.instance);
+  EXPECT_EQ(one->lost()[0].second,
+            "node2 (" + address(2) + ") stops: it was shut down in good order");
+  const auto late = one->commit(was);
+  ASSERT_FALSE(late) << "it is not waited for";
+  // While it stops it is not taken up again, from neither side.
+  std::this_thread::sleep_for(milliseconds(1300));
+  EXPECT_FALSE(one->sees(address(2)));
+  EXPECT_EQ(one->lost().size(), 1u);
+  two.reset();
+  two = start(second);
+  EXPECT_TRUE(eventually([&] { return one->find(address(2)).instance == two->self().instance; }));
+}
+
+TEST_F(PeersTest, StopInTimeWhetherTheOthersHearItOrNot) {
+  const auto one = start(1, 3);
+  auto two = start(2, 3);
+  ASSERT_TRUE(eventually([&] { return one->sees(address(2)) && two->sees(address(1)); }));
+  two->freeze(milliseconds(1500));
+  const auto begun = std::chrono::steady_clock::now();
+  one->leave();
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(1200));
+}
+
 TEST_F(PeersTest, TakeOneThatIsStartedAnewForDeadAndForAnother) {
   const auto one = start(1, 2);
   auto two = start(2, 2);
