@@ -38,6 +38,11 @@ Meetings::Meetings(Parts parts)
       root_({.peers = parts.peers,
              .policy = std::move(parts.policy),
              .random = random_communicator,
+             .is_live_here =
+                 [&rendezvous = parts.rendezvous](const UniqueIdBytes& unique_id, uid_t uid,
+                                                  Rank rank) {
+                   return rendezvous.live(unique_id, uid, rank).has_value();
+                 },
              .arm = [this](EventLoop::Clock::time_point when) { arm(when); }}) {
   peers_.use_handler(this);
 }

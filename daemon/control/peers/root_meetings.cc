@@ -13,6 +13,9 @@ constexpr milliseconds kUnheard{5000};    // a node announces what waits every s
 constexpr milliseconds kCommitTime{100};  // of the callers' time, a quarter of it at the most
 constexpr milliseconds kCommitTry{200};   // as it may be told twice
 constexpr milliseconds kCommitAgain{50};
+// A node hears that a communicator has ended when its worker has; who rebuilds it elsewhere may be
+// faster by so much.
+constexpr milliseconds kDoubt{200};
 constexpr milliseconds kTellIn{2000};  // Abandon has no deadline but that
 constexpr std::size_t kVersionsKept = 16384;
 constexpr int kSilentNamed = 4;
@@ -75,7 +78,8 @@ Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
     Node node{.peer = from,
               .said = std::move(*said),
               .expires = on_grid(std::min(latest, parts_.now() + kUnheard))};
-    parts_.arm(node.expires);
+    if (is_doubtful(unique_id, node)) node.doubt = on_grid(parts_.now() + kDoubt);
+    parts_.arm(std::min(node.expires, node.doubt));
     at = meetings_.find(unique_id);
     if (at != meetings_.end()) {
       if (const std::optional<Error> why = duplicate(at->second, node)) {
@@ -210,6 +214,58 @@ std::string RootMeetings::missing(const UniqueIdBytes& unique_id, Rank& culprit)
          (absent.size() == 1 ? " has" : " have") + " not called: " + text.substr(2);
 }
 
+bool RootMeetings::is_doubtful(const UniqueIdBytes& unique_id, const Node& node) const {
+  const std::vector<Rank> ranks = ranks_of(node.said);
+  if (held_.knows(unique_id)) return held_.find(unique_id, node.peer.instance, ranks).has_value();
+  return node.peer.instance != parts_.peers.self().instance &&
+         std::ranges::any_of(
+             ranks, [&](Rank rank) { return parts_.is_live_here(unique_id, node.said.uid, rank); });
+}
+
+// The node that holds the rank is asked by one more Commit, which it takes only while the
+// communicator is there.
+void RootMeetings::find_out(const UniqueIdBytes& unique_id, PeerId caller) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end()) return;
+  const auto found = at->second.nodes.find(caller);
+  if (found == at->second.nodes.end() || !is_doubtful(unique_id, found->second)) return;
+  const std::vector<Rank> ranks = ranks_of(found->second.said);
+  const std::optional<HeldRanks::Holder> holder = held_.find(unique_id, caller, ranks);
+  if (!holder) {
+    const auto rank = std::ranges::find_if(
+        ranks, [&](Rank one) { return parts_.is_live_here(unique_id, at->second.uid, one); });
+    return refuse_rank_in_use(unique_id, caller, *rank, parts_.peers.self());
+  }
+  v1::CommitRequest request;
+  write_unique_id(unique_id, *request.mutable_unique_id());
+  request.set_epoch(holder->epoch);
+  request.set_communicator(holder->communicator);
+  parts_.peers.commit(holder->peer, std::move(request), parts_.now() + kTellIn,
+                      [this, unique_id, caller, holder](const Result<v1::PeerEmpty>& reply) {
+                        if (reply)
+                          return refuse_rank_in_use(unique_id, caller, holder->rank, holder->peer);
+                        if (reply.error().code == ErrorCode::FailedPrecondition)
+                          held_.forget(unique_id, holder->communicator);
+                      });
+}
+
+void RootMeetings::refuse_rank_in_use(const UniqueIdBytes& unique_id, PeerId caller, Rank rank,
+                                      const PeerNode& holder) {
+  const auto at = meetings_.find(unique_id);
+  if (at == meetings_.end()) return;
+  const auto found = at->second.nodes.find(caller);
+  if (found == at->second.nodes.end() || !found->second.said.callers.contains(rank)) return;
+  const Node node = found->second;
+  remove(at, caller);
+  refuse(node.peer, node.said,
+         with_culprit(error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", rank,
+                            " of this communicator is in use on node ", holder.to_string(),
+                            ", and node ", node.peer.to_string(),
+                            " calls for it, too: give every rank its own number, or use a new "
+                            "unique id"),
+                      rank));
+}
+
 void RootMeetings::refuse(const PeerNode& peer, const Announcement& said, const Error& why) {
   v1::AbandonRequest request;
   write_unique_id(said.unique_id, *request.mutable_unique_id());
@@ -342,6 +398,12 @@ void RootMeetings::settle(std::uint64_t communicator) {
   const bool all_have = std::ranges::all_of(attempt.members, &Attempt::Member::has_answered);
   if (!attempt.is_failed && !all_have) return;
   const bool holds = !attempt.is_failed;
+  if (holds) {
+    HeldRanks::Held held{.communicator = communicator, .epoch = attempt.epoch, .members = {}};
+    for (const Attempt::Member& member : attempt.members)
+      held.members.push_back({member.peer, member.ranks});
+    held_.hold(attempt.unique_id, std::move(held));
+  }
   if (const auto meeting = meetings_.find(attempt.unique_id); holds && meeting != meetings_.end()) {
     // What they announced before they formed it came late.
     for (const Attempt::Member& member : attempt.members) {
@@ -415,6 +477,7 @@ void RootMeetings::told(std::uint64_t communicator, std::size_t member) {
 }
 
 void RootMeetings::peer_lost(const PeerNode& peer, const Error& why) {
+  held_.forget(peer.instance);
   std::vector<UniqueIdBytes> lost;
   for (const auto& [unique_id, meeting] : meetings_) {
     if (meeting.nodes.contains(peer.instance)) lost.push_back(unique_id);
@@ -448,12 +511,16 @@ void RootMeetings::peer_lost(const PeerNode& peer, const Error& why) {
 
 void RootMeetings::tick() {
   const Clock::time_point now = parts_.now();
-  std::vector<std::pair<UniqueIdBytes, PeerId>> expired;
-  for (const auto& [unique_id, meeting] : meetings_) {
-    for (const auto& [peer, node] : meeting.nodes) {
+  std::vector<std::pair<UniqueIdBytes, PeerId>> expired, doubtful;
+  for (auto& [unique_id, meeting] : meetings_) {
+    for (auto& [peer, node] : meeting.nodes) {
       if (node.expires <= now) expired.emplace_back(unique_id, peer);
+      if (node.doubt > now) continue;
+      node.doubt = Clock::time_point::max();
+      doubtful.emplace_back(unique_id, peer);
     }
   }
+  for (const auto& [unique_id, peer] : doubtful) find_out(unique_id, peer);
   for (const auto& [unique_id, peer] : expired) {
     if (const auto at = meetings_.find(unique_id); at != meetings_.end()) remove(at, peer);
   }
@@ -472,7 +539,8 @@ void RootMeetings::tick() {
 std::optional<RootMeetings::Clock::time_point> RootMeetings::next_tick() const {
   Clock::time_point next = Clock::time_point::max();
   for (const auto& [unique_id, meeting] : meetings_) {
-    for (const auto& [peer, node] : meeting.nodes) next = std::min(next, node.expires);
+    for (const auto& [peer, node] : meeting.nodes)
+      next = std::min({next, node.expires, node.doubt});
   }
   for (const auto& [communicator, attempt] : attempts_) {
     for (const Attempt::Member& member : attempt.members)

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/control/peers/held_ranks.h"
 #include "daemon/control/peers/meeting_messages.h"
 #include "daemon/control/peers/peer_messenger.h"
 #include "daemon/control/remembered_epochs.h"
@@ -34,6 +35,9 @@ class RootMeetings {
     PeerMessenger& peers;
     std::function<NetworkPolicy()> policy;
     std::function<std::uint64_t()> random;  // never 0
+    // Of a communicator that never left this node: whether it holds here with this rank.
+    std::function<bool(const UniqueIdBytes&, uid_t, Rank)> is_live_here =
+        [](const UniqueIdBytes&, uid_t, Rank) { return false; };
     std::function<Clock::time_point()> now = [] { return Clock::now(); };
     // next_tick() is no later than this from now on.
     std::function<void(Clock::time_point)> arm = [](Clock::time_point) {};
@@ -53,6 +57,8 @@ class RootMeetings {
     PeerNode peer;
     Announcement said;
     Clock::time_point expires;  // unless it is announced anew
+    // When to find out whether one of its ranks is in use on another node.
+    Clock::time_point doubt = Clock::time_point::max();
   };
   struct Meeting {
     uid_t uid = 0;
@@ -85,6 +91,11 @@ class RootMeetings {
   std::optional<Error> conflict(const Meeting& meeting, const Node& newcomer) const;
   std::optional<Error> duplicate(const Meeting& meeting, const Node& newcomer) const;
   std::string missing(const UniqueIdBytes& unique_id, Rank& culprit) const;
+  // Whether another node holds one of the ranks that this one calls for, as far as is known here.
+  bool is_doubtful(const UniqueIdBytes& unique_id, const Node& node) const;
+  void find_out(const UniqueIdBytes& unique_id, PeerId caller);
+  void refuse_rank_in_use(const UniqueIdBytes& unique_id, PeerId caller, Rank rank,
+                          const PeerNode& holder);
   void refuse(const PeerNode& peer, const Announcement& said, const Error& why);
   void fail(Meetings::iterator at, PeerId but, const Error& why);
   void erase(Meetings::iterator at);
@@ -103,6 +114,7 @@ class RootMeetings {
   Meetings meetings_;
   Attempts attempts_;
   RememberedEpochs remembered_;  // of ids that were formed here
+  HeldRanks held_;
   // The last announcement of an id by a node: what comes late says nothing any more. Bounded: the
   // oldest go.
   using Said = std::pair<UniqueIdBytes, PeerId>;

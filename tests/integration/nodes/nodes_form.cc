@@ -66,6 +66,25 @@ TEST_F(NodesForm, AnIdCarriesTheAddressOfTheNodeThatMadeItAttachedOrNot) {
   expect_all_ok(clients, "allreduce c0 1000 float32 sum");
 }
 
+TEST_F(NodesForm, ARankThatIsInUseOnAnotherNodeIsRefusedAtOnceNamingBothNodes) {
+  start(3);
+  Clients clients = clients_on({0, 1, 2});
+  const std::string id = clients[0]->expect_ok("id");
+  tell_join(*clients[0], id, 2, 0);
+  tell_join(*clients[1], id, 2, 1);
+  EXPECT_TRUE(clients[0]->hear().ok());
+  EXPECT_TRUE(clients[1]->hear().ok());
+  tell_join(*clients[2], id, 2, 1);
+  const Reply reply = clients[2]->hear();
+  EXPECT_EQ(reply.code, arcAlreadyExists) << reply.to_string();
+  EXPECT_EQ(reply.rank, 1) << reply.to_string();
+  expect_text(reply, "in use on node node1");
+  expect_text(reply, "node node2");
+  EXPECT_LT(reply.took, kPrompt);
+  clients.pop_back();
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
+}
+
 TEST_F(NodesForm, PlainIdsMeetAtWhicheverNode) {
   start(3);
   const Clients clients = clients_on({2, 0, 1, 0});

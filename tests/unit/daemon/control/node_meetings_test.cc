@@ -43,6 +43,63 @@ TEST(NodeMeetings, RanksOfTwoNodesFormOneCommunicator) {
   EXPECT_EQ(net.node(0).here->size() + net.node(1).here->size(), 0u);
 }
 
+TEST(NodeMeetings, ARankThatIsInUseOnAnotherNodeIsRefusedAtOnceNamingBoth) {
+  SimulatedNet net(4);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(1).call(id, 0, 2, kSoon);
+  net.node(2).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(50));
+  ASSERT_EQ(net.node(2).why(0), "joined");
+  net.node(3).call(id, 1, 2, milliseconds(60'000));
+  net.run_for(milliseconds(400));
+  ASSERT_NE(net.node(3).answer(0), nullptr) << "at once, not at its deadline";
+  ASSERT_FALSE(*net.node(3).answer(0));
+  const Error& why = net.node(3).answer(0)->error();
+  EXPECT_EQ(why.code, ErrorCode::AlreadyExists);
+  EXPECT_EQ(why.rank, 1);
+  EXPECT_NE(why.message.find("in use on node node-c (10.0.0.3:7400), and node node-d "
+                             "(10.0.0.4:7400) calls for it, too"),
+            std::string::npos)
+      << why.message;
+  EXPECT_EQ(net.node(0).root->size(), 0u);
+  EXPECT_EQ(net.node(1).members.size(), 1u) << "those who have it are not disturbed";
+  EXPECT_EQ(net.node(2).members.size(), 1u);
+}
+
+TEST(NodeMeetings, ARankOfACommunicatorOfOneNodeIsRefusedElsewhereWhereThatNodeIsTheRoot) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(0).call(id, 0, 2, kSoon);
+  net.node(0).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(10));
+  ASSERT_EQ(net.node(0).why(1), "joined");
+  net.node(1).call(id, 1, 2, milliseconds(60'000));
+  net.run_for(milliseconds(400));
+  EXPECT_NE(net.node(1).why(0).find("in use on node node-a"), std::string::npos)
+      << net.node(1).why(0);
+}
+
+TEST(NodeMeetings, ARankOfACommunicatorThatHasEndedMayMoveToAnotherNode) {
+  SimulatedNet net(3);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(0).call(id, 0, 2, kSoon);
+  net.node(1).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(50));
+  ASSERT_EQ(net.node(1).why(0), "joined");
+  const std::uint64_t communicator = net.node(1).members.begin()->second.spec.communicator;
+  // The mover is faster than what the nodes that have it hear.
+  net.node(2).call(id, 1, 2, milliseconds(5000));
+  net.run_for(milliseconds(100));
+  net.node(0).revoke(communicator);
+  net.node(1).revoke(communicator);
+  net.run_for(milliseconds(500));
+  EXPECT_EQ(net.node(2).why(0), "no answer") << "it waits for rank 0";
+  net.node(0).call(id, 0, 2, kSoon);
+  net.run_for(milliseconds(50));
+  EXPECT_EQ(net.node(2).why(0), "joined");
+  EXPECT_EQ(net.node(0).why(1), "joined");
+}
+
 TEST(NodeMeetings, WhatIsCompleteHereNeverTouchesTheNetwork) {
   SimulatedNet net(2);
   net.node(1).call(id_at(net, 0), 0, 2, kSoon);

@@ -93,11 +93,13 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
                             .links = *this,
                             .name_of_worker = [this](std::size_t) { return worker; },
                             .now = now});
-    root = std::make_unique<RootMeetings>(
-        RootMeetings::Parts{.peers = *this,
-                            .policy = [] { return NetworkPolicy{}; },
-                            .random = [this] { return net_.random_() | 1ull << 40; },
-                            .now = now});
+    root = std::make_unique<RootMeetings>(RootMeetings::Parts{
+        .peers = *this,
+        .policy = [] { return NetworkPolicy{}; },
+        .random = [this] { return net_.random_() | 1ull << 40; },
+        .is_live_here = [this](const UniqueIdBytes& id, uid_t uid,
+                               Rank rank) { return rendezvous->live(id, uid, rank).has_value(); },
+        .now = now});
   }
   void tick() {
     if (!alive) return;
