@@ -19,7 +19,7 @@
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/calls/session_calls.h"
 #include "daemon/control/control_state.h"
-#include "daemon/control/peers/meetings.h"
+#include "daemon/control/peers/meetings/meetings.h"
 
 namespace arcomm {
 

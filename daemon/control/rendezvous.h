@@ -10,8 +10,8 @@
 // (4) a session that ends fails the calls that wait with it, naming its rank.
 //
 // What is complete here is formed here. Of a communicator that spans nodes, the calls of this node
-// wait here; where it meets is decided elsewhere (peers/node_meetings.h), which watches the calls
-// that wait and has them formed, committed or abandoned as a Part.
+// wait here; where it meets is decided elsewhere (peers/meetings/node_meetings.h), which watches
+// the calls that wait and has them formed, committed or abandoned as a Part.
 #pragma once
 
 #include <chrono>

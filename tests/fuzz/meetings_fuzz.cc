@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "daemon/comm/world.h"
-#include "daemon/control/peers/meeting_messages.h"
+#include "daemon/control/peers/meetings/meeting_messages.h"
 #include "proto/meeting_address.h"
 
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "daemon/control/peers/introduction.h"
+#include "daemon/control/peers/introduction/introduction.h"
 #include "daemon/control/peers/peer_client.h"
 #include "daemon/control/peers/peer_messenger.h"
 #include "daemon/control/rpc/event_loop.h"

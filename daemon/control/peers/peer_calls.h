@@ -4,8 +4,8 @@
 
 #include <functional>
 
+#include "daemon/control/peers/introduction/peer_passes.h"
 #include "daemon/control/peers/peer_messenger.h"
-#include "daemon/control/peers/peer_passes.h"
 
 namespace arcomm {
 

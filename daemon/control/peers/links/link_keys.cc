@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "daemon/control/peers/peer_token.h"
+#include "daemon/control/peers/introduction/peer_token.h"
 
 namespace arcomm {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/peers/meeting_place.h"
+#include "daemon/control/peers/meetings/meeting_place.h"
 #include "tests/unit/daemon/control/simulated_nodes.h"
 
 namespace arcomm::test {

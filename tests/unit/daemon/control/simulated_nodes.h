@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/peers/node_meetings.h"
-#include "daemon/control/peers/root_meetings.h"
+#include "daemon/control/peers/meetings/node_meetings.h"
+#include "daemon/control/peers/meetings/root_meetings.h"
 #include "daemon/control/rendezvous.h"
 #include "proto/meeting_address.h"
 

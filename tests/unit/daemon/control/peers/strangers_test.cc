@@ -5,7 +5,7 @@
 #include <netinet/in.h>
 
 #include "daemon/control/access/frame_reader.h"
-#include "daemon/control/peers/introduction.h"
+#include "daemon/control/peers/introduction/introduction.h"
 #include "daemon/control/peers/peer_limits.h"
 #include "daemon/control/rpc/http2_frame.h"
 #include "proto/arcommd/v1/peer.grpc.pb.h"

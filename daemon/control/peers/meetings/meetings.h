@@ -7,8 +7,8 @@
 #include <optional>
 #include <string>
 
-#include "daemon/control/peers/node_meetings.h"
-#include "daemon/control/peers/root_meetings.h"
+#include "daemon/control/peers/meetings/node_meetings.h"
+#include "daemon/control/peers/meetings/root_meetings.h"
 #include "daemon/control/rpc/event_loop.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-#include "daemon/control/peers/peer_token.h"
+#include "daemon/control/peers/introduction/peer_token.h"
 
 #include <fcntl.h>
 #include <openssl/crypto.h>

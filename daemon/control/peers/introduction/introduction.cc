@@ -1,4 +1,4 @@
-#include "daemon/control/peers/introduction.h"
+#include "daemon/control/peers/introduction/introduction.h"
 
 #include <bit>
 

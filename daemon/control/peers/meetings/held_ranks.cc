@@ -1,4 +1,4 @@
-#include "daemon/control/peers/held_ranks.h"
+#include "daemon/control/peers/meetings/held_ranks.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,18 +1,18 @@
-#include "daemon/control/peers/root_meetings.h"
+#include "daemon/control/peers/meetings/root_meetings.h"
 
 #include <algorithm>
 #include <set>
 #include <sstream>
+#include <utility>
+
+#include "daemon/control/peers/meetings/rank_words.h"
 
 namespace arcomm {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kUnheard{5000};    // a node announces what waits every second
-constexpr milliseconds kCommitTime{100};  // of the callers' time, a quarter of it at the most
-constexpr milliseconds kCommitTry{200};   // as it may be told twice
-constexpr milliseconds kCommitAgain{50};
+constexpr milliseconds kUnheard{5000};  // a node announces what waits every second
 // A node hears that a communicator has ended when its worker has; who rebuilds it elsewhere may be
 // faster by so much.
 constexpr milliseconds kDoubt{200};
@@ -20,26 +20,24 @@ constexpr milliseconds kTellIn{2000};  // Abandon has no deadline but that
 constexpr std::size_t kVersionsKept = 16384;
 constexpr int kSilentNamed = 4;
 
-template <typename Ranks>
-std::string list_of(const Ranks& ranks) {
-  std::ostringstream text;
-  const char* comma = "";
-  for (const Rank rank : ranks) text << std::exchange(comma, ", ") << rank;
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text.str();
-}
-
 std::vector<Rank> ranks_of(const Announcement& said) {
   std::vector<Rank> ranks;
   for (const auto& [rank, caller] : said.callers) ranks.push_back(rank);
   return ranks;
 }
 
-Error with_culprit(Error why, Rank rank) {
-  why.rank = rank;
-  return why;
-}
-
 }  // namespace
+
+RootMeetings::RootMeetings(Parts parts)
+    : parts_(std::move(parts)),
+      attempts_({.peers = parts_.peers,
+                 .policy = parts_.policy,
+                 .random = parts_.random,
+                 .now = parts_.now,
+                 .arm = parts_.arm,
+                 .holds = [this](const UniqueIdBytes& unique_id, const HeldRanks::Held& held) {
+                   holds(unique_id, held);
+                 }}) {}
 
 Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
                                                   const v1::AnnounceRequest& request) {
@@ -55,16 +53,7 @@ Result<v1::AnnounceReply> RootMeetings::announced(const PeerNode& from,
       Error why = *said->failure;
       why.message = "on node " + from.to_string() + ": " + why.message;
       if (was_here) fail(at, from.instance, why);
-      std::vector<std::uint64_t> failed;
-      for (auto& [communicator, attempt] : attempts_) {
-        const bool is_member = std::ranges::any_of(attempt.members, [&](const auto& member) {
-          return member.peer.instance == from.instance;
-        });
-        if (!is_member || attempt.unique_id != unique_id) continue;
-        give_up(attempt, why);
-        failed.push_back(communicator);
-      }
-      for (const std::uint64_t communicator : failed) settle(communicator);
+      attempts_.fail(unique_id, from.instance, why);
       return reply;
     }
     if (was_here) remove(at, from.instance);
@@ -310,170 +299,33 @@ void RootMeetings::form(Meetings::iterator at) {
   const UniqueIdBytes unique_id = at->first;
   const Meeting meeting = at->second;
   erase(at);
-  const Clock::time_point now = parts_.now();
-  const auto before = remembered_.find(unique_id, now);
-  Attempt attempt{.unique_id = unique_id,
-                  .epoch = before ? before->number : 0,
-                  .deadline = Clock::time_point::max(),
-                  .members = {},
-                  .why = {}};
-  std::uint64_t segment_limit_bytes = 0;
-  std::map<Rank, std::string> devices;
+  const auto before = remembered_.find(unique_id, parts_.now());
+  FormAttempts::Plan plan{.unique_id = unique_id, .epoch = before ? before->number : 0};
   for (const auto& [peer, node] : meeting.nodes) {
-    attempt.epoch = std::max(attempt.epoch, node.said.remembered_epoch);
-    attempt.members.push_back({.peer = node.peer, .ranks = ranks_of(node.said), .again = {}});
+    plan.epoch = std::max(plan.epoch, node.said.remembered_epoch);
+    plan.members.push_back({.peer = node.peer, .ranks = ranks_of(node.said)});
     const std::uint64_t limit = node.said.segment_limit_bytes;
-    segment_limit_bytes = segment_limit_bytes == 0 ? limit : std::min(segment_limit_bytes, limit);
+    plan.segment_limit_bytes =
+        plan.segment_limit_bytes == 0 ? limit : std::min(plan.segment_limit_bytes, limit);
     for (const auto& [rank, caller] : node.said.callers) {
-      attempt.deadline = std::min(attempt.deadline, caller.deadline);
-      devices.emplace(rank, caller.device);
+      plan.deadline = std::min(plan.deadline, caller.deadline);
+      plan.devices.emplace(rank, caller.device);
     }
   }
-  ++attempt.epoch;
-  remembered_.remember(unique_id, {.uid = meeting.uid, .number = attempt.epoch}, now);
-  std::ranges::sort(attempt.members, {}, [](const auto& member) { return member.ranks.front(); });
-
-  const std::uint64_t communicator = parts_.random();
-  const Clock::time_point ready_by =
-      attempt.deadline - std::min<Clock::duration>(kCommitTime, (attempt.deadline - now) / 4);
-  v1::FormRequest request;
-  write_unique_id(unique_id, *request.mutable_unique_id());
-  request.set_epoch(attempt.epoch);
-  request.set_communicator(communicator);
-  request.set_remaining_ms(remaining_ms(ready_by, now));
-  request.set_segment_limit_bytes(segment_limit_bytes);
-  *request.mutable_policy() = write(parts_.policy());
-  for (const auto& [rank, device] : devices) request.add_rank_devices(device);
-  for (const Attempt::Member& member : attempt.members) {
-    v1::FormRequest::Node& node = *request.add_nodes();
-    node.mutable_identity()->set_address(member.peer.address);
-    node.mutable_identity()->set_name(member.peer.name);
-    node.mutable_identity()->set_instance(member.peer.instance);
-    node.mutable_ranks()->Add(member.ranks.begin(), member.ranks.end());
-  }
-  const std::vector<Attempt::Member> members = attempt.members;
-  attempts_.emplace(communicator, std::move(attempt));
-  for (std::size_t i = 0; i < members.size(); ++i) {
-    parts_.peers.form(members[i].peer, request, ready_by,
-                      [this, communicator, i](const Result<v1::FormReply>& reply) {
-                        answered(communicator, i, reply);
-                      });
-  }
+  ++plan.epoch;
+  remembered_.remember(unique_id, {.uid = meeting.uid, .number = plan.epoch}, parts_.now());
+  std::ranges::sort(plan.members, {}, [](const auto& member) { return member.ranks.front(); });
+  attempts_.begin(plan);
 }
 
-void RootMeetings::answered(std::uint64_t communicator, std::size_t member,
-                            const Result<v1::FormReply>& reply) {
-  const auto at = attempts_.find(communicator);
-  if (at == attempts_.end() || at->second.members[member].has_answered) return;
-  Attempt& attempt = at->second;
-  Attempt::Member& one = attempt.members[member];
-  one.has_answered = true;
-  if (!reply) {
-    Error why = reply.error();
-    why.message = list_of(one.ranks) + " of node " + one.peer.to_string() +
-                  " could not be had: " + why.message;
-    why.rank = one.ranks.front();
-    give_up(attempt, why);
-  } else if (reply->changed()) {
-    one.is_sent = one.is_told = true;  // nothing is formed there
-    give_up(attempt, std::nullopt);
+void RootMeetings::holds(const UniqueIdBytes& unique_id, const HeldRanks::Held& held) {
+  held_.hold(unique_id, held);
+  // What its nodes announced before they formed it came late.
+  for (const HeldRanks::Member& member : held.members) {
+    const auto at = meetings_.find(unique_id);
+    if (at == meetings_.end()) return;
+    remove(at, member.peer.instance);
   }
-  settle(communicator);
-}
-
-void RootMeetings::give_up(Attempt& attempt, std::optional<Error> why) {
-  const bool is_committed =
-      !attempt.is_failed && std::ranges::all_of(attempt.members, [](auto& one) {
-        return one.has_answered && one.is_sent;
-      });
-  if (is_committed) return;
-  attempt.is_failed = true;
-  if (!attempt.why) attempt.why = std::move(why);
-}
-
-void RootMeetings::settle(std::uint64_t communicator) {
-  const auto at = attempts_.find(communicator);
-  if (at == attempts_.end()) return;
-  Attempt& attempt = at->second;
-  const bool all_have = std::ranges::all_of(attempt.members, &Attempt::Member::has_answered);
-  if (!attempt.is_failed && !all_have) return;
-  const bool holds = !attempt.is_failed;
-  if (holds) {
-    HeldRanks::Held held{.communicator = communicator, .epoch = attempt.epoch, .members = {}};
-    for (const Attempt::Member& member : attempt.members)
-      held.members.push_back({member.peer, member.ranks});
-    held_.hold(attempt.unique_id, std::move(held));
-  }
-  if (const auto meeting = meetings_.find(attempt.unique_id); holds && meeting != meetings_.end()) {
-    // What they announced before they formed it came late.
-    for (const Attempt::Member& member : attempt.members) {
-      remove(meeting, member.peer.instance);
-      if (!meetings_.contains(attempt.unique_id)) break;
-    }
-  }
-  std::vector<std::size_t> due;
-  for (std::size_t i = 0; i < attempt.members.size(); ++i) {
-    Attempt::Member& member = attempt.members[i];
-    // What cannot be any more is told at once, also to who is still at it: it may wait for a link
-    // to a node that was not reached.
-    if ((holds && !member.has_answered) || std::exchange(member.is_sent, true)) continue;
-    due.push_back(i);
-  }
-  for (const std::size_t member : due)
-    holds ? commit(communicator, member) : abandon(communicator, member);
-  // One that was told by somebody else may have been the last.
-  if (const auto now = attempts_.find(communicator);
-      now != attempts_.end() && std::ranges::all_of(now->second.members, &Attempt::Member::is_told))
-    attempts_.erase(now);
-}
-
-void RootMeetings::commit(std::uint64_t communicator, std::size_t member) {
-  const Attempt& attempt = attempts_.at(communicator);
-  v1::CommitRequest request;
-  write_unique_id(attempt.unique_id, *request.mutable_unique_id());
-  request.set_epoch(attempt.epoch);
-  request.set_communicator(communicator);
-  parts_.peers.commit(attempt.members[member].peer, std::move(request),
-                      std::min(attempt.deadline, parts_.now() + kCommitTry),
-                      [this, communicator, member](const Result<v1::PeerEmpty>& reply) {
-                        const auto at = attempts_.find(communicator);
-                        if (at == attempts_.end()) return;
-                        // One that refuses has given its part back, and its worker tells the
-                        // others' workers.
-                        const bool is_lost =
-                            !reply && (reply.error().code == ErrorCode::Unavailable ||
-                                       reply.error().code == ErrorCode::DeadlineExceeded);
-                        if (!is_lost || parts_.now() + kCommitAgain >= at->second.deadline)
-                          return told(communicator, member);
-                        const Clock::time_point again = parts_.now() + kCommitAgain;
-                        at->second.members[member].again = again;
-                        parts_.arm(again);
-                      });
-}
-
-void RootMeetings::abandon(std::uint64_t communicator, std::size_t member) {
-  const Attempt& attempt = attempts_.at(communicator);
-  v1::AbandonRequest request;
-  write_unique_id(attempt.unique_id, *request.mutable_unique_id());
-  request.set_epoch(attempt.epoch);
-  request.set_communicator(communicator);
-  request.set_culprit(kNoRank);
-  if (attempt.why) {
-    request.set_code(static_cast<std::uint32_t>(attempt.why->code));
-    request.set_reason(static_cast<std::uint32_t>(attempt.why->reason));
-    request.set_culprit(attempt.why->rank);
-    request.set_why(attempt.why->message);
-  }
-  parts_.peers.abandon(
-      attempt.members[member].peer, std::move(request), parts_.now() + kTellIn,
-      [this, communicator, member](const Result<v1::PeerEmpty>&) { told(communicator, member); });
-}
-
-void RootMeetings::told(std::uint64_t communicator, std::size_t member) {
-  const auto at = attempts_.find(communicator);
-  if (at == attempts_.end()) return;
-  at->second.members[member].is_told = true;
-  if (std::ranges::all_of(at->second.members, &Attempt::Member::is_told)) attempts_.erase(at);
 }
 
 void RootMeetings::peer_lost(const PeerNode& peer, const Error& why) {
@@ -492,21 +344,7 @@ void RootMeetings::peer_lost(const PeerNode& peer, const Error& why) {
                    peer.to_string(), ", which is lost: ", why.message),
              ranks.front()));
   }
-  std::vector<std::uint64_t> under_way;
-  for (auto& [communicator, attempt] : attempts_) {
-    for (Attempt::Member& member : attempt.members) {
-      if (member.peer.instance != peer.instance) continue;
-      give_up(attempt, with_culprit(error(ErrorCode::Aborted, Reason::RemoteDied,
-                                          list_of(member.ranks), " were on node ", peer.to_string(),
-                                          ", which is lost: ", why.message),
-                                    member.ranks.front()));
-      // Nobody is there who could answer, or be told.
-      member.has_answered = member.is_sent = member.is_told = true;
-      member.again.reset();
-      under_way.push_back(communicator);
-    }
-  }
-  for (const std::uint64_t communicator : under_way) settle(communicator);
+  attempts_.peer_lost(peer, why);
 }
 
 void RootMeetings::tick() {
@@ -524,16 +362,7 @@ void RootMeetings::tick() {
   for (const auto& [unique_id, peer] : expired) {
     if (const auto at = meetings_.find(unique_id); at != meetings_.end()) remove(at, peer);
   }
-  std::vector<std::pair<std::uint64_t, std::size_t>> again;
-  for (auto& [communicator, attempt] : attempts_) {
-    for (std::size_t i = 0; i < attempt.members.size(); ++i) {
-      std::optional<Clock::time_point>& due = attempt.members[i].again;
-      if (!due || *due > now) continue;
-      due.reset();
-      again.emplace_back(communicator, i);
-    }
-  }
-  for (const auto& [communicator, member] : again) commit(communicator, member);
+  attempts_.tick();
 }
 
 std::optional<RootMeetings::Clock::time_point> RootMeetings::next_tick() const {
@@ -542,10 +371,7 @@ std::optional<RootMeetings::Clock::time_point> RootMeetings::next_tick() const {
     for (const auto& [peer, node] : meeting.nodes)
       next = std::min({next, node.expires, node.doubt});
   }
-  for (const auto& [communicator, attempt] : attempts_) {
-    for (const Attempt::Member& member : attempt.members)
-      if (member.again) next = std::min(next, *member.again);
-  }
+  if (const auto again = attempts_.next_tick()) next = std::min(next, *again);
   if (next == Clock::time_point::max()) return std::nullopt;
   return next;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/control/peers/introduction/peer_token.h"
 #include "daemon/control/peers/peer_messenger.h"
-#include "daemon/control/peers/peer_token.h"
 #include "proto/arcommd/v1/peer.pb.h"
 #include "proto/status.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/peers/introduction.h"
+#include "daemon/control/peers/introduction/introduction.h"
 
 namespace arcomm {
 

@@ -1,4 +1,4 @@
-#include "daemon/control/peers/meeting_place.h"
+#include "daemon/control/peers/meetings/meeting_place.h"
 
 #include <algorithm>
 #include <cstdint>

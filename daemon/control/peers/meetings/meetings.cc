@@ -1,4 +1,4 @@
-#include "daemon/control/peers/meetings.h"
+#include "daemon/control/peers/meetings/meetings.h"
 
 #include <sys/random.h>
 

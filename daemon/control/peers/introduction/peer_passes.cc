@@ -1,4 +1,4 @@
-#include "daemon/control/peers/peer_passes.h"
+#include "daemon/control/peers/introduction/peer_passes.h"
 
 #include <utility>
 

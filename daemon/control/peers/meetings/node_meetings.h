@@ -19,7 +19,7 @@
 #include <string>
 
 #include "daemon/control/peers/link_maker.h"
-#include "daemon/control/peers/meeting_messages.h"
+#include "daemon/control/peers/meetings/meeting_messages.h"
 #include "daemon/control/peers/peer_messenger.h"
 #include "daemon/control/rendezvous.h"
 

@@ -1,8 +1,7 @@
 // Meetings of which this daemon is the root: the announcements of all nodes are collected until
-// every rank has called; then each node forms its part (Form), and either all hear that it holds
-// (Commit) or all that it does not (Abandon). The rules of rendezvous.h hold over nodes, and what
-// goes wrong names rank and node. Nothing of a meeting outlives an attempt to form it but its
-// epoch: whoever is to wait on announces itself anew.
+// every rank has called; then they are formed (form_attempts.h). The rules of rendezvous.h hold
+// over nodes, and what goes wrong names rank and node. Nothing of a meeting outlives an attempt to
+// form it but its epoch: whoever is to wait on announces itself anew.
 //
 // Thread: the control loop. Knows no socket: messages go through PeerMessenger, time comes from
 // `now`, and tick() is due at next_tick().
@@ -18,8 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/peers/held_ranks.h"
-#include "daemon/control/peers/meeting_messages.h"
+#include "daemon/control/peers/meetings/form_attempts.h"
+#include "daemon/control/peers/meetings/held_ranks.h"
+#include "daemon/control/peers/meetings/meeting_messages.h"
 #include "daemon/control/peers/peer_messenger.h"
 #include "daemon/control/remembered_epochs.h"
 
@@ -42,7 +42,7 @@ class RootMeetings {
     // next_tick() is no later than this from now on.
     std::function<void(Clock::time_point)> arm = [](Clock::time_point) {};
   };
-  explicit RootMeetings(Parts parts) : parts_(std::move(parts)) {}
+  explicit RootMeetings(Parts parts);
 
   Result<v1::AnnounceReply> announced(const PeerNode& from, const v1::AnnounceRequest& request);
   void peer_lost(const PeerNode& peer, const Error& why);
@@ -66,25 +66,6 @@ class RootMeetings {
   };
   using Meetings = std::map<UniqueIdBytes, Meeting>;
 
-  // One run of Form and Commit, or Abandon.
-  struct Attempt {
-    struct Member {
-      PeerNode peer;
-      std::vector<Rank> ranks;
-      bool has_answered = false;               // Form
-      bool is_sent = false;                    // Commit or Abandon
-      bool is_told = false;                    // it has been answered
-      std::optional<Clock::time_point> again;  // when to send Commit once more
-    };
-    UniqueIdBytes unique_id{};
-    std::uint64_t epoch = 0;
-    Clock::time_point deadline;
-    std::vector<Member> members;
-    bool is_failed = false;
-    std::optional<Error> why;  // failed: none where the calls are to wait on
-  };
-  using Attempts = std::map<std::uint64_t, Attempt>;  // by the communicator's number
-
   bool is_news(const PeerNode& from, const Announcement& said);
   Status admit(const PeerNode& from, const Announcement& said) const;
   // Why the ranks of this node do not go with those of another.
@@ -103,16 +84,12 @@ class RootMeetings {
   void add(Meeting& meeting, Node node);
 
   void form(Meetings::iterator at);
-  void answered(std::uint64_t communicator, std::size_t member, const Result<v1::FormReply>& reply);
-  void give_up(Attempt& attempt, std::optional<Error> why);
-  void settle(std::uint64_t communicator);  // tells whom there is something to tell
-  void commit(std::uint64_t communicator, std::size_t member);
-  void abandon(std::uint64_t communicator, std::size_t member);
-  void told(std::uint64_t communicator, std::size_t member);
+  // All nodes have formed it.
+  void holds(const UniqueIdBytes& unique_id, const HeldRanks::Held& held);
 
   Parts parts_;
   Meetings meetings_;
-  Attempts attempts_;
+  FormAttempts attempts_;
   RememberedEpochs remembered_;  // of ids that were formed here
   HeldRanks held_;
   // The last announcement of an id by a node: what comes late says nothing any more. Bounded: the

@@ -1,10 +1,10 @@
-#include "daemon/control/peers/node_meetings.h"
+#include "daemon/control/peers/meetings/node_meetings.h"
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "daemon/control/peers/meeting_place.h"
+#include "daemon/control/peers/meetings/meeting_place.h"
 #include "proto/text.h"
 
 namespace arcomm {

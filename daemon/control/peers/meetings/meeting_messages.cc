@@ -1,4 +1,4 @@
-#include "daemon/control/peers/meeting_messages.h"
+#include "daemon/control/peers/meetings/meeting_messages.h"
 
 #include <algorithm>
 #include <cstring>
