@@ -129,9 +129,10 @@ void TcpConnection::look_at_clock() {
 // may have been sent this moment.
 bool TcpConnection::is_silent(Clock::time_point now) {
   const std::chrono::milliseconds silence = silence_of(socket_.get());
-  if (silence.count() == 0) silent_since_ = {};
-  if (silence.count() != 0 && silent_since_ == Clock::time_point{}) silent_since_ = now;
-  return silence > options_.peer_timeout && now - silent_since_ > options_.peer_timeout;
+  const bool owes = silence.count() != 0;
+  // Nobody may have looked for long: an answer that came since the last look counts.
+  if (!owes || now - silence >= silent_since_) silent_since_ = now;
+  return owes && silence > options_.peer_timeout && now - silent_since_ > options_.peer_timeout;
 }
 
 bool TcpConnection::connect_step() {

@@ -88,8 +88,7 @@ class TcpConnection final : public Connection {
   State state_;
   const Clock::time_point greeted_by_;
   Clock::time_point next_look_{};  // at what was not acknowledged
-  Clock::time_point
-      silent_since_{};  // the peer owes an answer at each look since then; 0: it owes none
+  Clock::time_point silent_since_{};  // an answer is owed, and none came since
   Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
   const HelloKey key_;
