@@ -160,6 +160,7 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     return Backend::Started::Ended;
   }
   operation.record.algorithm = recorded(NetworkFifos::kAlgorithm);
+  member->fifos->windows().notes().begin(communicator, arrival, recorded(NetworkFifos::kAlgorithm));
   running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
   launch(running_.back());
   return Backend::Started::Running;
@@ -214,7 +215,17 @@ bool GpuNetwork::work() {
   for (Run& run : running_) {
     if (run.waits && !run.is_stopped && run.failure.ok()) moved |= launch(run);
   }
-  return engine_.progress(now_ns()) || moved;
+  moved |= engine_.progress(now_ns());
+  if (!moved) std::ranges::for_each(running_, [this](const Run& run) { note_steps(run); });
+  return moved;
+}
+
+// Its bytes have left when nothing is on loan any more.
+void GpuNetwork::note_steps(const Run& run) {
+  LaneWindows& windows = run.member->fifos->windows();
+  StepNotes& notes = windows.notes();
+  if (notes.is_out() && windows.are_back()) notes.all_back();
+  if (recorder_ != nullptr) notes.write(*recorder_);
 }
 
 void GpuNetwork::look_at(Run& run) {
@@ -262,6 +273,7 @@ bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
                         .failure = is_done      ? Failure{}
                                    : !told.ok() ? told
                                                 : run.failure});
+    note_steps(run);
     leave_room(run);
     running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
   }

@@ -40,6 +40,7 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   // node.
   static Status check(const CommunicatorSpec& spec);
 
+  void record_with(FlightRecorder& recorder) override { recorder_ = &recorder; }
   Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
   void forget(Communicator& communicator) override;
   // It would have to be fetched from the GPU first.
@@ -85,12 +86,14 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   void fail(Run& run, const Failure& why);
   void look_at(Run& run);
   void leave_room(const Run& run);
+  void note_steps(const Run& run);
   void sever(Run& run);
   void tend_leaving();
 
   GpuGroups& groups_;
   const BufferRegistry& buffers_;
   Links& links_;
+  FlightRecorder* recorder_ = nullptr;
   std::unique_ptr<Device> host_;  // whose memory is pinned
   StagingPool pool_;
   bool is_pinned_ = false;

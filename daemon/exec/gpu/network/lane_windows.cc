@@ -1,5 +1,6 @@
 #include "daemon/exec/gpu/network/lane_windows.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace arcomm {
@@ -24,6 +25,7 @@ LaneWindows::LaneWindows(const CommunicatorSpec& spec, std::uint32_t lanes,
         .slot_bytes = slot_bytes,
         .arrivals = signals.subspan(first_arrival(node), std::size_t{lanes} * kFifoSteps),
         .credits = signals.subspan(first_credit(node), lanes),
+        .notes = notes_,
         .damage = [this] { return links_.regions()->damaged(region_); },
         .close = [this] { return close(); }});
   }
@@ -70,6 +72,11 @@ Status LaneWindows::receive(std::uint32_t node, net::MessageKind kind,
 std::span<std::byte> LaneWindows::slots(std::uint32_t node, std::uint32_t lane) const {
   const std::size_t window = std::size_t{kFifoSteps} * slot_bytes_;
   return memory_.subspan((std::size_t{before(node)} * lanes_ + lane) * window, window);
+}
+
+bool LaneWindows::are_back() const {
+  return std::ranges::all_of(wires_,
+                             [](const auto& wire) { return wire == nullptr || wire->are_back(); });
 }
 
 bool LaneWindows::close() {

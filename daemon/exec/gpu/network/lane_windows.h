@@ -36,6 +36,11 @@ class LaneWindows {
   // kFifoSteps slots.
   std::span<std::byte> slots(std::uint32_t node, std::uint32_t lane) const;
 
+  // Of the operation that runs: what its wires carry is noted.
+  StepNotes& notes() { return notes_; }
+  // Nothing of this node's is on its way.
+  bool are_back() const;
+
   // Nothing comes any more. False: a peer's bytes are on their way in; ask again.
   bool close();
   // Nothing of it runs any more. False: bytes are on their way, in or out; ask again.
@@ -55,6 +60,7 @@ class LaneWindows {
   // By node: its arrivals by lane and slot; then, by node, credits by lane.
   std::vector<net::SignalWord> signals_;
   net::RegionId region_ = 0;
+  StepNotes notes_;
   std::vector<std::unique_ptr<PeerWire>> wires_;  // by node; null here
 };
 

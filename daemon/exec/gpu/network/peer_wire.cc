@@ -80,6 +80,7 @@ net::Progress PeerWire::send(std::uint32_t lane, std::uint64_t step,
   frame.header.signal = window_.first_signal + slot;
   frame.header.add = static_cast<std::uint32_t>(bytes.size());
   if (!post(frame, lanes_[lane].on_loan[slot_of(step)])) return net::Progress::Again;
+  parts_.notes.posted(bytes.size());
   transfer = name_of({.sends = true, .lane = lane, .step = step});
   return net::Progress::Done;
 }
@@ -111,6 +112,7 @@ net::Progress PeerWire::test(Transfer transfer, std::uint32_t& bytes) {
   }
   bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(now - seen, ~std::uint32_t{0}));
   seen = now;
+  parts_.notes.arrived(bytes);
   return net::Progress::Done;
 }
 
@@ -132,6 +134,7 @@ net::Progress PeerWire::progress() {
     frame.header.signal = window_.first_credit + lane;
     frame.header.add = untold;
     if (!post(frame, credits_on_loan_)) continue;
+    parts_.notes.credited();
     untold = 0;
     told = true;
   }

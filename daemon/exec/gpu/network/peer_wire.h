@@ -16,6 +16,7 @@
 #include <string>
 
 #include "daemon/exec/net/links.h"
+#include "daemon/exec/net/step_notes.h"
 #include "daemon/proxy/wire.h"
 #include "proto/device_fifo.h"
 #include "proto/net/message.h"
@@ -32,6 +33,7 @@ class PeerWire final : public proxy::Wire {
     std::uint32_t lanes = 1, slot_bytes = 0;
     std::span<net::SignalWord> arrivals;  // of its chunks: by lane and slot
     std::span<net::SignalWord> credits;   // that it gives: by lane
+    StepNotes& notes;                     // of the operation that runs
     // Payloads of its that came changed.
     std::function<net::Regions::Damage()> damage;
     // Nothing comes into this node's slots any more. False: not yet, ask again.

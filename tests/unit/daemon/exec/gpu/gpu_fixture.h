@@ -109,7 +109,7 @@ class GpuWorkerTest : public ::testing::Test {
   void start(Settings settings) {
     finish();
     settings_ = std::make_shared<Settings>(std::move(settings));
-    recorder_ = FlightRecorder::create(1024).value();
+    recorder_ = FlightRecorder::create(1024, 1024).value();
     metrics_ = std::make_unique<Metrics>();
     node_.gates_expire = false;  // not because the machine is slow
     std::vector<Device*> gpus;

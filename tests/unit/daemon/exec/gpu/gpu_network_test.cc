@@ -33,6 +33,7 @@ class GpuNode final : public GpuWorkerTest {
   using GpuWorkerTest::rank;
   using GpuWorkerTest::try_plan;
   DeviceWorker& worker() { return *worker_; }
+  FlightLog recorded() const { return recorder_->log(); }
 
   TestEndpoint wire;
 };
@@ -167,6 +168,35 @@ TEST_F(GpuNetwork, RanksOfThreeNodesGetTheSumsOfAll) {
   for (int round = 0; round < 3; ++round) {
     all_reduce(ranks, plans, 300'000, round);
     if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(GpuNetwork, EachStepBetweenNodesIsInTheFlightRecorder) {
+  constexpr std::uint64_t kCount = 100'000, kBytes = kCount * sizeof(float);
+  start(3);
+  const auto ranks = group();
+  ASSERT_EQ(ranks.size(), 3u);
+  const auto plans = plans_for(ranks, kCount);
+  all_reduce(ranks, plans, kCount, 0);
+  for (const auto& node : nodes_) {
+    const auto is_done = [&] {
+      const FlightLog log = node->recorded();
+      return !log.operations.empty() && log.operations.back().done_ns != 0;
+    };
+    ASSERT_TRUE(node->eventually(is_done));
+    const FlightLog log = node->recorded();
+    const FlightRecord& record = log.operations.back();
+    ASSERT_EQ(log.network.size(), 1u);
+    const NetworkSteps& steps = log.network[0];
+    EXPECT_EQ(steps.seq, record.seq);
+    EXPECT_EQ(steps.nodes, 3u);
+    EXPECT_EQ(steps.algorithm, record.algorithm);
+    EXPECT_EQ(steps.sent_bytes, 2 * kBytes);
+    EXPECT_EQ(steps.received_bytes, 2 * kBytes);
+    for (const std::uint64_t step : {steps.posted_ns, steps.sent_ns, steps.arrived_ns}) {
+      EXPECT_GE(step, record.agreed_ns);
+      EXPECT_LE(step, record.done_ns);
+    }
   }
 }
 
