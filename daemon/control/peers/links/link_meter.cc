@@ -172,7 +172,8 @@ Status LinkMeter::check_time() const {
   if (Clock::now() > options_.deadline)
     return error(ErrorCode::DeadlineExceeded, Reason::Timeout, messages_->name(),
                  ": the measurement did not end in time");
-  if (const std::optional<Error> failure = streams_->failure()) return *failure;
+  const std::optional<Error> failure = is_flooded_ ? std::nullopt : streams_->failure();
+  if (failure) return *failure;
   return {};
 }
 
@@ -287,6 +288,7 @@ Result<LinkMeter::Note> LinkMeter::flood() {
     ARC_RETURN_IF_ERROR(check_time());
     std::this_thread::sleep_for(kPauseOfPoster);
   }
+  is_flooded_ = true;
   return flood_->received();
 }
 

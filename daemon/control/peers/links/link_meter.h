@@ -66,6 +66,7 @@ class LinkMeter {
   std::unique_ptr<Notes> notes_;
   std::unique_ptr<Flood> flood_;
   std::unique_ptr<net::BulkStreams> streams_;  // after what it calls
+  bool is_flooded_ = false;  // what the streams do no longer matters: the peer may close its own
   std::atomic<bool> stops_{false};
 };
 
