@@ -50,6 +50,34 @@ TEST_F(PeerLinksTest, AreGivenToBothWorkersWithAllTheirStreams) {
   EXPECT_THAT(here[0].messages->name(), HasSubstr("stream 0"));
 }
 
+TEST_F(PeerLinksTest, SendWithoutCopiesWhereThatWasMeasuredToBeFaster) {
+  meet();
+  auto tuning = std::make_shared<NetworkTuning>();
+  tuning->put({.address = address(2),
+               .latency_us = 10,
+               .bytes_per_second = 1'000'000'000,
+               .without_copies = true});
+  one_->on_loop([&] {
+    one_->peers().links().use_tuning(tuning);
+    return 0;
+  });
+  expect_link();
+  auto here = one_->worker().take_links(), there = two_->worker().take_links();
+  const std::vector<std::byte> payload(net::kMostChunkBytes);
+  for (net::Connection* const stream :
+       {here.at(0).bulk.at(0).get(), there.at(0).bulk.at(0).get()}) {
+    net::Frame frame;
+    frame.header.kind = net::FrameKind::Chunk;
+    frame.payload = payload;
+    net::Transfer transfer = 0;
+    ASSERT_EQ(stream->post(frame, transfer), net::Progress::Done);
+    NoRoomAtAll receiver;
+    (void)stream->progress(receiver);
+  }
+  EXPECT_GT(here[0].bulk[0]->statistics().uncopied_sends, 0u);
+  EXPECT_EQ(there[0].bulk[0]->statistics().uncopied_sends, 0u) << "it has measured nothing";
+}
+
 TEST_F(PeerLinksTest, AreMadeOnceForAllThatAsk) {
   meet();
   auto first = one_->ensure_link(two_->self()), second = one_->ensure_link(two_->self());
