@@ -130,8 +130,10 @@ void TcpConnection::look_at_clock() {
 bool TcpConnection::is_silent(Clock::time_point now) {
   const std::chrono::milliseconds silence = silence_of(socket_.get());
   const bool owes = silence.count() != 0;
-  // Nobody may have looked for long: an answer that came since the last look counts.
-  if (!owes || now - silence >= silent_since_) silent_since_ = now;
+  // Nobody may have looked for long: an answer that came since the last look counts. The kernel
+  // counts in ticks.
+  constexpr std::chrono::milliseconds kTick{10};
+  if (!owes || now - silence + kTick >= silent_since_) silent_since_ = now;
   return owes && silence > options_.peer_timeout && now - silent_since_ > options_.peer_timeout;
 }
 
