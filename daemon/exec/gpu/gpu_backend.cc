@@ -48,7 +48,9 @@ Result<std::unique_ptr<GpuBackend>> GpuBackend::create(Parts parts) {
   const Settings& settings = parts.settings;
   std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(parts), std::move(groups).value()));
   backend->use_settings(settings);
-  backend->staging_ = {.bytes = settings.net.staging_bytes, .at_once = !settings.net.peers.empty()};
+  const Settings::Net& net = settings.net;
+  backend->staging_ = {.bytes = net.staging_bytes,
+                       .at_once = !net.peers.empty() || !net.listen.empty()};
   return backend;
 }
 

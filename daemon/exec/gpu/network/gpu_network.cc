@@ -15,8 +15,8 @@ namespace {
 // The table of communicators ends what is late, and says for whom it was. Kernels and proxy do so
 // by themselves where the worker does not get to it.
 constexpr std::uint64_t kGraceNs = 50'000'000;
-// As HostNetwork::kMostHeldNs.
-constexpr std::uint64_t kMostHeldNs = 500'000'000;
+// As HostNetwork's of these names.
+constexpr std::uint64_t kMostHeldNs = 500'000'000, kMostHeldOfMovingNs = 10'000'000'000;
 
 const void* at_gpu(const BufferRegistry& buffers, const Operation& operation, BufferId id,
                    const std::byte* address, int ordinal) {
@@ -260,9 +260,9 @@ bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
       outcomes.push_back(
           {.communicator = run.communicator, .failure = run.failure, .ended = false});
     if (!is_done) {
-      if (run.stopped_ns == 0) run.stopped_ns = now_ns();
+      begin_to_end(run);
       if (!has_ended(run) || !(run.waits || fifos.windows().is_let_go())) {
-        if (!run.is_severed && now_ns() - run.stopped_ns > kMostHeldNs) sever(run);
+        sever(run, now_ns());
         ++i;
         continue;
       }
@@ -293,14 +293,32 @@ void GpuNetwork::stop(Communicator& communicator) {
   for (Run& run : running_) {
     if (run.communicator != &communicator || run.is_stopped) continue;
     run.is_stopped = true;
-    if (run.stopped_ns == 0) run.stopped_ns = now_ns();
+    begin_to_end(run);
   }
   engine_.fail_group(member->group, communicator.revoked.to_error());
 }
 
-void GpuNetwork::sever(Run& run) {
-  if (!has_ended(run)) return;  // bytes may be back; the kernel is not
-  run.is_severed = true;
+void GpuNetwork::begin_to_end(Run& run) const {
+  if (run.stopped_ns != 0) return;
+  run.stopped_ns = run.looked_ns = now_ns();
+  look_at_links(run);
+}
+
+void GpuNetwork::look_at_links(Run& run) const {
+  const LaneWindows& windows = run.member->fifos->windows();
+  run.moved.resize(windows.nodes());
+  for (std::uint32_t node = 0; node < windows.nodes(); ++node) {
+    if (node != windows.here()) run.moved[node] = links_.moved_bytes(windows.wire(node).peer());
+  }
+}
+
+void GpuNetwork::sever(Run& run, std::uint64_t now_ns) {
+  // Bytes may be back; the kernel is not.
+  if (now_ns - run.looked_ns <= kMostHeldNs || !has_ended(run)) return;
+  run.looked_ns = now_ns;
+  const std::vector<std::uint64_t> before = run.moved;
+  look_at_links(run);
+  const bool may_wait = now_ns - run.stopped_ns <= kMostHeldOfMovingNs;
   const LaneWindows& windows = run.member->fifos->windows();
   bool all_back = true;
   for (std::uint32_t node = 0; node < windows.nodes(); ++node)
@@ -308,6 +326,7 @@ void GpuNetwork::sever(Run& run) {
   for (std::uint32_t node = 0; node < windows.nodes(); ++node) {
     // Whose bytes are half way into a region is not known.
     if (node == windows.here() || (!all_back && windows.wire(node).are_back())) continue;
+    if (may_wait && run.moved[node] != before[node]) continue;
     const PeerWire& wire = windows.wire(node);
     links_.sever(wire.peer(), error(ErrorCode::Unavailable, Reason::Timeout, "node ", wire.name(),
                                     " took no bytes for ", kMostHeldNs / 1'000'000,

@@ -67,9 +67,10 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
     Communicator* communicator = nullptr;
     Member* member = nullptr;
     bool waits = true;  // for its place on the GPU
-    bool is_stopped = false, is_severed = false, is_told = false;
-    std::uint64_t stopped_ns = 0;
-    Failure failure;  // its own
+    bool is_stopped = false, is_told = false;
+    std::uint64_t stopped_ns = 0, looked_ns = 0;  // at what its peers' links have moved:
+    std::vector<std::uint64_t> moved = {};        // by node
+    Failure failure;                              // its own
   };
 
   GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& links,
@@ -87,7 +88,9 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   void look_at(Run& run);
   void leave_room(const Run& run);
   void note_steps(const Run& run);
-  void sever(Run& run);
+  void begin_to_end(Run& run) const;
+  void look_at_links(Run& run) const;
+  void sever(Run& run, std::uint64_t now_ns);
   void tend_leaving();
 
   GpuGroups& groups_;
