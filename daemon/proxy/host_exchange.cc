@@ -1,4 +1,5 @@
 #include <array>
+#include <vector>
 
 #include "daemon/proxy/host_waits.h"
 
@@ -32,26 +33,30 @@ HostBlock stage_for_exchange(HostCall host, std::uint32_t lane) {
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = chunk_of_lane(call.count, call.chunk_elements, call.lanes, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * size_of(partial_type(call)));
-    const unsigned char* from = partial_at(call, chunk.first);
+    std::vector<unsigned char> own(call.has_seats() ? bytes : 0);
+    const unsigned char* from = call.has_seats() ? own.data() : partial_at(call, chunk.first);
     // Each node starts with another peer, so that they do not all send to one.
     for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
       const std::uint32_t peer = (call.node + hop) % call.nodes;
       const HostSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
       const std::uint64_t step = first_sent[peer] + n;
+      const unsigned char* published = from;
       if (!co_await Room(fifo, step, budget)) co_return budget.verdict();
-      if (fifo.port().mode != SlotMode::Pointer) {
+      if (call.has_seats() || fifo.port().mode != SlotMode::Pointer) {
         unsigned char* to = fifo.place(step);
         if (to == nullptr) {
           budget.fail(fifo.port(), step, ErrorCode::DataLoss, Reason::Corrupt);
           co_return budget.verdict();
         }
+        if (call.has_seats()) combine_seats(call, chunk, own.data());
         // In two parts: whoever looks too early sees half of it.
         std::memcpy(to, from, bytes / 2);
         co_await Turn{};
         std::memcpy(to + bytes / 2, from + bytes / 2, bytes - bytes / 2);
         co_await Turn{};
+        if (call.has_seats()) published = to;
       }
-      fifo.publish(step, bytes, from);
+      fifo.publish(step, bytes, published);
       ring_if_asleep(host, fifo.port());
     }
   }
@@ -89,9 +94,11 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
     args.num_inputs = call.nodes;
     args.count = chunk.size();
     args.outputs[0] = result_at(call, chunk.first);
+    unsigned char* const own = call.seats.parts + lane * call.seats.part_bytes;
+    if (call.has_seats()) combine_seats(call, chunk, own);
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) {
-        args.inputs[peer] = partial_at(call, chunk.first);
+        args.inputs[peer] = call.has_seats() ? own : partial_at(call, chunk.first);
         continue;
       }
       const HostReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
@@ -111,6 +118,11 @@ HostBlock combine_exchange(HostCall host, std::uint32_t lane) {
     }
     co_await Turn{};
     combine(call, args, true);
+    for (std::uint32_t seat = 1; seat < call.seats.count; ++seat) {
+      std::memcpy(
+          static_cast<unsigned char*>(call.seats.recv[seat]) + chunk.first * size_of(call.dtype),
+          result_at(call, chunk.first), chunk.size() * size_of(call.dtype));
+    }
     co_await Turn{};
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) continue;

@@ -68,4 +68,21 @@ inline void combine(const NetworkCall& call, AllReduceArgs args, bool is_last) {
   all_reduce_range(Choice{}, args, 0, args.count);
 }
 
+// This node's part of a chunk: its ranks' inputs, combined in their order.
+inline void combine_seats(const NetworkCall& call, const ElementRange& chunk, unsigned char* to) {
+  AllReduceArgs args;
+  args.num_inputs = call.seats.count;
+  for (std::uint32_t seat = 0; seat < call.seats.count; ++seat) {
+    args.inputs[seat] = static_cast<const unsigned char*>(call.seats.send[seat]) +
+                        chunk.first * size_of(call.dtype);
+  }
+  args.num_outputs = 1;
+  args.outputs[0] = to;
+  args.count = chunk.size();
+  args.dtype = call.dtype;
+  args.op = call.op == ReduceOp::Avg ? ReduceOp::Sum : call.op;
+  args.stage = call.is_wide ? ReduceStage::Partial : ReduceStage::Whole;
+  all_reduce_range(Choice{}, args, 0, args.count);
+}
+
 }  // namespace arcomm::proxy

@@ -29,8 +29,9 @@ __device__ __forceinline__ void store_steps(const NetworkCall& call, std::uint32
     *call.port(lane, threadIdx.x, direction).steps = first[threadIdx.x] + chunks;
 }
 
-template <typename Stored>
+template <typename Format, ReduceOp kOp, bool kWide>
 __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uint32_t lane) {
+  using Stored = Partial<Format, kWide>;
   __shared__ std::uint64_t first_sent[kMaxRanks];
   NetworkBlock block(call);
   const std::uint64_t chunks = exchange_steps(call, lane);
@@ -38,19 +39,24 @@ __device__ __forceinline__ std::uint64_t stage(const NetworkCall& call, std::uin
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = exchange_chunk(call, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
-    const auto* from = reinterpret_cast<const unsigned char*>(
+    const unsigned char* from = reinterpret_cast<const unsigned char*>(
         static_cast<const Stored*>(call.partial) + chunk.first);
     // Each node starts with another peer, so that they do not all send to one.
     for (std::uint32_t hop = 1; hop < call.nodes; ++hop) {
       const std::uint32_t peer = (call.node + hop) % call.nodes;
       const DeviceSendFifo fifo(call.port(lane, peer, FifoDirection::Send));
       const std::uint64_t step = first_sent[peer] + n;
-      if (fifo.port().mode == SlotMode::Pointer) {
+      if (fifo.port().mode == SlotMode::Pointer && !call.has_seats()) {
         if (!block.turn(fifo, step)) return block.verdict();
       } else {
         unsigned char* to = block.room(fifo, step);
         if (to == nullptr) return block.verdict();
-        copy_chunk(to, from, bytes);
+        if (call.has_seats()) {
+          combine_seats<Format, kOp, kWide>(call, chunk, to);
+          from = to;
+        } else {
+          copy_chunk(to, from, bytes);
+        }
       }
       block.publish(fifo, step, bytes, from);
     }
@@ -89,8 +95,14 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
   for (std::uint64_t n = 0; n < chunks; ++n) {
     const ElementRange chunk = exchange_chunk(call, lane, n);
     const auto bytes = static_cast<std::uint32_t>(chunk.size() * sizeof(Stored));
+    const Stored* own = static_cast<const Stored*>(call.partial) + chunk.first;
+    if (call.has_seats()) {
+      unsigned char* const to = call.seats.parts + lane * call.seats.part_bytes;
+      combine_seats<Format, kOp, kWide>(call, chunk, to);
+      own = reinterpret_cast<const Stored*>(to);
+    }
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
-      const Stored* part = static_cast<const Stored*>(call.partial) + chunk.first;
+      const Stored* part = own;
       if (peer != call.node) {
         const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
         const unsigned char* come = block.data(fifo, first_received[peer] + n, bytes);
@@ -109,6 +121,13 @@ __device__ __forceinline__ std::uint64_t combine_all(const NetworkCall& call, st
     combine_chunk<In, Format, kOp, true>(
         call.nodes, parts, static_cast<typename Format::Stored*>(call.result) + chunk.first,
         chunk.size(), call.divisor);
+    if (call.seats.count > 1) __syncthreads();
+    for (std::uint32_t seat = 1; seat < call.seats.count; ++seat) {
+      constexpr auto kSize = sizeof(typename Format::Stored);
+      copy_chunk(static_cast<unsigned char*>(call.seats.recv[seat]) + chunk.first * kSize,
+                 static_cast<const unsigned char*>(call.result) + chunk.first * kSize,
+                 static_cast<std::uint32_t>(chunk.size() * kSize));
+    }
     for (std::uint32_t peer = 0; peer < call.nodes; ++peer) {
       if (peer == call.node) continue;
       const DeviceReceiveFifo fifo(call.port(lane, peer, FifoDirection::Receive));
@@ -126,7 +145,7 @@ __global__ void __launch_bounds__(kNetworkThreads)
   const NetworkCall& call = launch.call;
   const bool stages = blockIdx.x < call.lanes;
   const std::uint64_t verdict =
-      stages ? stage<Partial<Format, kWide>>(call, blockIdx.x)
+      stages ? stage<Format, kOp, kWide>(call, blockIdx.x)
              : combine_all<Format, kOp, kWide>(call, blockIdx.x - call.lanes);
   end_block(launch, verdict);
 }

@@ -28,10 +28,14 @@ struct NetworkLaunch {
   // Host memory that the GPU reaches: a Done word with this number, when all blocks have ended. Ok:
   // the result may be read behind an acquire of it.
   std::uint64_t* verdict = nullptr;
-  // The same word where all went well, before the verdict: the rank's mailbox, for which its
-  // client's stream waits; or null.
-  std::uint64_t* done = nullptr;
   std::uint32_t number = 0;
+  // Of each of this node's ranks, where all went well, before the verdict: its mailbox gets a Done
+  // word with its own number, for which its client's stream waits. Null: nobody does.
+  struct Waiter {
+    std::uint64_t* done = nullptr;
+    std::uint32_t number = 0;
+  };
+  Waiter waiters[kMaxGpuRanks] = {};
 };
 
 // `stream`: a cudaStream_t of the current GPU. InvalidArgument: what no kernel can run.

@@ -160,19 +160,44 @@ __device__ __noinline__ void combine_chunk(std::uint32_t inputs,
   }
 }
 
+// This node's part of a chunk: its ranks' inputs, combined in their order. By all threads, which
+// see it behind a barrier.
+template <typename Format, ReduceOp kOp, bool kWide>
+__device__ __noinline__ void combine_seats(const NetworkCall& call, const ElementRange& chunk,
+                                           unsigned char* to) {
+  using Stored = typename Format::Stored;
+  __shared__ const Stored* inputs[kMaxGpuRanks];
+  __syncthreads();  // all have left the last chunk's
+  if (threadIdx.x < call.seats.count) {
+    inputs[threadIdx.x] = static_cast<const Stored*>(call.seats.send[threadIdx.x]) + chunk.first;
+  }
+  __syncthreads();
+  combine_chunk<Format, PartialFormat<Format, kWide>, kOp, false>(
+      call.seats.count, inputs, reinterpret_cast<Partial<Format, kWide>*>(to), chunk.size(), 1);
+}
+
 // By all threads, last of all: the last block of the launch tells how it was.
 __device__ __forceinline__ void end_block(const NetworkLaunch& launch, std::uint64_t verdict) {
   __syncthreads();
   if (threadIdx.x != 0) return;
   NetworkWords* words = launch.words;
   if (verdict != 0) atomicCAS(&words->failed, 0ULL, static_cast<unsigned long long>(verdict));
-  fence_on_gpu();
+  // Results on other GPUs are to be there when their ranks are told.
+  if (launch.call.seats.count > 1) {
+    __threadfence_system();
+  } else {
+    fence_on_gpu();
+  }
   if (atomicInc(&words->blocks_done, gridDim.x - 1) != gridDim.x - 1) return;
   fence_on_gpu();  // what the others wrote is behind their counts
   const std::uint64_t failed = load_relaxed(reinterpret_cast<std::uint64_t*>(&words->failed));
   Done done = failed != 0 ? done_from(failed) : Done{};
+  for (const NetworkLaunch::Waiter& waiter : launch.waiters) {
+    if (done.code != 0 || waiter.done == nullptr) continue;
+    done.number = waiter.number;
+    store_release(waiter.done, to_word(done));
+  }
   done.number = launch.number;
-  if (done.code == 0 && launch.done != nullptr) store_release(launch.done, to_word(done));
   store_release(launch.verdict, to_word(done));
 }
 
@@ -188,10 +213,15 @@ constexpr auto with_network_kernel(const NetworkCall& call, Visit&& visit) {
 }
 
 inline Status check_network_call(const NetworkCall& call) {
-  if (call.is_in_place() && call.is_wide && accumulator_of(call.dtype) != call.dtype) {
+  if (!call.has_seats() && call.is_in_place() && call.is_wide &&
+      accumulator_of(call.dtype) != call.dtype) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "a network kernel in place, with accumulators that are no elements of ",
                  text_of(call.dtype));
+  }
+  if (call.seats.count > kMaxGpuRanks || (call.has_seats() && call.seats.parts == nullptr)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "a network kernel for ",
+                 call.seats.count, " ranks of its node");
   }
   if (call.nodes < 2 || call.node >= call.nodes || call.lanes == 0 || call.chunk_elements == 0 ||
       call.depth == 0 || call.depth > kFifoSteps || call.ports == nullptr) {

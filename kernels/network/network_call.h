@@ -28,6 +28,18 @@ struct FifoPort {
   std::uint64_t* steps = nullptr;
 };
 
+// Several ranks of this node, as its kernel's GPU reaches them: the node's partial is their inputs
+// combined in their order, and the result goes to all of them. Elements of the call's type.
+struct NetworkSeats {
+  std::uint32_t count = 0;   // 0: the partial lies there already, and the result goes to one
+  bool is_in_place = false;  // where a result goes, an input lies: the same one, never a part of it
+  const void* send[kMaxGpuRanks] = {};
+  void* recv[kMaxGpuRanks] = {};
+  // Memory of the GPU for a chunk of the partial for each lane, each a multiple of 16 bytes.
+  unsigned char* parts = nullptr;
+  std::uint64_t part_bytes = 0;
+};
+
 struct NetworkCall {
   // This node's ranks combined: elements of `dtype`, or, where it is wide, accumulators of it
   // (kernels/args.h).
@@ -47,6 +59,7 @@ struct NetworkCall {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   bool is_wide = false;
+  NetworkSeats seats = {};          // with them `partial` is nothing, and `result` the first one's
   const FifoPort* ports = nullptr;  // [lane][peer][direction]; a node has none to itself
 
   static constexpr std::uint64_t ports_of(std::uint32_t nodes, std::uint32_t lanes) {
@@ -56,7 +69,8 @@ struct NetworkCall {
                                      FifoDirection direction) const {
     return (std::uint64_t{lane} * nodes + peer) * 2 + static_cast<std::uint64_t>(direction);
   }
-  constexpr bool is_in_place() const { return partial == result; }
+  constexpr bool has_seats() const { return seats.count != 0; }
+  constexpr bool is_in_place() const { return has_seats() ? seats.is_in_place : partial == result; }
   constexpr const FifoPort& port(std::uint32_t lane, std::uint32_t peer,
                                  FifoDirection direction) const {
     return ports[port_index(lane, peer, direction)];

@@ -137,6 +137,10 @@ __global__ void __launch_bounds__(kNetworkThreads)
 
 Status launch_network_ring(const NetworkLaunch& launch, bool is_bidirectional, void* stream) {
   ARC_RETURN_IF_ERROR(device::check_network_call(launch.call));
+  if (launch.call.has_seats()) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "the ring kernel takes one partial of its node, not its ranks' inputs");
+  }
   const cudaError_t launched =
       device::with_network_kernel(launch.call, [&]<typename Format, ReduceOp kOp, bool kWide>() {
         cudaLaunchConfig_t config{};

@@ -280,7 +280,6 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
 
 Result<bool> GpuBackend::form(const CommunicatorSpec& spec,
                               std::unique_ptr<CommunicatorExtension>& made) {
-  ARC_RETURN_IF_ERROR(GpuNetwork::check(spec));
   end_measuring();  // clients come first
   std::unique_ptr<GpuGroup> group(static_cast<GpuGroup*>(made.release()));
   Result<bool> is_whole = groups_->make(

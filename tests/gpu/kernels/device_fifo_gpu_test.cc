@@ -105,6 +105,30 @@ TEST(DeviceFifo, TheResultMayGoWhereThePartialIs) {
   }
 }
 
+TEST(DeviceFifo, SeveralRanksOfANodeAreCombinedFirstAndAllGetTheResult) {
+  for (const std::uint32_t nodes : {2U, 3U}) {
+    for (const SlotMode mode : kModes) {
+      for (const bool is_in_place : {false, true}) {
+        for (unsigned type = 0; type < kDTypes; ++type) {
+          NetworkShape shape{.mode = mode,
+                             .dtype = static_cast<DType>(type),
+                             .op = static_cast<ReduceOp>(type % kReduceOps),
+                             .is_wide = true,
+                             .is_in_place = is_in_place,
+                             .nodes = nodes,
+                             .count = 100'003,
+                             .seats = 1 + type % 4,
+                             .shift = type % 3};
+          SCOPED_TRACE(testing::Message() << shape);
+          NetworkWorld world(shape);
+          for (std::uint32_t operation = 1; operation <= 3; ++operation)
+            ASSERT_NO_FATAL_FAILURE(world.run(operation));
+        }
+      }
+    }
+  }
+}
+
 TEST(DeviceFifo, PointersMayBeOffTheirVectors) {
   for (NetworkShape shape : shapes_among(3)) {
     for (const DType dtype : {DType::Int8, DType::BFloat16, DType::Float32}) {

@@ -17,11 +17,8 @@
 namespace arcomm::gpu {
 namespace {
 
-constexpr std::size_t kGuard = 256;
-constexpr std::byte kPoison{0xa5};
-
 constexpr std::size_t whole_lines(std::size_t bytes) {
-  return (bytes + kGuard - 1) / kGuard * kGuard;
+  return (bytes + kNodeGuard - 1) / kNodeGuard * kNodeGuard;
 }
 
 }  // namespace
@@ -36,6 +33,7 @@ NetworkNode::NetworkNode(const NetworkShape& shape, std::uint32_t number)
       in_memory_(area_bytes()),
       out_memory_(area_bytes()),
       words_(1) {
+  if (shape.seats != 0) seats_ = std::make_unique<NodeSeats>(shape);
   EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
   lay_out_pinned_memory();
   make_fifos();
@@ -48,11 +46,12 @@ NetworkNode::~NetworkNode() {
 }
 
 std::size_t NetworkNode::area_bytes() const {
-  return 2 * kGuard + whole_lines((shape_.count + shape_.shift) * size_of(shape_.partial_type()));
+  return 2 * kNodeGuard +
+         whole_lines((shape_.count + shape_.shift) * size_of(shape_.partial_type()));
 }
 
 NetworkNode::Area NetworkNode::area_of(std::byte* begin, DType type) const {
-  const std::size_t first = kGuard + shape_.shift * size_of(type);
+  const std::size_t first = kNodeGuard + shape_.shift * size_of(type);
   return {begin, area_bytes(), first, first + shape_.count * size_of(type)};
 }
 
@@ -60,8 +59,8 @@ void NetworkNode::lay_out_pinned_memory() {
   const std::size_t slots_bytes =
       fifos_ * most_bytes_ * (shape_.mode == SlotMode::Offset ? shape_.pool_share : kFifoSteps);
   const bool points = shape_.mode == SlotMode::Pointer;
-  auto page = PinnedPage::create(fifos_ * sizeof(DeviceFifo) + whole_lines(slots_bytes) + kGuard +
-                                 (points ? area_bytes() : 0));
+  auto page = PinnedPage::create(fifos_ * sizeof(DeviceFifo) + whole_lines(slots_bytes) +
+                                 kNodeGuard + (points ? area_bytes() : 0));
   ASSERT_TRUE(page) << page.error().to_string();
   pinned_ = std::move(*page);
   auto* at = static_cast<std::byte*>(pinned_.host());
@@ -70,7 +69,7 @@ void NetworkNode::lay_out_pinned_memory() {
   slots_ = {at, slots_bytes};
   at += whole_lines(slots_bytes);
   verdict_ = reinterpret_cast<std::uint64_t*>(at);
-  at += kGuard;
+  at += kNodeGuard;
   // Pointer mode sends partials from where they lie, which the wire of a test must reach.
   in_ = area_of(points ? at : in_memory_.data(), shape_.partial_type());
   out_ = shape_.is_in_place ? in_ : area_of(out_memory_.data(), shape_.dtype);
@@ -131,11 +130,15 @@ bool NetworkNode::remove(proxy::ProxyEngine& engine) {
 void NetworkNode::prepare(std::uint32_t operation) {
   std::mt19937_64 random(std::uint64_t{operation} << 32 | number_);
   const DType type = shape_.partial_type();
+  if (seats_ != nullptr) {
+    partial_ = seats_->prepare(random, stream_);
+    return;
+  }
   partial_.resize(shape_.count * size_of(type) + 8);  // whole words
   fill(partial_, type, random);
   partial_.resize(shape_.count * size_of(type));
   const auto write = [this](const Area& area, bool with_partial) {
-    std::vector<std::byte> image(area.bytes, kPoison);
+    std::vector<std::byte> image(area.bytes, kNodePoison);
     if (with_partial && !partial_.empty())
       std::memcpy(image.data() + area.first, partial_.data(), partial_.size());
     EXPECT_EQ(cudaMemcpyAsync(area.begin, image.data(), image.size(), cudaMemcpyDefault, stream_),
@@ -147,23 +150,28 @@ void NetworkNode::prepare(std::uint32_t operation) {
 }
 
 Status NetworkNode::launch(std::uint32_t operation, std::uint64_t timeout_ns) {
-  const NetworkLaunch launch{.call = {.partial = in_.begin + in_.first,
-                                      .result = out_.begin + out_.first,
-                                      .count = shape_.count,
-                                      .timeout_ns = timeout_ns,
-                                      .node = number_,
-                                      .nodes = shape_.nodes,
-                                      .lanes = shape_.lanes,
-                                      .divisor = shape_.nodes,
-                                      .chunk_elements = shape_.chunk_elements,
-                                      .depth = shape_.pool_share,
-                                      .dtype = shape_.dtype,
-                                      .op = shape_.op,
-                                      .is_wide = shape_.is_wide,
-                                      .ports = ports_.data()},
-                             .words = words_.data(),
-                             .verdict = verdict_,
-                             .number = operation};
+  NetworkLaunch launch{.call = {.partial = in_.begin + in_.first,
+                                .result = out_.begin + out_.first,
+                                .count = shape_.count,
+                                .timeout_ns = timeout_ns,
+                                .node = number_,
+                                .nodes = shape_.nodes,
+                                .lanes = shape_.lanes,
+                                .divisor = shape_.nodes,
+                                .chunk_elements = shape_.chunk_elements,
+                                .depth = shape_.pool_share,
+                                .dtype = shape_.dtype,
+                                .op = shape_.op,
+                                .is_wide = shape_.is_wide,
+                                .ports = ports_.data()},
+                       .words = words_.data(),
+                       .verdict = verdict_,
+                       .number = operation};
+  if (seats_ != nullptr) {
+    launch.call.seats = seats_->seats();
+    launch.call.partial = nullptr;
+    launch.call.result = launch.call.seats.recv[0];
+  }
   const std::uint64_t deadline_ns = proxy::AdaptiveWait::now_ns() + timeout_ns;
   for (const proxy::FifoConfig& config : configs_) {
     if (config.peer == static_cast<int>(number_)) continue;
@@ -193,14 +201,17 @@ std::vector<std::byte> NetworkNode::read(const Area& area) const {
 }
 
 std::vector<std::byte> NetworkNode::result() const {
+  EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  if (seats_ != nullptr) return seats_->result();
   const std::vector<std::byte> all = read(out_);
   return {all.begin() + static_cast<std::ptrdiff_t>(out_.first),
           all.begin() + static_cast<std::ptrdiff_t>(out_.last)};
 }
 
 bool NetworkNode::guards_are_whole() const {
+  if (seats_ != nullptr) return seats_->are_alike();
   const std::vector<std::byte> all = read(out_);
-  const auto is_poison = [](std::byte byte) { return byte == kPoison; };
+  const auto is_poison = [](std::byte byte) { return byte == kNodePoison; };
   return std::all_of(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(out_.first),
                      is_poison) &&
          std::all_of(all.begin() + static_cast<std::ptrdiff_t>(out_.last), all.end(), is_poison);

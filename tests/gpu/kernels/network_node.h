@@ -17,6 +17,7 @@
 #include "kernels/network/launch_network.h"
 #include "tests/gpu/kernels/gpu_memory.h"
 #include "tests/gpu/kernels/network_shape.h"
+#include "tests/gpu/kernels/node_seats.h"
 
 namespace arcomm::gpu {
 
@@ -74,6 +75,7 @@ class NetworkNode {
   std::uint64_t* verdict_ = nullptr;
   Area in_, out_;
 
+  std::unique_ptr<NodeSeats> seats_;  // where it has several ranks
   std::vector<std::byte> partial_;
   std::unique_ptr<proxy::SharedSlots> pool_;
   std::vector<proxy::FifoConfig> configs_;

@@ -2,6 +2,7 @@
 // from.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <ostream>
 
@@ -10,6 +11,10 @@
 #include "proto/types.h"
 
 namespace arcomm::gpu {
+
+// Around what a kernel may write, and in it before it does.
+inline constexpr std::size_t kNodeGuard = 256;
+inline constexpr std::byte kNodePoison{0xa5};
 
 struct NetworkShape {
   bool is_ring = false;
@@ -23,6 +28,7 @@ struct NetworkShape {
   std::uint32_t lanes = 4;
   std::uint64_t count = 100'000;  // elements
   std::uint64_t chunk_elements = 4096;
+  std::uint32_t seats = 0;       // ranks of each node, whose inputs its kernel combines; wide ones
   std::uint32_t pool_share = 4;  // slots of each FIFO in Offset mode, and the ring's depth
   std::uint64_t shift = 0;       // elements by which partial and result are off their alignment
 
@@ -36,6 +42,7 @@ struct NetworkShape {
         << static_cast<std::uint32_t>(shape.mode) << ", " << shape.op << " of " << shape.count
         << ' ' << shape.dtype << (shape.is_wide ? " (accumulators)" : "")
         << (shape.is_in_place ? ", in place" : "");
+    if (shape.seats != 0) out << ", " << shape.seats << " ranks on each";
     if (shape.shift != 0) out << ", off by " << shape.shift;
     return out;
   }

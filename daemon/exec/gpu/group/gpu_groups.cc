@@ -130,8 +130,9 @@ Result<std::unique_ptr<GpuGroup>> GpuGroups::begin(const CommunicatorSpec& spec)
     member.session = spec.ranks[i].session;
     for (std::size_t other = 0; other < i; ++other) {
       if (group->members[other].engine != member.engine) continue;
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", other, " and ", i,
-                   " both name ", member.engine->name(), ": each rank needs a GPU of its own");
+      return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks ", spec.ranks[other].rank,
+                   " and ", spec.ranks[i].rank, " both name ", member.engine->name(),
+                   ": each rank needs a GPU of its own");
     }
     ARC_RETURN_IF_ERROR(prepare(member));
   }
@@ -157,7 +158,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
       {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
       {&GpuMember::resident_scratch,
        is_shared ? engines.front().hardware().resident_scratch_bytes : 0},
-      {&GpuMember::network, spans_nodes ? NetworkFifos::device_bytes(spec.nodes.size()) : 0}};
+      {&GpuMember::network, spans_nodes ? NetworkFifos::device_bytes(spec) : 0}};
   Result<bool> filled = fill(*group, own, until);
   if (!filled || !*filled) return filled;
   // Again in each turn, and last in the one in which it is whole: others may have come meanwhile.

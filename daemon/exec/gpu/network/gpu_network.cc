@@ -1,6 +1,7 @@
 #include "daemon/exec/gpu/network/gpu_network.h"
 
 #include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <utility>
 
@@ -22,6 +23,16 @@ const void* at_gpu(const BufferRegistry& buffers, const Operation& operation, Bu
                    const std::byte* address, int ordinal) {
   const Buffer& buffer = *buffers.find(operation.session->id(), id);
   return buffer.base_on(ordinal) + (address - buffer.base());
+}
+
+std::uint32_t number_of(const Operation& operation) {
+  return static_cast<std::uint32_t>(operation.ticket);
+}
+
+// The word for which the member's client waits, as GPU `ordinal` reaches it.
+std::uint64_t* done_word(const GpuMember& member, int ordinal) {
+  auto* const mailbox = reinterpret_cast<DeviceMailbox*>(member.mailbox.data_on(ordinal));
+  return &mailbox->paths[static_cast<int>(LaunchPath::Launched)].done;
 }
 
 // Of the kernel, where the proxy has not said anything better before.
@@ -75,13 +86,6 @@ Status GpuNetwork::pin() {
   return pinned;
 }
 
-Status GpuNetwork::check(const CommunicatorSpec& spec) {
-  if (spec.nodes.empty() || spec.ranks.size() == 1) return {};
-  return error(ErrorCode::Unimplemented, Reason::Unsupported, "a communicator of GPUs on ",
-               spec.nodes.size(), " nodes may have one rank on each of them for now, and ",
-               spec.ranks.size(), " are on node ", spec.nodes[spec.here].name);
-}
-
 GpuNetwork::Member* GpuNetwork::find(const Communicator& communicator) const {
   const auto found = members_.find(&communicator);
   return found == members_.end() ? nullptr : found->second.get();
@@ -89,7 +93,6 @@ GpuNetwork::Member* GpuNetwork::find(const Communicator& communicator) const {
 
 Status GpuNetwork::form(Communicator& communicator, const CommunicatorSpec& spec) {
   tend_leaving();
-  ARC_RETURN_IF_ERROR(check(spec));
   ARC_RETURN_IF_ERROR(pin());
   auto member = std::make_unique<Member>();
   member->group = ++last_group_;
@@ -141,9 +144,13 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
                                    std::uint64_t now_ns, Failure& failure) {
   failure = Failure{};
   const Arrival& arrival = *communicator.board.head();
-  Operation& operation = *arrival.operations[0];
-  operation.record.matched_ns = arrival.matched_ns;
-  operation.record.launched_ns = now_ns;
+  const GpuGroup& group = *gpus_of(communicator);
+  for (std::size_t seat = 0; seat < group.members.size(); ++seat) {
+    FlightRecord& record = arrival.operations[seat]->record;
+    record.matched_ns = arrival.matched_ns;
+    record.launched_ns = now_ns;
+    if (!arrival.signature.is_empty()) record.algorithm = recorded(NetworkFifos::kAlgorithm);
+  }
   Member* const member = find(communicator);
   if (member == nullptr || member->has_failed) {
     failure = member != nullptr ? member->failure
@@ -152,14 +159,14 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     return Backend::Started::Ended;
   }
   if (arrival.signature.is_empty()) {
-    const GpuMember& gpu = gpus_of(communicator)->members.front();
-    const Status told = gpu.launcher().store(
-        &gpu.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done,
-        to_word(Done{.number = static_cast<std::uint32_t>(operation.ticket)}));
-    if (!told) failure = Failure::from(told.error());
+    for (std::size_t seat = 0; seat < group.members.size(); ++seat) {
+      const Status told = group.members[seat].launcher().store(
+          done_word(group.members[seat], group.members[seat].engine->ordinal()),
+          to_word(Done{.number = number_of(*arrival.operations[seat])}));
+      if (!told && failure.ok()) failure = Failure::from(told.error());
+    }
     return Backend::Started::Ended;
   }
-  operation.record.algorithm = recorded(NetworkFifos::kAlgorithm);
   member->fifos->windows().notes().begin(communicator, arrival, recorded(NetworkFifos::kAlgorithm));
   running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
   launch(running_.back());
@@ -172,24 +179,28 @@ bool GpuNetwork::launch(Run& run) {
   run.waits = false;
   group.has_run = true;
   const Arrival& arrival = *run.communicator->board.head();
-  const Operation& called = *arrival.operations[0];
-  const GpuMember& member = group.members.front();
-  const int ordinal = member.engine->ordinal();
+  const GpuMember& first = group.members.front();
+  const int ordinal = first.engine->ordinal();
+  std::array<NetworkFifos::Seat, kMaxGpuRanks> seats;
+  for (std::size_t i = 0; i < group.members.size(); ++i) {
+    const Operation& called = *arrival.operations[i];
+    seats[i] = {
+        .send = at_gpu(buffers_, called, called.send_buffer, called.send, ordinal),
+        .recv =
+            const_cast<void*>(at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
+        .waiter = {.done = done_word(group.members[i], ordinal), .number = number_of(called)}};
+  }
   const std::uint64_t now = now_ns();
   const std::uint64_t left = arrival.deadline_ns > now ? arrival.deadline_ns - now : 0;
   const Status launched = run.member->fifos->launch(
-      member,
-      {.partial = at_gpu(buffers_, called, called.send_buffer, called.send, ordinal),
-       .result =
-           const_cast<void*>(at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
-       .count = arrival.signature.send_count,
-       .dtype = arrival.signature.dtype,
-       .op = arrival.signature.op,
-       .divisor = static_cast<std::uint32_t>(run.communicator->ranks()),
-       .timeout_ns = left + kGraceNs,
-       .deadline_ns = now + left + kGraceNs,
-       .number = static_cast<std::uint32_t>(called.ticket),
-       .done = &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done});
+      first, {.seats = std::span(seats).first(group.members.size()),
+              .count = arrival.signature.send_count,
+              .dtype = arrival.signature.dtype,
+              .op = arrival.signature.op,
+              .divisor = static_cast<std::uint32_t>(run.communicator->ranks()),
+              .timeout_ns = left + kGraceNs,
+              .deadline_ns = now + left + kGraceNs,
+              .number = seats[0].waiter.number});
   if (launched) return true;
   log::error("an operation of {} bytes between nodes could not be launched: {}",
              arrival.signature.send_bytes(), launched.error().message);

@@ -3,9 +3,10 @@
 // in between, over the worker's links. Thread: the worker's, on which the engine is driven, too:
 // links belong to it, and while something runs here it has nothing to wait for. Never blocks.
 //
-// One rank of a node, for now: its partial result is what it sends, in its own type. All sizes go
-// the way of exchange (plan/network/network_choice.h), in one step on the wire, combined in the
-// order of nodes: the bits of exchange and direct on hosts.
+// All sizes go the way of exchange (plan/network/network_choice.h), in one step on the wire: the
+// bits of exchange and direct on hosts. Where each node has one rank its partial is what it sends,
+// in its own type; else each node's kernel, on the GPU of its first rank, combines what its ranks
+// send into accumulators, and stores the result into what all of them receive.
 #pragma once
 
 #include <cstdint>
@@ -36,11 +37,8 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
 
   ~GpuNetwork() override;
 
-  // What is asked before a communicator is formed here. Unimplemented: it has several ranks on this
-  // node.
-  static Status check(const CommunicatorSpec& spec);
-
   void record_with(FlightRecorder& recorder) override { recorder_ = &recorder; }
+
   Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
   void forget(Communicator& communicator) override;
   // It would have to be fetched from the GPU first.

@@ -25,6 +25,18 @@ constexpr std::uint64_t kPortsAt = aligned(sizeof(NetworkWords));
 std::uint64_t steps_at(std::size_t nodes) {
   return aligned(kPortsAt + ports_of(nodes) * sizeof(FifoPort));
 }
+std::uint64_t parts_at(std::size_t nodes) {
+  return aligned(steps_at(nodes) + ports_of(nodes) * sizeof(std::uint64_t));
+}
+
+std::uint32_t slot_bytes_of(const CommunicatorSpec& spec) {
+  return NodeGroup::slot_bytes_of(static_cast<std::uint32_t>(spec.nodes.size()));
+}
+
+// A node has several ranks: all nodes' partials are of one kind, so all combine theirs.
+bool combines_seats(const CommunicatorSpec& spec) {
+  return spec.node_of_rank.size() > spec.nodes.size();
+}
 
 }  // namespace
 
@@ -41,15 +53,19 @@ struct NetworkFifos::Layout {
   std::uint64_t sends, words, ports, verdict, all;
 };
 
-std::uint64_t NetworkFifos::device_bytes(std::size_t nodes) {
-  return steps_at(nodes) + ports_of(nodes) * sizeof(std::uint64_t);
+std::uint64_t NetworkFifos::device_bytes(const CommunicatorSpec& spec) {
+  const std::size_t nodes = spec.nodes.size();
+  const std::uint64_t parts =
+      combines_seats(spec) ? std::uint64_t{kLanes} * slot_bytes_of(spec) : 0;
+  return parts_at(nodes) + parts;
 }
 
 NetworkFifos::NetworkFifos(const Parts& parts)
     : pool_(parts.pool),
       engine_(parts.engine),
       uid_(parts.spec.uid),
-      slot_bytes_(NodeGroup::slot_bytes_of(static_cast<std::uint32_t>(parts.spec.nodes.size()))),
+      slot_bytes_(slot_bytes_of(parts.spec)),
+      combines_seats_(combines_seats(parts.spec)),
       windows_(parts.spec, kLanes, slot_bytes_, parts.links),
       device_(parts.member.network.data()) {}
 
@@ -111,24 +127,35 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
 }
 
 NetworkCall NetworkFifos::call_of(const Operation& operation) const {
+  const Seat& first = operation.seats.front();
+  const DType travels = combines_seats_ ? accumulator_of(operation.dtype) : operation.dtype;
   // The same on all nodes: how the operation is cut, and so which steps it takes.
-  const std::uint64_t chunk =
-      chunk_elements(operation.count, size_of(operation.dtype), slot_bytes_);
-  return {.partial = operation.partial,
-          .result = operation.result,
-          .count = operation.count,
-          .timeout_ns = operation.timeout_ns,
-          .node = windows_.here(),
-          .nodes = windows_.nodes(),
-          .lanes = static_cast<std::uint32_t>(
-              std::min<std::uint64_t>(kLanes, tile_count(operation.count, chunk))),
-          .divisor = operation.divisor,
-          .chunk_elements = chunk,
-          .depth = kFifoSteps,
-          .dtype = operation.dtype,
-          .op = operation.op,
-          .is_wide = false,
-          .ports = reinterpret_cast<const FifoPort*>(device_ + kPortsAt)};
+  const std::uint64_t chunk = chunk_elements(operation.count, size_of(travels), slot_bytes_);
+  NetworkCall call{.partial = combines_seats_ ? nullptr : first.send,
+                   .result = first.recv,
+                   .count = operation.count,
+                   .timeout_ns = operation.timeout_ns,
+                   .node = windows_.here(),
+                   .nodes = windows_.nodes(),
+                   .lanes = static_cast<std::uint32_t>(
+                       std::min<std::uint64_t>(kLanes, tile_count(operation.count, chunk))),
+                   .divisor = operation.divisor,
+                   .chunk_elements = chunk,
+                   .depth = kFifoSteps,
+                   .dtype = operation.dtype,
+                   .op = operation.op,
+                   .is_wide = combines_seats_,
+                   .seats = {},
+                   .ports = reinterpret_cast<const FifoPort*>(device_ + kPortsAt)};
+  if (!combines_seats_) return call;
+  call.seats.parts = reinterpret_cast<unsigned char*>(device_ + parts_at(windows_.nodes()));
+  call.seats.part_bytes = slot_bytes_;
+  for (const Seat& seat : operation.seats) {
+    call.seats.send[call.seats.count] = seat.send;
+    call.seats.recv[call.seats.count++] = seat.recv;
+    call.seats.is_in_place |= seat.send == seat.recv;
+  }
+  return call;
 }
 
 Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
@@ -157,12 +184,13 @@ Status NetworkFifos::launch(const GpuMember& member, const Operation& operation)
   number_ = operation.number;
   // Whatever an earlier one said is of another number.
   __atomic_store_n(verdict_, to_word(Done{.number = number_ - 1}), __ATOMIC_RELEASE);
-  ARC_RETURN_IF_ERROR(
-      launcher.launch_network(queue, {.call = call,
-                                      .words = reinterpret_cast<NetworkWords*>(device_),
-                                      .verdict = verdict_,
-                                      .done = operation.done,
-                                      .number = operation.number}));
+  NetworkLaunch kernel{.call = call,
+                       .words = reinterpret_cast<NetworkWords*>(device_),
+                       .verdict = verdict_,
+                       .number = operation.number};
+  for (std::size_t seat = 0; seat < operation.seats.size(); ++seat)
+    kernel.waiters[seat] = operation.seats[seat].waiter;
+  ARC_RETURN_IF_ERROR(launcher.launch_network(queue, kernel));
   is_launched_ = true;
   return {};
 }

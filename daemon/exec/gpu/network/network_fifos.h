@@ -29,8 +29,8 @@ class NetworkFifos {
   static constexpr std::uint32_t kLanes = 4;
   static constexpr std::uint32_t kBlocks = 2 * kLanes;  // of a kernel
 
-  // Of the GPU's memory.
-  static std::uint64_t device_bytes(std::size_t nodes);
+  // Of the memory of each member's GPU. That of the first runs the kernel.
+  static std::uint64_t device_bytes(const CommunicatorSpec& spec);
 
   struct Parts {
     const CommunicatorSpec& spec;
@@ -51,17 +51,21 @@ class NetworkFifos {
   LaneWindows& windows() { return windows_; }
   const LaneWindows& windows() const { return windows_; }
 
+  // One of this node's ranks, as the first one's GPU reaches it.
+  struct Seat {
+    const void* send = nullptr;
+    void* recv = nullptr;
+    NetworkLaunch::Waiter waiter;
+  };
   struct Operation {
-    const void* partial = nullptr;
-    void* result = nullptr;
-    std::uint64_t count = 0;  // not 0
+    std::span<const Seat> seats;  // by local rank
+    std::uint64_t count = 0;      // not 0
     DType dtype = DType::Float32;
     ReduceOp op = ReduceOp::Sum;
     std::uint32_t divisor = 1;
     std::uint64_t timeout_ns = 0;   // of the kernel's waits
     std::uint64_t deadline_ns = 0;  // of the proxy's
     std::uint32_t number = 0;       // of the verdict
-    std::uint64_t* done = nullptr;  // NetworkLaunch::done
   };
   // One at a time. An error: it was not launched, and the FIFOs serve no more.
   Status launch(const GpuMember& member, const Operation& operation);
@@ -85,6 +89,7 @@ class NetworkFifos {
   proxy::ProxyEngine& engine_;
   const uid_t uid_;
   const std::uint32_t slot_bytes_;
+  const bool combines_seats_;  // partials travel as accumulators
   LaneWindows windows_;
   std::span<std::byte> memory_;
   std::byte* device_ = nullptr;  // the GPU's

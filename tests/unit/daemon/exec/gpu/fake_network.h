@@ -43,7 +43,10 @@ class FakeNetwork {
     for (const proxy::HostBlock& block : blocks) {
       if (done.code == 0) done.code = static_cast<std::uint8_t>(block.verdict());
     }
-    if (done.code == 0 && launch.done != nullptr) store_word(*launch.done, to_word(done));
+    for (const NetworkLaunch::Waiter& waiter : launch.waiters) {
+      if (done.code == 0 && waiter.done != nullptr)
+        store_word(*waiter.done, to_word(Done{.number = waiter.number}));
+    }
     store_word(*launch.verdict, to_word(done));
   }
 

@@ -176,7 +176,18 @@ class FakeLauncher final : public GpuLauncher {
   }
   Status launch_network(std::uint32_t, const NetworkLaunch& launch) override {
     EXPECT_TRUE(node_.is_at_home(launch.call.ports, ordinal_));
-    network_.launch(launch);
+    NetworkLaunch found = launch;
+    for (std::uint32_t seat = 0; seat < kMaxGpuRanks; ++seat) {
+      NetworkSeats& seats = found.call.seats;
+      std::uint64_t*& done = found.waiters[seat].done;
+      if (seat < seats.count) {
+        seats.send[seat] = node_.here(seats.send[seat], ordinal_);
+        seats.recv[seat] = node_.here(seats.recv[seat], ordinal_);
+      }
+      if (done != nullptr) done = reinterpret_cast<std::uint64_t*>(node_.here(done, ordinal_));
+    }
+    if (found.call.has_seats()) found.call.result = found.call.seats.recv[0];
+    network_.launch(found);
     return {};
   }
   Status pin(std::span<std::byte> memory) override {

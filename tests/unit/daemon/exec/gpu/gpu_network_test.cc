@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -12,8 +13,6 @@
 
 namespace arcomm::test {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr PeerId kFirstPeer = 0x1000;
 
@@ -87,31 +86,40 @@ class GpuNetwork : public ::testing::Test {
     return await<std::vector<MemberId>>(
         [&](auto done) { nodes_[node]->worker().form_communicator(spec, done); });
   }
-  // Rank r on node r.
-  std::vector<GpuRank*> group() {
+  // Rank r on node where[r], each with a GPU of its own.
+  std::vector<GpuRank*> group(const std::vector<std::uint32_t>& where) {
+    where_ = where;
     std::vector<GpuRank*> ranks;
-    std::vector<std::uint32_t> where;
-    for (std::size_t node = 0; node < nodes_.size(); ++node) {
-      ranks.push_back(&nodes_[node]->rank(0, kMost * sizeof(float)));
-      where.push_back(static_cast<std::uint32_t>(node));
-    }
+    std::vector<int> gpus(nodes_.size());
+    for (const std::uint32_t node : where)
+      ranks.push_back(&nodes_[node]->rank(gpus[node]++, kMost * sizeof(float)));
     ++number_;
-    for (std::size_t node = 0; node < nodes_.size(); ++node) {
+    for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
       const auto formed = form_on(node, where, ranks);
       EXPECT_TRUE(formed.ok()) << (formed ? "" : formed.error().to_string());
       if (!formed) return {};
-      GpuRank& one = *ranks[node];
-      one.member = formed->front();
-      Result<MailboxDescriptors> box = await<MailboxDescriptors>([&](auto done) {
-        nodes_[node]->worker().export_mailbox(one.client->id(), one.member, done);
-      });
-      EXPECT_TRUE(box.ok()) << (box ? "" : box.error().to_string());
-      one.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
-      one.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostPages));
-      one.exchange_bytes = box->exchange_bytes;
-      one.launches = box->launches;
+      auto member = formed->begin();
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        if (where[rank] == node) enter(*nodes_[node], *ranks[rank], *member++);
+      }
     }
     return ranks;
+  }
+  // Rank r on node r.
+  std::vector<GpuRank*> group() {
+    std::vector<std::uint32_t> where(nodes_.size());
+    std::iota(where.begin(), where.end(), 0);
+    return group(where);
+  }
+  static void enter(GpuNode& node, GpuRank& rank, MemberId member) {
+    rank.member = member;
+    Result<MailboxDescriptors> box = await<MailboxDescriptors>(
+        [&](auto done) { node.worker().export_mailbox(rank.client->id(), rank.member, done); });
+    ASSERT_TRUE(box.ok()) << (box ? "" : box.error().to_string());
+    rank.mailbox = Mapped(std::move(box->descriptors[0]), box->mailbox_bytes);
+    rank.doorbells = Mapped(std::move(box->descriptors[1]), sizeof(HostPages));
+    rank.exchange_bytes = box->exchange_bytes;
+    rank.launches = box->launches;
   }
   static float element(std::size_t rank, std::uint64_t i, int round) {
     return static_cast<float>((i * 7 + rank * 13 + static_cast<std::uint64_t>(round)) % 251);
@@ -138,12 +146,13 @@ class GpuNetwork : public ::testing::Test {
   std::vector<PlanId> plans_for(const std::vector<GpuRank*>& ranks, std::uint64_t count,
                                 milliseconds timeout = std::chrono::seconds(60)) {
     std::vector<PlanId> plans;
-    for (std::size_t node = 0; node < ranks.size(); ++node)
-      plans.push_back(nodes_[node]->plan(*ranks[node], count, timeout));
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      plans.push_back(nodes_[where_[rank]]->plan(*ranks[rank], count, timeout));
     return plans;
   }
 
   std::uint64_t number_ = 40;
+  std::vector<std::uint32_t> where_;  // the ranks of the last group
   std::vector<std::unique_ptr<GpuNode>> nodes_;
 };
 
@@ -229,15 +238,53 @@ TEST_F(GpuNetwork, OperationWithoutElementsEndsOnAllNodes) {
   for (const GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Launched));
 }
 
-TEST_F(GpuNetwork, SeveralRanksOfOneNodeAreRefusedInWords) {
+TEST_F(GpuNetwork, SeveralRanksOfANodeGetTheSumsOfAllAtEverySize) {
   start(2);
-  std::vector<GpuRank*> ranks{&nodes_[0]->rank(0, 4096), &nodes_[0]->rank(1, 4096),
-                              &nodes_[1]->rank(0, 4096)};
-  ++number_;
-  const auto formed = form_on(0, {0, 0, 1}, ranks);
-  ASSERT_FALSE(formed.ok());
-  EXPECT_EQ(formed.error().code, ErrorCode::Unimplemented);
-  EXPECT_THAT(formed.error().message, HasSubstr("2 are on node node-a"));
+  for (const std::vector<std::uint32_t>& where :
+       {std::vector<std::uint32_t>{0, 0, 1}, {1, 0, 1, 0, 1}}) {
+    const auto ranks = group(where);
+    ASSERT_EQ(ranks.size(), where.size());
+    EXPECT_EQ(ranks[0]->launches.ranks(), where.size());
+    for (const std::uint64_t count : {1ull, 1000ull, 100'003ull, 1ull << 20}) {
+      const auto plans = plans_for(ranks, count);
+      for (int round = 0; round < 3; ++round) {
+        all_reduce(ranks, plans, count, round);
+        if (HasFatalFailure()) return;
+      }
+    }
+    const auto none = plans_for(ranks, 0);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      ranks[rank]->start(none[rank], LaunchPath::Launched);
+    for (const GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Launched));
+  }
+}
+
+TEST_F(GpuNetwork, OneOfSeveralRanksOfANodeDiesAndAllHearOfIt) {
+  start(2);
+  const auto ranks = group({0, 1, 1});
+  ASSERT_EQ(ranks.size(), 3u);
+  const auto plans = plans_for(ranks, 1000);
+  all_reduce(ranks, plans, 1000, 1);
+  ranks[0]->start(plans[0], LaunchPath::Launched);
+  ranks[1]->start(plans[1], LaunchPath::Launched);
+  EXPECT_TRUE(await<void>([&](auto done) {
+                nodes_[1]->worker().close_session(ranks[2]->client->id(), Reason::RemoteDied,
+                                                  "it was killed", done);
+              }).ok());
+  for (const std::size_t rank : {0u, 1u})
+    nodes_[where_[rank]]->expect_closed(*ranks[rank], ErrorCode::Aborted, Reason::RemoteDied, 2);
+}
+
+TEST_F(GpuNetwork, OneOfSeveralRanksOfANodeThatDoesNotCallIsNamed) {
+  start(2);
+  const auto ranks = group({0, 1, 1});
+  ASSERT_EQ(ranks.size(), 3u);
+  const auto plans = plans_for(ranks, 1000, milliseconds(200));
+  ranks[0]->start(plans[0], LaunchPath::Launched);
+  ranks[1]->start(plans[1], LaunchPath::Launched);
+  for (std::size_t rank = 0; rank < 3; ++rank)
+    nodes_[where_[rank]]->expect_closed(*ranks[rank], ErrorCode::DeadlineExceeded, Reason::Timeout,
+                                        2);
 }
 
 TEST_F(GpuNetwork, RankThatDoesNotCallIsNamedWhenTheDeadlinePasses) {
