@@ -197,7 +197,7 @@ TEST(DeviceFifo, TheDaemonMayCutAWaitShort) {
   std::this_thread::sleep_for(20ms);
   world.node(0).limit_waits(1'000'000);
   expect_verdict(world.node(0), 1, ErrorCode::DeadlineExceeded, 1);
-  EXPECT_LT(seconds_since(from), 0.1);
+  EXPECT_LT(seconds_since(from), 1.0) << "of the eight seconds that it may take";
 }
 
 TEST(DeviceFifo, AnAbortEndsEveryWaitAtOnce) {
@@ -222,7 +222,7 @@ TEST(DeviceFifo, AnAbortEndsEveryWaitAtOnce) {
         ASSERT_EQ(done.number, 1U) << "no verdict";
         EXPECT_EQ(name_of(error_code_from(done.code)), name_of(ErrorCode::Aborted));
       }
-      EXPECT_LT(seconds_since(from), 0.05);
+      EXPECT_LT(seconds_since(from), 1.0);
     }
   }
 }
@@ -239,7 +239,7 @@ TEST(DeviceFifo, ALinkThatIsCutInTheMiddleEndsBothKernels) {
     world.link(0, 1).cut();
     expect_verdict(world.node(0), 1, ErrorCode::Unavailable, 1);
     expect_verdict(world.node(1), 1, ErrorCode::Unavailable, 0);
-    EXPECT_LT(seconds_since(from), 0.1);
+    EXPECT_LT(seconds_since(from), 1.0) << "of the eight seconds that it may take";
     EXPECT_EQ(world.failures(2).size(), 2U);
   }
 }

@@ -87,9 +87,9 @@ class TcpConnection final : public Connection {
   const Options options_;
   State state_;
   const Clock::time_point greeted_by_;
-  Clock::time_point next_look_{};  // at what was not acknowledged
+  Clock::time_point next_look_{};     // at what was not acknowledged
   Clock::time_point silent_since_{};  // an answer is owed, and none came since
-  Clock::time_point frame_since_{};  // since then the rest of a frame has not come; 0: none waits
+  Clock::time_point frame_since_{};   // since then the rest of a frame has not come; 0: none waits
   Clock::time_point drained_by_;
   const HelloKey key_;
   const Secret answer_;
