@@ -178,6 +178,14 @@ TEST_F(NodesAllReduceTest, OperationsCalledInARowRunInARow) {
 }
 
 // What one leaves behind, in staging or on its way, is never taken for another's.
+// In place a result is written where its input was sent from, behind the peer that had to have the
+// input for it: an order over the network, of which ThreadSanitizer does not know.
+#if defined(__SANITIZE_THREAD__)
+constexpr bool kSeesPeers = false;
+#else
+constexpr bool kSeesPeers = true;
+#endif
+
 TEST_F(NodesAllReduceTest, CommunicatorsThatComeAndGoDoNotTouchEachOther) {
   struct Group {
     std::vector<Client*> ranks;
@@ -198,7 +206,7 @@ TEST_F(NodesAllReduceTest, CommunicatorsThatComeAndGoDoNotTouchEachOther) {
     for (Group& group : groups) {
       group.count = 1 + random() % (random() % 4 == 0 ? 400'000 : 20'000);
       group.seed = random() % 1000;
-      group.in_place = random() % 2 == 0;
+      group.in_place = kSeesPeers && random() % 2 == 0;
       for (std::size_t rank = 0; rank < group.ranks.size(); ++rank) {
         auto* input = group.ranks[rank]->last_memory().as<float>();
         for (std::size_t i = 0; i < group.count; ++i) input[i] = element(rank, i, group.seed);
