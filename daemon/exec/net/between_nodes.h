@@ -65,6 +65,8 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
   std::vector<LinkSnapshot> link_snapshots() const { return links_.snapshots(); }
   bool must_be_polled() const { return links_.must_be_polled(); }
   bool is_sending() const { return links_.is_sending(); }
+  // Something was told or has come within the last millisecond.
+  bool is_lively(std::uint64_t now_ns) const { return now_ns < lively_until_ns_; }
 
   std::span<const std::byte> inline_data(const Communicator& communicator, std::uint64_t seq,
                                          std::uint32_t node) const override;

@@ -313,6 +313,10 @@ void ThreadedWorker::run() {
       rest(now);
       now = now_ns();
       times_.slept(now);
+    } else if (worker_->state().nodes.is_lively(now)) {
+      // What it waits for comes over the network, or from a client that has just been answered:
+      // either gets this core if it needs one.
+      now = yield(now);
     } else if (worker_->oversubscribed() &&
                (worker_->state().pending() == 0 || now - last_work >= kLingerNs)) {
       // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
