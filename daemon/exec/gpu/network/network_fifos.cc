@@ -103,16 +103,17 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
   // What is sent lies as what comes, one area behind it.
   if (direction == FifoDirection::Send) slots = {slots.data() + layout.sends, slots.size()};
   orders_[index] = std::make_shared<proxy::FifoOrders>();
-  auto added =
-      engine_.add({.direction = direction,
-                   .fifo = fifo,
-                   .memory = {.mode = SlotMode::Normal, .most_bytes = slot_bytes_, .slots = slots},
-                   .wire = &windows_.wire(node),
-                   .lane = lane,
-                   .peer = static_cast<int>(node),
-                   .peer_name = "node " + parts.spec.nodes[node].name,
-                   .group = parts.group,
-                   .orders = orders_[index]});
+  proxy::FifoConfig config;
+  config.direction = direction;
+  config.fifo = fifo;
+  config.memory = {.mode = SlotMode::Normal, .most_bytes = slot_bytes_, .slots = slots};
+  config.wire = &windows_.wire(node);
+  config.lane = lane;
+  config.peer = static_cast<int>(node);
+  config.peer_name = "node " + parts.spec.nodes[node].name;
+  config.group = parts.group;
+  config.orders = orders_[index];
+  auto added = engine_.add(std::move(config));
   if (!added) return std::move(added).error();
   fifos_.push_back(*added);
   auto* const steps = reinterpret_cast<std::uint64_t*>(device_ + steps_at(windows_.nodes()));
