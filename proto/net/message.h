@@ -41,7 +41,7 @@ static_assert(sizeof(MessageHead) == 8);
 struct OfferBody {
   std::uint64_t send_count = 0, recv_count = 0, total_count = 0, first_element = 0;
   // Until the earliest deadline of the node's ranks, never an instant; 0: it has passed. What the
-  // receiver does with it: daemon/exec/net/node_agreement.h.
+  // receiver does with it: daemon/exec/net/agreement/node_agreement.h.
   std::uint64_t remaining_ns = 0;
   std::int32_t root = 0;
   std::int32_t first_rank = 0;  // that called it there

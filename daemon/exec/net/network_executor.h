@@ -10,7 +10,7 @@
 
 #include "daemon/comm/communicator.h"
 #include "daemon/exec/backend.h"
-#include "daemon/exec/net/links.h"
+#include "daemon/exec/net/links/links.h"
 #include "daemon/exec/specs.h"
 #include "proto/net/message.h"
 

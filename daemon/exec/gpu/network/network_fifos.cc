@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/exec/net/network_operation.h"
+#include "daemon/exec/net/operations/network_operation.h"
 #include "daemon/exec/net/node_group.h"
 #include "kernels/network/ring_steps.h"
 

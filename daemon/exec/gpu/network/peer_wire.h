@@ -15,8 +15,8 @@
 #include <span>
 #include <string>
 
-#include "daemon/exec/net/links.h"
-#include "daemon/exec/net/step_notes.h"
+#include "daemon/exec/net/links/links.h"
+#include "daemon/exec/net/operations/step_notes.h"
 #include "daemon/proxy/wire.h"
 #include "proto/device_fifo.h"
 #include "proto/net/message.h"

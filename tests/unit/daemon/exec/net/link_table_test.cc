@@ -1,6 +1,6 @@
 // Links between two workers: messages in order, puts over the bulk streams, and what is told when
 // one ends.
-#include "daemon/exec/net/link_table.h"
+#include "daemon/exec/net/links/link_table.h"
 
 #include <gtest/gtest.h>
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/exec/net/links.h"
+#include "daemon/exec/net/links/links.h"
 #include "transport/net/regions.h"
 
 namespace arcomm {

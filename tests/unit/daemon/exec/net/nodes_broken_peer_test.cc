@@ -4,8 +4,8 @@
 
 #include <deque>
 
-#include "daemon/exec/net/early_messages.h"
-#include "daemon/exec/net/node_offers.h"
+#include "daemon/exec/net/agreement/early_messages.h"
+#include "daemon/exec/net/agreement/node_offers.h"
 #include "tests/unit/daemon/exec/net/nodes_fixture.h"
 
 namespace arcomm::test {

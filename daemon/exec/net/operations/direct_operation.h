@@ -11,9 +11,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "daemon/exec/net/network_operation.h"
-#include "daemon/exec/net/result_region.h"
-#include "daemon/exec/net/seat_reduction.h"
+#include "daemon/exec/net/operations/network_operation.h"
+#include "daemon/exec/net/operations/result_region.h"
+#include "daemon/exec/net/operations/seat_reduction.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/node_agreement.h"
+#include "daemon/exec/net/agreement/node_agreement.h"
 
 #include <algorithm>
 #include <cinttypes>

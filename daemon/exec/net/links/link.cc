@@ -1,4 +1,4 @@
-#include "daemon/exec/net/link.h"
+#include "daemon/exec/net/links/link.h"
 
 #include <algorithm>
 #include <cstring>

@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <optional>
 
-#include "daemon/exec/net/network_operation.h"
-#include "daemon/exec/net/result_region.h"
-#include "daemon/exec/net/ring_cursor.h"
-#include "daemon/exec/net/seat_reduction.h"
+#include "daemon/exec/net/operations/network_operation.h"
+#include "daemon/exec/net/operations/result_region.h"
+#include "daemon/exec/net/operations/ring_cursor.h"
+#include "daemon/exec/net/operations/seat_reduction.h"
 
 namespace arcomm {
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/early_messages.h"
+#include "daemon/exec/net/agreement/early_messages.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/seat_reduction.h"
+#include "daemon/exec/net/operations/seat_reduction.h"
 
 #include <cstring>
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/link_table.h"
+#include "daemon/exec/net/links/link_table.h"
 
 #include <algorithm>
 #include <string>

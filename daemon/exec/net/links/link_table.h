@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/exec/net/link.h"
-#include "daemon/exec/net/links.h"
+#include "daemon/exec/net/links/link.h"
+#include "daemon/exec/net/links/links.h"
 
 namespace arcomm {
 

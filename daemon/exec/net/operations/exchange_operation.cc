@@ -1,4 +1,4 @@
-#include "daemon/exec/net/exchange_operation.h"
+#include "daemon/exec/net/operations/exchange_operation.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/node_offers.h"
+#include "daemon/exec/net/agreement/node_offers.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "daemon/exec/net/direct_operation.h"
+#include "daemon/exec/net/operations/direct_operation.h"
 
 #include <algorithm>
 #include <utility>

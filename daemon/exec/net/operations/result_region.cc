@@ -1,4 +1,4 @@
-#include "daemon/exec/net/result_region.h"
+#include "daemon/exec/net/operations/result_region.h"
 
 #include <utility>
 

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
-#include "daemon/exec/net/network_operation.h"
-#include "daemon/exec/net/seat_reduction.h"
+#include "daemon/exec/net/operations/network_operation.h"
+#include "daemon/exec/net/operations/seat_reduction.h"
 #include "kernels/partition.h"
 
 namespace arcomm {

@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/exec/net/offer_memory.h"
+#include "daemon/exec/net/agreement/offer_memory.h"
 #include "daemon/plan/operation.h"
 #include "proto/net/message.h"
 

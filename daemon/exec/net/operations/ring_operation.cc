@@ -1,4 +1,4 @@
-#include "daemon/exec/net/ring_operation.h"
+#include "daemon/exec/net/operations/ring_operation.h"
 
 #include <algorithm>
 #include <array>

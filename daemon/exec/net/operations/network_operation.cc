@@ -1,4 +1,4 @@
-#include "daemon/exec/net/network_operation.h"
+#include "daemon/exec/net/operations/network_operation.h"
 
 #include <algorithm>
 
