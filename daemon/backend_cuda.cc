@@ -10,8 +10,8 @@
 
 #include "daemon/backend.h"
 #include "daemon/mps_server.h"
-#include "transport/device/cuda_device.h"
-#include "transport/device/host_device.h"
+#include "transport/device/cuda/cuda_device.h"
+#include "transport/device/host/host_device.h"
 #include "transport/topology/gpus.h"
 
 namespace arcomm {

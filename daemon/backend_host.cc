@@ -1,7 +1,7 @@
 // The build without CUDA: one device, the CPU.
 #include "daemon/backend.h"
 #include "daemon/mps_server.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 

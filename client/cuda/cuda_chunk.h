@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "client/cuda/gpu.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

@@ -12,7 +12,7 @@
 #include "client/cuda/cuda_in_stream.h"
 #include "client/cuda/cuda_post.h"
 #include "client/cuda/gpu.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

@@ -10,7 +10,7 @@
 
 #include "client/cuda/cuda_gpu.h"
 #include "client/cuda/gpu.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

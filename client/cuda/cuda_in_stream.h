@@ -9,7 +9,7 @@
 
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/gpu.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

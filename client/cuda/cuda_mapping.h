@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "client/cuda/gpu.h"
-#include "transport/device/cuda_chunks.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_chunks.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

@@ -8,7 +8,7 @@
 #include "client/cuda/cuda_kernel.h"
 #include "client/cuda/memory_post.h"
 #include "client/cuda/post.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

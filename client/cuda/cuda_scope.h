@@ -3,7 +3,7 @@
 // touch. Thread: the one that makes it.
 #pragma once
 
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {
 

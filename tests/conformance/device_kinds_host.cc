@@ -1,5 +1,5 @@
 #include "tests/conformance/device_kinds.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

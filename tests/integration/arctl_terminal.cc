@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/node_test.h"
-#include "tests/support/terminal_process.h"
+#include "tests/support/processes/terminal_process.h"
 
 namespace arcomm::support {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "client/include/arclient.hpp"
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/daemon_process.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/watchdog.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/integration/node_test.h"
-#include "tests/support/child_process.h"
+#include "tests/support/processes/child_process.h"
 
 namespace arcomm::support {
 namespace {

@@ -13,11 +13,11 @@
 #include <string_view>
 #include <vector>
 
-#include "tests/support/arctl_run.h"
-#include "tests/support/client_process.h"
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/arctl_run.h"
+#include "tests/support/processes/client_process.h"
+#include "tests/support/processes/daemon_process.h"
 #include "tests/support/metrics_scrape.h"
-#include "tests/support/raw_session.h"
+#include "tests/support/sessions/raw_session.h"
 #include "tests/support/watchdog.h"
 
 namespace arcomm::support {

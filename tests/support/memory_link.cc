@@ -1,4 +1,4 @@
-#include "tests/support/memory_link.h"
+#include "tests/support/sessions/memory_link.h"
 
 #include <algorithm>
 #include <cstring>

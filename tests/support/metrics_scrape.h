@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/daemon_process.h"
 
 namespace arcomm::support {
 

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "transport/device/cuda_runtime.h"
+#include "transport/device/cuda/cuda_runtime.h"
 #include "transport/topology/gpus.h"
 
 namespace arcomm {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "client/arctl/gpu/device.h"
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::arctl {
 

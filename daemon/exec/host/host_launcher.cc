@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 

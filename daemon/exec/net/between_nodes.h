@@ -12,10 +12,10 @@
 #include "config/settings.h"
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/net/agreement/early_messages.h"
-#include "daemon/exec/net/links/link_table.h"
-#include "daemon/exec/net/network_executor.h"
 #include "daemon/exec/net/agreement/node_agreement.h"
 #include "daemon/exec/net/agreement/offer_memory.h"
+#include "daemon/exec/net/links/link_table.h"
+#include "daemon/exec/net/network_executor.h"
 #include "daemon/exec/specs.h"
 
 namespace arcomm {

@@ -10,10 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "daemon/exec/net/operations/direct_operation.h"
-#include "daemon/exec/net/operations/exchange_operation.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/exec/net/node_group.h"
+#include "daemon/exec/net/operations/direct_operation.h"
+#include "daemon/exec/net/operations/exchange_operation.h"
 #include "daemon/exec/net/operations/ring_operation.h"
 #include "daemon/exec/net/operations/seat_reduction.h"
 #include "daemon/memory/staging_pool.h"

@@ -15,9 +15,9 @@
 
 #include "client/cuda/gpu.h"
 #include "tests/gpu/kernels/filler.h"
-#include "transport/device/cuda_chunks.h"
-#include "transport/device/cuda_device.h"
-#include "transport/device/cuda_runtime.h"
+#include "transport/device/cuda/cuda_chunks.h"
+#include "transport/device/cuda/cuda_device.h"
+#include "transport/device/cuda/cuda_runtime.h"
 
 namespace arcomm {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "kernels/launch/cuda_scratch.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
-#include "transport/device/cuda_chunks.h"
+#include "transport/device/cuda/cuda_chunks.h"
 
 namespace arcomm::gpu {
 namespace {

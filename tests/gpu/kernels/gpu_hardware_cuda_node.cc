@@ -15,7 +15,7 @@
 #include "tests/conformance/gpu_hardware_node.h"
 #include "tests/gpu/kernels/aged_scratch.h"
 #include "tests/gpu/kernels/filler.h"
-#include "transport/device/cuda_device.h"
+#include "transport/device/cuda/cuda_device.h"
 
 namespace arcomm::gpu {
 

@@ -15,8 +15,8 @@
 #include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
 #include "tests/gpu/kernels/gpu_stream.h"
-#include "transport/device/cuda_device.h"
-#include "transport/device/cuda_runtime.h"
+#include "transport/device/cuda/cuda_device.h"
+#include "transport/device/cuda/cuda_runtime.h"
 
 namespace arcomm::gpu {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "transport/device/cuda_runtime.h"
+#include "transport/device/cuda/cuda_runtime.h"
 
 namespace arcomm::gpu {
 

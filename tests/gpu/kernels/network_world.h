@@ -11,7 +11,7 @@
 
 #include "daemon/proxy/proxy_thread.h"
 #include "tests/gpu/kernels/network_node.h"
-#include "tests/support/memory_link.h"
+#include "tests/support/sessions/memory_link.h"
 
 namespace arcomm::gpu {
 

@@ -13,7 +13,7 @@
 #include <memory>
 #include <utility>
 
-#include "transport/device/cuda_device.h"
+#include "transport/device/cuda/cuda_device.h"
 
 extern char** environ;  // NOLINT(readability-redundant-declaration): unistd.h does not say it
 

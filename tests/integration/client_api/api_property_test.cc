@@ -17,7 +17,7 @@
 
 #include "client/include/arclient.h"
 #include "tests/integration/client_api/api_case.h"
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/daemon_process.h"
 
 namespace arcomm {
 namespace {

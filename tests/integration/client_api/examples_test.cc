@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "tests/support/child_process.h"
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/child_process.h"
+#include "tests/support/processes/daemon_process.h"
 #include "tests/support/scratch_folder.h"
 
 namespace arcomm::support {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "proto/unique_fd.h"
-#include "tests/support/raw_session.h"
+#include "tests/support/sessions/raw_session.h"
 
 namespace arcomm::support {
 

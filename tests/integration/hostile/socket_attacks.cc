@@ -9,8 +9,8 @@
 
 #include "proto/fd_message.h"
 #include "tests/integration/hostile/attack.h"
-#include "tests/support/descriptor_message.h"
-#include "tests/support/lingering_socket.h"
+#include "tests/support/sessions/descriptor_message.h"
+#include "tests/support/sessions/lingering_socket.h"
 
 namespace arcomm::support {
 namespace {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "tests/integration/node_test.h"
-#include "tests/support/arctl_run.h"
-#include "tests/support/client_process.h"
-#include "tests/support/daemon_process.h"
+#include "tests/support/processes/arctl_run.h"
+#include "tests/support/processes/client_process.h"
+#include "tests/support/processes/daemon_process.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/watchdog.h"
 

@@ -1,8 +1,8 @@
-#include "transport/device/cuda_driver.h"
+#include "transport/device/cuda/cuda_driver.h"
 
 #include <gtest/gtest.h>
 
-#include "transport/device/cuda_chunks.h"
+#include "transport/device/cuda/cuda_chunks.h"
 
 namespace arcomm {
 namespace {

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

@@ -8,7 +8,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

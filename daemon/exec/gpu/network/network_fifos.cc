@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/exec/net/operations/network_operation.h"
 #include "daemon/exec/net/node_group.h"
+#include "daemon/exec/net/operations/network_operation.h"
 #include "kernels/network/ring_steps.h"
 
 namespace arcomm {

@@ -20,9 +20,9 @@
 #include <vector>
 
 #include "daemon/comm/communicator_table.h"
+#include "daemon/exec/net/agreement/node_offers.h"
 #include "daemon/exec/net/links/link_table.h"
 #include "daemon/exec/net/network_executor.h"
-#include "daemon/exec/net/agreement/node_offers.h"
 
 namespace arcomm {
 

@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

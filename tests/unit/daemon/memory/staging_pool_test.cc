@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

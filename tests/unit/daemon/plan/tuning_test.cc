@@ -8,7 +8,7 @@
 #include "daemon/plan/explain.h"
 #include "daemon/plan/planner.h"
 #include "daemon/plan/tuning_table.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

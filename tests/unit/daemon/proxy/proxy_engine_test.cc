@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/proxy/fifo_words.h"
-#include "tests/support/memory_link.h"
+#include "tests/support/sessions/memory_link.h"
 
 namespace arcomm::proxy {
 namespace {

@@ -13,7 +13,7 @@
 #include "daemon/proxy/host_producer.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/ring_steps.h"
-#include "tests/support/memory_link.h"
+#include "tests/support/sessions/memory_link.h"
 
 namespace arcomm::proxy {
 

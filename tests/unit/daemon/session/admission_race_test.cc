@@ -1,6 +1,6 @@
 // A request that is rewritten while it is read, without the processes around it: the ring's copy,
 // decode and admission against a thread that does nothing but write into the slot. What they check
-// must be what they use. Fault matrix 12; from end to end: tests/integration/fault_requests.cc.
+// must be what they use. Fault matrix 12; from end to end: tests/integration/faults/requests.cc.
 // How often: ARCOMM_RACE_OPERATIONS. Not for ThreadSanitizer: the race is the client's, on purpose.
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 namespace {

@@ -19,7 +19,7 @@
 #include "daemon/exec/net/host_network.h"
 #include "daemon/memory/staging_pool.h"
 #include "tests/unit/daemon/exec/net/node_fabric.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm {
 

@@ -29,7 +29,7 @@
 #include "proto/ring/consumer.h"
 #include "proto/ring/doorbell.h"
 #include "proto/ring/producer.h"
-#include "transport/device/host_device.h"
+#include "transport/device/host/host_device.h"
 
 namespace arcomm::test {
 
