@@ -13,10 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "tests/support/metrics_scrape.h"
 #include "tests/support/processes/arctl_run.h"
 #include "tests/support/processes/client_process.h"
 #include "tests/support/processes/daemon_process.h"
-#include "tests/support/metrics_scrape.h"
 #include "tests/support/sessions/raw_session.h"
 #include "tests/support/watchdog.h"
 

@@ -14,9 +14,9 @@
 // reserved, by whatever policy; a user who wants the kernel to reclaim, or to kill, for lack of one
 // node binds and touches its own pages. Where the node is full the kernel does kill for the
 // daemon's fault, and OOMScoreAdjust=-500 of the unit makes it choose others first; a daemon
-// started without was seen to be killed (faults/limits.cc). A far node slows the operations that use
-// it. To have the daemon's threads run and allocate on some nodes alone, give the service a cpuset:
-// its nodes bind every policy.
+// started without was seen to be killed (faults/limits.cc). A far node slows the operations that
+// use it. To have the daemon's threads run and allocate on some nodes alone, give the service a
+// cpuset: its nodes bind every policy.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,8 @@
 // node has for all users. Fault matrix 43. The range is Debian's first of /etc/subuid, which lies
 // in two of the daemon's ranges (daemon/telemetry/uid_range.h); with his own account he is three
 // users to it. Skipped, and the reason said, where the kernel gives nobody a user namespace.
+#include "tests/support/processes/user_namespace.h"
+
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -21,7 +23,6 @@
 #include <vector>
 
 #include "tests/integration/node_test.h"
-#include "tests/support/processes/user_namespace.h"
 
 namespace arcomm::support {
 namespace {

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/support/latency_histogram.h"
 #include "tests/support/client/test_client.h"
+#include "tests/support/latency_histogram.h"
 
 namespace arcomm::support {
 namespace {

@@ -76,8 +76,20 @@ void LinkProbes::look_at_connections(std::uint64_t number) {
   parts_.loop.after(kLookAtConnections, [this, number] { look_at_connections(number); });
 }
 
+// Two daemons that ask each other at once would refuse each other: the one with the smaller address
+// goes first.
+void LinkProbes::give_way(const PeerNode& from) {
+  const bool waits_for_it =
+      run_ != nullptr && run_->done && !run_->is_measuring && run_->peer.instance == from.instance;
+  if (!waits_for_it || from.address >= parts_.table.self().address) return;
+  end(run_->number,
+      error(ErrorCode::FailedPrecondition, Reason::None, from.to_string(),
+            " is measuring the way to ", parts_.table.self().to_string(), ": one at a time"));
+}
+
 Result<v1::ConnectReply> LinkProbes::connect(const PeerNode& from,
                                              const v1::ConnectRequest& request) {
+  give_way(from);
   const milliseconds wanted(std::min<std::uint64_t>(request.remaining_ms(),
                                                     static_cast<std::uint64_t>(kLongest.count())));
   ARC_RETURN_IF_ERROR(begin(from, request.without_copies(), Clock::now() + wanted, nullptr));

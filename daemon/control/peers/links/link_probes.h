@@ -1,7 +1,8 @@
 // Measurements of the way to other daemons (link_meter.h), asked for here or by a peer: one at a
-// time, whoever asks, for two would measure each other. Each is over connections of its own, so
-// links and what runs on them stay as they are; but both use the network, and so slow each other
-// down. Thread: the control loop; the measuring itself is done on a thread.
+// time, whoever asks, for two would measure each other; of two daemons that ask each other at once
+// the one with the smaller address goes first. Each is over connections of its own, so links and
+// what runs on them stay as they are; but both use the network, and so slow each other down.
+// Thread: the control loop; the measuring itself is done on a thread.
 #pragma once
 
 #include <chrono>
@@ -63,6 +64,7 @@ class LinkProbes {
   };
 
   Status begin(const PeerNode& peer, bool without_copies, Clock::time_point deadline, Done done);
+  void give_way(const PeerNode& from);
   void look_at_connections(std::uint64_t number);
   void run_meter();
   void end(std::uint64_t number, Result<LinkSpeed> result);

@@ -16,8 +16,8 @@
 #include <sstream>
 
 #include "daemon/telemetry/log/log.h"
-#include "tests/unit/daemon/control/control_fixture.h"
 #include "tests/unit/daemon/control/access/http2_bytes.h"
+#include "tests/unit/daemon/control/control_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -11,8 +11,8 @@
 
 #include "proto/device_mailbox.h"
 #include "proto/launch_table.h"
-#include "tests/unit/daemon/control/control_fixture.h"
 #include "tests/unit/daemon/control/access/http2_bytes.h"
+#include "tests/unit/daemon/control/control_fixture.h"
 
 namespace arcomm::test {
 namespace {

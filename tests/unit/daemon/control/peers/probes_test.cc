@@ -55,7 +55,8 @@ TEST_F(LinkProbesTest, AreMadeOneAtATime) {
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, ErrorCode::FailedPrecondition);
   EXPECT_THAT(second.error().message, HasSubstr("is measuring the way to node2"));
-  // The peer is taken, too, as long as it lasts.
+  // The peer is taken, too, as long as it lasts, even where it asks before it has heard: of two
+  // that ask each other the one with the smaller address goes first.
   const Result<LinkSpeed> back = measure(*two_, one_->self()).get();
   ASSERT_FALSE(back);
   EXPECT_THAT(back.error().message, HasSubstr("one at a time"));
