@@ -11,9 +11,9 @@ struct Verdict {
 };
 
 // exchange: (n - 1) bytes in one step; direct: 2 (n - 1) / n in two. Between two nodes they send
-// the same.
+// the same, but in an exchange each node combines all of it, and in direct half.
 bool exchange_is_faster(std::uint64_t bytes, std::uint64_t nodes, std::uint64_t step_bytes) {
-  if (nodes <= 2) return true;
+  if (nodes <= 2) return bytes <= kStepsOfCombining * step_bytes;
   return bytes <= step_bytes * nodes / ((nodes - 1) * (nodes - 2));
 }
 
@@ -44,9 +44,6 @@ Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
       break;
   }
   if (question.nodes <= 1) return {Exchange, "there is one node only"};
-  if (question.nodes == 2) {
-    return {Exchange, "between two nodes it sends no more than the others, in one step"};
-  }
   if (exchange_is_faster(question.bytes(), question.nodes, policy.step_bytes)) {
     return {Exchange, "so small that one step counts more than what it sends"};
   }

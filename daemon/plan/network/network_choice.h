@@ -30,6 +30,10 @@ std::optional<NetworkAlgorithm> network_algorithm_of(std::string_view name);
 // has one step less. A ring whose shards are not worth two steps would cost more than it saves.
 inline constexpr std::uint32_t kMostDirectNodes = 16;  // where nobody forces a ring
 inline constexpr std::uint64_t kStepsOfARingShard = 2;
+// What two nodes combine twice in an exchange and once in direct pays for direct's second step from
+// so many steps' bytes on: measured between two daemons on one machine, where exchange was faster
+// by a fifth at 256 KB and direct by a seventh at 512 KB (tests/bench/README.md).
+inline constexpr std::uint64_t kStepsOfCombining = 5;
 
 struct NetworkChoice {
   NetworkAlgorithm algorithm = NetworkAlgorithm::Exchange;

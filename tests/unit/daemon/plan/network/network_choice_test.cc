@@ -14,10 +14,13 @@ NetworkQuestion question(std::uint32_t nodes, std::uint64_t bytes, DType dtype =
   return {.count = bytes / size_of(dtype), .dtype = dtype, .nodes = nodes};
 }
 
-TEST(NetworkChoice, BetweenTwoNodesItIsAnExchangeOfAnySize) {
-  for (const std::uint64_t bytes : {4ull, 64ull << 10, 1ull << 30}) {
-    EXPECT_EQ(choose_network(question(2, bytes), {}).algorithm, Exchange);
-  }
+TEST(NetworkChoice, BetweenTwoNodesEachCombinesHalfOfWhatIsLarge) {
+  EXPECT_EQ(choose_network(question(2, 4), {}).algorithm, Exchange);
+  EXPECT_EQ(choose_network(question(2, 320 << 10), {}).algorithm, Exchange);
+  EXPECT_EQ(choose_network(question(2, (320 << 10) + 4), {}).algorithm, Direct);
+  EXPECT_EQ(choose_network(question(2, 1ull << 30), {}).algorithm, Direct);
+  // Where a step costs more, exchange lasts longer.
+  EXPECT_EQ(choose_network(question(2, 4 << 20), {.step_bytes = 1 << 20}).algorithm, Exchange);
 }
 
 TEST(NetworkChoice, SmallOnesAreExchangedAndOthersGoThroughOwners) {
