@@ -210,8 +210,13 @@ TEST_F(RelayTest, NorDoesOneThatIsSentOutOfBand) {
     UniqueFd client = connect();
     const UniqueFd server = greet(client);
     LingeringSocket stuck;
+    std::promise<void> held;
     std::promise<void> sent;
-    loop_->post([seen = sent.get_future().share()] { seen.wait(); });
+    loop_->post([&held, seen = sent.get_future().share()] {
+      held.set_value();
+      seen.wait();
+    });
+    ASSERT_EQ(held.get_future().wait_for(seconds(5)), std::future_status::ready);
     char byte = '\0';
     iovec part{.iov_base = &byte, .iov_len = 1};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
