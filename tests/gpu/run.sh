@@ -5,7 +5,8 @@
 #   PARTS="kernels network service torch tune named peers"    what to run; `network` needs one GPU (RANKS=1)
 #                   sanitizer, when it is named: compute-sanitizer over small sizes, two GPUs
 #                   faults, when it is named: what breaks, and what must follow, a line for each case
-#                   nodes, when it is named: two daemons of one GPU, a communicator of both (RANKS=1)
+#                   nodes, when it is named: two daemons and a communicator of both; on one GPU (RANKS=1), or a GPU each
+#                   and NCCL over sockets beside them (RANKS=2)
 #                   full, when it is named: fault 45, on one GPU (RANKS=1)
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
@@ -69,7 +70,7 @@ if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_
 if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi
-if [[ $parts == *" nodes "* ]]; then timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi
+if [[ $parts == *" nodes "* ]]; then GPUS=${ranks_here[-1]} LIBNCCL=$nccl timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi
 if [[ $parts == *" sanitizer "* ]]; then bash "$here/run_sanitizer.sh" "$out" || status=1; fi
 if [[ $parts == *" faults "* ]]; then
   RANKS="${ranks_here[*]}" part "faults that are not possible here" timeout -k 20 400 bash "$here/run_faults.sh" "$out"

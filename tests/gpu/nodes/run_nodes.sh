@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# Two daemons on 127.0.0.2 and 127.0.0.3, both of one GPU, and a communicator of one rank each: results and times.
-# Called by run.sh:   PARTS=nodes run_nodes.sh <folder for the results>        NODES_MPS=0: without MPS (slow)
+# Two daemons on 127.0.0.2 and 127.0.0.3, and a communicator of one rank each: results and times. With GPUS=2 each has a GPU
+# of its own, and NCCL over its socket transport is timed by the same program; else both share one, and no peer runs so.
+# Called by run.sh:   GPUS=2 LIBNCCL=path run_nodes.sh <folder for the results>      NODES_MPS=0: without MPS (slow)
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 . "$here/daemon.sh"
+gpus=${GPUS:-1}
 daemons=()
 end_nodes() {
   local pid
@@ -22,11 +24,13 @@ ask_node() { # ask_node <number> <arguments>
   shift
   LD_LIBRARY_PATH=$programs/lib:$programs/client timeout -k 2 "${LIMIT:-10}" "$programs/arctl" --runtime-dir "$folder/node$node" "$@"
 }
+gpu_of() { echo $(($1 % gpus)); } # gpu_of <node>
 start_node() { # start_node <number> <more arguments>
   local node=$1
   shift
   mkdir -p "$folder/node$node" "$folder/state$node"
-  LD_LIBRARY_PATH=$programs/lib timeout -k 10 500 "$programs/arcommd" --set device.backend=cuda --set runtime_dir="$folder/node$node" \
+  CUDA_VISIBLE_DEVICES=$(gpu_of "$node") LD_LIBRARY_PATH=$programs/lib timeout -k 10 500 "$programs/arcommd" \
+    --set device.backend=cuda --set runtime_dir="$folder/node$node" \
     --set state_dir="$folder/state$node" --set metrics.listen= --set access.group= --set access.admin_group= \
     --set log.level=debug --set net.name="node$node" --set net.listen="127.0.0.$((node + 2)):7400" \
     --set net.peers=127.0.0.2:7400,127.0.0.3:7400 --set net.token_file="$folder/token" \
@@ -57,7 +61,7 @@ run_on_nodes() { # run_on_nodes <name> <program and arguments>: rank by rank, th
   local name=$1 node pids=() code bad=0
   shift
   for node in 0 1; do
-    timeout -k 5 "${LIMIT:-100}" "$@" --rank "$node" --ranks 2 --gpu 0 --runtime-dir "$folder/node$node" --id-file "$folder/id-$name" \
+    CUDA_VISIBLE_DEVICES=$(gpu_of "$node") timeout -k 5 "${LIMIT:-100}" "$@" --rank "$node" --ranks 2 --gpu 0 --runtime-dir "$folder/node$node" --id-file "$folder/id-$name" \
       >"$out/$name-$node.log" 2>&1 &
     pids[node]=$!
   done
@@ -77,7 +81,7 @@ run_on_nodes() { # run_on_nodes <name> <program and arguments>: rank by rank, th
 kill_one() { # the other one hears of it, and the nodes serve on
   local node pids=() before
   for node in 0 1; do
-    timeout -k 5 60 "$programs/client_rank" --loop --sizes 4k,1m,4m --rank "$node" --ranks 2 --gpu 0 --runtime-dir "$folder/node$node" \
+    CUDA_VISIBLE_DEVICES=$(gpu_of "$node") timeout -k 5 60 "$programs/client_rank" --loop --sizes 4k,1m,4m --rank "$node" --ranks 2 --gpu 0 --runtime-dir "$folder/node$node" \
       --id-file "$folder/id-killed" >"$out/killed-$node.log" 2>&1 &
     pids[node]=$!
   done
@@ -95,6 +99,22 @@ kill_one() { # the other one hears of it, and the nodes serve on
   [ $code = 1 ] || logs
 }
 
+# NCCL as it is between hosts without RDMA; by <name>, with its own defaults and with the settings that its users reach for.
+sizes=1k,4k,16k,64k,256k,1m,4m,16m,64m
+nccl_over_sockets() { # nccl_over_sockets <name> <dtype> <variables of NCCL>
+  local name=$1 dtype=$2 node pids=()
+  shift 2
+  for node in 0 1; do
+    env CUDA_VISIBLE_DEVICES="$(gpu_of "$node")" NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_IB_DISABLE=1 NCCL_SOCKET_IFNAME=lo "$@" \
+      NODE_RANK_JSON="$out/$name-$dtype.json" timeout -k 5 60 "$programs/node_rank" --nccl "$LIBNCCL" --dtype "$dtype" --sizes "$sizes" \
+      --rank "$node" --ranks 2 --gpu 0 --id-file "$folder/id-$name-$dtype" >"$out/$name-$dtype-$node.log" 2>&1 &
+    pids[node]=$!
+  done
+  for node in 0 1; do
+    wait "${pids[$node]}" || { fail "$name, $dtype, rank $node: status $?"; tail -n 5 "$out/$name-$dtype-$node.log"; }
+  done
+}
+
 (umask 077 && head -c 24 /dev/urandom | base64 >"$folder/token")
 nvidia-smi -L
 [ "${NODES_MPS:-1}" = 0 ] || start_mps
@@ -104,7 +124,7 @@ ask_node 0 net
 LIMIT=40 run_on_nodes small-f32 "$programs/node_rank" --dtype f32 --sizes 1k,64k || exit 1
 for dtype in f32 bf16; do
   NODE_RANK_JSON=$out/nodes-$dtype.json run_on_nodes "nodes-$dtype" "$programs/node_rank" --dtype "$dtype" \
-    --sizes 1k,4k,16k,64k,256k,1m,4m,16m,64m || exit 1
+    --sizes "$sizes" || exit 1
 done
 # Captured, in place, unaligned, by plans, on several streams.
 run_on_nodes verify "$programs/client_rank" --verify --dtype bf16 --sizes 1k,64k,1m,8m
@@ -124,6 +144,14 @@ for node in 0 1; do
   wait "${daemons[$node]}" || fail "node$node ended with status $?"
 done
 daemons=()
+[ "${NODES_MPS:-1}" = 0 ] || stop_mps
+if [ "$gpus" -ge 2 ] && [ -n "${LIBNCCL:-}" ]; then
+  for dtype in f32 bf16; do
+    nccl_over_sockets nccl-default "$dtype"
+    nccl_over_sockets nccl-sockets "$dtype" NCCL_SOCKET_NTHREADS=4 NCCL_NSOCKS_PERTHREAD=2
+  done
+  python3 "$here/nodes_figures.py" "$out" || fail "no figures between nodes"
+fi
 [ $status = 0 ] || logs
 [ $status = 0 ] && echo "GPUs of two nodes: all is well"
 exit $status

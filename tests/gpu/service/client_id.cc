@@ -18,19 +18,28 @@ constexpr std::chrono::seconds kIdPatience{40};
 
 arcUniqueId exchange_id(const std::string& path) {
   arcUniqueId id;
+  exchange_bytes(path, std::as_writable_bytes(std::span(id.internal)),
+                 [&id] { arc(arcGetUniqueId(&id), "arcGetUniqueId"); });
+  return id;
+}
+
+void exchange_bytes(const std::string& path, std::span<std::byte> bytes,
+                    const std::function<void()>& make) {
+  char* const place = reinterpret_cast<char*>(bytes.data());
+  const auto size = static_cast<std::streamsize>(bytes.size());
   if (options.rank == 0) {
     if (::access(path.c_str(), F_OK) == 0)
       die(path + " is there already: remove it, or the other ranks take an old id");
-    arc(arcGetUniqueId(&id), "arcGetUniqueId");
+    make();
     const std::string part = path + ".part";
-    std::ofstream(part, std::ios::binary).write(id.internal, sizeof(id.internal));
+    std::ofstream(part, std::ios::binary).write(place, size);
     if (std::rename(part.c_str(), path.c_str()) != 0) die("cannot write the id file " + path);
-    return id;
+    return;
   }
   const auto deadline = std::chrono::steady_clock::now() + kIdPatience;
   for (;;) {
     std::ifstream file(path, std::ios::binary);
-    if (file.read(id.internal, sizeof(id.internal))) return id;
+    if (file.read(place, size)) return;
     if (std::chrono::steady_clock::now() >= deadline) die("rank 0 wrote no id to " + path);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }

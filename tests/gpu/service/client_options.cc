@@ -73,6 +73,8 @@ void parse(int argc, char** argv) {
       options.id_file = value();
     } else if (name == "--runtime-dir") {
       options.runtime_dir = value();
+    } else if (name == "--nccl") {
+      options.nccl = value();
     } else if (name == "--sizes") {
       sizes = value();
     } else if (name == "--timeout-ms") {

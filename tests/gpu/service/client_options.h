@@ -16,6 +16,7 @@ namespace arcomm::gpu {
 struct Options {
   int rank = -1, ranks = 0, gpu = -1;
   std::string id_file, runtime_dir;
+  std::string nccl;  // of node_rank: libnccl.so.2, in libarclient's place
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::BFloat16;
   bool is_arc_memory = true, verify = false, graph_only = false, loop = false, faults = false;
