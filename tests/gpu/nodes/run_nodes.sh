@@ -122,6 +122,7 @@ start_nodes || exit 1
 ask_node 0 status
 ask_node 0 net
 LIMIT=40 run_on_nodes small-f32 "$programs/node_rank" --dtype f32 --sizes 1k,64k || exit 1
+for node in 0 1; do ask_node "$node" trace --json >"$out/trace-$node.json" 2>&1; done
 for dtype in f32 bf16; do
   NODE_RANK_JSON=$out/nodes-$dtype.json run_on_nodes "nodes-$dtype" "$programs/node_rank" --dtype "$dtype" \
     --sizes "$sizes" || exit 1

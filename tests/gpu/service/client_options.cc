@@ -83,6 +83,8 @@ void parse(int argc, char** argv) {
       options.verify = true;
     } else if (name == "--faults") {
       options.faults = true;
+    } else if (name == "--calls") {
+      options.times_calls = true;
     } else if (name == "--loop") {
       options.loop = true;
     } else if (name == "--soak") {
@@ -116,7 +118,8 @@ void parse(int argc, char** argv) {
     die("--rank R --ranks N --id-file PATH are needed");
   }
   if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.loop && !options.faults && !options.soak()) options.verify = true;
+  if (!options.loop && !options.faults && !options.times_calls && !options.soak())
+    options.verify = true;
   options.sizes = sizes_from(sizes);
 }
 

@@ -2,9 +2,10 @@
 // device pointers and streams in, results compared bit for bit with kernels/host/reference.h.
 //   client_rank --rank R --ranks N --id-file PATH [--runtime-dir DIR] [--gpu G]
 //     [--sizes 1k,64m,...] [--dtype f16|bf16|f32] [--memory arc|cuda] [--verify] [--graph]
-//     [--loop] [--faults] [--timeout-ms T] [--soak SECONDS] [--replays N] [--seed S]
+//     [--loop] [--faults] [--calls] [--timeout-ms T] [--soak SECONDS] [--replays N] [--seed S]
 // --verify is the default; --graph leaves the plain stream out; --loop works for a minute, for who
-// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms.
+// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms;
+// --calls times the call itself (client_calls.h).
 // Exit code 1 and a sentence on stderr where anything is not as it must be. A soak (client_soak.h)
 // lasts for SECONDS or N replays, whichever is over first. Times are `arctl bench --device gpu`'s.
 #include <cuda_runtime_api.h>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "client/include/arclient.h"
+#include "tests/gpu/service/client_calls.h"
 #include "tests/gpu/service/client_comm.h"
 #include "tests/gpu/service/client_faults.h"
 #include "tests/gpu/service/client_id.h"
@@ -225,6 +227,7 @@ int run(int argc, char** argv) {
   }
   if (options.faults) expect_faults(comm);
   if (options.loop) rank.loop();
+  if (options.times_calls) time_calls(comm);
   comm.leave();
   arc(arcFinalize(), "arcFinalize");
   if (options.rank == 0) std::printf("rank 0 of %d: all is well\n", options.ranks);

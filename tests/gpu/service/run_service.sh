@@ -84,6 +84,8 @@ if [[ $parts == *" service "* ]]; then
     ARCOMM_POST=memops run_ranks verify-memops "$ranks" "$programs/client_rank" --verify --sizes 1k,64k,1m,32m
     ARCOMM_POST=memops run_ranks faults-memops "$ranks" "$programs/client_rank" --faults --dtype f16 --timeout-ms 300 \
       --sizes 4k,32m
+    LIMIT=60 run_ranks calls "$ranks" "$programs/client_rank" --calls --dtype f16 --sizes 1k,64k,1m,8m,32m,64m
+    grep -v 'all is well' "$out/calls-$ranks-0.log"
     bench "$ranks"
   done
   alive && ask status
