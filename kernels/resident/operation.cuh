@@ -162,7 +162,8 @@ class ResidentOperation {
     std::uint32_t culprit = member->rank;
     const Collected collected = ResidentOperation(*member, *pending)
                                     .combine_lines<Format, kOp, kRanks, kUnroll, false>(culprit);
-    return static_cast<std::uint32_t>(collected) << 16 | culprit;
+    // Where nobody is missing it is ~0, which must not reach the other half.
+    return static_cast<std::uint32_t>(collected) << 16 | (culprit & 0xffffU);
   }
   template <typename Format, ReduceOp kOp, std::uint32_t kRanks, std::uint32_t kUnroll>
   __device__ __forceinline__ Collected combine_apart(std::uint32_t& culprit) {

@@ -159,6 +159,30 @@ TEST_P(GpuResidentConformance, PostedOperationsRunWithNoLaunch) {
   }
 }
 
+// A kernel may run what is rare by other code than what inference does.
+TEST_P(GpuResidentConformance, OperationsThatEndInTheMiddleOfALineAreDoneOneAfterTheOther) {
+  static_assert(kCount % 2 == 0, "a line has two elements");
+  for (Rank rank = 0; rank < kRanks; ++rank) {
+    ResidentPlan odd = plan(rank);
+    odd.count = kCount - 1;
+    set_plan(main_, rank, odd);
+  }
+  resume();
+  for (std::uint32_t number = 1; number <= 3; ++number) {
+    const auto base = static_cast<float>(number);
+    put_all(base);
+    for (Rank rank = 0; rank < kRanks; ++rank) post(main_, rank, number);
+    ASSERT_NO_FATAL_FAILURE(expect_done(main_, number));
+    for (Rank rank = 0; rank < kRanks; ++rank) {
+      const std::vector<float> values = floats(rank, parts_[rank].recv);
+      const float sum = kRanks * base + kRanks * (kRanks - 1) / 2;
+      EXPECT_EQ(values.front(), sum) << "rank " << rank;
+      EXPECT_EQ(values[kCount - 2], sum + kRanks * ((kCount - 2) % 7)) << "rank " << rank;
+      EXPECT_EQ(values.back(), kUntouched) << "rank " << rank;
+    }
+  }
+}
+
 TEST_P(GpuResidentConformance, NothingRunsBeforeResumeOrWithoutAllRanks) {
   for (Rank rank = 0; rank < kRanks; ++rank) EXPECT_FALSE(grid(rank).running());
   post(main_, 0, 1);
