@@ -67,4 +67,11 @@ Status check_header(const FrameHeader& header) {
   return corrupt("a frame of unknown kind ", static_cast<unsigned>(kind));
 }
 
+Status check_number(const FrameHeader& header, std::uint64_t expected) {
+  if (header.number == expected) return {};
+  return corrupt("frame ", header.number, " of the stream (a ", text_of(header.kind),
+                 ") came where frame ", expected, " was expected: ",
+                 header.number < expected ? "it was repeated" : "frames were lost or overtaken");
+}
+
 }  // namespace arcomm::net

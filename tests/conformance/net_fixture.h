@@ -89,9 +89,9 @@ class NetTest : public testing::TestWithParam<NetKind> {
     side.endpoint = *std::move(endpoint);
   }
 
-  void begin(std::uint8_t secret = kSecret) {
-    auto connection =
-        a_.endpoint->connect(b_.endpoint->address(), "node-b", key_of(secret), answer_);
+  void begin(std::uint8_t secret = kSecret) { begin_at(b_.endpoint->address(), secret); }
+  void begin_at(const Address& address, std::uint8_t secret = kSecret) {
+    auto connection = a_.endpoint->connect(address, "node-b", key_of(secret), answer_);
     ASSERT_TRUE(connection.ok()) << connection.error().to_string();
     a_.connection = *std::move(connection);
     set_copies(*a_.connection);
@@ -102,6 +102,9 @@ class NetTest : public testing::TestWithParam<NetKind> {
   }
   void connect() {
     begin();
+    stand();
+  }
+  void stand() {
     ASSERT_TRUE(until([this] {
       return b_.connection && a_.connection->is_open() == Progress::Done;
     })) << a_.connection->error().to_string();

@@ -1,7 +1,9 @@
 #include "tests/conformance/net_kinds.h"
 
+#include <optional>
 #include <thread>
 
+#include "tests/conformance/frame_relay.h"
 #include "transport/net/loopback/endpoint.h"
 #include "transport/net/loopback/network.h"
 #include "transport/net/tcp/endpoint.h"
@@ -17,7 +19,14 @@ class TcpUnderTest final : public NetUnderTest {
     return TcpEndpoint::open(options);
   }
   Address nobody(int host) override { return {host_name(host), 1}; }
-  void step() override { std::this_thread::yield(); }
+  Address tampered_way_to(const Address& peer) override {
+    return relay_.emplace(host_name(0), peer).address();
+  }
+  void tamper_next(Tampering how) override { relay_->tamper_next(how); }
+  void step() override {
+    if (relay_) relay_->step();
+    std::this_thread::yield();
+  }
 
  private:
   // All of 127/8 is this machine, of IPv6 one address.
@@ -25,6 +34,7 @@ class TcpUnderTest final : public NetUnderTest {
     return is_v6_ ? "::1" : "127.0.0." + std::to_string(host + 1);
   }
   bool is_v6_;
+  std::optional<FrameRelay> relay_;
 };
 
 class LoopbackUnderTest final : public NetUnderTest {
@@ -37,6 +47,11 @@ class LoopbackUnderTest final : public NetUnderTest {
     return LoopbackEndpoint::open(network_, options);
   }
   Address nobody(int host) override { return {host_name(host), 1}; }
+  Address tampered_way_to(const Address& peer) override { return peer; }
+  void tamper_next(Tampering how) override {
+    how == Tampering::Repeats ? network_.repeat_next(host_name(0), host_name(1))
+                              : network_.lose_next(host_name(0), host_name(1));
+  }
   void step() override { network_.advance(std::chrono::microseconds(5)); }
 
  private:

@@ -2,6 +2,7 @@
 // all_net_kinds().
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <ostream>
@@ -12,6 +13,9 @@
 
 namespace arcomm::net {
 
+// What a broken or hostile host does to a frame.
+enum class Tampering : std::uint8_t { Repeats, LeavesOut };
+
 // Hosts 0, 1, ... that can reach each other.
 class NetUnderTest {
  public:
@@ -19,6 +23,11 @@ class NetUnderTest {
   virtual Result<std::unique_ptr<Endpoint>> open(int host, EndpointOptions options) = 0;
   // An address of that host where nobody listens.
   virtual Address nobody(int host) = 0;
+  // Where host 0 connects to instead of `peer`, an endpoint of host 1, so that what it sends can be
+  // tampered with; once.
+  virtual Address tampered_way_to(const Address& peer) = 0;
+  // The next frame that host 0 sends on it.
+  virtual void tamper_next(Tampering how) = 0;
   // Lets a moment pass.
   virtual void step() = 0;
 };

@@ -343,6 +343,46 @@ TEST_P(NetTest, APutLandsInItsRegionBeforeItsSignalIsSeen) {
   EXPECT_TRUE(b_.endpoint->regions().remove(*region));
 }
 
+TEST_P(NetTest, AFrameThatComesTwiceOrNotAtAllEndsTheConnectionAndRaisesNoSignalForIt) {
+  std::vector<std::byte> memory(100);
+  std::vector<SignalWord> signals(1);
+  const RegionId region = b_.endpoint->regions().add(memory, signals, {}).value();
+  const std::vector<std::byte> first(100, std::byte{1}), second(100, std::byte{2});
+  const auto put = [&](const std::vector<std::byte>& payload) {
+    post(a_, {.header = {.kind = FrameKind::Put, .region = region, .add = 1}, .payload = payload});
+  };
+  const auto tamper_with_the_second = [&](Tampering how, const std::string& words) {
+    a_.connection = nullptr;
+    b_.connection = nullptr;
+    signals[0] = 0;
+    begin_at(net_->tampered_way_to(b_.endpoint->address()));
+    stand();
+    put(first);
+    ASSERT_TRUE(until([&] { return signals[0] == 1; }));
+    net_->tamper_next(how);
+    put(second);
+    put(first);
+    ASSERT_TRUE(until_failed(b_));
+    EXPECT_EQ(b_.connection->error().code, ErrorCode::DataLoss);
+    EXPECT_EQ(b_.connection->error().reason, Reason::Corrupt);
+    EXPECT_THAT(b_.connection->error().message, StartsWith("node-a ("));
+    EXPECT_THAT(b_.connection->error().message, HasSubstr(words));
+    ASSERT_TRUE(until([&] { return a_.progress() == Progress::Failed; }));
+    EXPECT_THAT(a_.connection->error().message, HasSubstr(words)) << "the sender is told";
+  };
+  tamper_with_the_second(Tampering::Repeats,
+                         "frame 2 of the stream (a put) came where frame 3 was expected: it was "
+                         "repeated");
+  EXPECT_EQ(signals[0], 2u);
+  EXPECT_EQ(memory, second);
+  tamper_with_the_second(Tampering::LeavesOut,
+                         "frame 3 of the stream (a put) came where frame 2 was expected: frames "
+                         "were lost or overtaken");
+  EXPECT_EQ(signals[0], 1u);
+  EXPECT_EQ(memory, first);
+  EXPECT_TRUE(b_.endpoint->regions().remove(region));
+}
+
 TEST_P(NetTest, APutOutsideOfItsRegionTouchesNothingAndEndsTheConnection) {
   const auto payload = random_bytes(100, 5);
   const auto try_put = [&](const FrameHeader& header, Reason reason, const char* words) {

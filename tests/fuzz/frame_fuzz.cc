@@ -1,5 +1,6 @@
-// The bytes of a peer's data connection, torn anywhere: frames with any header, checksums right
-// and wrong. Nothing may be written outside of a place or region, nothing handed over unchecked.
+// The bytes of a peer's data connection, torn anywhere: frames with any header, numbers and
+// checksums right and wrong. Nothing may be written outside of a place or region, nothing handed
+// over unchecked.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -43,9 +44,9 @@ class FuzzReceiver final : public Receiver {
   int asked_ = 0;
 };
 
-// The input as a stream: a byte that says what follows, then a header (whose checksums are made
-// right, mostly) or bytes as they are.
-std::vector<std::byte> stream_of(const std::uint8_t* data, std::size_t size) {
+// The input as a stream: a byte that says what follows, then a header (whose number and checksums
+// are made right, mostly) or bytes as they are.
+std::vector<std::byte> stream_of(const std::uint8_t* data, std::size_t size, std::uint64_t number) {
   std::vector<std::byte> stream;
   while (size > 0) {
     const unsigned what = *data++;
@@ -62,6 +63,8 @@ std::vector<std::byte> stream_of(const std::uint8_t* data, std::size_t size) {
       header.flags = 0;
       header.length %= static_cast<std::uint32_t>(size - taken + 1);
       const auto payload = std::as_bytes(std::span(data + taken, header.length));
+      if (what % 16 != 3) header.number = number;
+      ++number;
       if (what % 16 != 1) seal(header, payload);
       const auto bytes = std::as_bytes(std::span(&header, 1));
       stream.insert(stream.end(), bytes.begin(), bytes.end());
@@ -80,7 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const unsigned tear = data[0];
   const bool is_welcomed = data[1] % 8 != 0;
-  const auto stream = stream_of(data + 2, size - 2);
+  const auto stream = stream_of(data + 2, size - 2, is_welcomed ? 1 : 0);
 
   Regions regions;
   std::vector<std::byte> memory(64);

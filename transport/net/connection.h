@@ -45,10 +45,10 @@ struct LinkStatistics {
   bool operator==(const LinkStatistics&) const = default;
 };
 
-// What is to be sent. The sender fills kind and the fields that the kind has a use for; length and
-// checksums are the connection's. The payload stays the caller's until test() says that it has been
-// sent. That of a Put or Chunk may be memory that a client can write: what is changed meanwhile no
-// longer fits its checksum, which the peer finds and tells the region's owner there
+// What is to be sent. The sender fills kind and the fields that the kind has a use for; number,
+// length and checksums are the connection's. The payload stays the caller's until test() says that
+// it has been sent. That of a Put or Chunk may be memory that a client can write: what is changed
+// meanwhile no longer fits its checksum, which the peer finds and tells the region's owner there
 // (Regions::damaged), with no harm to anybody else. A Message's is the daemon's own: a wrong one
 // ends the connection, which serves all.
 struct Frame {

@@ -18,15 +18,18 @@ DrivenStreams::~DrivenStreams() {
 
 Progress DrivenStreams::post(const Frame& frame, OnLoan& on_loan) {
   if (failure_) return Progress::Failed;
-  for (std::size_t tried = 0; tried < streams_.size(); ++tried) {
-    next_ = (next_ + 1) % streams_.size();
-    Stream& stream = streams_[next_];
-    Held held{.on_loan = &on_loan};
-    if (stream.connection->post(frame, held.transfer) != Progress::Done) continue;
-    stream.held.push_back(held);
-    return Progress::Done;
+  if (streams_.empty()) return Progress::Again;
+  next_ = (next_ + 1) % streams_.size();
+  Stream* freest = &streams_[next_];
+  for (std::size_t i = 1; i < streams_.size(); ++i) {
+    Stream& other = streams_[(next_ + i) % streams_.size()];
+    if (other.held.size() < freest->held.size()) freest = &other;
   }
-  return Progress::Again;
+  Held held{.on_loan = &on_loan};
+  // Where it has no room, nobody has.
+  if (freest->connection->post(frame, held.transfer) != Progress::Done) return Progress::Again;
+  freest->held.push_back(held);
+  return Progress::Done;
 }
 
 bool DrivenStreams::progress() {

@@ -27,7 +27,8 @@ class DrivenStreams {
   // One more stream over an open connection.
   void add(ConnectionPtr connection) { streams_.push_back({.connection = std::move(connection)}); }
 
-  // As BulkStreams::post; it leaves with progress().
+  // As BulkStreams::post; it leaves with progress(), over the stream on which fewest wait to leave:
+  // a slow one carries less. Those on which as many wait take turns.
   Progress post(const Frame& frame, OnLoan& on_loan);
   // Sends and receives what can be now, bounded. Whether anything moved, or a stream has failed.
   bool progress();
@@ -54,7 +55,7 @@ class DrivenStreams {
 
   Receiver& receiver_;
   std::vector<Stream> streams_;
-  std::size_t next_ = 0;  // whose turn it is to get a frame
+  std::size_t next_ = 0;  // whose turn it was to get a frame
   std::optional<Error> failure_;
 };
 

@@ -13,7 +13,8 @@ namespace arcomm::net {
 // CRC32C (Castagnoli; RFC 3720, appendix B.4) of the bytes.
 std::uint32_t crc32c(std::span<const std::byte> bytes);
 
-// Fills length and both checksums. Precondition: the payload is no longer than the kind allows.
+// Fills length and both checksums. Precondition: the number is set, and the payload is no longer
+// than the kind allows.
 void seal(FrameHeader& header, std::span<const std::byte> payload);
 
 // A header as it came: its checksum, then check_header.

@@ -155,6 +155,35 @@ TEST_F(NodesFaults, ADaemonThatStopsSaysSoAndOneThatIsKilledIsFoundDeadByItsTime
   EXPECT_NE(node(0).log().find("(net.peer_timeout_ms)"), std::string::npos);
 }
 
+// tests/rdma_vm has such a way: 200 ms in each direction, and of a hundred packets five are lost.
+TEST_F(NodesFaults, AFarAndLossyWayIsTakenForNobodysDeathAndItsRetransmissionsAreTold) {
+  start(2, {{"net.peer_timeout_ms", "5000"}});  // the default
+  const Clients clients = start_ranks_on({0, 1}, "init 60000");
+  const auto link = [this] { return net(0).at("links").at(0); };
+  const auto retransmits = [&] { return link().at("retransmits").get<std::uint64_t>(); };
+  if (link().at("round_trip_s").get<double>() < 0.3)
+    GTEST_SKIP() << "packets between the nodes are neither late nor lost here";
+  const std::uint64_t before = retransmits();
+  // The link is as old as twice the time after which the silent are dead: it was never made anew.
+  std::uint64_t age_ms = 0;
+  while (age_ms < 10'000) {
+    expect_all_ok(clients, "allreduce c0 100003 float32 sum");
+    for (const std::size_t i : {0u, 1u}) {
+      for (const auto& peer : net(i).at("peers"))
+        EXPECT_NE(peer.at("state"), "unreachable") << peer;
+    }
+    const auto now_ms = link().at("age_ms").get<std::uint64_t>();
+    ASSERT_GT(now_ms, age_ms) << node(0).log();
+    age_ms = now_ms;
+  }
+  EXPECT_TRUE(eventually(milliseconds(5000), [&] { return retransmits() > before; })) << net(0);
+  EXPECT_TRUE(eventually(milliseconds(5000), [&] {
+    return Metrics::scrape(node(0)).value("arcomm_link_retransmits_total") > 0;
+  }));
+  for (const std::size_t i : {0u, 1u})
+    EXPECT_EQ(node(i).log().find("has not answered for"), std::string::npos) << node(i).log();
+}
+
 TEST_F(NodesFaults, AWrongTokenIsToldOnBothSidesAndJoinsNobody) {
   start(1);
   DaemonProcess::Options options;

@@ -30,6 +30,7 @@ LoopbackConnection::LoopbackConnection(LoopbackNetwork& network, std::shared_ptr
       landing_(*regions_) {
   if (!options_.is_welcomed) return;
   state_ = State::Open;
+  next_number_ = 1;  // its hello is there
   FrameHeader welcome{.kind = FrameKind::Welcome};
   seal(welcome, options_.answer);
   network_.send(*options_.out, welcome, options_.answer);
@@ -58,9 +59,10 @@ Progress LoopbackConnection::is_open() const {
 Progress LoopbackConnection::post(const Frame& frame, Transfer& transfer) {
   if (is_open() == Progress::Failed) return Progress::Failed;
   if (waiting_.size() >= kMostFrames) return Progress::Again;
-  waiting_.push_back(frame);
-  seal(waiting_.back().header, frame.payload);
   transfer = ++posted_;
+  FrameHeader& header = waiting_.emplace_back(frame).header;
+  header.number = posted_;
+  seal(header, frame.payload);
   return Progress::Done;
 }
 
@@ -92,7 +94,7 @@ bool LoopbackConnection::send_step() {
     moved = true;
   }
   if (state_ == State::Closing && waiting_.empty()) {
-    FrameHeader header{.kind = FrameKind::Goodbye};
+    FrameHeader header{.kind = FrameKind::Goodbye, .number = posted_ + 1};
     const auto words = std::as_bytes(std::span(goodbye_));
     seal(header, words);
     network_.send(*options_.out, header, words);
@@ -112,6 +114,7 @@ bool LoopbackConnection::receive_step(Receiver& receiver) {
       return true;
     }
     if (!*taken) return moved;
+    ++next_number_;
     statistics_.received_bytes += flight->bytes.size();
     options_.in->flights.pop_front();
     moved = true;
@@ -124,6 +127,7 @@ Result<bool> LoopbackConnection::take(const LoopbackNetwork::Direction::Flight& 
   const std::span<const std::byte> bytes(flight.bytes);
   const auto header = open_header(bytes.first<sizeof(FrameHeader)>());
   if (!header) return header.error();
+  ARC_RETURN_IF_ERROR(check_number(*header, next_number_));
   const auto payload = bytes.subspan(sizeof(FrameHeader));
   if (header->kind == FrameKind::Welcome && state_ == State::Greeting) {
     ARC_RETURN_IF_ERROR(check_payload(*header, payload));

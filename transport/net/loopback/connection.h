@@ -72,7 +72,9 @@ class LoopbackConnection final : public Connection {
   const std::shared_ptr<Regions> regions_;
   Landing landing_;
   std::deque<Frame> waiting_;
+  // The n-th that was posted has number n: 0 is the hello or welcome.
   std::uint64_t posted_ = 0, completed_ = 0;
+  std::uint64_t next_number_ = 0;  // of the frame that comes next
   LinkStatistics statistics_;
   std::string goodbye_;
   Error error_;

@@ -24,13 +24,14 @@ LoopbackNetwork::Duration LoopbackNetwork::draw_delay(const std::string& one,
 
 void LoopbackNetwork::send(Direction& direction, const FrameHeader& header,
                            std::span<const std::byte> payload) {
+  const Pair way{direction.from, direction.to};
+  if (lose_.erase(way) != 0) return;
   Direction::Flight flight{.sent = now_, .arrives = {}, .bytes = {}};
   flight.bytes.resize(sizeof header + payload.size());
   std::memcpy(flight.bytes.data(), &header, sizeof header);
   if (!payload.empty())
     std::memcpy(flight.bytes.data() + sizeof header, payload.data(), payload.size());
-  if (corrupt_.erase({direction.from, direction.to}) != 0)
-    flight.bytes[random_() % flight.bytes.size()] ^= std::byte{1};
+  if (corrupt_.erase(way) != 0) flight.bytes[random_() % flight.bytes.size()] ^= std::byte{1};
 
   const double seconds = static_cast<double>(flight.bytes.size()) /
                          weather_of(direction.from, direction.to).bytes_per_second;
@@ -40,6 +41,7 @@ void LoopbackNetwork::send(Direction& direction, const FrameHeader& header,
   flight.arrives = direction.busy_until + draw_delay(direction.from, direction.to);
   if (!direction.flights.empty())
     flight.arrives = std::max(flight.arrives, direction.flights.back().arrives);
+  if (repeat_.erase(way) != 0) direction.flights.push_back(flight);
   direction.flights.push_back(std::move(flight));
 }
 

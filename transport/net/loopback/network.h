@@ -69,6 +69,10 @@ class LoopbackNetwork {
   void kill(const std::string& host) { dead_.insert(host); }
   // Changes a bit of the next frame that is sent from one to the other.
   void corrupt_next(const std::string& from, const std::string& to) { corrupt_.insert({from, to}); }
+  // What no network does to a stream, but a broken or hostile host: the next frame that is sent
+  // from one to the other goes there twice, or not at all.
+  void repeat_next(const std::string& from, const std::string& to) { repeat_.insert({from, to}); }
+  void lose_next(const std::string& from, const std::string& to) { lose_.insert({from, to}); }
 
   bool is_cut(const std::string& one, const std::string& other) const {
     return cuts_.contains(pair_of(one, other));
@@ -98,7 +102,7 @@ class LoopbackNetwork {
   std::map<Pair, Weather> between_;
   std::set<Pair> cuts_;
   std::set<std::string> dead_;
-  std::set<Pair> corrupt_;  // from, to
+  std::set<Pair> corrupt_, repeat_, lose_;  // from, to
   std::map<std::string, LoopbackEndpoint*> endpoints_;
   std::uint16_t next_port_ = 1024;
 };

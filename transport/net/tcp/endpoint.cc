@@ -120,7 +120,7 @@ TcpEndpoint::Greeting TcpEndpoint::listen_to(Stranger& stranger) {
       open_header(std::span<const std::byte>(stranger.hello).first<sizeof(FrameHeader)>());
   if (!header && header.error().reason == Reason::Version)
     say_goodbye(stranger.socket.get(), header.error().message);
-  if (!header || header->kind != FrameKind::Hello) return Greeting::Wrong;
+  if (!header || header->kind != FrameKind::Hello || header->number != 0) return Greeting::Wrong;
   return stranger.received < stranger.hello.size() ? Greeting::Waits : Greeting::Complete;
 }
 

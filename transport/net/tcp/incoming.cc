@@ -17,6 +17,7 @@ constexpr std::size_t kMostGoodbyeBytes = 400;
 Incoming::Incoming(Regions& regions, std::optional<Secret> answer)
     : landing_(regions),
       answer_(answer),
+      next_number_(answer ? 0 : 1),
       buffer_(std::make_unique<std::array<std::byte, kBufferBytes>>()) {}
 
 std::array<iovec, 2> Incoming::room() {
@@ -51,6 +52,7 @@ Result<bool> Incoming::take_frame(Receiver& receiver) {
   if (unread().size() < sizeof(FrameHeader)) return false;
   auto header = open_header(unread().first<sizeof(FrameHeader)>());
   if (!header) return std::move(header).error();
+  ARC_RETURN_IF_ERROR(check_number(*header, next_number_));
   switch (header->kind) {
     case FrameKind::Hello:
     case FrameKind::Welcome:
@@ -71,6 +73,7 @@ Result<bool> Incoming::take_frame(Receiver& receiver) {
     is_held_ = true;
     return false;
   }
+  ++next_number_;
   begin_ += sizeof(FrameHeader);
   const std::size_t here = std::min<std::size_t>(unread().size(), header->length);
   if (here > 0) std::memcpy(*place, unread().data(), here);
@@ -89,6 +92,7 @@ Result<bool> Incoming::take_greeting(const FrameHeader& header) {
   if (unread().size() < sizeof(FrameHeader) + header.length) return false;
   const auto payload = unread().subspan(sizeof(FrameHeader), header.length);
   ARC_RETURN_IF_ERROR(check_payload(header, payload));
+  ++next_number_;
   begin_ += sizeof(FrameHeader) + header.length;
   if (header.kind == FrameKind::Welcome && answer_) {
     ARC_RETURN_IF_ERROR(check_answer(payload, *answer_));

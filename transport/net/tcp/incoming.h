@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,7 +23,7 @@ namespace arcomm::net {
 
 class Incoming {
  public:
-  // `answer`: a Welcome with it comes before any other frame; none: it is no longer expected.
+  // `answer`: a Welcome with it comes before any other frame; none: the peer's Hello has come.
   Incoming(Regions& regions, std::optional<Secret> answer);
 
   // Where to read to, in this order; some may have no length. None has any while the receiver has
@@ -51,6 +52,7 @@ class Incoming {
 
   Landing landing_;
   std::optional<Secret> answer_;  // expected
+  std::uint64_t next_number_;     // of the frame that comes next
   bool is_held_ = false;
   std::byte* rest_ = nullptr;   // where the rest of the payload goes
   std::size_t rest_bytes_ = 0;  // how much of it has not come

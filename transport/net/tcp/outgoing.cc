@@ -10,6 +10,7 @@ namespace arcomm::net {
 
 bool Outgoing::push(Frame frame) {
   if (pushed_ - completed_ == kMostFrames || !goodbye_.empty()) return false;
+  frame.header.number = pushed_;
   seal(frame.header, frame.payload);
   (*frames_)[pushed_++ % kMostFrames] = frame;
   return true;
@@ -17,7 +18,7 @@ bool Outgoing::push(Frame frame) {
 
 void Outgoing::push_goodbye(std::string_view why) {
   const std::string_view words = cut_text(why, kMostMessageBytes);
-  FrameHeader header{.kind = FrameKind::Goodbye};
+  FrameHeader header{.kind = FrameKind::Goodbye, .number = pushed_};
   seal(header, std::as_bytes(std::span(words)));
   goodbye_.assign(reinterpret_cast<const char*>(&header), sizeof header);
   goodbye_ += words;

@@ -22,7 +22,8 @@ class Outgoing {
 
   Outgoing() : frames_(std::make_unique<std::array<Frame, kMostFrames>>()) {}
 
-  // Seals the frame and takes it; false: no place is free. The payload stays the caller's.
+  // Numbers and seals the frame and takes it; false: no place is free. The payload stays the
+  // caller's.
   bool push(Frame frame);
   // The last frame; no place is needed, and nothing is pushed after it.
   void push_goodbye(std::string_view why);

@@ -32,12 +32,33 @@ class CountingReceiver final : public Receiver {
   int frames = 0, given_back = 0;
 };
 
-void append(Bytes& stream, FrameHeader header, const Bytes& payload) {
-  seal(header, payload);
-  const auto bytes = std::as_bytes(std::span(&header, 1));
-  stream.insert(stream.end(), bytes.begin(), bytes.end());
-  stream.insert(stream.end(), payload.begin(), payload.end());
-}
+// What a peer sends, from its frame `first` on: 1 where its hello has come.
+class PeerStream {
+ public:
+  explicit PeerStream(std::uint64_t first = 1) : next_(first) {}
+  void add(FrameHeader header, const Bytes& payload) {
+    begins.push_back(bytes.size());
+    header.number = next_++;
+    seal(header, payload);
+    const auto sealed = std::as_bytes(std::span(&header, 1));
+    bytes.insert(bytes.end(), sealed.begin(), sealed.end());
+    bytes.insert(bytes.end(), payload.begin(), payload.end());
+  }
+  // The n-th frame that was added, from 0.
+  Bytes frame(std::size_t n) const {
+    const auto at = [&](std::size_t i) {
+      return bytes.begin() +
+             static_cast<std::ptrdiff_t>(i < begins.size() ? begins[i] : bytes.size());
+    };
+    return {at(n), at(n + 1)};
+  }
+
+  Bytes bytes;
+  std::vector<std::size_t> begins;
+
+ private:
+  std::uint64_t next_;
+};
 
 // Gives the stream in pieces as a socket might.
 template <typename Next>
@@ -57,19 +78,20 @@ Status feed(Incoming& incoming, Receiver& receiver, std::span<const std::byte> s
 }
 
 TEST(Incoming, FramesAreTheSameHoweverTheStreamIsTorn) {
-  Bytes stream, all;
+  PeerStream stream;
+  Bytes all;
   std::mt19937 random(1);
   for (const std::size_t size : {0u, 1u, 63u, 64u, 65u, 5000u, 131072u, 0u, 40000u}) {
     Bytes payload(size);
     for (auto& byte : payload) byte = static_cast<std::byte>(random());
-    append(stream, {.kind = FrameKind::Chunk}, payload);
+    stream.add({.kind = FrameKind::Chunk}, payload);
     all.insert(all.end(), payload.begin(), payload.end());
   }
   const auto try_pieces = [&](auto next) {
     Regions regions;
     Incoming incoming(regions, std::nullopt);
     CountingReceiver receiver;
-    const Status fed = feed(incoming, receiver, stream, next);
+    const Status fed = feed(incoming, receiver, stream.bytes, next);
     ASSERT_TRUE(fed.ok()) << fed.error().to_string();
     EXPECT_EQ(receiver.frames, 9);
     EXPECT_EQ(receiver.all, all);
@@ -86,18 +108,20 @@ TEST(Incoming, OnlyAWelcomeOpensAConnection) {
   const auto whole = [] { return std::size_t{1} << 20; };
   {
     Incoming incoming(regions, kAnswer);
-    Bytes stream;
-    append(stream, {.kind = FrameKind::Welcome}, Bytes(kAnswer.begin(), kAnswer.end()));
-    EXPECT_TRUE(feed(incoming, receiver, stream, whole).ok());
+    PeerStream stream(0);
+    const Bytes answer(kAnswer.begin(), kAnswer.end());
+    stream.add({.kind = FrameKind::Welcome}, answer);
+    EXPECT_TRUE(feed(incoming, receiver, stream.bytes, whole).ok());
     EXPECT_TRUE(incoming.is_welcomed());
-    EXPECT_THAT(feed(incoming, receiver, stream, whole).error().message,
+    stream.add({.kind = FrameKind::Welcome}, answer);
+    EXPECT_THAT(feed(incoming, receiver, stream.frame(1), whole).error().message,
                 HasSubstr("a second welcome"));
   }
   {
     Incoming incoming(regions, kAnswer);
-    Bytes stream;
-    append(stream, {.kind = FrameKind::Message}, {});
-    EXPECT_THAT(feed(incoming, receiver, stream, whole).error().message,
+    PeerStream stream(0);
+    stream.add({.kind = FrameKind::Message}, {});
+    EXPECT_THAT(feed(incoming, receiver, stream.bytes, whole).error().message,
                 HasSubstr("where a welcome was expected"));
   }
   EXPECT_EQ(receiver.frames, 0);
@@ -107,11 +131,11 @@ TEST(Incoming, AGoodbyesWordsAreShownSafely) {
   Regions regions;
   Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
-  Bytes stream;
+  PeerStream stream;
   const std::string_view words = "bye\n\x1b[31m";
-  append(stream, {.kind = FrameKind::Goodbye},
-         {std::as_bytes(std::span(words)).begin(), std::as_bytes(std::span(words)).end()});
-  const Status ended = feed(incoming, receiver, stream, [] { return 7; });
+  stream.add({.kind = FrameKind::Goodbye},
+             {std::as_bytes(std::span(words)).begin(), std::as_bytes(std::span(words)).end()});
+  const Status ended = feed(incoming, receiver, stream.bytes, [] { return 7; });
   EXPECT_EQ(ended.error().code, ErrorCode::Aborted);
   EXPECT_THAT(ended.error().message, HasSubstr("bye\\x0a\\x1b[31m"));
 }
@@ -120,11 +144,11 @@ TEST(Incoming, AChangedChunkIsGivenUpAndTheNextFrameIsNot) {
   Regions regions;
   Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
-  Bytes stream;
-  append(stream, {.kind = FrameKind::Chunk}, Bytes(1000, std::byte{1}));
-  stream[500] ^= std::byte{1};
-  append(stream, {.kind = FrameKind::Chunk}, Bytes(10, std::byte{2}));
-  EXPECT_TRUE(feed(incoming, receiver, stream, [] { return 100; }).ok());
+  PeerStream stream;
+  stream.add({.kind = FrameKind::Chunk}, Bytes(1000, std::byte{1}));
+  stream.bytes[500] ^= std::byte{1};
+  stream.add({.kind = FrameKind::Chunk}, Bytes(10, std::byte{2}));
+  EXPECT_TRUE(feed(incoming, receiver, stream.bytes, [] { return 100; }).ok());
   EXPECT_EQ(receiver.given_back, 1);
   EXPECT_EQ(receiver.all, Bytes(10, std::byte{2}));
 }
@@ -133,12 +157,88 @@ TEST(Incoming, AChangedMessageEndsTheStream) {
   Regions regions;
   Incoming incoming(regions, std::nullopt);
   CountingReceiver receiver;
-  Bytes stream;
-  append(stream, {.kind = FrameKind::Message}, Bytes(1000, std::byte{1}));
-  stream[500] ^= std::byte{1};
-  EXPECT_EQ(feed(incoming, receiver, stream, [] { return 100; }).error().reason, Reason::Corrupt);
+  PeerStream stream;
+  stream.add({.kind = FrameKind::Message}, Bytes(1000, std::byte{1}));
+  stream.bytes[500] ^= std::byte{1};
+  EXPECT_EQ(feed(incoming, receiver, stream.bytes, [] { return 100; }).error().reason,
+            Reason::Corrupt);
   EXPECT_EQ(receiver.frames, 0);
   EXPECT_EQ(receiver.given_back, 1);
+}
+
+// Puts of 8 bytes each, each of which raises a signal.
+class IncomingPuts : public testing::Test {
+ protected:
+  void SetUp() override {
+    region_ = regions_.add(memory_, signals_, {}).value();
+    for (std::uint64_t i = 0; i < 4; ++i)
+      stream_.add({.kind = FrameKind::Put, .offset = 8 * i, .region = region_, .add = 1},
+                  Bytes(8, std::byte(i + 1)));
+  }
+  void TearDown() override { EXPECT_TRUE(regions_.remove(region_)); }
+
+  // What the stream ends with, if these frames come, in this order.
+  std::string end_of(std::initializer_list<std::size_t> frames) {
+    Incoming incoming(regions_, std::nullopt);
+    Bytes bytes;
+    for (const std::size_t n : frames) {
+      const Bytes frame = stream_.frame(n);
+      bytes.insert(bytes.end(), frame.begin(), frame.end());
+    }
+    CountingReceiver receiver;
+    const Status fed = feed(incoming, receiver, bytes, [] { return 50; });
+    if (fed) return "";
+    EXPECT_EQ(fed.error().code, ErrorCode::DataLoss);
+    EXPECT_EQ(fed.error().reason, Reason::Corrupt);
+    return fed.error().message;
+  }
+
+  Regions regions_;
+  Bytes memory_ = Bytes(32);
+  std::vector<SignalWord> signals_ = std::vector<SignalWord>(1);
+  RegionId region_ = 0;
+  PeerStream stream_;
+};
+
+TEST_F(IncomingPuts, AFrameThatIsRepeatedRaisesNoSignalAgainAndEndsTheStream) {
+  EXPECT_EQ(end_of({0, 1, 1, 2}),
+            "frame 2 of the stream (a put) came where frame 3 was expected: it was repeated");
+  EXPECT_EQ(signals_[0], 2u);
+  EXPECT_EQ(end_of({0, 1, 2, 3, 0}),
+            "frame 1 of the stream (a put) came where frame 5 was expected: it was repeated");
+  EXPECT_EQ(signals_[0], 2u + 4u);
+}
+
+TEST_F(IncomingPuts, AFrameThatComesBeforeOneThatWasLostOrOvertakenWritesNothing) {
+  EXPECT_THAT(end_of({0, 2, 3}), HasSubstr("frame 3 of the stream (a put) came where frame 2 was "
+                                           "expected: frames were lost or overtaken"));
+  EXPECT_EQ(signals_[0], 1u);
+  EXPECT_EQ(memory_[16], std::byte{0});
+  EXPECT_THAT(end_of({1, 0}), HasSubstr("frame 2 of the stream (a put) came where frame 1"));
+  EXPECT_EQ(signals_[0], 1u);
+  EXPECT_EQ(memory_[8], std::byte{0});
+}
+
+TEST_F(IncomingPuts, AFrameThatIsAskedForAgainUntilThereIsRoomHasItsNumberOnce) {
+  class FullReceiver final : public Receiver {
+   public:
+    Result<std::byte*> place(const FrameHeader&) override {
+      return ++asked % 3 == 0 ? memory.data() : nullptr;
+    }
+    Status arrived(const FrameHeader&, std::span<const std::byte>) override {
+      ++frames;
+      return {};
+    }
+    void abandoned(const FrameHeader&) override {}
+    Bytes memory = Bytes(1000);
+    int asked = 0, frames = 0;
+  } receiver;
+  PeerStream stream;
+  for (int i = 0; i < 3; ++i) stream.add({.kind = FrameKind::Chunk}, Bytes(1000, std::byte{1}));
+  Incoming incoming(regions_, std::nullopt);
+  ASSERT_TRUE(feed(incoming, receiver, stream.bytes, [] { return 1 << 20; }).ok());
+  for (int i = 0; i < 20 && receiver.frames < 3; ++i) ASSERT_TRUE(incoming.take(0, receiver).ok());
+  EXPECT_EQ(receiver.frames, 3);
 }
 
 }  // namespace

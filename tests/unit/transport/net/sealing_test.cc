@@ -25,7 +25,8 @@ TEST(Sealing, IsTheChecksumOfTheStandard) {
 }
 
 TEST(Sealing, EveryChangedBitOfAHeaderIsFound) {
-  FrameHeader sealed{.kind = FrameKind::Put, .communicator = 3, .seq = 4, .offset = 5, .region = 6};
+  FrameHeader sealed{
+      .kind = FrameKind::Put, .number = 2, .communicator = 3, .seq = 4, .offset = 5, .region = 6};
   const std::vector<std::byte> payload(100, std::byte{9});
   seal(sealed, payload);
   ASSERT_TRUE(open_header(bytes_of(sealed)).ok());
@@ -49,14 +50,14 @@ TEST(Sealing, AChangedPayloadIsFound) {
 
 TEST(Sealing, WhatIsNoFrameOfOursIsNamed) {
   const auto why = [](FrameHeader header) {
-    header.header_crc = crc32c(bytes_of(header).first<60>());
+    header.header_crc = crc32c(bytes_of(header).first<68>());
     auto opened = open_header(bytes_of(header));
     return opened ? "" : opened.error().to_string();
   };
   EXPECT_EQ(why({}), "");
   EXPECT_THAT(why({.magic = 0x20544547}), HasSubstr("no frame of arcommd's"));
   EXPECT_THAT(why({.magic = 0x41524346}), HasSubstr("another byte order"));
-  EXPECT_THAT(why({.version = 2}), HasSubstr("speaks wire version 2 and this daemon 1"));
+  EXPECT_THAT(why({.version = 1}), HasSubstr("speaks wire version 1 and this daemon 2"));
   EXPECT_THAT(why({.kind = static_cast<FrameKind>(99)}), HasSubstr("unknown kind 99"));
   EXPECT_THAT(why({.flags = 1}), HasSubstr("unknown flags"));
   EXPECT_THAT(why({.kind = FrameKind::Message, .length = kMostMessageBytes + 1}),
@@ -67,6 +68,18 @@ TEST(Sealing, WhatIsNoFrameOfOursIsNamed) {
   EXPECT_THAT(why({.kind = FrameKind::Signal, .length = 1}),
               HasSubstr("a signal frame of 1 bytes"));
   EXPECT_THAT(why({.kind = FrameKind::Chunk, .region = 1}), HasSubstr("names a region"));
+}
+
+TEST(Sealing, AFrameThatIsNotTheNextOfItsStreamIsNamedWithBothNumbers) {
+  const FrameHeader header{.kind = FrameKind::Put, .number = 17};
+  EXPECT_TRUE(check_number(header, 17).ok());
+  const auto again = check_number(header, 18);
+  EXPECT_EQ(again.error().reason, Reason::Corrupt);
+  EXPECT_EQ(again.error().message,
+            "frame 17 of the stream (a put) came where frame 18 was expected: it was repeated");
+  EXPECT_EQ(check_number(header, 16).error().message,
+            "frame 17 of the stream (a put) came where frame 16 was expected: frames were lost or "
+            "overtaken");
 }
 
 }  // namespace

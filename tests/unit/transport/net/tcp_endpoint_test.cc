@@ -64,20 +64,27 @@ class TcpEndpointTest : public testing::Test {
 TEST_F(TcpEndpointTest, GarbageIsTurnedAwayAtItsFirstHeader) {
   auto endpoint = open();
   const std::string request =
-      "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a scanner of ports\r\n\r\n";
+      "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: a scanner of ports\r\nAccept: */*\r\n\r\n";
   const UniqueFd scanner = stranger(*endpoint);
   send(scanner, std::as_bytes(std::span(request)));
   EXPECT_TRUE(refuses(*endpoint, 1));
   EXPECT_EQ(heard(scanner), "");
 }
 
-TEST_F(TcpEndpointTest, AFrameThatIsNoHelloIsTurnedAway) {
+TEST_F(TcpEndpointTest, AFrameThatIsNoHelloOrNotTheFirstIsTurnedAway) {
   auto endpoint = open();
   FrameHeader header{.kind = FrameKind::Put, .region = 1};
   seal(header, {});
   const UniqueFd socket = stranger(*endpoint);
   send(socket, std::as_bytes(std::span(&header, 1)));
   EXPECT_TRUE(refuses(*endpoint, 1));
+
+  FrameHeader late{.kind = FrameKind::Hello, .number = 1};
+  const HelloKey key;
+  seal(late, std::as_bytes(std::span(&key, 1)));
+  const UniqueFd repeated = stranger(*endpoint);
+  send(repeated, std::as_bytes(std::span(&late, 1)));
+  EXPECT_TRUE(refuses(*endpoint, 2));
 }
 
 TEST_F(TcpEndpointTest, AnotherVersionAndByteOrderAreToldWhy) {
@@ -101,7 +108,7 @@ TEST_F(TcpEndpointTest, WhoSaysNothingIsTurnedAwayAfterItsTime) {
   const UniqueFd slow = stranger(*endpoint);
   const HelloKey key;
   const FrameHeader header = hello(key);
-  send(slow, std::as_bytes(std::span(&header, 1)).first(63));
+  send(slow, std::as_bytes(std::span(&header, 1)).first(71));
   const auto begun = std::chrono::steady_clock::now();
   EXPECT_TRUE(refuses(*endpoint, 2));
   EXPECT_GE(std::chrono::steady_clock::now() - begun, milliseconds(90));
@@ -154,7 +161,7 @@ TEST_F(TcpEndpointTest, AFrameThatIsBegunAndNotEndedIsGivenUpAndItsRegionIsFree)
   const UniqueFd peer = stranger(*endpoint);
   send(peer, std::as_bytes(std::span(&greeting, 1)));
   send(peer, std::as_bytes(std::span(&key, 1)));
-  FrameHeader put{.kind = FrameKind::Put, .region = region};
+  FrameHeader put{.kind = FrameKind::Put, .number = 1, .region = region};
   seal(put, memory);
   send(peer, std::as_bytes(std::span(&put, 1)));
 
