@@ -336,6 +336,21 @@ TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
   EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
 }
 
+TEST(Views, OfGpusOnSeveralNodesTheOneWayIsToldWithWhyNothingIsInStream) {
+  v1::CommunicatorsReply reply;
+  v1::CommunicatorStatus& one = *reply.add_communicators();
+  one = communicator_of({7});
+  v1::LaunchStretch& all = *one.add_launches();
+  all.set_types("all types");
+  all.set_path("launched");
+  all.set_algorithm("exchange");
+  all.set_most_bytes(~std::uint64_t{0});
+  one.set_why_not_in_stream("its ranks are on several nodes");
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("  all types: launched (exchange)\n"
+                        "  why not more in-stream: its ranks are on several nodes\n"));
+}
+
 TEST(Views, ARankOfAnotherNodeIsShownWithItAndNeverBehind) {
   v1::CommunicatorsReply reply;
   v1::CommunicatorStatus& one = *reply.add_communicators();
