@@ -181,8 +181,8 @@ class Metrics {
   std::array<NodeGauges, kNodeResources> of_node;
   NodeGauges& node(NodeResource resource) { return of_node[static_cast<std::size_t>(resource)]; }
 
-  Counter worker_busy_ns;      // arcomm_worker_busy_seconds_total
-  Counter worker_sleeps;       // arcomm_worker_sleeps_total
+  Counter worker_busy_ns;  // arcomm_worker_busy_seconds_total
+  Counter worker_sleeps;   // arcomm_worker_sleeps_total
   Highest worker_turn_ns;      // arcomm_worker_turn_max_seconds, of all workers
   Counter speculative_hits;    // arcomm_speculative_launches_total{result="hit"}
   Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
@@ -195,6 +195,10 @@ class Metrics {
   Gauge peers_alive, peers_unreachable, peers_refused, links;
   Counter peers_lost, links_opened, links_lost;
   Counter link_sent_bytes, link_received_bytes, link_retransmits;
+  // arcomm_link_delivered_bytes_per_second, of all links there are, and
+  // arcomm_link_held_up_seconds_total{by="peer"|"buffer"}: up to a second late, as the next
+  Gauge link_delivered_bytes_per_second;
+  Counter link_waited_for_peer_us, link_waited_for_buffer_us;
   // arcomm_net_dropped_total{reason}: frames; up to a second late
   std::array<Counter, kNetDrops> net_dropped;
   Counter config_reloads_ok;      // arcomm_config_reloads_total{result="ok"}

@@ -117,6 +117,14 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.link_received_bytes.value()));
     counter("arcomm_link_retransmits_total", "Segments that TCP sent again on links.",
             static_cast<double>(m.link_retransmits.value()));
+    gauge("arcomm_link_delivered_bytes_per_second",
+          "How fast what was sent has reached the peers lately, as TCP measures it, of all links.",
+          m.link_delivered_bytes_per_second);
+    MetricFamily& held_up =
+        family("arcomm_link_held_up_seconds_total",
+               "Time that sending on links has waited for room, by where.", MetricType::Counter);
+    add_counter(held_up, "by", "peer", seconds_of_us(m.link_waited_for_peer_us));
+    add_counter(held_up, "by", "buffer", seconds_of_us(m.link_waited_for_buffer_us));
     MetricFamily& dropped =
         family("arcomm_net_dropped_total",
                "Frames of other daemons that were let go of, by reason.", MetricType::Counter);
@@ -140,6 +148,8 @@ class Collector : public prometheus::Collectable {
     metric.counter.value = amount;
     to.metric.push_back(std::move(metric));
   }
+
+  static double seconds_of_us(const Counter& us) { return static_cast<double>(us.value()) / 1e6; }
 
   void counter(std::string_view name, std::string_view help, double value) const {
     add_counter(family(name, help, MetricType::Counter), "", "", value);

@@ -391,6 +391,8 @@ TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
   link.set_state("up");
   link.set_streams(8);
   link.set_sent_bytes(3 << 20);
+  link.set_delivered_bytes_per_second(2560ull << 20);
+  link.set_waited_for_peer_ns(1'500'000);
   v1::NetInterface& interface = *reply.add_interfaces();
   interface.set_name("eth1");
   interface.set_why("no carrier");
@@ -399,13 +401,16 @@ TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
   late.set_frames(3);
   reply.add_dropped()->set_reason("damaged");
   const std::string text = net_text(reply, false);
-  for (const char* part : {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0",
-                           "3 MiB", "no carrier", "that were dropped: 3 late\n"})
+  for (const char* part :
+       {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0", "3 MiB", "RATE",
+        "2.5 GiB/s", "1.50 ms", "no carrier", "that were dropped: 3 late\n"})
     EXPECT_THAT(text, HasSubstr(part));
   const Json json = net_json(reply);
   EXPECT_EQ(json["peers"][0]["state"], "alive");
   EXPECT_EQ(json["peers"][0]["round_trip_s"], 84e-6);
   EXPECT_EQ(json["links"][0]["sent_bytes"], 3 << 20);
+  EXPECT_EQ(json["links"][0]["delivered_bytes_per_second"], 2560ull << 20);
+  EXPECT_EQ(json["links"][0]["waited_for_peer_s"], 1.5e-3);
   EXPECT_EQ(json["dropped"]["late"], 3);
   EXPECT_EQ(json["dropped"]["damaged"], 0);
 }
