@@ -148,6 +148,11 @@ enum class NetDrop : std::uint8_t {
 };
 inline constexpr std::size_t kNetDrops = 6;
 std::string_view text_of(NetDrop why);  // "ended"
+
+// How a thread waits for work: looking in vain, offering its core to others, asleep.
+enum class Waiting : std::uint8_t { Spin, Yield, Sleep };
+inline constexpr std::size_t kWaitings = 3;
+std::string_view text_of(Waiting how);  // "spin"
 using NetDropCounts = std::array<std::uint64_t, kNetDrops>;
 
 class Metrics {
@@ -183,6 +188,8 @@ class Metrics {
 
   Counter worker_busy_ns;  // arcomm_worker_busy_seconds_total
   Counter worker_sleeps;   // arcomm_worker_sleeps_total
+  // arcomm_worker_wait_seconds_total{state}; up to a second late. With the busy time it is all.
+  CounterBy<Waiting, kWaitings> worker_wait_ns;
   Highest worker_turn_ns;      // arcomm_worker_turn_max_seconds, of all workers
   Counter speculative_hits;    // arcomm_speculative_launches_total{result="hit"}
   Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
@@ -199,6 +206,8 @@ class Metrics {
   // arcomm_link_held_up_seconds_total{by="peer"|"buffer"}: up to a second late, as the next
   Gauge link_delivered_bytes_per_second;
   Counter link_waited_for_peer_us, link_waited_for_buffer_us;
+  // arcomm_link_wait_seconds_total{state}, of the streams' threads
+  CounterBy<Waiting, kWaitings> link_wait_ns;
   // arcomm_net_dropped_total{reason}: frames; up to a second late
   std::array<Counter, kNetDrops> net_dropped;
   Counter config_reloads_ok;      // arcomm_config_reloads_total{result="ok"}

@@ -56,6 +56,8 @@ void LinkTraffic::count(const WorkerSnapshot& shot, std::size_t worker) {
     metrics_.link_waited_for_peer_us.add(since(before.waited_for_peer_us, now.waited_for_peer_us));
     metrics_.link_waited_for_buffer_us.add(
         since(before.waited_for_buffer_us, now.waited_for_buffer_us));
+    metrics_.link_wait_ns[Waiting::Spin].add(since(before.spun_ns, now.spun_ns));
+    metrics_.link_wait_ns[Waiting::Sleep].add(since(before.slept_ns, now.slept_ns));
     before = now;
   }
   std::uint64_t delivered = 0;

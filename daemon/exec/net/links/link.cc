@@ -216,6 +216,8 @@ LinkSnapshot Link::snapshot() const {
     shot.delivered_bytes_per_second += stream.link.delivered_bytes_per_second;
     shot.waited_for_peer_us += stream.link.waited_for_peer_us;
     shot.waited_for_buffer_us += stream.link.waited_for_buffer_us;
+    shot.spun_ns += stream.spun_ns;
+    shot.slept_ns += stream.slept_ns;
   }
   if (shot.delivered_bytes_per_second == 0)
     shot.delivered_bytes_per_second = messages.delivered_bytes_per_second;
