@@ -300,8 +300,9 @@ constexpr SettingRow kRows[] = {
              .field = ARC_FIELD(std::uint64_t, net.staging_bytes), .min = kMiB, .max = kTiB},
      .unit = SettingUnit::Bytes,
      .doc =
-         "Memory of each worker for what is on its way between nodes, allocated when the first "
-         "communicator spans some. Communicators share it; one that finds none left is refused."},
+         "Memory of each worker for what is on its way between nodes, pinned for GPUs. Allocated "
+         "at the start where net.peers or net.listen is set, else when the first communicator "
+         "spans some. Communicators share it; one that finds none left is refused."},
     {.section = "net",
      .key = "order",
      .kind = ARC_CHOICE(kNetOrders, NetOrder, net.order),
@@ -309,17 +310,21 @@ constexpr SettingRow kRows[] = {
             "then of nodes, whatever the size. ring: large operations between many nodes may take "
             "the ring's, which begins at another node in each shard and depends on count and "
             "number of nodes alone. This and the settings of the ring count where a communicator "
-            "meets, for all of its nodes."},
+            "meets, for all of its nodes. GPUs of several nodes have no ring: they add up by "
+            "rank."},
     {.section = "net",
      .key = "partials",
      .kind = ARC_CHOICE(kNetPartials, NetPartials, net.partials),
      .doc = "How sums of float16 and bfloat16 travel between nodes. wide: as float32, so that a "
-            "result is rounded once. dtype: rounded where they leave a node, in half the bytes."},
+            "result is rounded once. dtype: rounded where they leave a node, in half the bytes. "
+            "GPUs always send them wide."},
     {.section = "net",
      .key = "algorithm",
      .kind = ARC_CHOICE(kNetAlgorithms, NetAlgorithm, net.algorithm),
-     .doc = "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
-            "--explain tells. ring: floats take direct all the same, unless net.order is ring."},
+     .doc =
+         "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
+         "--explain tells. ring: floats take direct all the same, unless net.order is ring. GPUs "
+         "of several nodes always take exchange, whatever this says."},
     {.section = "ring",
      .key = "chunk_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.chunk_bytes), .max = 1024 * kMiB},
@@ -360,11 +365,13 @@ constexpr SettingRow kRows[] = {
     {.section = "ring",
      .key = "max_blocks",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.max_blocks), .max = 1024},
-     .doc = "The most blocks that a ring's kernel has on each GPU. 0: as the tiers say."},
+     .doc = "The most blocks that a ring's kernel has on each GPU. 0: as the tiers say. Nothing "
+            "launches that kernel yet."},
     {.section = "ring",
      .key = "threads",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.threads), .max = 1024},
-     .doc = "Threads in a block of the ring's kernel. 0: as the tiers say."},
+     .doc = "Threads in a block of the ring's kernel. 0: as the tiers say. Nothing launches it "
+            "yet."},
     {.section = "quota",
      .key = "sessions",
      .kind =

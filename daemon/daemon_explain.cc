@@ -1,4 +1,6 @@
 // Why the daemon would do an AllReduce the way it would: `arctl tune --explain`.
+#include <limits>
+
 #include "daemon/daemon.h"
 #include "daemon/plan/explain.h"
 #include "daemon/plan/network/explain_network.h"
@@ -23,23 +25,28 @@ v1::ExplainReply reply_of(const Explanation& why) {
   return reply;
 }
 
-Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request,
+Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request, bool on_gpus,
                                                const Settings& settings,
                                                const NetworkTuning& measured) {
   const std::uint32_t nodes = request.nodes();
   const std::int64_t ranks = request.ranks() == 0 ? std::int64_t{nodes} : request.ranks();
-  if (nodes > kMostExplainedNodes || ranks < nodes || request.dtype() >= kDTypes) {
+  const std::uint32_t most_nodes = on_gpus ? kMaxGpuRanks : kMostExplainedNodes;
+  const std::int64_t most_ranks = on_gpus ? kMaxGpuRanks : std::numeric_limits<std::int32_t>::max();
+  if (nodes > most_nodes || ranks < nodes || ranks > most_ranks || request.dtype() >= kDTypes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
                  " ranks on ", nodes, " nodes of dtype number ", request.dtype(), ": at most ",
-                 kMostExplainedNodes, " nodes, a rank on each at least, dtypes below ", kDTypes);
+                 most_nodes, on_gpus ? " GPUs and nodes" : " nodes",
+                 ", a rank on each at least, dtypes below ", kDTypes);
   }
   const auto dtype = static_cast<DType>(request.dtype());
-  v1::ExplainReply reply =
-      reply_of(explain_network({.count = request.bytes() / size_of(dtype),
-                                .dtype = dtype,
-                                .nodes = nodes,
-                                .one_seat_each = ranks == nodes},
-                               NetworkPolicy::from(settings, measured.step_bytes()), measured));
+  const NetworkQuestion question{.count = request.bytes() / size_of(dtype),
+                                 .dtype = dtype,
+                                 .nodes = nodes,
+                                 .one_seat_each = ranks == nodes};
+  v1::ExplainReply reply = reply_of(
+      on_gpus ? explain_network_of_gpus(question, measured)
+              : explain_network(question, NetworkPolicy::from(settings, measured.step_bytes()),
+                                measured));
   reply.set_table(safe_text(measured.source, kMostSourceBytes));
   return reply;
 }
@@ -47,15 +54,15 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
 }  // namespace
 
 Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
+  const Result<bool> on_gpus = asks_for_gpus(request.device());
+  if (!on_gpus) return on_gpus.error();
   if (request.nodes() > 1) {
     std::unique_lock lock(mutex_);
     const Settings settings = loaded_.settings;
     const std::shared_ptr<const NetworkTuning> measured = network_tuning_;
     lock.unlock();
-    return explain_between_nodes(request, settings, *measured);
+    return explain_between_nodes(request, *on_gpus, settings, *measured);
   }
-  const Result<bool> on_gpus = asks_for_gpus(request.device());
-  if (!on_gpus) return on_gpus.error();
   const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
   const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
   if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {

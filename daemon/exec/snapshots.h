@@ -50,6 +50,12 @@ struct LinkSnapshot {
   std::uint64_t sent_bytes = 0, received_bytes = 0;
   std::uint64_t retransmits = 0;  // segments
   std::uint64_t rtt_us = 0;       // the least that the transport saw, of the stream of messages
+  // How fast what was sent has reached the peer lately: of the bulk streams together, where there
+  // are any.
+  std::uint64_t delivered_bytes_per_second = 0;
+  // How long sending has waited for room there, and for room in this side's buffers.
+  std::uint64_t waited_for_peer_us = 0, waited_for_buffer_us = 0;
+  std::uint64_t spun_ns = 0, slept_ns = 0;  // of the streams' threads
 };
 struct WorkerSnapshot {
   std::string device, state;

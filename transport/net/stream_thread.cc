@@ -176,26 +176,27 @@ void StreamThread::look_at_link(std::uint64_t now_ns) {
 void StreamThread::wait() {
   const std::uint64_t from = now_ns();
   look_at_link(from);
-  if (idle_since_ns_ == 0) idle_since_ns_ = from;
+  if (idle_since_ns_ == 0) idle_since_ns_ = waited_until_ns_ = from;
+  add(spun_ns_, from - waited_until_ns_);  // a look in vain
   const auto spin = static_cast<std::uint64_t>(options_.spin.count());
   if (from - idle_since_ns_ >= spin || lost_time_.sleeps(from)) {
-    sleep();
+    waited_until_ns_ = sleep(from);
     return;
   }
   for (int i = 0; i < 16; ++i) pause_briefly();
-  const std::uint64_t to = now_ns();
-  lost_time_.paused(from, to);
-  add(spun_ns_, to - from);
+  waited_until_ns_ = now_ns();
+  lost_time_.paused(from, waited_until_ns_);
+  add(spun_ns_, waited_until_ns_ - from);
 }
 
-void StreamThread::sleep() {
+std::uint64_t StreamThread::sleep(std::uint64_t from_ns) {
+  std::uint64_t until = from_ns;
   // Who could not take a frame is not to be woken for one: another stream is.
   const bool may_take = held_count_ < kMostHeld && connection_->is_open() == Progress::Done;
   sleeps_.store(may_take);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const bool has_work = may_take && !queue_.empty();
   if (!has_work && !stops_.load(std::memory_order_acquire)) {
-    const std::uint64_t from = now_ns();
     const bool is_held = !connection_->wants_to_receive();
     const int events = (is_held ? 0 : POLLIN) | (connection_->wants_to_send() ? POLLOUT : 0);
     std::array<pollfd, 2> sources{
@@ -206,11 +207,13 @@ void StreamThread::sleep() {
                .revents = 0},
         pollfd{.fd = doorbell_.get(), .events = POLLIN, .revents = 0}};
     (void)poll(sources.data(), sources.size(), is_held ? kHeldSleepMs : kSleepMs);
-    add(slept_ns_, now_ns() - from);
+    until = now_ns();
+    add(slept_ns_, until - from_ns);
     std::uint64_t rung = 0;
     if (sources[1].revents != 0) (void)!::read(doorbell_.get(), &rung, sizeof rung);
   }
   sleeps_.store(false);
+  return until;
 }
 
 }  // namespace arcomm::net

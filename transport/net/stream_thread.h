@@ -25,7 +25,8 @@ struct StreamOptions {
   int cpu = -1;  // to run on; -1: any
 };
 
-// Of one stream since it was made. Nanoseconds are those of waiting.
+// Of one stream since it was made. Nanoseconds are those of waiting: spent on looks in vain and
+// pauses between them, and slept.
 struct StreamCounters {
   std::string name;  // its connection's, which tells the rail
   std::uint64_t sent_bytes = 0, received_bytes = 0;
@@ -77,7 +78,7 @@ class StreamThread {
   bool give_back_sent();
   void give_back_all();
   void wait();
-  void sleep();
+  std::uint64_t sleep(std::uint64_t from_ns);  // until when
   // The link's statistics, once in a while.
   void look_at_link(std::uint64_t now_ns);
 
@@ -108,7 +109,8 @@ class StreamThread {
   std::array<Held, kMostHeld> held_{};
   std::size_t held_count_ = 0;
   LostTime lost_time_;
-  std::uint64_t idle_since_ns_ = 0;  // 0: it moves
+  std::uint64_t idle_since_ns_ = 0;    // 0: it moves
+  std::uint64_t waited_until_ns_ = 0;  // while it is idle: the end of the last wait
   std::atomic<std::uint64_t> sent_bytes_{0}, spun_ns_{0}, slept_ns_{0};
 
   std::uint64_t next_look_ns_ = 0;

@@ -18,6 +18,11 @@ std::string round_trip_text(std::uint64_t ns) {
   return text;
 }
 
+// "1.2 GiB/s"; "" where it is not known.
+std::string rate_text(std::uint64_t bytes_per_second) {
+  return bytes_per_second == 0 ? "" : human_bytes(bytes_per_second) + "/s";
+}
+
 Colour colour_of(const std::string& state) {
   if (state == "alive" || state == "up") return Colour::Green;
   if (state == "self" || state == "unknown" || state == "being made") return Colour::Plain;
@@ -46,6 +51,8 @@ std::string links_text(const v1::NetReply& reply, bool colour) {
                {"RAILS", Align::Right},
                {"SENT", Align::Right},
                {"RECEIVED", Align::Right},
+               {"RATE", Align::Right},
+               {"HELD UP", Align::Right},
                {"ROUND TRIP", Align::Right},
                {"RESENT", Align::Right},
                {"WHY"}});
@@ -57,6 +64,8 @@ std::string links_text(const v1::NetReply& reply, bool colour) {
                std::to_string(link.rails()),
                human_bytes(link.sent_bytes()),
                human_bytes(link.received_bytes()),
+               rate_text(link.delivered_bytes_per_second()),
+               human_us(static_cast<double>(link.waited_for_peer_ns()) / kNsPerUs),
                round_trip_text(link.round_trip_ns()),
                std::to_string(link.retransmits()),
                link.why()});
@@ -143,7 +152,12 @@ Json net_json(const v1::NetReply& reply) {
          {"sent_bytes", link.sent_bytes()},
          {"received_bytes", link.received_bytes()},
          {"round_trip_s", json_number(static_cast<double>(link.round_trip_ns()) / kNsPerSecond)},
-         {"retransmits", link.retransmits()}});
+         {"retransmits", link.retransmits()},
+         {"delivered_bytes_per_second", link.delivered_bytes_per_second()},
+         {"waited_for_peer_s",
+          json_number(static_cast<double>(link.waited_for_peer_ns()) / kNsPerSecond)},
+         {"waited_for_buffer_s",
+          json_number(static_cast<double>(link.waited_for_buffer_ns()) / kNsPerSecond)}});
   }
   return {{"address", reply.address()},
           {"name", reply.name()},

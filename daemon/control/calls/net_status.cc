@@ -83,6 +83,9 @@ void fill_traffic(const WorkerSnapshot& worker, PeerId peer, v1::NetLink& told) 
     told.set_received_bytes(link.received_bytes);
     told.set_retransmits(link.retransmits);
     told.set_round_trip_ns(link.rtt_us * kNsPerUs);
+    told.set_delivered_bytes_per_second(link.delivered_bytes_per_second);
+    told.set_waited_for_peer_ns(link.waited_for_peer_us * kNsPerUs);
+    told.set_waited_for_buffer_ns(link.waited_for_buffer_us * kNsPerUs);
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "daemon/plan/network/host_window.h"
+
 namespace arcomm {
 namespace {
 
@@ -26,12 +28,6 @@ Result<Body> read(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-std::uint32_t NodeGroup::slot_bytes_of(std::uint32_t nodes) {
-  constexpr auto kMost = static_cast<std::uint32_t>(net::kMostChunkBytes);
-  if (nodes <= 8) return kMost;
-  return kMost / (nodes <= 16 ? 2 : 4);
-}
-
 Result<std::unique_ptr<NodeGroup>> NodeGroup::create(const CommunicatorSpec& spec, bool has_rooms,
                                                      StagingPool& pool, Links& links) {
   std::unique_ptr<NodeGroup> group(new NodeGroup(spec, pool, links));
@@ -47,7 +43,7 @@ NodeGroup::NodeGroup(const CommunicatorSpec& spec, StagingPool& pool, Links& lin
       policy_(spec.policy),
       owner_{spec.communicator, static_cast<std::uint32_t>(spec.epoch)},
       peers_(spec.nodes.size()),
-      slot_bytes_(slot_bytes_of(nodes())),
+      slot_bytes_(slot_bytes_among(nodes())),
       partials_(nodes()),
       results_(nodes()) {
   for (std::uint32_t node = 0; node < nodes(); ++node) peers_[node].spec = spec.nodes[node];

@@ -28,12 +28,8 @@ namespace arcomm {
 
 class NodeGroup {
  public:
-  static constexpr std::uint32_t kMostSlots = 8;
   // Of the buffers in which this node's own partial results lie while they are sent.
   static constexpr std::uint32_t kRooms = Loans::kAhead;
-
-  // A chunk's most, the same on all nodes: many of them get smaller ones.
-  static std::uint32_t slot_bytes_of(std::uint32_t nodes);
 
   // `has_rooms`: this node's partial results are not its one rank's input. Tells the peers.
   // ResourceExhausted, where there is not even one slot for each peer.

@@ -248,7 +248,13 @@ class ThreadedWorker final : public DeviceWorker {
   std::uint64_t relax(std::uint64_t now);
   // While streams have the last tiles of what runs; they ring nobody when they are done.
   std::uint64_t await_tiles(std::uint64_t now, std::uint64_t last_work);
-  void rest(std::uint64_t now);
+  bool rest(std::uint64_t now);  // whether it slept
+  // From then until now, which it returns.
+  std::uint64_t waited(Waiting how, std::uint64_t from) {
+    const std::uint64_t now = now_ns();
+    times_.waited(how, from, now);
+    return now;
+  }
 
   std::unique_ptr<Worker> worker_;
   ControlRequests requests_;
@@ -310,8 +316,7 @@ void ThreadedWorker::run() {
     } else if (worker_->computing()) {
       now = await_tiles(now, last_work);
     } else if ((sleeps || now - last_work >= spin_ns_) && worker_->rest_ns(now) != 0) {
-      rest(now);
-      now = now_ns();
+      now = waited(rest(now) ? Waiting::Sleep : Waiting::Spin, now);
       times_.slept(now);
     } else if (worker_->state().nodes.is_lively(now)) {
       // What it waits for comes over the network, or from a client that has just been answered:
@@ -340,14 +345,14 @@ void ThreadedWorker::run() {
 
 std::uint64_t ThreadedWorker::yield(std::uint64_t now) {
   ::sched_yield();
-  const std::uint64_t after = now_ns();
+  const std::uint64_t after = waited(Waiting::Yield, now);
   if (!worker_->computing()) lost_time_.paused(now, after);  // else it went to the streams
   return after;
 }
 
 std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
   pause_briefly();
-  const std::uint64_t after = now_ns();
+  const std::uint64_t after = waited(Waiting::Spin, now);
   lost_time_.paused(now, after);
   return after;
 }
@@ -356,12 +361,12 @@ std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_
   // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
   if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
     doze_.sleep(kTileNapNs);
-    return now_ns();
+    return waited(Waiting::Sleep, now);
   }
   return now - last_work >= kYieldAfterNs ? yield(now) : now;
 }
 
-void ThreadedWorker::rest(std::uint64_t now) {
+bool ThreadedWorker::rest(std::uint64_t now) {
   mailbox_.bell().arm();
   const bool is_called = mailbox_.has_some() || rests_.has_due() || worker_->look_at_nodes(now);
   const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
@@ -381,6 +386,7 @@ void ThreadedWorker::rest(std::uint64_t now) {
   }
   worker_->disarm();
   mailbox_.bell().disarm();
+  return rest != Worker::Rest::Awake;
 }
 
 }  // namespace

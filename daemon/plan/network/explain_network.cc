@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
+#include "daemon/plan/network/gpu_exchange.h"
 #include "daemon/plan/network/host_window.h"
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
 #include "daemon/plan/network/ring_schedule.h"
+#include "proto/device_fifo.h"
 
 namespace arcomm {
 namespace {
@@ -30,16 +33,25 @@ double microseconds_of(const NetworkLoad& load, const LinkFigures* link) {
              kUsPerSecond;
 }
 
-std::string line_of(const NetworkQuestion& question, const NetworkChoice& choice,
-                    bool bidirectional, const LinkFigures* link) {
-  const NetworkLoad load = network_load(question, choice, bidirectional, 0);
-  const std::string time =
-      link == nullptr ? "" : fmt::format(", about {:.0f} us", microseconds_of(load, link));
-  const bool is_ring = choice.algorithm == NetworkAlgorithm::Ring;
+// microseconds: 0 where no link was measured.
+std::string line_of(const NetworkQuestion& question, NetworkAlgorithm algorithm, bool bidirectional,
+                    const NetworkLoad& load, double microseconds) {
+  const std::string time = microseconds == 0 ? "" : fmt::format(", about {:.0f} us", microseconds);
+  const bool is_ring = algorithm == NetworkAlgorithm::Ring;
   const std::uint32_t peers = !is_ring ? question.nodes - 1 : bidirectional ? 2 : 1;
-  return fmt::format("  {:<9} {} {}, each node sends {} to {} {}{}\n", text_of(choice.algorithm),
+  return fmt::format("  {:<9} {} {}, each node sends {} to {} {}{}\n", text_of(algorithm),
                      load.steps, load.steps == 1 ? "step" : "steps", size_of_bytes(load.bytes_sent),
                      peers, peers == 1 ? "node" : "nodes", time);
+}
+
+// "measured with node1 at 10.0.0.2:7400, ..."
+std::string text_of_link(const LinkFigures& link, const NetworkTuning& measured) {
+  return fmt::format(
+      "measured with {}{}, {:.1f} us and {:.2f} GB/s each way, {}; the slowest of {} in {}",
+      link.name.empty() ? "" : link.name + " at ", link.address, link.latency_us,
+      static_cast<double>(link.bytes_per_second) / 1e9,
+      link.without_copies ? "without copies" : "with copies", measured.links.size(),
+      measured.source);
 }
 
 // What a step costs, and where that comes from.
@@ -51,13 +63,8 @@ std::string text_of_step(const NetworkPolicy& policy, const NetworkTuning& measu
         "--network)\n",
         size_of_bytes(policy.step_bytes));
   }
-  return fmt::format(
-      "  a step costs as much as sending {}: measured with {}{}, {:.1f} us and {:.2f} GB/s each "
-      "way, {}; the slowest of {} in {}\n",
-      size_of_bytes(policy.step_bytes), link->name.empty() ? "" : link->name + " at ",
-      link->address, link->latency_us, static_cast<double>(link->bytes_per_second) / 1e9,
-      link->without_copies ? "without copies" : "with copies", measured.links.size(),
-      measured.source);
+  return fmt::format("  a step costs as much as sending {}: {}\n", size_of_bytes(policy.step_bytes),
+                     text_of_link(*link, measured));
 }
 
 // How finely a ring would work, and what each of its settings came to.
@@ -82,13 +89,29 @@ std::string text_of_shape(const RingShape& shape, const NetworkPolicy& policy,
   }
   const std::string threads =
       shape.threads == 0 ? "as many threads as fit" : fmt::format("{} threads", shape.threads);
-  text += fmt::format("  for chunks of this size a kernel on GPUs has {} {} of {} ({}, {})\n",
-                      shape.blocks, shape.blocks == 1 ? "block" : "blocks", threads,
-                      policy.ring.max_blocks == 0             ? "the tier's blocks"
-                      : policy.ring.max_blocks > shape.blocks ? "the tier's, below ring.max_blocks"
-                                                              : "ring.max_blocks",
-                      policy.ring.threads == 0 ? "the tier's threads" : "ring.threads");
+  text += fmt::format(
+      "  for chunks of this size the kernel on GPUs, which nothing launches yet, has {} {} of {} "
+      "({}, {})\n",
+      shape.blocks, shape.blocks == 1 ? "block" : "blocks", threads,
+      policy.ring.max_blocks == 0             ? "the tier's blocks"
+      : policy.ring.max_blocks > shape.blocks ? "the tier's, below ring.max_blocks"
+                                              : "ring.max_blocks",
+      policy.ring.threads == 0 ? "the tier's threads" : "ring.threads");
   return text;
+}
+
+// How GPUs cut it, and what carries it.
+std::string text_of_cut(const GpuExchange& cut, std::uint64_t count) {
+  if (cut.chunks == 0) return "  it has no data, and nothing is launched\n";
+  const std::uint64_t chunk_bytes = std::min(cut.chunk_elements, count) * size_of(cut.partials);
+  const std::uint64_t lane_bytes = std::uint64_t{kFifoSteps} * cut.slot_bytes;
+  return fmt::format(
+      "  {} {} of at most {} to each node, over {} of {} lanes; on each node a kernel of {} blocks "
+      "stages and combines them\n"
+      "  a lane has {} slots of {} for each node and way: {} of net.staging_bytes for each node\n",
+      cut.chunks, cut.chunks == 1 ? "chunk" : "chunks", size_of_bytes(chunk_bytes), cut.lanes,
+      GpuExchange::kLanes, GpuExchange::kBlocksOfALane * cut.lanes, kFifoSteps,
+      size_of_bytes(cut.slot_bytes), size_of_bytes(2 * GpuExchange::kLanes * lane_bytes));
 }
 
 // With this algorithm forced, whatever it needs besides.
@@ -121,16 +144,17 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
   // The next best sends the least of the other two, or as much in fewer steps.
   NetworkLoad least;
   for (const NetworkAlgorithm algorithm : kNetworkAlgorithms) {
-    const NetworkChoice other = as(algorithm, question, policy);
-    answer.text += line_of(question, other, shape.bidirectional, link);
-    const NetworkLoad load = network_load(question, other, shape.bidirectional, 0);
+    const NetworkLoad load =
+        network_load(question, as(algorithm, question, policy), shape.bidirectional, 0);
+    const double microseconds = microseconds_of(load, link);
+    answer.text += line_of(question, algorithm, shape.bidirectional, load, microseconds);
     if (algorithm == choice.algorithm) {
-      answer.chosen_microseconds = microseconds_of(load, link);
+      answer.chosen_microseconds = microseconds;
       continue;
     }
     if (answer.runner_up == answer.chosen || load.bytes_sent < least.bytes_sent) {
       answer.runner_up = text_of(algorithm);
-      answer.runner_up_microseconds = microseconds_of(load, link);
+      answer.runner_up_microseconds = microseconds;
       least = load;
     }
   }
@@ -142,6 +166,35 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
                       ? "around the ring, from another node on in each shard"
                       : "in the order of ranks on each node, then of nodes");
   answer.text += "  by this daemon's settings; where a communicator meets, its root's count\n";
+  return answer;
+}
+
+Explanation explain_network_of_gpus(const NetworkQuestion& question,
+                                    const NetworkTuning& measured) {
+  const GpuExchange cut = GpuExchange::of(question);
+  const NetworkChoice choice{.algorithm = GpuExchange::kAlgorithm,
+                             .partials = cut.partials,
+                             .why = "the one way between GPUs of several nodes, for all sizes"};
+  const LinkFigures* const link = measured.slowest();
+  Explanation answer;
+  answer.chosen = answer.runner_up = text_of(choice.algorithm);
+  answer.text = fmt::format("{} nodes x {} {} between GPUs: {}\n  {}\n", question.nodes,
+                            size_of_bytes(question.bytes()), text_of(question.dtype), answer.chosen,
+                            choice.why);
+  // Of what was called a message tells before, and no data go with it.
+  const NetworkLoad load = network_load(question, choice, false, 0);
+  if (link != nullptr) answer.chosen_microseconds = link->latency_us + microseconds_of(load, link);
+  answer.runner_up_microseconds = answer.chosen_microseconds;
+  answer.text += line_of(question, choice.algorithm, false, load, answer.chosen_microseconds);
+  answer.text += "  behind a message that says what was called; no data go with that\n";
+  answer.text += link == nullptr
+                     ? "  no link was measured (arctl tune --network)\n"
+                     : fmt::format("  a message is {}\n", text_of_link(*link, measured));
+  answer.text += text_of_cut(cut, question.count);
+  answer.text += fmt::format(
+      "  partial results travel as {}; added up in the order of ranks on each node, then of nodes\n"
+      "  net.algorithm, net.order, net.partials and ring.* say nothing to GPUs\n",
+      text_of(cut.partials));
   return answer;
 }
 

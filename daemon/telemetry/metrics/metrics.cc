@@ -56,6 +56,18 @@ std::string_view text_of(NetDrop why) {
   return "unknown";
 }
 
+std::string_view text_of(Waiting how) {
+  switch (how) {
+    case Waiting::Spin:
+      return "spin";
+    case Waiting::Yield:
+      return "yield";
+    case Waiting::Sleep:
+      return "sleep";
+  }
+  return "unknown";
+}
+
 std::size_t metric_cell() {
   static std::atomic<std::size_t> next{0};
   thread_local const std::size_t kCell =

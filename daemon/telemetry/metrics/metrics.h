@@ -148,6 +148,11 @@ enum class NetDrop : std::uint8_t {
 };
 inline constexpr std::size_t kNetDrops = 6;
 std::string_view text_of(NetDrop why);  // "ended"
+
+// How a thread waits for work: looking in vain, offering its core to others, asleep.
+enum class Waiting : std::uint8_t { Spin, Yield, Sleep };
+inline constexpr std::size_t kWaitings = 3;
+std::string_view text_of(Waiting how);  // "spin"
 using NetDropCounts = std::array<std::uint64_t, kNetDrops>;
 
 class Metrics {
@@ -181,8 +186,10 @@ class Metrics {
   std::array<NodeGauges, kNodeResources> of_node;
   NodeGauges& node(NodeResource resource) { return of_node[static_cast<std::size_t>(resource)]; }
 
-  Counter worker_busy_ns;      // arcomm_worker_busy_seconds_total
-  Counter worker_sleeps;       // arcomm_worker_sleeps_total
+  Counter worker_busy_ns;  // arcomm_worker_busy_seconds_total
+  Counter worker_sleeps;   // arcomm_worker_sleeps_total
+  // arcomm_worker_wait_seconds_total{state}; up to a second late. With the busy time it is all.
+  CounterBy<Waiting, kWaitings> worker_wait_ns;
   Highest worker_turn_ns;      // arcomm_worker_turn_max_seconds, of all workers
   Counter speculative_hits;    // arcomm_speculative_launches_total{result="hit"}
   Counter speculative_misses;  // arcomm_speculative_launches_total{result="miss"}
@@ -195,6 +202,12 @@ class Metrics {
   Gauge peers_alive, peers_unreachable, peers_refused, links;
   Counter peers_lost, links_opened, links_lost;
   Counter link_sent_bytes, link_received_bytes, link_retransmits;
+  // arcomm_link_delivered_bytes_per_second, of all links there are, and
+  // arcomm_link_held_up_seconds_total{by="peer"|"buffer"}: up to a second late, as the next
+  Gauge link_delivered_bytes_per_second;
+  Counter link_waited_for_peer_us, link_waited_for_buffer_us;
+  // arcomm_link_wait_seconds_total{state}, of the streams' threads
+  CounterBy<Waiting, kWaitings> link_wait_ns;
   // arcomm_net_dropped_total{reason}: frames; up to a second late
   std::array<Counter, kNetDrops> net_dropped;
   Counter config_reloads_ok;      // arcomm_config_reloads_total{result="ok"}

@@ -61,6 +61,8 @@ class Collector : public prometheus::Collectable {
     for (std::size_t i = 0; i < kNodeResources; ++i) add_gauge(limit, i, m.of_node[i].limit);
     counter("arcomm_worker_busy_seconds_total", "Time that workers spent with work at hand.",
             static_cast<double>(m.worker_busy_ns.value()) / kNsPerSecond);
+    waits("arcomm_worker_wait_seconds_total",
+          "Time that workers spent without work, by how they waited for it.", m.worker_wait_ns);
     counter("arcomm_worker_sleeps_total", "Times that a worker went to sleep for want of work.",
             static_cast<double>(m.worker_sleeps.value()));
     gauge("arcomm_worker_turn_max_seconds",
@@ -117,6 +119,17 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.link_received_bytes.value()));
     counter("arcomm_link_retransmits_total", "Segments that TCP sent again on links.",
             static_cast<double>(m.link_retransmits.value()));
+    gauge("arcomm_link_delivered_bytes_per_second",
+          "How fast what was sent has reached the peers lately, as TCP measures it, of all links.",
+          m.link_delivered_bytes_per_second);
+    MetricFamily& held_up =
+        family("arcomm_link_held_up_seconds_total",
+               "Time that sending on links has waited for room, by where.", MetricType::Counter);
+    add_counter(held_up, "by", "peer", seconds_of_us(m.link_waited_for_peer_us));
+    add_counter(held_up, "by", "buffer", seconds_of_us(m.link_waited_for_buffer_us));
+    waits("arcomm_link_wait_seconds_total",
+          "Time that the threads of links' streams spent without work, by how they waited for it.",
+          m.link_wait_ns);
     MetricFamily& dropped =
         family("arcomm_net_dropped_total",
                "Frames of other daemons that were let go of, by reason.", MetricType::Counter);
@@ -139,6 +152,14 @@ class Collector : public prometheus::Collectable {
     if (!label.empty()) metric.label = {{std::string(label), std::string(value)}};
     metric.counter.value = amount;
     to.metric.push_back(std::move(metric));
+  }
+
+  static double seconds_of_us(const Counter& us) { return static_cast<double>(us.value()) / 1e6; }
+  void waits(std::string_view name, std::string_view help,
+             const CounterBy<Waiting, kWaitings>& ns) const {
+    MetricFamily& to = family(name, help, MetricType::Counter);
+    for (const Waiting how : {Waiting::Spin, Waiting::Yield, Waiting::Sleep})
+      add_counter(to, "state", text_of(how), static_cast<double>(ns[how].value()) / kNsPerSecond);
   }
 
   void counter(std::string_view name, std::string_view help, double value) const {

@@ -70,5 +70,21 @@ TEST_F(NodesTune, WhoCannotBeMeasuredIsNamedAndTheOthersAreMeasured) {
   EXPECT_TRUE(holds(wrong.errors, "net.peers names no other daemon")) << wrong.errors;
 }
 
+TEST_F(NodesTune, WhatIsExplainedBetweenNodesIsThatOfTheDeviceThatWasAskedFor) {
+  start(2, {{"net.algorithm", "direct"}});
+  const auto explain = [this](const char* device) {
+    return arctl_json(node(0), {"tune", "--explain", "1M", "--nodes", "4", "--device", device});
+  };
+  EXPECT_EQ(explain("host").at("chosen"), "direct");
+  const nlohmann::json gpus = explain("gpu");
+  EXPECT_EQ(gpus.at("chosen"), "exchange");
+  EXPECT_TRUE(holds(gpus.at("text"), "between GPUs")) << gpus;
+  EXPECT_TRUE(holds(gpus.at("text"), "net.algorithm")) << gpus;
+  const ArctlRun many =
+      arctl(node(0), {"tune", "--explain", "1M", "--nodes", "9", "--device", "gpu"});
+  EXPECT_NE(many.code, 0);
+  EXPECT_TRUE(holds(many.errors, "at most 8 GPUs and nodes")) << many.errors;
+}
+
 }  // namespace
 }  // namespace arcomm::support

@@ -336,6 +336,21 @@ TEST(Views, ACommunicatorSaysWhichWayItsOperationsTakeAndWhyNotAFasterOne) {
   EXPECT_THAT(text, HasSubstr(R"("why_not_in_stream":"rank 1's process does not see GPU-0")"));
 }
 
+TEST(Views, OfGpusOnSeveralNodesTheOneWayIsToldWithWhyNothingIsInStream) {
+  v1::CommunicatorsReply reply;
+  v1::CommunicatorStatus& one = *reply.add_communicators();
+  one = communicator_of({7});
+  v1::LaunchStretch& all = *one.add_launches();
+  all.set_types("all types");
+  all.set_path("launched");
+  all.set_algorithm("exchange");
+  all.set_most_bytes(~std::uint64_t{0});
+  one.set_why_not_in_stream("its ranks are on several nodes");
+  EXPECT_THAT(communicators_text(reply, false),
+              HasSubstr("  all types: launched (exchange)\n"
+                        "  why not more in-stream: its ranks are on several nodes\n"));
+}
+
 TEST(Views, ARankOfAnotherNodeIsShownWithItAndNeverBehind) {
   v1::CommunicatorsReply reply;
   v1::CommunicatorStatus& one = *reply.add_communicators();
@@ -376,6 +391,8 @@ TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
   link.set_state("up");
   link.set_streams(8);
   link.set_sent_bytes(3 << 20);
+  link.set_delivered_bytes_per_second(2560ull << 20);
+  link.set_waited_for_peer_ns(1'500'000);
   v1::NetInterface& interface = *reply.add_interfaces();
   interface.set_name("eth1");
   interface.set_why("no carrier");
@@ -384,13 +401,16 @@ TEST(Views, OtherDaemonsAreShownWithTheirStateAndWhy) {
   late.set_frames(3);
   reply.add_dropped()->set_reason("damaged");
   const std::string text = net_text(reply, false);
-  for (const char* part : {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0",
-                           "3 MiB", "no carrier", "that were dropped: 3 late\n"})
+  for (const char* part :
+       {"node-a", "10.0.0.2:7400", "84 us", "node-c has another token", "host:0", "3 MiB", "RATE",
+        "2.5 GiB/s", "1.50 ms", "no carrier", "that were dropped: 3 late\n"})
     EXPECT_THAT(text, HasSubstr(part));
   const Json json = net_json(reply);
   EXPECT_EQ(json["peers"][0]["state"], "alive");
   EXPECT_EQ(json["peers"][0]["round_trip_s"], 84e-6);
   EXPECT_EQ(json["links"][0]["sent_bytes"], 3 << 20);
+  EXPECT_EQ(json["links"][0]["delivered_bytes_per_second"], 2560ull << 20);
+  EXPECT_EQ(json["links"][0]["waited_for_peer_s"], 1.5e-3);
   EXPECT_EQ(json["dropped"]["late"], 3);
   EXPECT_EQ(json["dropped"]["damaged"], 0);
 }

@@ -60,5 +60,13 @@ TEST(GeneratedTexts, ManualNamesEverySettingAndVariable) {
   }
 }
 
+TEST(GeneratedTexts, WhatSaysNothingToGpusBetweenNodesSaysSo) {
+  for (const SettingRow& row : settings_table()) {
+    const std::string name = row.name();
+    if (name != "net.algorithm" && name != "net.order" && name != "net.partials") continue;
+    EXPECT_NE(row.doc.find("GPUs"), std::string_view::npos) << name << ": " << row.doc;
+  }
+}
+
 }  // namespace
 }  // namespace arcomm

@@ -10,6 +10,10 @@ namespace {
 
 constexpr std::chrono::milliseconds kLookAtTraffic{1000};
 
+std::uint64_t since(std::uint64_t before, std::uint64_t now) {
+  return now - std::min(now, before);
+}
+
 }  // namespace
 
 void LinkTraffic::opened() {
@@ -48,9 +52,17 @@ void LinkTraffic::count(const WorkerSnapshot& shot, std::size_t worker) {
       before = {};  // another link
     metrics_.link_sent_bytes.add(now.sent_bytes - before.sent_bytes);
     metrics_.link_received_bytes.add(now.received_bytes - before.received_bytes);
-    metrics_.link_retransmits.add(now.retransmits - std::min(now.retransmits, before.retransmits));
+    metrics_.link_retransmits.add(since(before.retransmits, now.retransmits));
+    metrics_.link_waited_for_peer_us.add(since(before.waited_for_peer_us, now.waited_for_peer_us));
+    metrics_.link_waited_for_buffer_us.add(
+        since(before.waited_for_buffer_us, now.waited_for_buffer_us));
+    metrics_.link_wait_ns[Waiting::Spin].add(since(before.spun_ns, now.spun_ns));
+    metrics_.link_wait_ns[Waiting::Sleep].add(since(before.slept_ns, now.slept_ns));
     before = now;
   }
+  std::uint64_t delivered = 0;
+  for (const auto& [name, link] : counted_) delivered += link.delivered_bytes_per_second;
+  metrics_.link_delivered_bytes_per_second.set(static_cast<std::int64_t>(delivered));
   if (!shot.links.empty()) opened();
 }
 

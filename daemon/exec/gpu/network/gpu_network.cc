@@ -149,7 +149,7 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     FlightRecord& record = arrival.operations[seat]->record;
     record.matched_ns = arrival.matched_ns;
     record.launched_ns = now_ns;
-    if (!arrival.signature.is_empty()) record.algorithm = recorded(NetworkFifos::kAlgorithm);
+    if (!arrival.signature.is_empty()) record.algorithm = recorded(GpuExchange::kAlgorithm);
   }
   Member* const member = find(communicator);
   if (member == nullptr || member->has_failed) {
@@ -167,7 +167,7 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     }
     return Backend::Started::Ended;
   }
-  member->fifos->windows().notes().begin(communicator, arrival, recorded(NetworkFifos::kAlgorithm));
+  member->fifos->windows().notes().begin(communicator, arrival, recorded(GpuExchange::kAlgorithm));
   running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
   launch(running_.back());
   return Backend::Started::Running;
@@ -175,7 +175,7 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
 
 bool GpuNetwork::launch(Run& run) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  if (!groups_.room.enter(group.place, NetworkFifos::kBlocks)) return false;
+  if (!groups_.room.enter(group.place, GpuExchange::kBlocks)) return false;
   run.waits = false;
   group.has_run = true;
   const Arrival& arrival = *run.communicator->board.head();

@@ -3,7 +3,7 @@
 // in between, over the worker's links. Thread: the worker's, on which the engine is driven, too:
 // links belong to it, and while something runs here it has nothing to wait for. Never blocks.
 //
-// All sizes go the way of exchange (plan/network/network_choice.h), in one step on the wire: the
+// All sizes go the way of exchange (plan/network/gpu_exchange.h), in one step on the wire: the
 // bits of exchange and direct on hosts. Where each node has one rank its partial is what it sends,
 // in its own type; else each node's kernel, on the GPU of its first rank, combines what its ranks
 // send into accumulators, and stores the result into what all of them receive.

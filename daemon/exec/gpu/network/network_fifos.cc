@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/exec/net/node_group.h"
-#include "daemon/exec/net/operations/network_operation.h"
 #include "kernels/network/ring_steps.h"
 
 namespace arcomm {
 namespace {
 
+constexpr std::uint32_t kLanes = GpuExchange::kLanes;
 constexpr std::uint64_t kAlignment = 128;
 
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
@@ -17,7 +16,7 @@ constexpr std::uint64_t aligned(std::uint64_t bytes) {
 }
 
 std::uint64_t ports_of(std::size_t nodes) {
-  return NetworkCall::ports_of(static_cast<std::uint32_t>(nodes), NetworkFifos::kLanes);
+  return NetworkCall::ports_of(static_cast<std::uint32_t>(nodes), kLanes);
 }
 
 // In the GPU's memory.
@@ -30,7 +29,7 @@ std::uint64_t parts_at(std::size_t nodes) {
 }
 
 std::uint32_t slot_bytes_of(const CommunicatorSpec& spec) {
-  return NodeGroup::slot_bytes_of(static_cast<std::uint32_t>(spec.nodes.size()));
+  return slot_bytes_among(static_cast<std::uint32_t>(spec.nodes.size()));
 }
 
 // A node has several ranks: all nodes' partials are of one kind, so all combine theirs.
@@ -129,19 +128,20 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
 
 NetworkCall NetworkFifos::call_of(const Operation& operation) const {
   const Seat& first = operation.seats.front();
-  const DType travels = combines_seats_ ? accumulator_of(operation.dtype) : operation.dtype;
-  // The same on all nodes: how the operation is cut, and so which steps it takes.
-  const std::uint64_t chunk = chunk_elements(operation.count, size_of(travels), slot_bytes_);
+  const GpuExchange cut = GpuExchange::of({.count = operation.count,
+                                           .dtype = operation.dtype,
+                                           .op = operation.op,
+                                           .nodes = windows_.nodes(),
+                                           .one_seat_each = !combines_seats_});
   NetworkCall call{.partial = combines_seats_ ? nullptr : first.send,
                    .result = first.recv,
                    .count = operation.count,
                    .timeout_ns = operation.timeout_ns,
                    .node = windows_.here(),
                    .nodes = windows_.nodes(),
-                   .lanes = static_cast<std::uint32_t>(
-                       std::min<std::uint64_t>(kLanes, tile_count(operation.count, chunk))),
+                   .lanes = cut.lanes,
                    .divisor = operation.divisor,
-                   .chunk_elements = chunk,
+                   .chunk_elements = cut.chunk_elements,
                    .depth = kFifoSteps,
                    .dtype = operation.dtype,
                    .op = operation.op,

@@ -16,7 +16,7 @@
 #include "daemon/exec/gpu/group/gpu_group.h"
 #include "daemon/exec/gpu/network/lane_windows.h"
 #include "daemon/memory/staging_pool.h"
-#include "daemon/plan/network/network_choice.h"
+#include "daemon/plan/network/gpu_exchange.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/launch_network.h"
 
@@ -24,11 +24,6 @@ namespace arcomm {
 
 class NetworkFifos {
  public:
-  static constexpr NetworkAlgorithm kAlgorithm = NetworkAlgorithm::Exchange;  // of all operations
-  // Of an operation. A block copies some 10 GB/s over PCIe; four lanes keep eight streams busy.
-  static constexpr std::uint32_t kLanes = 4;
-  static constexpr std::uint32_t kBlocks = 2 * kLanes;  // of a kernel
-
   // Of the memory of each member's GPU. That of the first runs the kernel.
   static std::uint64_t device_bytes(const CommunicatorSpec& spec);
 

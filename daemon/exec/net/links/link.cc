@@ -205,13 +205,22 @@ LinkSnapshot Link::snapshot() const {
                     .sent_bytes = messages.sent_bytes,
                     .received_bytes = messages.received_bytes,
                     .retransmits = messages.retransmits,
-                    .rtt_us = messages.least_rtt_us};
+                    .rtt_us = messages.least_rtt_us,
+                    .waited_for_peer_us = messages.waited_for_peer_us,
+                    .waited_for_buffer_us = messages.waited_for_buffer_us};
   for (const net::StreamCounters& stream : driven_ ? driven_->counters() : bulk_->counters()) {
     shot.sent_bytes += stream.sent_bytes;
     // Puts do not pass by the stream's thread's own count.
     shot.received_bytes += std::max(stream.received_bytes, stream.link.received_bytes);
     shot.retransmits += stream.link.retransmits;
+    shot.delivered_bytes_per_second += stream.link.delivered_bytes_per_second;
+    shot.waited_for_peer_us += stream.link.waited_for_peer_us;
+    shot.waited_for_buffer_us += stream.link.waited_for_buffer_us;
+    shot.spun_ns += stream.spun_ns;
+    shot.slept_ns += stream.slept_ns;
   }
+  if (shot.delivered_bytes_per_second == 0)
+    shot.delivered_bytes_per_second = messages.delivered_bytes_per_second;
   return shot;
 }
 

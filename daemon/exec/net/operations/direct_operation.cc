@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/plan/network/host_window.h"
 #include "daemon/plan/network/network_shards.h"
 
 namespace arcomm {

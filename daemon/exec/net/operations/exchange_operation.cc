@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "daemon/plan/network/host_window.h"
+
 namespace arcomm {
 
 Status ExchangeOperation::begin(const NetworkRequest& request) {

@@ -40,10 +40,4 @@ class NetworkOperation {
   virtual net::Regions::Damage damage() const { return {}; }
 };
 
-// Elements in a chunk: about an eighth of what goes to one node, so that all streams carry it and
-// combining begins early; no more than a slot holds, and not so few that a chunk's own cost shows.
-// The same on all nodes.
-std::uint64_t chunk_elements(std::uint64_t elements, std::size_t wire_bytes,
-                             std::uint32_t slot_bytes);
-
 }  // namespace arcomm

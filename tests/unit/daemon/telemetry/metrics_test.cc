@@ -78,22 +78,36 @@ TEST(MetricsText, TellsValuesInBaseUnitsUnderTheirNames) {
   metrics.sessions.add(-1);
   metrics.sessions_lost[Reason::RemoteDied].add();
   metrics.worker_busy_ns.add(1'500'000'000);
+  metrics.worker_wait_ns[Waiting::Yield].add(2'500'000'000);
+  metrics.link_wait_ns[Waiting::Sleep].add(500'000'000);
+  metrics.link_waited_for_peer_us.add(1'500'000);
+  metrics.link_delivered_bytes_per_second.set(4'000'000'000);
   for (const std::uint64_t turn_ns : {1'000, 2'500'000, 30'000})
     metrics.worker_turn_ns.note(turn_ns);
   metrics.config_reloads_failed.add();
   const std::string text = render_metrics(metrics);
-  for (const char* line :
-       {"arcomm_operations_total{code=\"Ok\"} 1\n",
-        "arcomm_operations_total{code=\"Internal\"} 0\n",
-        "# TYPE arcomm_operation_duration_seconds histogram\n",
-        "arcomm_operation_duration_seconds_bucket{le=\"+Inf\"} 1\n",
-        "arcomm_operation_duration_seconds_count 1\n", "arcomm_bytes_reduced_total 1048576\n",
-        "arcomm_rejected_total{reason=\"OutOfBounds\"} 1\n", "arcomm_sessions 2\n",
-        "arcomm_sessions_lost_total{reason=\"RemoteDied\"} 1\n",
-        "arcomm_worker_busy_seconds_total 1.5\n", "arcomm_worker_turn_max_seconds 0.0025\n",
-        "arcomm_config_reloads_total{result=\"error\"} 1\n",
-        "arcomm_net_dropped_total{reason=\"never_formed\"} 0\n", "arcomm_log_lines_dropped_total ",
-        "arcomm_log_lines_left_out_total ", "arcomm_build_info{version=\"0.1.0\"} 1\n"})
+  for (const char* line : {"arcomm_operations_total{code=\"Ok\"} 1\n",
+                           "arcomm_operations_total{code=\"Internal\"} 0\n",
+                           "# TYPE arcomm_operation_duration_seconds histogram\n",
+                           "arcomm_operation_duration_seconds_bucket{le=\"+Inf\"} 1\n",
+                           "arcomm_operation_duration_seconds_count 1\n",
+                           "arcomm_bytes_reduced_total 1048576\n",
+                           "arcomm_rejected_total{reason=\"OutOfBounds\"} 1\n",
+                           "arcomm_sessions 2\n",
+                           "arcomm_sessions_lost_total{reason=\"RemoteDied\"} 1\n",
+                           "arcomm_worker_busy_seconds_total 1.5\n",
+                           "arcomm_worker_turn_max_seconds 0.0025\n",
+                           "arcomm_worker_wait_seconds_total{state=\"spin\"} 0\n",
+                           "arcomm_worker_wait_seconds_total{state=\"yield\"} 2.5\n",
+                           "arcomm_link_wait_seconds_total{state=\"sleep\"} 0.5\n",
+                           "arcomm_link_held_up_seconds_total{by=\"peer\"} 1.5\n",
+                           "arcomm_link_held_up_seconds_total{by=\"buffer\"} 0\n",
+                           "arcomm_link_delivered_bytes_per_second 4000000000\n",
+                           "arcomm_config_reloads_total{result=\"error\"} 1\n",
+                           "arcomm_net_dropped_total{reason=\"never_formed\"} 0\n",
+                           "arcomm_log_lines_dropped_total ",
+                           "arcomm_log_lines_left_out_total ",
+                           "arcomm_build_info{version=\"0.1.0\"} 1\n"})
     EXPECT_THAT(text, HasSubstr(line));
 }
 

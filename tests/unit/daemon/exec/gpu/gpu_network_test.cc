@@ -226,6 +226,9 @@ TEST_F(GpuNetwork, ClientsAreOfferedNothingThatNeedsTheOtherRanksGpus) {
     ASSERT_EQ(told.size(), 1u);
     EXPECT_EQ(told[0].between_nodes, NetworkAlgorithm::Exchange) << "what `arctl comms` says";
     EXPECT_EQ(told[0].launched, std::nullopt);
+    EXPECT_EQ(all[0].why_not_in_stream, "its ranks are on several nodes");
+    ASSERT_EQ(all[0].ranks.size(), 2u);
+    for (std::size_t rank = 0; rank < 2; ++rank) EXPECT_EQ(all[0].ranks[rank].node, name(rank));
   }
 }
 

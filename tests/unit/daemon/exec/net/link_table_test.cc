@@ -126,6 +126,39 @@ TEST_P(LinkTableTest, PutsGoOverTheBulkStreamsAndThreadsTellOfThem) {
   ASSERT_TRUE(b_.regions()->remove(region));
 }
 
+TEST_P(LinkTableTest, ALinkTellsHowFastItDeliversAndHowItsThreadsWait) {
+  open(2);
+  std::vector<std::byte> memory(65536), sent(65536, std::byte{5});
+  std::array<net::SignalWord, 1> signals{};
+  const net::RegionId region = b_.regions()->add(memory, signals, {77, 3}).value();
+  net::OnLoan on_loan{0};
+  for (std::uint64_t put = 1; put <= 64; ++put) {
+    ++on_loan;
+    ASSERT_EQ(a_.post(kB,
+                      {.header = {.kind = net::FrameKind::Put,
+                                  .communicator = 77,
+                                  .epoch = 3,
+                                  .region = region,
+                                  .add = 1},
+                       .payload = sent},
+                      on_loan),
+              net::Progress::Done);
+    ASSERT_TRUE(until([&] { return signals[0].load() == put && on_loan.load() == 0; }));
+  }
+  // Threads look at their connections ten times a second.
+  LinkSnapshot shot;
+  ASSERT_TRUE(until([&] {
+    shot = a_.snapshots().at(0);
+    return shot.delivered_bytes_per_second > 0 &&
+           (GetParam() == Drivers::Worker || (shot.spun_ns > 0 && shot.slept_ns > 0));
+  }));
+  EXPECT_GT(shot.sent_bytes, 64 * sent.size());
+  if (GetParam() == Drivers::Worker) {
+    EXPECT_EQ(shot.spun_ns + shot.slept_ns, 0u);
+  }
+  ASSERT_TRUE(b_.regions()->remove(region));
+}
+
 TEST_P(LinkTableTest, WithoutBulkStreamsPutsGoBehindTheMessages) {
   open(0);
   std::vector<std::byte> memory(64), sent(64, std::byte{5});

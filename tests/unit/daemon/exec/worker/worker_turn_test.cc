@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/control_requests.h"
+#include "daemon/exec/worker/turn_times.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {
@@ -181,6 +182,24 @@ TEST_F(WorkerMessages, ThatTakeLongDoNotHoldUpRequestsUntilTheLastOfThem) {
   ranks[0]->call(4);
   all_posted.set_value();
   EXPECT_TRUE(answered_before_the_last.get_future().get());
+}
+
+TEST(TurnTimes, AllTimeIsBusySpunYieldedOrSleptAndToldByTheSecond) {
+  Metrics metrics;
+  TurnTimes times(metrics);
+  times.begin(0);
+  EXPECT_FALSE(times.note(0, 100, true));
+  times.waited(Waiting::Yield, 100, 350);
+  EXPECT_FALSE(times.note(350, 400, false));  // a turn in vain
+  times.waited(Waiting::Spin, 400, 500);
+  times.waited(Waiting::Sleep, 500, 2'000'000'000);
+  times.slept(2'000'000'000);
+  EXPECT_EQ(metrics.worker_wait_ns.total(), 0u);
+  EXPECT_TRUE(times.note(2'000'000'000, 2'000'000'010, true));
+  EXPECT_EQ(metrics.worker_busy_ns.value(), 110u);
+  EXPECT_EQ(metrics.worker_wait_ns[Waiting::Spin].value(), 150u);
+  EXPECT_EQ(metrics.worker_wait_ns[Waiting::Yield].value(), 250u);
+  EXPECT_EQ(metrics.worker_wait_ns[Waiting::Sleep].value(), 1'999'999'500u);
 }
 
 }  // namespace
