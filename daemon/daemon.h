@@ -88,6 +88,13 @@ class Daemon final : public DaemonActions {
   Status tune_network(const v1::TuneRequest& request,
                       const std::function<void(v1::TuneReply)>& send,
                       const std::function<bool()>& cancelled);
+  Result<std::vector<SurveyedLink>> survey_links(const v1::TuneRequest& request,
+                                                 const std::function<void(v1::TuneReply)>& send,
+                                                 const std::function<bool()>& cancelled);
+  // What a step between nodes costs: the ways to other daemons, and the flags of GPUs.
+  Status bench_network(const v1::TuneRequest& request,
+                       const std::function<void(v1::TuneReply)>& send,
+                       const std::function<bool()>& cancelled);
   void use_network_tuning(const std::shared_ptr<const NetworkTuning>& tuning);
   // Returns the signal that ends the process, 0 when a worker ended by itself.
   int wait_for_end(int signals);

@@ -203,6 +203,7 @@ Result<GpuTuningTable> Daemon::measure_gpus(const v1::TuneRequest& request,
 
 Status Daemon::tune(const v1::TuneRequest& request, const std::function<void(v1::TuneReply)>& send,
                     const std::function<bool()>& cancelled) {
+  if (request.bench()) return bench_network(request, send, cancelled);
   if (request.network()) return tune_network(request, send, cancelled);
   const Result<bool> on_gpus = asks_for_gpus(request.device());
   if (!on_gpus) return on_gpus.error();

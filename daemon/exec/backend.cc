@@ -41,4 +41,12 @@ Result<std::optional<double>> Backend::measured() {
   return only_on_gpus("this worker serves no GPU");
 }
 
+Status Backend::begin_flag_echo(std::uint32_t) {
+  return only_on_gpus("this worker serves no GPU");
+}
+
+Result<std::optional<FlagEcho>> Backend::flag_echo() {
+  return only_on_gpus("this worker serves no GPU");
+}
+
 }  // namespace arcomm

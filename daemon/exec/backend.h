@@ -155,6 +155,10 @@ class Backend {
   // Microseconds; none: call again, in another turn.
   virtual Result<std::optional<double>> measured();
   virtual void end_measuring() {}
+  // See DeviceWorker::measure_flag.
+  virtual Status begin_flag_echo(std::uint32_t gpu);
+  // None: call again, in another turn.
+  virtual Result<std::optional<FlagEcho>> flag_echo();
 
   // The end: no communicator is left. False: not all has been let go of; call again in another
   // turn, for some time.

@@ -140,6 +140,12 @@ struct GpuMeasurement {
   std::uint64_t bytes = 0;                 // of one rank
 };
 
+// GPU workers: what a flag takes from a kernel to the CPU and back.
+struct FlagEcho {
+  std::uint64_t p50_ns = 0, p99_ns = 0;
+  std::uint64_t times = 0;  // that it went
+};
+
 struct PlanSpec {
   MemberId member;
   BufferId send_buffer, recv_buffer;

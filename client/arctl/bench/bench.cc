@@ -8,6 +8,7 @@
 
 #include "client/arctl/bench/bench_case.h"
 #include "client/arctl/bench/bench_options.h"
+#include "client/arctl/bench/network.h"
 #include "client/arctl/bench/rank_team.h"
 #include "client/arctl/verbs.h"
 #include "client/arctl/view/table.h"
@@ -121,11 +122,32 @@ ExitCode run_on_host(const Invocation& invocation, const BenchPlan& plan,
                       " elements are wrong: the #wrong column says where"));
 }
 
+void add_network_options(CLI::App& verb, BenchOptions& options) {
+  CLI::Option* network =
+      verb.add_flag("--network", options.network,
+                    "Times what a step between nodes costs instead, piece by piece: a message to "
+                    "each other daemon and back, bulk data both ways, and on GPUs a kernel's flag "
+                    "to the CPU and back. Changes nothing that the daemon decides by");
+  verb.add_option("--peer", options.daemons,
+                  "With --network: only the daemon at this address of net.peers; may be repeated")
+      ->type_name("ADDRESS")
+      ->needs(network);
+}
+
+// The others are of rank processes. (With excludes() each would say so in the help.)
+void check_network_options(const CLI::App& verb) {
+  for (const CLI::Option* one : verb.get_options()) {
+    if (one->count() != 0 && !one->check_name("--network") && !one->check_name("--peer"))
+      throw CLI::ExcludesError("--network", one->get_name());
+  }
+}
+
 }  // namespace
 
 void add_bench(CLI::App& app, Invocation& invocation) {
-  CLI::App* verb =
-      app.add_subcommand("bench", "Times AllReduce between rank processes and checks every result");
+  CLI::App* verb = app.add_subcommand(
+      "bench",
+      "Times AllReduce between rank processes and checks every result; or a step between nodes");
   auto options = std::make_shared<BenchOptions>();
   verb->add_option("-b,--min-size", options->from, "Smallest size in bytes")
       ->capture_default_str()
@@ -185,9 +207,18 @@ void add_bench(CLI::App& app, Invocation& invocation) {
   verb->add_option("--nccl", options->nccl,
                    "The file to load NCCL from; by default libnccl.so.2, as the loader finds it")
       ->type_name("FILE");
-  add_examples(*verb, {"arctl bench -b 1K -e 64M -r 4 -d bfloat16",
-                       "arctl bench --device gpu -r 2 -d float16 --peers nccl"});
-  verb->callback([&invocation, options] {
+  add_network_options(*verb, *options);
+  add_examples(*verb,
+               {"arctl bench -b 1K -e 64M -r 4 -d bfloat16",
+                "arctl bench --device gpu -r 2 -d float16 --peers nccl", "arctl bench --network"});
+  verb->callback([&invocation, options, verb] {
+    if (options->network) {
+      check_network_options(*verb);
+      invocation.action = [&invocation, options] {
+        return bench_network(invocation, options->daemons);
+      };
+      return;
+    }
     const Result<BenchPlan> plan = plan_of(*options);
     if (!plan) throw CLI::ValidationError("bench", plan.error().message);
     invocation.action = [&invocation, options, plan = *plan] {

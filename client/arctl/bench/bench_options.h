@@ -32,6 +32,9 @@ struct BenchOptions {
   std::string mode;
   std::vector<std::string> peers;
   std::string nccl;
+  // Instead of all the above: between daemons, to these addresses or to all.
+  bool network = false;
+  std::vector<std::string> daemons;
 };
 
 struct BenchPlan {

@@ -46,6 +46,10 @@ Json trace_json(const v1::TraceReply& reply);
 // The same as Chrome's trace events, for a viewer.
 Json trace_chrome_json(const v1::TraceReply& reply);
 
+// The last message of a tune with `bench` set.
+std::string network_bench_text(const v1::TuneReply& last, bool colour);
+Json network_bench_json(const v1::TuneReply& last);
+
 std::string reload_text(const v1::ReloadReply& reply);
 Json reload_json(const v1::ReloadReply& reply);
 

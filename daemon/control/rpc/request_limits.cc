@@ -59,6 +59,15 @@ Status check_request(const v1::ReleaseBufferRequest& request) {
                      kMaxOffers);
 }
 
+Status check_request(const v1::TuneRequest& request) {
+  ARC_RETURN_IF_ERROR(check_request_bytes(request.ByteSizeLong()));
+  ARC_RETURN_IF_ERROR(check_name("device", request.device()));
+  ARC_RETURN_IF_ERROR(check_field("number of peers", static_cast<std::size_t>(request.peers_size()),
+                                  kMostPeersInRequest));
+  for (const std::string& peer : request.peers()) ARC_RETURN_IF_ERROR(check_name("peers", peer));
+  return {};
+}
+
 Status check_request(const v1::AnnounceRequest& request) {
   return check_request_bytes(request.ByteSizeLong(), kMostPeerMessageBytes);
 }

@@ -18,7 +18,8 @@ inline constexpr std::size_t kMostRequestBytes = 4 * 1024;
 // larger is parsed.
 inline constexpr std::size_t kMostBytesOfAnyRequest = 32 * 1024;
 inline constexpr int kMostGpusInRequest = 64;
-inline constexpr std::size_t kMostNameBytes = 256;  // of a device
+inline constexpr std::size_t kMostNameBytes = 256;  // of a device, of a peer's address
+inline constexpr int kMostPeersInRequest = 128;
 
 // ResourceExhausted naming the field, what it has and the most that it may have.
 Status check_request_bytes(std::size_t bytes, std::size_t most = kMostRequestBytes);
@@ -32,6 +33,7 @@ Status check_request(const v1::CreateCommunicatorRequest& request);
 Status check_request(const v1::AllocateBufferRequest& request);
 Status check_request(const v1::RegisterBufferRequest& request);
 Status check_request(const v1::ReleaseBufferRequest& request);
+Status check_request(const v1::TuneRequest& request);
 // Of other daemons: with what all ranks of a communicator have to say.
 Status check_request(const v1::AnnounceRequest& request);
 Status check_request(const v1::FormRequest& request);

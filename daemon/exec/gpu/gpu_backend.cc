@@ -31,8 +31,8 @@ constexpr std::uint64_t kLongestNapNs = 5'000'000;
 
 Error measuring_would_disturb(std::size_t communicators) {
   return error(ErrorCode::FailedPrecondition, Reason::None, communicators,
-               " communicators are on the GPUs, and measuring would hold them up: tune when none "
-               "is (arctl comms lists them)");
+               " communicators are on the GPUs, and measuring would hold them up: measure when "
+               "none is (arctl comms lists them)");
 }
 
 Error nobody_measures() {
@@ -126,6 +126,7 @@ void GpuBackend::stop(Communicator& communicator) {
 }
 
 std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
+  if (echo_ != nullptr && echo_->is_over() && echo_->has_left()) echo_.reset();
   Speculator& speculator = groups_->speculator;
   speculator.make_way(now_ns);
   const Speculator::Counts counts = speculator.take_counts();
@@ -337,7 +338,28 @@ Result<std::optional<double>> GpuBackend::measured() {
   return bench_->go_on();
 }
 
+Status GpuBackend::begin_flag_echo(std::uint32_t gpu) {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  if (bench_ != nullptr || (echo_ != nullptr && !echo_->has_left()))
+    return error(ErrorCode::Unavailable, Reason::None, "somebody else measures: try again");
+  echo_.reset();  // its words are free for the next
+  Result<std::unique_ptr<GpuFlagEcho>> echo = GpuFlagEcho::begin(*groups_, gpu);
+  if (!echo) return std::move(echo).error();
+  echo_ = std::move(echo).value();
+  return {};
+}
+
+Result<std::optional<FlagEcho>> GpuBackend::flag_echo() {
+  ARC_RETURN_IF_ERROR(check_may_measure());
+  if (echo_ == nullptr || echo_->is_over()) {
+    return error(ErrorCode::Unavailable, Reason::None,
+                 "somebody came, and the kernel that raises flags had to end: try again");
+  }
+  return echo_->go_on();
+}
+
 void GpuBackend::end_measuring() {
+  if (echo_ != nullptr) static_cast<void>(echo_->has_left());  // tend() lets go of it
   if (bench_ == nullptr) return;
   bench_.reset();
   // What it had is given back now, or a little later.

@@ -16,6 +16,7 @@
 #include "daemon/exec/gpu/group/path_watch.h"
 #include "daemon/exec/gpu/network/gpu_network.h"
 #include "daemon/exec/tune/gpu_bench.h"
+#include "daemon/exec/tune/gpu_flag_echo.h"
 #include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {
@@ -95,6 +96,8 @@ class GpuBackend final : public Backend {
   Status measure(GpuMeasurement what) override;
   Result<std::optional<double>> measured() override;
   void end_measuring() override;
+  Status begin_flag_echo(std::uint32_t gpu) override;
+  Result<std::optional<FlagEcho>> flag_echo() override;
   bool shut_down() override;
 
  private:
@@ -112,7 +115,8 @@ class GpuBackend final : public Backend {
   GpuNetwork::Staging staging_;
   std::unique_ptr<GpuNetwork> network_;  // null: it has no memory, and there is no other node
   const OfferedData* offered_ = nullptr;
-  std::unique_ptr<GpuBench> bench_;  // while somebody measures
+  std::unique_ptr<GpuBench> bench_;    // while somebody measures
+  std::unique_ptr<GpuFlagEcho> echo_;  // likewise, and until its kernel has left
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;
   bool cuda_ipc_ = true;  // settings' word, for memory to come

@@ -82,6 +82,15 @@ Status QuiesceGuard::wait_for_queues() {
     }
     ::sched_yield();
   }
+  while (quiescer_.echo_has_left && !quiescer_.echo_has_left()) {
+    if (now_ns() >= until) {
+      return error(
+          ErrorCode::Unavailable, Reason::None,
+          "a GPU here has not come to a kernel that is being measured: other work keeps it "
+          "busy; try again");
+    }
+    ::sched_yield();
+  }
   while (busy == nullptr && (busy = quiescer_.find_busy()) != nullptr) {
     if (now_ns() >= until) break;
     busy = nullptr;

@@ -42,6 +42,8 @@ class Quiescer {
   // Moves what runs between nodes, and says whether none of its kernels is on the GPUs: CUDA's
   // calls would wait for one, and it for the worker.
   std::function<bool()> network_has_left;
+  // Ends a kernel that waits for this thread's answers, and says whether the GPU is rid of it.
+  std::function<bool()> echo_has_left;
   // A communicator of the daemon's own, whose queues are to be empty, too; null: there is none.
   const GpuGroup* measured = nullptr;
 

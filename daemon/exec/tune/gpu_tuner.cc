@@ -1,7 +1,6 @@
 #include "daemon/exec/tune/gpu_tuner.h"
 
 #include <algorithm>
-#include <future>
 #include <memory>
 #include <optional>
 #include <set>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/tune/ask_worker.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/telemetry/log/log.h"
 
@@ -18,21 +18,6 @@ namespace {
 constexpr std::uint64_t kLeastBytes = 1024;
 constexpr std::uint64_t kLastBytes = 1ull << 36;  // of any ladder
 constexpr std::uint64_t kStep = 4;
-constexpr auto kAnswerLimit = std::chrono::seconds(15);  // longer than any kernel may hang
-
-// Puts a question to the worker and waits for its answer.
-template <typename T, typename Question>
-Result<T> ask(Question question) {
-  auto answer = std::make_shared<std::promise<Result<T>>>();
-  std::future<Result<T>> coming = answer->get_future();
-  question([answer](Result<T> result) { answer->set_value(std::move(result)); });
-  if (coming.wait_for(kAnswerLimit) != std::future_status::ready) {
-    return error(ErrorCode::DeadlineExceeded, Reason::Timeout,
-                 "the GPUs' worker has not answered for ", kAnswerLimit.count(),
-                 " s: see the daemon's log");
-  }
-  return coming.get();
-}
 
 std::vector<std::uint32_t> sets_of(std::uint32_t gpus) {
   std::set<std::uint32_t> sets;
@@ -66,7 +51,7 @@ class Tuner {
     for (std::uint64_t bytes = kLeastBytes; bytes <= max_bytes_; bytes *= kStep) ++sizes_;
   }
   ~Tuner() {
-    static_cast<void>(ask<void>([&](auto done) { worker_.end_measuring(std::move(done)); }));
+    static_cast<void>(ask_worker<void>([&](auto done) { worker_.end_measuring(std::move(done)); }));
   }
   Tuner(const Tuner&) = delete;
   Tuner& operator=(const Tuner&) = delete;
@@ -103,7 +88,7 @@ class Tuner {
       if (stopped_ || over() || bytes > *room) continue;
       for (const std::optional<CudaAlgorithm> algorithm : candidates(ranks, bytes)) {
         if (stopped_ || broken.contains(algorithm)) continue;
-        const Result<double> took = ask<double>([&](auto done) {
+        const Result<double> took = ask_worker<double>([&](auto done) {
           worker_.measure({algorithm, bytes}, std::move(done));
         });
         if (took) {
@@ -128,7 +113,7 @@ class Tuner {
   }
 
   Result<std::uint64_t> begin(std::uint32_t ranks) {
-    return ask<std::uint64_t>(
+    return ask_worker<std::uint64_t>(
         [&](auto done) { worker_.begin_measuring(ranks, max_bytes_, std::move(done)); });
   }
 

@@ -260,22 +260,38 @@ void ControlRequests::measure(GpuMeasurement what, const DeviceWorker::Done<doub
   measuring_ = done;
 }
 
-bool ControlRequests::go_on_measuring() {
-  if (!measuring_) return false;
-  Result<std::optional<double>> took = std::optional<double>();
+void ControlRequests::measure_flag(std::uint32_t gpu, const DeviceWorker::Done<FlagEcho>& done) {
+  Status begun = check_may_measure();
+  if (begun && flag_measuring_)
+    begun = error(ErrorCode::Unavailable, Reason::None, "somebody else measures: try again");
+  if (begun) begun = state_.backend->begin_flag_echo(gpu);
+  if (!begun) return done(std::move(begun).error());
+  flag_measuring_ = done;
+}
+
+template <typename T, typename Look>
+bool ControlRequests::go_on(DeviceWorker::Done<T>& waits, Look look) {
+  if (!waits) return false;
+  Result<std::optional<T>> took = std::optional<T>();
   if (Status may = check_may_measure(); may) {
-    took = state_.backend->measured();
+    took = look();
   } else {
     took = std::move(may).error();
   }
   if (took && !*took) return true;
-  const auto done = std::exchange(measuring_, nullptr);
-  done(took ? Result<double>(**took) : Result<double>(std::move(took).error()));
+  const auto done = std::exchange(waits, nullptr);
+  done(took ? Result<T>(**took) : Result<T>(std::move(took).error()));
   return true;
+}
+
+bool ControlRequests::go_on_measuring() {
+  const bool is_measured = go_on(measuring_, [this] { return state_.backend->measured(); });
+  return go_on(flag_measuring_, [this] { return state_.backend->flag_echo(); }) || is_measured;
 }
 
 void ControlRequests::stop_measuring(const Error& why) {
   if (const auto done = std::exchange(measuring_, nullptr)) done(why);
+  if (const auto done = std::exchange(flag_measuring_, nullptr)) done(why);
 }
 
 CommunicatorSnapshot ControlRequests::snapshot(const Communicator& communicator,

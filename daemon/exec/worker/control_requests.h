@@ -46,6 +46,7 @@ class ControlRequests {
   Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes);
   Result<std::optional<std::uint64_t>> prepare_measuring();
   void measure(GpuMeasurement what, const DeviceWorker::Done<double>& done);
+  void measure_flag(std::uint32_t gpu, const DeviceWorker::Done<FlagEcho>& done);
   // Asks the backend for what it measures, and answers. Whether something is being measured.
   bool go_on_measuring();
   void stop_measuring(const Error& why);
@@ -62,6 +63,9 @@ class ControlRequests {
 
  private:
   Status check_may_measure() const;
+  // Answers who waits once there is an answer. Whether somebody waits.
+  template <typename T, typename Look>
+  bool go_on(DeviceWorker::Done<T>& waits, Look look);
   // Who is to sit where: each seat's session is there.
   Result<std::vector<Seat>> take_seats(const CommunicatorSpec& spec, const World& world) const;
   CommunicatorSnapshot snapshot(const Communicator& communicator, std::uint64_t now_ns) const;
@@ -70,6 +74,7 @@ class ControlRequests {
   WorkerState& state_;
   Departures& departures_;
   DeviceWorker::Done<double> measuring_;  // who waits for what the backend measures; or empty
+  DeviceWorker::Done<FlagEcho> flag_measuring_;  // likewise
   double busy_fraction_ = 0;
 };
 

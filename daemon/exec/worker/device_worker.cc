@@ -176,6 +176,9 @@ class ThreadedWorker final : public DeviceWorker {
       return {};
     });
   }
+  void measure_flag(std::uint32_t gpu, Done<FlagEcho> done) override {
+    post(done, [this, gpu, done] { requests_.measure_flag(gpu, done); });
+  }
   void inspect(Done<WorkerSnapshot> done) override {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = requests_.inspect();

@@ -116,6 +116,10 @@ class DeviceWorker {
                                Done<std::uint64_t> done) = 0;
   virtual void measure(GpuMeasurement what, Done<double> done) = 0;
   virtual void end_measuring(Done<void> done) = 0;
+  // GPU workers; Unimplemented on others. What a flag takes from a kernel on that one of its GPUs
+  // to the CPU and back; nothing else is done by this worker for some milliseconds. Refused with
+  // FailedPrecondition while a communicator exists. Unavailable: not now; it may be asked again.
+  virtual void measure_flag(std::uint32_t gpu, Done<FlagEcho> done) = 0;
 
   virtual void inspect(Done<WorkerSnapshot> done) = 0;
   virtual void use_settings(std::shared_ptr<const Settings> settings) = 0;

@@ -8,9 +8,9 @@
 #include <cstdio>
 #include <vector>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/exec/tune/flag_answers.h"
 #include "kernels/launch/pinned_page.h"
-#include "tests/gpu/kernels/flag_echo.h"
+#include "kernels/trial/flag_echo.h"
 #include "tests/gpu/kernels/network_world.h"
 
 namespace arcomm::gpu {
@@ -26,23 +26,23 @@ Spread spread_of(std::vector<double> values) {
 
 // A kernel's flag to this thread and back, by nobody but the two.
 bool print_flag_echo() {
-  auto page = PinnedPage::create(sizeof(EchoWords));
+  auto page = PinnedPage::create(sizeof(FlagEchoWords));
   if (!page) return false;
-  auto* words = static_cast<EchoWords*>(page->host());
-  constexpr std::uint64_t kTimes = 1000;
-  std::vector<double> ns;
-  for (int run = 0; run < 101; ++run) {
-    *words = EchoWords{};
-    if (ask_for_echoes(words, kTimes, nullptr) != cudaSuccess) return false;
-    while (proxy::load_acquire(words->ns) == 0)
-      proxy::store_release(words->answered, proxy::load_acquire(words->asked));
-    if (cudaDeviceSynchronize() != cudaSuccess || words->ns == ~std::uint64_t{0}) return false;
-    ns.push_back(static_cast<double>(words->ns) / kTimes);
-  }
-  const Spread spread = spread_of(ns);
-  std::printf(
-      "device flag to a spinning CPU and back: %.0f ns (least %.0f, p99 %.0f; %llu times a run)\n",
-      spread.p50, spread.least, spread.p99, static_cast<unsigned long long>(kTimes));
+  auto* words = static_cast<FlagEchoWords*>(page->host());
+  constexpr std::uint64_t kTimes = 100'000, kTimeoutNs = 2'000'000'000;
+  *words = FlagEchoWords{};
+  if (!launch_flag_echo({.words = words, .times = kTimes, .timeout_ns = kTimeoutNs}, nullptr))
+    return false;
+  FlagAnswers answers(kTimes);
+  answers.answer([words]() -> FlagEchoWords& { return *words; }, now_ns() + kTimeoutNs);
+  __atomic_store_n(&words->answered, kStopEcho, __ATOMIC_RELEASE);  // whatever it still waits for
+  if (cudaDeviceSynchronize() != cudaSuccess) return false;
+  if (words->ended != static_cast<std::uint64_t>(FlagEchoEnd::Answered)) return false;
+  const FlagEcho echo = answers.figures();
+  std::printf("device flag to a spinning CPU and back: %llu ns (p99 %llu; %llu times)\n",
+              static_cast<unsigned long long>(echo.p50_ns),
+              static_cast<unsigned long long>(echo.p99_ns),
+              static_cast<unsigned long long>(echo.times));
   return true;
 }
 

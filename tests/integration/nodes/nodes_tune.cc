@@ -86,5 +86,60 @@ TEST_F(NodesTune, WhatIsExplainedBetweenNodesIsThatOfTheDeviceThatWasAskedFor) {
   EXPECT_TRUE(holds(many.errors, "at most 8 GPUs and nodes")) << many.errors;
 }
 
+TEST_F(NodesTune, BenchTellsWhatAStepCostsAndChangesNothing) {
+  start(2);
+  const nlohmann::json before = arctl_json(node(0), {"tune", "--explain", "1M", "--nodes", "2"});
+  const nlohmann::json bench = arctl_json(node(0), {"bench", "--network"});
+  ASSERT_EQ(bench.at("links").size(), 1u) << bench;
+  const nlohmann::json& link = bench.at("links")[0];
+  EXPECT_EQ(link.at("address"), address(1));
+  EXPECT_EQ(link.at("why"), "");
+  EXPECT_GT(link.at("round_trip_p50_us").get<double>(), 0);
+  EXPECT_GE(link.at("round_trip_p99_us").get<double>(), link.at("round_trip_p50_us").get<double>());
+  for (const char* way : {"sent_bytes_per_second", "received_bytes_per_second"})
+    EXPECT_GT(link.at("with_copies").at(way).get<std::uint64_t>(), 1'000'000u) << way;
+  // These daemons serve no GPUs.
+  EXPECT_TRUE(bench.at("flags").empty()) << bench;
+  EXPECT_TRUE(link.at("flag_to_flag_us").is_null());
+  const ArctlRun shown = arctl(node(1), {"bench", "--network", "--peer", address(0)});
+  EXPECT_EQ(shown.code, 0) << shown.errors;
+  EXPECT_TRUE(holds(shown.output, "message there and back")) << shown.output;
+  EXPECT_TRUE(holds(shown.output, "this daemon serves no GPU")) << shown.output;
+
+  const nlohmann::json after = arctl_json(node(0), {"tune", "--explain", "1M", "--nodes", "2"});
+  EXPECT_EQ(before, after);
+  EXPECT_TRUE(holds(after.dump(), "no link was measured")) << after;
+  const Clients clients = start_ranks_on({0, 1});
+  expect_all_ok(clients, "allreduce c0 300007 float32 sum");
+  expect_all_ok(clients, "finalize");
+}
+
+TEST_F(NodesTune, BenchSaysWhatToDoWhereThereIsNobodyToMeasureWith) {
+  start(3);
+  expect_good_as_new_ = false;  // one node stays down
+  node(2).kill();
+  const nlohmann::json bench = arctl_json(node(0), {"bench", "--network"});
+  ASSERT_EQ(bench.at("links").size(), 2u) << bench;
+  EXPECT_EQ(bench.at("links")[0].at("why"), "");
+  EXPECT_NE(bench.at("links")[1].at("why"), "");
+  const ArctlRun dead = arctl(node(0), {"bench", "--network", "--peer", address(2)});
+  EXPECT_NE(dead.code, 0);
+  EXPECT_TRUE(holds(dead.errors, address(2))) << dead.errors;
+  EXPECT_TRUE(holds(dead.errors, "arctl net")) << dead.errors;
+  const ArctlRun unknown = arctl(node(0), {"bench", "--network", "--peer", "10.9.9.9:1"});
+  EXPECT_NE(unknown.code, 0);
+  EXPECT_TRUE(holds(unknown.errors, "net.peers names no other daemon")) << unknown.errors;
+  const ArctlRun longer = arctl(node(0), {"bench", "--network", "--peer", std::string(300, 'x')});
+  EXPECT_NE(longer.code, 0);
+  EXPECT_TRUE(holds(longer.errors, "the request's peers has 300")) << longer.errors;
+}
+
+TEST_F(NodesTune, BenchOfADaemonThatKnowsNoOtherSaysWhereToNameSome) {
+  start(1);
+  const ArctlRun alone = arctl(node(0), {"bench", "--network"});
+  EXPECT_EQ(alone.code, 1);
+  EXPECT_TRUE(holds(alone.errors, "name some in net.peers")) << alone.errors;
+}
+
 }  // namespace
 }  // namespace arcomm::support

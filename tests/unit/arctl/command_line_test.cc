@@ -63,6 +63,9 @@ TEST(CommandLine, RefusesWhatItDoesNotKnow) {
                             "bench --device gpu --peers mpi",
                             "bench --device gpu --memory heap",
                             "bench --device gpu --gpus 0,0",
+                            "bench --network --ranks 4",
+                            "bench --network -b 1K",
+                            "bench --peer 10.0.0.2:7400",
                             "completion fish",
                             "completion",
                             "status --timeout -1",
@@ -116,6 +119,15 @@ TEST(CommandLine, NamesTheOptionThatAMisspeltOneWasMeantToBe) {
 TEST(CommandLine, NamesAWordTooManyAndKeepsControlCharactersOffTheTerminal) {
   EXPECT_THAT(refusal_of("status foo"), HasSubstr("takes no further argument: foo"));
   EXPECT_THAT(refusal_of("sta\x1b[2J"), Not(HasSubstr("\x1b")));
+}
+
+TEST(CommandLine, TakesTheNetworkWithItsPeersInThePlaceOfRanks) {
+  for (const char* words :
+       {"bench --network", "bench --network --peer 10.0.0.2:7400 --peer 10.0.0.3:7400 --json"}) {
+    CommandLine line;
+    EXPECT_NO_THROW(line.parse(words)) << words;
+    EXPECT_TRUE(line.invocation.action);
+  }
 }
 
 TEST(CommandLine, TakesListsOfGpusAndPeers) {

@@ -112,8 +112,8 @@ LinkMeter::~LinkMeter() {
 
 Result<LinkSpeed> LinkMeter::lead() {
   ARC_RETURN_IF_ERROR(open_streams());
-  const Result<nanoseconds> latency = measure_latency();
-  if (!latency) return latency.error();
+  LinkSpeed measured;
+  ARC_RETURN_IF_ERROR(measure_echoes(measured));
   ARC_RETURN_IF_ERROR(say({.kind = kFlood}));
   const Result<Note> here = flood();
   if (!here) return here.error();
@@ -122,16 +122,18 @@ Result<LinkSpeed> LinkMeter::lead() {
   ARC_RETURN_IF_ERROR(say({.kind = kDone}));
   const auto speed = [](const Note& note) {
     constexpr double kNsInASecond = 1e9;
-    return note.ns == 0
-               ? 0.0
-               : static_cast<double>(note.bytes) / static_cast<double>(note.ns) * kNsInASecond;
+    if (note.ns == 0) return std::uint64_t{0};
+    return static_cast<std::uint64_t>(static_cast<double>(note.bytes) /
+                                      static_cast<double>(note.ns) * kNsInASecond);
   };
-  const double slower = std::min(speed(*here), speed(*there));
-  if (slower < 1) {
+  measured.sent_per_second = speed(*there);
+  measured.received_per_second = speed(*here);
+  measured.bytes_per_second = std::min(measured.sent_per_second, measured.received_per_second);
+  if (measured.bytes_per_second == 0) {
     return error(ErrorCode::Unavailable, Reason::None, messages_->name(),
                  ": too little came through to measure by");
   }
-  return LinkSpeed{.latency = *latency, .bytes_per_second = static_cast<std::uint64_t>(slower)};
+  return measured;
 }
 
 Status LinkMeter::follow() {
@@ -225,7 +227,7 @@ Result<LinkMeter::Note> LinkMeter::hear(std::uint32_t kind) {
   return note;
 }
 
-Result<nanoseconds> LinkMeter::measure_latency() {
+Status LinkMeter::measure_echoes(LinkSpeed& speed) {
   std::vector<nanoseconds> took;
   const Clock::time_point until = Clock::now() + options_.echoes;
   for (std::size_t i = 0; i < kWarmUp + kMostEchoes; ++i) {
@@ -236,9 +238,11 @@ Result<nanoseconds> LinkMeter::measure_latency() {
     if (!pong) return pong.error();
     if (i >= kWarmUp || begun > until) took.push_back(Clock::now() - begun);
   }
-  const auto middle = took.begin() + static_cast<std::ptrdiff_t>(took.size() / 2);
-  std::nth_element(took.begin(), middle, took.end());
-  return std::max(*middle / 2, nanoseconds(1));
+  std::sort(took.begin(), took.end());
+  speed.round_trip = took[took.size() / 2];
+  speed.round_trip_p99 = took[(took.size() * 99 + 99) / 100 - 1];  // nearest rank
+  speed.latency = std::max(speed.round_trip / 2, nanoseconds(1));
+  return {};
 }
 
 Result<LinkMeter::Note> LinkMeter::flood() {

@@ -21,6 +21,9 @@ namespace arcomm {
 struct LinkSpeed {
   std::chrono::nanoseconds latency{0};  // of a small message, one way: half of the median echo
   std::uint64_t bytes_per_second = 0;   // of the slower direction, while both are used
+  // Of the echoes, and of either direction.
+  std::chrono::nanoseconds round_trip{0}, round_trip_p99{0};
+  std::uint64_t sent_per_second = 0, received_per_second = 0;
 };
 
 class LinkMeter {
@@ -56,7 +59,7 @@ class LinkMeter {
   Result<Note> hear();
   Result<Note> hear(std::uint32_t kind);
   Status check_time() const;
-  Result<std::chrono::nanoseconds> measure_latency();
+  Status measure_echoes(LinkSpeed& speed);
   // Sends, and waits until what the peer sent is here; what came, and the seconds it took.
   Result<Note> flood();
 

@@ -20,8 +20,12 @@ constexpr milliseconds kBusy{3000};  // a daemon measures one way at a time
 // A way without copies is worth its price in pages that are pinned from here on.
 constexpr double kWorthIt = 1.05;
 
+constexpr const char* kNoPeers =
+    "there is no other daemon to measure with: name some in net.peers and restart the daemon";
+
 Error cancelled_survey() {
-  return error(ErrorCode::Cancelled, Reason::None, "the tune was stopped; the old figures stay");
+  return error(ErrorCode::Cancelled, Reason::None,
+               "the measurement was stopped; what was in force stays");
 }
 
 }  // namespace
@@ -43,8 +47,7 @@ Result<Answered> LinkSurvey::on_loop(
   };
   loop_->post([peers = peers_, ask = std::move(ask), fill] {
     if (*peers != nullptr) return ask(**peers, fill);
-    fill(error(ErrorCode::FailedPrecondition, Reason::None,
-               "this daemon knows no other: net.peers names none"));
+    fill(error(ErrorCode::FailedPrecondition, Reason::None, kNoPeers));
   });
   const auto until = std::chrono::steady_clock::now() + kLimit + kGrace;
   bool is_told = false;
@@ -80,7 +83,8 @@ Result<std::vector<LinkSurvey::Candidate>> LinkSurvey::candidates(
           one.node.address = address;
           if (peer->state() != Peer::State::Alive) {
             one.alive = peer->why().message.empty()
-                            ? error(ErrorCode::Unavailable, Reason::None, "it is not alive")
+                            ? error(ErrorCode::Unavailable, Reason::None,
+                                    "it is not alive: start arcommd there (arctl net says more)")
                             : peer->why();
           }
         }
@@ -98,9 +102,7 @@ Result<std::vector<LinkSurvey::Candidate>> LinkSurvey::candidates(
     return !wanted.empty() &&
            std::find(wanted.begin(), wanted.end(), one.node.address) == wanted.end();
   });
-  if (all->empty())
-    return error(ErrorCode::FailedPrecondition, Reason::None,
-                 "there is no other daemon to measure with: net.peers names none");
+  if (all->empty()) return error(ErrorCode::FailedPrecondition, Reason::None, kNoPeers);
   return all;
 }
 
@@ -136,12 +138,14 @@ SurveyedLink LinkSurvey::survey(const Candidate& candidate,
   const Result<LinkSpeed> uncopied = measure(candidate.node, true, cancelled);
   const Result<std::uint64_t> after = bytes_with(peer, cancelled);
   if (before && after && *after > *before) link.carried_bytes = *after - *before;
-  link.with_copies = copying->bytes_per_second;
-  link.without_copies = uncopied ? uncopied->bytes_per_second : 0;
+  link.with_copies = *copying;
+  if (uncopied) link.without_copies = *uncopied;
+  const std::uint64_t copied_per_second = link.with_copies.bytes_per_second;
+  const std::uint64_t uncopied_per_second = link.without_copies.bytes_per_second;
   link.figures.without_copies =
-      static_cast<double>(link.without_copies) > kWorthIt * static_cast<double>(link.with_copies);
+      static_cast<double>(uncopied_per_second) > kWorthIt * static_cast<double>(copied_per_second);
   link.figures.bytes_per_second =
-      link.figures.without_copies ? link.without_copies : link.with_copies;
+      link.figures.without_copies ? uncopied_per_second : copied_per_second;
   constexpr double kNsPerUs = 1000;
   link.figures.latency_us = static_cast<double>(copying->latency.count()) / kNsPerUs;
   return link;

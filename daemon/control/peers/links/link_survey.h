@@ -1,4 +1,5 @@
-// Measures the links to all peers of net.peers, one after the other: for `arctl tune --network`.
+// Measures the links to all peers of net.peers, one after the other: for `arctl tune --network` and
+// `arctl bench --network`.
 // Thread: any but the control loop, which does the work; run() blocks, and every wait in it ends.
 #pragma once
 
@@ -15,9 +16,9 @@
 namespace arcomm {
 
 struct SurveyedLink {
-  LinkFigures figures;                                // of the faster of the two ways
-  Status status;                                      // why there are none
-  std::uint64_t with_copies = 0, without_copies = 0;  // bytes a second; 0: not possible
+  LinkFigures figures;                    // of the faster of the two ways
+  Status status;                          // why there are none
+  LinkSpeed with_copies, without_copies;  // no bytes a second: not possible
   // What workers' links to this peer carried meanwhile, as far as it was seen: the figures are then
   // lower than the network's.
   std::uint64_t carried_bytes = 0;

@@ -15,6 +15,7 @@
 #include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
 #include "kernels/resident/grid.h"
+#include "kernels/trial/flag_echo.h"
 #include "kernels/trial/trial.h"
 #include "proto/device_mailbox.h"
 #include "proto/in_stream_call.h"
@@ -63,6 +64,11 @@ class GpuLauncher : public GpuQueues {
   // A trial (kernels/trial/trial.h) of what is launched between the two, with parity 0.
   virtual Status fill_trial(std::uint32_t queue, const TrialCall& call) = 0;
   virtual Status check_trial(std::uint32_t queue, const TrialCall& call) = 0;
+  // An echo of flags (kernels/trial/flag_echo.h) with parity 0, on words that one echo has at a
+  // time: it ends by itself at its timeout, or once it is told to. The CPU's side of it is the
+  // caller's.
+  virtual Status launch_flag_echo(std::uint32_t queue, const FlagEchoCall& call) = 0;
+  virtual FlagEchoWords& flag_echo_words() = 0;
   // What comes behind it with parity 0 waits until the word is `value`: for ever, if need be, as
   // abort() does not end it. Whoever allocates or lets go of memory meanwhile waits too.
   virtual Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) = 0;

@@ -18,6 +18,12 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kMaxRankCompletions = kMaxRanksOfGpu;
+// In the pinned page: those of ranks, and one for the GPU's health; behind them the words of
+// echoes.
+constexpr std::uint64_t kCompletionsInPage = kMaxRankCompletions + 1;
+constexpr std::uint64_t kPinnedBytes =
+    kCompletionsInPage * sizeof(RankCompletion) + sizeof(FlagEchoWords);
+static_assert(sizeof(RankCompletion) % alignof(FlagEchoWords) == 0);
 constexpr auto kTrialTimeout = std::chrono::milliseconds(500);
 
 constexpr std::uint32_t kParities = 2;
@@ -121,6 +127,14 @@ class CudaLauncher final : public GpuLauncher {
   Status check_trial(std::uint32_t queue, const TrialCall& call) override {
     ARC_RETURN_IF_ERROR(of(queue).make_current());
     return launch_trial_check(call, of(queue).stream());
+  }
+  Status launch_flag_echo(std::uint32_t queue, const FlagEchoCall& call) override {
+    ARC_RETURN_IF_ERROR(of(queue).make_current());
+    return arcomm::launch_flag_echo(call, of(queue).stream());
+  }
+  FlagEchoWords& flag_echo_words() override {
+    return *reinterpret_cast<FlagEchoWords*>(static_cast<RankCompletion*>(page_.host()) +
+                                             kCompletionsInPage);
   }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     return of(queue).wait_equal(address, value);
@@ -249,7 +263,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   const int ordinal = device.ordinal();
   Result<CudaQueue> beside = CudaQueue::create(ordinal);  // makes the GPU current
   if (!beside) return std::move(beside).error();
-  Result<PinnedPage> page = PinnedPage::create((kMaxRankCompletions + 1) * sizeof(RankCompletion));
+  Result<PinnedPage> page = PinnedPage::create(kPinnedBytes);
   if (!page) return std::move(page).error();
   Result<std::vector<CudaQueue>> queues = open_queues(device, *beside, *page);
   if (!queues) return std::move(queues).error();
@@ -266,6 +280,7 @@ Result<GpuHardware> open_gpu(Device& device) {
   ARC_RETURN_IF_ERROR(load_all_reduce_kernels());
   ARC_RETURN_IF_ERROR(load_gate_kernel());
   ARC_RETURN_IF_ERROR(load_trial_kernels());
+  ARC_RETURN_IF_ERROR(load_flag_echo_kernel());
   Result<std::unique_ptr<InStreamKernels>> in_stream = InStreamKernels::load();
   if (!in_stream) {
     log::warn("{}: arctl tune cannot measure in-stream operations: {}", device.name(),

@@ -265,6 +265,9 @@ class FakeWorker final : public DeviceWorker {
     answer(std::move(done), Result<double>(no_kernels()));
   }
   void end_measuring(Done<void> done) override { answer(std::move(done), Status()); }
+  void measure_flag(std::uint32_t, Done<FlagEcho> done) override {
+    answer(std::move(done), Result<FlagEcho>(no_kernels()));
+  }
   void use_settings(std::shared_ptr<const Settings>) override {}
   void use_tuning(std::shared_ptr<const TuningTable>) override {}
   void drain(std::chrono::nanoseconds, Done<void> done) override {

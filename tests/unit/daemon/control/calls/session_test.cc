@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
+#include "daemon/control/rpc/request_limits.h"
 #include "proto/ring/segment.h"
 #include "tests/support/sessions/descriptor_message.h"
 #include "tests/unit/daemon/control/control_fixture.h"
@@ -286,6 +287,26 @@ TEST_F(ControlTest, TracesThePreviousDaemonsOperationsWhenAskedTo) {
   ASSERT_TRUE(reply.records(1).has_network());
   EXPECT_EQ(reply.records(1).network().posted_ns(), 10u);
   EXPECT_EQ(reply.records(1).network().nodes(), 2u);
+}
+
+TEST_F(ControlTest, RefusesATuneThatNamesTooManyPeersOrOnesThatAreTooLong) {
+  start();
+  const auto refusal_of = [this](const v1::TuneRequest& request) {
+    grpc::ClientContext context;
+    const auto reader = admin_->Tune(&context, request);
+    v1::TuneReply reply;
+    EXPECT_FALSE(reader->Read(&reply));
+    return reader->Finish();
+  };
+  v1::TuneRequest many, longer;
+  for (int i = 0; i <= kMostPeersInRequest; ++i) many.add_peers("a:1");
+  longer.add_peers(std::string(kMostNameBytes + 1, 'a'));
+  for (const auto& [request, words] : {std::pair(many, "number of peers has 129, and 128"),
+                                       {longer, "the request's peers has 257, and 256"}}) {
+    const grpc::Status refusal = refusal_of(request);
+    EXPECT_EQ(refusal.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+    EXPECT_NE(refusal.error_message().find(words), std::string::npos) << refusal.error_message();
+  }
 }
 
 TEST_F(ControlTest, StreamsATuneAndRunsOneAtATime) {

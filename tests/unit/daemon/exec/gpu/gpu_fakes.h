@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/unit/daemon/exec/gpu/fake_flag_echo.h"
 #include "tests/unit/daemon/exec/gpu/fake_grid.h"
 #include "tests/unit/daemon/exec/gpu/fake_network.h"
 #include "tests/unit/daemon/exec/gpu/sparse_memory.h"
@@ -261,6 +262,17 @@ class FakeLauncher final : public GpuLauncher {
     });
     return {};
   }
+  Status launch_flag_echo(std::uint32_t queue, const FlagEchoCall& call) override {
+    EXPECT_EQ(call.words, &flag_words_);
+    put({.queue = queue}, [this, run = std::make_shared<FakeFlagEcho>(call)] {
+      return (!node_.full || run->has_begun()) && run->run();
+    });
+    return {};
+  }
+  FlagEchoWords& flag_echo_words() override {
+    node_.advance();
+    return flag_words_;
+  }
   Status wait_for(std::uint32_t queue, std::uint64_t* address, std::uint64_t value) override {
     EXPECT_NE(queue, 0u) << "others' work is queued there";
     EXPECT_NE(load_word(*address), value) << "nothing is held back";
@@ -351,6 +363,7 @@ class FakeLauncher final : public GpuLauncher {
   std::vector<RankCompletion> words_;
   std::map<std::uint32_t, std::deque<std::uintptr_t>> events_;  // that serve, by queue
   FakeNetwork network_;
+  FlagEchoWords flag_words_;
 };
 
 class FakePreparedLaunch final : public PreparedLaunch {
