@@ -55,9 +55,14 @@ static_assert(std::uint64_t{kMaxInStreamBlocks} * (kInStreamThreads / 32) * kInS
                   kInStreamLaps * (kInStreamPacketData / 2) <
               std::uint64_t{1} << kInStreamCountBits);
 
-// What is in the image beside kInStreamWaitName, and under which names.
+// What is in the image beside kInStreamWaitName, and under which names: sets, by bit_of(). Of
+// what is not in them no row of a launch table may be in-stream.
+inline constexpr std::uint16_t kInStreamDTypes =
+    bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32);
+inline constexpr std::uint8_t kInStreamCodecs = bit_of(Codec::None);
+inline constexpr std::uint8_t kInStreamCollectives = bit_of(Collective::AllReduce);
 constexpr bool has_in_stream_kernel(DType dtype) {
-  return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32;
+  return (kInStreamDTypes & bit_of(dtype)) != 0;
 }
 struct InStreamKernel {
   InStreamAlgorithm algorithm;

@@ -24,6 +24,9 @@ constexpr std::uint32_t kLooks = 8;
 // fewer operations than there are numbers.
 constexpr std::uint32_t kWipeEvery = 128;
 constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
+static_assert(kResidentCodecs == bit_of(Codec::None) &&
+                  kResidentCollectives == bit_of(Collective::AllReduce),
+              "combine_lines() is written for these alone");
 
 enum class Collected : std::uint32_t { Waiting, Done, Mismatched, Reordered };
 

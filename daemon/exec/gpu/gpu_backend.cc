@@ -238,7 +238,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
   if (plan.timeout_ns == 0) plan.timeout_ns = default_timeout_ns_;
   plan.timeout_ns = std::min(plan.timeout_ns, max_timeout_ns_);
   const Launch launch = group->launches.find(launch_key_of(plan.signature));
-  if (launch.path != LaunchPath::Resident) return {};
+  if (launch.path != LaunchPath::Resident) return can_launch(group->launches, plan.signature);
   ARC_RETURN_IF_ERROR(ResidentPath::set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.engine - groups_->engines.data());
   member.budget_ns = std::max(member.budget_ns, plan.timeout_ns);
