@@ -95,7 +95,7 @@ class GpuBench {
   std::vector<std::uint64_t> rounds_;  // how long each took
   std::uint64_t begun_ns_ = 0, took_ns_ = 0;
   Error why_;                 // of what stops
-  Gate gate_;                 // of the operations that are timed together
+  LaunchGate gate_;           // of the operations that are timed together
   std::uint32_t number_ = 0;  // of the last operation that was launched
   std::uint32_t seed_ = 0;    // of the inputs
   bool failed_ = false;

@@ -99,7 +99,7 @@ class GpuGroup final : public CommunicatorExtension {
   Prediction prediction;
   PreparedLaunches prepared;
   Speculation speculation;
-  Gate running;                     // of what runs, where that was launched speculatively
+  LaunchGate running;               // of what runs, where that was launched speculatively
   std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h; modulo 2^32
   std::uint32_t rest_launches = 0;  // so many operations without looking ahead
   TokenBucket preparing;            // each brings all GPUs to rest

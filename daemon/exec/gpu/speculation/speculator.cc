@@ -69,7 +69,7 @@ bool Speculator::may_speculate(const GpuGroup& group) const {
          }) < kMostSpeculating;
 }
 
-void Speculator::begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
+void Speculator::begin(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm) {
   ++group.operations;
   ++group.gates;  // as the gates count themselves
   if (group.speculation.launched.empty()) group.speculation.begun_ns = 0;
@@ -87,7 +87,7 @@ CudaGate Speculator::gate_of(const GpuGroup& group, const GpuMember& member,
       .lifetime_ns = lease_ns_ + kLateNs};
 }
 
-Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+Status Speculator::launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                           std::span<const CudaAllReduce> calls) {
   begin(group, gate, algorithm);
   for (GpuMember& member : group.members) {
@@ -98,7 +98,7 @@ Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algor
   return {};
 }
 
-Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+Status Speculator::launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                           const PreparedParts& prepared) {
   begin(group, gate, algorithm);
   for (const std::unique_ptr<PreparedLaunch>& part : prepared)
@@ -129,7 +129,7 @@ Result<PreparedParts> Speculator::prepare(Quiescer& quiescer, GpuGroup& group,
   return parts;
 }
 
-void Speculator::open(GpuGroup& group, const Gate& gate) {
+void Speculator::open(GpuGroup& group, const LaunchGate& gate) {
   for (GpuMember& member : group.members) {
     std::uint64_t* doorbell =
         &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].doorbell;

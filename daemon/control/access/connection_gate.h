@@ -20,7 +20,7 @@ namespace arcomm {
 
 class Metrics;
 
-class Gate {
+class ConnectionGate {
  public:
   struct Parts {
     EventLoop& loop;
@@ -33,8 +33,8 @@ class Gate {
     std::function<void(ConnectionNumber)> hung_up;            // a gRPC connection is gone
     RelayedConnection::Deadlines deadlines{};
   };
-  explicit Gate(Parts parts);
-  ~Gate();
+  explicit ConnectionGate(Parts parts);
+  ~ConnectionGate();
 
   Status open(std::vector<ListeningSocket> sockets);
   void close_listeners();  // no new connections
