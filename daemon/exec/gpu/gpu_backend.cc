@@ -42,24 +42,34 @@ Error nobody_measures() {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuBackend>> GpuBackend::create(Parts parts) {
-  Result<std::unique_ptr<GpuGroups>> groups = GpuGroups::create(parts.gpus, parts.open);
+OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open) {
+  return [gpus = std::move(gpus),
+          open = std::move(open)](const BackendParts& parts) -> Result<std::unique_ptr<Backend>> {
+    Result<std::unique_ptr<GpuBackend>> backend = GpuBackend::create(gpus, open, parts);
+    if (!backend) return std::move(backend).error();
+    return std::unique_ptr<Backend>(std::move(backend).value());
+  };
+}
+
+Result<std::unique_ptr<GpuBackend>> GpuBackend::create(const std::vector<Device*>& gpus,
+                                                       const OpenGpu& open,
+                                                       const BackendParts& parts) {
+  Result<std::unique_ptr<GpuGroups>> groups = GpuGroups::create(gpus, open);
   if (!groups) return std::move(groups).error();
-  const Settings& settings = parts.settings;
-  std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(parts), std::move(groups).value()));
-  backend->use_settings(settings);
-  const Settings::Net& net = settings.net;
+  std::unique_ptr<GpuBackend> backend(new GpuBackend(parts, std::move(groups).value()));
+  backend->use_settings(parts.settings);
+  const Settings::Net& net = parts.settings.net;
   backend->staging_ = {.bytes = net.staging_bytes,
                        .at_once = !net.peers.empty() || !net.listen.empty()};
   return backend;
 }
 
-GpuBackend::GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups)
+GpuBackend::GpuBackend(const BackendParts& parts, std::unique_ptr<GpuGroups> groups)
     : buffers_(parts.buffers),
       plans_(parts.plans),
       metrics_(parts.metrics),
       groups_(std::move(groups)),
-      planner_(std::move(parts.tuning)),
+      planner_(parts.tuning),
       executor_(*groups_, buffers_, plans_) {}
 
 void GpuBackend::use_settings(const Settings& settings) {

@@ -158,7 +158,7 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done),
         [this, session, member] { return requests_.export_mailbox(session, member); });
   }
-  bool on_gpus() const override { return worker_->state().backend->starts_by_doorbell(); }
+  bool on_gpus() const override { return worker_->state().backend->on_gpus(); }
   void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
                        Done<std::uint64_t> done) override {
     post(done, [this, ranks, room_bytes, done] {
@@ -354,7 +354,7 @@ std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
 
 std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
   // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
-  if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
+  if (lost_time_.sleeps(now) && worker_->state().backend->takes_cores()) {
     doze_.sleep(kTileNapNs);
     return now_ns();
   }

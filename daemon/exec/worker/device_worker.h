@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/exec/open_backend.h"
 #include "daemon/exec/snapshots.h"
 #include "daemon/exec/specs.h"
 #include "proto/status.h"
@@ -23,12 +24,8 @@
 
 namespace arcomm {
 
-class Backend;
-class BufferRegistry;
-class Device;
 class FlightRecorder;
 class Metrics;
-struct GpuHardware;
 struct TuningTable;
 
 // What the worker tells the control plane, on the worker thread.
@@ -51,17 +48,13 @@ class DeviceWorker {
   using Done = std::function<void(Result<T>)>;
 
   struct Parts {
-    Device& device;
-    std::vector<Device*> gpus = {};  // those it serves, `device` first; empty: a host worker
+    std::string device;  // what it serves, for people
+    OpenBackend open_backend;
     FlightRecorder& recorder;
     Metrics& metrics;
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const TuningTable> tuning;
     WorkerEvents events;
-    // How `gpus` are opened; empty: as this build does it.
-    std::function<Result<GpuHardware>(Device&)> open_gpu = nullptr;
-    // What drives the device of a worker without GPUs; empty: HostBackend.
-    std::function<Result<std::unique_ptr<Backend>>(BufferRegistry&)> open_backend = nullptr;
   };
 
   static Result<std::unique_ptr<DeviceWorker>> create(Parts parts);

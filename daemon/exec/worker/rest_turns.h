@@ -37,7 +37,7 @@ class RestTurns {
     const auto refuse = [done](Error why) {
       if (done) done(std::move(why));
     };
-    if (!state_.backend->starts_by_doorbell()) {
+    if (!state_.backend->is_quiesced_for_changes()) {
       if (Try one = tried(done, act()); one.state == Try::State::HeldUp) refuse(std::move(one.why));
       return;
     }
