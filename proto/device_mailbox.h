@@ -14,7 +14,7 @@
 // what ranks take for different ones does not run. The client's stream then waits for the same
 // number in `done`. Two paths, each with numbers of its own: Resident operations are taken from the
 // doorbell by a kernel of the daemon that is already there, Launched ones by the daemon's worker,
-// which launches a kernel. Where it foresaw the very doorbell, it has launched speculatively: a
+// which launches a kernel. Where it has launched speculatively for the very doorbell, that
 // kernel waits for that word in the mailbox, so the client writes it there, and then in
 // HostDoorbells. Which path a plan takes all ranks know from the same launch table.
 //

@@ -110,8 +110,8 @@ class Backend {
       std::shared_ptr<const TuningTable> tuning) = 0;  // for communicators to come
   virtual void begin_drain() {}  // clients will call little more: nothing is begun for them ahead
 
-  // Whatever `act` does that brings the device to rest shares one rest.
-  virtual void at_rest(const std::function<void()>& act) { act(); }
+  // Whatever `act` does that quiesces the device shares one quiescing.
+  virtual void in_one_quiescing(const std::function<void()>& act) { act(); }
 
   // ---- memory ----
   // Unavailable (here and below): the device is held up, nothing was done, and the same call may be

@@ -282,7 +282,7 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
     return held != nullptr && held->resident_on >= 0;
   });
   if (!is_in_a_grid) return unbind_each();
-  // One rest for all plans. Where it does not come: no later member can start them, and their
+  // One quiescing for all plans. Where it fails: no later member can start them, and their
   // memory waits for one.
   const Status quiesced = groups_->quiescer.quiesced(unbind_each);
   if (!quiesced) log::warn("plans of a session that is gone: {}", quiesced.error().message);

@@ -51,7 +51,9 @@ class GpuBackend final : public Backend {
   }
   void begin_drain() override;
 
-  void at_rest(const std::function<void()>& act) override { groups_->quiescer.in_one_rest(act); }
+  void in_one_quiescing(const std::function<void()>& act) override {
+    groups_->quiescer.in_one_quiescing(act);
+  }
 
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,

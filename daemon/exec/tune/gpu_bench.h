@@ -24,7 +24,7 @@ class GpuBench {
   GpuBench& operator=(const GpuBench&) = delete;
 
   // Takes the memory, or for as large operations as there is memory for: then the number of their
-  // bytes. None: call again, in another turn. Unavailable: the same, once the GPUs come to rest.
+  // bytes. None: call again, in another turn. Unavailable: the same, once the GPUs can be quiesced.
   Result<std::optional<std::uint64_t>> prepare();
 
   // Microseconds of one out-of-place sum of bfloat16 between operations that follow one another in

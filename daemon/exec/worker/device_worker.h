@@ -69,7 +69,7 @@ class DeviceWorker {
   virtual void close_session(SessionId session, Reason reason, std::string why,
                              Done<void> done) = 0;
 
-  // What brings GPUs to rest (these two, forming, plans that go) waits where they are held up, and
+  // What quiesces GPUs (these two, forming, plans that go) waits where they are held up, and
   // is Unavailable at its deadline, with the words for what held it up.
   virtual void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) = 0;
   // GPU workers; Unimplemented on others.

@@ -33,12 +33,12 @@ Status SpeculationPlanner::speculate_after(const Communicator& communicator,
   GpuGroup& group = *gpus_of(communicator);
   const LaunchGate called = gate_of(arrival, group.members.size());
   group.prediction.observe(called.plans);
-  if (group.rest_launches != 0) {
-    --group.rest_launches;
+  if (group.paused_launches != 0) {
+    --group.paused_launches;
     return {};
   }
   const std::vector<SpeculativeLaunch>& launched = group.speculation.launched;
-  // What is on the board already and was not foreseen comes first.
+  // What is on the board already and was not launched speculatively comes first.
   if (called.number == 0 || communicator.board.size() > launched.size() + 1) return {};
   while (communicator.ended.ok() && groups_.speculator.may_speculate(group)) {
     const LaunchGate& last = launched.empty() ? called : launched.back().gate;

@@ -19,7 +19,7 @@ constexpr std::uint64_t kOpenGateAgainNs = 50'000;
 // A gate gives up by itself so long after the daemon should have taken it back.
 constexpr std::uint64_t kLateNs = 1'000'000'000;
 constexpr std::uint64_t kGiveWayNs = 200'000;
-constexpr std::uint32_t kRestLaunches = 64;
+constexpr std::uint32_t kPausedLaunches = 64;
 
 bool share_a_gpu(const GpuGroup& one, const GpuGroup& other) {
   return std::any_of(one.members.begin(), one.members.end(), [&](const GpuMember& member) {
@@ -197,7 +197,7 @@ bool Speculator::make_room(const LaunchPlace& waiter) {
         !LaunchRoom::is_in_the_way(group->place, waiter))
       continue;
     any |= withdraw(*group, 0);
-    group->rest_launches = kRestLaunches;
+    group->paused_launches = kPausedLaunches;
   }
   return any;
 }
@@ -235,7 +235,7 @@ void Speculator::make_way(std::uint64_t now_ns) {
     });
     if (!held_up) continue;
     withdraw(*group, 0);
-    group->rest_launches = kRestLaunches;
+    group->paused_launches = kPausedLaunches;
   }
 }
 

@@ -31,7 +31,7 @@ class Speculator {
   Status launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                 const PreparedParts& prepared);
   // For the second launch(); some 100 us per rank, with all GPUs quiesced. Unavailable where they
-  // do not come to rest.
+  // cannot be.
   Result<PreparedParts> prepare(Quiescer& quiescer, GpuGroup& group, const PlanTuple& plans,
                                 CudaAlgorithm algorithm, std::span<const CudaAllReduce> calls);
 
