@@ -52,7 +52,7 @@ class ConnectionGate {
   void accept_some(std::size_t listener);
   void admit(SocketKind kind, UniqueFd fd);
   void pause(std::size_t listener);
-  // "" or why he may have no further connection.
+  // "" or why it may have no further connection.
   std::string find_excess(SocketKind kind, const PeerCredentials& peer) const;
   void turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
                  const std::string& excess);

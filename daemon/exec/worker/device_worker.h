@@ -83,7 +83,7 @@ class DeviceWorker {
   // done: one MemberId per rank, in rank order.
   virtual void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) = 0;
   // Both: done once no operation of the member can touch memory any more, so that the caller may
-  // use his own again. A rank that leaves ends what others have not called yet; what all had called
+  // use its own again. A rank that leaves ends what others have not called yet; what all had called
   // runs first.
   virtual void abort_communicator(SessionId session, MemberId member, std::string why,
                                   Done<void> done) = 0;
