@@ -37,11 +37,12 @@ TEST(ResidentPlan, OfWhatTheGridIsNotCompiledForIsRefusedAndTheErrorSaysWhat) {
   EXPECT_FALSE(can_be_resident(0, kResidentMembers, {.count = 1}));
   const Status coded = can_be_resident(7, 3, {.count = 16, .codec = static_cast<Codec>(kCodecs)});
   ASSERT_FALSE(coded);
-  EXPECT_EQ(coded.error().message,
-            "plan 7 of slot 3 with 16 elements, codec unknown codec, for all_reduce is none for the "
-            "resident kernel");
-  EXPECT_FALSE(can_be_resident(
-      0, 0, {.count = 16, .collective = static_cast<Collective>(kCollectives)}));
+  EXPECT_EQ(
+      coded.error().message,
+      "plan 7 of slot 3 with 16 elements, codec unknown codec, for all_reduce is none for the "
+      "resident kernel");
+  EXPECT_FALSE(
+      can_be_resident(0, 0, {.count = 16, .collective = static_cast<Collective>(kCollectives)}));
 }
 
 }  // namespace
