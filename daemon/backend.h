@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/exec/open_backend.h"
 #include "daemon/mps_server.h"
 #include "proto/status.h"
 #include "transport/device/device.h"
@@ -22,6 +23,7 @@ struct ServedDevices {
   // The host's one, or all GPUs of the node: one worker for all, so that one arrival board and one
   // launcher order serve a communicator.
   std::vector<std::unique_ptr<Device>> devices;
+  OpenBackend open = nullptr;          // what drives them; never empty
   std::optional<uid_t> only_uid = {};  // the one user whom the MPS server that we manage serves
 
   bool on_gpus() const { return devices.front()->kind() == DeviceKind::Cuda; }

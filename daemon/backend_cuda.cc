@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "daemon/backend.h"
+#include "daemon/exec/gpu/gpu_backend.h"
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/mps_server.h"
 #include "transport/device/cuda/cuda_device.h"
 #include "transport/device/host/host_device.h"
@@ -111,6 +113,10 @@ Result<ServedDevices> open_gpus(const std::vector<Gpu>& gpus) {
     }
     served.devices.push_back(std::move(device).value());
   }
+  std::vector<Device*> devices;
+  devices.reserve(gpus.size());
+  for (const auto& device : served.devices) devices.push_back(device.get());
+  served.open = gpu_backend_on(std::move(devices));
   return served;
 }
 
@@ -194,7 +200,7 @@ Result<NodeBackend> open_backend(const Settings& settings) {
   }
   Result<std::unique_ptr<HostDevice>> host = HostDevice::create(HostDeviceOptions{});
   if (!host) return std::move(host).error();
-  backend.workers.push_back({.name = "host:0", .devices = {}});
+  backend.workers.push_back({.name = "host:0", .devices = {}, .open = host_backend_on(**host)});
   backend.workers.back().devices.push_back(std::move(host).value());
   return backend;
 }

@@ -1,5 +1,6 @@
 // The build without CUDA: one device, the CPU.
 #include "daemon/backend.h"
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/mps_server.h"
 #include "transport/device/host/host_device.h"
 
@@ -22,7 +23,7 @@ Result<NodeBackend> open_backend(const Settings& settings) {
   if (!device) return std::move(device).error();
   NodeBackend backend;
   backend.name = "host";
-  backend.workers.push_back({.name = "host:0", .devices = {}});
+  backend.workers.push_back({.name = "host:0", .devices = {}, .open = host_backend_on(**device)});
   backend.workers.back().devices.push_back(std::move(device).value());
   return backend;
 }

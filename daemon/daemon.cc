@@ -144,18 +144,14 @@ Status Daemon::open_workers() {
                  "cannot make an eventfd: ", std::strerror(errno));
   }
   for (ServedDevices& devices : backend_->workers) {
-    std::vector<Device*> gpus;
-    for (const auto& device : devices.devices) {
-      if (devices.on_gpus()) gpus.push_back(device.get());
-    }
     const auto records = static_cast<std::size_t>(settings->recorder.records);
     const bool has_peers = Peers::are_wanted(*settings);
     Result<std::unique_ptr<FlightRecorder>> recorder =
         FlightRecorder::create(records, has_peers ? records : 0);
     if (!recorder) return recorder.error();
     Result<std::unique_ptr<DeviceWorker>> worker =
-        DeviceWorker::create({.device = *devices.devices.front(),
-                              .gpus = std::move(gpus),
+        DeviceWorker::create({.device = devices.devices.front()->name(),
+                              .open_backend = devices.open,
                               .recorder = **recorder,
                               .metrics = metrics_,
                               .settings = settings,

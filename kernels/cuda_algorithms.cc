@@ -78,12 +78,21 @@ std::uint64_t most_bytes_of(CudaAlgorithm algorithm, std::uint32_t ranks) {
   return entry_of(algorithm).max_bytes;
 }
 
-Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks) {
+Status serves(CudaAlgorithm algorithm, Codec codec) {
+  const CudaAlgorithmEntry& entry = entry_of(algorithm);
+  if (has_bit(entry.codecs, static_cast<unsigned>(codec))) return {};
+  return error(ErrorCode::InvalidArgument, Reason::Unsupported, entry.name,
+               " is not compiled for codec ", text_of(codec), " (number ",
+               static_cast<unsigned>(codec), "): ask for no codec");
+}
+
+Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks, Codec codec) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
   if (ranks < entry.min_ranks || ranks > entry.max_ranks) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, entry.name, " takes ",
                  entry.min_ranks, " to ", entry.max_ranks, " ranks, not ", ranks);
   }
+  ARC_RETURN_IF_ERROR(serves(algorithm, codec));
   const std::uint64_t most = most_bytes_of(algorithm, ranks);
   if (most != 0 && bytes > most) {
     return error(ErrorCode::OutOfRange, Reason::BadValue, entry.name, " takes up to ", most,

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "proto/status.h"
+#include "proto/types.h"
 
 namespace arcomm {
 
@@ -32,6 +33,8 @@ struct CudaAlgorithmEntry {
       false;  // only between GPUs that passed the test of lines/ll128_self_test.h
   bool launches_all_ranks = false;  // copies and launches, in the order that its caller knows
   std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
+  // Wire formats that it is compiled for, by bit_of(): others only of algorithms on lines (codec/).
+  std::uint8_t codecs = bit_of(Codec::None);
 };
 // What the GPUs of a communicator can do.
 struct CudaAbilities {
@@ -44,8 +47,11 @@ std::string_view name_of(CudaAlgorithm algorithm);
 std::optional<CudaAlgorithm> cuda_algorithm_named(std::string_view name);
 // Of one rank, between so many; 0: any number.
 std::uint64_t most_bytes_of(CudaAlgorithm algorithm, std::uint32_t ranks);
+// Whether the algorithm is compiled for that wire format; the error names both.
+Status serves(CudaAlgorithm algorithm, Codec codec);
 // Whether the algorithm takes an operation of that shape; the error says why not.
-Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks);
+Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks,
+                  Codec codec = Codec::None);
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
 // The algorithm itself between GPUs that can run it; otherwise what to run instead.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,

@@ -14,7 +14,7 @@
 // what ranks take for different ones does not run. The client's stream then waits for the same
 // number in `done`. Two paths, each with numbers of its own: Resident operations are taken from the
 // doorbell by a kernel of the daemon that is already there, Launched ones by the daemon's worker,
-// which launches a kernel. Where it foresaw the very doorbell, it has launched speculatively: a
+// which launches a kernel. Where it has launched speculatively for the very doorbell, that
 // kernel waits for that word in the mailbox, so the client writes it there, and then in
 // HostDoorbells. Which path a plan takes all ranks know from the same launch table.
 //
@@ -31,6 +31,7 @@
 
 #include "proto/call_note.h"
 #include "proto/captured_identity.h"
+#include "proto/types.h"
 
 namespace arcomm {
 
@@ -39,6 +40,9 @@ inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::
 inline constexpr std::uint32_t kMaxDeviceMembers = 32;
 inline constexpr std::uint64_t kMailboxBytes = 4096;
 inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the grid's scratch holds
+// What the grid's kernel is compiled for, by bit_of(): all types and operations, but no more.
+inline constexpr std::uint8_t kResidentCodecs = bit_of(Codec::None);
+inline constexpr std::uint8_t kResidentCollectives = bit_of(Collective::AllReduce);
 
 // Which way an operation takes: the communicator's launch table says (proto/launch_table.h). The
 // first two go through the mailbox, each with words of its own. Alone: there is no other rank, and

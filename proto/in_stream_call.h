@@ -20,7 +20,7 @@ namespace arcomm {
 // Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
-inline constexpr std::uint32_t kInStreamAbi = 8;
+inline constexpr std::uint32_t kInStreamAbi = 9;
 
 enum class InStreamAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
@@ -36,18 +36,17 @@ struct InStreamShape {
   InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
   std::uint32_t blocks = 0;  // 0: not in-stream
 
-  // Below kInStreamWhatBits. Bits 10 to 12 are left for a wire format.
-  std::uint32_t what(DType dtype, ReduceOp op) const {
+  // What ranks compare of an operation beside its count. Below kInStreamWhatBits.
+  std::uint32_t what(DType dtype, ReduceOp op, Codec codec, Collective collective) const {
     return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 4 |
-           static_cast<std::uint32_t>(algorithm) << 7 | blocks << 13;
+           static_cast<std::uint32_t>(algorithm) << 7 | static_cast<std::uint32_t>(codec) << 10 |
+           blocks << 13 | static_cast<std::uint32_t>(collective) << 20;
   }
 };
-static_assert(kDTypes <= 1 << 4 && kReduceOps <= 1 << 3 && kInStreamAlgorithms <= 1 << 3 &&
-              kMaxInStreamBlocks < 1 << 7);
 
 // What ranks say to each other of an operation: what it is, how many elements it has, and, in the
 // bits that these leave, its identity (captured_identity.h).
-inline constexpr std::uint32_t kInStreamWhatBits = 20, kInStreamCountBits = 24;
+inline constexpr std::uint32_t kInStreamWhatBits = 22, kInStreamCountBits = 24;
 inline constexpr std::uint32_t kInStreamIdentityBits = 64 - kInStreamWhatBits - kInStreamCountBits;
 static_assert(kIdentityBits <= kInStreamIdentityBits);
 // Elements of the longest operation: pair_ll128's, of the smallest type.
@@ -55,10 +54,19 @@ static_assert(std::uint64_t{kMaxInStreamBlocks} * (kInStreamThreads / 32) * kInS
                   kInStreamLaps * (kInStreamPacketData / 2) <
               std::uint64_t{1} << kInStreamCountBits);
 
-// What is in the image beside kInStreamWaitName, and under which names.
+// What is in the image beside kInStreamWaitName, and under which names: sets, by bit_of(). Of
+// what is not in them no row of a launch table may be in-stream.
+inline constexpr std::uint16_t kInStreamDTypes =
+    bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32);
+inline constexpr std::uint8_t kInStreamCodecs = bit_of(Codec::None);
+inline constexpr std::uint8_t kInStreamCollectives = bit_of(Collective::AllReduce);
 constexpr bool has_in_stream_kernel(DType dtype) {
-  return dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32;
+  return (kInStreamDTypes & bit_of(dtype)) != 0;
 }
+// InStreamShape::what() has room for so many.
+static_assert(kDTypes <= 1 << 4 && kReduceOps <= 1 << 3 && kInStreamAlgorithms <= 1 << 3 &&
+              kMaxInStreamBlocks < 1 << 7 && kInStreamCodecs < 1U << (1 << 3) &&
+              kInStreamCollectives < 1U << (1 << 2));
 struct InStreamKernel {
   InStreamAlgorithm algorithm;
   DType dtype;

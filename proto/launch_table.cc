@@ -1,6 +1,7 @@
 #include "proto/launch_table.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <type_traits>
 #include <utility>
@@ -29,12 +30,18 @@ struct WireRow {
 static_assert(sizeof(WireHeader) == 16 && sizeof(WireRow) == 24 &&
               std::is_trivially_copyable_v<WireRow>);
 
-bool has_bit(unsigned set, unsigned number) {
-  return (set >> number & 1U) != 0;
-}
-
 Error bad(const auto&... parts) {
   return error(ErrorCode::InvalidArgument, Reason::BadValue, "a launch table ", parts...);
+}
+
+// `set`: of a row. Numbers that this version has no name for have no kernel either.
+template <typename Named>
+Status check_served(unsigned set, unsigned served, std::string_view path) {
+  const unsigned more = set & ~served;
+  if (more == 0) return {};
+  const auto number = static_cast<unsigned>(std::countr_zero(more));
+  return bad("runs ", text_of(static_cast<Named>(number)), " (number ", number, ") ", path,
+             ", for which there is no kernel");
 }
 
 Status check_in_stream(const LaunchRow& row, std::uint32_t ranks) {
@@ -46,11 +53,14 @@ Status check_in_stream(const LaunchRow& row, std::uint32_t ranks) {
     return bad("has a row of ", row.bytes_per_block, " bytes for each of ", row.most_blocks,
                " blocks");
   }
-  for (unsigned dtype = 0; dtype < kDTypes; ++dtype) {
-    if (has_bit(row.dtypes, dtype) && !has_in_stream_kernel(static_cast<DType>(dtype)))
-      return bad("runs ", text_of(static_cast<DType>(dtype)), " in-stream, which has no kernel");
-  }
-  return {};
+  ARC_RETURN_IF_ERROR(check_served<DType>(row.dtypes, kInStreamDTypes, "in-stream"));
+  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, kInStreamCodecs, "in-stream"));
+  return check_served<Collective>(row.collectives, kInStreamCollectives, "in-stream");
+}
+
+Status check_resident(const LaunchRow& row) {
+  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, kResidentCodecs, "resident"));
+  return check_served<Collective>(row.collectives, kResidentCollectives, "resident");
 }
 
 }  // namespace
@@ -82,6 +92,8 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
         if (ranks != 1) return bad("lets each of ", ranks, " ranks copy alone");
         break;
       case LaunchPath::Resident:
+        ARC_RETURN_IF_ERROR(check_resident(row));
+        break;
       case LaunchPath::Launched:
         break;
       default:  // a number from outside

@@ -24,17 +24,11 @@ inline constexpr std::uint32_t kLaunchTableVersion = 3;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
-// Sets of types, operations, codecs and collectives: a bit for each number.
+// Sets of types, operations, codecs and collectives, by bit_of().
 inline constexpr std::uint16_t kAllDTypes = (1U << kDTypes) - 1;
 inline constexpr std::uint8_t kAllOps = (1U << kReduceOps) - 1;
 inline constexpr std::uint8_t kAllCodecs = (1U << kCodecs) - 1;
 inline constexpr std::uint8_t kAllCollectives = (1U << kCollectives) - 1;
-constexpr std::uint16_t bit_of(DType dtype) {
-  return static_cast<std::uint16_t>(1U << static_cast<unsigned>(dtype));
-}
-constexpr std::uint8_t bit_of(Collective collective) {
-  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(collective));
-}
 
 struct LaunchKey {
   std::uint64_t bytes = 0;

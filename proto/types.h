@@ -63,6 +63,20 @@ inline constexpr unsigned kReduceOps = 5;
 inline constexpr unsigned kCodecs = 1;
 inline constexpr unsigned kCollectives = 1;
 
+// Of sets: a bit for each number.
+constexpr std::uint16_t bit_of(DType dtype) {
+  return static_cast<std::uint16_t>(1U << static_cast<unsigned>(dtype));
+}
+constexpr std::uint8_t bit_of(Codec codec) {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(codec));
+}
+constexpr std::uint8_t bit_of(Collective collective) {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(collective));
+}
+constexpr bool has_bit(unsigned set, unsigned number) {
+  return (set >> number & 1U) != 0;
+}
+
 constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
 #define X(name, number, bytes, text) \

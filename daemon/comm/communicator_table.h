@@ -100,8 +100,8 @@ class CommunicatorTable {
   using FailureOf = std::function<Failure(Rank)>;
   void abandon(const Session& session, const FailureOf& failure_of);
 
-  // What all ranks have called, running or next in turn: who goes must see it ended before the
-  // memory is his alone.
+  // What all ranks have called, running or next in turn: a rank that goes must see it ended before
+  // the memory is its alone.
   struct Committed {
     std::uint64_t communicator = 0;  // serial
     std::uint64_t last_seq = 0;

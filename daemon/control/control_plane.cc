@@ -75,7 +75,7 @@ Status ControlPlane::serve(std::vector<WorkerRef> workers, std::vector<Listening
   *reachable_ = control_.get();
   const Settings::Quota limits = fill_node_limits(parts_.settings->quota, machine_);
   admin_ = std::make_unique<NodeAdmin>(*loop_, parts_.metrics, *control_, parts_.actions);
-  gate_ = std::make_unique<Gate>(Gate::Parts{
+  gate_ = std::make_unique<ConnectionGate>(ConnectionGate::Parts{
       .loop = *loop_,
       .metrics = parts_.metrics,
       .closer = control_->descriptors().closer(),

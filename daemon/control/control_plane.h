@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/control/access/gate.h"
+#include "daemon/control/access/connection_gate.h"
 #include "daemon/control/access/listener.h"
 #include "daemon/control/calls/node_admin.h"
 #include "daemon/control/machine_limits.h"
@@ -77,7 +77,7 @@ class ControlPlane {
       reachable_;  // points to null before serve() and after stop(); touched on the loop
   std::unique_ptr<NodeControl> control_;
   std::unique_ptr<NodeAdmin> admin_;
-  std::unique_ptr<Gate> gate_;
+  std::unique_ptr<ConnectionGate> gate_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<Peers> peers_;             // none where the settings name no other daemons
   std::shared_ptr<Peers*> reachable_peers_;  // as reachable_

@@ -34,7 +34,7 @@ constexpr std::array<QuotaRow, kQuotaKinds> kRows{{
      .setting = "quota.registered_bytes",
      .node_setting = "",
      .in_bytes = true},
-    // On a node that serves one tenant, most of its memory shall be his.
+    // On a node that serves one tenant, most of its memory shall be that one's.
     {.name = "host_bytes",
      .setting = "",
      .node_setting = "quota.node_host_bytes",

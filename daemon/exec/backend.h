@@ -69,6 +69,16 @@ class Backend {
 
   virtual ~Backend() = default;
 
+  // ---- what it is ----
+  virtual bool on_gpus() const { return false; }
+  // Operations run on this machine's cores, so that a worker that waits leaves them its own.
+  virtual bool takes_cores() const { return true; }
+  // Memory, plans and communicators come and go only while the device is quiesced: in turns.
+  virtual bool is_quiesced_for_changes() const { return false; }
+  // At the end: nothing but this process holds what operations use that do not end. Cores always
+  // come to their end.
+  virtual bool may_be_left_running() const { return false; }
+
   // ---- the loop's verbs ----
   // A turn of the loop begins: what its calls wait for GPUs, all in all, is bounded by it.
   virtual void begin_turn() {}
@@ -100,8 +110,8 @@ class Backend {
       std::shared_ptr<const TuningTable> tuning) = 0;  // for communicators to come
   virtual void begin_drain() {}  // clients will call little more: nothing is begun for them ahead
 
-  // Whatever `act` does that brings the device to rest shares one rest.
-  virtual void at_rest(const std::function<void()>& act) { act(); }
+  // Whatever `act` does that quiesces the device shares one quiescing.
+  virtual void in_one_quiescing(const std::function<void()>& act) { act(); }
 
   // ---- memory ----
   // Unavailable (here and below): the device is held up, nothing was done, and the same call may be

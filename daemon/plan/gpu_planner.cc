@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -54,6 +55,15 @@ Plan make_plan(const LaunchTable& launches, const Signature& signature) {
   // Of no elements a kernel tells the ranks that all have come.
   plan.add(signature.is_empty() ? KernelStep{algorithm} : step_for(algorithm));
   return plan;
+}
+
+Status can_launch(const LaunchTable& launches, const Signature& signature) {
+  const std::uint8_t number = launches.find_launched(launch_key_of(signature));
+  if (number < cuda_algorithms().size()) return serves(launched_algorithm(number), signature.codec);
+  if (signature.codec == Codec::None) return {};
+  return error(ErrorCode::InvalidArgument, Reason::Unsupported, name_of_recorded(number),
+               " between nodes is not compiled for codec ", text_of(signature.codec), " (number ",
+               static_cast<unsigned>(signature.codec), "): ask for no codec");
 }
 
 Step step_for(CudaAlgorithm algorithm) {

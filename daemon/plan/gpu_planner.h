@@ -43,6 +43,8 @@ std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
 
 // Of an operation that is launched; what a client's own stream or the resident grid runs has none.
 Plan make_plan(const LaunchTable& launches, const Signature& signature);
+// Whether what such a plan launches serves the signature's codec; the error names what does not.
+Status can_launch(const LaunchTable& launches, const Signature& signature);
 
 // How an algorithm is run, of at least one element.
 Step step_for(CudaAlgorithm algorithm);

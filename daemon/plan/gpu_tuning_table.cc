@@ -148,9 +148,9 @@ Result<std::optional<CudaAlgorithm>> forced_algorithm(std::string_view setting) 
 CudaAlgorithm choose(const GpuTuningTable& table, std::optional<CudaAlgorithm> forced,
                      std::uint32_t ranks, std::uint64_t bytes, TuningKey key) {
   if (ranks <= 1) return CudaAlgorithm::Alone;
-  if (forced && can_launch(*forced, bytes, ranks)) return *forced;
+  if (forced && can_launch(*forced, bytes, ranks, key.codec)) return *forced;
   const GpuTuningTable::Crossover* measured = table.find(ranks, bytes, key);
-  if (measured != nullptr && can_launch(measured->algorithm, bytes, ranks))
+  if (measured != nullptr && can_launch(measured->algorithm, bytes, ranks, key.codec))
     return measured->algorithm;
   return CudaAlgorithm::TwoShot;
 }

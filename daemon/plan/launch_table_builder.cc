@@ -23,14 +23,6 @@ std::optional<NetworkAlgorithm> algorithm_between_nodes(std::uint8_t number) {
   return std::nullopt;
 }
 
-std::uint16_t dtypes_with_kernels() {
-  std::uint16_t set = 0;
-  for (unsigned dtype = 0; dtype < kDTypes; ++dtype) {
-    if (has_in_stream_kernel(static_cast<DType>(dtype))) set |= bit_of(static_cast<DType>(dtype));
-  }
-  return set;
-}
-
 // In-stream rows, each up to what was measured and never beyond what the areas of its blocks hold.
 class InStreamRows {
  public:
@@ -74,8 +66,9 @@ class InStreamRows {
     most_bytes = std::min(most_bytes, facts_.most_in_stream_bytes);
     if (!rows_.empty() && most_bytes <= rows_.back().most_bytes) return;
     rows_.push_back({.most_bytes = most_bytes,
-                     .dtypes = dtypes_with_kernels(),
-                     .collectives = bit_of(Collective::AllReduce),
+                     .dtypes = kInStreamDTypes,
+                     .codecs = kInStreamCodecs,
+                     .collectives = kInStreamCollectives,
                      .path = LaunchPath::InStream,
                      .algorithm = algorithm,
                      .bytes_per_block = static_cast<std::uint32_t>(bytes_per_block),
@@ -95,8 +88,12 @@ void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
   const std::size_t room = kMaxLaunchRows - rows.size();
   if (launched.size() > room)
     launched.erase(launched.begin() + static_cast<std::ptrdiff_t>(room) - 1, launched.end() - 1);
-  for (const auto& [most_bytes, algorithm] : launched)
-    rows.push_back({.most_bytes = most_bytes, .launched = static_cast<std::uint8_t>(algorithm)});
+  for (const auto& [most_bytes, algorithm] : launched) {
+    rows.push_back({.most_bytes = most_bytes,
+                    .codecs = entry_of(algorithm).codecs,
+                    .launched = static_cast<std::uint8_t>(algorithm)});
+  }
+  rows.back().codecs = kAllCodecs;  // what nothing serves is refused where a plan is made
 }
 
 }  // namespace
@@ -107,7 +104,8 @@ LaunchTable make_launch_table(const LaunchFacts& facts) {
   if (facts.ranks == 1) rows.push_back({.path = LaunchPath::Alone});
   if (facts.ranks >= 2)
     rows.push_back({.most_bytes = most_resident_bytes(facts.ranks),
-                    .collectives = bit_of(Collective::AllReduce),
+                    .codecs = kResidentCodecs,
+                    .collectives = kResidentCollectives,
                     .path = LaunchPath::Resident});
   add_launched(facts, rows);
   Result<LaunchTable> table = LaunchTable::create(facts.ranks, std::move(rows));

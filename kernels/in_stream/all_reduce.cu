@@ -86,6 +86,11 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   }
 }
 
+// A type, wire format or collective that joins the sets of proto/in_stream_call.h gets rows here.
+static_assert(kInStreamDTypes ==
+                  (bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32)) &&
+              kInStreamCodecs == bit_of(Codec::None) &&
+              kInStreamCollectives == bit_of(Collective::AllReduce));
 ARC_IN_STREAM_TYPE(float16, PlainCodec<Float16>)
 ARC_IN_STREAM_TYPE(bfloat16, PlainCodec<BFloat16>)
 ARC_IN_STREAM_TYPE(float32, PlainCodec<Plain<float>>)

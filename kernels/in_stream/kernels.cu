@@ -48,7 +48,7 @@ Status InStreamKernels::launch(const InStreamShape& shape, DType dtype, ReduceOp
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "no in-stream operation of ",
                  text_of(dtype), " ", text_of(op), " in ", shape.blocks, " blocks");
   }
-  call.say(shape.what(dtype, op), call.identity());
+  call.say(shape.what(dtype, op, Codec::None, Collective::AllReduce), call.identity());
   void* arguments[] = {&call};
   const cudaError_t done =
       device::launch(kernel.function, {.blocks = shape.blocks, .threads = kInStreamBlockThreads},

@@ -67,7 +67,7 @@ inline Status can_launch(CudaAlgorithm algorithm, const CudaAllReduce& call) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", call.rank, " of ",
                  call.ranks, " ranks: they count from 0");
   }
-  return can_launch(algorithm, call.count * size_of(call.dtype), call.ranks);
+  return can_launch(algorithm, call.count * size_of(call.dtype), call.ranks, call.codec);
 }
 // `stream`: a cudaStream_t of the rank's GPU.
 Status launch_all_reduce(CudaAlgorithm algorithm, const CudaAllReduce& call, CudaShape shape,

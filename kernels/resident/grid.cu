@@ -177,14 +177,12 @@ class Grid final : public ResidentGrid {
   }
 
   Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
-    if (index >= kMaxDevicePlans || slot >= kResidentMembers ||
-        plan.count * size_of(plan.dtype) > kMaxResidentBytes) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
-                   " with ", plan.count, " elements is none for the resident kernel");
-    }
+    ARC_RETURN_IF_ERROR(can_be_resident(index, slot, plan));
     ARC_RETURN_IF_ERROR(clear_plan(index));
+    PlanEntry entry{.plan = plan, .owner = 0};
+    entry.plan.signature = resident_signature(plan);
     // A block that looks meanwhile finds no plan, or all of it.
-    ARC_RETURN_IF_ERROR(write_plan(index, PlanEntry{.plan = plan, .owner = 0}));
+    ARC_RETURN_IF_ERROR(write_plan(index, entry));
     ARC_RETURN_IF_ERROR(side_.store(&table_->plans[index].owner, members_[slot]));
     ARC_RETURN_IF_ERROR(side_.drain(kWriteLimit));
     owners_[index] = static_cast<std::uint8_t>(slot + 1);

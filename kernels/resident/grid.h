@@ -19,6 +19,7 @@
 #include "kernels/launch/launch_cuda.h"
 #include "proto/device_mailbox.h"
 #include "proto/status.h"
+#include "proto/types.h"
 
 namespace arcomm {
 
@@ -44,7 +45,31 @@ struct ResidentPlan {
   std::uint64_t timeout_ns = 0;  // from the doorbell being seen
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
+  Collective collective = Collective::AllReduce;
+  std::uint32_t signature = 0;  // set_plan() fills it in
 };
+// What all ranks must agree on, beside the identity: no two operations that differ have the same.
+constexpr std::uint32_t resident_signature(const ResidentPlan& plan) {
+  return static_cast<std::uint32_t>(plan.count) << 13 |
+         static_cast<std::uint32_t>(plan.collective) << 10 |
+         static_cast<std::uint32_t>(plan.codec) << 7 | static_cast<std::uint32_t>(plan.dtype) << 3 |
+         static_cast<std::uint32_t>(plan.op);
+}
+static_assert(kMaxResidentBytes < std::uint64_t{1} << 19 && kDTypes <= 1 << 4 &&
+              kReduceOps <= 1 << 3 && kCodecs <= 1 << 3 && kCollectives <= 1 << 3);
+// Whether the grid runs plan `index` of the member at `slot`; the error says why not.
+inline Status can_be_resident(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) {
+  if (index >= kMaxDevicePlans || slot >= kResidentMembers ||
+      plan.count > kMaxResidentBytes / size_of(plan.dtype) ||
+      !has_bit(kResidentCodecs, static_cast<unsigned>(plan.codec)) ||
+      !has_bit(kResidentCollectives, static_cast<unsigned>(plan.collective))) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
+                 " with ", plan.count, " elements, codec ", text_of(plan.codec), ", for ",
+                 text_of(plan.collective), " is none for the resident kernel");
+  }
+  return {};
+}
 
 // What the owner reads of a member, from host memory that the grid writes.
 struct ResidentStatus {

@@ -24,6 +24,9 @@ constexpr std::uint32_t kLooks = 8;
 // fewer operations than there are numbers.
 constexpr std::uint32_t kWipeEvery = 128;
 constexpr std::uint32_t kPushed = 8;  // lines that a thread has in flight when it pushes
+static_assert(kResidentCodecs == bit_of(Codec::None) &&
+                  kResidentCollectives == bit_of(Collective::AllReduce),
+              "combine_lines() is written for these alone");
 
 enum class Collected : std::uint32_t { Waiting, Done, Mismatched, Reordered };
 
@@ -43,7 +46,7 @@ class ResidentOperation {
     if (blockIdx.x == 0 && number_ % kWipeEvery < 2) wipe();
     const std::uint32_t peer = threadIdx.x;
     if (peer < member_.ranks && peer != member_.rank)
-      store_ll16(header(peer, member_.rank), {signature(), pending_.identity}, flag_);
+      store_ll16(header(peer, member_.rank), {plan_.signature, pending_.identity}, flag_);
     if (is_regular()) {
       const auto* send = static_cast<const uint2*>(plan_.send);
       push_lines<kPushed>([&](std::uint32_t line) { return __ldcg(send + line); });
@@ -65,11 +68,6 @@ class ResidentOperation {
   __device__ __forceinline__ std::uint32_t half() const { return number_ & 1U; }
   __device__ __forceinline__ std::uint32_t first_line() const {
     return blockIdx.x * kResidentThreads + threadIdx.x;
-  }
-  // What all ranks must agree on, beside the identity: no two operations that differ have the same.
-  __device__ __forceinline__ std::uint32_t signature() const {
-    return static_cast<std::uint32_t>(plan_.count) << 8 |
-           static_cast<std::uint32_t>(plan_.dtype) << 4 | static_cast<std::uint32_t>(plan_.op);
   }
   // Where rank `from` leaves this at rank `at`.
   __device__ __forceinline__ uint4* header(std::uint32_t at, std::uint32_t from) const {
@@ -207,7 +205,7 @@ class ResidentOperation {
         }
       }
       // The headers travel with the first lines.
-      Ll16Line head{{signature(), flag_, pending_.identity, flag_}};
+      Ll16Line head{{plan_.signature, flag_, pending_.identity, flag_}};
       const bool compares = !compared && threadIdx.x < member_.ranks && threadIdx.x != member_.rank;
       if (compares) head.load(header(member_.rank, threadIdx.x));
       bool here = false;
@@ -232,7 +230,7 @@ class ResidentOperation {
         }
       }
       if (compares && head.is_of(flag_)) {
-        if (head.data().x != signature()) {
+        if (head.data().x != plan_.signature) {
           pending_.dissenter = static_cast<std::int16_t>(threadIdx.x);
         } else if (head.data().y != pending_.identity) {
           pending_.out_of_order = static_cast<std::int16_t>(threadIdx.x);

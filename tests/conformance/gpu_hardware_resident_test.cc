@@ -475,9 +475,14 @@ TEST_P(GpuResidentConformance, AFreedSlotsPlansAreNotItsNextMembers) {
 TEST_P(GpuResidentConformance, WhatIsNoPlanForTheGridIsRefused) {
   ResidentPlan large = plan(0);
   large.count = kMaxResidentBytes / sizeof(float) + 1;
+  ResidentPlan coded = plan(0), collective = plan(0);
+  coded.codec = static_cast<Codec>(kCodecs);
+  collective.collective = static_cast<Collective>(kCollectives);
   const std::uint32_t slot = main_.slots[0];
   for (const Status& refused :
-       {grid(0).set_plan(kFirstPlan, slot, large), grid(0).set_plan(kMaxDevicePlans, slot, plan(0)),
+       {grid(0).set_plan(kFirstPlan, slot, large), grid(0).set_plan(kFirstPlan, slot, coded),
+        grid(0).set_plan(kFirstPlan, slot, collective),
+        grid(0).set_plan(kMaxDevicePlans, slot, plan(0)),
         grid(0).set_plan(kFirstPlan, kResidentMembers, plan(0))}) {
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().code, ErrorCode::InvalidArgument);

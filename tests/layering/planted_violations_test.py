@@ -48,7 +48,7 @@ class Includes(unittest.TestCase):
                 ("daemon/memory/a.h", '"daemon/plan/plan.h"'),
                 ("daemon/comm/a.h", '"daemon/session/session.h"'),
                 ("daemon/session/a.h", '"daemon/exec/worker/worker.h"'),
-                ("daemon/exec/a.h", '"daemon/control/access/gate.h"'),
+                ("daemon/exec/a.h", '"daemon/control/access/connection_gate.h"'),
                 ("daemon/control/a.h", '"daemon/daemon.h"'),
                 ("daemon/plan/a.h", '"client/include/arclient.h"'),
                 ("daemon/plan/a.h", '"tests/support/pattern.h"'),

@@ -111,8 +111,8 @@ Status RankBoard::meet(Deadline deadline) const {
     wake(board.turn);
     return {};
   }
-  // Whoever sleeps here starts the next round wherever the scheduler wakes him, often all on one
-  // core. But who yields to other processes is late for it by their time slices.
+  // A rank that sleeps here starts the next round wherever the scheduler wakes it, often all on one
+  // core. But one that yields to other processes is late for it by their time slices.
   static LostTime lost_time;
   auto now = std::chrono::steady_clock::now();
   const Deadline awake_until = std::min(deadline, now + kAwake);

@@ -142,7 +142,7 @@ class GpuWorker {
       board_.sample(rank_, *us / kCopiesAtOnce);
       board_.beat(rank_);
     }
-    // Nobody takes his memory away while another still copies.
+    // No rank takes its memory away while another still copies.
     return board_.meet(deadline());
   }
 

@@ -2,7 +2,7 @@
 // their sender, a call that is begun and reset above all (rapid reset). So many at once and so many
 // a second, of each connection, and of all connections of a user together (uids of one range as
 // one: daemon/telemetry/uid_range.h). Calls themselves bring some along. A user who has used up
-// what all his connections may is shut out for a while: to connect anew would be a way around it.
+// what all its connections may is shut out for a while: to connect anew would be a way around it.
 // And how many calls may be begun without an end: they cost memory for as long as they last.
 // Thread: the control loop.
 #pragma once

@@ -1,6 +1,6 @@
-// Who is at the other end of a unix socket, as the kernel says, and whether he may be there.
-// Thread: any, but look_up() may take long, since a group may be known to a directory server alone:
-// it is asked at start and at a reload, never for a connection.
+// Which process is at the other end of a unix socket, as the kernel says, and whether it may be
+// there. Thread: any, but look_up() may take long, since a group may be known to a directory server
+// alone: it is asked at start and at a reload, never for a connection.
 #pragma once
 
 #include <sys/types.h>

@@ -38,7 +38,7 @@ class Relay {
   bool adopt(UniqueFd client, const Caller& caller);
   // The caller behind gRPC's name of a connection ("fd:N").
   std::optional<Caller> find(const std::string& grpc_peer) const;
-  // He brought too many frames that are no calls (flood_budget.h): until later.
+  // It brought too many frames that are no calls (flood_budget.h): until later.
   bool shuts_out(uid_t uid) const;
   void end(ConnectionNumber connection, const Error& why);
   void close();  // all of them, once gRPC's last words are on their way

@@ -1,13 +1,13 @@
 // One client's connection on its way to the gRPC server: its bytes are read here and written into a
 // socket pair, whose other end gRPC serves, and back. So gRPC never reads from a stranger's socket:
-// descriptors that a stranger put into his would be closed by whoever reads them, and a close may
+// descriptors that a stranger put into it would be closed by whoever reads them, and a close may
 // block for as long as their sender likes. They are not read here either: what waits is looked at
 // first, and where a descriptor is among it the connection ends with all of it unread.
 //
 // gRPC hears of a connection once its preface has come. Each direction holds one piece of bytes at
-// most that the other side has not taken; until it is gone nothing more is read for that side. Who
-// does not say what he owes, or does not read what he is owed, is given a deadline; who sends more
-// frames that are no calls than he may (flood_budget.h) is told to go away.
+// most that the other side has not taken; until it is gone nothing more is read for that side. A
+// side that does not say what it owes, or does not read what it is owed, is given a deadline; one
+// that sends more frames that are no calls than it may (flood_budget.h) is told to go away.
 //
 // Thread: the control loop. Ownership: both sockets, which the owner takes out before the
 // destruction, since closing a stranger's may block.

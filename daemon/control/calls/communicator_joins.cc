@@ -79,8 +79,8 @@ Status CommunicatorJoins::take_places(const SessionEntry& session, Rendezvous::C
       state_.gpu_shares.take(uid, call.device, GpuResource::Communicators);
   if (!seat) return seat.error();
   member.seat = std::move(seat).value();
-  // SMs for in-stream operations are few, and nobody is refused who gets none: his operations run
-  // in other ways. So a user has them for himself until somebody else comes. What an earlier epoch
+  // SMs for in-stream operations are few, and nobody is refused who gets none: those operations
+  // run in other ways. So a user has them all until another one comes. What an earlier epoch
   // had is given back when this one is there.
   const auto earlier = std::ranges::count_if(session.members, [&](const auto& held) {
     return held.second.unique_id == call.unique_id && held.second.gpu == call.device &&

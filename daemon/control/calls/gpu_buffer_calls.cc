@@ -27,8 +27,8 @@ Status check_gpu_range(const v1::RegisterBufferRequest& request) {
   return {};
 }
 
-// One piece of a buffer, until the worker has it. Whoever offered the descriptor may have closed
-// his own.
+// One piece of a buffer, until the worker has it. The client that offered the descriptor may have
+// closed its own.
 struct HeldChunk {
   std::shared_ptr<UniqueFd> memory;
   MemoryChunk chunk;

@@ -4,7 +4,7 @@
 //
 // Each owner's descriptors are closed in turn, by one thread at a time: a close that is stuck holds
 // up what the same owner left and nothing else, and full() asks the caller to take in no more from
-// him. One person may have many uids: of threads and of room each tenant has a fair share
+// it. One person may have many uids: of threads and of room each tenant has a fair share
 // (daemon/memory/fair_share.h). Threads are made when there is something to close and end when
 // there has been nothing for a while. Memory has a closer of its own, which no stranger can hold
 // up.
@@ -39,7 +39,7 @@ class FdCloser {
   // A connected unix socket. Nothing arrives any more. It is closed at once when the kernel says
   // that no descriptor waits in it, since nothing can block then; otherwise in its owner's turn.
   // However many an owner leaves of the latter kind, the kernel lets no user without privileges
-  // have more descriptors under way than RLIMIT_NOFILE allows him.
+  // have more descriptors under way than RLIMIT_NOFILE allows.
   void close_socket(uid_t owner, UniqueFd socket);
   bool full(uid_t owner) const;
 

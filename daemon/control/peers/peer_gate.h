@@ -1,5 +1,5 @@
 // The port of other daemons (net.listen): takes connections, as many as may be, and relays them to
-// the server of PeerService. Whoever connects is a stranger until a call of his has proven the
+// the server of PeerService. What connects is a stranger until a call of it has proven the
 // token, and has kProofLimit for it; when there are many strangers the oldest goes. What a
 // stranger's bytes meet is Relay's (daemon/control/README.md). Thread: the control loop.
 #pragma once
@@ -52,7 +52,7 @@ class PeerGate {
 
   void accept_some();
   void admit(UniqueFd fd);
-  // Room for one more connection; false: he is turned away.
+  // Room for one more connection; false: it is turned away.
   bool make_room();
   void turn_away(ConnectionNumber connection, const Error& why);
 

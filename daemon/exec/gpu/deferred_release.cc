@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::uint64_t kFlushNs = 10'000'000;
 constexpr std::uint64_t kReleaseNs = 10'000'000;  // of a turn: calls of the driver for each item
-constexpr std::uint64_t kDeferNs = 5'000'000;     // what goes together shares one rest
+constexpr std::uint64_t kDeferNs = 5'000'000;     // what goes together shares one quiescing
 
 // A queue that answers with an error holds nothing up any more.
 bool is_idle(const GpuEngine& engine, std::uint32_t queue) {
@@ -99,7 +99,7 @@ void DeferredRelease::release(std::vector<GpuEngine>& engines, TurnBudget& turn)
     if (item.engine != nullptr) item.engine->give_back(item.completion, item.queue);
     items_.pop_front();
   } while (!items_.empty() && now_ns() < until);
-  first_ns_ = items_.empty() ? 0 : now_ns();  // the rest in a rest of its own
+  first_ns_ = items_.empty() ? 0 : now_ns();  // the rest in a quiescing of its own
 }
 
 }  // namespace arcomm

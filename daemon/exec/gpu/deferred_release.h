@@ -23,7 +23,7 @@ class DeferredRelease {
   void add(std::vector<PreparedParts> prepared, const GpuGroup& group);
 
   bool empty() const { return items_.empty(); }
-  // Worth a rest of the GPUs?
+  // Worth quiescing the GPUs?
   bool is_due(std::uint64_t now_ns) const;
   void put_off(std::uint64_t now_ns, std::uint64_t by_ns = kPutOffNs);
   // A GPU in whose queue something of those is left that are gone; null: there is none.

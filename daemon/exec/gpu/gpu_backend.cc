@@ -42,24 +42,34 @@ Error nobody_measures() {
 
 }  // namespace
 
-Result<std::unique_ptr<GpuBackend>> GpuBackend::create(Parts parts) {
-  Result<std::unique_ptr<GpuGroups>> groups = GpuGroups::create(parts.gpus, parts.open);
+OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open) {
+  return [gpus = std::move(gpus),
+          open = std::move(open)](const BackendParts& parts) -> Result<std::unique_ptr<Backend>> {
+    Result<std::unique_ptr<GpuBackend>> backend = GpuBackend::create(gpus, open, parts);
+    if (!backend) return std::move(backend).error();
+    return std::unique_ptr<Backend>(std::move(backend).value());
+  };
+}
+
+Result<std::unique_ptr<GpuBackend>> GpuBackend::create(const std::vector<Device*>& gpus,
+                                                       const OpenGpu& open,
+                                                       const BackendParts& parts) {
+  Result<std::unique_ptr<GpuGroups>> groups = GpuGroups::create(gpus, open);
   if (!groups) return std::move(groups).error();
-  const Settings& settings = parts.settings;
-  std::unique_ptr<GpuBackend> backend(new GpuBackend(std::move(parts), std::move(groups).value()));
-  backend->use_settings(settings);
-  const Settings::Net& net = settings.net;
+  std::unique_ptr<GpuBackend> backend(new GpuBackend(parts, std::move(groups).value()));
+  backend->use_settings(parts.settings);
+  const Settings::Net& net = parts.settings.net;
   backend->staging_ = {.bytes = net.staging_bytes,
                        .at_once = !net.peers.empty() || !net.listen.empty()};
   return backend;
 }
 
-GpuBackend::GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups)
+GpuBackend::GpuBackend(const BackendParts& parts, std::unique_ptr<GpuGroups> groups)
     : buffers_(parts.buffers),
       plans_(parts.plans),
       metrics_(parts.metrics),
       groups_(std::move(groups)),
-      planner_(std::move(parts.tuning)),
+      planner_(parts.tuning),
       executor_(*groups_, buffers_, plans_) {}
 
 void GpuBackend::use_settings(const Settings& settings) {
@@ -239,7 +249,7 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
   if (plan.timeout_ns == 0) plan.timeout_ns = default_timeout_ns_;
   plan.timeout_ns = std::min(plan.timeout_ns, max_timeout_ns_);
   const Launch launch = group->launches.find(launch_key_of(plan.signature));
-  if (launch.path != LaunchPath::Resident) return {};
+  if (launch.path != LaunchPath::Resident) return can_launch(group->launches, plan.signature);
   ARC_RETURN_IF_ERROR(ResidentPath::set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.engine - groups_->engines.data());
   member.budget_ns = std::max(member.budget_ns, plan.timeout_ns);
@@ -273,7 +283,7 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
     return held != nullptr && held->resident_on >= 0;
   });
   if (!is_in_a_grid) return unbind_each();
-  // One rest for all plans. Where it does not come: no later member can start them, and their
+  // One quiescing for all plans. Where it fails: no later member can start them, and their
   // memory waits for one.
   const Status quiesced = groups_->quiescer.quiesced(unbind_each);
   if (!quiesced) log::warn("plans of a session that is gone: {}", quiesced.error().message);

@@ -15,27 +15,18 @@
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/group/path_watch.h"
 #include "daemon/exec/gpu/network/gpu_network.h"
+#include "daemon/exec/open_backend.h"
 #include "daemon/exec/tune/gpu_bench.h"
 #include "daemon/exec/tune/gpu_flag_echo.h"
 #include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {
 
-class Metrics;
-
 class GpuBackend final : public Backend {
  public:
-  struct Parts {
-    const std::vector<Device*>& gpus;
-    const OpenGpu& open;  // empty: as this build does it
-    BufferRegistry& buffers;
-    const PlanTable& plans;
-    Metrics& metrics;
-    const Settings& settings;
-    std::shared_ptr<const TuningTable> tuning;
-  };
-  // Opens every GPU; slow.
-  static Result<std::unique_ptr<GpuBackend>> create(Parts parts);
+  // Opens every GPU; slow. `open`: how; empty: as this build does it.
+  static Result<std::unique_ptr<GpuBackend>> create(const std::vector<Device*>& gpus,
+                                                    const OpenGpu& open, const BackendParts& parts);
 
   void begin_turn() override { groups_->turn.begin_turn(); }
   std::span<const DoorbellCall> poll() override;
@@ -61,7 +52,9 @@ class GpuBackend final : public Backend {
   }
   void begin_drain() override;
 
-  void at_rest(const std::function<void()>& act) override { groups_->quiescer.in_one_rest(act); }
+  void in_one_quiescing(const std::function<void()>& act) override {
+    groups_->quiescer.in_one_quiescing(act);
+  }
 
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
@@ -86,6 +79,10 @@ class GpuBackend final : public Backend {
     PathWatch::describe(*gpus_of(communicator), shot);
   }
 
+  bool on_gpus() const override { return true; }
+  bool takes_cores() const override { return false; }
+  bool is_quiesced_for_changes() const override { return true; }
+  bool may_be_left_running() const override { return true; }
   bool starts_by_doorbell() const override { return true; }
   std::uint64_t operations_elsewhere() const override;
 
@@ -101,7 +98,7 @@ class GpuBackend final : public Backend {
   bool shut_down() override;
 
  private:
-  GpuBackend(Parts parts, std::unique_ptr<GpuGroups> groups);
+  GpuBackend(const BackendParts& parts, std::unique_ptr<GpuGroups> groups);
   Status check_may_measure();
   bool network_is_idle() const { return network_ == nullptr || network_->idle(); }
 
@@ -125,5 +122,8 @@ class GpuBackend final : public Backend {
   // As the settings say, in the end: operations whose plans name no timeout.
   std::uint64_t default_timeout_ns_ = 0, max_timeout_ns_ = 0;
 };
+
+// Backends of these GPUs, the first of which is the default. They outlive the backend.
+OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open = nullptr);
 
 }  // namespace arcomm

@@ -1,5 +1,5 @@
-// From what was asked, called or predicted, to what a kernel is launched with: every rank's memory
-// by the addresses at which each GPU finds it. Thread: the worker's.
+// From what was asked, called or speculated on, to what a kernel is launched with: every rank's
+// memory by the addresses at which each GPU finds it. Thread: the worker's.
 #pragma once
 
 #include <array>

@@ -86,7 +86,7 @@ Backend::Started GpuExecutor::start(Communicator& communicator, std::uint64_t no
 bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
   GpuGroup& group = *gpus_of(*run.communicator);
   Speculation& speculation = group.speculation;
-  const Gate called = gate_of(arrival, group.members.size());
+  const LaunchGate called = gate_of(arrival, group.members.size());
   const auto is_first = [&] {
     return !speculation.launched.empty() && speculation.launched.front().gate == called;
   };

@@ -11,7 +11,7 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kWithdrawNs = 30'000'000;  // microseconds where nothing is wrong
-// Where they did not come to rest the last time: each try holds up all tenants.
+// Where they could not be quiesced the last time: each try holds up all tenants.
 constexpr std::uint64_t kWithdrawAgainNs = 1'000'000;
 constexpr std::uint64_t kLookAgainNs = 20'000'000;
 
@@ -39,7 +39,7 @@ bool Quiescer::may_let_go() const {
   });
 }
 
-void Quiescer::in_one_rest(const std::function<void()>& act) {
+void Quiescer::in_one_quiescing(const std::function<void()>& act) {
   const QuiesceGuard guard(*this, QuiesceGuard::AtItsEnd::Resumes);
   outer_ = &guard;
   act();
@@ -47,13 +47,13 @@ void Quiescer::in_one_rest(const std::function<void()>& act) {
 }
 
 QuiesceGuard::QuiesceGuard(Quiescer& quiescer, AtItsEnd end) : quiescer_(quiescer), end_(end) {
-  // Who comes within the same rest does not wait for it once more.
+  // Who comes within the same quiescing does not wait for it once more.
   if (quiescer_.outer_ != nullptr && !quiescer_.outer_->status()) {
     status_ = quiescer_.outer_->status();
     return;
   }
   status_ = wait_for_queues();
-  quiescer_.came_to_rest_ = status_.ok();
+  quiescer_.was_quiesced_ = status_.ok();
   if (!status_) return;
   for (GpuEngine& engine : quiescer_.engines_) {
     if (!engine.grid().running()) continue;
@@ -67,7 +67,7 @@ Status QuiesceGuard::wait_for_queues() {
   for (GpuGroup* group : quiescer_.groups_) {
     if (group->running.number != 0) quiescer_.speculator_.open(*group, group->running);
   }
-  const std::uint64_t patience_ns = quiescer_.came_to_rest_ ? kWithdrawNs : kWithdrawAgainNs;
+  const std::uint64_t patience_ns = quiescer_.was_quiesced_ ? kWithdrawNs : kWithdrawAgainNs;
   const std::uint64_t until = quiescer_.turn_.until_ns(now_ns(), patience_ns);
   const GpuEngine* busy = nullptr;
   for (GpuGroup* group : quiescer_.groups_) {

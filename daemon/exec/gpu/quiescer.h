@@ -1,5 +1,5 @@
-// Brings all GPUs of the worker to rest, so that memory may come and go: CUDA's calls for that wait
-// for whatever runs or waits there. Thread: the worker's. Quiescing withdraws what was launched
+// Quiesces all GPUs of the worker, so that memory may come and go: CUDA's calls for that wait for
+// whatever runs or waits there. Thread: the worker's. Quiescing withdraws what was launched
 // speculatively, waits until it has left, and makes the resident grids leave: microseconds, and
 // where a GPU is held up what the turn's budget has left. The grids that ran come back afterwards.
 #pragma once
@@ -29,12 +29,12 @@ class Quiescer {
 
   // Acts while no grid runs and nothing waits for a client. What has been aborted has left then;
   // what all ranks have called may still run. What is deferred is released afterwards. Unavailable,
-  // and nothing done, where the GPUs do not come to rest.
+  // and nothing done, where the GPUs cannot be quiesced.
   template <typename Act>
   Status quiesced(Act act);
 
-  // Quiescings by `act` find the GPUs at rest, or all hear that they did not come to it.
-  void in_one_rest(const std::function<void()>& act);
+  // Quiescings by `act` find the GPUs quiesced, or all hear why they are not.
+  void in_one_quiescing(const std::function<void()>& act);
 
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
@@ -49,7 +49,7 @@ class Quiescer {
 
  private:
   friend class QuiesceGuard;
-  // Whether what lets go of memory would find nothing on the GPUs to wait for, once at rest.
+  // Whether what lets go of memory would find nothing on the GPUs to wait for, once quiesced.
   bool may_let_go() const;
   // Where something runs that is no communicator's of clients.
   const GpuEngine* find_busy() const;
@@ -59,11 +59,11 @@ class Quiescer {
   Speculator& speculator_;
   DeferredRelease& deferred_;
   TurnBudget& turn_;
-  bool came_to_rest_ = true;             // the last time
-  const QuiesceGuard* outer_ = nullptr;  // of in_one_rest()
+  bool was_quiesced_ = true;             // the last time
+  const QuiesceGuard* outer_ = nullptr;  // of in_one_quiescing()
 };
 
-// While it lives, the GPUs are at rest, if its status says so.
+// While it lives, the GPUs are quiesced, if its status says so.
 class QuiesceGuard {
  public:
   // Who does not let go leaves what is deferred to those within.

@@ -36,6 +36,17 @@ void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& commu
 
 }  // namespace
 
+OpenBackend host_backend_on(Device& device) {
+  return [&device](const BackendParts& parts) -> Result<std::unique_ptr<Backend>> {
+    const Settings::Net& net = parts.settings.net;
+    Result<std::unique_ptr<HostBackend>> backend = HostBackend::create(
+        device, parts.settings.host.streams, parts.buffers, parts.tuning,
+        {.bytes = net.staging_bytes, .at_once = !net.peers.empty() || !net.listen.empty()});
+    if (!backend) return std::move(backend).error();
+    return std::unique_ptr<Backend>(std::move(backend).value());
+  };
+}
+
 Result<std::unique_ptr<HostBackend>> HostBackend::create(Device& device, std::uint64_t threads,
                                                          BufferRegistry& buffers,
                                                          std::shared_ptr<const TuningTable> tuning,

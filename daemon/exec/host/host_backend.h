@@ -11,6 +11,7 @@
 #include "daemon/exec/backend.h"
 #include "daemon/exec/host/host_launcher.h"
 #include "daemon/exec/net/host_network.h"
+#include "daemon/exec/open_backend.h"
 #include "daemon/memory/staging_pool.h"
 #include "daemon/plan/planner.h"
 #include "daemon/plan/tuning_table.h"
@@ -84,5 +85,8 @@ class HostBackend final : public Backend {
   AllReduceArgs args_;                      // of the operation that is being started
   std::unique_ptr<HostLauncher> launcher_;  // last: its streams leave before the rest goes
 };
+
+// Backends of that device, as the settings say. It outlives the backend.
+OpenBackend host_backend_on(Device& device);
 
 }  // namespace arcomm

@@ -24,7 +24,7 @@ class GpuBench {
   GpuBench& operator=(const GpuBench&) = delete;
 
   // Takes the memory, or for as large operations as there is memory for: then the number of their
-  // bytes. None: call again, in another turn. Unavailable: the same, once the GPUs come to rest.
+  // bytes. None: call again, in another turn. Unavailable: the same, once the GPUs can be quiesced.
   Result<std::optional<std::uint64_t>> prepare();
 
   // Microseconds of one out-of-place sum of bfloat16 between operations that follow one another in
@@ -95,7 +95,7 @@ class GpuBench {
   std::vector<std::uint64_t> rounds_;  // how long each took
   std::uint64_t begun_ns_ = 0, took_ns_ = 0;
   Error why_;                 // of what stops
-  Gate gate_;                 // of the operations that are timed together
+  LaunchGate gate_;           // of the operations that are timed together
   std::uint32_t number_ = 0;  // of the last operation that was launched
   std::uint32_t seed_ = 0;    // of the inputs
   bool failed_ = false;

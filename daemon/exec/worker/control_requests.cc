@@ -307,7 +307,7 @@ WorkerSnapshot ControlRequests::inspect() {
   worker_.reap();
   const std::uint64_t now = now_ns();
   WorkerSnapshot shot;
-  shot.device = state_.parts.device.name();
+  shot.device = state_.parts.device;
   shot.operations_done = state_.completions.done() + state_.backend->operations_elsewhere();
   shot.operations_failed = state_.completions.failed();
   shot.bytes_reduced = state_.completions.bytes_reduced();

@@ -13,7 +13,7 @@
 #include "daemon/exec/worker/control_requests.h"
 #include "daemon/exec/worker/doze.h"
 #include "daemon/exec/worker/mailbox.h"
-#include "daemon/exec/worker/rest_turns.h"
+#include "daemon/exec/worker/quiesce_turns.h"
 #include "daemon/exec/worker/turn_times.h"
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
@@ -41,7 +41,7 @@ class ThreadedWorker final : public DeviceWorker {
                  Doze doze, UniqueFd event)
       : worker_(std::move(worker)),
         requests_(*worker_),
-        rests_(worker_->state()),
+        quiesce_turns_(worker_->state()),
         metrics_(metrics),
         times_(metrics),
         spin_ns_(settings.wait.spin_us * 1000),
@@ -75,7 +75,7 @@ class ThreadedWorker final : public DeviceWorker {
     });
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
-    const RestTurns::Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
+    const QuiesceTurns::Claim claim{.who = {session}, .deadline_ns = spec.deadline_ns};
     const auto held = share(std::move(spec));
     // What comes of it not at all is a last reference, perhaps: closed elsewhere. At the end there
     // is nobody whom that would hold up.
@@ -83,13 +83,13 @@ class ThreadedWorker final : public DeviceWorker {
       if (!added && added.error().reason != Reason::ShuttingDown) requests_.let_go(*held);
       done(std::move(added));
     };
-    ask_at_rest(std::move(end), rest,
-                [this, session, held] { return requests_.add_buffer(session, *held); });
+    ask_quiesced(std::move(end), claim,
+                 [this, session, held] { return requests_.add_buffer(session, *held); });
   }
   void allocate_buffer(SessionId session, AllocationSpec spec,
                        Done<AllocatedBuffer> done) override {
-    const RestTurns::Rest rest{.who = {session}, .deadline_ns = spec.deadline_ns};
-    ask_at_rest(std::move(done), rest, [this, session, spec = std::move(spec)] {
+    const QuiesceTurns::Claim claim{.who = {session}, .deadline_ns = spec.deadline_ns};
+    ask_quiesced(std::move(done), claim, [this, session, spec = std::move(spec)] {
       return requests_.allocate_buffer(session, spec.device, spec.bytes);
     });
   }
@@ -105,16 +105,16 @@ class ThreadedWorker final : public DeviceWorker {
       const auto remove = [this, session, plan] { return requests_.remove_plan(session, plan); };
       const PersistentPlan* held = worker_->state().plans.find(plan);
       const bool is_in_a_grid = held != nullptr && held->resident_on >= 0;
-      is_in_a_grid ? rests_.act(done, {.who = {session}}, remove) : answer(done, remove);
+      is_in_a_grid ? quiesce_turns_.act(done, {.who = {session}}, remove) : answer(done, remove);
     });
   }
   void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
-    RestTurns::Rest rest{.deadline_ns = spec.deadline_ns};
-    for (const RankSpec& rank : spec.ranks) rest.who.push_back(rank.session);
+    QuiesceTurns::Claim claim{.deadline_ns = spec.deadline_ns};
+    for (const RankSpec& rank : spec.ranks) claim.who.push_back(rank.session);
     // Each rank will leave, too, and cannot be made to wait then.
-    rest.cost = 1 + rest.who.size();
-    ask_at_rest(
-        std::move(done), std::move(rest),
+    claim.cost = 1 + claim.who.size();
+    ask_quiesced(
+        std::move(done), std::move(claim),
         [this, spec = std::move(spec), made = share(std::unique_ptr<CommunicatorExtension>())] {
           return requests_.form_communicator(spec, *made);
         });
@@ -158,13 +158,13 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done),
         [this, session, member] { return requests_.export_mailbox(session, member); });
   }
-  bool on_gpus() const override { return worker_->state().backend->starts_by_doorbell(); }
+  bool on_gpus() const override { return worker_->state().backend->on_gpus(); }
   void begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes,
                        Done<std::uint64_t> done) override {
     post(done, [this, ranks, room_bytes, done] {
       const Status begun = requests_.begin_measuring(ranks, room_bytes);
       if (!begun) return done(begun.error());
-      rests_.act(done, {}, [this] { return requests_.prepare_measuring(); });
+      quiesce_turns_.act(done, {}, [this] { return requests_.prepare_measuring(); });
     });
   }
   void measure(GpuMeasurement what, Done<double> done) override {
@@ -239,9 +239,9 @@ class ThreadedWorker final : public DeviceWorker {
     if (done) done(std::move(result));
   }
   template <typename T, typename Act>
-  void ask_at_rest(Done<T> done, RestTurns::Rest rest, Act act) {
-    post(done, [this, done, rest = std::move(rest), act = std::move(act)] {
-      rests_.act(done, rest, act);
+  void ask_quiesced(Done<T> done, QuiesceTurns::Claim claim, Act act) {
+    post(done, [this, done, claim = std::move(claim), act = std::move(act)] {
+      quiesce_turns_.act(done, claim, act);
     });
   }
 
@@ -261,7 +261,7 @@ class ThreadedWorker final : public DeviceWorker {
 
   std::unique_ptr<Worker> worker_;
   ControlRequests requests_;
-  RestTurns rests_;
+  QuiesceTurns quiesce_turns_;
   Metrics& metrics_;
   TurnTimes times_;
   std::uint64_t spin_ns_;
@@ -284,7 +284,7 @@ void ThreadedWorker::run() {
     progress_.fetch_add(1, std::memory_order_relaxed);
     worker_->state().backend->begin_turn();
     bool worked = mailbox_.act(kMessagesNs);
-    worked |= rests_.take();
+    worked |= quiesce_turns_.take();
     worked |= requests_.go_on_measuring();
     worked |= worker_->poll_sessions();
     worked |= worker_->poll_nodes(now);
@@ -337,7 +337,7 @@ void ThreadedWorker::run() {
     }
   }
   mailbox_.close();
-  rests_.refuse_all(stopped());
+  quiesce_turns_.refuse_all(stopped());
   requests_.stop_measuring(stopped());
   while (!worker_->shut_down()) {
     progress_.fetch_add(1, std::memory_order_relaxed);
@@ -362,7 +362,7 @@ std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
 
 std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
   // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
-  if (lost_time_.sleeps(now) && !worker_->state().backend->starts_by_doorbell()) {
+  if (lost_time_.sleeps(now) && worker_->state().backend->takes_cores()) {
     doze_.sleep(kTileNapNs);
     return waited(Waiting::Sleep, now);
   }
@@ -371,12 +371,13 @@ std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_
 
 bool ThreadedWorker::rest(std::uint64_t now) {
   mailbox_.bell().arm();
-  const bool is_called = mailbox_.has_some() || rests_.has_due() || worker_->look_at_nodes(now);
+  const bool is_called =
+      mailbox_.has_some() || quiesce_turns_.has_due() || worker_->look_at_nodes(now);
   const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
   if (rest != Worker::Rest::Awake) {
     const std::uint64_t deadline = worker_->next_deadline_ns();
     std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
-    if (const std::uint64_t due = rests_.next_ns(now); due > now) {
+    if (const std::uint64_t due = quiesce_turns_.next_ns(now); due > now) {
       sleep_ns = std::min(sleep_ns, due - now);
     } else {
       sleep_ns = 0;

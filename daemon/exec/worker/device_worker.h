@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config/settings.h"
+#include "daemon/exec/open_backend.h"
 #include "daemon/exec/snapshots.h"
 #include "daemon/exec/specs.h"
 #include "proto/status.h"
@@ -23,12 +24,8 @@
 
 namespace arcomm {
 
-class Backend;
-class BufferRegistry;
-class Device;
 class FlightRecorder;
 class Metrics;
-struct GpuHardware;
 struct TuningTable;
 
 // What the worker tells the control plane, on the worker thread.
@@ -51,17 +48,13 @@ class DeviceWorker {
   using Done = std::function<void(Result<T>)>;
 
   struct Parts {
-    Device& device;
-    std::vector<Device*> gpus = {};  // those it serves, `device` first; empty: a host worker
+    std::string device;  // what it serves, for people
+    OpenBackend open_backend;
     FlightRecorder& recorder;
     Metrics& metrics;
     std::shared_ptr<const Settings> settings;
     std::shared_ptr<const TuningTable> tuning;
     WorkerEvents events;
-    // How `gpus` are opened; empty: as this build does it.
-    std::function<Result<GpuHardware>(Device&)> open_gpu = nullptr;
-    // What drives the device of a worker without GPUs; empty: HostBackend.
-    std::function<Result<std::unique_ptr<Backend>>(BufferRegistry&)> open_backend = nullptr;
   };
 
   static Result<std::unique_ptr<DeviceWorker>> create(Parts parts);
@@ -76,7 +69,7 @@ class DeviceWorker {
   virtual void close_session(SessionId session, Reason reason, std::string why,
                              Done<void> done) = 0;
 
-  // What brings GPUs to rest (these two, forming, plans that go) waits where they are held up, and
+  // What quiesces GPUs (these two, forming, plans that go) waits where they are held up, and
   // is Unavailable at its deadline, with the words for what held it up.
   virtual void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) = 0;
   // GPU workers; Unimplemented on others.
@@ -90,7 +83,7 @@ class DeviceWorker {
   // done: one MemberId per rank, in rank order.
   virtual void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) = 0;
   // Both: done once no operation of the member can touch memory any more, so that the caller may
-  // use his own again. A rank that leaves ends what others have not called yet; what all had called
+  // use its own again. A rank that leaves ends what others have not called yet; what all had called
   // runs first.
   virtual void abort_communicator(SessionId session, MemberId member, std::string why,
                                   Done<void> done) = 0;

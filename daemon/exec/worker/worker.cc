@@ -6,8 +6,6 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/gpu/gpu_backend.h"
-#include "daemon/exec/host/host_backend.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -30,35 +28,20 @@ bool is_orderly(const Communicator& communicator) {
 }  // namespace
 
 Result<std::unique_ptr<Worker>> Worker::create(DeviceWorker::Parts parts) {
-  if (parts.settings == nullptr || parts.tuning == nullptr) {
+  if (parts.settings == nullptr || parts.tuning == nullptr || !parts.open_backend) {
     return error(ErrorCode::InvalidArgument, Reason::Bug,
-                 "a device worker needs settings and a tuning table");
+                 "a device worker needs settings, a tuning table and a backend");
   }
   std::unique_ptr<Worker> worker(new Worker(std::move(parts)));
   WorkerState& state = worker->state_;
   const DeviceWorker::Parts& held = state.parts;
-  if (held.gpus.empty() && held.open_backend) {
-    Result<std::unique_ptr<Backend>> backend = held.open_backend(state.buffers);
-    if (!backend) return std::move(backend).error();
-    state.backend = std::move(backend).value();
-  } else if (held.gpus.empty()) {
-    const Settings::Net& net = held.settings->net;
-    Result<std::unique_ptr<HostBackend>> backend = HostBackend::create(
-        held.device, held.settings->host.streams, state.buffers, held.tuning,
-        {.bytes = net.staging_bytes, .at_once = !net.peers.empty() || !net.listen.empty()});
-    if (!backend) return std::move(backend).error();
-    state.backend = std::move(backend).value();
-  } else {
-    Result<std::unique_ptr<GpuBackend>> backend = GpuBackend::create({.gpus = held.gpus,
-                                                                      .open = held.open_gpu,
-                                                                      .buffers = state.buffers,
-                                                                      .plans = state.plans,
-                                                                      .metrics = held.metrics,
-                                                                      .settings = *held.settings,
-                                                                      .tuning = held.tuning});
-    if (!backend) return std::move(backend).error();
-    state.backend = std::move(backend).value();
-  }
+  Result<std::unique_ptr<Backend>> backend = held.open_backend({.buffers = state.buffers,
+                                                                .plans = state.plans,
+                                                                .metrics = held.metrics,
+                                                                .settings = *held.settings,
+                                                                .tuning = held.tuning});
+  if (!backend) return std::move(backend).error();
+  state.backend = std::move(backend).value();
   state.admission.limits.doorbells_only = state.backend->starts_by_doorbell();
   NetworkExecutor* const executor = state.backend->span_nodes(state.nodes.links(), state.nodes);
   if (executor != nullptr) executor->record_with(held.recorder);
@@ -443,9 +426,8 @@ bool Worker::shut_down() {
     return false;
   if (!state_.nodes.end_links()) return false;
   if (!state_.backend->idle()) {
-    // Cores come to their end. Nothing holds a GPU's memory but what this process has there.
-    if (state_.parts.gpus.empty() || now < ending_since_ns_ + kEndingNs) return false;
-    log::error("operations on GPUs did not end when they were stopped");
+    if (!state_.backend->may_be_left_running() || now < ending_since_ns_ + kEndingNs) return false;
+    log::error("operations of {} did not end when they were stopped", state_.parts.device);
   }
   is_shut_down_ = true;
   let_all_go();

@@ -1,5 +1,5 @@
 // What one node does in a ring of nodes, step by step. A step names whole shards (network_shards.h;
-// in a large operation one round's piece of each, ring_rounds.h), which travel chunk by chunk: a
+// in a large operation one round's piece of each, ring_tiers.h), which travel chunk by chunk: a
 // chunk may go on as soon as the step before has it, whatever others are at.
 //
 // Reduce-scatter, nodes - 1 steps: shard s sets out from node s + 1 and comes home to s by way of

@@ -107,7 +107,7 @@ struct Field {
   std::string value;
 };
 void audit(std::string_view event, std::initializer_list<Field> fields);
-// Of what anybody may do as often as he likes: within the share of `uid`.
+// Of what anybody may do any number of times: within the share of `uid`.
 void audit_of(uid_t uid, std::string_view event, std::initializer_list<Field> fields);
 
 }  // namespace arcomm::log

@@ -1,7 +1,7 @@
 // What a hostile user of the group does to the daemon, one attack at a time. Each holds what it
-// took until the life ends in which it was run (life.h), so that attacks meet each other's
-// leavings. None expects an answer: refusals are what the daemon is for. Thread: one at a time, but
-// for what an attack starts and joins.
+// took until the life ends in which it was run (hostile_client.cc), so that attacks meet each
+// other's leavings. None expects an answer: refusals are what the daemon is for. Thread: one at a
+// time, but for what an attack starts and joins.
 #pragma once
 
 #include <chrono>

@@ -249,6 +249,91 @@ TEST(ChromeTrace, GivesOperationsThatOverlapTracksOfTheirOwn) {
   EXPECT_EQ(track_of, (std::map<int, int>{{1, 1}, {2, 2}, {3, 1}}));
 }
 
+v1::TraceRecord traced_between_nodes(std::uint64_t seq, std::int32_t rank) {
+  v1::TraceRecord record = traced(seq, rank, 1'000'000, 1'012'000);
+  record.set_agreed_ns(1'002'750);
+  v1::TraceNetwork& network = *record.mutable_network();
+  network.set_nodes(3);
+  network.set_posted_ns(1'003'500);
+  network.set_sent_ns(1'006'000);
+  network.set_arrived_ns(1'008'750);
+  network.set_credited_ns(1'009'000);
+  network.set_sent_bytes(8192);
+  network.set_received_bytes(4096);
+  return record;
+}
+
+TEST(ChromeTrace, ShowsWhenNodesAgreedAndWhatWentBetweenThemOnceForEachOperation) {
+  v1::TraceReply reply;
+  for (std::int32_t rank = 0; rank < 2; ++rank)
+    *reply.add_records() = traced_between_nodes(7, rank);
+  std::map<std::pair<int, std::string>, std::pair<double, double>> slices;  // by thread and name
+  std::map<std::string, Json> arguments;
+  for (const Json& slice : events_of(reply, "X")) {
+    const bool is_new =
+        slices
+            .emplace(std::pair(slice["tid"].get<int>(), slice["name"].get<std::string>()),
+                     std::pair(slice["ts"].get<double>(), slice["dur"].get<double>()))
+            .second;
+    EXPECT_TRUE(is_new) << slice;
+    arguments[slice["name"]] = slice["args"];
+  }
+  std::map<std::pair<int, std::string>, std::pair<double, double>> expected{
+      {{3, "send"}, {1003.5, 2.5}}, {{4, "receive"}, {1002.75, 6}}};
+  for (const int tid : {1, 2}) {
+    expected[{tid, "ring"}] = {1000, 2};
+    expected[{tid, "match"}] = {1002, 0.5};
+    expected[{tid, "agree"}] = {1002.5, 0.25};
+    expected[{tid, "start"}] = {1002.75, 0.25};
+    expected[{tid, "run"}] = {1003, 9};
+  }
+  EXPECT_EQ(slices, expected);
+  EXPECT_EQ(arguments["send"]["seq"], 7);
+  EXPECT_EQ(arguments["send"]["nodes"], 3);
+  EXPECT_EQ(arguments["send"]["sent_bytes"], 8192);
+  EXPECT_EQ(arguments["receive"]["received_bytes"], 4096);
+  EXPECT_EQ(arguments["receive"]["credited_us"], 1009.0);
+  std::map<int, std::string> names;
+  for (const Json& event : events_of(reply, "M")) names[event["tid"]] = event["args"]["name"];
+  EXPECT_EQ(names[3], "to other nodes");
+  EXPECT_EQ(names[4], "from other nodes");
+}
+
+TEST(ChromeTrace, LeavesOpenWhatOtherNodesHaveNotSentAndGivesWhatWentWithTheOfferNoTime) {
+  v1::TraceReply reply;
+  v1::TraceRecord& waiting = *reply.add_records();
+  waiting = traced_between_nodes(1, 0);
+  waiting.set_done_ns(0);
+  waiting.mutable_network()->set_arrived_ns(0);
+  std::vector<std::string> open;
+  for (const Json& slice : events_of(reply, "B")) open.push_back(slice["name"]);
+  EXPECT_EQ(open, (std::vector<std::string>{"receive", "run"}));
+
+  reply.Clear();
+  v1::TraceRecord& with_offer = *reply.add_records();
+  with_offer = traced_between_nodes(2, 0);
+  with_offer.mutable_network()->set_sent_ns(0);
+  with_offer.mutable_network()->set_credited_ns(0);
+  for (const Json& slice : events_of(reply, "X")) {
+    if (slice["name"] == "send") {
+      EXPECT_EQ(slice["dur"].get<double>(), 0);
+    } else if (slice["name"] == "receive") {
+      EXPECT_TRUE(slice["args"]["credited_us"].is_null());
+    }
+  }
+}
+
+// They overlap as their ranks' do.
+TEST(ChromeTrace, GivesOperationsThatOverlapBetweenNodesTracksOfTheirOwn) {
+  v1::TraceReply reply;
+  for (std::uint64_t seq = 1; seq <= 2; ++seq) *reply.add_records() = traced_between_nodes(seq, 0);
+  std::map<std::string, std::vector<int>> threads;
+  for (const Json& slice : events_of(reply, "X"))
+    threads[slice["name"]].push_back(slice["tid"].get<int>());
+  EXPECT_EQ(threads["send"], (std::vector<int>{3, 4}));
+  EXPECT_EQ(threads["receive"], (std::vector<int>{5, 6}));
+}
+
 TEST(ChromeTrace, ShowsWhereAnOperationFailedAndWhatHasNotEnded) {
   v1::TraceReply reply;
   v1::TraceRecord& failed = *reply.add_records();

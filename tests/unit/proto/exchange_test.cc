@@ -21,15 +21,26 @@ TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
                                     InStreamShape{InStreamAlgorithm::TwoShotLl128, 32},
                                     InStreamShape{InStreamAlgorithm::PairLl128, 32}}) {
     for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
-      for (unsigned op = 0; op < kReduceOps; ++op)
-        EXPECT_TRUE(seen.insert(shape.what(dtype, static_cast<ReduceOp>(op))).second);
+      for (unsigned op = 0; op < kReduceOps; ++op) {
+        // Also codecs and collectives that do not exist yet.
+        for (unsigned codec = 0; codec < 8; ++codec) {
+          for (unsigned collective = 0; collective < 4; ++collective) {
+            const std::uint32_t what =
+                shape.what(dtype, static_cast<ReduceOp>(op), static_cast<Codec>(codec),
+                           static_cast<Collective>(collective));
+            EXPECT_TRUE(seen.insert(what).second);
+            EXPECT_LT(what, 1U << kInStreamWhatBits);
+          }
+        }
+      }
     }
   }
 }
 
 TEST(InStreamCallTest, SaysWhatItIsAndWhichOneItIs) {
   const InStreamShape shape{InStreamAlgorithm::PairLl128, kMaxInStreamBlocks};
-  const std::uint32_t what = shape.what(DType::Float32, ReduceOp::Avg);
+  const std::uint32_t what =
+      shape.what(DType::Float32, ReduceOp::Avg, Codec::None, Collective::AllReduce);
   for (const std::uint64_t n : {0ULL, 1ULL, 4095ULL, 4096ULL, 262'142ULL, 262'143ULL}) {
     InStreamCall one{.count = (1U << kInStreamCountBits) - 1}, other = one;
     one.say(what, identity_of_captured(n));

@@ -40,10 +40,10 @@ TEST(LaunchTable, TakesTheFirstRowThatFits) {
 
 TEST(LaunchTable, TellsCollectivesApart) {
   const auto other = static_cast<Collective>(kCollectives);
-  const LaunchRow row{.collectives = bit_of(other), .path = LaunchPath::Resident};
+  const LaunchRow row{.collectives = bit_of(other), .launched = 3};
   const LaunchTable table = LaunchTable::create(2, {row, {}}).value();
-  EXPECT_EQ(table.find({.bytes = 64}).path, LaunchPath::Launched);
-  EXPECT_EQ(table.find({.bytes = 64, .collective = other}).path, LaunchPath::Resident);
+  EXPECT_EQ(table.find_launched({.bytes = 64}), 0u);
+  EXPECT_EQ(table.find_launched({.bytes = 64, .collective = other}), 3u);
   EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
 }
 
@@ -118,6 +118,30 @@ TEST(LaunchTable, RefusesRowsThatCannotBe) {
   row.algorithm = static_cast<InStreamAlgorithm>(kInStreamAlgorithms);
   EXPECT_TRUE(refused(2, {row, {}}));
   EXPECT_TRUE(refused(2, {{.most_bytes = 1, .path = static_cast<LaunchPath>(3)}, {}}));
+}
+
+// The codec and the collective that come next: rows that took them would run them through kernels
+// that move an AllReduce's own bits.
+TEST(LaunchTable, RefusesWhatNoKernelOfThePathServesByItsName) {
+  const auto next_codec =
+      static_cast<std::uint8_t>(kAllCodecs | bit_of(static_cast<Codec>(kCodecs)));
+  const auto next_collective =
+      static_cast<std::uint8_t>(kAllCollectives | bit_of(static_cast<Collective>(kCollectives)));
+  for (LaunchRow row : {in_stream_row(4096), {.most_bytes = 4096, .path = LaunchPath::Resident}}) {
+    EXPECT_TRUE(LaunchTable::create(2, {row, {}}).ok());
+    const std::string path = row.path == LaunchPath::Resident ? "resident" : "in-stream";
+    row.codecs = next_codec;
+    const Result<LaunchTable> coded = LaunchTable::create(2, {row, {}});
+    ASSERT_FALSE(coded.ok()) << path;
+    EXPECT_EQ(coded.error().message, "a launch table runs unknown codec (number 1) " + path +
+                                         ", for which there is no kernel");
+    row.codecs = kAllCodecs;
+    row.collectives = next_collective;
+    const Result<LaunchTable> collective = LaunchTable::create(2, {row, {}});
+    ASSERT_FALSE(collective.ok()) << path;
+    EXPECT_EQ(collective.error().message, "a launch table runs unknown collective (number 1) " +
+                                              path + ", for which there is no kernel");
+  }
 }
 
 TEST(LaunchTable, LeavesACommunicatorsOnlyRankAlone) {

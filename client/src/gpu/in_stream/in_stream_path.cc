@@ -68,7 +68,7 @@ Status InStreamPath::reduce(const CollectiveCall& call, const Start& start) {
   made.left = start.is_captured ? nullptr : &parts_.mailbox->notes()->in_stream_left;
   made.timeout_ns = std::min(start.timeout_ns, parts_.exchange->max_timeout_ns());
   made.count = static_cast<std::uint32_t>(call.send_count);
-  made.say(shape.what(call.dtype, call.op), start.identity);
+  made.say(shape.what(call.dtype, call.op, call.codec, call.collective), start.identity);
   made.rank = parts_.rank;
   made.ranks = parts_.ranks;
   made.behind = blocks();

@@ -99,14 +99,14 @@ class GpuGroup final : public CommunicatorExtension {
   Prediction prediction;
   PreparedLaunches prepared;
   Speculation speculation;
-  Gate running;                     // of what runs, where that was launched speculatively
-  std::uint32_t gates = 0;          // number of the last gate: see gated_launch.h; modulo 2^32
-  std::uint32_t rest_launches = 0;  // so many operations without looking ahead
-  TokenBucket preparing;            // each brings all GPUs to rest
-  std::uint32_t operations = 0;     // launched since the scratches started over
-  bool starts_over = false;         // they are told to
-  LaunchPlace place;                // of what is launched
-  bool has_run = false;             // an operation that was called is in the queues
+  LaunchGate running;                 // of what runs, where that was launched speculatively
+  std::uint32_t gates = 0;            // number of the last gate: see gated_launch.h; modulo 2^32
+  std::uint32_t paused_launches = 0;  // so many operations without looking ahead
+  TokenBucket preparing;              // each quiesces all GPUs
+  std::uint32_t operations = 0;       // launched since the scratches started over
+  bool starts_over = false;           // they are told to
+  LaunchPlace place;                  // of what is launched
+  bool has_run = false;               // an operation that was called is in the queues
   std::uint32_t most_blocks = kDefaultCudaBlocks;  // of a kernel of it
 
  private:

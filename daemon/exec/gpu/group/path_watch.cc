@@ -132,7 +132,7 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
     return false;
   }
   if (!member.active || posted == status.done) return true;
-  // Who brings a GPU to rest takes its grid away for less. Without a plan nothing can be posted.
+  // Who quiesces a GPU takes its grid away for less. Without a plan nothing can be posted.
   if (member.budget_ns != 0 && now_ns >= engine.grid_seen_ns + kAbsentNs &&
       now_ns >= member.changed_ns + member.budget_ns) {
     if (is_full()) return false;

@@ -17,7 +17,9 @@ ResidentPlan resident_plan(const PersistentPlan& plan) {
           .count = plan.signature.send_count,
           .timeout_ns = plan.timeout_ns,
           .dtype = plan.signature.dtype,
-          .op = plan.signature.op};
+          .op = plan.signature.op,
+          .codec = plan.signature.codec,
+          .collective = plan.signature.collective};
 }
 
 }  // namespace

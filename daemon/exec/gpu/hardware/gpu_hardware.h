@@ -93,7 +93,7 @@ class GpuLauncher : public GpuQueues {
   virtual Status try_atomic_128b_stores(std::span<const int> writers, void* memory,
                                         std::chrono::nanoseconds timeout) = 0;
   // The host's memory, which kernels on any GPU reach from then on, by the address that it has
-  // here, for as long as the process runs. At rest: the driver waits for what runs.
+  // here, for as long as the process runs. Quiesced: the driver waits for what runs.
   virtual Status pin(std::span<std::byte>) { return {}; }
   // An error that the GPU does not recover from, if it has one.
   virtual Status health() = 0;

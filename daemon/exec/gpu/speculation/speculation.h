@@ -14,7 +14,7 @@
 namespace arcomm {
 
 // What opens each rank's gate: the doorbell with this number, that rank's plan and their identity.
-struct Gate {
+struct LaunchGate {
   std::uint32_t number = 0;  // 0: none
   PlanTuple plans{};
 
@@ -23,12 +23,12 @@ struct Gate {
                             .plan = plans[static_cast<std::size_t>(rank)].index,
                             .identity = plans.identity});
   }
-  friend bool operator==(const Gate&, const Gate&) = default;
+  friend bool operator==(const LaunchGate&, const LaunchGate&) = default;
 };
 
 // An operation that was launched before it was called.
 struct SpeculativeLaunch {
-  Gate gate;
+  LaunchGate gate;
   CudaAlgorithm algorithm = CudaAlgorithm::Alone;
   std::uint64_t since_ns = 0;
 };

@@ -17,9 +17,9 @@ constexpr BucketRate kPreparing{.interval_ns = 50'000'000, .burst = 64};
 
 }  // namespace
 
-Gate gate_of(const Arrival& arrival, std::size_t ranks) {
-  Gate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket),
-            .plans = {.identity = arrival.identity}};
+LaunchGate gate_of(const Arrival& arrival, std::size_t ranks) {
+  LaunchGate gate{.number = static_cast<std::uint32_t>(arrival.operations[0]->ticket),
+                  .plans = {.identity = arrival.identity}};
   for (std::size_t rank = 0; rank < ranks; ++rank) {
     const Operation& operation = *arrival.operations[rank];
     gate.plans[rank] = operation.plan;
@@ -31,19 +31,20 @@ Gate gate_of(const Arrival& arrival, std::size_t ranks) {
 Status SpeculationPlanner::speculate_after(const Communicator& communicator,
                                            const Arrival& arrival) {
   GpuGroup& group = *gpus_of(communicator);
-  const Gate called = gate_of(arrival, group.members.size());
+  const LaunchGate called = gate_of(arrival, group.members.size());
   group.prediction.observe(called.plans);
-  if (group.rest_launches != 0) {
-    --group.rest_launches;
+  if (group.paused_launches != 0) {
+    --group.paused_launches;
     return {};
   }
   const std::vector<SpeculativeLaunch>& launched = group.speculation.launched;
-  // What is on the board already and was not foreseen comes first.
+  // What is on the board already and was not launched speculatively comes first.
   if (called.number == 0 || communicator.board.size() > launched.size() + 1) return {};
   while (communicator.ended.ok() && groups_.speculator.may_speculate(group)) {
-    const Gate& last = launched.empty() ? called : launched.back().gate;
+    const LaunchGate& last = launched.empty() ? called : launched.back().gate;
     const PlanTuple* next = group.prediction.after(last.plans);
-    const Gate gate{.number = last.number + 1, .plans = next == nullptr ? PlanTuple{} : *next};
+    const LaunchGate gate{.number = last.number + 1,
+                          .plans = next == nullptr ? PlanTuple{} : *next};
     if (next == nullptr || gate.number == 0) return {};
     const Result<Next> done = speculate(group, gate);
     if (!done) return done.error();
@@ -52,7 +53,7 @@ Status SpeculationPlanner::speculate_after(const Communicator& communicator,
   return {};
 }
 
-bool SpeculationPlanner::find_request(const GpuGroup& group, const Gate& gate,
+bool SpeculationPlanner::find_request(const GpuGroup& group, const LaunchGate& gate,
                                       GpuRequest& request) const {
   request.timeout_ns = ~std::uint64_t{0};
   for (const GpuMember& member : group.members) {
@@ -69,7 +70,8 @@ bool SpeculationPlanner::find_request(const GpuGroup& group, const Gate& gate,
   return true;
 }
 
-Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group, const Gate& gate) {
+Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group,
+                                                               const LaunchGate& gate) {
   GpuRequest request;
   if (!find_request(group, gate, request)) return Next::None;
   const auto ranks = static_cast<std::uint32_t>(group.members.size());

@@ -12,7 +12,7 @@
 namespace arcomm {
 
 // The doorbell that all ranks came through; number 0 where the numbers differ.
-Gate gate_of(const Arrival& arrival, std::size_t ranks);
+LaunchGate gate_of(const Arrival& arrival, std::size_t ranks);
 
 class SpeculationPlanner {
  public:
@@ -24,9 +24,9 @@ class SpeculationPlanner {
 
  private:
   enum class Next : std::uint8_t { Launched, None };
-  Result<Next> speculate(GpuGroup& group, const Gate& gate);
+  Result<Next> speculate(GpuGroup& group, const LaunchGate& gate);
   // The operation that the gate names; nothing where its plans cannot run together.
-  bool find_request(const GpuGroup& group, const Gate& gate, GpuRequest& request) const;
+  bool find_request(const GpuGroup& group, const LaunchGate& gate, GpuRequest& request) const;
   // Null where it could not be done: then it is launched without.
   PreparedParts* prepare(GpuGroup& group, const PlanTuple& plans, CudaAlgorithm algorithm,
                          std::span<const CudaAllReduce> calls);

@@ -19,7 +19,7 @@ constexpr std::uint64_t kOpenGateAgainNs = 50'000;
 // A gate gives up by itself so long after the daemon should have taken it back.
 constexpr std::uint64_t kLateNs = 1'000'000'000;
 constexpr std::uint64_t kGiveWayNs = 200'000;
-constexpr std::uint32_t kRestLaunches = 64;
+constexpr std::uint32_t kPausedLaunches = 64;
 
 bool share_a_gpu(const GpuGroup& one, const GpuGroup& other) {
   return std::any_of(one.members.begin(), one.members.end(), [&](const GpuMember& member) {
@@ -69,7 +69,7 @@ bool Speculator::may_speculate(const GpuGroup& group) const {
          }) < kMostSpeculating;
 }
 
-void Speculator::begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm) {
+void Speculator::begin(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm) {
   ++group.operations;
   ++group.gates;  // as the gates count themselves
   if (group.speculation.launched.empty()) group.speculation.begun_ns = 0;
@@ -87,7 +87,7 @@ CudaGate Speculator::gate_of(const GpuGroup& group, const GpuMember& member,
       .lifetime_ns = lease_ns_ + kLateNs};
 }
 
-Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+Status Speculator::launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                           std::span<const CudaAllReduce> calls) {
   begin(group, gate, algorithm);
   for (GpuMember& member : group.members) {
@@ -98,7 +98,7 @@ Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algor
   return {};
 }
 
-Status Speculator::launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+Status Speculator::launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                           const PreparedParts& prepared) {
   begin(group, gate, algorithm);
   for (const std::unique_ptr<PreparedLaunch>& part : prepared)
@@ -129,7 +129,7 @@ Result<PreparedParts> Speculator::prepare(Quiescer& quiescer, GpuGroup& group,
   return parts;
 }
 
-void Speculator::open(GpuGroup& group, const Gate& gate) {
+void Speculator::open(GpuGroup& group, const LaunchGate& gate) {
   for (GpuMember& member : group.members) {
     std::uint64_t* doorbell =
         &member.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].doorbell;
@@ -197,7 +197,7 @@ bool Speculator::make_room(const LaunchPlace& waiter) {
         !LaunchRoom::is_in_the_way(group->place, waiter))
       continue;
     any |= withdraw(*group, 0);
-    group->rest_launches = kRestLaunches;
+    group->paused_launches = kPausedLaunches;
   }
   return any;
 }
@@ -235,7 +235,7 @@ void Speculator::make_way(std::uint64_t now_ns) {
     });
     if (!held_up) continue;
     withdraw(*group, 0);
-    group->rest_launches = kRestLaunches;
+    group->paused_launches = kPausedLaunches;
   }
 }
 

@@ -26,12 +26,12 @@ class Speculator {
   bool may_speculate(const GpuGroup& group) const;
   // One call per rank. After an error some ranks' parts may be there and others' not: only the end
   // of the communicator is left.
-  Status launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+  Status launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                 std::span<const CudaAllReduce> calls);
-  Status launch(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm,
+  Status launch(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm,
                 const PreparedParts& prepared);
   // For the second launch(); some 100 us per rank, with all GPUs quiesced. Unavailable where they
-  // do not come to rest.
+  // cannot be.
   Result<PreparedParts> prepare(Quiescer& quiescer, GpuGroup& group, const PlanTuple& plans,
                                 CudaAlgorithm algorithm, std::span<const CudaAllReduce> calls);
 
@@ -45,7 +45,7 @@ class Speculator {
   bool make_room(const LaunchPlace& waiter);
   // Lets what was launched behind this gate begin, whatever the clients wrote. All ranks must have
   // called it.
-  void open(GpuGroup& group, const Gate& gate);
+  void open(GpuGroup& group, const LaunchGate& gate);
   // Has everything left the members' queues?
   bool has_left(const GpuGroup& group) const { return find_busy(group) == nullptr; }
   // A GPU in whose queue something is left, if any.
@@ -64,7 +64,7 @@ class Speculator {
   Counts take_counts() { return std::exchange(counts_, {}); }  // since the last time
 
  private:
-  void begin(GpuGroup& group, const Gate& gate, CudaAlgorithm algorithm);
+  void begin(GpuGroup& group, const LaunchGate& gate, CudaAlgorithm algorithm);
   CudaGate gate_of(const GpuGroup& group, const GpuMember& member, const PlanTuple& plans) const;
 
   const std::vector<GpuGroup*>& groups_;

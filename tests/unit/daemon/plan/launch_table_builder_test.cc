@@ -182,6 +182,25 @@ TEST(LaunchTableBuilder, IsWhatExplainTells) {
 
 constexpr CudaAlgorithm kTwoShot = CudaAlgorithm::TwoShot;
 
+// Only the last one has to take what is left; a plan for what nothing serves is refused by name.
+TEST(LaunchTableBuilder, GivesNoRowACodecOrCollectiveThatItsKernelsDoNotServe) {
+  for (const std::uint32_t ranks : {2U, 4U, kMaxGpuRanks}) {
+    const LaunchTable table =
+        make_launch_table({.ranks = ranks,
+                           .atomic_128b_stores = true,
+                           .in_stream_blocks = kMaxInStreamBlocks,
+                           .launched = {{.most_bytes = mib(1), .algorithm = kTwoShot},
+                                        {.algorithm = CudaAlgorithm::Stream}}});
+    ASSERT_EQ(table.ranks(), ranks);
+    const std::vector<LaunchRow>& rows = table.rows();
+    for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].codecs, bit_of(Codec::None)) << "row " << i;
+      if (rows[i].path == LaunchPath::Launched) continue;
+      EXPECT_EQ(rows[i].collectives, bit_of(Collective::AllReduce)) << "row " << i;
+    }
+  }
+}
+
 TEST(LaunchTableBuilder, TellsWhatIsLaunchedUpToWhichSize) {
   const LaunchTable table =
       make_launch_table({.ranks = 2,

@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/access/gate.h"
+#include "daemon/control/access/connection_gate.h"
 #include "daemon/control/descriptors/fd_channel.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "tests/support/sessions/descriptor_message.h"
@@ -113,15 +113,15 @@ class StuckClose : public ::testing::Test {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, sockets[0].path().c_str(), sockets[0].path().size() + 1);
-    gate_ = std::make_unique<Gate>(
-        Gate::Parts{.loop = *loop_,
-                    .metrics = metrics_,
-                    .closer = channel_->closer(),
-                    .groups = {},
-                    .connections = {.node = 10, .per_uid = connections_per_uid},
-                    .adopt_rpc = std::move(adopt_rpc),
-                    .adopt_descriptors = [](UniqueFd, Caller) {},
-                    .hung_up = [this](ConnectionNumber) { ++hung_up_; }});
+    gate_ = std::make_unique<ConnectionGate>(
+        ConnectionGate::Parts{.loop = *loop_,
+                              .metrics = metrics_,
+                              .closer = channel_->closer(),
+                              .groups = {},
+                              .connections = {.node = 10, .per_uid = connections_per_uid},
+                              .adopt_rpc = std::move(adopt_rpc),
+                              .adopt_descriptors = [](UniqueFd, Caller) {},
+                              .hung_up = [this](ConnectionNumber) { ++hung_up_; }});
     EXPECT_TRUE(gate_->open(std::move(sockets)));
     const int type = kind == SocketKind::Descriptor ? SOCK_SEQPACKET : SOCK_STREAM;
     UniqueFd client(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
@@ -133,7 +133,7 @@ class StuckClose : public ::testing::Test {
   SessionLedger ledger_;
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<FdChannel> channel_;
-  std::unique_ptr<Gate> gate_;
+  std::unique_ptr<ConnectionGate> gate_;
   std::thread thread_;
   std::string folder_;
   ConnectionNumber connections_ = 0;

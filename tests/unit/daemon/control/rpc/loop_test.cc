@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <future>
 
-#include "daemon/control/access/gate.h"
+#include "daemon/control/access/connection_gate.h"
 #include "daemon/control/node_control.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/version.h"

@@ -84,12 +84,10 @@ class FakeGrid final : public ResidentGrid {
     return error(ErrorCode::ResourceExhausted, Reason::Quota, "no slot is free");
   }
   Status set_plan(std::uint32_t index, std::uint32_t slot, const ResidentPlan& plan) override {
-    if (index >= kMaxDevicePlans || slot >= kResidentMembers || !slots_[slot] ||
-        plan.count * size_of(plan.dtype) > kMaxResidentBytes) {
-      return error(ErrorCode::InvalidArgument, Reason::BadValue, "plan ", index, " of slot ", slot,
-                   " with ", plan.count, " elements is none for the resident kernel");
-    }
+    ARC_RETURN_IF_ERROR(can_be_resident(index, slot, plan));
+    if (!slots_[slot]) return error(ErrorCode::InvalidArgument, Reason::BadValue, "nobody's slot");
     plans_[index] = {slots_[slot]->owner, plan};
+    plans_[index].second.signature = resident_signature(plan);
     return {};
   }
   Status clear_plan(std::uint32_t index) override {
@@ -160,10 +158,8 @@ class FakeGrid final : public ResidentGrid {
         return now_ns() - self.since_ns > self.open->timeout_ns &&
                fail(self, self.number, ErrorCode::DeadlineExceeded, Reason::Timeout, rank);
       }
-      if (push->plan.count != self.open->count || push->plan.dtype != self.open->dtype ||
-          push->plan.op != self.open->op) {
+      if (push->plan.signature != self.open->signature)
         return fail(self, self.number, ErrorCode::FailedPrecondition, Reason::Mismatch, rank);
-      }
       if (push->identity != self.identity)
         return fail(self, self.number, ErrorCode::FailedPrecondition, Reason::Reordered, rank);
       in.push_back(push->data.data());

@@ -225,7 +225,7 @@ class FakeLauncher final : public GpuLauncher {
     if (node_.in_stream_wrong) return {};
     if (!node_.in_stream_fails) {
       InStreamCall own = call;
-      own.say(shape.what(dtype, op), call.identity());
+      own.say(shape.what(dtype, op, Codec::None, Collective::AllReduce), call.identity());
       put({.queue = queue},
           [run = std::make_shared<FakeInStream>(node_.in_stream_pushes, own, size_of(dtype))] {
             return run->run();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/exec/gpu/gpu_backend.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fakes.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
@@ -117,8 +118,16 @@ class GpuWorkerTest : public ::testing::Test {
       gpus_.push_back(std::make_unique<FakeGpu>(node_, i));
       gpus.push_back(gpus_.back().get());
     }
-    DeviceWorker::Parts parts{.device = *gpus[0],
-                              .gpus = gpus,
+    const auto open = [this](Device& gpu) -> Result<GpuHardware> {
+      return GpuHardware{std::make_unique<FakeGrid>(node_),
+                         std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
+                         4096,
+                         132,
+                         node_.in_stream_image,
+                         node_.operations_before};
+    };
+    DeviceWorker::Parts parts{.device = gpus[0]->name(),
+                              .open_backend = gpu_backend_on(gpus, open),
                               .recorder = *recorder_,
                               .metrics = *metrics_,
                               .settings = settings_,
@@ -128,16 +137,7 @@ class GpuWorkerTest : public ::testing::Test {
                                                const std::lock_guard lock(mutex_);
                                                lost_.push_back(reason);
                                              },
-                                         .communicator_revoked = {}},
-                              .open_gpu = [this](Device& gpu) -> Result<GpuHardware> {
-                                return GpuHardware{
-                                    std::make_unique<FakeGrid>(node_),
-                                    std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
-                                    4096,
-                                    132,
-                                    node_.in_stream_image,
-                                    node_.operations_before};
-                              }};
+                                         .communicator_revoked = {}}};
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
     thread_ = std::thread([this] {

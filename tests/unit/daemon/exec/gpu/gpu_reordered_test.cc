@@ -140,8 +140,8 @@ TEST_F(GpuReordered, WhatWasLaunchedAheadRunsForNoOtherReplay) {
   expect_serving(kLarge, 5);
 }
 
-// As they follow each other in a graph they are foreseen, though all have one plan.
-TEST_F(GpuReordered, ReplaysAreForeseenByWhatTheyAre) {
+// As they follow each other in a graph they are launched speculatively, though all have one plan.
+TEST_F(GpuReordered, ReplaysAreLaunchedSpeculativelyByWhatTheyAre) {
   serve(10'000);
   const auto ranks = group(2);
   const auto same = plans(ranks), other = plans(ranks, kOther);

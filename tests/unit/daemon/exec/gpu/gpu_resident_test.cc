@@ -225,7 +225,7 @@ TEST_F(GpuResident, OneTenantsAllocationsDoNotStopTheGridsOfAnotherAtWill) {
   ranks[0]->start(plans[0], LaunchPath::Resident);  // keeps a grid awake
   ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
   GpuRank& hostile = rank(2, 4096);
-  node_.most_bytes = 1;  // each is tried at rest, and nobody has to keep it
+  node_.most_bytes = 1;  // each is tried while quiesced, and nobody has to keep it
   const int pauses = node_.pauses;
   constexpr int kAsked = 1000;
   std::atomic<int> tried{0}, refused{0};
@@ -239,7 +239,7 @@ TEST_F(GpuResident, OneTenantsAllocationsDoNotStopTheGridsOfAnotherAtWill) {
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
   ASSERT_TRUE(eventually([&] { return tried + refused == kAsked; }));
   EXPECT_GT(refused, 0);
-  EXPECT_LT(node_.pauses - pauses, kAsked / 2) << "they share their rests";
+  EXPECT_LT(node_.pauses - pauses, kAsked / 2) << "they share their quiescings";
 }
 
 TEST_F(GpuResident, FormingACommunicatorStopsTheGridsOfOthersOnlyForAMoment) {

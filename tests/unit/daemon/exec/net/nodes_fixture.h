@@ -26,13 +26,14 @@ class TestNode {
       : wire(static_cast<int>(index) + 1), peer(0x1000 + index), name(name_of_node(index)) {
     device_ = HostDevice::create({}).value();
     recorder_ = FlightRecorder::create(1024, 1024).value();
-    auto tuning = std::make_shared<TuningTable>(default_tuning());
     worker = DeviceWorker::create(
-                 {.device = *device_,
+                 {.device = device_->name(),
+                  .open_backend = [this, is_simple](
+                                      const BackendParts& parts) { return open(parts, is_simple); },
                   .recorder = *recorder_,
                   .metrics = metrics_,
                   .settings = std::make_shared<Settings>(),
-                  .tuning = tuning,
+                  .tuning = std::make_shared<TuningTable>(default_tuning()),
                   .events = {.session_lost = [](SessionId, Reason, const std::string&) {},
                              .communicator_revoked =
                                  [this](const UniqueIdBytes&, std::uint64_t, Reason reason,
@@ -44,15 +45,7 @@ class TestNode {
                                  [this](PeerId whose, const Error& why) {
                                    const std::lock_guard lock(mutex);
                                    lost.emplace_back(whose, why.message);
-                                 }},
-                  .open_backend = [this, tuning, is_simple](
-                                      BufferRegistry& buffers) -> Result<std::unique_ptr<Backend>> {
-                    auto host = HostBackend::create(*device_, 1, buffers, tuning);
-                    if (host && !is_simple) return std::unique_ptr<Backend>(*std::move(host));
-                    if (!host) return std::move(host).error();
-                    return std::unique_ptr<Backend>(
-                        std::make_unique<SpanningBackend>(std::move(host).value(), executor));
-                  }})
+                                 }}})
                  .value();
     thread_ = std::thread([this] { worker->run(); });
   }
@@ -81,6 +74,14 @@ class TestNode {
   std::vector<std::pair<PeerId, std::string>> lost;
 
  private:
+  Result<std::unique_ptr<Backend>> open(const BackendParts& parts, bool is_simple) {
+    auto host = HostBackend::create(*device_, 1, parts.buffers, parts.tuning);
+    if (!host) return std::move(host).error();
+    if (!is_simple) return std::unique_ptr<Backend>(*std::move(host));
+    return std::unique_ptr<Backend>(
+        std::make_unique<SpanningBackend>(std::move(host).value(), executor));
+  }
+
   std::unique_ptr<HostDevice> device_;
   std::unique_ptr<FlightRecorder> recorder_;
   Metrics metrics_;

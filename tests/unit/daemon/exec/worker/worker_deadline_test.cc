@@ -1,6 +1,7 @@
 // The worker's own look at the clock before it starts anything: between a sweep of deadlines and
 // the start there may be work of others, and what runs past its deadline writes into memory that
 // its client has taken back.
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/control_requests.h"
 #include "daemon/exec/worker/worker.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
@@ -58,7 +59,8 @@ class WorkerDeadlineTest : public ::testing::Test {
   std::unique_ptr<FlightRecorder> recorder_ = FlightRecorder::create(1024).value();
   Metrics metrics_;
   std::unique_ptr<Worker> worker_ =
-      Worker::create({.device = *device_,
+      Worker::create({.device = device_->name(),
+                      .open_backend = host_backend_on(*device_),
                       .recorder = *recorder_,
                       .metrics = metrics_,
                       .settings = std::make_shared<Settings>(),

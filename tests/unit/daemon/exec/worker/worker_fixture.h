@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/plan/tuning_table.h"
 #include "daemon/telemetry/flight_recorder.h"
@@ -201,7 +202,8 @@ class WorkerTest : public ::testing::Test {
     recorder_ = FlightRecorder::create(1024).value();
     metrics_ = std::make_unique<Metrics>();
     worker_ = DeviceWorker::create(
-                  {.device = *device_,
+                  {.device = device_->name(),
+                   .open_backend = host_backend_on(*device_),
                    .recorder = *recorder_,
                    .metrics = *metrics_,
                    .settings = settings_,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/control_requests.h"
 #include "daemon/exec/worker/turn_times.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
@@ -35,7 +36,8 @@ class WorkerTurns : public ::testing::Test {
   WorkerTurns()
       : device_(HostDevice::create({}).value()),
         recorder_(FlightRecorder::create(64).value()),
-        worker_(Worker::create({.device = *device_,
+        worker_(Worker::create({.device = device_->name(),
+                                .open_backend = host_backend_on(*device_),
                                 .recorder = *recorder_,
                                 .metrics = metrics_,
                                 .settings = std::make_shared<Settings>(),

@@ -1,4 +1,4 @@
-#include "daemon/control/access/gate.h"
+#include "daemon/control/access/connection_gate.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -26,7 +26,7 @@ void refuse_descriptors(int listener) {
 
 }  // namespace
 
-Gate::Gate(Parts parts)
+ConnectionGate::ConnectionGate(Parts parts)
     : parts_(std::move(parts)),
       relay_({.loop = parts_.loop,
               .closer = parts_.closer,
@@ -42,11 +42,11 @@ Gate::Gate(Parts parts)
   use_connection_limits(parts_.connections);
 }
 
-Gate::~Gate() {
+ConnectionGate::~ConnectionGate() {
   close();
 }
 
-Status Gate::open(std::vector<ListeningSocket> sockets) {
+Status ConnectionGate::open(std::vector<ListeningSocket> sockets) {
   listeners_ = std::move(sockets);
   for (std::size_t i = 0; i < listeners_.size(); ++i) {
     if (listeners_[i].kind() != SocketKind::Descriptor) refuse_descriptors(listeners_[i].fd());
@@ -56,17 +56,17 @@ Status Gate::open(std::vector<ListeningSocket> sockets) {
   return {};
 }
 
-void Gate::close_listeners() {
+void ConnectionGate::close_listeners() {
   for (const ListeningSocket& listener : listeners_) parts_.loop.unwatch(listener.fd());
   listeners_.clear();
 }
 
-void Gate::close() {
+void ConnectionGate::close() {
   close_listeners();
   relay_.close();
 }
 
-void Gate::accept_some(std::size_t listener) {
+void ConnectionGate::accept_some(std::size_t listener) {
   for (int i = 0; i < kAcceptsPerTurn; ++i) {
     UniqueFd fd(
         ::accept4(listeners_[listener].fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -82,7 +82,7 @@ void Gate::accept_some(std::size_t listener) {
 
 // Out of descriptors or memory: the waiting connection stays readable, so look away for a while
 // instead of spinning.
-void Gate::pause(std::size_t listener) {
+void ConnectionGate::pause(std::size_t listener) {
   log::warn("no descriptor or memory to accept on {}: {}; trying again in {} ms",
             listeners_[listener].path(), std::strerror(errno), kPauseWithoutDescriptors.count());
   parts_.loop.unwatch(listeners_[listener].fd());
@@ -96,7 +96,7 @@ void Gate::pause(std::size_t listener) {
   });
 }
 
-void Gate::admit(SocketKind kind, UniqueFd fd) {
+void ConnectionGate::admit(SocketKind kind, UniqueFd fd) {
   const Result<PeerCredentials> peer = read_peer_credentials(fd.get());
   if (!peer) return;
   const std::string excess = find_excess(kind, *peer);
@@ -111,7 +111,7 @@ void Gate::admit(SocketKind kind, UniqueFd fd) {
   if (!relay_.adopt(std::move(fd), caller)) release(peer->uid);
 }
 
-std::string Gate::find_excess(SocketKind kind, const PeerCredentials& peer) const {
+std::string ConnectionGate::find_excess(SocketKind kind, const PeerCredentials& peer) const {
   if (kind != SocketKind::Descriptor && !is_operator(peer) && relay_.shuts_out(peer.uid))
     return "this uid and its like brought too many resets and frames of no call: try again later";
   switch (shares_.ask(peer.uid)) {
@@ -131,8 +131,8 @@ std::string Gate::find_excess(SocketKind kind, const PeerCredentials& peer) cons
   return {};
 }
 
-void Gate::turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
-                     const std::string& excess) {
+void ConnectionGate::turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
+                               const std::string& excess) {
   const std::string& group =
       kind == SocketKind::Admin ? parts_.groups.names.admin_group : parts_.groups.names.group;
   if (excess.empty() && kind != SocketKind::Descriptor) {
@@ -151,7 +151,7 @@ void Gate::turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
   parts_.closer.close_socket(peer.uid, std::move(fd));
 }
 
-void Gate::tell_flood(const Caller& caller, const Error& why) {
+void ConnectionGate::tell_flood(const Caller& caller, const Error& why) {
   log::audit_of(caller.peer.uid, "connection ended",
                 {{"socket", std::string(file_name_of(caller.kind))},
                  {"pid", std::to_string(caller.peer.pid)},
@@ -160,17 +160,17 @@ void Gate::tell_flood(const Caller& caller, const Error& why) {
   parts_.metrics.connections_flooding.add();
 }
 
-void Gate::release(uid_t uid) {
+void ConnectionGate::release(uid_t uid) {
   shares_.give_back(uid);
   parts_.metrics.node(NodeResource::Connections).used.add(-1);
 }
 
-void Gate::use_connection_limits(FairShare::Limits limits) {
+void ConnectionGate::use_connection_limits(FairShare::Limits limits) {
   shares_.use_limits(limits);
   parts_.metrics.node(NodeResource::Connections).limit.set(static_cast<std::int64_t>(limits.node));
 }
 
-void Gate::use_groups(AccessGroups groups) {
+void ConnectionGate::use_groups(AccessGroups groups) {
   if (parts_.groups == groups) return;
   parts_.groups = std::move(groups);
   std::vector<std::string> warnings;

@@ -1,5 +1,5 @@
 // Who may stop the GPUs for all, and how often.
-#include "daemon/exec/worker/rest_queue.h"
+#include "daemon/exec/worker/quiesce_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr uid_t kHostileUser = 1000, kOtherUser = 1001;
 constexpr std::uint64_t kMs = 1'000'000;
 
-class RestQueueTest : public ::testing::Test {
+class QuiesceQueueTest : public ::testing::Test {
  protected:
   void ask(std::vector<uid_t> uids, std::uint64_t cost = 1) {
     queue_.add({.uids = std::move(uids),
@@ -19,7 +19,7 @@ class RestQueueTest : public ::testing::Test {
                 .act =
                     [this] {
                       ++acted_;
-                      return RestQueue::Try{};
+                      return QuiesceQueue::Try{};
                     },
                 .refuse =
                     [this](const Error& why) {
@@ -30,20 +30,20 @@ class RestQueueTest : public ::testing::Test {
   }
   // Rests that it takes until nothing of it is due.
   int run() {
-    int rests = 0;
-    for (auto due = queue_.take(now_); !due.empty(); due = queue_.take(now_), ++rests) {
+    int quiescings = 0;
+    for (auto due = queue_.take(now_); !due.empty(); due = queue_.take(now_), ++quiescings) {
       for (const auto& request : due) request.act();
     }
-    return rests;
+    return quiescings;
   }
 
-  RestQueue queue_;
+  QuiesceQueue queue_;
   std::uint64_t now_ = 1'000'000 * kMs;
   int acted_ = 0, refused_ = 0;
   Error why_;
 };
 
-TEST_F(RestQueueTest, AFewAreDueAtOnceAndShareOneRest) {
+TEST_F(QuiesceQueueTest, AFewAreDueAtOnceAndShareOneQuiescing) {
   for (int i = 0; i < 5; ++i) ask({kOtherUser});
   EXPECT_EQ(queue_.next_ns(now_), now_);
   EXPECT_EQ(run(), 1);
@@ -52,40 +52,40 @@ TEST_F(RestQueueTest, AFewAreDueAtOnceAndShareOneRest) {
   EXPECT_EQ(queue_.next_ns(now_), ~std::uint64_t{0});
 }
 
-TEST_F(RestQueueTest, WhoAsksForMoreWaitsAndNobodyElseDoes) {
-  for (std::uint64_t i = 0; i < RestQueue::kOfUser.burst + 10; ++i) ask({kHostileUser});
+TEST_F(QuiesceQueueTest, WhoAsksForMoreWaitsAndNobodyElseDoes) {
+  for (std::uint64_t i = 0; i < QuiesceQueue::kOfUser.burst + 10; ++i) ask({kHostileUser});
   ask({kOtherUser});
   while (run() != 0) {
   }
-  EXPECT_EQ(acted_, static_cast<int>(RestQueue::kOfUser.burst) + 1);
-  EXPECT_EQ(queue_.next_ns(now_), now_ + RestQueue::kOfUser.interval_ns);
-  now_ += 3 * RestQueue::kOfUser.interval_ns;
+  EXPECT_EQ(acted_, static_cast<int>(QuiesceQueue::kOfUser.burst) + 1);
+  EXPECT_EQ(queue_.next_ns(now_), now_ + QuiesceQueue::kOfUser.interval_ns);
+  now_ += 3 * QuiesceQueue::kOfUser.interval_ns;
   run();
-  EXPECT_EQ(acted_, static_cast<int>(RestQueue::kOfUser.burst) + 1 + 3);
+  EXPECT_EQ(acted_, static_cast<int>(QuiesceQueue::kOfUser.burst) + 1 + 3);
 }
 
-TEST_F(RestQueueTest, ALoopIsHeldToItsRateHoweverLongItGoesOn) {
-  int rests = 0;
+TEST_F(QuiesceQueueTest, ALoopIsHeldToItsRateHoweverLongItGoesOn) {
+  int quiescings = 0;
   const int seconds = 10;
   for (std::uint64_t ms = 0; ms < seconds * 1000; ++ms, now_ += kMs) {
     for (int i = 0; i < 3; ++i) ask({kHostileUser});
-    rests += run();
+    quiescings += run();
   }
-  EXPECT_LE(rests, seconds * 200 + static_cast<int>(RestQueue::kOfUser.burst));
+  EXPECT_LE(quiescings, seconds * 200 + static_cast<int>(QuiesceQueue::kOfUser.burst));
   EXPECT_GT(refused_, 0);
 }
 
-TEST_F(RestQueueTest, ManyUsersTogetherAreHeldToTheNodesRate) {
-  int rests = 0;
+TEST_F(QuiesceQueueTest, ManyUsersTogetherAreHeldToTheNodesRate) {
+  int quiescings = 0;
   for (std::uint64_t ms = 0; ms < 1000; ++ms, now_ += kMs) {
     for (uid_t uid = 0; uid < 50; ++uid) ask({2000 + uid});
-    rests += run();
+    quiescings += run();
   }
-  EXPECT_LE(rests, 1000 / 2 + static_cast<int>(RestQueue::kOfAll.burst));
+  EXPECT_LE(quiescings, 1000 / 2 + static_cast<int>(QuiesceQueue::kOfAll.burst));
 }
 
 // The bursts of one person's many users do not come before another's first.
-TEST_F(RestQueueTest, UsersAreServedInTurn) {
+TEST_F(QuiesceQueueTest, UsersAreServedInTurn) {
   for (uid_t uid = 0; uid < 100; ++uid) {
     for (int i = 0; i < 200; ++i) ask({2000 + uid});
   }
@@ -94,7 +94,7 @@ TEST_F(RestQueueTest, UsersAreServedInTurn) {
               .act =
                   [&mine] {
                     ++mine;
-                    return RestQueue::Try{};
+                    return QuiesceQueue::Try{};
                   },
               .refuse = {}},
              now_);
@@ -104,8 +104,8 @@ TEST_F(RestQueueTest, UsersAreServedInTurn) {
   EXPECT_LT(now_ - since, 50 * kMs);
 }
 
-TEST_F(RestQueueTest, ARequestThatWouldWaitForLongIsRefusedByWhoseShareItIs) {
-  for (std::uint64_t i = 0; i < RestQueue::kOfUser.burst + 500; ++i) ask({kHostileUser});
+TEST_F(QuiesceQueueTest, ARequestThatWouldWaitForLongIsRefusedByWhoseShareItIs) {
+  for (std::uint64_t i = 0; i < QuiesceQueue::kOfUser.burst + 500; ++i) ask({kHostileUser});
   EXPECT_EQ(refused_, 100);
   EXPECT_EQ(why_.code, ErrorCode::ResourceExhausted);
   EXPECT_EQ(why_.reason, Reason::Quota);
@@ -113,29 +113,29 @@ TEST_F(RestQueueTest, ARequestThatWouldWaitForLongIsRefusedByWhoseShareItIs) {
   EXPECT_NE(why_.message.find("try again in"), std::string::npos) << why_.message;
 }
 
-TEST_F(RestQueueTest, AJoinIsOnTheShareOfAllItsUsersWithTheLeavesThatFollow) {
+TEST_F(QuiesceQueueTest, AJoinIsOnTheShareOfAllItsUsersWithTheLeavesThatFollow) {
   ask({kHostileUser, kOtherUser, kHostileUser}, 4);
-  for (std::uint64_t i = 4; i < RestQueue::kOfUser.burst; ++i) ask({kOtherUser});
+  for (std::uint64_t i = 4; i < QuiesceQueue::kOfUser.burst; ++i) ask({kOtherUser});
   while (run() != 0) {
   }
   EXPECT_TRUE(queue_.empty());
   ask({kOtherUser});
   EXPECT_EQ(run(), 0);
-  EXPECT_EQ(queue_.next_ns(now_), now_ + RestQueue::kOfUser.interval_ns);
+  EXPECT_EQ(queue_.next_ns(now_), now_ + QuiesceQueue::kOfUser.interval_ns);
 }
 
 // A kernel of somebody's fills a GPU: requests were refused at once, and clients went in circles.
-class HeldUpTest : public RestQueueTest {
+class HeldUpTest : public QuiesceQueueTest {
  protected:
   void ask(uid_t uid, std::uint64_t deadline_ns) {
     queue_.add({.uids = {uid},
-                .act = [this]() -> RestQueue::Try {
+                .act = [this]() -> QuiesceQueue::Try {
                   ++tries_;
                   if (is_free_) {
                     ++acted_;
                     return {};
                   }
-                  return {.state = RestQueue::Try::State::HeldUp,
+                  return {.state = QuiesceQueue::Try::State::HeldUp,
                           .why = error(ErrorCode::Unavailable, Reason::None, "GPU-7 is full")};
                 },
                 .refuse =
@@ -149,9 +149,9 @@ class HeldUpTest : public RestQueueTest {
   // As the worker does it, for so long; a turn each millisecond.
   void work(std::uint64_t ms) {
     for (const std::uint64_t until = now_ + ms * kMs; now_ < until; now_ += kMs) {
-      for (RestQueue::Request& request : queue_.take(now_)) {
-        RestQueue::Try tried = request.act();
-        if (tried.state != RestQueue::Try::State::Answered)
+      for (QuiesceQueue::Request& request : queue_.take(now_)) {
+        QuiesceQueue::Try tried = request.act();
+        if (tried.state != QuiesceQueue::Try::State::Answered)
           queue_.put_back(std::move(request), std::move(tried), now_);
       }
     }
@@ -185,7 +185,7 @@ TEST_F(HeldUpTest, AtItsOwnDeadlineItHearsWhichGpuHeldItUp) {
   EXPECT_EQ(refused_, 1);
   EXPECT_EQ(why_.code, ErrorCode::Unavailable);
   EXPECT_NE(why_.message.find("GPU-7 is full"), std::string::npos) << why_.message;
-  work(RestQueue::kLongestHeldNs / kMs);
+  work(QuiesceQueue::kLongestHeldNs / kMs);
   EXPECT_EQ(refused_, 2);
   EXPECT_TRUE(queue_.empty());
 }
@@ -194,9 +194,9 @@ TEST_F(HeldUpTest, WhoIsHeldUpKeepsItsPlaceAndNobodyElseWaitsForIt) {
   std::string order;
   const auto say = [&](uid_t uid, char name, bool held_up) {
     queue_.add({.uids = {uid},
-                .act = [&order, name, held_up, times = 0]() mutable -> RestQueue::Try {
+                .act = [&order, name, held_up, times = 0]() mutable -> QuiesceQueue::Try {
                   if (held_up && times++ < 3)
-                    return {.state = RestQueue::Try::State::HeldUp,
+                    return {.state = QuiesceQueue::Try::State::HeldUp,
                             .why = error(ErrorCode::Unavailable, Reason::None, "full")};
                   order += name;
                   return {};
@@ -217,9 +217,9 @@ TEST_F(HeldUpTest, SeveralThatAreHeldUpTogetherKeepTheirOrder) {
   bool is_full = true;
   for (const char name : {'a', 'b', 'c', 'd'})
     queue_.add({.uids = {kOtherUser},
-                .act = [&order, &is_full, name]() -> RestQueue::Try {
+                .act = [&order, &is_full, name]() -> QuiesceQueue::Try {
                   if (is_full)
-                    return {.state = RestQueue::Try::State::HeldUp,
+                    return {.state = QuiesceQueue::Try::State::HeldUp,
                             .why = error(ErrorCode::Unavailable, Reason::None, "full")};
                   order += name;
                   return {};
@@ -235,9 +235,9 @@ TEST_F(HeldUpTest, SeveralThatAreHeldUpTogetherKeepTheirOrder) {
 TEST_F(HeldUpTest, WhatGoesOnInManyTurnsIsTakenUpAtOnce) {
   int parts = 0;
   queue_.add({.uids = {kOtherUser},
-              .act = [&parts]() -> RestQueue::Try {
+              .act = [&parts]() -> QuiesceQueue::Try {
                 if (++parts == 10) return {};
-                return {.state = RestQueue::Try::State::GoesOn};
+                return {.state = QuiesceQueue::Try::State::GoesOn};
               },
               .refuse = {}},
              now_);
@@ -255,14 +255,14 @@ TEST_F(HeldUpTest, OneUserHasSoManyHeldUpAndNoMore) {
   EXPECT_EQ(why_.code, ErrorCode::ResourceExhausted);
   is_free_ = true;
   work(20'000);
-  EXPECT_LE(acted_, static_cast<int>(RestQueue::kMostOfUser));
+  EXPECT_LE(acted_, static_cast<int>(QuiesceQueue::kMostOfUser));
   EXPECT_TRUE(queue_.empty());
 }
 
-TEST_F(RestQueueTest, WhatStillWaitsIsRefusedAtTheEnd) {
-  for (std::uint64_t i = 0; i < RestQueue::kOfUser.burst + 10; ++i) ask({kHostileUser});
+TEST_F(QuiesceQueueTest, WhatStillWaitsIsRefusedAtTheEnd) {
+  for (std::uint64_t i = 0; i < QuiesceQueue::kOfUser.burst + 10; ++i) ask({kHostileUser});
   queue_.refuse_all(error(ErrorCode::Unavailable, Reason::ShuttingDown, "it stops"));
-  EXPECT_EQ(refused_, static_cast<int>(RestQueue::kOfUser.burst) + 10);
+  EXPECT_EQ(refused_, static_cast<int>(QuiesceQueue::kOfUser.burst) + 10);
   EXPECT_TRUE(queue_.empty());
 }
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/worker/rest_queue.h"
+#include "daemon/exec/worker/quiesce_queue.h"
 
 #include <algorithm>
 #include <string>
@@ -11,13 +11,13 @@ constexpr std::size_t kManyUsers = 1024;
 constexpr std::uint64_t kSecondNs = 1'000'000'000;
 constexpr uid_t kNobody = ~uid_t{0};  // their sessions have gone meanwhile
 
-uid_t owner_of(const RestQueue::Request& request) {
+uid_t owner_of(const QuiesceQueue::Request& request) {
   return request.uids.empty() ? kNobody : request.uids.front();
 }
 
 }  // namespace
 
-void RestQueue::add(Request request, std::uint64_t now_ns) {
+void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
   std::ranges::sort(request.uids);
   request.uids.erase(std::unique(request.uids.begin(), request.uids.end()), request.uids.end());
   if (size_ == kMostWaiting) {
@@ -55,7 +55,7 @@ void RestQueue::add(Request request, std::uint64_t now_ns) {
   earliest_ns_ = std::min(earliest_ns_, due_ns);
 }
 
-void RestQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
+void QuiesceQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
   std::uint64_t due_ns = now_ns;
   if (tried.state == Try::State::HeldUp) {
     due_ns += std::max(kHeldUpNs, kForOthers * tried.took_ns);
@@ -76,7 +76,7 @@ void RestQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
   earliest_ns_ = std::min(earliest_ns_, due_ns);
 }
 
-void RestQueue::expire(std::uint64_t now_ns) {
+void QuiesceQueue::expire(std::uint64_t now_ns) {
   std::vector<Request> expired;
   first_deadline_ns_ = ~std::uint64_t{0};
   for (auto& [uid, user] : users_) {
@@ -95,14 +95,14 @@ void RestQueue::expire(std::uint64_t now_ns) {
     const std::optional<Error>& why = request.held_up ? request.held_up : held_up_;
     request.refuse(
         why ? error(ErrorCode::Unavailable, Reason::None,
-                    "the GPUs did not come to rest for it until its deadline: ", why->message)
+                    "the GPUs could not be quiesced for it until its deadline: ", why->message)
             : error(ErrorCode::Unavailable, Reason::None,
                     "its turn to stop the GPUs did not come until its deadline"));
   }
   if (size_ == 0) held_up_.reset();
 }
 
-std::vector<RestQueue::Request> RestQueue::take(std::uint64_t now_ns) {
+std::vector<QuiesceQueue::Request> QuiesceQueue::take(std::uint64_t now_ns) {
   std::vector<Request> taken;
   if (now_ns >= first_deadline_ns_) expire(now_ns);
   if (now_ns < earliest_ns_ || all_.due_ns(kOfAll, now_ns) > now_ns) return taken;
@@ -136,12 +136,12 @@ std::vector<RestQueue::Request> RestQueue::take(std::uint64_t now_ns) {
   return taken;
 }
 
-std::uint64_t RestQueue::next_ns(std::uint64_t now_ns) const {
+std::uint64_t QuiesceQueue::next_ns(std::uint64_t now_ns) const {
   if (empty()) return ~std::uint64_t{0};
   return std::min(first_deadline_ns_, std::max(earliest_ns_, all_.due_ns(kOfAll, now_ns)));
 }
 
-void RestQueue::refuse_all(const Error& why) {
+void QuiesceQueue::refuse_all(const Error& why) {
   for (const uid_t whose : std::exchange(turns_, {})) {
     for (const Waiting& waiting : std::exchange(users_[whose].waiting, {}))
       waiting.request.refuse(why);
@@ -150,7 +150,7 @@ void RestQueue::refuse_all(const Error& why) {
   first_deadline_ns_ = earliest_ns_ = ~std::uint64_t{0};
 }
 
-void RestQueue::forget_idle(std::uint64_t now_ns) {
+void QuiesceQueue::forget_idle(std::uint64_t now_ns) {
   std::erase_if(users_, [now_ns](const auto& user) {
     return user.second.waiting.empty() && user.second.bucket.is_full(now_ns);
   });

@@ -20,7 +20,7 @@ namespace arcomm {
 
 class Metrics;
 
-class Gate {
+class ConnectionGate {
  public:
   struct Parts {
     EventLoop& loop;
@@ -33,8 +33,8 @@ class Gate {
     std::function<void(ConnectionNumber)> hung_up;            // a gRPC connection is gone
     RelayedConnection::Deadlines deadlines{};
   };
-  explicit Gate(Parts parts);
-  ~Gate();
+  explicit ConnectionGate(Parts parts);
+  ~ConnectionGate();
 
   Status open(std::vector<ListeningSocket> sockets);
   void close_listeners();  // no new connections
@@ -52,7 +52,7 @@ class Gate {
   void accept_some(std::size_t listener);
   void admit(SocketKind kind, UniqueFd fd);
   void pause(std::size_t listener);
-  // "" or why he may have no further connection.
+  // "" or why it may have no further connection.
   std::string find_excess(SocketKind kind, const PeerCredentials& peer) const;
   void turn_away(SocketKind kind, UniqueFd fd, const PeerCredentials& peer,
                  const std::string& excess);

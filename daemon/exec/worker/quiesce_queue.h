@@ -1,8 +1,8 @@
-// Requests for which the GPUs must come to rest: memory, joins, plans that go. Each rest stops the
-// resident grids of all tenants and takes back what was launched ahead for them. So there are only
-// so many for each user and for all, what is due goes into one rest, user by user in turn, and who
-// asks for more waits. What finds the GPUs held up, by a kernel of somebody's that fills one, say,
-// waits here too, and is tried again until its deadline. Thread: the worker's.
+// Requests for which the GPUs must be quiesced: memory, joins, plans that go. Each quiescing stops
+// the resident grids of all tenants and takes back what was launched ahead for them. So there are
+// only so many for each user and for all, what is due goes into one quiescing, user by user in
+// turn, and who asks for more waits. What finds the GPUs held up, by a kernel of somebody's that
+// fills one, say, waits here too, and is tried again until its deadline. Thread: the worker's.
 #pragma once
 
 #include <sys/types.h>
@@ -19,7 +19,7 @@
 
 namespace arcomm {
 
-class RestQueue {
+class QuiesceQueue {
  public:
   // A server that starts registers some hundred buffers; then it is quiet.
   static constexpr BucketRate kOfUser{.interval_ns = 5'000'000, .burst = 256};
@@ -28,7 +28,7 @@ class RestQueue {
   static constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
   static constexpr std::size_t kMostWaiting = 65'536;  // of all users
   static constexpr std::size_t kMostOfUser = 1'024;
-  // Where the GPUs did not come to rest a try takes a millisecond; one that takes longer comes so
+  // Where the GPUs could not be quiesced a try takes a millisecond; one that takes longer comes so
   // much later that others have four times as long.
   static constexpr std::uint64_t kHeldUpNs = 20'000'000, kForOthers = 4;
   // Whatever deadline a request names: whoever asked on the caller's behalf waits 10 s
@@ -48,7 +48,7 @@ class RestQueue {
   };
   struct Request {
     std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is
-    std::uint64_t cost = 1;   // rests, those included that undoing it will take
+    std::uint64_t cost = 1;   // quiescings, those included that undoing it will take
     std::function<Try()> act;
     std::function<void(Error)> refuse;  // instead, or after tries; let go of right behind it
     std::uint64_t deadline_ns = 0;      // refused then, or kLongestHeldNs after it came
@@ -59,8 +59,8 @@ class RestQueue {
   // Refuses it at once (ResourceExhausted) where it would have to wait for longer than
   // kLongestWaitNs.
   void add(Request request, std::uint64_t now_ns);
-  // Those to be run now, in one rest; each user's in the order in which they came. Refuses those
-  // whose deadline has passed.
+  // Those to be run now, in one quiescing; each user's in the order in which they came. Refuses
+  // those whose deadline has passed.
   std::vector<Request> take(std::uint64_t now_ns);
   // One that was taken, has been tried, and is not answered: where it was among its user's.
   void put_back(Request request, Try tried, std::uint64_t now_ns);

@@ -1,23 +1,23 @@
-#include "daemon/exec/worker/rest_turns.h"
+#include "daemon/exec/worker/quiesce_turns.h"
 
 namespace arcomm {
 namespace {
 
 // After so long what else is due waits for the next turn.
-constexpr std::uint64_t kRestNs = 10'000'000;
+constexpr std::uint64_t kQuiescedNs = 10'000'000;
 
 }  // namespace
 
-bool RestTurns::take() {
+bool QuiesceTurns::take() {
   if (due_.empty()) {
     if (queue_.empty()) return false;
-    for (RestQueue::Request& request : queue_.take(now_ns())) due_.push_back(std::move(request));
+    for (QuiesceQueue::Request& request : queue_.take(now_ns())) due_.push_back(std::move(request));
     if (due_.empty()) return false;
   }
-  state_.backend->at_rest([this] {
-    const std::uint64_t until = now_ns() + kRestNs;
+  state_.backend->in_one_quiescing([this] {
+    const std::uint64_t until = now_ns() + kQuiescedNs;
     do {
-      RestQueue::Request request = std::move(due_.front());
+      QuiesceQueue::Request request = std::move(due_.front());
       due_.pop_front();
       const std::uint64_t since = now_ns();
       Try tried = request.act();
@@ -29,8 +29,8 @@ bool RestTurns::take() {
   return true;
 }
 
-void RestTurns::refuse_all(const Error& why) {
-  for (const RestQueue::Request& request : std::exchange(due_, {})) request.refuse(why);
+void QuiesceTurns::refuse_all(const Error& why) {
+  for (const QuiesceQueue::Request& request : std::exchange(due_, {})) request.refuse(why);
   queue_.refuse_all(why);
 }
 

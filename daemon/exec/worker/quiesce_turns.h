@@ -1,6 +1,6 @@
-// Requests of control for which the GPUs must come to rest, in their turn (rest_queue.h): what is
-// asked for, what became of it, and those that are due, in one rest. On a device that needs no rest
-// they run at once. Thread: the worker's.
+// Requests of control for which the GPUs must be quiesced, in their turn (quiesce_queue.h): what is
+// asked for, what became of it, and those that are due, in one quiescing. On a device that needs
+// none they run at once. Thread: the worker's.
 #pragma once
 
 #include <cstdint>
@@ -11,42 +11,42 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/worker/rest_queue.h"
+#include "daemon/exec/worker/quiesce_queue.h"
 #include "daemon/exec/worker/worker_state.h"
 #include "proto/status.h"
 
 namespace arcomm {
 
-class RestTurns {
+class QuiesceTurns {
  public:
   template <typename T>
   using Done = std::function<void(Result<T>)>;
   // How a request waits for its turn.
-  struct Rest {
+  struct Claim {
     std::vector<SessionId> who = {};  // at whose users' expense
     std::uint64_t cost = 1;
     std::uint64_t deadline_ns = 0;
   };
 
   // `state` outlives it.
-  explicit RestTurns(WorkerState& state) : state_(state) {}
+  explicit QuiesceTurns(WorkerState& state) : state_(state) {}
 
   // `act` gives a Result, of an optional where it may go on in another turn; `done` may be empty.
   template <typename T, typename Act>
-  void act(const Done<T>& done, const Rest& rest, const Act& act) {
+  void act(const Done<T>& done, const Claim& claim, const Act& act) {
     const auto refuse = [done](Error why) {
       if (done) done(std::move(why));
     };
-    if (!state_.backend->starts_by_doorbell()) {
+    if (!state_.backend->is_quiesced_for_changes()) {
       if (Try one = tried(done, act()); one.state == Try::State::HeldUp) refuse(std::move(one.why));
       return;
     }
-    RestQueue::Request request{.uids = {},
-                               .cost = rest.cost,
-                               .act = [done, act] { return tried(done, act()); },
-                               .refuse = refuse,
-                               .deadline_ns = rest.deadline_ns};
-    for (const SessionId id : rest.who) {
+    QuiesceQueue::Request request{.uids = {},
+                                  .cost = claim.cost,
+                                  .act = [done, act] { return tried(done, act()); },
+                                  .refuse = refuse,
+                                  .deadline_ns = claim.deadline_ns};
+    for (const SessionId id : claim.who) {
       const Session* session = state_.sessions.find(id);
       if (session != nullptr) request.uids.push_back(session->origin().uid);
     }
@@ -61,7 +61,7 @@ class RestTurns {
   void refuse_all(const Error& why);
 
  private:
-  using Try = RestQueue::Try;
+  using Try = QuiesceQueue::Try;
   template <typename T>
   static Try tried(const Done<T>& done, Result<T> result) {
     // Of a device that is held up; where it is lost, or the daemon ends, the reason says so.
@@ -80,8 +80,8 @@ class RestTurns {
   }
 
   WorkerState& state_;
-  RestQueue queue_;
-  std::deque<RestQueue::Request> due_;  // taken from there
+  QuiesceQueue queue_;
+  std::deque<QuiesceQueue::Request> due_;  // taken from there
 };
 
 }  // namespace arcomm
