@@ -31,6 +31,7 @@ struct Settings {
   struct Access {
     std::string group = "arcomm";  // "" or a missing group: only the daemon's own uid and root
     std::string admin_group = "arcomm-admin";  // likewise, for the admin socket
+    bool trust_root = true;                    // uid 0 needs neither group
     friend bool operator==(const Access&, const Access&) = default;
   } access;
   struct Log {

@@ -60,6 +60,15 @@ constexpr SettingRow kRows[] = {
      .reloadable = true,
      .doc = "Group whose members may use the admin socket: all of arctl but check and bench, which "
             "are clients. Empty or missing: as above."},
+    {.section = "access",
+     .key = "trust_root",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, access.trust_root)},
+     .reloadable = true,
+     .doc = "Whether uid 0 may attach and operate without being in either group. The root of a "
+            "container without a user namespace has uid 0, too. false: root is any other user, "
+            "even to a daemon that runs as root, and may be in the groups. That keeps out a "
+            "container whose root cannot change its groups (without CAP_SETGID and CAP_SETUID); "
+            "from one that can, keep admin.sock: mount the other two sockets alone."},
     {.section = "log",
      .key = "level",
      .kind = ARC_CHOICE(kLogLevels, LogLevel, log.level),

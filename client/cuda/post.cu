@@ -18,14 +18,19 @@ __device__ void record_failure(const GpuPost& post, Done why) {
             static_cast<unsigned long long>(to_word(why)));
 }
 
-// Whether no answer is to be expected any more; why is on record then. begin: of the wait; it
-// starts with the first look, so that a wait that is soon over never asks for the time.
-__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t& begin) {
+// Whether no start gets an answer any more; why is on record then.
+__device__ bool is_closed(const GpuPost& post) {
   if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
     record_failure(post, done_from(closed));
     return true;
   }
-  if (load_relaxed(&post.mailbox->failed) != 0) return true;
+  return load_relaxed(&post.mailbox->failed) != 0;
+}
+
+// Whether no answer is to be expected any more; why is on record then. begin: of the wait; it
+// starts with the first look, so that a wait that is soon over never asks for the time.
+__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t& begin) {
+  if (is_closed(post)) return true;
   const std::uint64_t now = global_nanoseconds();
   if (begin == 0) begin = now;
   if (now - begin <= post.timeout_ns + kPostGraceNs) return false;
@@ -49,14 +54,16 @@ __device__ Wait wait_for(const GpuPost& post, const MailboxPath& path, std::uint
   }
 }
 
-// Until the starts that were called before this one have taken their numbers.
+// Until the starts that were called before this one have taken their numbers. They are of this rank
+// and on other streams, where the caller's own kernels may be ahead of them, which take what they
+// take. So there is no deadline here: a start that has begun has its own, and when it gives up says
+// so to all. A rank whose streams stay busy is late for its peers, whose deadline closes it, too.
 __device__ Wait wait_for_order(const GpuPost& post, const std::uint32_t* in_order) {
-  std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
     if (static_cast<std::int32_t>(load_acquire(in_order) - post.called_before) >= 0) {
       return Wait::Arrived;
     }
-    if (polls % kPollsBetweenLooks == 0 && is_over(post, 0, begin)) return Wait::Left;
+    if (polls % kPollsBetweenLooks == 0 && is_closed(post)) return Wait::Left;
   }
 }
 

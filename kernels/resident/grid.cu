@@ -29,6 +29,8 @@ namespace {
 // Of a store or a copy to the GPU, which need no SM; and of the grid's leaving.
 constexpr std::chrono::milliseconds kWriteLimit{40};
 constexpr std::chrono::milliseconds kLastPauseLimit{1000};
+// Of clearing the table, at the start, when other processes may use the GPU by turns.
+constexpr std::chrono::milliseconds kClearLimit{5000};
 // Where there is room it takes 10 us.
 constexpr std::chrono::microseconds kStartLimit{200};
 // From the last block's word that it leaves to the end of the launch.
@@ -55,10 +57,6 @@ class Grid final : public ResidentGrid {
     if (opened == cudaSuccess) opened = cudaMalloc(&table, sizeof(ResidentTable));
     if (opened != cudaSuccess) return device::cuda_error(opened, "preparing the resident kernel");
     grid->table_ = static_cast<ResidentTable*>(table);
-    opened = cudaMemset(table, 0, sizeof(ResidentTable));
-    if (opened == cudaSuccess) opened = cudaDeviceSynchronize();
-    if (opened != cudaSuccess)
-      return device::cuda_error(opened, "clearing the resident kernel's table");
     for (CudaQueue* queue : {&grid->kernel_, &grid->side_}) {
       Result<CudaQueue> made = CudaQueue::create(ordinal);
       if (!made) return made.error();
@@ -71,6 +69,7 @@ class Grid final : public ResidentGrid {
       if (!made) return made.error();
       *page = std::move(*made);
     }
+    ARC_RETURN_IF_ERROR(grid->clear());
     return std::unique_ptr<ResidentGrid>(std::move(grid));
   }
 
@@ -220,6 +219,21 @@ class Grid final : public ResidentGrid {
 
   MemberWords* words() const { return static_cast<MemberWords*>(words_.host()); }
   const BlockWords* blocks() const { return static_cast<const BlockWords*>(blocks_.host()); }
+
+  // The table becomes zeros, by a copy engine: a kernel would wait for whoever fills the GPU.
+  Status clear() {
+    Result<PinnedPage> zeros = PinnedPage::create(sizeof(ResidentTable));
+    if (!zeros) return zeros.error();
+    ARC_RETURN_IF_ERROR(side_.copy(table_, zeros->host(), sizeof(ResidentTable)));
+    Status cleared = side_.drain(kClearLimit);
+    if (cleared) return {};
+    zeros->keep();  // the copy may yet come, and the destructor keeps the rest
+    if (cleared.error().code != ErrorCode::DeadlineExceeded) return cleared;
+    return error(ErrorCode::Unavailable, Reason::Timeout, "GPU ", ordinal_,
+                 " did not clear the resident kernel's table within ", kClearLimit.count(),
+                 " ms: other work holds it up, or it hangs (nvidia-smi shows which); end that "
+                 "work, or set gpu.resident = false");
+  }
 
   // No block of the run is at work: what has not begun will not. After `quit` has been written.
   bool has_left() const {

@@ -9,8 +9,12 @@ packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI. Needs no GPU.
 
   check_lines.py FILE...        texts that end in .ptx or .sass
   check_lines.py --nvcc NVCC [--cuobjdump CUOBJDUMP] [--arch 90a,100,...]     the kernels of this source tree
+
+By default for 90a, whose machine code is in the image, and for 100, for which a driver makes it of the PTX that is there,
+too, by an assembler of its own. 80 can be asked for. The way sm_120 pairs its accesses is one that this does not know.
 """
 import argparse
+import concurrent.futures
 import os
 import pathlib
 import re
@@ -208,23 +212,29 @@ def disassembler(nvcc, given):
     return found, ""
 
 
+def texts_of(kernel, nvcc, cuobjdump, archs, folder):
+    """Its PTX, and the disassembly for each of the architectures."""
+    flags = ["-std=c++20", "--expt-relaxed-constexpr", "--fmad=false", f"-I{SOURCE}"]
+    out = pathlib.Path(folder, kernel.replace("/", "_"))
+    texts = [out.with_suffix(".ptx")]
+    run(nvcc, *flags, "-arch=compute_80", "-ptx", "-o", texts[0], SOURCE / "kernels" / kernel)
+    for arch in archs if cuobjdump else []:
+        # All but 90a is what a driver makes of the PTX that travels along.
+        of = "90a" if arch == "90a" else "80"
+        cubin, text = out.with_suffix(f".{arch}.cubin"), out.with_suffix(f".{arch}.sass")
+        source = SOURCE / "kernels" / kernel if of == "90a" else texts[0]
+        more = flags if of == "90a" else []
+        run(nvcc, *more, f"-gencode=arch=compute_{of},code=sm_{arch}", "-cubin", "-o", cubin, source)
+        text.write_text(run(cuobjdump, "-sass", cubin))
+        texts.append(text)
+    return texts
+
+
 def check_kernels(nvcc, cuobjdump, archs):
     failed = False
-    flags = ["-std=c++20", "--expt-relaxed-constexpr", "--fmad=false", f"-I{SOURCE}"]
-    with tempfile.TemporaryDirectory() as folder:
-        for kernel in KERNELS:
-            out = pathlib.Path(folder, kernel.replace("/", "_"))
-            texts = [out.with_suffix(".ptx")]
-            run(nvcc, *flags, "-arch=compute_80", "-ptx", "-o", texts[0], SOURCE / "kernels" / kernel)
-            for arch in archs if cuobjdump else []:
-                # All but 90a is what a driver makes of the PTX that travels along.
-                of = "90a" if arch == "90a" else "80"
-                cubin, text = out.with_suffix(f".{arch}.cubin"), out.with_suffix(f".{arch}.sass")
-                source = SOURCE / "kernels" / kernel if of == "90a" else texts[0]
-                more = flags if of == "90a" else []
-                run(nvcc, *more, f"-gencode=arch=compute_{of},code=sm_{arch}", "-cubin", "-o", cubin, source)
-                text.write_text(run(cuobjdump, "-sass", cubin))
-                texts.append(text)
+    with tempfile.TemporaryDirectory() as folder, concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda kernel: texts_of(kernel, nvcc, cuobjdump, archs, folder), KERNELS)
+        for kernel, texts in zip(KERNELS, made):
             for text in texts:
                 packets, wrong = check_text(text)
                 print(f"{kernel} as {''.join(text.suffixes)}: {packets} packets moved, {wrong} by parted warps")
@@ -237,7 +247,7 @@ def main():
     options.add_argument("files", nargs="*")
     options.add_argument("--nvcc")
     options.add_argument("--cuobjdump", default="")
-    options.add_argument("--arch", default="90a")
+    options.add_argument("--arch", default="90a,100")
     given = options.parse_args()
     failed = False
     for path in given.files:

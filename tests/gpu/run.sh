@@ -7,6 +7,7 @@
 #                   faults, when it is named: what breaks, and what must follow, a line for each case
 #                   nodes, when it is named: two daemons and a communicator of both; on one GPU (RANKS=1), or a GPU each
 #                   and NCCL over sockets beside them (RANKS=2)
+#                   jit, when it is named: fault 52, the kernels that a driver makes of PTX
 #                   full, when it is named: fault 45, on one GPU (RANKS=1)
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
@@ -65,6 +66,13 @@ if [[ $parts == *" kernels "* ]]; then
     timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
       tee "$out/kernels-$ranks.txt" || status=1
   done
+fi
+if [[ $parts == *" jit "* ]]; then
+  # As on a GPU that the image has no machine code for. The driver takes minutes for all kernels, once: it keeps them.
+  export CUDA_FORCE_PTX_JIT=1
+  check 400 jit_in_stream "$programs/in_stream_gpu_test" --gtest_brief=1 --gtest_filter='*EqualTheReference*/0:*NameTheRank*/0'
+  check 500 jit_all_reduce "$programs/all_reduce_gpu_test" --gtest_brief=1 --gtest_filter='*EqualsTheReference*/2:*EqualsTheReference*/3:*RefusesWhat*'
+  unset CUDA_FORCE_PTX_JIT
 fi
 if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_gpu_test" --gtest_brief=1; fi
 if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then

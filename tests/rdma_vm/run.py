@@ -22,7 +22,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SLOWDOWN = 3  # README.md says why
 BETWEEN_S = 5  # from the end of one program to the next one
 ACCOUNTS = {"root": 0, "daemon": 1, "alice": 1000, "bob": 1001, "nobody": 65534}
-GROUPS = {"root": 0, "daemon": 1, "alice": 1000, "bob": 1001, "nogroup": 65534}
+GROUPS = {"root": 0, "daemon": 1, "users": 100, "alice": 1000, "bob": 1001, "nogroup": 65534}
 
 
 def system(linux, modules):

@@ -102,7 +102,7 @@ void ConnectionGate::admit(SocketKind kind, UniqueFd fd) {
   const std::string excess = find_excess(kind, *peer);
   const std::optional<gid_t> group =
       kind == SocketKind::Admin ? parts_.groups.admins : parts_.groups.members;
-  if (!excess.empty() || !may_connect(fd.get(), *peer, group))
+  if (!excess.empty() || !may_connect(fd.get(), *peer, group, parts_.groups.names))
     return turn_away(kind, std::move(fd), *peer, excess);
   const Caller caller{next_connection_++, kind, *peer};
   shares_.take(peer->uid);
@@ -112,7 +112,8 @@ void ConnectionGate::admit(SocketKind kind, UniqueFd fd) {
 }
 
 std::string ConnectionGate::find_excess(SocketKind kind, const PeerCredentials& peer) const {
-  if (kind != SocketKind::Descriptor && !is_operator(peer) && relay_.shuts_out(peer.uid))
+  if (kind != SocketKind::Descriptor && !is_operator(peer, parts_.groups.names) &&
+      relay_.shuts_out(peer.uid))
     return "this uid and its like brought too many resets and frames of no call: try again later";
   switch (shares_.ask(peer.uid)) {
     case FairShare::Answer::Yes:
@@ -123,7 +124,7 @@ std::string ConnectionGate::find_excess(SocketKind kind, const PeerCredentials& 
              std::to_string(shares_.limits().per_uid);
     case FairShare::Answer::NodeIsShort:
       // Whoever is to look after a node that is short must get in.
-      if (is_operator(peer)) return {};
+      if (is_operator(peer, parts_.groups.names)) return {};
       return "the node has " + std::to_string(shares_.total()) + " of " +
              std::to_string(shares_.limits().node) +
              " connections, and this uid and its like have their share (quota.node_connections)";
@@ -138,7 +139,7 @@ void ConnectionGate::turn_away(SocketKind kind, UniqueFd fd, const PeerCredentia
   if (excess.empty() && kind != SocketKind::Descriptor) {
     say_refused(fd.get(), "uid " + std::to_string(peer.uid) + " may not use " +
                               std::string(file_name_of(kind)) + ": ask to be added to group " +
-                              group);
+                              group + (peer.uid == 0 ? " (access.trust_root is false)" : ""));
   }
   parts_.metrics.connections_refused.add();
   log::audit_of(peer.uid, "connection refused",

@@ -37,8 +37,11 @@ std::string octal(mode_t mode) {
 }
 
 // 0660 and the group, or 0600 and why.
-void give_to_group(const std::string& path, const std::string& group, std::optional<gid_t> gid,
+void give_to_group(SocketKind kind, const std::string& path, const AccessGroups& groups,
                    std::vector<std::string>& warnings) {
+  const bool is_for_admins = kind == SocketKind::Admin;
+  const std::string& group = is_for_admins ? groups.names.admin_group : groups.names.group;
+  const std::optional<gid_t> gid = is_for_admins ? groups.admins : groups.members;
   const char* why = nullptr;
   if (group.empty()) {
     why = "no group is set";
@@ -50,16 +53,9 @@ void give_to_group(const std::string& path, const std::string& group, std::optio
   }
   if (why != nullptr) {
     ::chmod(path.c_str(), 0600);
-    warnings.push_back(path + " is for uid " + std::to_string(::geteuid()) +
-                       " and root only: group \"" + group + "\": " + why);
+    warnings.push_back(path + " is for " + operators(groups.names) + " only: group \"" + group +
+                       "\": " + why);
   }
-}
-
-void give_to_group(SocketKind kind, const std::string& path, const AccessGroups& groups,
-                   std::vector<std::string>& warnings) {
-  if (kind == SocketKind::Admin)
-    return give_to_group(path, groups.names.admin_group, groups.admins, warnings);
-  give_to_group(path, groups.names.group, groups.members, warnings);
 }
 
 // A path that systemd passed: made by a unit, which may say anything.

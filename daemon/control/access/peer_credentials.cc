@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kEntryBytes = 65'536;  // room for a group with its members' names, at first
 constexpr std::size_t kMostEntryBytes = std::size_t{64} << 20;
 
-std::optional<gid_t> find_group(const std::string& name) {
+std::optional<gid_t> find_group(const std::string& name, const Settings::Access& access) {
   if (name.empty()) return std::nullopt;
   std::vector<char> buffer(kEntryBytes);
   group entry{};
@@ -30,9 +30,8 @@ std::optional<gid_t> find_group(const std::string& name) {
   }
   if (failure == 0 && found != nullptr) return found->gr_gid;
   log::warn(
-      "group \"{}\": {}: until a reload finds it, only root and uid {} may use what is meant for "
-      "its members",
-      name, failure == 0 ? "there is no such group" : std::strerror(failure), ::geteuid());
+      "group \"{}\": {}: until a reload finds it, only {} may use what is meant for its members",
+      name, failure == 0 ? "there is no such group" : std::strerror(failure), operators(access));
   return std::nullopt;
 }
 
@@ -51,8 +50,9 @@ std::vector<gid_t> read_peer_groups(int socket_fd) {
 }  // namespace
 
 AccessGroups AccessGroups::look_up(const Settings::Access& names) {
-  return {
-      .names = names, .members = find_group(names.group), .admins = find_group(names.admin_group)};
+  return {.names = names,
+          .members = find_group(names.group, names),
+          .admins = find_group(names.admin_group, names)};
 }
 
 Result<PeerCredentials> read_peer_credentials(int socket_fd) {
@@ -65,12 +65,19 @@ Result<PeerCredentials> read_peer_credentials(int socket_fd) {
   return PeerCredentials{peer.pid, peer.uid, peer.gid};
 }
 
-bool is_operator(const PeerCredentials& peer) {
-  return peer.uid == 0 || peer.uid == ::geteuid();
+bool is_operator(const PeerCredentials& peer, const Settings::Access& access) {
+  return peer.uid == 0 ? access.trust_root : peer.uid == ::geteuid();
 }
 
-bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group) {
-  if (is_operator(peer)) return true;
+std::string operators(const Settings::Access& access) {
+  const std::string own = ::geteuid() == 0 ? "" : "uid " + std::to_string(::geteuid());
+  if (!access.trust_root) return own.empty() ? "nobody" : own;
+  return own.empty() ? "root" : "root and " + own;
+}
+
+bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group,
+                 const Settings::Access& access) {
+  if (is_operator(peer, access)) return true;
   if (!group) return false;
   if (peer.gid == *group) return true;
   const std::vector<gid_t> groups = read_peer_groups(socket_fd);

@@ -28,11 +28,15 @@ struct AccessGroups {
 // it.
 Result<PeerCredentials> read_peer_credentials(int socket_fd);
 
-// root, or the daemon's own uid.
-bool is_operator(const PeerCredentials& peer);
+// root, where access.trust_root says so, or the daemon's own uid, where that is not root's.
+bool is_operator(const PeerCredentials& peer, const Settings::Access& access);
 
 // Operators always may; others when their process had `group` as its own or
 // among its supplementary groups when it connected (SO_PEERGROUPS).
-bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group);
+bool may_connect(int socket_fd, const PeerCredentials& peer, std::optional<gid_t> group,
+                 const Settings::Access& access);
+
+// Those who need no group, for a message.
+std::string operators(const Settings::Access& access);
 
 }  // namespace arcomm

@@ -58,6 +58,18 @@ mode_t mode_of(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 ? info.st_mode & 07777 : 0;
 }
 
+// A socket that listens there, in the place of what was there.
+UniqueFd squat_on(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof(address.sun_path) - 1));
+  UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (fd && (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+             ::listen(fd.get(), 1) != 0))
+    fd.reset();
+  return fd;
+}
+
 class ControlHeldUp : public NodeTest {
  protected:
   static DaemonProcess::Options open_to_nobody() {
@@ -299,6 +311,75 @@ TEST_F(ControlHeldUp, NobodyWaitsForItsLockWhateverTheUmaskItIsStartedWith) {  /
   ::kill(squatter, SIGKILL);
   EXPECT_EQ(::waitpid(squatter, nullptr, 0), squatter);
   node_.reset();  // its folders go with `scratch`
+  start();
+}
+
+// Whoever sits where the sockets were: a stranger cannot, and of the daemon's own user it is no
+// obstacle.
+TEST_F(ControlHeldUp, WhoeverSquatsOnItsSocketsWhileItDiesDoesNotKeepTheNextOneOut) {  // 48
+  const ScratchFolder scratch;
+  DaemonProcess::Options options = open_to_nobody();
+  options.folder = scratch.path();
+  start(options);
+  const std::string path = node().client_socket();
+  const pid_t squatter = ::fork();
+  ASSERT_GE(squatter, 0);
+  if (squatter == 0) {
+    if (::geteuid() == 0 && (::setgid(kNogroup) != 0 || ::setuid(kNobody) != 0)) ::_exit(1);
+    for (;;) {
+      const UniqueFd squats = squat_on(path);
+      (void)::symlink("/dev/null", (path + ".new").c_str());
+      ::usleep(100);
+    }
+  }
+  for (int i = 0; i < 3; ++i) {
+    node().kill();
+    ::usleep(50'000);
+    node_.reset();
+    start(options);
+    expect_served_soon();
+  }
+  ::kill(squatter, SIGKILL);
+  EXPECT_EQ(::waitpid(squatter, nullptr, 0), squatter);
+  node().kill();
+  node_.reset();
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  const UniqueFd own = squat_on(path);  // of the daemon's user: its sockets are his to replace
+  ASSERT_TRUE(own);
+  start(options);
+  expect_served_soon();
+  node_.reset();
+  start();
+}
+
+TEST_F(ControlHeldUp, AFolderThatAnotherUserHasTakenIsRefusedByName) {  // 48
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to give a folder away";
+  const ScratchFolder scratch;
+  DaemonProcess::Options options = open_to_nobody();
+  options.folder = scratch.path();
+  start(options);
+  const std::string folder = node().runtime_dir(), path = node().client_socket();
+  const auto expect_refused = [&](const std::string& why) {
+    options.expect_ready = false;
+    node_ = DaemonProcess::start(options);
+    const std::optional<Exit> ended = node().wait_exit(milliseconds(20'000));
+    ASSERT_TRUE(ended) << "it runs";
+    EXPECT_NE(ended->code, 0);
+    EXPECT_NE(node().log().find(why), std::string::npos) << node().log();
+    node_.reset();
+  };
+  node().kill();
+  node_.reset();
+  ASSERT_EQ(::chown(folder.c_str(), kNobody, kNogroup), 0);
+  expect_refused(folder + " belongs to uid 65534");
+  ASSERT_EQ(::chown(folder.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chmod(folder.c_str(), 01777), 0);
+  expect_refused("others may write to " + folder);
+  ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  (void)::unlink(path.c_str());
+  ASSERT_EQ(::mkdir(path.c_str(), 0755), 0);
+  expect_refused("cannot put in place " + path);
+  ASSERT_EQ(::rmdir(path.c_str()), 0);
   start();
 }
 

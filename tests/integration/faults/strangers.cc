@@ -167,6 +167,22 @@ TEST_F(Strangers, AMemberWhoseDescriptorsCannotBeClosedShutsNobodyElseOut) {  //
   EXPECT_EQ(::waitpid(member, &ended, 0), member);
 }
 
+// As the root of a container that has no user namespace.
+TEST_F(Strangers, RootThatIsNotTrustedIsServedAsAMemberAndIsNoOperator) {  // 16
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root";
+  DaemonProcess::Options options;
+  options.settings["access.trust_root"] = "false";
+  options.settings["access.group"] = "root";
+  options.settings["access.admin_group"] = "nogroup";
+  start(options);
+  expect_clean_all_reduce(node());
+  const ArctlRun refused = arctl(node(), {"status"});
+  EXPECT_EQ(refused.code, 4) << refused.errors;
+  EXPECT_NE(refused.errors.find("access.trust_root is false"), std::string::npos) << refused.errors;
+  expect_log("connection refused");
+  expect_metric_at_least("arcomm_connections_refused_total", {}, 1);
+}
+
 TEST_F(Strangers, AdminCallsOnTheClientSocketAreDenied) {  // 16
   start();
   const Error denied = admin_status_over(node().client_socket());

@@ -122,6 +122,34 @@ TEST_F(StrangeText, AnAbortsReasonReachesThePeersWhateverItsBytesAre) {  // 49
   EXPECT_TRUE(is_plain(node().log()));
 }
 
+TEST_F(StrangeText, KilobytesOfRepeatedFieldsAreRefusedWithWords) {  // 49
+  start();
+  RawSession::Options options;
+  options.process_name = "fat";
+  const auto session = RawSession::attach(node(), options);
+  ASSERT_TRUE(session) << session.error().message;
+  // An empty text is two bytes of the message, a short number one.
+  using Fill = Status (RawSession::*)(std::size_t);
+  for (const Fill fill : {Fill{&RawSession::join_with_gpus}, Fill{&RawSession::register_pieces},
+                          Fill{&RawSession::release_offers}}) {
+    for (const std::size_t fields : {1'100u, 10'000u, 65'536u}) {
+      const Status refused = ((*session).get()->*fill)(fields);
+      ASSERT_FALSE(refused) << fields;
+      EXPECT_EQ(refused.error().code, ErrorCode::ResourceExhausted) << refused.error().to_string();
+      EXPECT_FALSE(refused.error().message.empty());
+    }
+    ASSERT_TRUE(node().running());
+    EXPECT_EQ(shown_names(), std::vector<std::string>{"fat"});
+  }
+  const Status few = (*session)->join_with_gpus(65);
+  ASSERT_FALSE(few);
+  EXPECT_NE(few.error().message.find("number of visible_gpus has 65, and 64 is the most"),
+            std::string::npos)
+      << few.error().message;
+  EXPECT_TRUE(is_plain(node().log()));
+  EXPECT_TRUE((*session)->create_lone_communicator()) << "it is served on";
+}
+
 TEST_F(StrangeText, TheStatusIsShownWhateverTheEnvironmentHolds) {  // 49
   DaemonProcess::Options options;
   options.environment = {"ARCOMM_\xff\n=1"};

@@ -216,6 +216,22 @@ Status RawSession::join_with_gpus(std::size_t gpus) {
   return parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply);
 }
 
+Status RawSession::register_pieces(std::size_t pieces) {
+  arcommd::v1::RegisterBufferRequest request;
+  parts_->name(request.mutable_session());
+  for (std::size_t i = 0; i < pieces; ++i) request.add_chunks();
+  arcommd::v1::BufferReply reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::RegisterBuffer, request, &reply);
+}
+
+Status RawSession::release_offers(std::size_t offers) {
+  arcommd::v1::ReleaseBufferRequest request;
+  parts_->name(request.mutable_session());
+  for (std::size_t i = 0; i < offers; ++i) request.add_offered_fds(i % 100);
+  arcommd::v1::Empty reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::ReleaseBuffer, request, &reply);
+}
+
 Result<MemberId> RawSession::create_lone_communicator() {
   std::random_device random;
   std::string id(128, '\0');

@@ -40,6 +40,9 @@ class RawSession {
 
   // Rank 0 of two that never come together, with so many empty names of GPUs.
   Status join_with_gpus(std::size_t gpus);
+  // Memory in so many empty pieces; and offers of so many descriptors that are let go.
+  Status register_pieces(std::size_t pieces);
+  Status release_offers(std::size_t offers);
   // A communicator of one rank, so that nobody else is needed for its operations.
   Result<MemberId> create_lone_communicator();
   Result<MemberId> create_communicator(const std::string& unique_id, Rank rank, int ranks,

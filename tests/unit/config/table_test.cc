@@ -137,6 +137,15 @@ TEST(SettingsTable, UnderstandsUnitsAndRefusesOverflow) {
   EXPECT_TRUE(apply_setting_text(*find_setting("rings.slots"), "256ms", settings));
 }
 
+// What PyTorch gives NCCL: a rank that compiles or loads weights comes minutes after its peers.
+TEST(SettingsTable, GivesRanksThatCompileTenMinutesAndAKnobThatSaysWhy) {
+  const Settings settings;
+  EXPECT_EQ(settings.op.default_timeout_ms, 600'000u);
+  EXPECT_LT(settings.op.default_timeout_ms, settings.op.max_timeout_ms);
+  const std::string_view doc = find_setting("op.default_timeout_ms")->doc;
+  EXPECT_NE(doc.find("Ten minutes"), std::string_view::npos) << doc;
+}
+
 TEST(SettingsTable, AcceptsOnlyListenAddressesThatCanBeListenedOn) {
   Settings settings;
   const SettingRow& row = *find_setting("metrics.listen");

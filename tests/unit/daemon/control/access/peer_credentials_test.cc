@@ -50,7 +50,7 @@ bool admits(const UniqueFd& connection, std::optional<gid_t> group) {
   const Result<PeerCredentials> peer = read_peer_credentials(connection.get());
   EXPECT_TRUE(peer);
   EXPECT_EQ(peer->uid, kUid);
-  return may_connect(connection.get(), *peer, group);
+  return may_connect(connection.get(), *peer, group, {});
 }
 
 TEST(PeerCredentials, AProcessIsInTheGroupsThatTheKernelGaveItThoughItsUidHasNoAccount) {
@@ -79,8 +79,21 @@ TEST(PeerCredentials, RootAndTheDaemonsOwnUidNeedNoGroup) {
   const Result<PeerCredentials> peer = read_peer_credentials(here.get());
   ASSERT_TRUE(peer);
   EXPECT_EQ(peer->pid, ::getpid());
-  EXPECT_TRUE(may_connect(here.get(), *peer, std::nullopt));
-  EXPECT_TRUE(may_connect(here.get(), {.pid = 1, .uid = 0, .gid = 0}, std::nullopt));
+  EXPECT_TRUE(may_connect(here.get(), *peer, std::nullopt, {}));
+  EXPECT_TRUE(may_connect(here.get(), {.pid = 1, .uid = 0, .gid = 0}, std::nullopt, {}));
+}
+
+TEST(PeerCredentials, RootThatIsNotTrustedNeedsTheGroupLikeAnybody) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  const UniqueFd here(ends[0]), there(ends[1]);
+  const Settings::Access careful{.trust_root = false};
+  const PeerCredentials root{.pid = 1, .uid = 0, .gid = 0};
+  EXPECT_FALSE(is_operator(root, careful));
+  EXPECT_FALSE(may_connect(here.get(), root, std::nullopt, careful));
+  EXPECT_FALSE(may_connect(here.get(), root, kGroup, careful));
+  EXPECT_TRUE(may_connect(here.get(), root, gid_t{0}, careful)) << "the group is root's own";
+  EXPECT_EQ(operators(careful).find("root"), std::string::npos) << operators(careful);
 }
 
 TEST(PeerCredentials, LooksUpEachGroupByItsName) {

@@ -27,6 +27,8 @@ TEST_F(ControlTest, AttachHandsOverARingSegmentAndADoorbellByTicket) {
   ASSERT_EQ(fds.size(), 2u);
   EXPECT_TRUE(ring::Segment::open(std::move(fds[0])));
   EXPECT_EQ(session.attached.device(), "host:0");
+  EXPECT_EQ(session.attached.default_timeout_ms(), Settings().op.default_timeout_ms)
+      << "the library has no default of its own";
   EXPECT_EQ(status().sessions(), 1u);
 }
 
