@@ -35,6 +35,11 @@
 
 namespace arcomm {
 
+// A start that waits for earlier ones of its own rank, on other streams of the caller's, gives up
+// after so many times its timeout: they may wait for the caller's kernels, and have deadlines of
+// their own once they have begun.
+inline constexpr std::uint64_t kTimeoutsForOwnOrder = 10;
+
 inline constexpr std::uint32_t kMaxDevicePlans = 16384;  // of one GPU; PlanId::index stays below
 // Of one GPU at a time: communicators of several ranks, in its resident grid.
 inline constexpr std::uint32_t kMaxDeviceMembers = 32;

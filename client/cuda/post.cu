@@ -18,22 +18,18 @@ __device__ void record_failure(const GpuPost& post, Done why) {
             static_cast<unsigned long long>(to_word(why)));
 }
 
-// Whether no start gets an answer any more; why is on record then.
-__device__ bool is_closed(const GpuPost& post) {
+// Whether no answer is to be expected any more; why is on record then. begin: of the wait; it
+// starts with the first look, so that a wait that is soon over never asks for the time.
+__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t& begin,
+                        std::uint64_t timeout_ns) {
   if (const std::uint64_t closed = load_relaxed(&post.mailbox->closed); closed != 0) {
     record_failure(post, done_from(closed));
     return true;
   }
-  return load_relaxed(&post.mailbox->failed) != 0;
-}
-
-// Whether no answer is to be expected any more; why is on record then. begin: of the wait; it
-// starts with the first look, so that a wait that is soon over never asks for the time.
-__device__ bool is_over(const GpuPost& post, std::uint32_t number, std::uint64_t& begin) {
-  if (is_closed(post)) return true;
+  if (load_relaxed(&post.mailbox->failed) != 0) return true;
   const std::uint64_t now = global_nanoseconds();
   if (begin == 0) begin = now;
-  if (now - begin <= post.timeout_ns + kPostGraceNs) return false;
+  if (now - begin <= timeout_ns + kPostGraceNs) return false;
   record_failure(post, {.number = number,
                         .code = static_cast<std::uint8_t>(ErrorCode::DeadlineExceeded),
                         .reason = static_cast<std::uint8_t>(Reason::Timeout)});
@@ -50,20 +46,27 @@ __device__ Wait wait_for(const GpuPost& post, const MailboxPath& path, std::uint
       return Wait::Left;
     }
     if (static_cast<std::int32_t>(done.number - number) >= 0) return Wait::Arrived;
-    if (polls % kPollsBetweenLooks == 0 && is_over(post, number, begin)) return Wait::Left;
+    if (polls % kPollsBetweenLooks == 0 && is_over(post, number, begin, post.timeout_ns)) {
+      return Wait::Left;
+    }
   }
 }
 
 // Until the starts that were called before this one have taken their numbers. They are of this rank
 // and on other streams, where the caller's own kernels may be ahead of them, which take what they
-// take. So there is no deadline here: a start that has begun has its own, and when it gives up says
-// so to all. A rank whose streams stay busy is late for its peers, whose deadline closes it, too.
+// take: a start that has begun has its own deadline, and when it gives up says so to all. The one
+// here is far behind those, for starts that never begin because what is ahead of them waits for
+// this one.
 __device__ Wait wait_for_order(const GpuPost& post, const std::uint32_t* in_order) {
+  std::uint64_t begin = 0;
   for (std::uint32_t polls = 1;; ++polls) {
     if (static_cast<std::int32_t>(load_acquire(in_order) - post.called_before) >= 0) {
       return Wait::Arrived;
     }
-    if (polls % kPollsBetweenLooks == 0 && is_closed(post)) return Wait::Left;
+    if (polls % kPollsBetweenLooks == 0 &&
+        is_over(post, 0, begin, kTimeoutsForOwnOrder * post.timeout_ns)) {
+      return Wait::Left;
+    }
   }
 }
 

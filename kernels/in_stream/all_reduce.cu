@@ -6,6 +6,7 @@
 #include "kernels/codec/plain.cuh"
 #include "kernels/in_stream/exchange.cuh"
 #include "kernels/in_stream/pair_ll128.cuh"
+#include "proto/device_mailbox.h"
 
 namespace arcomm::device {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 // Ranks whose packets are looked at together: four packets are 32 registers, and eight ranks are
 // two such looks.
 constexpr std::uint32_t kBatch = 4;
-
-constexpr std::uint64_t kNoDeadlineNs = std::uint64_t{1} << 62;
 
 template <typename Codec, ReduceOp kOp>
 __device__ __forceinline__ void run_one_shot_ll16(const InStreamCall& call) {
@@ -79,8 +78,9 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   state.over = 0;
   InStreamBudget budget({call, state});
   // It waits for operations of its own rank, which give up by themselves, and tell so, and for the
-  // caller's kernels ahead of them, which take what they take: its clock accuses nobody.
-  budget.grow(kNoDeadlineNs);
+  // caller's kernels ahead of them, which take what they take: its clock is far behind theirs, for
+  // operations that never begin because what is ahead of them waits for this one.
+  budget.grow((kTimeoutsForOwnOrder - 1) * call.timeout_ns);
   while (static_cast<std::int32_t>(load_acquire(call.left) - call.behind) < 0) {
     if (!budget.goes_on(call.rank)) return;
   }
