@@ -37,13 +37,14 @@ inline const int kSlowdown = static_cast<int>(setting_from("ARCOMM_TEST_SLOWDOWN
 inline const milliseconds kPrompt{3000 * kSlowdown};  // "at once", on a machine with two busy cores
 inline const milliseconds kSlack{1500 * kSlowdown};   // past a deadline
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+inline constexpr bool kSanitized = true;
+#else
+inline constexpr bool kSanitized = false;
+#endif
 // A sanitizer keeps freed memory for a while, so that a resident size says less; added to every
 // bound on one.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr std::uint64_t kQuarantineBytes = std::uint64_t{1} << 30;
-#else
-inline constexpr std::uint64_t kQuarantineBytes = 0;
-#endif
+inline constexpr std::uint64_t kQuarantineBytes = kSanitized ? std::uint64_t{1} << 30 : 0;
 
 class NodeTest : public ::testing::Test {
  protected:

@@ -37,8 +37,10 @@ TEST_F(NodesIdle, ADaemonWithALinkAndClientsThatCallNothingTakesLessThanAHundred
   // Processor time does not grow because others compute; but what they leave in the caches, and the
   // operation before, may show in one of the windows.
   constexpr auto kWindow = std::chrono::seconds(2);
+  // Instrumented code takes several times as long; what spins would take all of a core.
+  const double most = 0.01 * kSlowdown * (kSanitized ? 10 : 1);
   double least = 1;
-  for (int window = 0; window < 10 && least >= 0.01; ++window) {
+  for (int window = 0; window < 10 && least >= most; ++window) {
     const std::uint64_t before = processor_ns(node(0).pid());
     ASSERT_GT(before, 0u);
     const auto since = std::chrono::steady_clock::now();
@@ -47,7 +49,7 @@ TEST_F(NodesIdle, ADaemonWithALinkAndClientsThatCallNothingTakesLessThanAHundred
     const auto used = static_cast<double>(processor_ns(node(0).pid()) - before) / 1e9;
     least = std::min(least, used / took.count());
   }
-  EXPECT_LT(least, 0.01) << "of a core";
+  EXPECT_LT(least, most) << "of a core";
   RecordProperty("of_a_core", std::to_string(least));
 
   // It has slept, says so, and told how it waited otherwise.
