@@ -51,8 +51,9 @@ constexpr SettingRow kRows[] = {
      .key = "group",
      .kind = text(ARC_FIELD(std::string, access.group), kGroupName),
      .reloadable = true,
-     .doc = "Group whose members may attach. Empty, or a group that does not exist: only root and "
-            "the user that the daemon runs as. Under systemd the socket units set the sockets' "
+     .doc = "Group whose members may attach. Empty, or a group that does not exist: only root (see "
+            "trust_root) and the user that the daemon runs as. Under systemd the socket units set "
+            "the sockets' "
             "group too: change both."},
     {.section = "access",
      .key = "admin_group",
@@ -326,7 +327,7 @@ constexpr SettingRow kRows[] = {
      .kind = ARC_CHOICE(kNetPartials, NetPartials, net.partials),
      .doc = "How sums of float16 and bfloat16 travel between nodes. wide: as float32, so that a "
             "result is rounded once. dtype: rounded where they leave a node, in half the bytes. "
-            "GPUs always send them wide."},
+            "Of several GPUs on a node they always travel wide."},
     {.section = "net",
      .key = "algorithm",
      .kind = ARC_CHOICE(kNetAlgorithms, NetAlgorithm, net.algorithm),

@@ -232,7 +232,7 @@ class Grid final : public ResidentGrid {
     return error(ErrorCode::Unavailable, Reason::Timeout, "GPU ", ordinal_,
                  " did not clear the resident kernel's table within ", kClearLimit.count(),
                  " ms: other work holds it up, or it hangs (nvidia-smi shows which); end that "
-                 "work, or set gpu.resident = false");
+                 "work and start the daemon again");
   }
 
   // No block of the run is at work: what has not begun will not. After `quit` has been written.

@@ -119,9 +119,10 @@ class Collector : public prometheus::Collectable {
             static_cast<double>(m.link_received_bytes.value()));
     counter("arcomm_link_retransmits_total", "Segments that TCP sent again on links.",
             static_cast<double>(m.link_retransmits.value()));
-    gauge("arcomm_link_delivered_bytes_per_second",
-          "How fast what was sent has reached the peers lately, as TCP measures it, of all links.",
-          m.link_delivered_bytes_per_second);
+    gauge(
+        "arcomm_link_delivered_bytes_per_second",
+        "How fast what was sent last has reached the peers, as TCP measured it then, of all links.",
+        m.link_delivered_bytes_per_second);
     MetricFamily& held_up =
         family("arcomm_link_held_up_seconds_total",
                "Time that sending on links has waited for room, by where.", MetricType::Counter);
