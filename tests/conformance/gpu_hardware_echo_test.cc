@@ -49,7 +49,7 @@ TEST_P(GpuEchoConformance, EachQuestionComesOnceTheOneBeforeItWasAnswered) {
 }
 
 TEST_P(GpuEchoConformance, ACpuThatDoesNotAnswerIsNotWaitedForLonger) {
-  ASSERT_NO_FATAL_FAILURE(launch_echo(0, 10, kShort));
+  ASSERT_NO_FATAL_FAILURE(launch_echo(0, 10, 1s));  // long enough for one answer
   ASSERT_TRUE(eventually([&] { return asked(0) == 1; }));
   answer(0, 1);
   expect_end(0, FlagEchoEnd::TimedOut);

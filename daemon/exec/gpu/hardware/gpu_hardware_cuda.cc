@@ -1,4 +1,5 @@
 // The build with CUDA: kernels and queues of one GPU.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <utility>
@@ -59,6 +60,16 @@ class CudaLauncher final : public GpuLauncher {
         copies_(std::move(copies)),
         events_(std::move(events)),
         copies_may_run_(copies_.size()) {}
+  ~CudaLauncher() override {
+    // What may still run writes there, and giving it back would wait for that.
+    const auto runs = [](const CudaQueue& queue) {
+      const Result<bool> idle = queue.idle();
+      return idle && !*idle;
+    };
+    if (std::ranges::any_of(queues_, runs) || runs(beside_)) page_.keep();
+  }
+  CudaLauncher(const CudaLauncher&) = delete;
+  CudaLauncher& operator=(const CudaLauncher&) = delete;
 
   std::uint32_t own_queues() const override {
     return (static_cast<std::uint32_t>(queues_.size()) - 1) / kParities;
