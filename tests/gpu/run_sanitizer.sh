@@ -34,7 +34,7 @@ judge() { # judge <name> <exit status> <log>...: no error in any of them, and an
   shift 2
   for log in "$@"; do
     grep -q 'SUMMARY: 0 \(errors\|hazards\)' "$log" || code=1
-    grep 'SUMMARY' "$log" | grep -qv 'SUMMARY: 0 ' && code=1
+    grep 'SUMMARY' "$log" | grep -v 'SUMMARY: 0 ' >/dev/null && code=1
   done
   if [ "$code" = 0 ]; then echo "$name: no finding"; else
     status=1

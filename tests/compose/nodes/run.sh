@@ -126,6 +126,6 @@ all_ok finalize
 
 for i in 0 1 2; do
   [ "$(docker inspect -f '{{.State.OOMKilled}}' "${node[i]}")" = false ] || fail "node$i ran out of memory"
-  if docker logs "${node[i]}" 2>&1 | grep -qE 'AddressSanitizer|terminate called|runtime error'; then fail "node$i's log holds a defect report"; fi
+  if docker logs "${node[i]}" 2>&1 | grep -E 'AddressSanitizer|terminate called|runtime error' >&2; then fail "node$i's log holds a defect report"; fi
 done
 say "passed"

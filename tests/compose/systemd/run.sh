@@ -68,12 +68,13 @@ config=$(inside arctl status --json | grep -o '"config_file":"[^"]*"' | cut -d'"
 config=${config:-/etc/arcommd/arcommd.toml}
 shell "mkdir -p $(dirname "$config"); printf '[op]\ndefault_timeout_ms = 12345\n' >> $config"
 inside systemctl reload arcommd || failed "systemctl reload"
-has_setting() { inside arctl status --json | grep -q "$1"; }
+has_setting() { inside arctl status --json | grep "$1" >/dev/null; }
 until_true 5 has_setting 12345 || failed "the reload did not take"
 say "systemctl reload arcommd: a bad file"
 shell "echo 'defautl_timeout_ms = 1' >> $config"
 inside systemctl reload arcommd || true
-in_journal() { inside journalctl -u arcommd --no-pager -o cat | grep -q "$1"; }
+# grep reads to the end (no -q): under pipefail a writer that it leaves early, by SIGPIPE, would fail the whole pipe.
+in_journal() { inside journalctl -u arcommd --no-pager -o cat | grep "$1" >/dev/null; }
 until_true 5 in_journal defautl_timeout_ms || failed "the journal does not name the bad key"
 until_true 5 active || failed "READY did not resume after a failed reload"
 has_setting 12345 || failed "the bad file changed a setting"
@@ -114,8 +115,8 @@ else
   inside kill -STOP "$pid"
 fi
 until_true 15 restarted || failed "the watchdog did not restart it"
-in_journal "Watchdog timeout" || failed "the journal does not say watchdog"
-in_journal "Failed with result 'watchdog'" || failed "the result was not watchdog"
+until_true 5 in_journal "Watchdog timeout" || failed "the journal does not say watchdog"
+until_true 5 in_journal "Failed with result 'watchdog'" || failed "the result was not watchdog"
 shell 'rm /run/systemd/system/arcommd.service.d/freeze.conf'
 inside systemctl daemon-reload
 inside systemctl restart arcommd || failed "restart after the watchdog"

@@ -37,7 +37,7 @@ kill_a_rank() {
 peers_here() {
   if [ -n "${LIBNCCL:-}" ]; then
     echo "--peers nccl,nccl-symmetric --nccl $LIBNCCL"
-  elif ldconfig -p 2>/dev/null | grep -q 'libnccl\.so\.2'; then
+  elif ldconfig -p 2>/dev/null | grep 'libnccl\.so\.2' >/dev/null; then
     echo "--peers nccl,nccl-symmetric"
   fi
 }
