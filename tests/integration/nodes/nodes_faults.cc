@@ -165,8 +165,9 @@ TEST_F(NodesFaults, AFarAndLossyWayIsTakenForNobodysDeathAndItsRetransmissionsAr
     GTEST_SKIP() << "packets between the nodes are neither late nor lost here";
   const std::uint64_t before = retransmits();
   // The link is as old as twice the time after which the silent are dead: it was never made anew.
+  // Which packets are lost is chance: of an operation's few each has one chance in twenty.
   std::uint64_t age_ms = 0;
-  while (age_ms < 10'000) {
+  while (age_ms < 10'000 || (retransmits() == before && age_ms < 60'000)) {
     expect_all_ok(clients, "allreduce c0 100003 float32 sum");
     for (const std::size_t i : {0u, 1u}) {
       for (const auto& peer : net(i).at("peers"))
@@ -176,7 +177,7 @@ TEST_F(NodesFaults, AFarAndLossyWayIsTakenForNobodysDeathAndItsRetransmissionsAr
     ASSERT_GT(now_ms, age_ms) << node(0).log();
     age_ms = now_ms;
   }
-  EXPECT_TRUE(eventually(milliseconds(5000), [&] { return retransmits() > before; })) << net(0);
+  EXPECT_GT(retransmits(), before) << net(0);
   EXPECT_TRUE(eventually(milliseconds(5000), [&] {
     return Metrics::scrape(node(0)).value("arcomm_link_retransmits_total") > 0;
   }));
