@@ -140,11 +140,12 @@ constexpr SettingRow kRows[] = {
              .field = ARC_FIELD(std::uint64_t, gpu.in_stream_communicators), .min = 2, .max = 8},
      .reloadable = true,
      .doc = "Communicators of one GPU that shall have SMs for in-stream operations. The blocks of "
-            "all must fit on the GPU side by side. Of 132 SMs the first has 96, the second 24, a "
-            "third one 1, for operations up to 16 KB, and further ones none. Each one more than 2 "
-            "takes 6 from the first, and a third and later one has 6, up to 96 KB, which that one "
-            "misses above 1 MB. A change holds for communicators to come; arctl comms says what "
-            "each has."},
+            "all must fit on the GPU side by side. Of 132 SMs the first has 95 and the second 25, "
+            "which suffices for at most 1.25 times the first's time. A third one has 1, for "
+            "operations up to 16 KB, and further ones none. With 3 the first has 70, with 4 it has "
+            "45, which costs it up to a tenth of its speed from 1 MB on, and all others have 25. "
+            "Each one more than 4 takes 6 from the first and has those, up to 96 KB. A change "
+            "holds for communicators to come; arctl comms says what each has."},
     {.section = "gpu",
      .key = "lease_ms",
      .kind =

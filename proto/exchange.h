@@ -23,7 +23,7 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kMaxInStreamBlocks = 96;  // of one operation
+inline constexpr std::uint32_t kMaxInStreamBlocks = 95;  // of one operation
 inline constexpr std::uint32_t kInStreamThreads = 512;   // that move data; a warp more looks on
 inline constexpr std::uint32_t kInStreamBlockThreads = kInStreamThreads + 32;
 

@@ -20,7 +20,7 @@ namespace arcomm {
 // Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
-inline constexpr std::uint32_t kInStreamAbi = 9;
+inline constexpr std::uint32_t kInStreamAbi = 10;
 
 enum class InStreamAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names

@@ -5,10 +5,11 @@
 // else stays on it. Each counts as an SM, though two of one_shot_ll16 fit on one: where they begin
 // first they spread, and a block that fills an SM finds none that is empty.
 //
-// The first communicator gets most of the SMs, the second a small share. What is left is dealt out
-// in tiny shares, for small operations; on 132 SMs that is one SM. Whoever wants more communicators
-// to have one gives up SMs of the first (gpu.in_stream_communicators). In whatever order they come
-// and go, the shares together are never more than there is.
+// The first communicator gets most of the SMs, the second a small share. Whoever wants a third and
+// a fourth one to have a small share, too, gives up SMs of the first
+// (gpu.in_stream_communicators). What is left is dealt out in tiny shares, for small operations; on
+// 132 SMs that is one SM, and one more communicator yet takes a tiny share of the first's. In
+// whatever order they come and go, the shares together are never more than there is.
 #pragma once
 
 #include <algorithm>
@@ -23,20 +24,36 @@ inline constexpr std::uint32_t kResidentSms = 10;  // the resident grid's
 // happens, and one for gates, what posts and what waits. Tiny shares may take that: those are
 // small.
 inline constexpr std::uint32_t kSparedSms = kResidentSms + 2;
-inline constexpr std::uint32_t kSmallShare = 24, kTinyShare = 6;
+// A small share is the least with which operations between two H100 take at most 1.25 times as long
+// as with the largest, at every size (tests/gpu/bench/README.md).
+inline constexpr std::uint32_t kSmallShare = 25, kTinyShare = 6;
 inline constexpr std::uint32_t kFewestInStream = 2, kMostInStream = 8;  // communicators of a GPU
+inline constexpr std::uint32_t kMostLargeAndSmall = 4;  // further ones have tiny shares
 // Of fewer SMs nobody gets any.
 inline constexpr std::uint32_t kFewestInStreamSms = kSparedSms + 2 * kSmallShare;
 
 // What other communicators have of a GPU.
 struct InStreamTaken {
-  std::uint32_t large = 0;  // and small shares
+  std::uint32_t large = 0;          // and small shares
+  std::uint32_t communicators = 0;  // that have those
   std::uint32_t tiny = 0;
+
+  constexpr void add(std::uint32_t blocks);
   friend bool operator==(const InStreamTaken&, const InStreamTaken&) = default;
 };
 
 constexpr bool is_tiny_share(std::uint32_t blocks) {
   return blocks < kSmallShare;
+}
+
+constexpr void InStreamTaken::add(std::uint32_t blocks) {
+  if (blocks == 0) return;
+  if (is_tiny_share(blocks)) {
+    tiny += blocks;
+  } else {
+    large += blocks;
+    ++communicators;
+  }
 }
 
 // One SM moves some 30 GB/s over its links: what is longer than this for each of them goes another
@@ -53,16 +70,20 @@ class InStreamShares {
     if (sms < kFewestInStreamSms) return;
     all_ = sms - kResidentSms - 1;
     const std::uint32_t first = sms - kSparedSms;
-    const std::uint32_t wanted =
-        (std::clamp(communicators, kFewestInStream, kMostInStream) - kFewestInStream) * kTinyShare;
-    first_ = first - std::min(wanted, first - 2 * kSmallShare);
-    large_ = std::min(kMaxInStreamBlocks, first_ - kSmallShare);
+    const std::uint32_t wanted = std::clamp(communicators, kFewestInStream, kMostInStream);
+    meant_ = std::min(wanted, kMostLargeAndSmall);
+    first_ = first - std::min((wanted - meant_) * kTinyShare, first - 2 * kSmallShare);
+    meant_ = std::min(meant_, first_ / kSmallShare);
+    large_ = std::min(kMaxInStreamBlocks, first_ - (meant_ - 1) * kSmallShare);
   }
 
-  // Of one more communicator: large, and leaves a small share; or small; or 0.
+  // Of one more communicator: large, if that leaves all that are meant to come a small share; or
+  // small; or 0.
   constexpr std::uint32_t next(InStreamTaken taken) const {
     const std::uint32_t rest = std::min(less(first_, taken.large), left(taken));
-    return large_ != 0 && rest >= large_ ? large_ : rest >= kSmallShare ? kSmallShare : 0;
+    const std::uint32_t others = less(meant_, taken.communicators + 1) * kSmallShare;
+    if (large_ != 0 && rest >= large_ + others) return large_;
+    return rest >= kSmallShare ? kSmallShare : 0;
   }
   // For one to whom next() gives none on one of its GPUs; 0: nor this.
   constexpr std::uint32_t next_tiny(InStreamTaken taken) const {
@@ -79,13 +100,13 @@ class InStreamShares {
   }
   // What large and small shares make use of, if they come first.
   constexpr std::uint32_t for_first() const {
-    std::uint32_t used = 0;
-    while (large_ != 0 && first_ - used >= large_) used += large_;
-    while (first_ - used >= kSmallShare) used += kSmallShare;
-    return used;
+    InStreamTaken taken;
+    while (const std::uint32_t share = next(taken)) taken.add(share);
+    return taken.large;
   }
 
   std::uint32_t all_ = 0, first_ = 0, large_ = 0;
+  std::uint32_t meant_ = 0;  // to have a large or a small share
 };
 
 }  // namespace arcomm

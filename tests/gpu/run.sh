@@ -9,6 +9,7 @@
 #                   and NCCL over sockets beside them (RANKS=2)
 #                   jit, when it is named: fault 52, the kernels that a driver makes of PTX
 #                   full, when it is named: fault 45, on one GPU (RANKS=1)
+#                   four, named alone: what the second, third and fourth communicator of the same GPUs take
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
 set -o pipefail
@@ -75,7 +76,7 @@ if [[ $parts == *" jit "* ]]; then
   unset CUDA_FORCE_PTX_JIT
 fi
 if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_gpu_test" --gtest_brief=1; fi
-if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
+if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi
 if [[ $parts == *" nodes "* ]]; then GPUS=${ranks_here[-1]} LIBNCCL=$nccl timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi

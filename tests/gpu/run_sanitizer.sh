@@ -74,7 +74,7 @@ for tool in "${tools[@]}"; do
 done
 for tool in "${tools[@]}"; do
   log=$out/sanitizer-kernels-$tool.log
-  ARCOMM_LAUNCH_APART=1 timeout -k 5 120 "$sanitizer" --tool "$tool" \
+  ARCOMM_LAUNCH_APART=1 LD_LIBRARY_PATH=$programs/lib timeout -k 5 120 "$sanitizer" --tool "$tool" \
     "$programs/all_reduce_gpu_test" --gtest_brief=1 --gtest_filter='Ranks/AllReduceOnGpus.TakesAnyPointer*/2' >"$log" 2>&1
   code=$?
   grep -q '\[  PASSED  \] [1-9]' "$log" || { echo "no test was run"; code=1; }

@@ -87,6 +87,8 @@ void parse(int argc, char** argv) {
       options.times_calls = true;
     } else if (name == "--loop") {
       options.loop = true;
+    } else if (name == "--hold") {
+      options.hold_seconds = std::strtoull(value().c_str(), nullptr, 10);
     } else if (name == "--soak") {
       options.soak_seconds = std::strtoull(value().c_str(), nullptr, 10);
     } else if (name == "--replays") {
@@ -118,7 +120,8 @@ void parse(int argc, char** argv) {
     die("--rank R --ranks N --id-file PATH are needed");
   }
   if (options.gpu < 0) options.gpu = options.rank;
-  if (!options.loop && !options.faults && !options.times_calls && !options.soak())
+  if (!options.loop && !options.faults && !options.times_calls && !options.soak() &&
+      options.hold_seconds == 0)
     options.verify = true;
   options.sizes = sizes_from(sizes);
 }

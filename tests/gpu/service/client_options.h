@@ -22,6 +22,7 @@ struct Options {
   bool is_arc_memory = true, verify = false, graph_only = false, loop = false, faults = false;
   bool times_calls = false;  // of the host, in arcAllReduce
   std::uint64_t timeout_ms = 10'000;
+  std::uint64_t hold_seconds = 0;                         // to keep a communicator and call nothing
   std::uint64_t soak_seconds = 0, replays = 0, seed = 1;  // 0: no limit of that kind
 
   bool soak() const { return soak_seconds != 0 || replays != 0; }

@@ -2,10 +2,12 @@
 // device pointers and streams in, results compared bit for bit with kernels/host/reference.h.
 //   client_rank --rank R --ranks N --id-file PATH [--runtime-dir DIR] [--gpu G]
 //     [--sizes 1k,64m,...] [--dtype f16|bf16|f32] [--memory arc|cuda] [--verify] [--graph]
-//     [--loop] [--faults] [--calls] [--timeout-ms T] [--soak SECONDS] [--replays N] [--seed S]
+//     [--loop] [--hold SECONDS] [--faults] [--calls] [--timeout-ms T] [--soak SECONDS]
+//     [--replays N] [--seed S]
 // --verify is the default; --graph leaves the plain stream out; --loop works for a minute, for who
-// wants to disturb it; --faults does what must fail (client_faults.h), with small --timeout-ms;
-// --calls times the call itself (client_calls.h).
+// wants to disturb it; --hold keeps the communicator and calls nothing, so that others come after
+// it: it says "holding", and ends by itself; --faults does what must fail (client_faults.h), with
+// small --timeout-ms; --calls times the call itself (client_calls.h).
 // Exit code 1 and a sentence on stderr where anything is not as it must be. A soak (client_soak.h)
 // lasts for SECONDS or N replays, whichever is over first. Times are `arctl bench --device gpu`'s.
 #include <cuda_runtime_api.h>
@@ -15,6 +17,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client/include/arclient.h"
@@ -227,6 +230,11 @@ int run(int argc, char** argv) {
   }
   if (options.faults) expect_faults(comm);
   if (options.loop) rank.loop();
+  if (options.hold_seconds != 0) {
+    std::printf("holding\n");
+    std::fflush(stdout);
+    std::this_thread::sleep_for(std::chrono::seconds(options.hold_seconds));
+  }
   if (options.times_calls) time_calls(comm);
   comm.leave();
   arc(arcFinalize(), "arcFinalize");

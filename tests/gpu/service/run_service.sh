@@ -70,7 +70,10 @@ peers() {
 }
 
 start_mps
-start_daemon || exit 1
+# With "four" each of four communicators has a share of the SMs.
+more=()
+[[ $parts == *" four "* ]] && more=(--set gpu.in_stream_communicators=4)
+start_daemon "${more[@]}" || exit 1
 ask status
 if [[ $parts == *" service "* ]]; then
   LIMIT=300 ask check --device gpu >"$out/check.txt" 2>&1 || fail "arctl check: status $?"
@@ -101,6 +104,25 @@ if [[ $parts == *" torch "* ]] && alive; then
     TORCH_CUDA_EXPANDABLE_SEGMENTS_IPC=0 PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True \
       run_ranks torch-refused "$ranks" python3 "$here/torch_segments.py" --refused
     tail -qn 1 "$out/torch-refused-$ranks-0.log"
+  done
+fi
+# What the second, third and fourth communicator of the same GPUs take, and the first while they are there.
+if [[ $parts == *" four "* ]]; then
+  for ranks in "${ranks_here[@]}"; do
+    holders=()
+    for nth in 1 2 3 4; do
+      alive || break
+      LIMIT=100 ask bench --device gpu -r "$ranks" -b 1K -e 16M -f 4 -d float16 --json >"$out/nth-$nth-$ranks.json" \
+        2>"$out/nth-$nth-$ranks.log" || { fail "arctl bench, communicator $nth of $ranks ranks: status $?"; tail -n 8 "$out/nth-$nth-$ranks.log"; }
+      [ $nth = 4 ] && break
+      LIMIT=200 start_ranks "hold-$nth" "$ranks" "$programs/client_rank" --hold 150
+      holders+=("${pids[@]}")
+      for _ in $(seq 200); do grep holding "$out/hold-$nth-$ranks-0.log" >/dev/null 2>&1 && break; sleep 0.1; done
+    done
+    ask comms >"$out/comms-$ranks.txt" 2>&1
+    for pid in "${holders[@]}"; do pkill -TERM -P "$pid"; done
+    wait "${holders[@]}"
+    python3 "$here/nth_figures.py" "$out" "$ranks" || fail "no figures of the communicators"
   done
 fi
 # Not among the parts that run unasked: a minute for each number of ranks. Streams that wait for their ranks must not

@@ -40,8 +40,7 @@ InStreamTaken taken_of(const GpuMember& member, std::span<GpuGroup* const> other
   for (const GpuGroup* other : others) {
     const auto is_here = [&](const GpuMember& its) { return its.engine == member.engine; };
     if (other->closed || std::ranges::none_of(other->members, is_here)) continue;
-    const std::uint32_t has = other->in_stream_blocks;
-    (is_tiny_share(has) ? taken.tiny : taken.large) += has;
+    taken.add(other->in_stream_blocks);
   }
   return taken;
 }
@@ -105,7 +104,7 @@ InStreamOffer offer_in_stream(const GpuGroup& group, const CommunicatorSpec& spe
   InStreamOffer offer = least_share(group, others, communicators, false);
   if (offer.blocks == 0) {
     offer = least_share(group, others, communicators, true);
-    const std::string more = "; gpu.in_stream_communicators deals them out among more";
+    const std::string more = "; gpu.in_stream_communicators keeps some for more";
     if (offer.blocks == 0) return none(offer.why_not + more);
     offer.why_not += ", which leaves " + std::to_string(offer.blocks) + " for this one, up to " +
                      std::to_string(most_bytes_of_share(offer.blocks) / 1024) + " KB" + more;

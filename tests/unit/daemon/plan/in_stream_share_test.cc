@@ -24,14 +24,17 @@ class Shares {
   }
   void leave(std::size_t which) { has_.erase(has_.begin() + static_cast<std::ptrdiff_t>(which)); }
   std::size_t count() const { return has_.size(); }
-  std::uint32_t sum() const { return taken().large + taken().tiny; }
+  std::uint32_t sum() const {
+    std::uint32_t sum = 0;
+    for (const std::uint32_t share : has_) sum += share;
+    return sum;
+  }
   const std::vector<std::uint32_t>& all() const { return has_; }
 
  private:
   InStreamTaken taken() const {
     InStreamTaken taken;
-    for (const std::uint32_t share : has_)
-      (is_tiny_share(share) ? taken.tiny : taken.large) += share;
+    for (const std::uint32_t share : has_) taken.add(share);
     return taken;
   }
 
@@ -49,19 +52,20 @@ std::vector<std::uint32_t> dealt(std::uint32_t sms, std::uint32_t communicators)
 using Dealt = std::vector<std::uint32_t>;
 
 TEST(InStreamShares, FirstAndSecondHaveWhatWasMeasuredAndTheThirdWhatIsLeft) {
-  EXPECT_EQ(dealt(132, 2), (Dealt{96, 24, 1}));
-  EXPECT_EQ(dealt(148, 2), (Dealt{96, 24, 6, 6, 5}));
-  EXPECT_EQ(dealt(108, 2), (Dealt{72, 24, 1}));
-  EXPECT_EQ(dealt(60, 2), (Dealt{24, 24, 1}));
-  EXPECT_EQ(dealt(59, 2), Dealt{});
+  EXPECT_EQ(dealt(132, 2), (Dealt{95, 25, 1}));
+  EXPECT_EQ(dealt(148, 2), (Dealt{95, 25, 6, 6, 5}));
+  EXPECT_EQ(dealt(108, 2), (Dealt{71, 25, 1}));
+  EXPECT_EQ(dealt(62, 2), (Dealt{25, 25, 1}));
+  EXPECT_EQ(dealt(61, 2), Dealt{});
   EXPECT_EQ(dealt(0, 2), Dealt{});
 }
 
 TEST(InStreamShares, MoreThanTwoHaveAShareOfTheirOwnWhereTheNodeIsToldSo) {
-  EXPECT_EQ(dealt(132, 3), (Dealt{90, 24, 6, 1}));
-  EXPECT_EQ(dealt(132, 4), (Dealt{84, 24, 6, 6, 1}));
-  EXPECT_EQ(dealt(132, 8), (Dealt{60, 24, 6, 6, 6, 6, 6, 6, 1}));
-  EXPECT_EQ(dealt(66, 8), (Dealt{24, 24, 6, 1})) << "the first two come first";
+  EXPECT_EQ(dealt(132, 3), (Dealt{70, 25, 25, 1}));
+  EXPECT_EQ(dealt(132, 4), (Dealt{45, 25, 25, 25, 1}));
+  EXPECT_EQ(dealt(132, 6), (Dealt{33, 25, 25, 25, 6, 6, 1}));
+  EXPECT_EQ(dealt(108, 4), (Dealt{46, 25, 25, 1})) << "there is no room for four";
+  EXPECT_EQ(dealt(68, 8), (Dealt{25, 25, 6, 1})) << "the first two come first";
 }
 
 TEST(InStreamShares, TheBlocksOfAllFitBesideWhatStaysInWhateverOrderTheyComeAndGo) {
@@ -84,8 +88,20 @@ TEST(InStreamShares, TheBlocksOfAllFitBesideWhatStaysInWhateverOrderTheyComeAndG
   }
 }
 
+TEST(InStreamShares, WhoeverComesAfterTheFirstHasLeftHasWhatItHad) {
+  for (std::uint32_t communicators = 2; communicators <= 4; ++communicators) {
+    Shares shares(132, communicators);
+    const std::uint32_t first = shares.join();
+    for (std::uint32_t i = 1; i < communicators; ++i) ASSERT_EQ(shares.join(), kSmallShare);
+    shares.leave(1);
+    EXPECT_EQ(shares.join(), kSmallShare) << communicators << ": the first is still there";
+    shares.leave(0);
+    EXPECT_EQ(shares.join(), first) << communicators;
+  }
+}
+
 TEST(InStreamShares, TinyOnesTakeNothingFromThoseThatComeAfterThem) {
-  for (const std::uint32_t sms : {60u, 78u, 108u, 114u, 132u, 148u, 160u}) {
+  for (const std::uint32_t sms : {62u, 78u, 108u, 114u, 132u, 148u, 160u}) {
     for (std::uint32_t communicators = 2; communicators <= 8; ++communicators) {
       const Dealt before = dealt(sms, communicators);
       Shares shares(sms, communicators);
@@ -114,8 +130,8 @@ TEST(InStreamShares, ATinyOneServesSmallOperationsOnly) {
   EXPECT_EQ(most(2, 6), 96u * 1024);
   EXPECT_EQ(most(4, 1), 16u * 1024);
   EXPECT_EQ(most(8, 6), 96u * 1024);
-  EXPECT_EQ(most(2, 96), 16u * 1024 * 1024);
-  EXPECT_EQ(most(4, 24), 24u * 15'872 / 64 * 64 * 4) << "as far as its areas hold it";
+  EXPECT_EQ(most(2, kMaxInStreamBlocks), 16u * 1024 * 1024);
+  EXPECT_EQ(most(4, 25), 25u * 15'872 / 64 * 64 * 4) << "as far as its areas hold it";
 }
 
 }  // namespace

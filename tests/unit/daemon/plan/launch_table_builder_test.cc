@@ -108,7 +108,7 @@ TEST(LaunchTableBuilder, SpreadsOneHopBeforeItFillsWarpsAndKeepsTwoHopsTogether)
   EXPECT_EQ(shape_of(table_of(2), 4096).blocks, 1u);
   EXPECT_EQ(shape_of(table_of(2), kib(64)).blocks, 16u);
   EXPECT_EQ(shape_of(table_of(2), kib(256)).blocks, 67u);  // four packets each
-  EXPECT_EQ(shape_of(table_of(2), mib(16)).blocks, 96u);
+  EXPECT_EQ(shape_of(table_of(2), mib(16)).blocks, kMaxInStreamBlocks);
   EXPECT_EQ(shape_of(table_of(4), kib(512)).algorithm, InStreamAlgorithm::TwoShotLl128);
   EXPECT_EQ(shape_of(table_of(4), kib(512)).blocks, 34u);
 }
