@@ -1,19 +1,20 @@
-// Why the daemon would do an AllReduce the way it would: `arctl tune --explain`.
-#include <limits>
+#include "daemon/operator/explanation.h"
 
-#include "daemon/daemon.h"
+#include <cstdint>
+#include <limits>
+#include <memory>
+
 #include "daemon/plan/explain.h"
 #include "daemon/plan/network/explain_network.h"
 #include "daemon/plan/planner.h"
+#include "daemon/shown.h"
 #include "kernels/cuda_algorithms.h"
-#include "proto/text.h"
 
 namespace arcomm {
 namespace {
 
 constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
 constexpr std::uint32_t kMostExplainedNodes = 4096;
-constexpr std::size_t kMostSourceBytes = 4096;  // a path may hold whatever bytes
 
 v1::ExplainReply reply_of(const Explanation& why) {
   v1::ExplainReply reply;
@@ -47,49 +48,38 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
       on_gpus ? explain_network_of_gpus(question, measured)
               : explain_network(question, NetworkPolicy::from(settings, measured.step_bytes()),
                                 measured));
-  reply.set_table(safe_text(measured.source, kMostSourceBytes));
+  reply.set_table(shown(measured.source));
   return reply;
 }
 
 }  // namespace
 
-Result<v1::ExplainReply> Daemon::explain(const v1::ExplainRequest& request) {
-  const Result<bool> on_gpus = asks_for_gpus(request.device());
-  if (!on_gpus) return on_gpus.error();
-  if (request.nodes() > 1) {
-    std::unique_lock lock(mutex_);
-    const Settings settings = loaded_.settings;
-    const std::shared_ptr<const NetworkTuning> measured = network_tuning_;
-    lock.unlock();
-    return explain_between_nodes(request, *on_gpus, settings, *measured);
-  }
-  const std::int32_t most = *on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
+Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, bool on_gpus,
+                                            const InForce& in_force) {
+  const std::shared_ptr<const Settings> settings = in_force.settings();
+  if (request.nodes() > 1)
+    return explain_between_nodes(request, on_gpus, *settings, *in_force.network_tuning());
+  const std::int32_t most = on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
   const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
   if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
                  " ranks of dtype number ", request.dtype(), ": 1 to ", most,
                  " ranks, dtypes below ", kDTypes);
   }
-  std::shared_ptr<const TuningTable> table;
-  Settings settings;
-  {
-    std::lock_guard lock(mutex_);
-    table = tuning_;
-    settings = loaded_.settings;
-  }
+  const std::shared_ptr<const TuningTable> table = in_force.tuning();
   Explanation why;
-  if (*on_gpus) {
-    const auto forced = forced_algorithm(settings.gpu.algorithm);
+  if (on_gpus) {
+    const auto forced = forced_algorithm(settings->gpu.algorithm);
     if (!forced) return forced.error();
     why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
-                          static_cast<DType>(request.dtype()), settings.gpu.in_stream);
+                          static_cast<DType>(request.dtype()), settings->gpu.in_stream);
   } else {
-    why = arcomm::explain(*table, host_shape(settings.host.streams),
+    why = arcomm::explain(*table, host_shape(settings->host.streams),
                           static_cast<std::uint32_t>(ranks), request.bytes(),
                           static_cast<DType>(request.dtype()));
   }
   v1::ExplainReply reply = reply_of(why);
-  reply.set_table(safe_text(*on_gpus ? table->gpu.source : table->source, kMostSourceBytes));
+  reply.set_table(shown(on_gpus ? table->gpu.source : table->source));
   return reply;
 }
 
