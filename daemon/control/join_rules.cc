@@ -5,7 +5,7 @@
 namespace arcomm {
 namespace {
 
-const Rendezvous::Call* same_gpu(const WaitingCalls& calls, const Rendezvous::Call& newcomer) {
+const LocalMeeting::Call* same_gpu(const WaitingCalls& calls, const LocalMeeting::Call& newcomer) {
   if (!newcomer.on_gpu) return nullptr;
   for (const auto& [rank, call] : calls) {
     if (call.device == newcomer.device) return &call;
@@ -16,14 +16,14 @@ const Rendezvous::Call* same_gpu(const WaitingCalls& calls, const Rendezvous::Ca
 }  // namespace
 
 std::optional<Error> disagreement(const WaitingCalls& calls, int ranks,
-                                  const Rendezvous::Call& newcomer) {
+                                  const LocalMeeting::Call& newcomer) {
   std::optional<Error> why;
   if (ranks != newcomer.ranks) {
     why = error(ErrorCode::InvalidArgument, Reason::Mismatch,
                 "the ranks disagree about their number: rank ", calls.begin()->first, " says ",
                 ranks, " and rank ", newcomer.rank, " says ", newcomer.ranks);
   } else if (!calls.empty() && calls.begin()->second.worker != newcomer.worker) {
-    const Rendezvous::Call& other = calls.begin()->second;
+    const LocalMeeting::Call& other = calls.begin()->second;
     return error(ErrorCode::Unimplemented, Reason::Unsupported, "rank ", other.rank, " is on ",
                  other.device, " and rank ", newcomer.rank, " on ", newcomer.device,
                  ": a communicator's ranks are all on GPUs or all on the host");
@@ -33,7 +33,7 @@ std::optional<Error> disagreement(const WaitingCalls& calls, int ranks,
                 newcomer.peer.pid, ") has a libarclient that reads launch tables of version ",
                 newcomer.launch_table_version, ", and this daemon makes those of version ",
                 kLaunchTableVersion, ": use a library and a daemon of one version");
-  } else if (const Rendezvous::Call* other = same_gpu(calls, newcomer); other != nullptr) {
+  } else if (const LocalMeeting::Call* other = same_gpu(calls, newcomer); other != nullptr) {
     why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
                 newcomer.rank, " of this communicator are both on ", newcomer.device,
                 ": give every rank a GPU of its own (arcInit or the communicator's device)");
@@ -42,7 +42,7 @@ std::optional<Error> disagreement(const WaitingCalls& calls, int ranks,
   return why;
 }
 
-Error refuse_duplicate(const Rendezvous::Call& call, SessionId holder, const char* state) {
+Error refuse_duplicate(const LocalMeeting::Call& call, SessionId holder, const char* state) {
   return error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
                " of this communicator ", state, " in session ", holder,
                ": give every rank its own number, or use a new unique id");

@@ -1,27 +1,12 @@
 #include "daemon/control/rendezvous.h"
 
 #include <algorithm>
-#include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "daemon/control/join_rules.h"
 
 namespace arcomm {
-namespace {
-
-constexpr auto kAnswerBefore = std::chrono::milliseconds(50);
-
-}  // namespace
-
-const Rendezvous::Live* Rendezvous::Meeting::find(Rank rank) const {
-  const auto at = std::ranges::find(members, rank, &Live::rank);
-  return at == members.end() ? nullptr : &*at;
-}
-
-std::string Rendezvous::Meeting::missing() const {
-  return (elsewhere.missing.empty() ? absent(calls, ranks) : elsewhere.missing) +
-         (elsewhere.remark.empty() ? "" : "; " + elsewhere.remark);
-}
 
 void Rendezvous::join(Call call) {
   if (call.ranks < 1 || call.ranks > kMaxRanks || call.rank < 0 || call.rank >= call.ranks) {
@@ -38,35 +23,14 @@ void Rendezvous::join(Call call) {
                              " may not join a communicator of another user"));
   }
   if (at == meetings_.end()) {
-    at = meetings_.emplace(call.unique_id, Meeting{}).first;
+    at = meetings_.emplace(call.unique_id, LocalMeeting{}).first;
     at->second.uid = owner;
     at->second.ranks = call.ranks;  // a rebuild may have fewer ranks than before
     at->second.epoch = before ? before->number : 0;
     remembered_.forget(call.unique_id);
   }
-  Meeting& meeting = at->second;
-  if (meeting.state == State::Ready) {
-    if (const Live* holder = meeting.find(call.rank))
-      return call.answer(refuse_duplicate(call, holder->session, "is in use"));
-    if (call.rank < meeting.ranks) {
-      const auto& spec = meeting.part.spec;
-      const std::uint32_t node = spec.node_of_rank[static_cast<std::size_t>(call.rank)];
-      return call.answer(error(ErrorCode::AlreadyExists, Reason::BadValue, "rank ", call.rank,
-                               " of this communicator is in use on node ", spec.nodes[node].name,
-                               ": give every rank its own number, or use a new unique id"));
-    }
-    return call.answer(error(ErrorCode::InvalidArgument, Reason::Mismatch,
-                             "this communicator is ready with ", meeting.ranks,
-                             " ranks and the call says ", call.ranks));
-  }
-  if (const auto taken = meeting.calls.find(call.rank); taken != meeting.calls.end()) {
-    return call.answer(refuse_duplicate(call, taken->second.session, "has already called"));
-  }
-  if (meeting.state == State::Building || meeting.state == State::Formed) {
-    return call.answer(error(ErrorCode::AlreadyExists, Reason::BadValue,
-                             "this communicator is being built with ", meeting.ranks,
-                             " ranks; rank ", call.rank, " comes too late"));
-  }
+  LocalMeeting& meeting = at->second;
+  if (const std::optional<Error> why = meeting.refuse(call)) return call.answer(*why);
   if (const std::optional<Error> why = disagreement(meeting.calls, meeting.ranks, call)) {
     meeting.calls.emplace(call.rank, std::move(call));
     return fail(at, *why);
@@ -75,49 +39,20 @@ void Rendezvous::join(Call call) {
   meeting.elsewhere.missing.clear();  // from before this call
   const UniqueIdBytes unique_id = call.unique_id;
   meeting.calls.emplace(call.rank, std::move(call));
-  if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks))
-    build(at, part_of_all(at), nullptr);
+  if (meeting.calls.size() == static_cast<std::size_t>(meeting.ranks)) {
+    Part part = meeting.part_of_all();
+    part.spec.unique_id = unique_id;
+    build(at, std::move(part), nullptr);
+  }
   tell_changed(unique_id);
-}
-
-Rendezvous::Part Rendezvous::part_of_all(Meetings::iterator at) const {
-  Part part;
-  part.spec.unique_id = at->first;
-  part.spec.epoch = at->second.epoch + 1;
-  part.segment_limit_bytes = at->second.segment_limit_bytes;
-  for (const auto& [rank, call] : at->second.calls) part.rank_devices.push_back(call.device);
-  return part;
 }
 
 void Rendezvous::build(Meetings::iterator at, Part part,
                        std::function<void(const Status&)> formed) {
-  Meeting& meeting = at->second;
-  meeting.state = State::Building;
-  meeting.lost.reset();
-  meeting.waits_on = false;
-  meeting.unheard.clear();
-  meeting.members.clear();
-  meeting.formed = std::move(formed);
-  meeting.worker = meeting.calls.begin()->second.worker;
-  CommunicatorSpec seed = part.spec;
-  seed.uid = meeting.uid;
-  Clock::time_point deadline = part.deadline;
-  for (const auto& [rank, call] : meeting.calls) {
-    deadline = std::min(deadline, call.deadline);
-    meeting.members.push_back({rank, call.session, {}, meeting.worker, seed.epoch});
-    seed.ranks.push_back({.session = call.session,
-                          .rank = rank,
-                          .device = call.on_gpu ? call.device : std::string(),
-                          .visible_gpus = call.visible_gpus,
-                          .in_stream_abi = call.in_stream_abi,
-                          .in_stream_hindrance = call.in_stream_hindrance});
-  }
-  // Who waits for it hears what it waited for.
-  seed.deadline_ns = static_cast<std::uint64_t>(
-      std::chrono::nanoseconds(deadline.time_since_epoch() - kAnswerBefore).count());
+  LocalMeeting& meeting = at->second;
   const auto prepare = std::exchange(part.prepare, nullptr);
+  CommunicatorSpec seed = meeting.begin(std::move(part), std::move(formed));
   meeting.is_preparing = prepare != nullptr;
-  meeting.part = std::move(part);
   const UniqueIdBytes unique_id = at->first;
   auto form = [this, unique_id, worker = meeting.worker, seed = std::move(seed)] {
     form_(worker, seed, [this, unique_id](Result<std::vector<MemberId>> members) {
@@ -141,7 +76,7 @@ void Rendezvous::build(Meetings::iterator at, Part part,
 void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members) {
   const auto at = meetings_.find(unique_id);
   if (at == meetings_.end() || at->second.state != State::Building) return;
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   if (members && members->size() != meeting.members.size()) {
     members = error(ErrorCode::Internal, Reason::Bug, "the worker formed ", members->size(), " of ",
                     meeting.members.size(), " ranks");
@@ -171,7 +106,7 @@ void Rendezvous::built(const UniqueIdBytes& unique_id, Result<std::vector<Member
 }
 
 void Rendezvous::make_ready(Meetings::iterator at) {
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   meeting.state = State::Ready;
   ++ready_;
   // The answers may come back here: everything is in place before the first.
@@ -186,7 +121,7 @@ void Rendezvous::make_ready(Meetings::iterator at) {
   }
 }
 
-void Rendezvous::give_back(const Meeting& meeting) {
+void Rendezvous::give_back(const LocalMeeting& meeting) {
   if (!leave_) return;
   for (const Live& member : meeting.members) leave_(member.worker, member.session, member.member);
 }
@@ -203,7 +138,7 @@ void Rendezvous::fail(Meetings::iterator at,
 }
 
 void Rendezvous::settle(Meetings::iterator at) {
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   if (!meeting.calls.empty() || meeting.state != State::Collecting) return;
   if (meeting.epoch != 0)
     remembered_.remember(at->first, {.uid = meeting.uid, .number = meeting.epoch}, Clock::now());
@@ -246,24 +181,9 @@ void Rendezvous::sweep(Clock::time_point now) {
   for (auto& [unique_id, meeting] : meetings_) {
     if (meeting.spans_nodes()) parts.push_back(unique_id);
     if (meeting.state != State::Collecting) continue;
-    const std::size_t calls = meeting.calls.size();
-    const std::string missing = meeting.missing();
-    const Rank culprit =
-        meeting.elsewhere.missing.empty() ? first_absent(meeting.calls) : meeting.elsewhere.culprit;
-    for (auto call = meeting.calls.begin(); call != meeting.calls.end();) {
-      if (call->second.deadline > now) {
-        ++call;
-        continue;
-      }
-      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(
-          call->second.deadline - call->second.called_at);
-      Error why = error(ErrorCode::DeadlineExceeded, Reason::Timeout, "rank ", call->first,
-                        " waited ", waited.count(), " ms for the other ranks: ", missing);
-      why.rank = culprit;
-      late.emplace_back(std::move(call->second.answer), std::move(why));
-      call = meeting.calls.erase(call);
-    }
-    if (meeting.calls.size() != calls) changed.push_back(unique_id);
+    std::vector<std::pair<Answer, Error>> its = meeting.take_late(now);
+    if (!its.empty()) changed.push_back(unique_id);
+    std::ranges::move(its, std::back_inserter(late));
   }
   for (const UniqueIdBytes& unique_id : changed) {
     const auto at = meetings_.find(unique_id);
@@ -316,18 +236,7 @@ std::optional<Rendezvous::Waiting> Rendezvous::waiting(const UniqueIdBytes& uniq
   const auto at = meetings_.find(unique_id);
   if (at == meetings_.end() || at->second.state != State::Collecting || at->second.calls.empty())
     return std::nullopt;
-  const Meeting& meeting = at->second;
-  const Call& first = meeting.calls.begin()->second;
-  Waiting waiting{.uid = meeting.uid,
-                  .ranks = meeting.ranks,
-                  .worker = first.worker,
-                  .epoch = meeting.epoch,
-                  .segment_limit_bytes = meeting.segment_limit_bytes,
-                  .on_gpu = first.on_gpu,
-                  .callers = {}};
-  for (const auto& [rank, call] : meeting.calls)
-    waiting.callers.push_back({rank, call.peer.pid, call.device, call.deadline});
-  return waiting;
+  return at->second.waiting();
 }
 
 void Rendezvous::note(const UniqueIdBytes& unique_id, Elsewhere elsewhere) {
@@ -358,10 +267,10 @@ void Rendezvous::abandon(const UniqueIdBytes& unique_id, std::uint64_t communica
                          const std::optional<Error>& why) {
   const auto at = meetings_.find(unique_id);
   if (at == meetings_.end() || !at->second.spans_nodes()) return;
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   if (meeting.part.spec.communicator != communicator || meeting.state == State::Ready) return;
   if (why) return give_up(at, *why);
-  if (meeting.state == State::Building && !meeting.is_preparing) {
+  if (meeting.is_at_the_worker()) {
     if (meeting.lost) return;
     meeting.lost = error(ErrorCode::Aborted, Reason::Revoked, "another node was not ready");
     meeting.waits_on = true;
@@ -379,9 +288,9 @@ void Rendezvous::refuse(const UniqueIdBytes& unique_id, const Error& why) {
 }
 
 void Rendezvous::give_up(Meetings::iterator at, const Error& why) {
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   std::function<void(const Status&)> formed;
-  if (meeting.state == State::Building && !meeting.is_preparing) {
+  if (meeting.is_at_the_worker()) {
     meeting.lost = why;  // what is formed goes back when the worker has answered
     meeting.waits_on = false;
   } else {
@@ -395,7 +304,7 @@ void Rendezvous::give_up(Meetings::iterator at, const Error& why) {
 
 void Rendezvous::collect_again(Meetings::iterator at) {
   const UniqueIdBytes unique_id = at->first;
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   meeting.state = State::Collecting;
   meeting.waits_on = false;
   std::vector<std::pair<Rank, Answer>> unheard;
@@ -413,12 +322,7 @@ void Rendezvous::collect_again(Meetings::iterator at) {
 void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
   std::vector<UniqueIdBytes> held;
   for (const auto& [unique_id, meeting] : meetings_) {
-    const bool lives = std::any_of(meeting.members.begin(), meeting.members.end(),
-                                   [&](const Live& member) { return member.session == session; });
-    const bool calls =
-        std::any_of(meeting.calls.begin(), meeting.calls.end(),
-                    [&](const auto& call) { return call.second.session == session; });
-    if (lives || calls) held.push_back(unique_id);
+    if (meeting.has(session)) held.push_back(unique_id);
   }
   // By name: what is settled may make another forgotten, and an answer may come back here.
   for (const UniqueIdBytes& unique_id : held) {
@@ -428,7 +332,7 @@ void Rendezvous::session_gone(SessionId session, pid_t pid, Reason reason) {
 }
 
 void Rendezvous::session_gone(Meetings::iterator at, SessionId session, pid_t pid, Reason reason) {
-  Meeting& meeting = at->second;
+  LocalMeeting& meeting = at->second;
   if (meeting.state == State::Ready) {
     meeting.state = State::Collecting;
     --ready_;
@@ -439,7 +343,7 @@ void Rendezvous::session_gone(Meetings::iterator at, SessionId session, pid_t pi
     Error why = error(ErrorCode::Aborted, reason, "rank ", rank, " (pid ", pid,
                       ") ended while the communicator was forming");
     why.rank = rank;
-    if (meeting.state == State::Building && !meeting.is_preparing) {
+    if (meeting.is_at_the_worker()) {
       meeting.lost = std::move(why);  // the worker's answer is on its way
       meeting.waits_on = false;
       return;
@@ -464,19 +368,8 @@ std::vector<Rendezvous::Forming> Rendezvous::forming() const {
   std::vector<Forming> all;
   for (const auto& [unique_id, meeting] : meetings_) {
     if (meeting.calls.empty()) continue;
-    Forming one{.unique_id = unique_id,
-                .epoch = meeting.epoch + 1,
-                .ranks = meeting.ranks,
-                .called = {},
-                .diagnosis = {}};
-    for (const auto& [rank, call] : meeting.calls) {
-      one.called.push_back({rank, call.session, call.peer.pid, call.called_at});
-    }
-    one.diagnosis = meeting.state == State::Building
-                        ? "all ranks have called; the worker forms the communicator"
-                    : meeting.state == State::Formed ? "formed here; other nodes do not have it yet"
-                                                     : meeting.missing();
-    all.push_back(std::move(one));
+    all.push_back(meeting.forming());
+    all.back().unique_id = unique_id;
   }
   return all;
 }

@@ -14,7 +14,6 @@
 // the calls that wait and has them formed, committed or abandoned as a Part.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -22,9 +21,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/control/local_meeting.h"
 #include "daemon/control/remembered_epochs.h"
-#include "daemon/exec/worker/device_worker.h"
-#include "proto/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -32,32 +30,15 @@ namespace arcomm {
 
 class Rendezvous {
  public:
-  using Clock = std::chrono::steady_clock;
-  struct Joined {
-    MemberId member;
-    std::uint64_t epoch = 0;
-    std::vector<std::string> rank_devices;
-    std::uint64_t segment_limit_bytes = 0;  // one for all ranks: the last caller's
-  };
-  using Answer = std::function<void(Result<Joined>)>;
-  struct Call {
-    UniqueIdBytes unique_id{};
-    std::uint64_t serial = 0;               // of the RPC; 0 cannot be cancelled
-    std::uint64_t segment_limit_bytes = 0;  // the setting's value now
-    Rank rank = 0;
-    int ranks = 0;
-    SessionId session;
-    PeerCredentials peer;
-    std::size_t worker = 0;
-    std::string device;
-    std::vector<std::string> visible_gpus;
-    std::uint32_t in_stream_abi = kInStreamAbi;
-    InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
-    std::uint32_t launch_table_version = kLaunchTableVersion;
-    bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
-    Clock::time_point called_at, deadline;
-    Answer answer;
-  };
+  using Clock = LocalMeeting::Clock;
+  using Joined = LocalMeeting::Joined;
+  using Answer = LocalMeeting::Answer;
+  using Call = LocalMeeting::Call;
+  using Waiting = LocalMeeting::Waiting;
+  using Elsewhere = LocalMeeting::Elsewhere;
+  using Part = LocalMeeting::Part;
+  using Live = LocalMeeting::Live;
+  using Forming = LocalMeeting::Forming;
   using Formed = std::function<void(Result<std::vector<MemberId>>)>;
   // Forms on worker `worker`; calls back on the control loop.
   using Form = std::function<void(std::size_t worker, CommunicatorSpec seed, Formed formed)>;
@@ -91,39 +72,10 @@ class Rendezvous {
   void session_gone(SessionId session, pid_t pid, Reason reason);
 
   // The calls of this id that wait for others, if any do.
-  struct Waiting {
-    uid_t uid = 0;
-    int ranks = 0;
-    std::size_t worker = 0;
-    std::uint64_t epoch = 0;  // of the last build; 0: none that is remembered
-    std::uint64_t segment_limit_bytes = 0;
-    bool on_gpu = false;
-    struct Caller {
-      Rank rank = 0;
-      pid_t pid = 0;
-      std::string device;
-      Clock::time_point deadline;
-    };
-    std::vector<Caller> callers;  // by rank
-  };
   std::optional<Waiting> waiting(const UniqueIdBytes& unique_id) const;
   // What is known about ranks elsewhere, for the words of a timeout.
-  struct Elsewhere {
-    std::string missing;  // instead of what is known here; "": nothing is
-    Rank culprit = kNoRank;
-    std::string remark;  // "node-c is unreachable: connection refused"
-  };
   void note(const UniqueIdBytes& unique_id, Elsewhere elsewhere);
 
-  // This node's part of a communicator that spans several.
-  struct Part {
-    CommunicatorSpec spec;                  // without what the calls say: ranks, uid, deadline
-    std::vector<std::string> rank_devices;  // of all nodes
-    std::uint64_t segment_limit_bytes = 0;
-    Clock::time_point deadline = Clock::time_point::max();  // of callers elsewhere
-    // Before it is formed: the links. Calls back on the control loop, once.
-    std::function<void(std::function<void(const Status&)>)> prepare = {};
-  };
   // Forms the part of the calls that wait, who are not answered before commit(). `formed` hears how
   // it went; where it went wrong the calls have failed. Precondition: waiting() has some.
   void build_part(const UniqueIdBytes& unique_id, Part part,
@@ -140,62 +92,20 @@ class Rendezvous {
 
   // Set when the communicator is ready, is that uid's, and so a call for `rank` would be refused;
   // where that rank is on another node, one of this node stands for it.
-  struct Live {
-    Rank rank = 0;
-    SessionId session;
-    MemberId member;
-    std::size_t worker = 0;
-    std::uint64_t epoch = 0;
-  };
   std::optional<Live> live(const UniqueIdBytes& unique_id, uid_t uid, Rank rank) const;
 
-  struct Forming {
-    UniqueIdBytes unique_id{};
-    std::uint64_t epoch = 0;
-    int ranks = 0;
-    struct Caller {
-      Rank rank = 0;
-      SessionId session;
-      pid_t pid = 0;
-      Clock::time_point since;
-    };
-    std::vector<Caller> called;
-    std::string diagnosis;
-  };
   std::vector<Forming> forming() const;
   std::size_t ready() const { return ready_; }  // communicators in use
   const RememberedEpochs& remembered() const { return remembered_; }
 
  private:
-  // Formed: by this node, of a communicator that spans several, and not committed yet.
-  enum class State : std::uint8_t { Collecting, Building, Formed, Ready };
-  struct Meeting {
-    uid_t uid = 0;
-    int ranks = 0;
-    std::uint64_t epoch = 0;  // of the last build
-    State state = State::Collecting;
-    std::size_t worker = 0;
-    std::uint64_t segment_limit_bytes = 0;
-    std::map<Rank, Call> calls;  // Collecting; Building and Formed, unless they gave up
-    Elsewhere elsewhere;         // Collecting
-    Part part;                   // from Building on; without nodes where all ranks are here
-    std::function<void(const Status&)> formed;  // Building a part
-    std::optional<Error> lost;                  // Building: why it will not stand
-    bool is_preparing = false;                  // Building: the worker has not been asked yet
-    bool waits_on = false;                      // Building, lost: the calls are to wait on
-    std::vector<Rank> unheard;                  // Building, Formed: whose callers no longer listen
-    std::vector<Live> members;  // from Building on, by rank; with their ids from Formed on
-    bool spans_nodes() const { return state != State::Collecting && !part.spec.nodes.empty(); }
-    const Live* find(Rank rank) const;
-    std::string missing() const;  // Collecting
-  };
-  using Meetings = std::map<UniqueIdBytes, Meeting>;
+  using State = LocalMeeting::State;
+  using Meetings = std::map<UniqueIdBytes, LocalMeeting>;
 
-  Part part_of_all(Meetings::iterator at) const;  // of a meeting whose ranks are all here
   void build(Meetings::iterator at, Part part, std::function<void(const Status&)> formed);
   void built(const UniqueIdBytes& unique_id, Result<std::vector<MemberId>> members);
   void make_ready(Meetings::iterator at);
-  void give_back(const Meeting& meeting);
+  void give_back(const LocalMeeting& meeting);
   void collect_again(Meetings::iterator at);              // what waits on after an attempt
   void give_up(Meetings::iterator at, const Error& why);  // Building or Formed: its calls fail
   void sweep_part(const UniqueIdBytes& unique_id, Clock::time_point now);
