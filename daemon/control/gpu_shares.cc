@@ -5,7 +5,7 @@
 
 #include "daemon/exec/specs.h"
 #include "daemon/telemetry/metrics/metrics.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

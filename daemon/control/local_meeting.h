@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/device_worker.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "daemon/telemetry/metrics/metrics.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

@@ -15,7 +15,7 @@
 #include "daemon/plan/plan.h"
 #include "daemon/plan/tuning_table.h"
 #include "kernels/cuda_algorithms.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 
 namespace arcomm {
 

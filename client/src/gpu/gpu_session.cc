@@ -7,7 +7,7 @@
 
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/memory/gpu_allocations.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 
 namespace arcomm::client {
 namespace {

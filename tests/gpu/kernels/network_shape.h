@@ -7,7 +7,7 @@
 #include <ostream>
 
 #include "kernels/args.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 #include "proto/types.h"
 
 namespace arcomm::gpu {

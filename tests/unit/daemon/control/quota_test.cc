@@ -11,7 +11,7 @@
 
 #include "daemon/control/gpu_shares.h"
 #include "daemon/telemetry/metrics/metrics.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

@@ -10,7 +10,7 @@
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/plan/tuning_table.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

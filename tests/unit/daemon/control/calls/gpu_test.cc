@@ -9,8 +9,8 @@
 #include <future>
 #include <optional>
 
-#include "proto/device_mailbox.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/launch_table.h"
 #include "tests/unit/daemon/control/access/http2_bytes.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "proto/captured_identity.h"
-#include "proto/device_mailbox.h"
-#include "proto/exchange.h"
+#include "proto/gpu/captured_identity.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/exchange.h"
 #include "proto/types.h"
 
 namespace arcomm {

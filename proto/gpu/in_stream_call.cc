@@ -1,4 +1,4 @@
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 
 namespace arcomm {
 

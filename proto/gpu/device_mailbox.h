@@ -29,8 +29,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "proto/call_note.h"
-#include "proto/captured_identity.h"
+#include "proto/gpu/call_note.h"
+#include "proto/gpu/captured_identity.h"
 #include "proto/types.h"
 
 namespace arcomm {
@@ -49,9 +49,9 @@ inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the g
 inline constexpr std::uint8_t kResidentCodecs = bit_of(Codec::None);
 inline constexpr std::uint8_t kResidentCollectives = bit_of(Collective::AllReduce);
 
-// Which way an operation takes: the communicator's launch table says (proto/launch_table.h). The
-// first two go through the mailbox, each with words of its own. Alone: there is no other rank, and
-// the client's stream copies.
+// Which way an operation takes: the communicator's launch table says (proto/gpu/launch_table.h).
+// The first two go through the mailbox, each with words of its own. Alone: there is no other rank,
+// and the client's stream copies.
 enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1, InStream = 2, Alone = 3 };
 inline constexpr std::uint32_t kLaunchPaths = 2;  // of a mailbox
 

@@ -5,8 +5,8 @@
 //
 // One exchange per rank, in the memory of its GPU: allocated and cleared by the daemon, mapped by
 // every rank's client, touched by those kernels alone. How a kernel is called stands in
-// proto/in_stream_call.h, which operations go this way in the communicator's launch table
-// (proto/launch_table.h). Block b of a rank's kernel deals with block b of the others' and with
+// proto/gpu/in_stream_call.h, which operations go this way in the communicator's launch table
+// (proto/gpu/launch_table.h). Block b of a rank's kernel deals with block b of the others' and with
 // nobody else, in areas and under numbers of its own; numbers count the operations that had such a
 // block. An area has two halves, for odd and for even numbers: a peer that writes for number n + 2
 // has had our part of n + 1, so we had ended n.

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "proto/device_mailbox.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/operation_spec.h"
 #include "proto/status.h"
 #include "proto/types.h"
