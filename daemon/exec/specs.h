@@ -22,7 +22,7 @@
 #include "proto/unique_fd.h"
 #include "transport/net/connection.h"
 #include "transport/net/regions.h"
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/stream_thread.h"
 
 namespace arcomm {
 

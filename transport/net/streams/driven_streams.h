@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
-#include "transport/net/bulk_queue.h"
 #include "transport/net/receiver.h"
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/bulk_queue.h"
+#include "transport/net/streams/stream_thread.h"
 
 namespace arcomm::net {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/status.h"
-#include "transport/net/interfaces.h"
+#include "transport/net/addresses/interfaces.h"
 
 namespace arcomm::net {
 

@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "transport/net/bulk_queue.h"
 #include "transport/net/receiver.h"
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/bulk_queue.h"
+#include "transport/net/streams/stream_thread.h"
 
 namespace arcomm::net {
 

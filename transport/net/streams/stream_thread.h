@@ -14,9 +14,9 @@
 
 #include "proto/unique_fd.h"
 #include "transport/device/lost_time.h"
-#include "transport/net/bulk_queue.h"
 #include "transport/net/connection.h"
 #include "transport/net/receiver.h"
+#include "transport/net/streams/bulk_queue.h"
 
 namespace arcomm::net {
 

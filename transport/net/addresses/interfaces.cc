@@ -1,4 +1,4 @@
-#include "transport/net/interfaces.h"
+#include "transport/net/addresses/interfaces.h"
 
 #include <ifaddrs.h>
 #include <net/if.h>

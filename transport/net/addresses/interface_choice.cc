@@ -1,4 +1,4 @@
-#include "transport/net/interface_choice.h"
+#include "transport/net/addresses/interface_choice.h"
 
 #include <fnmatch.h>
 
@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 #include "transport/net/tcp/socket.h"
 
 namespace arcomm::net {

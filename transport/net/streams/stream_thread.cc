@@ -1,4 +1,4 @@
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/stream_thread.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "transport/net/driven_streams.h"
+#include "transport/net/streams/driven_streams.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
