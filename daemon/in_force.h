@@ -11,7 +11,7 @@
 
 #include "config/settings.h"
 #include "daemon/plan/network/network_tuning.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "daemon/exec/tune/flag_survey.h"
-#include "daemon/plan/tuning_file.h"
+#include "daemon/plan/tuning/tuning_file.h"
 #include "daemon/shown.h"
 #include "daemon/telemetry/log/log.h"
 

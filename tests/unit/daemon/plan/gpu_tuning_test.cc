@@ -9,7 +9,7 @@
 #include "daemon/plan/explain.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {

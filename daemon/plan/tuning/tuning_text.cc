@@ -6,9 +6,9 @@
 #include <optional>
 
 #include "daemon/plan/recorded_algorithm.h"
-#include "daemon/plan/tuning_file.h"
-#include "daemon/plan/tuning_reader.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_file.h"
+#include "daemon/plan/tuning/tuning_reader.h"
+#include "daemon/plan/tuning/tuning_table.h"
 
 namespace arcomm {
 namespace {

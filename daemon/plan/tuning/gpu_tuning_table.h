@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/plan/tuning_key.h"
+#include "daemon/plan/tuning/tuning_key.h"
 #include "kernels/cuda_algorithms.h"
 #include "proto/status.h"
 

@@ -1,13 +1,13 @@
-#include "daemon/plan/gpu_tuning_table.h"
+#include "daemon/plan/tuning/gpu_tuning_table.h"
 
 #include <algorithm>
 #include <cmath>
 #include <tuple>
 #include <utility>
 
-#include "daemon/plan/crossovers.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
+#include "daemon/plan/tuning/crossovers.h"
 
 namespace arcomm {
 namespace {

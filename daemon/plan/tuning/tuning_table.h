@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/plan/gpu_tuning_table.h"
-#include "daemon/plan/tuning_key.h"
+#include "daemon/plan/tuning/gpu_tuning_table.h"
+#include "daemon/plan/tuning/tuning_key.h"
 #include "kernels/catalog.h"
 #include "proto/status.h"
 #include "proto/types.h"

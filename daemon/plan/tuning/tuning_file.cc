@@ -1,4 +1,4 @@
-#include "daemon/plan/tuning_file.h"
+#include "daemon/plan/tuning/tuning_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

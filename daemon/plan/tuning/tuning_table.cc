@@ -1,9 +1,9 @@
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 
 #include <algorithm>
 #include <tuple>
 
-#include "daemon/plan/crossovers.h"
+#include "daemon/plan/tuning/crossovers.h"
 
 namespace arcomm {
 namespace {
