@@ -1,4 +1,4 @@
-#include "daemon/control/quota.h"
+#include "daemon/control/limits/quota.h"
 
 #include <optional>
 

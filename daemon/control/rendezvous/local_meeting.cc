@@ -1,8 +1,8 @@
-#include "daemon/control/local_meeting.h"
+#include "daemon/control/rendezvous/local_meeting.h"
 
 #include <algorithm>
 
-#include "daemon/control/join_rules.h"
+#include "daemon/control/rendezvous/join_rules.h"
 
 namespace arcomm {
 namespace {

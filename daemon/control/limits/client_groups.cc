@@ -1,4 +1,4 @@
-#include "daemon/control/client_groups.h"
+#include "daemon/control/limits/client_groups.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "daemon/control/local_meeting.h"
+#include "daemon/control/rendezvous/local_meeting.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "daemon/control/machine_limits.h"
+#include "daemon/control/limits/machine_limits.h"
 
 #include <sys/resource.h>
 

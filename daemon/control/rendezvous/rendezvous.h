@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/local_meeting.h"
-#include "daemon/control/remembered_epochs.h"
+#include "daemon/control/rendezvous/local_meeting.h"
+#include "daemon/control/rendezvous/remembered_epochs.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/control/gpu_shares.h"
+#include "daemon/control/limits/gpu_shares.h"
 
 #include <algorithm>
 #include <optional>

@@ -1,4 +1,4 @@
-#include "daemon/control/remembered_epochs.h"
+#include "daemon/control/rendezvous/remembered_epochs.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What the node has for all users, and who gets how much of it when it is short.
-#include "daemon/control/quota.h"
+#include "daemon/control/limits/quota.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/control/gpu_shares.h"
+#include "daemon/control/limits/gpu_shares.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/gpu/device_mailbox.h"
 

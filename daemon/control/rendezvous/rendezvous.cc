@@ -1,10 +1,10 @@
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
-#include "daemon/control/join_rules.h"
+#include "daemon/control/rendezvous/join_rules.h"
 
 namespace arcomm {
 

@@ -13,7 +13,7 @@
 #include <string_view>
 
 #include "config/settings.h"
-#include "daemon/control/machine_limits.h"
+#include "daemon/control/limits/machine_limits.h"
 #include "daemon/memory/fair_share.h"
 #include "proto/status.h"
 

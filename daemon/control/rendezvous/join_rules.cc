@@ -1,4 +1,4 @@
-#include "daemon/control/join_rules.h"
+#include "daemon/control/rendezvous/join_rules.h"
 
 #include <sstream>
 

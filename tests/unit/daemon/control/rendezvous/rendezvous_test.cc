@@ -1,5 +1,5 @@
 // Rules of meeting that need two uids or exact times, on the rendezvous itself.
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "daemon/control/local_meeting.h"
+#include "daemon/control/rendezvous/local_meeting.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
