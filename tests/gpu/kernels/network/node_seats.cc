@@ -1,4 +1,4 @@
-#include "tests/gpu/kernels/node_seats.h"
+#include "tests/gpu/kernels/network/node_seats.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "kernels/host/reference.h"
-#include "tests/gpu/kernels/random_elements.h"
+#include "tests/gpu/kernels/node/random_elements.h"
 
 namespace arcomm::gpu {
 NodeSeats::NodeSeats(const NetworkShape& shape)

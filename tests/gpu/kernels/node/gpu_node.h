@@ -14,7 +14,7 @@
 #include "daemon/exec/gpu/hardware/gpu_queues.h"
 #include "kernels/launch/launch_cuda.h"
 #include "kernels/lines/ll128_self_test.h"
-#include "tests/gpu/kernels/gpu_stream.h"
+#include "tests/gpu/kernels/node/gpu_stream.h"
 #include "transport/device/cuda/cuda_device.h"
 #include "transport/device/cuda/cuda_runtime.h"
 

@@ -1,4 +1,4 @@
-#include "tests/gpu/kernels/network_node.h"
+#include "tests/gpu/kernels/network/network_node.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 #include "daemon/proxy/adaptive_wait.h"
 #include "daemon/proxy/fifo_words.h"
 #include "kernels/network/ring_steps.h"
-#include "tests/gpu/kernels/random_elements.h"
+#include "tests/gpu/kernels/node/random_elements.h"
 
 namespace arcomm::gpu {
 namespace {

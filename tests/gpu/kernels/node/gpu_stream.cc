@@ -1,4 +1,4 @@
-#include "tests/gpu/kernels/gpu_stream.h"
+#include "tests/gpu/kernels/node/gpu_stream.h"
 
 #include <algorithm>
 #include <thread>

@@ -1,4 +1,4 @@
-#include "tests/gpu/kernels/network_world.h"
+#include "tests/gpu/kernels/network/network_world.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/kernels/network_world.h"
+#include "tests/gpu/kernels/network/network_world.h"
 
 namespace arcomm::gpu {
 namespace {

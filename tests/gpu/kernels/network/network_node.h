@@ -15,9 +15,9 @@
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/launch/pinned_page.h"
 #include "kernels/network/launch_network.h"
-#include "tests/gpu/kernels/gpu_memory.h"
-#include "tests/gpu/kernels/network_shape.h"
-#include "tests/gpu/kernels/node_seats.h"
+#include "tests/gpu/kernels/network/network_shape.h"
+#include "tests/gpu/kernels/network/node_seats.h"
+#include "tests/gpu/kernels/node/gpu_memory.h"
 
 namespace arcomm::gpu {
 

@@ -1,4 +1,4 @@
-#include "tests/gpu/kernels/gpu_node.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/network/network_call.h"
-#include "tests/gpu/kernels/gpu_memory.h"
-#include "tests/gpu/kernels/network_shape.h"
+#include "tests/gpu/kernels/network/network_shape.h"
+#include "tests/gpu/kernels/node/gpu_memory.h"
 
 namespace arcomm::gpu {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/proxy/proxy_thread.h"
-#include "tests/gpu/kernels/network_node.h"
+#include "tests/gpu/kernels/network/network_node.h"
 #include "tests/support/sessions/memory_link.h"
 
 namespace arcomm::gpu {
