@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/channel.h"
+#include "client/examples/tensor_parallel_lm/serving/channel.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -7,8 +7,8 @@
 #include <map>
 #include <span>
 
-#include "client/examples/tensor_parallel_lm/serve.h"
-#include "client/examples/tensor_parallel_lm/transformer.h"
+#include "client/examples/tensor_parallel_lm/model/transformer.h"
+#include "client/examples/tensor_parallel_lm/serving/serve.h"
 #include "client/include/arclient.hpp"
 
 namespace lm {

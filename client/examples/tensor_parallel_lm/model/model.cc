@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/model.h"
+#include "client/examples/tensor_parallel_lm/model/model.h"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,8 @@
-#include "client/examples/tensor_parallel_lm/transformer.h"
+#include "client/examples/tensor_parallel_lm/model/transformer.h"
 
 #include <algorithm>
 
-#include "client/examples/tensor_parallel_lm/matrix.h"
+#include "client/examples/tensor_parallel_lm/model/matrix.h"
 
 namespace lm {
 

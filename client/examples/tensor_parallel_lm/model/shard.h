@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/model.h"
+#include "client/examples/tensor_parallel_lm/model/model.h"
 
 namespace lm {
 

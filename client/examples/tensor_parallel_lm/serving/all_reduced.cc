@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/all_reduced.h"
+#include "client/examples/tensor_parallel_lm/serving/all_reduced.h"
 
 #include <chrono>
 

@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/train.h"
+#include "client/examples/tensor_parallel_lm/training/train.h"
 
 #include <algorithm>
 #include <array>
@@ -6,7 +6,7 @@
 #include <numeric>
 #include <random>
 
-#include "client/examples/tensor_parallel_lm/gradient.h"
+#include "client/examples/tensor_parallel_lm/training/gradient.h"
 
 namespace lm {
 namespace {

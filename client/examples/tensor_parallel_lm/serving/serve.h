@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string>
 
-#include "client/examples/tensor_parallel_lm/channel.h"
-#include "client/examples/tensor_parallel_lm/generate.h"
+#include "client/examples/tensor_parallel_lm/serving/channel.h"
+#include "client/examples/tensor_parallel_lm/serving/generate.h"
 
 namespace lm {
 

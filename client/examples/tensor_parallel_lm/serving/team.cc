@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/team.h"
+#include "client/examples/tensor_parallel_lm/serving/team.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -1,8 +1,8 @@
-#include "client/examples/tensor_parallel_lm/serve.h"
+#include "client/examples/tensor_parallel_lm/serving/serve.h"
 
 #include <stdexcept>
 
-#include "client/examples/tensor_parallel_lm/all_reduced.h"
+#include "client/examples/tensor_parallel_lm/serving/all_reduced.h"
 
 namespace lm {
 namespace {

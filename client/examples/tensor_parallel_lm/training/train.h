@@ -8,7 +8,7 @@
 #include <functional>
 #include <span>
 
-#include "client/examples/tensor_parallel_lm/model.h"
+#include "client/examples/tensor_parallel_lm/model/model.h"
 
 namespace lm {
 

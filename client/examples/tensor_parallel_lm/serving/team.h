@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/serve.h"
+#include "client/examples/tensor_parallel_lm/serving/serve.h"
 
 namespace lm {
 

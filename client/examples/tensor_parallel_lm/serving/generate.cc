@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/generate.h"
+#include "client/examples/tensor_parallel_lm/serving/generate.h"
 
 #include <algorithm>
 #include <bit>

@@ -1,10 +1,10 @@
-#include "client/examples/tensor_parallel_lm/shard.h"
+#include "client/examples/tensor_parallel_lm/model/shard.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 
-#include "client/examples/tensor_parallel_lm/matrix.h"
+#include "client/examples/tensor_parallel_lm/model/matrix.h"
 
 namespace lm {
 namespace {

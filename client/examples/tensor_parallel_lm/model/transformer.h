@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/model.h"
-#include "client/examples/tensor_parallel_lm/shard.h"
+#include "client/examples/tensor_parallel_lm/model/model.h"
+#include "client/examples/tensor_parallel_lm/model/shard.h"
 
 namespace lm {
 

@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/corpus.h"
+#include "client/examples/tensor_parallel_lm/training/corpus.h"
 
 #include <algorithm>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "client/examples/tensor_parallel_lm/matrix.h"
+#include "client/examples/tensor_parallel_lm/model/matrix.h"
 
 #include <algorithm>
 

@@ -1,8 +1,8 @@
-#include "client/examples/tensor_parallel_lm/gradient.h"
+#include "client/examples/tensor_parallel_lm/training/gradient.h"
 
 #include <algorithm>
 
-#include "client/examples/tensor_parallel_lm/matrix.h"
+#include "client/examples/tensor_parallel_lm/model/matrix.h"
 
 namespace lm {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/transformer.h"
+#include "client/examples/tensor_parallel_lm/model/transformer.h"
 
 namespace lm {
 
