@@ -1,7 +1,6 @@
 #include "daemon/daemon.h"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -20,7 +19,6 @@
 namespace arcomm {
 namespace {
 
-const std::string kRecorderName = "recorder";  // in systemd's descriptor store, with a number
 constexpr std::chrono::seconds kCalmWatch{
     5};  // how often workers are looked at when systemd does not ask
 
@@ -49,11 +47,30 @@ sigset_t blocked_signals() {
 }
 
 Daemon::Daemon(LoadRequest request, Loaded loaded)
-    : request_(std::move(request)),
-      started_(std::chrono::steady_clock::now()),
-      service_(ServiceManager::from_environment()),
-      loaded_(std::move(loaded)),
-      warnings_(loaded_.warnings) {}
+    : service_(ServiceManager::from_environment()),
+      in_force_(std::move(loaded)),
+      actions_({.request = std::move(request),
+                .in_force = in_force_,
+                .service = service_,
+                .metrics = metrics_,
+                .backend = backend_,
+                .workers = workers_,
+                .kept_recorders = kept_recorders_,
+                .use_settings =
+                    [this](const std::shared_ptr<const Settings>& settings) {
+                      control_->use_settings(settings);
+                      workers_.use_settings(settings);
+                    },
+                .control = {.survey_links =
+                                [this](const std::vector<std::string>& wanted,
+                                       const LinkSurvey::Progress& progress,
+                                       const std::function<bool()>& cancelled) {
+                                  return control_->survey_links(wanted, progress, cancelled);
+                                },
+                            .use_network_tuning =
+                                [this](const std::shared_ptr<const NetworkTuning>& tuning) {
+                                  control_->use_network_tuning(tuning);
+                                }}}) {}
 
 Result<std::unique_ptr<Daemon>> Daemon::start(LoadRequest request, Loaded loaded) {
   std::unique_ptr<Daemon> daemon(new Daemon(std::move(request), std::move(loaded)));
@@ -65,52 +82,37 @@ Result<std::unique_ptr<Daemon>> Daemon::start(LoadRequest request, Loaded loaded
 }
 
 Status Daemon::open() {
-  const Settings& settings = loaded_.settings;
+  const std::shared_ptr<const Settings> settings = in_force_.settings();
   raise_descriptor_limit();
-  Result<InstanceLock> lock = InstanceLock::take(settings.runtime_dir);
+  Result<InstanceLock> lock = InstanceLock::take(settings->runtime_dir);
   if (!lock) return lock.error();
   lock_ = std::make_unique<InstanceLock>(std::move(lock).value());
-  if (const Status own = own_folder(settings.state_dir, 0750); !own)
-    warnings_.push_back(own.error().message);
-  if (::access(settings.state_dir.c_str(), W_OK) != 0) {
-    warnings_.push_back("state_dir " + settings.state_dir + " cannot be written (" +
-                        std::strerror(errno) +
-                        "): tuning and flight-recorder dumps will not be saved");
+  if (const Status own = own_folder(settings->state_dir, 0750); !own)
+    in_force_.warn(own.error().message);
+  if (::access(settings->state_dir.c_str(), W_OK) != 0) {
+    in_force_.warn("state_dir " + settings->state_dir + " cannot be written (" +
+                   std::strerror(errno) + "): tuning and flight-recorder dumps will not be saved");
   }
-  load_tuning_table();
-  load_network_tuning();
+  in_force_.load_tables();
   Result<std::vector<InheritedSocket>> passed = inherited_sockets();
   if (!passed) return passed.error();
-  read_previous_recorders(*passed);
+  kept_recorders_.take_previous(*passed);
   kept_rings_.end_previous(*passed);
   unstore_strangers(*passed);
 
-  Result<std::unique_ptr<ControlPlane>> control =
-      ControlPlane::create({.metrics = metrics_,
-                            .settings = std::make_shared<const Settings>(settings),
-                            .kept_rings = kept_rings_,
-                            .actions = *this});
+  Result<std::unique_ptr<ControlPlane>> control = ControlPlane::create(
+      {.metrics = metrics_, .settings = settings, .kept_rings = kept_rings_, .actions = actions_});
   if (!control) return control.error();
   control_ = std::move(control).value();
-  control_->use_network_tuning(network_tuning_);
+  control_->use_network_tuning(in_force_.network_tuning());
   ARC_RETURN_IF_ERROR(open_workers());
-  Result<std::vector<ListeningSocket>> sockets =
-      open_sockets(settings, AccessGroups::look_up(settings.access), std::move(*passed), warnings_);
+  std::vector<std::string> warnings;
+  Result<std::vector<ListeningSocket>> sockets = open_sockets(
+      *settings, AccessGroups::look_up(settings->access), std::move(*passed), warnings);
   if (!sockets) return sockets.error();
+  for (std::string& warning : warnings) in_force_.warn(std::move(warning));
   open_metrics();
-  std::vector<WorkerRef> workers;
-  for (Served& one : served_) {
-    std::vector<std::string> gpus;
-    std::vector<std::uint64_t> gpu_bytes;
-    for (const auto& device : one.devices.devices) {
-      if (!one.devices.on_gpus()) continue;
-      gpus.push_back(device->name());
-      gpu_bytes.push_back(device->memory_bytes());
-    }
-    workers.push_back({one.devices.name, one.worker.get(), one.recorder.get(), std::move(gpus),
-                       one.devices.only_uid, std::move(gpu_bytes)});
-  }
-  ARC_RETURN_IF_ERROR(control_->serve(std::move(workers), std::move(sockets).value()));
+  ARC_RETURN_IF_ERROR(control_->serve(workers_.refs(), std::move(sockets).value()));
   watch_.add(
       "the control loop", [this] { return control_->turns(); }, [this] { control_->nudge(); },
       std::chrono::steady_clock::now());
@@ -119,75 +121,30 @@ Status Daemon::open() {
       [this] { control_->nudge_rpc(); }, std::chrono::steady_clock::now());
 
   // Only now: what the dead daemon left stays there for as long as its successor does not serve.
-  for (std::size_t i = 0; i < served_.size(); ++i) {
-    const std::string name = kRecorderName + std::to_string(i);
-    service_.unstore(name);
-    service_.store(served_[i].recorder->memfd(), name);
-  }
-  for (const std::string& warning : warnings_) log::warn("{}", warning);
-  log::info("ready: {} in {}, tuning {}", served_.front().devices.name, settings.runtime_dir,
-            tuning_->source);
-  service_.ready("serving " + served_.front().devices.name + " in " + settings.runtime_dir);
+  for (std::size_t i = 0; i < workers_.all().size(); ++i)
+    kept_recorders_.keep(i, *workers_.all()[i].recorder);
+  for (const std::string& warning : in_force_.warnings()) log::warn("{}", warning);
+  const std::string& name = workers_.first().devices.name;
+  log::info("ready: {} in {}, tuning {}", name, settings->runtime_dir, in_force_.tuning()->source);
+  service_.ready("serving " + name + " in " + settings->runtime_dir);
   return {};
 }
 
 Status Daemon::open_workers() {
-  const auto settings = std::make_shared<const Settings>(loaded_.settings);
+  const std::shared_ptr<const Settings> settings = in_force_.settings();
   Result<NodeBackend> backend = open_backend(*settings);
   if (!backend) return backend.error();
-  backend_ = std::make_unique<NodeBackend>(std::move(backend).value());
-  for (const std::string& note : backend_->notes) log::info("{}", note);
-  warnings_.insert(warnings_.end(), backend_->warnings.begin(), backend_->warnings.end());
-  worker_ended_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!worker_ended_) {
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
-                 "cannot make an eventfd: ", std::strerror(errno));
-  }
-  for (ServedDevices& devices : backend_->workers) {
-    const auto records = static_cast<std::size_t>(settings->recorder.records);
-    const bool has_peers = Peers::are_wanted(*settings);
-    Result<std::unique_ptr<FlightRecorder>> recorder =
-        FlightRecorder::create(records, has_peers ? records : 0);
-    if (!recorder) return recorder.error();
-    Result<std::unique_ptr<DeviceWorker>> worker =
-        DeviceWorker::create({.device = devices.devices.front()->name(),
-                              .open_backend = devices.open,
-                              .recorder = **recorder,
-                              .metrics = metrics_,
-                              .settings = settings,
-                              .tuning = tuning_,
-                              .events = control_->events(served_.size())});
-    if (!worker) return worker.error();
-    served_.push_back(
-        {std::move(devices), std::move(recorder).value(), std::move(worker).value(), {}});
-  }
-  backend_->workers.clear();
-  for (Served& one : served_) {
-    one.thread = std::thread([worker = one.worker.get(), ended = worker_ended_.get()] {
-      ::pthread_setname_np(::pthread_self(), "arc-worker");
-      worker->run();
-      const std::uint64_t once = 1;
-      (void)!::write(ended, &once, sizeof(once));
-    });
-    watch_.add(one.devices.name, *one.worker, std::chrono::steady_clock::now());
-  }
+  backend_ = std::move(backend).value();
+  for (const std::string& note : backend_.notes) log::info("{}", note);
+  for (const std::string& warning : backend_.warnings) in_force_.warn(warning);
+  ARC_RETURN_IF_ERROR(
+      workers_.open(std::exchange(backend_.workers, {}),
+                    {.settings = settings,
+                     .tuning = in_force_.tuning(),
+                     .metrics = metrics_,
+                     .events = [this](std::size_t worker) { return control_->events(worker); }}));
+  workers_.add_to(watch_);
   return {};
-}
-
-void Daemon::read_previous_recorders(std::vector<InheritedSocket>& passed) {
-  std::erase_if(passed, [this](const InheritedSocket& one) {
-    if (!one.name.starts_with(kRecorderName)) return false;
-    Result<FlightLog> log = FlightRecorder::read(one.fd.get());
-    if (log) {
-      log::info("{} operations of the previous daemon were kept: arctl trace --previous",
-                log->operations.size());
-      previous_.append(*log);
-    } else {
-      log::info("the previous daemon's {} is not shown: {}", one.name, log.error().message);
-      service_.unstore(one.name);
-    }
-    return true;
-  });
 }
 
 void Daemon::unstore_strangers(const std::vector<InheritedSocket>& passed) {
@@ -198,7 +155,7 @@ void Daemon::unstore_strangers(const std::vector<InheritedSocket>& passed) {
 }
 
 void Daemon::open_metrics() {
-  const std::string& listen = loaded_.settings.metrics.listen;
+  const std::string listen = in_force_.settings()->metrics.listen;
   if (listen.empty()) return;
   Result<std::unique_ptr<MetricsServer>> server =
       MetricsServer::start(listen, [this] { return render_metrics(metrics_); });
@@ -206,7 +163,7 @@ void Daemon::open_metrics() {
     metrics_server_ = std::move(server).value();
   } else {
     // Without metrics the node still serves.
-    warnings_.push_back("metrics are not served: " + server.error().message);
+    in_force_.warn("metrics are not served: " + server.error().message);
   }
 }
 
@@ -256,7 +213,7 @@ int Daemon::wait_for_end(int signals) {
       look_for_stalls();
       next_beat = Clock::now() + beat;
     }
-    pollfd waiting[] = {{signals, POLLIN, 0}, {worker_ended_.get(), POLLIN, 0}};
+    pollfd waiting[] = {{signals, POLLIN, 0}, {workers_.ended(), POLLIN, 0}};
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(next_beat - Clock::now()).count();
     ::poll(waiting, 2, static_cast<int>(std::max<std::int64_t>(left, 0)));
@@ -264,17 +221,13 @@ int Daemon::wait_for_end(int signals) {
     if (waiting[0].revents == 0) continue;
     const int signal = read_signal(signals);
     if (signal == SIGTERM || signal == SIGINT) return signal;
-    if (signal == SIGHUP) (void)reload().ok();  // it has said what went wrong
-    if (signal == SIGUSR1) dump_recorders();
+    if (signal == SIGHUP) (void)actions_.reload().ok();  // it has said what went wrong
+    if (signal == SIGUSR1) workers_.dump_recorders(in_force_.settings()->state_dir);
   }
 }
 
 void Daemon::look_for_stalls() {
-  Settings::Watchdog watchdog;
-  {
-    std::lock_guard lock(mutex_);
-    watchdog = loaded_.settings.watchdog;
-  }
+  const Settings::Watchdog watchdog = in_force_.settings()->watchdog;
   const std::string stuck = watch_.find_stuck(std::chrono::steady_clock::now(),
                                               std::chrono::milliseconds(watchdog.stall_ms));
   if (stuck != stuck_) {
@@ -289,46 +242,18 @@ void Daemon::look_for_stalls() {
   if (watchdog.enabled && stuck.empty() && service_.watchdog_interval()) service_.ping_watchdog();
 }
 
-void Daemon::dump_recorders() {
-  std::string folder;
-  {
-    std::lock_guard lock(mutex_);
-    folder = loaded_.settings.state_dir;
-  }
-  for (const Served& one : served_) {
-    const Result<std::string> path = one.recorder->dump_to(folder);
-    if (path) {
-      log::info("flight recorder of {} written to {}", one.devices.name, *path);
-    } else {
-      log::error("flight recorder of {} not written: {}", one.devices.name, path.error().message);
-    }
-  }
-}
-
 // Lets operations in flight end. A second SIGTERM or SIGINT cuts it short.
 void Daemon::drain(int signals) {
-  std::chrono::milliseconds limit{};
-  {
-    std::lock_guard lock(mutex_);
-    limit = std::chrono::milliseconds(loaded_.settings.shutdown.drain_timeout_ms);
-  }
+  const std::chrono::milliseconds limit(in_force_.settings()->shutdown.drain_timeout_ms);
   service_.stopping("draining for at most " + std::to_string(limit.count()) + " ms");
   service_.extend_timeout(limit + std::chrono::seconds(5));
-  stopping_ = true;
+  actions_.begin_shutdown();
   control_->begin_shutdown();
-  struct Drained {
-    std::atomic<std::size_t> missing;
-    UniqueFd done{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  };
-  auto drained = std::make_shared<Drained>();
-  drained->missing = served_.size();
-  for (const Served& one : served_) {
-    one.worker->drain(limit, [drained](const Status&) {
-      if (drained->missing.fetch_sub(1) != 1) return;
-      const std::uint64_t once = 1;
-      (void)!::write(drained->done.get(), &once, sizeof(once));
-    });
-  }
+  const auto drained = std::make_shared<UniqueFd>(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  workers_.drain(limit, [drained] {
+    const std::uint64_t once = 1;
+    (void)!::write(drained->get(), &once, sizeof(once));
+  });
   // The workers keep the deadline themselves; the margin is for one that is stuck.
   const auto end = std::chrono::steady_clock::now() + limit + std::chrono::seconds(1);
   for (;;) {
@@ -336,7 +261,7 @@ void Daemon::drain(int signals) {
         std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now())
             .count();
     if (left <= 0) return log::warn("drain timed out");
-    pollfd waiting[] = {{signals, POLLIN, 0}, {drained->done.get(), POLLIN, 0}};
+    pollfd waiting[] = {{signals, POLLIN, 0}, {drained->get(), POLLIN, 0}};
     ::poll(waiting, 2, static_cast<int>(left));
     if (waiting[1].revents != 0) return;
     if (waiting[0].revents == 0) continue;
@@ -345,27 +270,14 @@ void Daemon::drain(int signals) {
   }
 }
 
-void Daemon::stop_serving() {
-  stopping_ = true;
+void Daemon::stop() {
+  actions_.begin_shutdown();
   metrics_server_.reset();
   if (control_) control_->stop();
-  for (Served& one : served_) {
-    if (one.worker) one.worker->stop();
-  }
-  for (Served& one : served_) {
-    if (one.thread.joinable()) one.thread.join();
-  }
+  workers_.stop();
   control_.reset();  // after the workers' last answers
-}
-
-void Daemon::stop() {
-  stop_serving();
-  served_.clear();
-  backend_.reset();
-}
-
-Device& Daemon::host_device() const {
-  return *served_.back().devices.devices.front();  // the host's worker comes last
+  workers_.close();
+  backend_ = {};
 }
 
 Daemon::~Daemon() {

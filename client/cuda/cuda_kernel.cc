@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "proto/early_launch.h"
+#include "proto/gpu/early_launch.h"
 
 namespace arcomm::client {
 

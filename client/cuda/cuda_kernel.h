@@ -11,7 +11,7 @@ struct CudaKernel {
   CUfunction function = nullptr;
   // Before it touches what callers see it waits for what is before it in the stream
   // (grid_dependency_wait() in the kernels' assembly), so it may be launched while that is
-  // still on its way out: proto/early_launch.h says which code and which driver can do that.
+  // still on its way out: proto/gpu/early_launch.h says which code and which driver can do that.
   bool waits_itself = false;
 };
 

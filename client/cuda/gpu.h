@@ -16,7 +16,7 @@
 
 #include "client/cuda/memory_post.h"
 #include "client/cuda/post.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/memory_handle.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"

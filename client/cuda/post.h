@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm::client {
 

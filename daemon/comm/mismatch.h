@@ -22,8 +22,8 @@ struct NamedRank {
 Failure mismatch_of(NamedRank late, const Signature& lates, NamedRank first,
                     const Signature& firsts);
 
-// FailedPrecondition/Reordered, of two identities (proto/captured_identity.h): "rank 1 runs what it
-// captured as number 3, rank 0 what no graph holds".
+// FailedPrecondition/Reordered, of two identities (proto/gpu/captured_identity.h): "rank 1 runs
+// what it captured as number 3, rank 0 what no graph holds".
 Failure reordered(NamedRank late, std::uint32_t lates, NamedRank first, std::uint32_t firsts);
 
 }  // namespace arcomm

@@ -14,7 +14,7 @@
 #include "daemon/control/access/connection_gate.h"
 #include "daemon/control/access/listener.h"
 #include "daemon/control/calls/node_admin.h"
-#include "daemon/control/machine_limits.h"
+#include "daemon/control/limits/machine_limits.h"
 #include "daemon/control/node_control.h"
 #include "daemon/control/peers/links/link_survey.h"
 #include "daemon/control/peers/peers.h"

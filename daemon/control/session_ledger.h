@@ -15,9 +15,9 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/client_groups.h"
-#include "daemon/control/gpu_shares.h"
-#include "daemon/control/quota.h"
+#include "daemon/control/limits/client_groups.h"
+#include "daemon/control/limits/gpu_shares.h"
+#include "daemon/control/limits/quota.h"
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/exec/worker/device_worker.h"
 #include "daemon/memory/id_table.h"

@@ -22,7 +22,7 @@
 #include "daemon/plan/failure.h"
 #include "daemon/session/admission.h"
 #include "daemon/session/persistent_plan.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -10,7 +10,7 @@
 
 #include "daemon/comm/unique_id.h"
 #include "daemon/exec/specs.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

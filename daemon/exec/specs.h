@@ -13,8 +13,8 @@
 
 #include "daemon/comm/unique_id.h"
 #include "daemon/plan/network_policy.h"
-#include "proto/in_stream_call.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/in_stream_call.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/memory_handle.h"
 #include "proto/operation_spec.h"
 #include "proto/ring/segment.h"
@@ -22,7 +22,7 @@
 #include "proto/unique_fd.h"
 #include "transport/net/connection.h"
 #include "transport/net/regions.h"
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/stream_thread.h"
 
 namespace arcomm {
 
@@ -125,8 +125,8 @@ struct AllocatedBuffer {
   std::uint64_t length_bytes = 0;  // whole granules of the device
 };
 
-// GPU workers: a rank's proto/device_mailbox.h, and what it needs for in-stream operations where
-// they are to be had, for the client to map. In the order of CreateCommunicatorReply.
+// GPU workers: a rank's proto/gpu/device_mailbox.h, and what it needs for in-stream operations
+// where they are to be had, for the client to map. In the order of CreateCommunicatorReply.
 struct MailboxDescriptors {
   std::vector<UniqueFd> descriptors;
   std::uint64_t mailbox_bytes = 0;

@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "daemon/plan/planner.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 
 namespace arcomm {
 

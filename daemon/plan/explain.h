@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "daemon/plan/planner.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "proto/types.h"
 
 namespace arcomm {

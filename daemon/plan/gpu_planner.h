@@ -13,9 +13,9 @@
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "kernels/cuda_algorithms.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 
 namespace arcomm {
 

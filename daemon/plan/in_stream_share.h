@@ -15,7 +15,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "proto/exchange.h"
+#include "proto/gpu/exchange.h"
 
 namespace arcomm {
 

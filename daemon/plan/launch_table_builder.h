@@ -1,6 +1,6 @@
 // The launch table of a communicator between GPUs: the one place where it is decided which
-// operations go which way, and how many blocks they get (proto/launch_table.h holds what comes of
-// it). Pure: the same facts make the same table. Bounds were measured between two and four H200.
+// operations go which way, and how many blocks they get (proto/gpu/launch_table.h holds what comes
+// of it). Pure: the same facts make the same table. Bounds were measured between two and four H200.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 #include "daemon/plan/network/network_choice.h"
 #include "kernels/cuda_algorithms.h"
-#include "proto/exchange.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/exchange.h"
+#include "proto/gpu/launch_table.h"
 
 namespace arcomm {
 

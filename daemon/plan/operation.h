@@ -8,7 +8,7 @@
 
 #include "daemon/plan/failure.h"
 #include "daemon/telemetry/flight_recorder.h"
-#include "proto/captured_identity.h"
+#include "proto/gpu/captured_identity.h"
 #include "proto/operation_spec.h"
 #include "proto/types.h"
 

@@ -6,7 +6,7 @@
 
 #include "daemon/plan/operation.h"
 #include "daemon/plan/plan.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 
 namespace arcomm {
 

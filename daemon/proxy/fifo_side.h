@@ -13,7 +13,7 @@
 #include "daemon/proxy/fifo_orders.h"
 #include "daemon/proxy/slot_memory.h"
 #include "daemon/proxy/wire.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 #include "proto/status.h"
 
 namespace arcomm::proxy {

@@ -1,11 +1,11 @@
-// The CPU's way to the words of proto/device_fifo.h, for both of its sides: the proxy, and the host
-// twin that stands in for a kernel. Orders and partners as that header draws them. Any thread.
+// The CPU's way to the words of proto/gpu/device_fifo.h, for both of its sides: the proxy, and the
+// host twin that stands in for a kernel. Orders and partners as that header draws them. Any thread.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 
 namespace arcomm::proxy {
 

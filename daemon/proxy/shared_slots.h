@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 
 namespace arcomm::proxy {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/proxy/shared_slots.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 #include "proto/status.h"
 
 namespace arcomm::proxy {

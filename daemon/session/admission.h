@@ -12,7 +12,7 @@
 #include "daemon/plan/operation.h"
 #include "daemon/session/persistent_plan.h"
 #include "daemon/session/session.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/ring/decode.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-// A kernel's side of a FIFO between it and the CPU proxy (proto/device_fifo.h, which draws the
+// A kernel's side of a FIFO between it and the CPU proxy (proto/gpu/device_fifo.h, which draws the
 // orders and their partners). Its twin on the CPU, call by call, is daemon/proxy/host_fifo.h: what
 // is changed here is changed there, where a schedule fuzzer sees it.
 //

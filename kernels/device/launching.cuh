@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "kernels/launch/launch_cuda.h"
-#include "proto/early_launch.h"
+#include "proto/gpu/early_launch.h"
 
 namespace arcomm::device {
 
@@ -23,7 +23,7 @@ cudaError_t load(Kernel* kernel) {
 }
 
 // Whether the code that the current GPU has of a kernel may be launched early
-// (proto/early_launch.h). Loads it.
+// (proto/gpu/early_launch.h). Loads it.
 inline cudaError_t ask_for_early_launch(const void* kernel, bool& may) {
   cudaFuncAttributes loaded{};
   int driver = 0;

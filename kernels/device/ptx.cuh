@@ -55,7 +55,7 @@ __device__ __forceinline__ void fence_on_gpu() {
 
 // The grid that is launched early behind this one may begin once every block of this one has called
 // this or has ended. Nothing in code of PTX before 9.0, whose host launches nothing early:
-// proto/early_launch.h.
+// proto/gpu/early_launch.h.
 __device__ __forceinline__ void trigger_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");

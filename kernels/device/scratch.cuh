@@ -8,7 +8,7 @@
 #include "kernels/launch/cuda_scratch.h"
 #include "kernels/launch/gated_launch.h"
 #include "kernels/launch/launch_cuda.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm::device {
 

@@ -6,7 +6,7 @@
 #include "kernels/codec/plain.cuh"
 #include "kernels/in_stream/exchange.cuh"
 #include "kernels/in_stream/pair_ll128.cuh"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm::device {
 namespace {
@@ -86,7 +86,8 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   }
 }
 
-// A type, wire format or collective that joins the sets of proto/in_stream_call.h gets rows here.
+// A type, wire format or collective that joins the sets of proto/gpu/in_stream_call.h gets rows
+// here.
 static_assert(kInStreamDTypes ==
                   (bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32)) &&
               kInStreamCodecs == bit_of(Codec::None) &&

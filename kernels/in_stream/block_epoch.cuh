@@ -1,5 +1,5 @@
 // One block's epoch in an in-stream operation: its number, what makes it give up, and the check
-// that all ranks do the same. The memory is described in proto/exchange.h.
+// that all ranks do the same. The memory is described in proto/gpu/exchange.h.
 //
 // Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. A stale
 // line could then be taken for a new one, so now and then an epoch wipes a piece of the half that
@@ -11,7 +11,7 @@
 #include "kernels/device/ptx.cuh"
 #include "kernels/device/wait_budget.cuh"
 #include "kernels/lines/ll16.cuh"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm::device {

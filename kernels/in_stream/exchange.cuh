@@ -1,6 +1,6 @@
 // How in-stream kernels run the algorithms that are written for either exchange: through the memory
-// of proto/exchange.h, in the epochs of block_epoch.cuh. A thread has one line, a warp one packet
-// at most; pair_ll128 alone has more.
+// of proto/gpu/exchange.h, in the epochs of block_epoch.cuh. A thread has one line, a warp one
+// packet at most; pair_ll128 alone has more.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,14 @@
 // AllReduces that a client's own stream runs: kernels that need no daemon between call and links,
-// and meet in memory that the ranks share (proto/exchange.h). The results are launch.h's, bit for
-// bit. One image serves all GPUs from sm_80 on. The daemon hands it to its clients, which find a
-// kernel in it by in_stream_kernel_name(). Built with CUDA only.
+// and meet in memory that the ranks share (proto/gpu/exchange.h). The results are launch.h's, bit
+// for bit. One image serves all GPUs from sm_80 on. The daemon hands it to its clients, which find
+// a kernel in it by in_stream_kernel_name(). Built with CUDA only.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 #include <span>
 
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -36,7 +36,7 @@ class InStreamKernels {
 
   struct Kernel {
     const void* function = nullptr;  // a cudaKernel_t
-    bool early = false;              // may be launched so: proto/early_launch.h
+    bool early = false;              // may be launched so: proto/gpu/early_launch.h
   };
 
   void* library_ = nullptr;  // a cudaLibrary_t

@@ -1,5 +1,5 @@
 // one_shot_ll128 between two, for longer operations than its areas hold: there one hop carries no
-// more than two hops would. A warp's packets take turns in its slots (proto/exchange.h,
+// more than two hops would. A warp's packets take turns in its slots (proto/gpu/exchange.h,
 // kInStreamAhead), so this is written for InStreamExchange alone; a launch's scratch has room for
 // every packet, and one_shot_ll128 uses it.
 #pragma once

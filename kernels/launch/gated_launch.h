@@ -12,13 +12,13 @@
 #include <utility>
 
 #include "kernels/launch/launch_cuda.h"
-#include "proto/captured_identity.h"
+#include "proto/gpu/captured_identity.h"
 #include "proto/status.h"
 
 namespace arcomm {
 
-// Opens when *doorbell is the Doorbell (proto/device_mailbox.h) of this plan and identity with the
-// operation's number.
+// Opens when *doorbell is the Doorbell (proto/gpu/device_mailbox.h) of this plan and identity with
+// the operation's number.
 //
 // Gates of a scratch are numbered 1, 2, 3 ... modulo 2^32, and open in that order; at most
 // kMostGatesAhead may exist at a time. Even and odd gates alternate between two streams: what waits

@@ -38,7 +38,7 @@ struct CudaAllReduce {
   void* recv[kMaxGpuRanks] = {};
   void* scratch[kMaxGpuRanks] = {};
   // Where the launch says, unless null, that this rank's part has ended. When it went well,
-  // `done_word`, the Done of a mailbox (proto/device_mailbox.h), is released to `done` and
+  // `done_word`, the Done of a mailbox (proto/gpu/device_mailbox.h), is released to `done` and
   // `host_done`: a reader that acquires it may read recv. Otherwise the CudaOutcome goes to
   // `host_outcome`. host_*: device pointers of pinned host memory.
   std::uint64_t* done = nullptr;

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "kernels/partition.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 #include "proto/types.h"
 
 namespace arcomm {

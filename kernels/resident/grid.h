@@ -1,7 +1,7 @@
 // The resident kernel: one small grid per GPU that takes small operations from the doorbells of
-// proto/device_mailbox.h, runs them (as one_shot_ll16 does, by launch.h's rules, bit for bit) and
-// writes their `done` words, with no CPU in between. The grid looks at its members in turn; each
-// one's operation is a state (pushed, collecting), and pushing never waits. So operations of
+// proto/gpu/device_mailbox.h, runs them (as one_shot_ll16 does, by launch.h's rules, bit for bit)
+// and writes their `done` words, with no CPU in between. The grid looks at its members in turn;
+// each one's operation is a state (pushed, collecting), and pushing never waits. So operations of
 // different communicators that start in another order on another GPU cannot block each other.
 //
 // A launch of it may have to wait until other work leaves it room on the GPU, for as long as that
@@ -17,7 +17,7 @@
 #include <memory>
 
 #include "kernels/launch/launch_cuda.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

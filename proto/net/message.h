@@ -10,7 +10,7 @@
 #include <span>
 #include <string_view>
 
-#include "proto/captured_identity.h"
+#include "proto/gpu/captured_identity.h"
 #include "proto/net/frame.h"
 #include "proto/operation_spec.h"
 #include "proto/status.h"
@@ -45,7 +45,7 @@ struct OfferBody {
   std::uint64_t remaining_ns = 0;
   std::int32_t root = 0;
   std::int32_t first_rank = 0;  // that called it there
-  std::uint32_t identity = 0;   // proto/captured_identity.h
+  std::uint32_t identity = 0;   // proto/gpu/captured_identity.h
   std::uint32_t inline_bytes = 0;
   std::uint8_t collective = 0, dtype = 0, op = 0, codec = 0;
   std::uint32_t zero = 0;

@@ -25,7 +25,7 @@
 
 #include "client/arctl/command_line/units.h"
 #include "transport/device/pause.h"
-#include "transport/net/bulk_streams.h"
+#include "transport/net/streams/bulk_streams.h"
 #include "transport/net/tcp/endpoint.h"
 
 namespace arcomm::net {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/launch/cuda_scratch.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "tests/conformance/gpu_hardware_node.h"
 
 namespace arcomm {

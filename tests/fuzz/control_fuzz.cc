@@ -8,7 +8,7 @@
 
 #include "daemon/control/descriptors/fd_wire.h"
 #include "daemon/control/descriptors/shared_memory.h"
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 #include "daemon/control/rpc/request_limits.h"
 #include "daemon/control/session_ledger.h"
 #include "daemon/telemetry/metrics/metrics.h"

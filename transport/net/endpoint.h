@@ -13,7 +13,7 @@
 
 #include "proto/net/frame.h"
 #include "proto/status.h"
-#include "transport/net/address.h"
+#include "transport/net/addresses/address.h"
 #include "transport/net/connection.h"
 #include "transport/net/regions.h"
 

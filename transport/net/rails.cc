@@ -4,7 +4,7 @@
 #include <optional>
 #include <tuple>
 
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 
 namespace arcomm::net {
 namespace {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "transport/net/interfaces.h"
+#include "transport/net/addresses/interfaces.h"
 
 namespace arcomm::net {
 

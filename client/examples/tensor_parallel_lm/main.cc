@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "client/examples/tensor_parallel_lm/corpus.h"
 #include "client/examples/tensor_parallel_lm/options.h"
-#include "client/examples/tensor_parallel_lm/team.h"
+#include "client/examples/tensor_parallel_lm/serving/team.h"
+#include "client/examples/tensor_parallel_lm/training/corpus.h"
 
 namespace lm {
 namespace {

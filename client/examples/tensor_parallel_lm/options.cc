@@ -4,7 +4,7 @@
 #include <stdexcept>
 #include <string_view>
 
-#include "client/examples/tensor_parallel_lm/generate.h"
+#include "client/examples/tensor_parallel_lm/serving/generate.h"
 
 namespace lm {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/train.h"
+#include "client/examples/tensor_parallel_lm/training/train.h"
 
 namespace lm {
 

@@ -6,7 +6,7 @@
 
 #include "client/src/control/control_fields.h"
 #include "client/src/control/wire.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/version.h"
 
 namespace arcomm::client {

@@ -10,7 +10,7 @@
 #include "client/src/control/control_channel.h"
 #include "client/src/session/deadline.h"
 #include "proto/fd_message.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/memory_handle.h"
 #include "proto/operation_spec.h"
 #include "proto/status.h"
@@ -51,7 +51,7 @@ struct CreatedCommunicator {
   std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doorbells; image, exchanges
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
-  std::string launch_table;          // encoded; on GPUs: proto/launch_table.h
+  std::string launch_table;          // encoded; on GPUs: proto/gpu/launch_table.h
   std::uint64_t max_timeout_ms = 0;  // of in-stream operations
 };
 

@@ -1,5 +1,5 @@
 // What ended a communicator on a GPU, for calls and for what is on the streams: what its mailbox
-// says (proto/device_mailbox.h), or what this process has closed it with.
+// says (proto/gpu/device_mailbox.h), or what this process has closed it with.
 // Thread: any. Blocks for a few words from the GPU where that is said.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 #include "client/cuda/gpu.h"
 #include "client/src/gpu/gpu_mailbox.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -1,12 +1,12 @@
-// Writes down for the daemon what a member calls (proto/call_note.h). What a graph replays is not
-// seen here: from the first call that one captures on nothing is known any more, and ranks that
+// Writes down for the daemon what a member calls (proto/gpu/call_note.h). What a graph replays is
+// not seen here: from the first call that one captures on nothing is known any more, and ranks that
 // call different operations on different paths hear of it at their deadline.
 // Thread: its owner's lock. Lives no longer than the mailbox whose pages these are.
 #pragma once
 
 #include <cstdint>
 
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/operation_spec.h"
 
 namespace arcomm::client {

@@ -1,5 +1,5 @@
-// A member's mailbox (proto/device_mailbox.h) as its client has it: the daemon's GPU memory and the
-// daemon's doorbells, both mapped. Thread: none of its own. Owns the mappings.
+// A member's mailbox (proto/gpu/device_mailbox.h) as its client has it: the daemon's GPU memory and
+// the daemon's doorbells, both mapped. Thread: none of its own. Owns the mappings.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 #include "client/cuda/gpu.h"
 #include "client/cuda/post.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"

@@ -22,7 +22,7 @@
 #include "client/src/host/collective_call.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/deadline_mutex.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/cuda/post.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/operation_spec.h"
 #include "proto/types.h"
 

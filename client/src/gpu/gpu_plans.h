@@ -15,7 +15,7 @@
 #include "client/src/gpu/posting/posted_starts.h"
 #include "client/src/host/collective_call.h"
 #include "client/src/session/deadline.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

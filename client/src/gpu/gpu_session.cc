@@ -7,7 +7,7 @@
 
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/memory/gpu_allocations.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 
 namespace arcomm::client {
 namespace {
@@ -37,7 +37,8 @@ GpuSession::GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel&
       control_(control),
       descriptors_(descriptors),
       attached_(attached),
-      buffers_(daemon_of_buffers(), daemon_of_chunks()) {}
+      registration_(control, descriptors, attached, members_),
+      buffers_(registration_.of_buffers(), registration_.of_chunks()) {}
 
 Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                                     const CreatedCommunicator& created,
@@ -82,23 +83,12 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
                                       [this](PlanId plan, Deadline until) {
                                         return control_.destroy_plan(attached_.key, plan, until);
                                       }}});
-  const std::lock_guard lock(mutex_);
-  std::erase_if(members_, [](const auto& entry) { return entry.expired(); });
-  members_.push_back(member);
+  members_.add(member);
   return member;
 }
 
-std::vector<std::shared_ptr<GpuMember>> GpuSession::members() {
-  const std::lock_guard lock(mutex_);
-  std::vector<std::shared_ptr<GpuMember>> live;
-  for (const std::weak_ptr<GpuMember>& entry : members_) {
-    if (std::shared_ptr<GpuMember> member = entry.lock()) live.push_back(std::move(member));
-  }
-  return live;
-}
-
 void GpuSession::close_members(const Error& why) {
-  for (const std::shared_ptr<GpuMember>& member : members()) member->close(why);
+  for (const std::shared_ptr<GpuMember>& member : members_.live()) member->close(why);
 }
 
 Status GpuSession::register_ahead(const void* address, std::size_t bytes, Deadline deadline) {

@@ -5,15 +5,15 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "client/cuda/gpu.h"
 #include "client/src/control/fd_channel.h"
 #include "client/src/control/node_control.h"
-#include "client/src/gpu/gpu_member.h"
+#include "client/src/gpu/gpu_members.h"
 #include "client/src/gpu/memory/gpu_buffers.h"
+#include "client/src/gpu/memory/gpu_registration.h"
 #include "client/src/gpu/posting/posted_starts.h"
 #include "client/src/session/deadline.h"
 #include "proto/status.h"
@@ -54,24 +54,15 @@ class GpuSession {
   };
   GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel& descriptors,
              const Attached& attached);
-  // gpu_registration.cc
-  GpuBuffers::Daemon daemon_of_buffers();
-  GpuSegments::Daemon daemon_of_chunks();
-  Result<BufferId> register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline);
-  Result<BufferId> register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline);
-  Status release_memory(BufferId buffer, Deadline deadline);
-  Result<bool> release_if_unneeded(BufferId buffer, const IsThere& is_there, Deadline deadline);
-  Status release_at_daemon(BufferId buffer, Deadline deadline);
-  std::vector<std::shared_ptr<GpuMember>> members();
 
   Gpus& gpus_;
   const Modes modes_;
   NodeControl& control_;
   FdChannel& descriptors_;
   const Attached& attached_;
+  GpuMembers members_;
+  GpuRegistration registration_;
   GpuBuffers buffers_;
-  std::mutex mutex_;
-  std::vector<std::weak_ptr<GpuMember>> members_;
 };
 
 }  // namespace arcomm::client

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "proto/captured_identity.h"
+#include "proto/gpu/captured_identity.h"
 
 namespace arcomm::client {
 

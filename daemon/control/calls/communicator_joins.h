@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "daemon/control/control_state.h"
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 
 namespace arcomm {
 

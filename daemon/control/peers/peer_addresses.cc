@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 
 namespace arcomm {
 namespace {

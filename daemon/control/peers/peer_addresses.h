@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "proto/status.h"
-#include "transport/net/address.h"
-#include "transport/net/interfaces.h"
+#include "transport/net/addresses/address.h"
+#include "transport/net/addresses/interfaces.h"
 
 namespace arcomm {
 

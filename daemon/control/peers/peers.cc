@@ -12,7 +12,7 @@
 #include "daemon/control/peers/peer_addresses.h"
 #include "daemon/telemetry/log/log.h"
 #include "proto/text.h"
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 #include "transport/net/tcp/socket.h"
 #include "transport/topology/topology.h"
 

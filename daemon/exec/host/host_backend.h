@@ -14,7 +14,7 @@
 #include "daemon/exec/open_backend.h"
 #include "daemon/memory/staging_pool.h"
 #include "daemon/plan/planner.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 
 namespace arcomm {
 

@@ -8,7 +8,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/gpu_steps.h"
 #include "daemon/plan/gpu_planner.h"
-#include "daemon/plan/gpu_tuning_table.h"
+#include "daemon/plan/tuning/gpu_tuning_table.h"
 #include "daemon/telemetry/log/log.h"
 #include "transport/device/device.h"
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "daemon/plan/gpu_tuning_table.h"
+#include "daemon/plan/tuning/gpu_tuning_table.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-// The worker's thread: its mailbox, the turns of its loop, and its sleep.
+// The worker's thread: its mailbox, and the turns of its loop.
 #include "daemon/exec/worker/device_worker.h"
 
 #include <sched.h>
@@ -15,19 +15,14 @@
 #include "daemon/exec/worker/mailbox.h"
 #include "daemon/exec/worker/quiesce_turns.h"
 #include "daemon/exec/worker/turn_times.h"
+#include "daemon/exec/worker/turn_waits.h"
 #include "daemon/exec/worker/worker.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
-#include "transport/device/lost_time.h"
-#include "transport/device/pause.h"
 
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kYieldAfterNs = 3'000;  // of empty turns
-constexpr std::uint64_t kLingerNs = 1'000;      // about two switches to another process and back
-constexpr std::uint64_t kTileNapNs = 50'000;    // while streams have the last tiles
-constexpr std::uint64_t kLongestSleepNs = 500'000'000;  // so that progress() shows life
 // After so long further messages wait for the next turn.
 constexpr std::uint64_t kMessagesNs = 200'000;
 
@@ -42,11 +37,16 @@ class ThreadedWorker final : public DeviceWorker {
       : worker_(std::move(worker)),
         requests_(*worker_),
         quiesce_turns_(worker_->state()),
-        metrics_(metrics),
         times_(metrics),
-        spin_ns_(settings.wait.spin_us * 1000),
         doze_(std::move(doze)),
-        mailbox_(std::move(event)) {
+        mailbox_(std::move(event)),
+        waits_({.worker = *worker_,
+                .mailbox = mailbox_,
+                .quiesce_turns = quiesce_turns_,
+                .metrics = metrics,
+                .times = times_,
+                .doze = doze_},
+               settings) {
     worker_->state().nodes.ring_with([this] { mailbox_.bell().ring(); });
   }
 
@@ -183,13 +183,15 @@ class ThreadedWorker final : public DeviceWorker {
     ask(std::move(done), [this]() -> Result<WorkerSnapshot> {
       WorkerSnapshot shot = requests_.inspect();
       shot.slowest_turn_ns = times_.slowest_ns();
-      shot.state = resting_ ? "sleeping" : shot.operations_pending != 0 ? "busy" : "polling";
+      shot.state = waits_.has_slept()             ? "sleeping"
+                   : shot.operations_pending != 0 ? "busy"
+                                                  : "polling";
       return shot;
     });
   }
   void use_settings(std::shared_ptr<const Settings> settings) override {
     mailbox_.post({[this, settings] {
-                     spin_ns_ = settings->wait.spin_us * 1000;
+                     waits_.use(*settings);
                      requests_.use_settings(settings);
                    },
                    [] {}});
@@ -245,32 +247,15 @@ class ThreadedWorker final : public DeviceWorker {
     });
   }
 
-  // Gives the core, or the line, to others for a moment. Returns when that was over, as the others
-  // do, too: it is no part of a turn.
-  std::uint64_t yield(std::uint64_t now);
-  std::uint64_t relax(std::uint64_t now);
-  // While streams have the last tiles of what runs; they ring nobody when they are done.
-  std::uint64_t await_tiles(std::uint64_t now, std::uint64_t last_work);
-  bool rest(std::uint64_t now);  // whether it slept
-  // From then until now, which it returns.
-  std::uint64_t waited(Waiting how, std::uint64_t from) {
-    const std::uint64_t now = now_ns();
-    times_.waited(how, from, now);
-    return now;
-  }
-
   std::unique_ptr<Worker> worker_;
   ControlRequests requests_;
   QuiesceTurns quiesce_turns_;
-  Metrics& metrics_;
   TurnTimes times_;
-  std::uint64_t spin_ns_;
   Doze doze_;
   Mailbox mailbox_;
+  TurnWaits waits_;
   std::atomic<bool> stop_{false};
   std::atomic<std::uint64_t> progress_{0};
-  bool resting_ = false;  // slept just before the message that asks
-  LostTime lost_time_;
 };
 
 void ThreadedWorker::run() {
@@ -278,8 +263,8 @@ void ThreadedWorker::run() {
   ::prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
   const bool freezes = failpoint("worker.freeze"), is_lost = failpoint("worker.lost");
   std::uint64_t now = now_ns();
-  std::uint64_t last_work = now;
   times_.begin(now);
+  waits_.begin(now);
   while (!stop_.load(std::memory_order_acquire)) {
     progress_.fetch_add(1, std::memory_order_relaxed);
     worker_->state().backend->begin_turn();
@@ -304,93 +289,16 @@ void ThreadedWorker::run() {
     const std::uint64_t before = now;
     now = now_ns();
     if (times_.note(before, now, worked)) requests_.set_busy(times_.busy_fraction());
-    // Where other processes use this core, sleep is the better wait, and a yield the worst.
-    const bool sleeps = lost_time_.sleeps(now);
-    worker_->state().sessions.set_core_is_shared(sleeps);
-    if (worked) {
-      last_work = now;
-      resting_ = false;
-      // Tiles and floods keep this core busy for long, and where all is answered only clients can
-      // go on: let one that shares this core take its result or make its next request.
-      if (!sleeps && worker_->oversubscribed() &&
-          (worker_->computing() || worker_->flooded() || worker_->state().pending() == 0)) {
-        now = yield(now);
-      }
-    } else if (worker_->computing()) {
-      now = await_tiles(now, last_work);
-    } else if ((sleeps || now - last_work >= spin_ns_) && worker_->rest_ns(now) != 0) {
-      now = waited(rest(now) ? Waiting::Sleep : Waiting::Spin, now);
-      times_.slept(now);
-    } else if (worker_->state().nodes.is_lively(now)) {
-      // What it waits for comes over the network, or from a client that has just been answered:
-      // either gets this core if it needs one.
-      now = yield(now);
-    } else if (worker_->oversubscribed() &&
-               (worker_->state().pending() == 0 || now - last_work >= kLingerNs)) {
-      // At once: the ranks that would make the next request wait for this core. Spinning 3 us first
-      // doubled the time of 1 KB over 4 ranks on 2 cores (12.4 instead of 6.3 us). Only where some
-      // ranks of an operation have just called are the others worth a short wait: those that share
-      // this core have had their turn, so that they run on another.
-      now = yield(now);
-    } else {
-      now = relax(now);
-    }
+    now = waits_.after_turn(worked, now);
   }
   mailbox_.close();
   quiesce_turns_.refuse_all(stopped());
   requests_.stop_measuring(stopped());
   while (!worker_->shut_down()) {
     progress_.fetch_add(1, std::memory_order_relaxed);
-    doze_.sleep(kTileNapNs);
+    waits_.nap();
   }
   mailbox_.refuse_rest();
-}
-
-std::uint64_t ThreadedWorker::yield(std::uint64_t now) {
-  ::sched_yield();
-  const std::uint64_t after = waited(Waiting::Yield, now);
-  if (!worker_->computing()) lost_time_.paused(now, after);  // else it went to the streams
-  return after;
-}
-
-std::uint64_t ThreadedWorker::relax(std::uint64_t now) {
-  pause_briefly();
-  const std::uint64_t after = waited(Waiting::Spin, now);
-  lost_time_.paused(now, after);
-  return after;
-}
-
-std::uint64_t ThreadedWorker::await_tiles(std::uint64_t now, std::uint64_t last_work) {
-  // Awake, and leaving them the core. A GPU's end is looked for more often than naps allow.
-  if (lost_time_.sleeps(now) && worker_->state().backend->takes_cores()) {
-    doze_.sleep(kTileNapNs);
-    return waited(Waiting::Sleep, now);
-  }
-  return now - last_work >= kYieldAfterNs ? yield(now) : now;
-}
-
-bool ThreadedWorker::rest(std::uint64_t now) {
-  mailbox_.bell().arm();
-  const bool is_called =
-      mailbox_.has_some() || quiesce_turns_.has_due() || worker_->look_at_nodes(now);
-  const Worker::Rest rest = is_called ? Worker::Rest::Awake : worker_->arm();
-  if (rest != Worker::Rest::Awake) {
-    const std::uint64_t deadline = worker_->next_deadline_ns();
-    std::uint64_t sleep_ns = deadline > now ? std::min(deadline - now, kLongestSleepNs) : 0;
-    if (const std::uint64_t due = quiesce_turns_.next_ns(now); due > now) {
-      sleep_ns = std::min(sleep_ns, due - now);
-    } else {
-      sleep_ns = 0;
-    }
-    if (rest == Worker::Rest::Nap || worker_->state().nodes.must_be_polled())
-      sleep_ns = std::min(sleep_ns, Doze::kNapNs);
-    resting_ = true;
-    metrics_.worker_sleeps.add();
-    doze_.sleep(std::min(sleep_ns, worker_->rest_ns(now)));
-  }
-  worker_->disarm();
-  mailbox_.bell().disarm();
-  return rest != Worker::Rest::Awake;
 }
 
 }  // namespace

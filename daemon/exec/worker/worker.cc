@@ -11,8 +11,6 @@
 namespace arcomm {
 namespace {
 
-// The more there are, the longer a look at all their rings takes.
-constexpr std::size_t kSessionsPerStep = 4;
 constexpr std::uint64_t kEndingNs = 5'000'000'000;  // for what was stopped
 constexpr std::uint64_t kLinksEndNs = 500'000'000;  // for what was stopped and is on its way
 // Whose next requests a core can fetch side by side.
@@ -62,10 +60,8 @@ bool Worker::poll_sessions() {
   bool found = poll_device();
   const std::span<Session* const> polled = state_.sessions.all();
   const std::size_t count = polled.size();
-  yield_early_ = flooded_ = false;
+  shares_.begin(count);
   if (count == 0) return found;
-  look_every_ = kFew + static_cast<int>(count / kSessionsPerStep);
-  most_of_session_ = std::clamp(static_cast<int>(kMostOfAll / count), kFew, kMostAtOnce);
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   if (count <= kFetchedAhead) {
     for (Session* session : polled) session->fetch_ahead();
@@ -83,13 +79,11 @@ bool Worker::poll(Session& session) {
   std::uint64_t now = 0;  // read once for a batch, and only if there is one
   session.low_backlog = false;
   int taken = 0;
-  for (; goes_on(taken, most_of_session_); ++taken) {
+  for (; shares_.reads_on(taken); ++taken) {
     if (!session.readable()) return taken != 0;
     const ring::Pop seen = session.peek();
     if (seen == ring::Pop::Empty) {
-      session.low_backlog = taken <= kFew;
-      if (session.low_backlog && taken != 0)
-        yield_early_ = true;  // what it called is to start soon
+      shares_.emptied(session, taken);
       return taken != 0;
     }
     const Session::Room room = session.room();
@@ -105,26 +99,8 @@ bool Worker::poll(Session& session) {
     }
     return true;
   }
-  const bool has_more = session.readable() && session.peek() != ring::Pop::Empty;
-  flooded_ = flooded_ || has_more;
-  session.low_backlog = !has_more && taken <= kFew;
+  shares_.left(session, taken, session.readable() && session.peek() != ring::Pop::Empty);
   return true;
-}
-
-// Beside a tenant with a million operations a second, turns of 32 made the few of another take five
-// times as long; turns that are always short cost the busy one a fifth of its throughput.
-bool Worker::goes_on(int done, int most) {
-  if (done == 0 || done % look_every_ != 0) return done < most;
-  yield_early_ = yield_early_ || somebody_calls();
-  return !yield_early_ && done < most;
-}
-
-// A session with a backlog does not cut the turn short.
-bool Worker::somebody_calls() const {
-  const std::span<Session* const> polled = state_.sessions.all();
-  return std::any_of(polled.begin(), polled.end(), [](Session* session) {
-    return session->low_backlog && session->readable() && session->peek() != ring::Pop::Empty;
-  });
 }
 
 bool Worker::poll_device() {
@@ -267,11 +243,8 @@ void Worker::start(Communicator& communicator) {
 bool Worker::execute() {
   bool found = false;
   // Answered one by one: the first of many must not wait for the last.
-  yield_early_ = false;  // that was about what is read
-  const auto may_go_on = [&](int started) {
-    return flooded_ ? goes_on(started, kMostAtOnce) : started < kMostAtOnce;
-  };
-  for (int started = 0; may_go_on(started); ++started) {
+  shares_.begin_starts();
+  for (int started = 0; shares_.starts_on(started); ++started) {
     Communicator* communicator = state_.communicators.next_ready();
     if (communicator == nullptr) break;
     start(*communicator);

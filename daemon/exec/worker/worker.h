@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/departures.h"
+#include "daemon/exec/worker/turn_shares.h"
 #include "daemon/exec/worker/worker_state.h"
 
 namespace arcomm {
@@ -22,7 +23,7 @@ class Worker {
   Worker& operator=(const Worker&) = delete;
 
   // ---- the loop's verbs; each says whether it found work ----
-  bool poll_sessions();  // at most kMostAtOnce of each session, in turn
+  bool poll_sessions();  // of each session its share, in turn
   bool settle();         // answers what has ended
   bool execute();        // starts what may run, and one tile of each large operation
   bool reap();           // what the device has finished; sessions that can go
@@ -51,7 +52,9 @@ class Worker {
   std::uint64_t rest_ns(std::uint64_t now_ns) const { return state_.backend->rest_ns(now_ns); }
   bool lost() const { return state_.backend->lost(); }  // its device: a new process is needed
   bool oversubscribed() const { return state_.sessions.oversubscribed(); }
-  bool flooded() const { return flooded_; }  // this turn left somebody's requests for the next
+  bool flooded() const {
+    return shares_.flooded();
+  }  // this turn left somebody's requests for the next
 
   // Fails what is open, and when nothing runs any more lets all sessions go; after some seconds on
   // GPUs in any case. False: call again, in another turn. At its end, again: the device lets go of
@@ -63,17 +66,9 @@ class Worker {
   Departures& departures() { return departures_; }
 
  private:
-  static constexpr int kMostAtOnce = 32;  // requests of one session, and starts, in one turn
-  static constexpr int kFew = 2;          // of them
-  // Requests in one turn: with many sessions each gets fewer, since whoever calls waits for a turn.
-  static constexpr std::size_t kMostOfAll = 256;
-
   explicit Worker(DeviceWorker::Parts parts);
 
   bool poll(Session& session);
-  // May the turn go on after so many? Not once somebody calls whom it would keep waiting.
-  bool goes_on(int done, int most);
-  bool somebody_calls() const;
   bool poll_device();
   void take(const DoorbellCall& call, std::uint64_t now_ns);
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
@@ -95,10 +90,8 @@ class Worker {
   std::vector<std::pair<Session*, const char*>> lost_;
   std::vector<Session*> to_wake_;  // those that settle() has told something
   std::vector<Outcome> outcomes_;
-  int most_of_session_ = kMostAtOnce;           // requests in this turn
-  int look_every_ = kFew;                       // requests or starts, for who else calls
-  bool yield_early_ = false, flooded_ = false;  // in this turn
-  std::uint64_t ending_since_ns_ = 0;           // 0: it serves
+  TurnShares shares_{state_.sessions};
+  std::uint64_t ending_since_ns_ = 0;  // 0: it serves
   bool is_shut_down_ = false;
 };
 

@@ -10,7 +10,7 @@
 #include "daemon/plan/network/network_choice.h"
 #include "daemon/plan/network/network_load.h"
 #include "daemon/plan/network/ring_schedule.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 
 namespace arcomm {
 namespace {

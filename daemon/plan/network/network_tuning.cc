@@ -8,8 +8,8 @@
 #include <optional>
 
 #include "daemon/plan/network_policy.h"
-#include "daemon/plan/tuning_file.h"
-#include "daemon/plan/tuning_reader.h"
+#include "daemon/plan/tuning/tuning_file.h"
+#include "daemon/plan/tuning/tuning_reader.h"
 
 namespace arcomm {
 namespace {

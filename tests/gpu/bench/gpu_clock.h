@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/gpu/kernels/gpu_node.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 
 namespace arcomm::gpu {
 

@@ -14,7 +14,7 @@
 #include "tests/gpu/bench/copy_rate.h"
 #include "tests/gpu/bench/gpu_clock.h"
 #include "tests/gpu/bench/nccl_peer.h"
-#include "tests/gpu/kernels/gpu_node.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 
 namespace arcomm::gpu {
 namespace {

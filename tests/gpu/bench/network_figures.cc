@@ -11,7 +11,7 @@
 #include "daemon/exec/tune/flag_answers.h"
 #include "kernels/launch/pinned_page.h"
 #include "kernels/trial/flag_echo.h"
-#include "tests/gpu/kernels/network_world.h"
+#include "tests/gpu/kernels/network/network_world.h"
 
 namespace arcomm::gpu {
 namespace {

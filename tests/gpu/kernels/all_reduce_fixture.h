@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kernels/host/reference.h"
-#include "tests/gpu/kernels/gpu_node.h"
-#include "tests/gpu/kernels/random_elements.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
+#include "tests/gpu/kernels/node/random_elements.h"
 
 namespace arcomm::gpu {
 

@@ -14,7 +14,7 @@
 #include "daemon/plan/launch_table_builder.h"
 #include "kernels/host/reference.h"
 #include "kernels/in_stream/kernels.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
 
 namespace arcomm::gpu {

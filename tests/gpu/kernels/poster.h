@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm::gpu {
 

@@ -17,7 +17,7 @@
 
 #include "kernels/host/reference.h"
 #include "kernels/resident/grid.h"
-#include "tests/gpu/kernels/gpu_node.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 #include "tests/gpu/kernels/poster.h"
 
 namespace arcomm::gpu {

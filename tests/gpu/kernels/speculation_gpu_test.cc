@@ -8,8 +8,8 @@
 
 #include "kernels/launch/cuda_queue.h"
 #include "kernels/launch/gated_launch.h"
-#include "proto/device_mailbox.h"
-#include "tests/gpu/kernels/gpu_node.h"
+#include "proto/gpu/device_mailbox.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 
 namespace arcomm::gpu {
 namespace {

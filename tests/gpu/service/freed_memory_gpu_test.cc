@@ -18,7 +18,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/gpu/kernels/gpu_node.h"
+#include "tests/gpu/kernels/node/gpu_node.h"
 #include "tests/gpu/service/memory_owner.h"
 
 namespace arcomm::gpu {

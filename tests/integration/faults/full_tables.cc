@@ -1,5 +1,5 @@
 // A user whose tables are full at the default quotas: all of it expires in one turn, or all of it
-// is reclaimed in one. Fault matrix 47. What another user has of it is printed beside what he has
+// is reclaimed in one. Fault matrix 47. What another user has of it is printed beside what it has
 // while that one does nothing; only what no machine explains is a failure.
 #include <gtest/gtest.h>
 #include <unistd.h>

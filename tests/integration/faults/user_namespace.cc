@@ -1,7 +1,8 @@
-// One person with a real user namespace, 65,536 uids that are all his, takes everything that the
-// node has for all users. Fault matrix 43. The range is Debian's first of /etc/subuid, which lies
-// in two of the daemon's ranges (daemon/telemetry/uid_range.h); with his own account he is three
-// users to it. Skipped, and the reason said, where the kernel gives nobody a user namespace.
+// One person with a real user namespace, 65,536 uids that are all its own, takes everything that
+// the node has for all users. Fault matrix 43. The range is Debian's first of /etc/subuid, which
+// lies in two of the daemon's ranges (daemon/telemetry/uid_range.h); with its own account it is
+// three users to the daemon. Skipped, and the reason said, where the kernel gives nobody a user
+// namespace.
 #include "tests/support/processes/user_namespace.h"
 
 #include <grp.h>
@@ -247,7 +248,7 @@ TEST_F(ManyUids, OfAUserNamespaceAtTheNodesLimitsLeaveRoomForAnotherUser) {  // 
   start(options);
   expect_newcomer_is_served("nobody");
   const Footprint before = footprint();
-  Clients early;  // whose communicator breaks before his break, and is built again afterwards
+  Clients early;  // whose communicator breaks before the person's, and is built again afterwards
   early.push_back(account(kNewcomer));
   early.push_back(account(kNewcomer));
   expect_all_ok(early, "init 2000");
@@ -278,7 +279,7 @@ TEST_F(ManyUids, OfAUserNamespaceAtTheNodesLimitsLeaveRoomForAnotherUser) {  // 
                                            one["uid"] == kFirst + 97;
                                   }))
       << "the daemon does not see the uid that the namespace maps: " << sessions;
-  expect_newcomer_is_served("his sessions");
+  expect_newcomer_is_served("its sessions");
 
   const auto ids = [&] { return limit_of("remembered_ids")["used"].get<int>(); };
   const int known = ids();
@@ -288,21 +289,21 @@ TEST_F(ManyUids, OfAUserNamespaceAtTheNodesLimitsLeaveRoomForAnotherUser) {  // 
     upper[i]->expect_ok("cycles comm 150", milliseconds(60'000));
   }
   EXPECT_GE(ids(), 256);
-  EXPECT_LE(ids(), known + 2 * 256 + 4) << "256 of each of his ranges";
+  EXPECT_LE(ids(), known + 2 * 256 + 4) << "256 of each of its ranges";
   expect_all_ok(early, "rebuild c0");
-  EXPECT_EQ(early[0]->expect_ok("epoch c0"), "2") << "his ids pushed out another user's";
-  expect_newcomer_is_served("his ids");
+  EXPECT_EQ(early[0]->expect_ok("epoch c0"), "2") << "its ids pushed out another user's";
+  expect_newcomer_is_served("its ids");
 
   // One user after the other, for what the next one takes makes everybody's share smaller. Memory
   // in pieces of which the last that is refused would have paid for all the mappings.
   for (ClientProcess* one : {lower[0].get(), upper[0].get(), person.get()}) {
     expect_hoards(*one, "alloc 1000 16777216", arcReasonOutOfMemory, "quota.node_host_bytes");
     expect_hoards(*one, "alloc 2000 4096", arcReasonQuota, "quota.node_mappings");
-    expect_newcomer_is_served("his memory and his mappings");
+    expect_newcomer_is_served("its memory and its mappings");
   }
   for (ClientProcess* one : {lower[2].get(), upper[2].get(), person.get()})
     expect_hoards(*one, "comm 1000", arcReasonQuota, "quota.node_communicators");
-  expect_newcomer_is_served("his communicators");
+  expect_newcomer_is_served("its communicators");
 
   expect_within_limits();
   expect_all_ok(early, "allreduce c0 1000 float32 sum");

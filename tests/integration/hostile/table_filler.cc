@@ -1,5 +1,5 @@
 // arcomm_table_filler RUNTIME_DIR DEADLINE_MS FILL_MS: one user who takes as much of every table as
-// the daemon gives him, for at most FILL_MS for each of those that take a call for each entry. Says
+// the daemon gives it, for at most FILL_MS for each of those that take a call for each entry. Says
 // {"communicators": ...} when they are full. On the next line from stdin it submits as many
 // requests as may be in flight, in communicators whose other ranks never call, all of them with the
 // same deadline, DEADLINE_MS away; says so; reads what it is told until nothing comes for a while;

@@ -1,6 +1,6 @@
-// A user namespace as somebody without rights makes one, and as newuidmap fills it in for him: a
-// range of uids of the machine's, which are all his. Whoever enters it (ChildOptions) has the uid
-// of the range to everybody outside, the daemon included, and keeps supplementary groups.
+// A user namespace as somebody without rights makes one, and as newuidmap fills it in for them: a
+// range of uids of the machine's, which are all theirs. Whoever enters it (ChildOptions) has the
+// uid of the range to everybody outside, the daemon included, and keeps supplementary groups.
 // Ownership: the process that keeps it alive. Thread: one at a time.
 #pragma once
 
@@ -17,7 +17,7 @@ class UserNamespace {
  public:
   struct Options {
     uid_t person = 0;  // who makes it
-    gid_t group = 0;   // his only one
+    gid_t group = 0;   // the only one
     uid_t first = 0;   // what 0 inside of it is outside; of gids, too
     std::uint32_t count = 0;
   };

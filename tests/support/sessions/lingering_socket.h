@@ -1,4 +1,4 @@
-// A descriptor of the kind that a stranger can send: its last close blocks for as long as he likes.
+// A descriptor of the kind that a stranger can send: its last close blocks for as long as it likes.
 #pragma once
 
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 namespace arcomm::support {
 
 // A connection whose last close blocks until the other end is closed, for at most so long. Whoever
-// sends `end` closes his own copy before the receiver can close the one that he got: his would be
+// sends `end` closes its own copy before the receiver can close the one that it got: that would be
 // the last.
 struct LingeringSocket {
   explicit LingeringSocket(int seconds = 20) {

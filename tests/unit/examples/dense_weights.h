@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "client/examples/tensor_parallel_lm/model.h"
+#include "client/examples/tensor_parallel_lm/model/model.h"
 
 namespace lm {
 

@@ -7,11 +7,11 @@
 #include <random>
 #include <string>
 
-#include "client/examples/tensor_parallel_lm/channel.h"
-#include "client/examples/tensor_parallel_lm/gradient.h"
-#include "client/examples/tensor_parallel_lm/matrix.h"
+#include "client/examples/tensor_parallel_lm/model/matrix.h"
 #include "client/examples/tensor_parallel_lm/options.h"
-#include "client/examples/tensor_parallel_lm/train.h"
+#include "client/examples/tensor_parallel_lm/serving/channel.h"
+#include "client/examples/tensor_parallel_lm/training/gradient.h"
+#include "client/examples/tensor_parallel_lm/training/train.h"
 #include "tests/unit/examples/dense_weights.h"
 
 namespace lm {

@@ -6,8 +6,8 @@
 #include <barrier>
 #include <thread>
 
-#include "client/examples/tensor_parallel_lm/generate.h"
-#include "client/examples/tensor_parallel_lm/gradient.h"
+#include "client/examples/tensor_parallel_lm/serving/generate.h"
+#include "client/examples/tensor_parallel_lm/training/gradient.h"
 #include "tests/unit/examples/dense_weights.h"
 
 namespace lm {

@@ -1,4 +1,4 @@
-#include "proto/call_note.h"
+#include "proto/gpu/call_note.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "proto/exchange.h"
+#include "proto/gpu/exchange.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 
 namespace arcomm {
 namespace {

@@ -1,4 +1,4 @@
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 
 #include <gtest/gtest.h>
 

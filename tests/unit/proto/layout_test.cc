@@ -4,8 +4,8 @@
 
 #include <gtest/gtest.h>
 
-#include "proto/device_mailbox.h"
 #include "proto/fd_message.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm::ring {
 namespace {

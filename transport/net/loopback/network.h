@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "proto/net/frame.h"
-#include "transport/net/address.h"
+#include "transport/net/addresses/address.h"
 
 namespace arcomm::net {
 

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 
 namespace arcomm::net {
 namespace {

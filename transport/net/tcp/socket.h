@@ -7,7 +7,7 @@
 
 #include "proto/status.h"
 #include "proto/unique_fd.h"
-#include "transport/net/address.h"
+#include "transport/net/addresses/address.h"
 #include "transport/net/connection.h"
 
 namespace arcomm::net {

@@ -1,4 +1,4 @@
-// A rank's side of in-stream operations (proto/exchange.h): the exchanges of all ranks, mapped
+// A rank's side of in-stream operations (proto/gpu/exchange.h): the exchanges of all ranks, mapped
 // on this rank's GPU, and the kernels that use them. Thread: made by one, then only read.
 #pragma once
 
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "client/cuda/gpu.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/in_stream_call.h"
 
 namespace arcomm::client {
 

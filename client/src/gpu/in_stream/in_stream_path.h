@@ -1,6 +1,6 @@
 // A member's operations that its own streams run: those with the other ranks through the exchanges
-// (proto/exchange.h), and all of a communicator's only rank, which are copies. Any memory of its
-// GPU serves, and neither the daemon nor CUDA is asked about memory that was used before.
+// (proto/gpu/exchange.h), and all of a communicator's only rank, which are copies. Any memory of
+// its GPU serves, and neither the daemon nor CUDA is asked about memory that was used before.
 // Thread: any for check_memory(), blocks() and forget(); launch() under its owner's lock, as the
 // order of launches is the order of operations.
 #pragma once
@@ -13,7 +13,7 @@
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/in_stream/in_stream_uses.h"
 #include "client/src/host/operation.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

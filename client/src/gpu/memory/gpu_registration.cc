@@ -1,13 +1,16 @@
-// GpuSession: how the daemon hears of memory, and when it lets it go.
-#include <utility>
+#include "client/src/gpu/memory/gpu_registration.h"
 
-#include "client/src/gpu/gpu_session.h"
+#include <chrono>
+#include <utility>
+#include <vector>
+
 #include "client/src/gpu/memory/gpu_allocations.h"
 
 namespace arcomm::client {
 namespace {
 
-// As in gpu_session.cc: what was offered and not registered counts against the session's room.
+// What was offered and not registered counts against the session's room. The deadline that it was
+// offered under may be what made it fail.
 constexpr std::chrono::milliseconds kWithdrawFor{20};
 
 Error too_old(std::size_t chunks) {
@@ -18,23 +21,23 @@ Error too_old(std::size_t chunks) {
 
 }  // namespace
 
-GpuBuffers::Daemon GpuSession::daemon_of_buffers() {
-  return {.add = [this](Gpu& gpu, const GpuRange& range,
-                        Deadline deadline) { return register_memory(gpu, range, deadline); },
-          .remove = [this](BufferId buffer,
-                           Deadline deadline) { return release_memory(buffer, deadline); }};
+GpuBuffers::Daemon GpuRegistration::of_buffers() {
+  return {
+      .add = [this](Gpu& gpu, const GpuRange& range,
+                    Deadline deadline) { return add(gpu, range, deadline); },
+      .remove = [this](BufferId buffer, Deadline deadline) { return remove(buffer, deadline); }};
 }
 
-GpuSegments::Daemon GpuSession::daemon_of_chunks() {
+GpuSegments::Daemon GpuRegistration::of_chunks() {
   return {.add = [this](Gpu& gpu, const GpuChunks& chunks,
-                        Deadline deadline) { return register_chunks(gpu, chunks, deadline); },
+                        Deadline deadline) { return add_chunks(gpu, chunks, deadline); },
           .remove_if_unneeded =
               [this](BufferId buffer, const IsThere& is_there, Deadline deadline) {
-                return release_if_unneeded(buffer, is_there, deadline);
+                return remove_if_unneeded(buffer, is_there, deadline);
               }};
 }
 
-Result<BufferId> GpuSession::register_memory(Gpu& gpu, const GpuRange& range, Deadline deadline) {
+Result<BufferId> GpuRegistration::add(Gpu& gpu, const GpuRange& range, Deadline deadline) {
   NewGpuBuffer wanted{.device = gpu.uuid(), .bytes = range.bytes};
   GpuExport exported;
   const std::shared_ptr<GpuAllocation> ours =
@@ -58,19 +61,19 @@ Result<BufferId> GpuSession::register_memory(Gpu& gpu, const GpuRange& range, De
   return shared->buffer;
 }
 
-Status GpuSession::release_memory(BufferId buffer, Deadline deadline) {
-  for (const std::shared_ptr<GpuMember>& member : members()) {
+Status GpuRegistration::remove(BufferId buffer, Deadline deadline) {
+  for (const std::shared_ptr<GpuMember>& member : members_.live()) {
     ARC_RETURN_IF_ERROR(member->drop_plans_of(buffer, deadline));
   }
-  return release_at_daemon(buffer, deadline);
+  return release(buffer, deadline);
 }
 
 // All are asked before any drops a plan. One may come to need its plans after it was asked, so each
 // asks itself again as it drops them; what others have dropped by then is made again on demand. A
 // plan that is made after that keeps the buffer: the daemon does not release it.
-Result<bool> GpuSession::release_if_unneeded(BufferId buffer, const IsThere& is_there,
-                                             Deadline deadline) {
-  const std::vector<std::shared_ptr<GpuMember>> asked = members();
+Result<bool> GpuRegistration::remove_if_unneeded(BufferId buffer, const IsThere& is_there,
+                                                 Deadline deadline) {
+  const std::vector<std::shared_ptr<GpuMember>> asked = members_.live();
   for (const std::shared_ptr<GpuMember>& member : asked) {
     if (!member->may_drop_plans_of(buffer, is_there, deadline)) return false;
   }
@@ -78,18 +81,18 @@ Result<bool> GpuSession::release_if_unneeded(BufferId buffer, const IsThere& is_
     Result<bool> dropped = member->drop_unneeded_plans_of(buffer, is_there, deadline);
     if (!dropped || !*dropped) return dropped;
   }
-  ARC_RETURN_IF_ERROR(release_at_daemon(buffer, deadline));
+  ARC_RETURN_IF_ERROR(release(buffer, deadline));
   return true;
 }
 
-Status GpuSession::release_at_daemon(BufferId buffer, Deadline deadline) {
+Status GpuRegistration::release(BufferId buffer, Deadline deadline) {
   Status released = control_.release_buffer(attached_.key, buffer, deadline);
   if (!released && is_gone(released.error())) return {};
   return released;
 }
 
 // A descriptor at a time is open here; the daemon keeps them until it has all.
-Result<BufferId> GpuSession::register_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline) {
+Result<BufferId> GpuRegistration::add_chunks(Gpu& gpu, const GpuChunks& chunks, Deadline deadline) {
   if (chunks.size() > attached_.max_chunks && chunks.size() != 1) {
     if (attached_.max_chunks == 0) return too_old(chunks.size());
     return error(ErrorCode::OutOfRange, Reason::Unsupported, "this memory lies on ", chunks.size(),

@@ -14,7 +14,7 @@
 
 #include "client/cuda/gpu.h"
 #include "client/src/gpu/gpu_mailbox.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -16,7 +16,7 @@
 #include "client/src/gpu/gpu_plan_cache.h"
 #include "client/src/gpu/posting/memory_starts.h"
 #include "client/src/gpu/stream_order.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 
 namespace arcomm::client {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "daemon/control/rpc/event_loop.h"
+#include "transport/net/addresses/interface_choice.h"
 #include "transport/net/endpoint.h"
-#include "transport/net/interface_choice.h"
 #include "transport/net/regions.h"
 
 namespace arcomm {

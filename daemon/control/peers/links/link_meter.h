@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "proto/status.h"
-#include "transport/net/bulk_streams.h"
 #include "transport/net/connection.h"
-#include "transport/net/stream_thread.h"
+#include "transport/net/streams/bulk_streams.h"
+#include "transport/net/streams/stream_thread.h"
 
 namespace arcomm {
 

@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "proto/text.h"
+#include "transport/net/addresses/subnet.h"
 #include "transport/net/rails.h"
-#include "transport/net/subnet.h"
 
 namespace arcomm {
 namespace {

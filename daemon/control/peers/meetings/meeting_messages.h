@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/control/peers/peer_messenger.h"
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 #include "daemon/plan/network_policy.h"
 
 namespace arcomm {

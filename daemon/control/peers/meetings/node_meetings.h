@@ -21,7 +21,7 @@
 #include "daemon/control/peers/link_maker.h"
 #include "daemon/control/peers/meetings/meeting_messages.h"
 #include "daemon/control/peers/peer_messenger.h"
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 
 namespace arcomm {
 

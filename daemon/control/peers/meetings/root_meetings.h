@@ -21,7 +21,7 @@
 #include "daemon/control/peers/meetings/held_ranks.h"
 #include "daemon/control/peers/meetings/meeting_messages.h"
 #include "daemon/control/peers/peer_messenger.h"
-#include "daemon/control/remembered_epochs.h"
+#include "daemon/control/rendezvous/remembered_epochs.h"
 
 namespace arcomm {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"

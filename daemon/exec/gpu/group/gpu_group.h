@@ -15,9 +15,9 @@
 #include "daemon/exec/gpu/speculation/prepared_launches.h"
 #include "daemon/exec/gpu/speculation/speculation.h"
 #include "daemon/exec/token_bucket.h"
-#include "proto/device_mailbox.h"
-#include "proto/exchange.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/exchange.h"
+#include "proto/gpu/launch_table.h"
 #include "transport/device/memory.h"
 
 namespace arcomm {
@@ -33,7 +33,7 @@ struct GpuMember {
   SessionId session;
   MemberId id;
   Memory mailbox, scratch, resident_scratch;
-  Memory exchange;  // proto/exchange.h; none where the group is not in-stream
+  Memory exchange;  // proto/gpu/exchange.h; none where the group is not in-stream
   Memory network;   // network/network_fifos.h; none where all ranks are on this node
   DoorbellPage doorbells;
   std::uint32_t completion = kNoSlot;  // its place among the engine's

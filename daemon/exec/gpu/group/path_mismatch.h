@@ -1,6 +1,6 @@
 // Whether ranks of a communicator have called different operations that take different launch
 // paths: each then waits on its own path for ranks that never come there. Their libraries wrote
-// down what they called (proto/call_note.h), and two calls with one number are to be the same
+// down what they called (proto/gpu/call_note.h), and two calls with one number are to be the same
 // operation. Thread: the worker's. Allocates nothing.
 #pragma once
 

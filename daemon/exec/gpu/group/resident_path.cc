@@ -4,7 +4,7 @@
 
 #include "daemon/exec/clock.h"
 #include "kernels/resident/grid.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

@@ -17,8 +17,8 @@
 #include "kernels/resident/grid.h"
 #include "kernels/trial/flag_echo.h"
 #include "kernels/trial/trial.h"
-#include "proto/device_mailbox.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/status.h"
 
 namespace arcomm {

@@ -1,6 +1,7 @@
-// The FIFOs between one rank's network kernels and the proxy's engine (proto/device_fifo.h), a pair
-// for each lane and peer, with the memory they lie in: a part of the worker's pinned staging for
-// what both sides see, and memory of the GPU for what the kernel alone does. Thread: the worker's.
+// The FIFOs between one rank's network kernels and the proxy's engine (proto/gpu/device_fifo.h), a
+// pair for each lane and peer, with the memory they lie in: a part of the worker's pinned staging
+// for what both sides see, and memory of the GPU for what the kernel alone does. Thread: the
+// worker's.
 //
 // In the pinned part: windows for what peers send, slots for what is sent to them, the FIFOs'
 // words, the verdict of the kernel, and what is copied to the GPU at the begin. In the GPU's (of

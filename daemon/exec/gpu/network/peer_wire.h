@@ -18,7 +18,7 @@
 #include "daemon/exec/net/links/links.h"
 #include "daemon/exec/net/operations/step_notes.h"
 #include "daemon/proxy/wire.h"
-#include "proto/device_fifo.h"
+#include "proto/gpu/device_fifo.h"
 #include "proto/net/message.h"
 #include "transport/net/regions.h"
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/launch/launch_cuda.h"
-#include "proto/captured_identity.h"
+#include "proto/gpu/captured_identity.h"
 #include "proto/types.h"
 
 namespace arcomm {

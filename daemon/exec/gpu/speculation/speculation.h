@@ -8,7 +8,7 @@
 
 #include "daemon/exec/gpu/speculation/prediction.h"
 #include "kernels/cuda_algorithms.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "proto/types.h"
 
 namespace arcomm {

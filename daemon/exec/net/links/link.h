@@ -20,8 +20,8 @@
 #include "daemon/exec/snapshots.h"
 #include "daemon/exec/specs.h"
 #include "proto/net/message.h"
-#include "transport/net/bulk_streams.h"
-#include "transport/net/driven_streams.h"
+#include "transport/net/streams/bulk_streams.h"
+#include "transport/net/streams/driven_streams.h"
 
 namespace arcomm {
 

@@ -11,9 +11,9 @@
 #include "proto/net/frame.h"
 #include "proto/net/message.h"
 #include "proto/status.h"
-#include "transport/net/bulk_queue.h"
 #include "transport/net/connection.h"
 #include "transport/net/regions.h"
+#include "transport/net/streams/bulk_queue.h"
 
 namespace arcomm {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "transport/net/bulk_queue.h"
+#include "transport/net/streams/bulk_queue.h"
 
 namespace arcomm {
 

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "proto/arcommd/v1/control.pb.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/version.h"
 #include "tests/unit/client/control/fake_grpc_server.h"
 

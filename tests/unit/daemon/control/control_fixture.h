@@ -22,7 +22,7 @@
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.grpc.pb.h"
 #include "proto/fd_message.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/version.h"
 #include "tests/unit/daemon/control/fake_worker.h"
 

@@ -9,8 +9,8 @@
 #include "daemon/plan/explain.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "daemon/plan/tuning_table.h"
-#include "proto/device_mailbox.h"
+#include "daemon/plan/tuning/tuning_table.h"
+#include "proto/gpu/device_mailbox.h"
 
 namespace arcomm {
 namespace {

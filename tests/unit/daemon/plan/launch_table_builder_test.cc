@@ -36,7 +36,7 @@ InStreamShape shape_of(const LaunchTable& table, std::uint64_t bytes,
   return table.find({.bytes = bytes, .dtype = dtype}).in_stream;
 }
 
-// What the areas of its blocks must hold of an operation: proto/exchange.h.
+// What the areas of its blocks must hold of an operation: proto/gpu/exchange.h.
 void expect_room(const InStreamShape& shape, std::uint64_t bytes, std::uint32_t ranks) {
   ASSERT_GE(shape.blocks, 1u);
   ASSERT_LE(shape.blocks, kMaxInStreamBlocks);

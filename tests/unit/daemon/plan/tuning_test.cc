@@ -7,7 +7,7 @@
 #include "daemon/exec/tune/tuner.h"
 #include "daemon/plan/explain.h"
 #include "daemon/plan/planner.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "transport/device/host/host_device.h"
 
 namespace arcomm {

@@ -1,4 +1,4 @@
-#include "transport/net/address.h"
+#include "transport/net/addresses/address.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "transport/net/bulk_streams.h"
+#include "transport/net/streams/bulk_streams.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "transport/net/interface_choice.h"
+#include "transport/net/addresses/interface_choice.h"
 
 #include <gmock/gmock.h>
 

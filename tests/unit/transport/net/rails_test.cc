@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "transport/net/subnet.h"
+#include "transport/net/addresses/subnet.h"
 
 namespace arcomm::net {
 namespace {

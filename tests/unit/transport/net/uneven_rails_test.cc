@@ -12,10 +12,10 @@
 #include <utility>
 #include <vector>
 
-#include "transport/net/bulk_streams.h"
-#include "transport/net/driven_streams.h"
 #include "transport/net/loopback/endpoint.h"
 #include "transport/net/loopback/network.h"
+#include "transport/net/streams/bulk_streams.h"
+#include "transport/net/streams/driven_streams.h"
 #include "transport/net/tcp/endpoint.h"
 
 namespace arcomm::net {

@@ -88,7 +88,7 @@ TEST(FloodBudget, AConnectionAndItsUserMayHaveSoManyCallsWithoutAnEnd) {
   std::vector<FloodBudget::Connection> many(kConnections);
   for (FloodBudget::Connection& each : many)
     EXPECT_TRUE(budget.keep_open(each, kFloodUid, FloodBudget::kOpenOfConnection));
-  EXPECT_FALSE(budget.keep_open(one, kFloodUid, 1)) << "his connections together";
+  EXPECT_FALSE(budget.keep_open(one, kFloodUid, 1)) << "its connections together";
   FloodBudget::Connection of_another;
   EXPECT_TRUE(budget.keep_open(of_another, kFloodUid + 1, 1));
   EXPECT_TRUE(budget.keep_open(one, kFloodUid, 0));

@@ -9,8 +9,8 @@
 #include <future>
 #include <optional>
 
-#include "proto/device_mailbox.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/launch_table.h"
 #include "tests/unit/daemon/control/access/http2_bytes.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 
@@ -239,7 +239,7 @@ TEST_F(GpuTest, OneUserLeavesPlansOfTheGpusToOthers) {
   EXPECT_EQ(limit("device_plans").used(), kMaxDevicePlans / 4 * 3);
 }
 
-// As long as the user is the only one, all of it is his.
+// As long as the user is the only one, all of it is that user's.
 TEST_F(GpuTest, WhoHasAllThatIsInStreamGetsNoMoreOnceAnotherUserIsThere) {
   if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";
   settings_.access.group = "nogroup";

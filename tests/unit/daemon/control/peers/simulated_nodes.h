@@ -18,7 +18,7 @@
 
 #include "daemon/control/peers/meetings/node_meetings.h"
 #include "daemon/control/peers/meetings/root_meetings.h"
-#include "daemon/control/rendezvous.h"
+#include "daemon/control/rendezvous/rendezvous.h"
 #include "proto/meeting_address.h"
 
 namespace arcomm::test {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "proto/device_mailbox.h"
-#include "proto/in_stream_call.h"
+#include "proto/gpu/device_mailbox.h"
+#include "proto/gpu/in_stream_call.h"
 #include "proto/status.h"
 #include "tests/unit/daemon/exec/worker/fake_words.h"
 

@@ -9,7 +9,7 @@
 #include "daemon/plan/in_stream_share.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
-#include "proto/launch_table.h"
+#include "proto/gpu/launch_table.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
 namespace arcomm::test {

@@ -1,6 +1,6 @@
 // Two graphs of one communicator, replayed in another order on each rank: their operations have the
-// same shape, and only their identities (proto/captured_identity.h) tell that ranks mean different
-// ones.
+// same shape, and only their identities (proto/gpu/captured_identity.h) tell that ranks mean
+// different ones.
 #include <gtest/gtest.h>
 
 #include <chrono>

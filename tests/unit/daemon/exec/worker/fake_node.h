@@ -20,7 +20,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
-#include "proto/device_mailbox.h"
+#include "proto/gpu/device_mailbox.h"
 #include "tests/unit/daemon/exec/gpu/fake_in_stream.h"
 #include "tests/unit/daemon/exec/worker/fake_words.h"
 

@@ -24,7 +24,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/device_worker.h"
-#include "daemon/plan/tuning_table.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/ring/consumer.h"

@@ -102,7 +102,7 @@ TEST_F(WorkerTurns, TakeFewRequestsOfEachOfManySessionsAndManyOfFew) {
   int all = 0;
   for (const auto& rank : ranks_) {
     const int read = rank->read_all();
-    EXPECT_GE(read, 1) << "everybody has his turn";
+    EXPECT_GE(read, 1) << "everybody has a turn";
     all += read;
   }
   EXPECT_LE(all, 256);

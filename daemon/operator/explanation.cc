@@ -1,0 +1,86 @@
+#include "daemon/operator/explanation.h"
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "daemon/plan/explain.h"
+#include "daemon/plan/network/explain_network.h"
+#include "daemon/plan/planner.h"
+#include "daemon/shown.h"
+#include "kernels/cuda_algorithms.h"
+
+namespace arcomm {
+namespace {
+
+constexpr std::int32_t kExplainRanks = 2;  // when the question does not say
+constexpr std::uint32_t kMostExplainedNodes = 4096;
+
+v1::ExplainReply reply_of(const Explanation& why) {
+  v1::ExplainReply reply;
+  reply.set_text(why.text);
+  reply.set_chosen(std::string(why.chosen));
+  reply.set_runner_up(std::string(why.runner_up));
+  reply.set_chosen_microseconds(why.chosen_microseconds);
+  reply.set_runner_up_microseconds(why.runner_up_microseconds);
+  return reply;
+}
+
+Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request, bool on_gpus,
+                                               const Settings& settings,
+                                               const NetworkTuning& measured) {
+  const std::uint32_t nodes = request.nodes();
+  const std::int64_t ranks = request.ranks() == 0 ? std::int64_t{nodes} : request.ranks();
+  const std::uint32_t most_nodes = on_gpus ? kMaxGpuRanks : kMostExplainedNodes;
+  const std::int64_t most_ranks = on_gpus ? kMaxGpuRanks : std::numeric_limits<std::int32_t>::max();
+  if (nodes > most_nodes || ranks < nodes || ranks > most_ranks || request.dtype() >= kDTypes) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
+                 " ranks on ", nodes, " nodes of dtype number ", request.dtype(), ": at most ",
+                 most_nodes, on_gpus ? " GPUs and nodes" : " nodes",
+                 ", a rank on each at least, dtypes below ", kDTypes);
+  }
+  const auto dtype = static_cast<DType>(request.dtype());
+  const NetworkQuestion question{.count = request.bytes() / size_of(dtype),
+                                 .dtype = dtype,
+                                 .nodes = nodes,
+                                 .one_seat_each = ranks == nodes};
+  v1::ExplainReply reply = reply_of(
+      on_gpus ? explain_network_of_gpus(question, measured)
+              : explain_network(question, NetworkPolicy::from(settings, measured.step_bytes()),
+                                measured));
+  reply.set_table(shown(measured.source));
+  return reply;
+}
+
+}  // namespace
+
+Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, bool on_gpus,
+                                            const InForce& in_force) {
+  const std::shared_ptr<const Settings> settings = in_force.settings();
+  if (request.nodes() > 1)
+    return explain_between_nodes(request, on_gpus, *settings, *in_force.network_tuning());
+  const std::int32_t most = on_gpus ? static_cast<std::int32_t>(kMaxGpuRanks) : kMaxRanks;
+  const std::int32_t ranks = request.ranks() == 0 ? kExplainRanks : request.ranks();
+  if (ranks < 1 || ranks > most || request.dtype() >= kDTypes) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "cannot explain ", ranks,
+                 " ranks of dtype number ", request.dtype(), ": 1 to ", most,
+                 " ranks, dtypes below ", kDTypes);
+  }
+  const std::shared_ptr<const TuningTable> table = in_force.tuning();
+  Explanation why;
+  if (on_gpus) {
+    const auto forced = forced_algorithm(settings->gpu.algorithm);
+    if (!forced) return forced.error();
+    why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
+                          static_cast<DType>(request.dtype()), settings->gpu.in_stream);
+  } else {
+    why = arcomm::explain(*table, host_shape(settings->host.streams),
+                          static_cast<std::uint32_t>(ranks), request.bytes(),
+                          static_cast<DType>(request.dtype()));
+  }
+  v1::ExplainReply reply = reply_of(why);
+  reply.set_table(shown(on_gpus ? table->gpu.source : table->source));
+  return reply;
+}
+
+}  // namespace arcomm

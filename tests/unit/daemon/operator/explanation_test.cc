@@ -1,0 +1,52 @@
+#include "daemon/operator/explanation.h"
+
+#include <gmock/gmock.h>
+
+namespace arcomm {
+namespace {
+
+using testing::HasSubstr;
+
+v1::ExplainRequest question(std::int32_t ranks, std::uint32_t nodes = 1) {
+  v1::ExplainRequest request;
+  request.set_bytes(1 << 20);
+  request.set_dtype(static_cast<std::uint32_t>(DType::Float32));
+  request.set_ranks(ranks);
+  request.set_nodes(nodes);
+  return request;
+}
+
+TEST(ExplainAllReduce, NamesTheChoiceAndTheTableItComesFrom) {
+  const InForce in_force(Loaded{});
+  const Result<v1::ExplainReply> two = explain_all_reduce(question(0), false, in_force);
+  ASSERT_TRUE(two) << two.error().message;
+  EXPECT_THAT(two->text(),
+              testing::StartsWith("2 x 1 MiB float32: "));  // where the question does not say
+  EXPECT_FALSE(two->chosen().empty());
+  EXPECT_EQ(two->table(), in_force.tuning()->source);
+}
+
+TEST(ExplainAllReduce, IsAboutTheNetworkWhereThereAreSeveralNodes) {
+  const InForce in_force(Loaded{});
+  const Result<v1::ExplainReply> four = explain_all_reduce(question(0, 4), false, in_force);
+  ASSERT_TRUE(four) << four.error().message;
+  EXPECT_THAT(four->text(), HasSubstr("4 nodes"));
+  EXPECT_EQ(four->table(), in_force.network_tuning()->source);
+}
+
+TEST(ExplainAllReduce, RefusesWhatCannotBeAndSaysWhatCan) {
+  const InForce in_force(Loaded{});
+  const auto fault = [&](const v1::ExplainRequest& request, bool on_gpus) {
+    const Result<v1::ExplainReply> reply = explain_all_reduce(request, on_gpus, in_force);
+    return reply ? std::string("none") : reply.error().message;
+  };
+  EXPECT_THAT(fault(question(-1), false), HasSubstr("cannot explain -1 ranks"));
+  EXPECT_THAT(fault(question(1000), true), HasSubstr("1 to "));
+  EXPECT_THAT(fault(question(2, 4), false), HasSubstr("a rank on each at least"));
+  v1::ExplainRequest strange = question(2);
+  strange.set_dtype(250);
+  EXPECT_THAT(fault(strange, false), HasSubstr("dtype number 250"));
+}
+
+}  // namespace
+}  // namespace arcomm
