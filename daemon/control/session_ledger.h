@@ -81,7 +81,7 @@ struct SessionEntry {
   // Of its process, with their limits, as they were when it first asked for host memory.
   std::optional<std::vector<MemoryGroup>> memory_groups;
   std::unordered_map<BufferId, HeldBuffer> buffers;
-  std::unordered_map<PlanId, HeldPlan> plans;
+  std::vector<HeldPlan> plans;  // paid for: those that it has at its worker, or may have
   std::unordered_map<MemberId, HeldMember> members;
   std::size_t tickets_promised = 0;  // of calls under way that will each store one
 

@@ -88,6 +88,8 @@ class Session {
   std::vector<MemberId> members;
   std::vector<BufferId> buffers;
   std::vector<PlanId> plans;
+  // What control has charged for: so many plans there may be. More are only made with a charge.
+  std::uint64_t paid_plans = 0;
   const std::uint64_t opened_ns;
 
  private:

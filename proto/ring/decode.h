@@ -28,6 +28,17 @@ struct Request {
   std::uint64_t first_element = 0;  // of this part
 };
 
+// A slot with kPlanMagic.
+struct PlanRequest {
+  std::uint64_t ticket = 0;
+  PlanId removed;  // valid: this one shall go, and the rest says nothing
+  MemberId member;
+  std::uint64_t timeout_ns = 0;
+  BufferRange send;
+  BufferRange recv;
+  OperationSpec spec;
+};
+
 enum class Decode : std::uint8_t {
   Done,
   BadValue,  // this request is refused; `detail` says why
@@ -37,5 +48,7 @@ enum class Decode : std::uint8_t {
 // `slot` must be a private copy. On BadValue `request.ticket`, `.member` and `.seq` are filled, so
 // that the refusal finds its caller; `detail` is a static string. Allocates nothing.
 Decode decode(const WorkRequest& slot, Request& request, const char*& detail);
+// The same; `request.ticket` is always filled.
+Decode decode(const WorkRequest& slot, PlanRequest& request, const char*& detail);
 
 }  // namespace arcomm::ring

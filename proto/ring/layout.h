@@ -22,6 +22,7 @@ namespace arcomm::ring {
 
 inline constexpr std::uint64_t kSegmentMagic = 0x31474553'4d4f4341;  // "ACOMSEG1", little endian
 inline constexpr std::uint16_t kRequestMagic = 0x5241;               // "AR"
+inline constexpr std::uint16_t kPlanMagic = 0x5041;                  // "AP"
 inline constexpr std::size_t kSlotBytes = 128;
 inline constexpr std::size_t kLineBytes =
     128;  // two 64-byte lines: adjacent-line prefetch pulls pairs
@@ -37,6 +38,9 @@ enum class Stage : std::uint8_t { None = 0, Ordered = 1, Done = 2 };
 // An operation, or the start of a plan, of which all that the second line says was registered
 // before. Both kinds of slot carry what every message needs in their first cache line, so that a
 // message that needs no more moves one line; `stamp` there is also what publishes the slot.
+//
+// With kPlanMagic it asks for a plan itself: `plan` 0, to make one of what the second line says;
+// else to remove that one. Where the segment's features have kPlansInRing.
 struct alignas(kSlotBytes) WorkRequest {
   std::uint16_t magic = kRequestMagic;
   std::int16_t root = -1;          // Rank; -1 where the collective has none
@@ -69,7 +73,7 @@ struct alignas(kSlotBytes) WorkRequest {
 
 struct alignas(kSlotBytes) Completion {
   std::uint64_t ticket = 0;
-  std::uint64_t seq = 0;
+  std::uint64_t seq = 0;    // of a request with kPlanMagic: PlanId bits of what was made
   std::uint8_t code = 0;    // ErrorCode
   std::uint8_t reason = 0;  // Reason
   Stage stage = Stage::None;
@@ -82,6 +86,10 @@ struct alignas(kSlotBytes) Completion {
 
   bool uses_second_line() const { return code != 0; }
 };
+
+// SegmentHeader::features: what the daemon that made the segment takes. A client asks for nothing
+// whose bit it does not find.
+inline constexpr std::uint64_t kPlansInRing = 1;  // requests with kPlanMagic
 
 // What the daemon says of the whole session, in `SegmentHeader::session_state`.
 enum class SessionState : std::uint32_t {

@@ -29,7 +29,7 @@ Result<SharedMapping> map(int fd, std::uint64_t bytes) {
 
 }  // namespace
 
-Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
+Result<Segment> Segment::create(std::uint32_t slots, SessionId session, std::uint64_t features) {
   if (!slots_allowed(slots)) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "ring slots must be a power of two in [", kMinSlots, ", ", kMaxSlots, "], got ",
@@ -49,9 +49,10 @@ Result<Segment> Segment::create(std::uint32_t slots, SessionId session) {
   auto* page = new (mapping->data()) SegmentPage{};
   page->header.header_bytes = kPageBytes;
   page->header.slots = slots;
+  page->header.features = features;
   page->header.segment_bytes = bytes;
   page->header.session = session.bits();
-  Segment segment(std::move(fd), std::move(*mapping), slots);
+  Segment segment(std::move(fd), std::move(*mapping), slots, features);
   for (std::uint64_t i = 0; i < slots; ++i) {
     segment.requests().slots[i].stamp = segment.completions().slots[i].stamp = stamp_before(i);
   }
@@ -90,7 +91,7 @@ Result<Segment> Segment::open(UniqueFd fd) {
   }
   Result<SharedMapping> mapping = map(fd.get(), segment_bytes_for(header.slots));
   if (!mapping) return std::move(mapping).error();
-  return Segment(std::move(fd), std::move(*mapping), header.slots);
+  return Segment(std::move(fd), std::move(*mapping), header.slots, header.features);
 }
 
 ControlLines& Segment::control() const {

@@ -20,7 +20,21 @@ using namespace arcomm::ring;  // NOLINT(google-build-using-namespace)
 
 constexpr std::uint32_t kSlots = 8;
 
+void check_decoded_plan(const WorkRequest& slot) {
+  PlanRequest request;
+  const char* detail = nullptr;
+  const Decode form = decode(slot, request, detail);
+  if (request.ticket != slot.ticket) __builtin_trap();
+  if (form != Decode::Done) {
+    if (detail == nullptr || *detail == '\0') __builtin_trap();
+    return;
+  }
+  if (request.removed.valid()) return;
+  if (!request.member.valid() || find_fault(request.spec) != nullptr) __builtin_trap();
+}
+
 void check_decoded(const WorkRequest& slot) {
+  check_decoded_plan(slot);
   Request request;
   const char* detail = nullptr;
   switch (decode(slot, request, detail)) {
@@ -102,8 +116,10 @@ void fuzz_slot(const std::uint8_t* data, std::size_t size) {
   WorkRequest slot;
   std::memcpy(static_cast<void*>(&slot), data, sizeof(slot));
   check_decoded(slot);
-  slot.magic = kRequestMagic;  // most inputs would end there
-  check_decoded(slot);
+  for (const std::uint16_t magic : {kRequestMagic, kPlanMagic}) {  // most inputs would end there
+    slot.magic = magic;
+    check_decoded(slot);
+  }
 }
 
 // A segment that did not come from arcommd.

@@ -89,6 +89,7 @@ enum class CreatePlanRequest : protozero::pbf_tag_type {
   RecvCount = 12,
   Collective = 13,
   RootPlusOne = 14,
+  Ahead = 15,
 };
 enum class CreatePlanReply : protozero::pbf_tag_type { Plan = 1 };
 enum class DestroyPlanRequest : protozero::pbf_tag_type { Session = 1, Plan = 2 };

@@ -291,6 +291,7 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   request.add_uint64(Request::RecvCount, wanted.spec.recv_count);
   request.add_uint32(Request::Collective, static_cast<std::uint32_t>(wanted.spec.collective));
   request.add_uint32(Request::RootPlusOne, static_cast<std::uint32_t>(wanted.spec.root + 1));
+  request.add_uint32(Request::Ahead, wanted.ahead);
   PlanId plan;
   ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreatePlan", message, deadline,
                                       [&plan](const WireReader<Reply>& reply) {

@@ -86,6 +86,7 @@ struct NewPlan {
   std::uint64_t recv_offset_bytes = 0;
   OperationSpec spec;
   std::uint64_t timeout_ms = 0;
+  std::uint32_t ahead = 0;  // so many more will be made in the session's ring
 };
 
 struct Described {

@@ -54,7 +54,9 @@ Result<GpuPlan*> GpuPlans::get(const Wanted& wanted, Deadline deadline) {
     ARC_RETURN_IF_ERROR(drop(*plan, deadline));
   }
   ARC_RETURN_IF_ERROR(make_room(deadline));
-  const NewPlan request = request_of(wanted, member_);
+  NewPlan request = request_of(wanted, member_);
+  // As many as there are: calls to the daemon become rare, and what lies unused is bounded.
+  request.ahead = static_cast<std::uint32_t>(plans_.size());
   Result<PlanId> id = daemon_.create_plan(request, deadline);
   if (!id && id.error().code == ErrorCode::ResourceExhausted) {
     // Someone needs the room more than our oldest plans do.
@@ -87,7 +89,7 @@ Result<bool> GpuPlans::drop_oldest(Deadline deadline) {
   bool any = false;
   for (GpuPlan* plan : plans_.oldest(kDroppedAtOnce)) {
     if (!now->has_ended(*plan)) continue;
-    ARC_RETURN_IF_ERROR(drop(*plan, deadline));
+    ARC_RETURN_IF_ERROR(drop(*plan, daemon_.replace_plan(plan->id, deadline)));
     any = true;
   }
   return any;
@@ -118,8 +120,7 @@ Status GpuPlans::drop(const std::vector<GpuPlan*>& plans, Deadline deadline) {
   return {};
 }
 
-Status GpuPlans::drop(GpuPlan& plan, Deadline deadline) {
-  Status gone = daemon_.destroy_plan(plan.id, deadline);
+Status GpuPlans::drop(GpuPlan& plan, Status gone) {
   if (!gone && !plan_is_gone(gone.error())) {
     const ErrorCode code = gone.error().code;
     plan.may_be_gone |= code == ErrorCode::DeadlineExceeded || code == ErrorCode::Unavailable;

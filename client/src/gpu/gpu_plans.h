@@ -26,6 +26,8 @@ class GpuPlans {
   struct Daemon {
     std::function<Result<PlanId>(const NewPlan&, Deadline)> create_plan;
     std::function<Status(PlanId, Deadline)> destroy_plan;
+    // The same for one in whose place another is to come.
+    std::function<Status(PlanId, Deadline)> replace_plan;
   };
   // starts: of these plans; outlives this.
   GpuPlans(Daemon daemon, MemberId member, const PostedStarts& starts)
@@ -52,7 +54,10 @@ class GpuPlans {
   Status make_room(Deadline deadline);
   Result<bool> drop_oldest(Deadline deadline);
   Status drop(const std::vector<GpuPlan*>& plans, Deadline deadline);
-  Status drop(GpuPlan& plan, Deadline deadline);
+  Status drop(GpuPlan& plan, Deadline deadline) {
+    return drop(plan, daemon_.destroy_plan(plan.id, deadline));
+  }
+  Status drop(GpuPlan& plan, Status gone);
 
   const Daemon daemon_;
   const MemberId member_;

@@ -18,8 +18,7 @@ constexpr std::chrono::milliseconds kGiveBackFor{20};
 
 }  // namespace
 
-Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdChannel& descriptors,
-                                                     const Attached& attached) {
+Result<std::unique_ptr<GpuSession>> GpuSession::open(const Parts& parts) {
   const Result<PostMode> post = post_mode_from_environment();
   if (!post) return post.error();
   const Result<Trigger> trigger = trigger_from_environment();
@@ -27,17 +26,17 @@ Result<std::unique_ptr<GpuSession>> GpuSession::open(NodeControl& control, FdCha
   const Result<Gpus*> gpus = load_gpus();
   if (!gpus) return gpus.error();
   const Modes modes{.post = *post, .trigger = *trigger};
-  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, modes, control, descriptors, attached));
+  return std::unique_ptr<GpuSession>(new GpuSession(**gpus, modes, parts));
 }
 
-GpuSession::GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel& descriptors,
-                       const Attached& attached)
+GpuSession::GpuSession(Gpus& gpus, Modes modes, const Parts& parts)
     : gpus_(gpus),
       modes_(modes),
-      control_(control),
-      descriptors_(descriptors),
-      attached_(attached),
-      registration_(control, descriptors, attached, members_),
+      control_(parts.control),
+      descriptors_(parts.descriptors),
+      attached_(parts.attached),
+      registration_(parts.control, parts.descriptors, parts.attached, members_),
+      plans_(parts.control, parts.attached.key, parts.submission, parts.waiting),
       buffers_(registration_.of_buffers(), registration_.of_chunks()) {}
 
 Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
@@ -65,24 +64,22 @@ Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,
     if (!opened) return std::move(opened).error();
     exchange = std::move(*opened);
   }
-  auto member = std::make_shared<GpuMember>(
-      GpuMember::Parts{.gpu = std::move(gpu),
-                       .mailbox = std::move(*mailbox),
-                       .exchange = std::move(exchange),
-                       .launches = std::move(*launches),
-                       .post = modes_.post,
-                       .member = created.member,
-                       .rank = rank,
-                       .ranks = ranks,
-                       .trigger = modes_.trigger,
-                       .daemon = {.create_plan =
-                                      [this](const NewPlan& wanted, Deadline until) {
-                                        return control_.create_plan(attached_.key, wanted, until);
-                                      },
-                                  .destroy_plan =
-                                      [this](PlanId plan, Deadline until) {
-                                        return control_.destroy_plan(attached_.key, plan, until);
-                                      }}});
+  auto member = std::make_shared<GpuMember>(GpuMember::Parts{
+      .gpu = std::move(gpu),
+      .mailbox = std::move(*mailbox),
+      .exchange = std::move(exchange),
+      .launches = std::move(*launches),
+      .post = modes_.post,
+      .member = created.member,
+      .rank = rank,
+      .ranks = ranks,
+      .trigger = modes_.trigger,
+      .daemon = {.create_plan = [this](const NewPlan& wanted,
+                                       Deadline until) { return plans_.create(wanted, until); },
+                 .destroy_plan = [this](PlanId plan,
+                                        Deadline until) { return plans_.destroy(plan, until); },
+                 .replace_plan = [this](PlanId plan,
+                                        Deadline until) { return plans_.replace(plan, until); }}});
   members_.add(member);
   return member;
 }

@@ -14,6 +14,7 @@
 #include "client/src/gpu/gpu_members.h"
 #include "client/src/gpu/memory/gpu_buffers.h"
 #include "client/src/gpu/memory/gpu_registration.h"
+#include "client/src/gpu/plans_at_daemon.h"
 #include "client/src/gpu/posting/posted_starts.h"
 #include "client/src/session/deadline.h"
 #include "proto/status.h"
@@ -23,9 +24,14 @@ namespace arcomm::client {
 
 class GpuSession {
  public:
-  // Both outlive it, as does what `attached` refers to.
-  static Result<std::unique_ptr<GpuSession>> open(NodeControl& control, FdChannel& descriptors,
-                                                  const Attached& attached);
+  struct Parts {  // of its session; all outlive it
+    NodeControl& control;
+    FdChannel& descriptors;
+    const Attached& attached;
+    Submission& submission;
+    Waiting& waiting;
+  };
+  static Result<std::unique_ptr<GpuSession>> open(const Parts& parts);
 
   // The GPU that is current on this thread.
   Result<std::shared_ptr<Gpu>> current() { return gpus_.current(attached_.device); }
@@ -52,8 +58,7 @@ class GpuSession {
     PostMode post;
     Trigger trigger;
   };
-  GpuSession(Gpus& gpus, Modes modes, NodeControl& control, FdChannel& descriptors,
-             const Attached& attached);
+  GpuSession(Gpus& gpus, Modes modes, const Parts& parts);
 
   Gpus& gpus_;
   const Modes modes_;
@@ -62,6 +67,7 @@ class GpuSession {
   const Attached& attached_;
   GpuMembers members_;
   GpuRegistration registration_;
+  PlansAtDaemon plans_;
   GpuBuffers buffers_;
 };
 

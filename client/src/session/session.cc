@@ -45,7 +45,11 @@ Result<std::shared_ptr<Session>> Session::attach(const std::string& runtime_dir,
                                                std::move((*fds)[1])));
   if (session->attached_.on_gpus) {
     Result<std::unique_ptr<GpuSession>> gpus =
-        GpuSession::open(*session->control_, *session->descriptors_, session->attached_);
+        GpuSession::open({.control = *session->control_,
+                          .descriptors = *session->descriptors_,
+                          .attached = session->attached_,
+                          .submission = session->submission_,
+                          .waiting = session->waiting_});
     if (!gpus) {
       session->detach(deadline);
       return std::move(gpus).error();

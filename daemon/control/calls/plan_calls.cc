@@ -7,6 +7,8 @@
 namespace arcomm {
 namespace {
 
+constexpr std::uint32_t kMostAhead = 256;  // of one call
+
 // Nothing where a number does not fit into the place that it is for.
 std::optional<OperationSpec> spec_of(const v1::CreatePlanRequest& request) {
   const auto fits = [](std::uint32_t number) { return number <= 0xff; };
@@ -59,7 +61,7 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
       id, seed,
       state_.replies.on_loop<PlanId>(
           "register the plan",
-          [this, id, answer = std::move(answer),
+          [this, id, ahead = request.ahead(), answer = std::move(answer),
            holder = std::make_shared<HeldPlan>(HeldPlan{
                std::move(charged).value(), std::move(on_gpus).value()})](Result<PlanId> plan) {
             SessionEntry* owner = state_.ledger.find(id);
@@ -67,7 +69,10 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
               *holder = {};
               return answer(plan.error());
             }
-            if (owner != nullptr) owner->plans.emplace(*plan, std::move(*holder));
+            if (owner != nullptr) {
+              owner->plans.push_back(std::move(*holder));
+              pay_ahead(*owner, ahead);
+            }
             v1::CreatePlanReply reply;
             reply.set_plan(plan->bits());
             answer(reply);
@@ -83,24 +88,44 @@ void PlanCalls::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest&
   if (!session) return answer(session.error());
   const SessionId id = (*session)->id;
   const PlanId plan = PlanId::from_bits(request.plan());
-  if (!(*session)->plans.contains(plan)) {
-    return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
-                        " is not one of session ", id));
-  }
   state_.worker_of(**session).remove_plan(
       id, plan,
       state_.replies.on_loop<void>(
           "remove the plan",
-          [this, id, plan, answer = std::move(answer)](const Status& status) {
+          [this, id, answer = std::move(answer)](const Status& status) {
             if (!status) return answer(status.error());
-            if (SessionEntry* owner = state_.ledger.find(id); owner != nullptr)
-              owner->plans.erase(plan);
+            give_back_one(id);
             answer(v1::Empty{});
           },
-          [this, id, plan](const Status& late) {
-            SessionEntry* owner = state_.ledger.find(id);
-            if (late && owner != nullptr) owner->plans.erase(plan);
+          [this, id](const Status& late) {
+            if (late) give_back_one(id);
           }));
+}
+
+// The worker has let go of one, whichever it was: one charge is as good as another.
+void PlanCalls::give_back_one(SessionId id) {
+  SessionEntry* owner = state_.ledger.find(id);
+  if (owner != nullptr && !owner->plans.empty()) owner->plans.pop_back();
+}
+
+void PlanCalls::pay_ahead(SessionEntry& session, std::uint32_t asked) {
+  if (!session.on_gpus || state_.stopping) return;
+  const uid_t uid = session.peer.uid;
+  // Only what leaves as much again: nobody shall be short of what lies here unused.
+  const auto may_have = [&](QuotaKind kind, std::uint64_t more) {
+    return state_.quotas.shares(kind).ask(uid, 2 * more) == FairShare::Answer::Yes;
+  };
+  const std::uint64_t more = std::min(asked, kMostAhead);
+  if (more == 0 || !may_have(QuotaKind::Plans, more) || !may_have(QuotaKind::DevicePlans, more))
+    return;
+  std::uint64_t paid = 0;
+  for (; paid < more; ++paid) {
+    Result<ChargePtr> charge = state_.quotas.charge(uid, QuotaKind::Plans);
+    Result<ChargePtr> on_gpus = state_.quotas.charge(uid, QuotaKind::DevicePlans);
+    if (!charge || !on_gpus) break;
+    session.plans.push_back({std::move(charge).value(), std::move(on_gpus).value()});
+  }
+  state_.worker_of(session).pay_plans(session.id, paid);
 }
 
 void PlanCalls::take_back(const Caller& caller, const v1::SessionRef& session,

@@ -19,6 +19,10 @@ class PlanCalls {
                  const v1::CreatePlanReply& unheard);
 
  private:
+  void give_back_one(SessionId session);
+  // For plans that the session will make in its ring.
+  void pay_ahead(SessionEntry& session, std::uint32_t asked);
+
   ControlState& state_;
 };
 

@@ -74,6 +74,15 @@ bool CompletionSink::refuse(Session& session, const ring::WorkRequest& slot,
   return told;
 }
 
+bool CompletionSink::answer_plan(Session& session, std::uint64_t ticket,
+                                 const Result<PlanId>& answer) {
+  const Failure outcome = answer ? Failure{} : Failure::from(answer.error());
+  const bool told =
+      session.complete(completion_of(ticket, answer ? answer->bits() : 0, outcome, 0));
+  if (told) session.wake();
+  return told;
+}
+
 void CompletionSink::refuse_doorbell(Session& session, const Admitted& refused,
                                      std::uint64_t now_ns) {
   note_refusal(session, ring::WorkRequest{}, refused, now_ns);

@@ -30,7 +30,10 @@ class CompletionSink {
   // Counts, records and answers a request that never became an operation.
   bool refuse(Session& session, const ring::WorkRequest& slot, const Admitted& refused,
               std::uint64_t now_ns);
-  // The same for the start of a plan through a doorbell, whose client hears of it in its mailbox.
+  // Answers a request with kPlanMagic.
+  bool answer_plan(Session& session, std::uint64_t ticket, const Result<PlanId>& answer);
+  // The same as refuse() for the start of a plan through a doorbell, whose client hears of it in
+  // its mailbox.
   void refuse_doorbell(Session& session, const Admitted& refused, std::uint64_t now_ns);
 
   std::uint64_t done() const { return done_; }

@@ -79,46 +79,20 @@ Status ControlRequests::remove_buffer(SessionId id, BufferId buffer) {
 Result<PlanId> ControlRequests::add_plan(SessionId id, const PlanSpec& spec) {
   Result<Session*> session = state_.sessions.need(id);
   if (!session) return std::move(session).error();
-  if (Result<Member*> member = state_.need_member(id, spec.member); !member)
-    return std::move(member).error();
-  if (const char* fault = find_fault(spec.spec))
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the plan cannot be: ", fault);
-  auto plan = std::make_unique<PersistentPlan>();
-  plan->owner = id;
-  plan->member = spec.member;
-  plan->signature = Signature::whole(spec.spec);
-  plan->timeout_ns = spec.timeout_ns;
-  CheckedRange send, recv;
-  const Failure failure =
-      state_.admission.check_ranges(id, plan->signature, {spec.send_buffer, spec.send_offset_bytes},
-                                    {spec.recv_buffer, spec.recv_offset_bytes}, send, recv);
-  if (!failure.ok()) return failure.to_error();
-  if (send.buffer != nullptr) plan->send_buffer = spec.send_buffer;
-  if (recv.buffer != nullptr) plan->recv_buffer = spec.recv_buffer;
-  plan->send = send.address;
-  plan->recv = recv.address;
-  ARC_RETURN_IF_ERROR(state_.backend->bind(state_.plans.next_id(), *plan, send, recv));
-  if (plan->send_buffer.valid()) state_.buffers.hold(plan->send_buffer);
-  if (plan->recv_buffer.valid()) state_.buffers.hold(plan->recv_buffer);
-  const PlanId made = state_.plans.insert(std::move(plan));
-  (*session)->plans.push_back(made);
+  Result<PlanId> made = worker_.plans().add(**session, spec);
+  if (made) ++(*session)->paid_plans;
   return made;
 }
 
+void ControlRequests::pay_plans(SessionId id, std::uint64_t more) {
+  if (Session* session = state_.sessions.find(id)) session->paid_plans += more;
+}
+
 Status ControlRequests::remove_plan(SessionId id, PlanId plan) {
-  worker_.catch_up();
   Result<Session*> session = state_.sessions.need(id);
   if (!session) return std::move(session).error();
-  const PersistentPlan* held = state_.plans.find(plan);
-  if (held == nullptr || held->owner != id) {
-    return error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
-                 " is unknown, destroyed or of another session");
-  }
-  ARC_RETURN_IF_ERROR(state_.backend->unbind(plan, *held));
-  if (held->send_buffer.valid()) state_.buffers.drop(held->send_buffer);
-  if (held->recv_buffer.valid()) state_.buffers.drop(held->recv_buffer);
-  state_.plans.erase(plan);
-  std::erase((*session)->plans, plan);
+  ARC_RETURN_IF_ERROR(worker_.plans().remove(**session, plan));
+  --(*session)->paid_plans;
   return {};
 }
 

@@ -30,6 +30,7 @@ class ControlRequests {
                                           std::uint64_t bytes);
   Status remove_buffer(SessionId session, BufferId buffer);
   Result<PlanId> add_plan(SessionId session, const PlanSpec& spec);
+  void pay_plans(SessionId session, std::uint64_t more);
   Status remove_plan(SessionId session, PlanId plan);
   // None: there is more to do, in another turn, with what was made of it.
   Result<std::optional<std::vector<MemberId>>> form_communicator(

@@ -100,6 +100,9 @@ class ThreadedWorker final : public DeviceWorker {
   void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) override {
     ask(std::move(done), [this, session, spec] { return requests_.add_plan(session, spec); });
   }
+  void pay_plans(SessionId session, std::uint64_t more) override {
+    mailbox_.post({[this, session, more] { requests_.pay_plans(session, more); }, [] {}});
+  }
   void remove_plan(SessionId session, PlanId plan, Done<void> done) override {
     post(done, [this, session, plan, done] {
       const auto remove = [this, session, plan] { return requests_.remove_plan(session, plan); };

@@ -77,7 +77,10 @@ class DeviceWorker {
                                Done<AllocatedBuffer> done) = 0;
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
+  // Of a plan that its caller has charged for, and that takes its charge along. pay_plans: charged
+  // for likewise, for as many plans that the session itself makes in its ring.
   virtual void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) = 0;
+  virtual void pay_plans(SessionId session, std::uint64_t more) = 0;
   virtual void remove_plan(SessionId session, PlanId plan, Done<void> done) = 0;
 
   // done: one MemberId per rank, in rank order.

@@ -92,6 +92,9 @@ bool Worker::poll(Session& session) {
       lose(session, "the completion ring's index left its bounds");
     } else if (seen == ring::Pop::Corrupt || session.pop(slot) != ring::Pop::Done) {
       lose(session, "the request ring's index or a slot's position is wrong");
+    } else if (slot.magic == ring::kPlanMagic) {
+      answer_plan(session, slot);
+      break;  // one in a turn: whoever floods with them holds up nobody for longer
     } else {
       if (now == 0) now = now_ns();
       admit(session, slot, now);
@@ -157,6 +160,13 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
     lose(session, "the completion ring's index left its bounds");
   }
   tell_refused(admitted, now_ns);
+}
+
+void Worker::answer_plan(Session& session, const ring::WorkRequest& slot) {
+  const Result<PlanId> answer = plans_.answer(session, slot);
+  // Catching up may have shown that its client is lost.
+  if (session.readable() && !state_.completions.answer_plan(session, slot.ticket, answer))
+    lose(session, "the completion ring's index left its bounds");
 }
 
 void Worker::accept(Session& session, Operation& operation) {

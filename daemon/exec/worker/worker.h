@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/departures.h"
+#include "daemon/exec/worker/session_plans.h"
 #include "daemon/exec/worker/turn_shares.h"
 #include "daemon/exec/worker/worker_state.h"
 
@@ -64,6 +65,7 @@ class Worker {
   WorkerState& state() { return state_; }
   const WorkerState& state() const { return state_; }
   Departures& departures() { return departures_; }
+  SessionPlans& plans() { return plans_; }
 
  private:
   explicit Worker(DeviceWorker::Parts parts);
@@ -72,6 +74,7 @@ class Worker {
   bool poll_device();
   void take(const DoorbellCall& call, std::uint64_t now_ns);
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
+  void answer_plan(Session& session, const ring::WorkRequest& slot);
   void accept(Session& session, Operation& operation);
   // The other ranks hear why this one's request was refused.
   void tell_refused(const Admitted& refused, std::uint64_t now_ns);
@@ -86,6 +89,7 @@ class Worker {
 
   WorkerState state_;
   Departures departures_{state_};
+  SessionPlans plans_{state_, [this] { catch_up(); }};
   std::size_t first_polled_ = 0;
   std::vector<std::pair<Session*, const char*>> lost_;
   std::vector<Session*> to_wake_;  // those that settle() has told something

@@ -131,6 +131,57 @@ TEST(Decode, APlanNeedsOnlyItsId) {
   EXPECT_EQ(request.plan, (PlanId{8, 9}));
 }
 
+WorkRequest good_plan() {
+  WorkRequest slot = good();
+  slot.magic = kPlanMagic;
+  return slot;
+}
+
+TEST(Decode, TurnsARequestForAPlanIntoTypedValues) {
+  PlanRequest request;
+  const char* detail = "";
+  ASSERT_EQ(decode(good_plan(), request, detail), Decode::Done);
+  EXPECT_EQ(request.ticket, 5u);
+  EXPECT_FALSE(request.removed.valid());
+  EXPECT_EQ(request.member, (MemberId{1, 2}));
+  EXPECT_EQ(request.send.buffer, (BufferId{3, 4}));
+  EXPECT_EQ(request.send.offset_bytes, 64u);
+  EXPECT_EQ(request.recv.buffer, (BufferId{5, 6}));
+  EXPECT_EQ(request.recv.offset_bytes, 128u);
+  EXPECT_EQ(request.spec, all_reduce_of(10, DType::Float32, ReduceOp::Max));
+  EXPECT_EQ(request.timeout_ns, 77u);
+
+  WorkRequest removal;
+  removal.magic = kPlanMagic;
+  removal.plan = PlanId{8, 9}.bits();
+  ASSERT_EQ(decode(removal, request, detail), Decode::Done);
+  EXPECT_EQ(request.removed, (PlanId{8, 9}));
+}
+
+TEST(Decode, RefusesAPlanOutsideTheTablesAndStillNamesTheCaller) {
+  const auto refused = [](auto spoil, Decode as = Decode::BadValue) {
+    WorkRequest slot = good_plan();
+    spoil(slot);
+    PlanRequest request;
+    const char* detail = "";
+    return decode(slot, request, detail) == as && request.ticket == 5 && *detail != '\0';
+  };
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.magic = kRequestMagic; }, Decode::BadMagic));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.collective = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.op = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.codec = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.recv_count = 11; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.send_count = slot.recv_count = ~0ull; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.member = 42; }));  // generation 0
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.plan = 42; }));    // generation 0
+}
+
+TEST(Decode, ARequestForAPlanIsNoOperation) {
+  Request request;
+  EXPECT_EQ(decoded(good_plan(), request), Decode::BadMagic);
+}
+
 TEST(Decode, WhateverItAcceptsLiesInItsTables) {
   std::mt19937_64 random(7);
   int accepted = 0;

@@ -49,6 +49,15 @@ TEST(Segment, BothSidesSeeTheSameRings) {
   EXPECT_EQ(out.ticket, 99u);
 }
 
+TEST(Segment, TellsWhoOpensItWhatItsDaemonTakes) {
+  Result<Segment> made = Segment::create(16, kSession, kPlansInRing);
+  ASSERT_TRUE(made.ok());
+  EXPECT_EQ(Segment::open(duplicate(made->fd())).value().features(), kPlansInRing);
+  Result<Segment> plain = Segment::create(16, kSession);
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(Segment::open(duplicate(plain->fd())).value().features(), 0u);
+}
+
 TEST(Segment, ItsSizeCannotBeChangedByAnyHolder) {
   Result<Segment> made = Segment::create(8, kSession);
   ASSERT_TRUE(made.ok());

@@ -29,6 +29,12 @@ ring::Push SessionRings::send(const ring::WorkRequest& request, const InFlight& 
   return ring::Push::Done;
 }
 
+ring::Push SessionRings::send_aside(const ring::WorkRequest& request) {
+  const ring::Push pushed = requests_.push(request);
+  if (pushed == ring::Push::Done) doorbell_.ring();
+  return pushed;
+}
+
 void SessionRings::take_each(const std::function<void(const InFlight&)>& taken) {
   for (std::uint32_t i = 0; i < most_in_flight_; ++i) {
     if (entries_[i].what.operation != nullptr) taken(take_entry(i));

@@ -41,6 +41,11 @@ class SessionRings {
   // when Done.
   ring::Push send(const ring::WorkRequest& request, const InFlight& what);
 
+  // The same for a request that is no operation's: it has no entry, and nobody counts it.
+  ring::Push send_aside(const ring::WorkRequest& request);
+  // What the daemon takes in the ring: proto/ring/layout.h.
+  std::uint64_t features() const { return segment_.features(); }
+
   bool has_completion() { return completions_.peek() != ring::Pop::Empty; }
   ring::Pop receive(ring::Completion& completion) { return completions_.pop(completion); }
   // False for the ticket of a request that is not in flight (any more).

@@ -29,6 +29,7 @@ Submission::Submission(Parts parts)
     : descriptors_(parts.descriptors),
       aborts_(parts.aborts),
       rings_(std::move(parts.segment), std::move(parts.doorbell), parts.max_in_flight),
+      questions_(rings_),
       copying_({.segment_filled = [this](Operation& operation) { pump(*operation.member); },
                 .copying_stopped = [this](Operation& operation) { ends_.settle(operation); }}),
       ends_(parts.staging, copying_, parts.aborts),
@@ -92,7 +93,7 @@ void Submission::reap() {
 }
 
 void Submission::complete(const ring::Completion& completion) {
-  if (!rings_.is_in_flight(completion.ticket)) return;  // an operation that this side has closed
+  if (!rings_.is_in_flight(completion.ticket)) return questions_.take(completion);
   if (reason_from(completion.reason) == Reason::DaemonLost && completion.code != 0) {
     // The daemon after the one that had this session: nothing else of it will be answered either.
     return loss_.lose(failure_in(completion));
@@ -151,6 +152,21 @@ void Submission::give_up(Member& member) {
   sleepers_.wake();
 }
 
+bool Submission::ask(Question& question) {
+  const Lock lock(mutex_);
+  if (loss_.is_told()) look_at_state();
+  if (loss_.why()) return false;
+  const ring::Push asked = questions_.ask(question);
+  if (asked == ring::Push::Corrupt) lose_requests();
+  return asked == ring::Push::Done;
+}
+
+bool Submission::end(Question& question) {
+  const Lock lock(mutex_);
+  questions_.give_up(question);
+  return question.is_answered.load(std::memory_order_relaxed);
+}
+
 Error Submission::failure_of(const Member& member) const {
   if (!member.failed.load(std::memory_order_acquire)) {
     return {ErrorCode::Ok, Reason::None, "", -1};
@@ -167,7 +183,8 @@ void Submission::work(const Enough& enough) {
     reap();
     copying_.run(lock, enough);
     look_at_state();
-    wake = ends_.take_any_ended() || !copying_.empty();  // another thread may copy on
+    // Another thread may copy on.
+    wake = ends_.take_any_ended() || questions_.take_any_answered() || !copying_.empty();
   }
   if (wake) sleepers_.wake();
   // At once: what this thread waits for may itself wait for peers that go on only when told.

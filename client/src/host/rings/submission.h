@@ -1,7 +1,7 @@
-// A session's operations on the host: requests go in, completions come out, and whoever waits does
-// both for everyone (waiting.h). This is the lock over the parts: what has not left yet
-// (RequestQueue), what is in flight (SessionRings), what is to be copied (StagedCopying), how an
-// operation ends (OperationEnds) and how the session does (SessionLoss).
+// A session's operations on the host, and its questions: requests go in, completions come out, and
+// whoever waits does both for everyone (waiting.h). This is the lock over the parts: what has not
+// left yet (RequestQueue), what is in flight (SessionRings), what is to be copied (StagedCopying),
+// how an operation ends (OperationEnds) and how the session does (SessionLoss).
 //
 // Requests of one member leave in the order of the calls. What does not fit into the ring waits
 // here and leaves as completions arrive. Thread: any; one mutex, which StagedCopying lets go of
@@ -20,6 +20,7 @@
 #include "client/src/host/operation.h"
 #include "client/src/host/rings/operation_ends.h"
 #include "client/src/host/rings/request_queue.h"
+#include "client/src/host/rings/ring_questions.h"
 #include "client/src/host/rings/session_rings.h"
 #include "client/src/host/rings/sleepers.h"
 #include "client/src/session/due_aborts.h"
@@ -56,6 +57,12 @@ class Submission {
   void abandon(Operation& operation);
   // A call of this member ended without its request: its ranks no longer agree on what comes next.
   void give_up(Member& member);
+  // Asks the worker what is no operation; features() says whether it takes that. False: the ring
+  // has no room, or the session is over.
+  bool ask(Question& question);
+  // To be called for each that was asked, before it goes. Whether it is answered.
+  bool end(Question& question);
+  std::uint64_t features() const { return rings_.features(); }
   // Why the member takes nothing more; Ok while it does. Cheap while it does.
   Error failure_of(const Member& member) const;
 
@@ -101,6 +108,7 @@ class Submission {
   DueAborts& aborts_;
   mutable std::mutex mutex_;
   SessionRings rings_;
+  RingQuestions questions_;
   StagedCopying copying_;
   OperationEnds ends_;
   RequestQueue requests_;

@@ -66,6 +66,12 @@ bool Waiting::wait_for(const Operation& operation, Deadline deadline) {
       [&operation] { return operation.done.load(std::memory_order_acquire); });
 }
 
+bool Waiting::wait_for(const Question& question, Deadline deadline) {
+  return wait_while_working(0, deadline, [&] {
+    return question.is_answered.load(std::memory_order_acquire) || submission_.lost();
+  });
+}
+
 bool Waiting::wait_until_idle(const Member& member, Deadline deadline) {
   return wait_while_working(
       0, deadline, [&member] { return member.active.load(std::memory_order_acquire) == 0; });

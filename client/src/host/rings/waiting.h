@@ -23,6 +23,8 @@ class Waiting {
 
   // Until the operation is done.
   bool wait_for(const Operation& operation, Deadline deadline);
+  // Until it is answered, or the session lost.
+  bool wait_for(const Question& question, Deadline deadline);
   // Until no operation of the member is open.
   bool wait_until_idle(const Member& member, Deadline deadline);
   // Until few operations of the member have still to leave.

@@ -93,6 +93,7 @@ SAME(CreatePlanRequest, TimeoutMs);
 SAME(CreatePlanRequest, RecvCount);
 SAME(CreatePlanRequest, Collective);
 SAME(CreatePlanRequest, RootPlusOne);
+SAME(CreatePlanRequest, Ahead);
 SAME(CreatePlanReply, Plan);
 SAME(DestroyPlanRequest, Session);
 SAME(DestroyPlanRequest, Plan);

@@ -71,10 +71,11 @@ class GpuMemberTest : public testing::Test {
         .trigger = trigger,
         .daemon = {
             .create_plan = [this](const NewPlan& wanted, Deadline) { return create_plan(wanted); },
-            .destroy_plan =
+            .destroy_plan = [this](PlanId id, Deadline) { return destroy_plan(id); },
+            .replace_plan =
                 [this](PlanId id, Deadline) {
-                  destroyed.push_back(id);
-                  return std::exchange(destroy_answer, Status());
+                  ++replaced;
+                  return destroy_plan(id);
                 }}});
   }
 
@@ -87,6 +88,11 @@ class GpuMemberTest : public testing::Test {
       return why;
     }
     return PlanId{static_cast<std::uint32_t>(asked.size()), 1};
+  }
+
+  Status destroy_plan(PlanId id) {
+    destroyed.push_back(id);
+    return std::exchange(destroy_answer, Status());
   }
 
   CollectiveCall call(std::uint64_t count) {
@@ -105,6 +111,7 @@ class GpuMemberTest : public testing::Test {
   const GpuBuffer recv{.range = {.base = next_base += 1ULL << 32, .bytes = 1 << 30}, .id = {2, 1}};
   std::vector<NewPlan> asked;
   std::vector<PlanId> destroyed;
+  int replaced = 0;  // of them
   std::deque<Error> refusals;
   Status destroy_answer;  // to the next one
   DeviceMailbox* words = nullptr;

@@ -72,6 +72,15 @@ TEST_F(GpuMemberTest, GivesUpFinishedPlansWhenTheDaemonHasNoRoom) {
   EXPECT_TRUE(all_reduce(3).ok());
   ASSERT_EQ(destroyed.size(), 1u);
   EXPECT_EQ(destroyed[0].index, 1u);
+  EXPECT_EQ(replaced, 1) << "another one comes in its place";
+}
+
+// So that calls to the daemon become rare, whatever the number of addresses.
+TEST_F(GpuMemberTest, PaysAheadForAsManyPlansAsItHas) {
+  for (std::uint64_t count = 1; count <= 5; ++count) {
+    ASSERT_TRUE(all_reduce(count).ok());
+    EXPECT_EQ(asked.back().ahead, count - 1);
+  }
 }
 
 TEST_F(GpuMemberTest, KeepsPlansThatAGraphHasCaptured) {

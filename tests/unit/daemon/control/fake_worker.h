@@ -34,10 +34,11 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> holding{false};         // answers at let_go()
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
   std::atomic<std::uint64_t> turns{0};
-  std::atomic<bool> gpus{false};            // it serves GPUs, whose granule is kGranule
-  std::atomic<bool> refuse_mailbox{false};  // export_mailbox fails
-  std::atomic<bool> in_stream{false};       // every communicator is
-  const LaunchTable launches =              // of every communicator
+  std::atomic<bool> gpus{false};             // it serves GPUs, whose granule is kGranule
+  std::atomic<bool> refuse_mailbox{false};   // export_mailbox fails
+  std::atomic<bool> in_stream{false};        // every communicator is
+  std::atomic<std::uint64_t> paid_ahead{0};  // plans
+  const LaunchTable launches =               // of every communicator
       LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
   static constexpr std::uint64_t kGranule = 2 << 20;
 
@@ -201,9 +202,13 @@ class FakeWorker final : public DeviceWorker {
     plans_.emplace(id, session);
     answer(std::move(done), Result<PlanId>(id));
   }
+  void pay_plans(SessionId, std::uint64_t more) override { paid_ahead += more; }
   void remove_plan(SessionId, PlanId plan, Done<void> done) override {
     std::lock_guard lock(mutex_);
-    plans_.erase(plan);
+    if (plans_.erase(plan) == 0) {
+      return answer(std::move(done),
+                    Status(error(ErrorCode::NotFound, Reason::UnknownHandle, "no such plan")));
+    }
     answer(std::move(done), Status());
   }
 

@@ -239,6 +239,50 @@ TEST_F(GpuTest, OneUserLeavesPlansOfTheGpusToOthers) {
   EXPECT_EQ(limit("device_plans").used(), kMaxDevicePlans / 4 * 3);
 }
 
+TEST_F(GpuTest, PlansThatASessionMakesInItsRingAreChargedForAhead) {
+  settings_.quota.plans = 100;
+  start({kFirst});
+  const Session session = open_session();
+  v1::CreateCommunicatorReply joined;
+  ASSERT_TRUE(join(session, unique_id('a'), 0, 1, &joined).status.ok());
+  v1::CreatePlanRequest request;
+  *request.mutable_session() = session.ref;
+  request.set_member(joined.member());
+  request.set_send_count(16);
+  request.set_recv_count(16);
+  std::vector<std::uint64_t> plans;
+  const auto create = [&](std::uint32_t ahead) {
+    request.set_ahead(ahead);
+    v1::CreatePlanReply reply;
+    ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::CreatePlan, request, &reply).status.ok());
+    plans.push_back(reply.plan());
+  };
+  create(0);
+  EXPECT_EQ(limit("device_plans").used(), 1u);
+  create(20);
+  EXPECT_EQ(limit("device_plans").used(), 22u);
+  EXPECT_EQ(limit("plans").used(), 22u);
+  EXPECT_EQ(worker_->paid_ahead, 20u);
+  create(40);  // more than half of what is left
+  EXPECT_EQ(limit("plans").used(), 23u);
+  EXPECT_EQ(worker_->paid_ahead, 20u);
+
+  // A plan that goes takes one charge along, whichever paid for it.
+  v1::DestroyPlanRequest destroy;
+  *destroy.mutable_session() = session.ref;
+  v1::Empty empty;
+  for (const std::uint64_t plan : plans) {
+    destroy.set_plan(plan);
+    EXPECT_TRUE(call(*client_, &v1::NodeControl::Stub::DestroyPlan, destroy, &empty).status.ok());
+  }
+  EXPECT_EQ(limit("plans").used(), 20u);
+  EXPECT_EQ(call(*client_, &v1::NodeControl::Stub::DestroyPlan, destroy, &empty).reason,
+            Reason::UnknownHandle);
+  EXPECT_EQ(limit("plans").used(), 20u);
+  ASSERT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(limit("plans").used(), 0u);
+}
+
 // As long as the user is the only one, all of it is that user's.
 TEST_F(GpuTest, WhoHasAllThatIsInStreamGetsNoMoreOnceAnotherUserIsThere) {
   if (::getuid() != 0) GTEST_FAIL() << "run this test as root: it connects as another uid";

@@ -81,7 +81,7 @@ class Client {
  public:
   Client(DeviceWorker& worker, SessionId id, std::uint32_t slots, pid_t pid, SessionLimits limits)
       : worker_(worker), id_(id) {
-    Result<ring::Segment> segment = ring::Segment::create(slots, id);
+    Result<ring::Segment> segment = ring::Segment::create(slots, id, ring::kPlansInRing);
     EXPECT_TRUE(segment.ok());
     control_ = &segment->control();
     // The worker unmaps the segment when it closes the session; what it last said is read here.
@@ -156,6 +156,9 @@ class Client {
     submit(request(count, dtype, op));
   }
   ring::Producer<ring::WorkRequest>& producer() { return *producer_; }
+  // For ends that are not these: who uses them leaves these alone.
+  ring::Segment opened() const { return ring::Segment::open(duplicate(keeper_->fd())).value(); }
+  UniqueFd event() const { return duplicate(event_.get()); }
   void ring_bell() { bell_->ring(); }
 
   // The next completion, or nothing within `patience`.

@@ -1,0 +1,40 @@
+// The plans of sessions: made and removed as control asks (ControlRequests), or as a client does in
+// its ring, where that is answered by the next turn and not by a call that takes 100 us. Both go
+// through the same checks. In the ring a session makes no more plans than control has charged for,
+// and removes none for which GPUs must be quiesced: what is refused there, it asks control for.
+// Thread: the worker's.
+#pragma once
+
+#include <functional>
+
+#include "daemon/exec/specs.h"
+#include "daemon/exec/worker/worker_state.h"
+#include "daemon/session/session.h"
+#include "proto/ring/layout.h"
+#include "proto/status.h"
+
+namespace arcomm {
+
+class SessionPlans {
+ public:
+  // catch_up: Worker's, before a plan goes.
+  SessionPlans(WorkerState& state, std::function<void()> catch_up)
+      : state_(state), catch_up_(std::move(catch_up)) {}
+
+  Result<PlanId> add(Session& session, const PlanSpec& spec);
+  Status remove(Session& session, PlanId plan);
+  // What the session asks for in its ring; `slot`, with kPlanMagic, is a private copy. The plan
+  // that was made, or removed.
+  Result<PlanId> answer(Session& session, const ring::WorkRequest& slot);
+
+ private:
+  Result<PlanId> make_in_ring(Session& session, const PlanSpec& spec);
+  Status remove_in_ring(Session& session, PlanId plan);
+  // Of the session; null where it is none of it, or none any more.
+  const PersistentPlan* find(const Session& session, PlanId plan) const;
+
+  WorkerState& state_;
+  const std::function<void()> catch_up_;
+};
+
+}  // namespace arcomm
