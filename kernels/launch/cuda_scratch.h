@@ -1,9 +1,9 @@
 // Where everything lies in a rank's scratch, through which launched kernels hand each other what
 // they need: pure arithmetic, proven in tests/unit/kernels. Sizes and offsets in bytes.
 //
-// A rank has cuda_scratch_bytes() per communicator, also when it is alone: zeroed once, mapped on
-// all the ranks' GPUs, and then touched by these kernels alone. Regions do not move with the size
-// of an operation:
+// A rank has cuda_scratch_bytes() per communicator: zeroed once, mapped on all the ranks' GPUs, and
+// then touched by these kernels alone. One that is alone hands nobody anything, and has the control
+// page only. Regions do not move with the size of an operation:
 //   a control page (device/scratch.cuh)
 //   OneShotLl16  two halves, for odd and even epochs, of one area per rank, twice the data's size
 //   LL128        two halves (lines/ll128_layout.h), which both algorithms use in turn
@@ -53,7 +53,7 @@ constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
 }
 
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
-  return std::max(stream_end(ranks), copy_end(ranks));
+  return ranks < 2 ? kCudaControlBytes : std::max(stream_end(ranks), copy_end(ranks));
 }
 
 }  // namespace arcomm

@@ -11,7 +11,7 @@ packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI. Needs no GPU.
   check_lines.py --nvcc NVCC [--cuobjdump CUOBJDUMP] [--arch 90a,100,...]     the kernels of this source tree
 
 By default for 90a, whose machine code is in the image, and for 100, for which a driver makes it of the PTX that is there,
-too, by an assembler of its own. 80 can be asked for. The way sm_120 pairs its accesses is one that this does not know.
+too, by an assembler of its own. 80 and 120 can be asked for.
 """
 import argparse
 import concurrent.futures
@@ -63,6 +63,34 @@ def note_slow_ways(code):
         one.joins_collective = calls or ends
 
 
+def written(one):
+    """The registers that an instruction writes: its first operand, and those behind it that are of the same value."""
+    found = re.match(r"(\S+) R(\d+)\b", one.text)
+    if not found:
+        return range(0)
+    word, first = found.group(1), int(found.group(2))
+    wide = 4 if ".128" in word else 2 if re.search(r"\.64|WIDE|^CS2R", word) else 1
+    return range(first, first + wide)
+
+
+def last_write(code, at, register):
+    number = int(register[1:])
+    return next((before for before in range(at - 1, -1, -1) if number in written(code[before])), -1)
+
+
+def note_origins(code):
+    """Two registers that are the same one and a constant are one address: sm_120 gives each line of a packet a copy."""
+    for at, one in enumerate(code):
+        if not one.access:
+            continue
+        what, base, offset = one.access
+        made = last_write(code, at, base)
+        adds = re.match(rf"IADD\.64 {base}, (R\d+)(?:\.reuse)?, (-?0x[0-9a-f]+)$", code[made].text) if made >= 0 else None
+        if adds and not code[made].predicated and all(by.kind != "branches" for by in code[made:at]):
+            base, offset, at = adds.group(1), offset + int(adds.group(2), 16), made
+        one.access = (what, (base, last_write(code, at, base)), offset)
+
+
 def parse_sass(text):
     """By function: its instructions in order."""
     functions, name = {}, None
@@ -95,6 +123,7 @@ def parse_sass(text):
         functions[name].append(one)
     for code in functions.values():
         note_slow_ways(code)
+        note_origins(code)
     return functions
 
 
@@ -135,8 +164,9 @@ def parse_ptx(text):
     return functions
 
 
-def pairs_of(code):
-    """Indices of a packet's accesses: those of one kind that follow one another, half a packet apart."""
+def packets_of(code):
+    """Indices of a packet's accesses: those of one kind that follow one another, half a packet apart. A line whose other
+    one is not recognised is a packet of its own."""
     accesses = [i for i, one in enumerate(code) if one.access]
     taken = set()
     for first, second in zip(accesses, accesses[1:]):
@@ -144,6 +174,9 @@ def pairs_of(code):
         if first not in taken and a[0] == b[0] and a[1] == b[1] and abs(b[2] - a[2]) == PACKET_HALF:
             taken.update((first, second))
             yield first, second
+    for alone in accesses:
+        if alone not in taken:
+            yield alone, alone
 
 
 def why_apart(code, first, second, sources):
@@ -179,7 +212,7 @@ def check(name, functions):
         for one in code:
             for target in one.targets:
                 sources.setdefault(target, []).append(one)
-        for first, second in pairs_of(code):
+        for first, second in packets_of(code):
             packets += 1
             why = why_apart(code, first, second, sources)
             if why is None:

@@ -71,6 +71,25 @@ class PlantedViolations(unittest.TestCase):
     def test_a_convergence_of_some_lanes(self):
         self.assertEqual(ptx("\tbar.warp.sync \t%r9;"), (1, 1))
 
+    def test_lines_of_a_packet_may_have_a_copy_of_the_address_each(self):
+        copies = TOGETHER + """
+        /*0020*/                   IADD.64 R10, R62.reuse, 0x1000 ;
+        /*0028*/                   IADD.64 R62, R62, 0x1000 ;"""
+        text = SASS.format(before=copies, between="{between}", behind="").replace("desc[UR8][R62", "desc[UR8][R10")
+        whole = text.format(between="")
+        self.assertEqual(check_lines.check("planted", check_lines.parse_sass(whole)), (1, 0))
+        parted = text.format(between="        /*0110*/               @P0 BRA 0x130 ;")
+        self.assertEqual(check_lines.check("planted", check_lines.parse_sass(parted)), (2, 1))
+        others = whole.replace("R62.reuse, 0x1000", "R60, 0x1000")
+        self.assertEqual(check_lines.check("planted", check_lines.parse_sass(others)), (2, 0))
+
+    def test_a_line_without_its_other_one(self):
+        alone = SASS.format(before="{before}", between="", behind="").replace("+0x200", "+0x300")
+        text = alone.format(before=TOGETHER)
+        self.assertEqual(check_lines.check("planted", check_lines.parse_sass(text)), (2, 0))
+        text = alone.format(before="")
+        self.assertEqual(check_lines.check("planted", check_lines.parse_sass(text)), (2, 2))
+
     def test_lines_under_a_predicate(self):
         text = SASS.format(before=TOGETHER, between="", behind="").replace(
             "                   STG.E.128.STRONG.SYS desc[UR8]", "               @P0 STG.E.128.STRONG.SYS desc[UR8]")

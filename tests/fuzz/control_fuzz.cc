@@ -1,9 +1,11 @@
 // What a stranger can send to the control plane before and after it knows him: bytes of a
 // descriptor message with any number of descriptors, and requests parsed from bytes and checked
 // against a rendezvous and a ledger.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "daemon/control/descriptors/fd_wire.h"
@@ -13,6 +15,7 @@
 #include "daemon/control/session_ledger.h"
 #include "daemon/telemetry/metrics/metrics.h"
 #include "proto/arcommd/v1/control.pb.h"
+#include "proto/text.h"
 
 namespace {
 
@@ -101,6 +104,22 @@ void fuzz_request(const std::string& bytes, arcomm::SessionLedger& ledger) {
   (void)ledger.authorize(message.session().session(), message.session().session_token(), 1000);
 }
 
+// Whatever tickets it names, and however often: an offer is taken once, and only by its ticket.
+void fuzz_release(const v1::ReleaseBufferRequest& release, arcomm::SessionLedger& ledger,
+                  arcomm::SessionEntry& session) {
+  std::set<std::uint64_t> offered;
+  for (int i = 0; i < 3; ++i) {
+    const auto ticket =
+        ledger.add_offer(session, arcomm::UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)));
+    if (ticket) offered.insert(*ticket);
+  }
+  for (const std::uint64_t ticket : release.offered_fds()) {
+    if (ledger.take_offer(session, ticket).ok() != (offered.erase(ticket) == 1)) __builtin_trap();
+  }
+  if (session.offers.size() != offered.size()) __builtin_trap();
+  if (session.buffers.contains(arcomm::BufferId::from_bits(release.buffer()))) __builtin_trap();
+}
+
 void fuzz_requests(const std::string& bytes) {
   arcomm::SessionLedger ledger;
   arcomm::SessionEntry entry;
@@ -109,6 +128,16 @@ void fuzz_requests(const std::string& bytes) {
   fuzz_request<v1::CreateCommunicatorRequest>(bytes, ledger);
   fuzz_request<v1::DetachRequest>(bytes, ledger);
   fuzz_request<v1::CreatePlanRequest>(bytes, ledger);
+  v1::AttachRequest attach;
+  if (attach.ParseFromString(bytes) && arcomm::check_request(attach)) {
+    if (attach.device().size() > arcomm::kMostNameBytes) __builtin_trap();
+    const std::string name = arcomm::safe_text(attach.process_name(), arcomm::kNameBytes);
+    if (name.size() > arcomm::kNameBytes) __builtin_trap();
+    if (arcomm::safe_text(name, arcomm::kNameBytes) != name) __builtin_trap();
+  }
+  v1::ReleaseBufferRequest release;
+  if (release.ParseFromString(bytes) && arcomm::check_request(release))
+    fuzz_release(release, ledger, **session);
   v1::RegisterBufferRequest registration;
   if (registration.ParseFromString(bytes) && arcomm::check_request(registration)) {
     (void)ledger.take_offer(**session, registration.offered_fd());

@@ -8,7 +8,7 @@
 #                   nodes, when it is named: two daemons and a communicator of both; on one GPU (RANKS=1), or a GPU each
 #                   and NCCL over sockets beside them (RANKS=2)
 #                   jit, when it is named: fault 52, the kernels that a driver makes of PTX
-#                   full, when it is named: fault 45, on one GPU (RANKS=1)
+#                   full, when it is named: fault 45, on one GPU (RANKS=1), or of two one that is filled (RANKS=2)
 #                   four, named alone: what the second, third and fourth communicator of the same GPUs take
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
@@ -84,7 +84,9 @@ if [[ $parts == *" sanitizer "* ]]; then bash "$here/run_sanitizer.sh" "$out" ||
 if [[ $parts == *" faults "* ]]; then
   RANKS="${ranks_here[*]}" part "faults that are not possible here" timeout -k 20 400 bash "$here/run_faults.sh" "$out"
 fi
-if [[ $parts == *" full "* ]]; then timeout -k 20 900 bash "$here/run_full_gpu.sh" "$out" || status=1; fi
+if [[ $parts == *" full "* ]]; then
+  GPUS=$((ranks_here[0] > 1 ? 2 : 1)) timeout -k 20 900 bash "$here/run_full_gpu.sh" "$out" || status=1
+fi
 # One file, for machines that send back few.
 tar -C "$out" -czf "$here/logs.tar.gz" --exclude=logs.tar.gz . && mv "$here/logs.tar.gz" "$out/"
 missing=

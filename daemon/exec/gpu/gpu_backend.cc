@@ -88,6 +88,7 @@ void GpuBackend::use_settings(const Settings& settings) {
 void GpuBackend::begin_drain() {
   groups_->speculator.use_lease(0);
   groups_->speculator.withdraw_all(groups_->turn, kMomentNs);
+  end_measuring();
 }
 
 std::span<const DoorbellCall> GpuBackend::poll() {
@@ -136,7 +137,7 @@ void GpuBackend::stop(Communicator& communicator) {
 }
 
 std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
-  if (echo_ != nullptr && echo_->is_over() && echo_->has_left()) echo_.reset();
+  echoes_.tend();
   Speculator& speculator = groups_->speculator;
   speculator.make_way(now_ns);
   const Speculator::Counts counts = speculator.take_counts();
@@ -350,26 +351,18 @@ Result<std::optional<double>> GpuBackend::measured() {
 
 Status GpuBackend::begin_flag_echo(std::uint32_t gpu) {
   ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ != nullptr || (echo_ != nullptr && !echo_->has_left()))
+  if (bench_ != nullptr)
     return error(ErrorCode::Unavailable, Reason::None, "somebody else measures: try again");
-  echo_.reset();  // its words are free for the next
-  Result<std::unique_ptr<GpuFlagEcho>> echo = GpuFlagEcho::begin(*groups_, gpu);
-  if (!echo) return std::move(echo).error();
-  echo_ = std::move(echo).value();
-  return {};
+  return echoes_.begin(gpu);
 }
 
 Result<std::optional<FlagEcho>> GpuBackend::flag_echo() {
   ARC_RETURN_IF_ERROR(check_may_measure());
-  if (echo_ == nullptr || echo_->is_over()) {
-    return error(ErrorCode::Unavailable, Reason::None,
-                 "somebody came, and the kernel that raises flags had to end: try again");
-  }
-  return echo_->go_on();
+  return echoes_.go_on();
 }
 
 void GpuBackend::end_measuring() {
-  if (echo_ != nullptr) static_cast<void>(echo_->has_left());  // tend() lets go of it
+  echoes_.end();  // tend() lets go of them
   if (bench_ == nullptr) return;
   bench_.reset();
   // What it had is given back now, or a little later.

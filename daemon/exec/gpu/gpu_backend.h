@@ -17,7 +17,7 @@
 #include "daemon/exec/gpu/network/gpu_network.h"
 #include "daemon/exec/open_backend.h"
 #include "daemon/exec/tune/gpu_bench.h"
-#include "daemon/exec/tune/gpu_flag_echo.h"
+#include "daemon/exec/tune/gpu_flag_echoes.h"
 #include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {
@@ -112,8 +112,8 @@ class GpuBackend final : public Backend {
   GpuNetwork::Staging staging_;
   std::unique_ptr<GpuNetwork> network_;  // null: it has no memory, and there is no other node
   const OfferedData* offered_ = nullptr;
-  std::unique_ptr<GpuBench> bench_;    // while somebody measures
-  std::unique_ptr<GpuFlagEcho> echo_;  // likewise, and until its kernel has left
+  std::unique_ptr<GpuBench> bench_;  // while somebody measures
+  GpuFlagEchoes echoes_{*groups_};
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;
   bool cuda_ipc_ = true;  // settings' word, for memory to come

@@ -34,6 +34,7 @@ const GpuEngine* Quiescer::find_busy() const {
 }
 
 bool Quiescer::may_let_go() const {
+  if (echoes_are_gone && !echoes_are_gone()) return false;
   return std::ranges::all_of(engines_, [](const GpuEngine& engine) {
     return engine.grid().running() || engine.grid_is_gone();
   });
@@ -82,12 +83,10 @@ Status QuiesceGuard::wait_for_queues() {
     }
     ::sched_yield();
   }
-  while (quiescer_.echo_has_left && !quiescer_.echo_has_left()) {
+  while (quiescer_.echoes_have_ended && !quiescer_.echoes_have_ended()) {
     if (now_ns() >= until) {
-      return error(
-          ErrorCode::Unavailable, Reason::None,
-          "a GPU here has not come to a kernel that is being measured: other work keeps it "
-          "busy; try again");
+      return error(ErrorCode::Unavailable, Reason::None,
+                   "a kernel that raises flags to be measured has not left its GPU; try again");
     }
     ::sched_yield();
   }

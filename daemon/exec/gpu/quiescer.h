@@ -42,8 +42,11 @@ class Quiescer {
   // Moves what runs between nodes, and says whether none of its kernels is on the GPUs: CUDA's
   // calls would wait for one, and it for the worker.
   std::function<bool()> network_has_left;
-  // Ends a kernel that waits for this thread's answers, and says whether the GPU is rid of it.
-  std::function<bool()> echo_has_left;
+  // Ends the kernels that wait for this thread's answers, and says whether the GPUs are rid of
+  // those that had begun.
+  std::function<bool()> echoes_have_ended;
+  // Of those, too, that wait for other work to leave them room.
+  std::function<bool()> echoes_are_gone;
   // A communicator of the daemon's own, whose queues are to be empty, too; null: there is none.
   const GpuGroup* measured = nullptr;
 

@@ -14,7 +14,7 @@ constexpr std::uint64_t kBeginNs = 1'000'000'000;
 constexpr std::uint64_t kEchoTimeoutNs = 1'000'000'000;
 constexpr std::uint32_t kEchoQueue = 0;  // no communicator has launched anything there
 
-Error is_kept_busy(const GpuEngine& engine) {
+Error kept_busy(const GpuEngine& engine) {
   return error(ErrorCode::Unavailable, Reason::None, engine.name(),
                " has not come to the kernel that raises flags: other work keeps it busy "
                "(nvidia-smi lists the processes there); try again");
@@ -31,20 +31,18 @@ Result<std::unique_ptr<GpuFlagEcho>> GpuFlagEcho::begin(GpuGroups& groups, std::
   // Not behind what may wait, nor on words that another echo may still use.
   const Result<bool> idle = engine.launcher().idle(kEchoQueue);
   if (!idle) return idle.error();
-  if (!*idle) return is_kept_busy(engine);
-  std::unique_ptr<GpuFlagEcho> echo(new GpuFlagEcho(groups, engine));
+  if (!*idle) return kept_busy(engine);
+  std::unique_ptr<GpuFlagEcho> echo(new GpuFlagEcho(engine));
   ARC_RETURN_IF_ERROR(echo->launch());
   return echo;
 }
 
-GpuFlagEcho::GpuFlagEcho(GpuGroups& groups, GpuEngine& engine) : groups_(groups), engine_(engine) {
-  // Whoever lets go of memory would wait for a kernel that waits for this thread.
-  groups_.quiescer.echo_has_left = [this] { return has_left(); };
+GpuFlagEcho::~GpuFlagEcho() {
+  stop();
 }
 
-GpuFlagEcho::~GpuFlagEcho() {
-  static_cast<void>(has_left());
-  groups_.quiescer.echo_has_left = {};
+Error GpuFlagEcho::is_kept_busy() const {
+  return kept_busy(engine_);
 }
 
 Status GpuFlagEcho::launch() {
@@ -56,10 +54,10 @@ Status GpuFlagEcho::launch() {
 }
 
 Result<std::optional<FlagEcho>> GpuFlagEcho::go_on() {
-  if (__atomic_load_n(&words().asked, __ATOMIC_ACQUIRE) == 0) {
+  if (!has_begun()) {
     if (now_ns() < limit_ns_) return std::optional<FlagEcho>();
-    static_cast<void>(has_left());
-    return is_kept_busy(engine_);
+    stop();
+    return is_kept_busy();
   }
   const Result<FlagEcho> echo = answer();
   if (!echo) return echo.error();
@@ -69,7 +67,7 @@ Result<std::optional<FlagEcho>> GpuFlagEcho::go_on() {
 Result<FlagEcho> GpuFlagEcho::answer() {
   FlagAnswers answers(kEchoTimes);
   answers.answer([this]() -> FlagEchoWords& { return words(); }, now_ns() + kAnswerNs);
-  static_cast<void>(has_left());  // if it still asks
+  stop();  // if it still asks
   const FlagEcho echo = answers.figures();
   if (echo.times >= kFewestEchoes) return echo;
   return error(ErrorCode::Unavailable, Reason::None, engine_.name(), ": only ", echo.times,
@@ -77,10 +75,14 @@ Result<FlagEcho> GpuFlagEcho::answer() {
                " ms: the GPU, or the worker's core, is kept busy; try again");
 }
 
-bool GpuFlagEcho::has_left() {
+void GpuFlagEcho::stop() {
   const auto ended = [this] { return __atomic_load_n(&words().ended, __ATOMIC_ACQUIRE) != 0; };
   if (!is_stopped_ && !ended()) __atomic_store_n(&words().answered, kStopEcho, __ATOMIC_RELEASE);
   is_stopped_ = true;
+}
+
+bool GpuFlagEcho::has_left() {
+  stop();
   // A queue that answers with an error holds nothing any more.
   const Result<bool> idle = engine_.launcher().idle(kEchoQueue);
   return !idle || *idle;

@@ -24,18 +24,22 @@ class GpuFlagEcho {
   // None: call again, in another turn, unless it is over by then. Unavailable: other work keeps the
   // GPU or this thread's core busy; it may be begun again.
   Result<std::optional<FlagEcho>> go_on();
-  // Tells the kernel to end, wherever it is, and says whether the GPU has nothing more of it.
-  bool has_left();
-  // The kernel was told to end: by go_on(), or for somebody who came.
+  // Tells the kernel to end, wherever it is.
+  void stop();
+  // It was told to end: by go_on(), or for somebody who came.
   bool is_over() const { return is_stopped_; }
+  // It is, or was, on the GPU, which it leaves within microseconds of being told.
+  bool has_begun() const { return __atomic_load_n(&words().asked, __ATOMIC_ACQUIRE) != 0; }
+  // Tells it to end, and says whether the GPU has nothing more of it.
+  bool has_left();
+  Error is_kept_busy() const;
 
  private:
-  GpuFlagEcho(GpuGroups& groups, GpuEngine& engine);
+  explicit GpuFlagEcho(GpuEngine& engine) : engine_(engine) {}
   Status launch();
   FlagEchoWords& words() const { return engine_.launcher().flag_echo_words(); }
   Result<FlagEcho> answer();
 
-  GpuGroups& groups_;
   GpuEngine& engine_;
   std::uint64_t limit_ns_ = 0;  // when it should have begun
   bool is_stopped_ = false;

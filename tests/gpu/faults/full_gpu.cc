@@ -1,12 +1,14 @@
-// Fault 45 on one GPU: an innocent kernel of one process fills it while others come and work.
+// Fault 45: an innocent kernel of one process fills a GPU while others come and work.
 // run_full_gpu.sh brings both together, and asks the daemon how long its worker's turns were.
-//   full_gpu fill --seconds S        a client of CUDA alone: a kernel that leaves no room for
-//   another
-//                                    runs for S seconds. Says "full" when all of it runs.
-//   full_gpu work [--rounds N] [--timeout-ms T] [--runtime-dir DIR]
-//     attaches, and N times allocates, registers, forms a communicator of one rank, sums in it, and
-//     gives all back. Each step ends well, or by its deadline alone (Unavailable, DeadlineExceeded,
-//     after T at the earliest and a second more at the latest), and says how long it took.
+//   full_gpu fill --seconds S [--gpu G]
+//     a client of CUDA alone: a kernel that leaves no room for another runs for S seconds. Says
+//     "full" when all of it runs.
+//   full_gpu work [--rounds N] [--timeout-ms T] [--runtime-dir DIR] [--gpu G]
+//                 [--rank R --ranks N --id-file F]
+//     attaches, and N times allocates, registers, forms a communicator of one rank, or of N
+//     processes that meet by F, sums in it, and gives all back. Each step ends well, or by its
+//     deadline alone (Unavailable, DeadlineExceeded, after T at the earliest and a second more at
+//     the latest), and says how long it took.
 // Exit code 1 and a sentence on stderr where anything is not as it must be.
 #include <cuda_runtime_api.h>
 
@@ -24,6 +26,8 @@
 
 #include "client/include/arclient.h"
 #include "tests/gpu/faults/fault_kernels.h"
+#include "tests/gpu/service/client_id.h"
+#include "tests/gpu/service/client_options.h"
 
 namespace arcomm::gpu {
 namespace {
@@ -36,28 +40,22 @@ constexpr std::size_t kBytes = kCount * sizeof(float);
 constexpr milliseconds kSlack{1'000};
 constexpr milliseconds kFullWithin{10'000};
 
+// Beside `options`, of which it has the rank, the ranks, the GPU and the files.
 struct Wanted {
-  std::string role, runtime_dir;
+  std::string role;
   double seconds = 5;
   int rounds = 1;
   milliseconds timeout{60'000};
 };
 
-[[noreturn]] void die(const std::string& what) {
-  std::fprintf(stderr, "%s\n", what.c_str());
-  std::_Exit(1);  // without waiting for what runs
-}
-
-void cuda(cudaError_t result, const char* what) {
-  if (result != cudaSuccess) die(std::string(what) + ": " + cudaGetErrorString(result));
-}
-
 long since(Clock::time_point begin) {
   return static_cast<long>(std::chrono::duration_cast<milliseconds>(Clock::now() - begin).count());
 }
 
-Wanted parse(int argc, char** argv) {
+Wanted parse_words(int argc, char** argv) {
   Wanted wanted;
+  options.rank = options.gpu = 0;
+  options.ranks = 1;
   if (argc < 2) die("name a role: fill or work");
   wanted.role = argv[1];
   for (int i = 2; i + 1 < argc; i += 2) {
@@ -69,7 +67,15 @@ Wanted parse(int argc, char** argv) {
     } else if (name == "--timeout-ms") {
       wanted.timeout = milliseconds(std::atol(argv[i + 1]));
     } else if (name == "--runtime-dir") {
-      wanted.runtime_dir = argv[i + 1];
+      options.runtime_dir = argv[i + 1];
+    } else if (name == "--gpu") {
+      options.gpu = std::atoi(argv[i + 1]);
+    } else if (name == "--rank") {
+      options.rank = std::atoi(argv[i + 1]);
+    } else if (name == "--ranks") {
+      options.ranks = std::atoi(argv[i + 1]);
+    } else if (name == "--id-file") {
+      options.id_file = argv[i + 1];
     } else {
       die("unknown option " + std::string(name));
     }
@@ -79,7 +85,7 @@ Wanted parse(int argc, char** argv) {
 
 void fill(const Wanted& wanted) {
   cudaDeviceProp gpu{};
-  cuda(cudaGetDeviceProperties(&gpu, 0), "asking for the GPU's properties");
+  cuda(cudaGetDeviceProperties(&gpu, options.gpu), "asking for the GPU's properties");
   unsigned* started = nullptr;
   cuda(cudaHostAlloc(reinterpret_cast<void**>(&started), sizeof(unsigned), cudaHostAllocMapped),
        "allocating host memory");
@@ -108,12 +114,12 @@ class Worker {
 
   void run() {
     arcConfig_t config = ARC_CONFIG_INITIALIZER;
-    config.runtime_dir = wanted_.runtime_dir.empty() ? nullptr : wanted_.runtime_dir.c_str();
+    config.runtime_dir = options.runtime_dir.empty() ? nullptr : options.runtime_dir.c_str();
     config.device = "gpu";
     config.timeout_ms = static_cast<std::uint64_t>(wanted_.timeout.count());
     cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "creating a stream");
     if (!step("attach", [&] { return arcInit(&config); })) return;
-    for (int round = 0; round < wanted_.rounds; ++round) work();
+    for (int round = 0; round < wanted_.rounds; ++round) work(std::to_string(round));
     arcFinalize();
   }
 
@@ -136,19 +142,28 @@ class Worker {
     return false;
   }
 
-  void work() {
+  // Deadlines of ranks that call together are together.
+  static void meet(const std::string& where) {
+    if (options.ranks > 1) meet_by_files(options.id_file + "." + where);
+  }
+
+  void work(const std::string& round) {
     void* send = nullptr;
     void* own = nullptr;
     arcComm_t comm = nullptr;
     arcUniqueId id{};
+    if (options.ranks > 1) id = exchange_id(options.id_file + "." + round);
     cuda(cudaMalloc(&own, kBytes), "allocating GPU memory");
     const bool has_send = step("allocate", [&] { return arcMemAlloc(&send, kBytes); });
     const bool is_registered = step("register", [&] { return arcMemRegister(own, kBytes); });
+    meet(round + ".join");
     const bool has_comm = step("join", [&] {
-      const arcResult_t named = arcGetUniqueId(&id);
-      return named == arcSuccess ? arcCommInitRank(&comm, 1, id, 0) : named;
+      const arcResult_t named = options.ranks > 1 ? arcSuccess : arcGetUniqueId(&id);
+      return named == arcSuccess ? arcCommInitRank(&comm, options.ranks, id, options.rank) : named;
     });
+    meet(round + ".sum");
     if (has_send && is_registered && has_comm) sum(send, own, comm);
+    meet(round + ".leave");  // whoever cannot sum is waited for, and does not leave before
     if (has_comm) step("leave", [&] { return arcCommDestroy(comm); });
     if (is_registered) step("deregister", [&] { return arcMemDeregister(own); });
     if (has_send) step("free", [&] { return arcMemFree(send); });
@@ -175,7 +190,8 @@ class Worker {
     std::printf("in the stream: %ld ms%s%s\n", since(begin), state == arcSuccess ? "" : ": ",
                 state == arcSuccess ? "" : arcGetErrorString(state));
     std::fflush(stdout);
-    if (state == arcSuccess && results != values) die("the sum of one rank is not its input");
+    for (float& value : values) value *= static_cast<float>(options.ranks);
+    if (state == arcSuccess && results != values) die("the sum is not as many times the input");
     if (state != arcSuccess && state != arcDeadlineExceeded)
       die("the operation failed, and not in time");
   }
@@ -189,7 +205,8 @@ class Worker {
 
 int main(int argc, char** argv) {
   using namespace arcomm::gpu;
-  const Wanted wanted = parse(argc, argv);
+  const Wanted wanted = parse_words(argc, argv);
+  cuda(cudaSetDevice(options.gpu), "cudaSetDevice");
   if (wanted.role == "fill") {
     fill(wanted);
   } else if (wanted.role == "work") {

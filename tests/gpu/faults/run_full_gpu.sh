@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Fault 45 through real processes, on one GPU under MPS: an innocent kernel of one process fills the GPU for 5, 15 and
-# 30 s while others attach, allocate, register, join, sum and leave. The daemon survives, no turn of its worker takes
-# 100 ms, and what is asked ends well, or by its deadline alone.
-#   run_full_gpu.sh <folder for the results>     SECONDS_FULL="5 15 30"     CLIENTS=3
+# Fault 45 through real processes, under MPS: an innocent kernel of one process fills a GPU for 5, 15 and 30 s while
+# others attach, allocate, register, join, sum and leave. The daemon survives, no turn of its worker takes 100 ms, and
+# what is asked ends well, or by its deadline alone.
+#   run_full_gpu.sh <folder for the results>     SECONDS_FULL="5 15 30"     CLIENTS=3     GPUS=1
+# GPUS=1: communicators of one rank on the GPU that is filled. GPUS=2: communicators of two, and the second one's GPU is
+# filled, beside others of one rank on the first GPU.
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 programs=$here/programs
@@ -17,9 +19,14 @@ slowest_ms() { # the longest turn of any worker since the daemon began, millisec
   ask --json status 2>/dev/null | grep -o '"slowest_turn_seconds": *[0-9.e+-]*' |
     awk -F: '{ms = $2 * 1000; if (ms > most) most = ms} END {printf "%.1f", most}'
 }
-work() { # work <name> <timeout in ms> <rounds>: CLIENTS of them at once
-  local client
-  pids=()
+work() { # work <name> <timeout in ms> <rounds>: CLIENTS of them at once, and with two GPUs a communicator of both
+  local client rank
+  pids=() pair=()
+  for ((rank = 0; rank < 2 && ${GPUS:-1} == 2; ++rank)); do
+    timeout -k 5 180 "$programs/full_gpu" work --timeout-ms "$2" --rounds "$3" --runtime-dir "$folder/run" \
+      --gpu "$rank" --rank "$rank" --ranks 2 --id-file "$folder/id-$1" >"$out/$1-rank-$rank.log" 2>&1 &
+    pair+=($!)
+  done
   for ((client = 0; client < ${CLIENTS:-3}; ++client)); do
     timeout -k 5 180 "$programs/full_gpu" work --timeout-ms "$2" --rounds "$3" --runtime-dir "$folder/run" \
       >"$out/$1-$client.log" 2>&1 &
@@ -27,7 +34,10 @@ work() { # work <name> <timeout in ms> <rounds>: CLIENTS of them at once
   done
 }
 end_work() { # end_work <name>
-  local client
+  local client rank
+  for rank in "${!pair[@]}"; do
+    wait "${pair[$rank]}" || { fail "$1, rank $rank of 2: status $?"; tail -n 4 "$out/$1-rank-$rank.log"; }
+  done
   for ((client = 0; client < ${CLIENTS:-3}; ++client)); do
     wait "${pids[$client]}" || { fail "$1, client $client: status $?"; tail -n 4 "$out/$1-$client.log"; }
   done
@@ -46,7 +56,7 @@ for seconds in ${SECONDS_FULL:-5 15 30}; do
   # Deadlines that the kernel outlasts, and one that outlasts the kernel.
   for timeout_ms in 2000 60000; do
     name=full-$seconds-$timeout_ms
-    timeout -k 5 120 "$programs/full_gpu" fill --seconds "$seconds" >"$out/fill-$seconds-$timeout_ms.log" 2>&1 &
+    timeout -k 5 120 "$programs/full_gpu" fill --seconds "$seconds" --gpu $((${GPUS:-1} - 1)) >"$out/fill-$seconds-$timeout_ms.log" 2>&1 &
     filler=$!
     for _ in $(seq 200); do
       grep -q '^full' "$out/fill-$seconds-$timeout_ms.log" && break

@@ -1,6 +1,9 @@
 // Attacks by control calls of somebody who has attached.
 #include <fcntl.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -135,6 +138,40 @@ std::uint64_t sparse_memory(Attacker& attacker) {
   return made;
 }
 
+// Memory whose pages come from where he says, also those that the daemon touches.
+std::uint64_t bound_memory(Attacker& attacker) {
+  constexpr std::uint64_t kBytes = 1 << 20;
+  RawSession* session = attacker.fresh_session();
+  if (session == nullptr) return 0;
+  const Result<MemberId> member = session->create_lone_communicator();
+  if (!member) return 0;
+  std::uint64_t made = 0, seq = 0;
+  for (; attacker.goes_on(); ++made) {
+    const UniqueFd memory = make_sparse(kBytes);
+    void* mapped = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+    if (mapped == MAP_FAILED) break;
+    constexpr int kPolicies[] = {MPOL_BIND, MPOL_PREFERRED, MPOL_INTERLEAVE,
+                                 MPOL_BIND | MPOL_F_STATIC_NODES};
+    const unsigned long nodes = 1 + attacker.below(7);
+    const auto bind = [&](unsigned flags) {
+      ::syscall(SYS_mbind, mapped, kBytes, kPolicies[attacker.below(4)], &nodes, 8 * sizeof(nodes),
+                flags);
+    };
+    bind(0);
+    const Result<RawSession::Buffer> buffer = session->register_memory(memory.get(), 0, kBytes);
+    if (buffer) {
+      if (session->submit(valid_request(*member, seq, buffer->id, kBytes / sizeof(float))) ==
+          ring::Push::Done)
+        ++seq;
+      bind(MPOL_MF_MOVE);  // while the daemon works in it
+      static_cast<void>(session->next_completion(milliseconds(20)));
+      static_cast<void>(session->release(buffer->id));
+    }
+    ::munmap(mapped, kBytes);
+  }
+  return made;
+}
+
 }  // namespace
 
 std::span<const Attack> control_attacks() {
@@ -144,7 +181,8 @@ std::span<const Attack> control_attacks() {
                                         {"fat control messages", fat_messages},
                                         {"registrations up to the quota", registrations},
                                         {"allocations of any size", allocations},
-                                        {"sparse memory", sparse_memory}};
+                                        {"sparse memory", sparse_memory},
+                                        {"memory bound to a node", bound_memory}};
   return kAttacks;
 }
 

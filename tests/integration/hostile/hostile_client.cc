@@ -1,7 +1,8 @@
 // arcomm_hostile_client RUNTIME_DIR SEED: one life after the other, each a process of its own that
 // runs some attacks and ends by itself, or is ended in the middle of one, with whatever it holds.
-// Every attack has its turn before one has its next. Until SIGTERM; then it prints as JSON what was
-// done and the CPU time of all of it. Before a life no thread is started here: a life is a fork.
+// Every attack has its turn before one has its next. As root of a user namespace each life is
+// another user of it. Until SIGTERM; then it prints as JSON what was done and the CPU time of all
+// of it. Before a life no thread is started here: a life is a fork.
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -24,6 +25,7 @@ namespace arcomm::support {
 namespace {
 
 constexpr milliseconds kAttack{400};
+constexpr uid_t kUsersOfNamespace = 16;
 constexpr int kLongestLife_s = 20;  // of one that hangs, whoever's fault it is
 
 volatile std::sig_atomic_t told_to_stop = 0;
@@ -55,6 +57,10 @@ struct Tally {
 
 [[noreturn]] void live(Attacker& attacker, const std::vector<Attack>& attacks,
                        const std::vector<std::size_t>& turns, bool is_cut_short, Tally& tally) {
+  if (::getuid() == 0) {
+    const auto user = static_cast<uid_t>(attacker.below(kUsersOfNamespace));
+    if (::setresuid(user, user, user) != 0) ::_exit(1);
+  }
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   std::signal(SIGTERM, SIG_DFL);
   ::alarm(kLongestLife_s);

@@ -81,6 +81,14 @@ TEST(CudaAlgorithms, TheScratchHasRoomForWhatIsPutThere) {
   }
 }
 
+// 33 MiB of its GPU otherwise, for each communicator of one rank and each rank alone on its node.
+TEST(CudaAlgorithms, ARankThatIsAloneNeedsTheControlPageOnly) {
+  EXPECT_EQ(cuda_scratch_bytes(1), kCudaControlBytes);
+  for (const CudaAlgorithmEntry& entry : cuda_algorithms()) {
+    EXPECT_EQ(entry.min_ranks < 2, entry.algorithm == CudaAlgorithm::Alone) << entry.name;
+  }
+}
+
 TEST(CudaAlgorithms, MoreRanksLeaveEachLessRoomForLines) {
   EXPECT_TRUE(can_launch(CudaAlgorithm::OneShotLl128, 4 << 20, 2));
   EXPECT_FALSE(can_launch(CudaAlgorithm::OneShotLl128, (4 << 20) + 1, 2));

@@ -38,9 +38,10 @@ class FakeMemory final : public Memory::Backing {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
     EXPECT_FALSE(is_used()) << "memory was let go while a kernel was at work in it";
-    EXPECT_TRUE(std::ranges::all_of(node_.grids, [](const FakeGrid* grid) {
-      return grid->is_idle();
-    })) << "the driver waits here for a launch that finds no room, as long as others fill the GPU";
+    EXPECT_TRUE(
+        node_.echoes == 0 &&
+        std::ranges::all_of(node_.grids, [](const FakeGrid* grid) { return grid->is_idle(); }))
+        << "the driver waits here for a launch that finds no room, as long as others fill the GPU";
     // Freshly mapped memory may lie where it lay.
     node_.scratches.erase(memory_.data());
     node_.in_stream_pushes.erase(memory_.data());
@@ -264,8 +265,13 @@ class FakeLauncher final : public GpuLauncher {
   }
   Status launch_flag_echo(std::uint32_t queue, const FlagEchoCall& call) override {
     EXPECT_EQ(call.words, &flag_words_);
+    ++node_.echoes;
     put({.queue = queue}, [this, run = std::make_shared<FakeFlagEcho>(call)] {
-      return (!node_.full || run->has_begun()) && run->run();
+      const bool is_full = node_.full || node_.full_gpu == ordinal_;
+      if ((is_full && !run->has_begun()) || !run->run()) return false;
+      node_.echo_ended = load_word(flag_words_.ended);
+      --node_.echoes;
+      return true;
     });
     return {};
   }

@@ -108,6 +108,32 @@ TEST_F(GpuFlagMeasure, ClientWhoComesEndsItAndIsServed) {
   EXPECT_TRUE(eventually([&] { return ask(0).get().ok(); }));
 }
 
+// The kernel waits for other work to end, which may take for ever.
+TEST_F(GpuFlagMeasure, OneThatIsStuckIsInTheWayOfNoOtherGpuNorOfWhoNeedsMemory) {
+  node_.full_gpu = 1;
+  expect_unavailable(ask(1).get(), "GPU-1 has not come to the kernel");
+  const Answer other = ask(0).get();
+  EXPECT_TRUE(other.ok()) << other.error().to_string();
+  expect_unavailable(ask(1).get(), "GPU-1 has not come to the kernel");
+  expect_serving(kLarge);
+  EXPECT_EQ(node_.echoes, 1);
+  node_.full_gpu = -1;
+  EXPECT_TRUE(eventually([&] { return node_.echoes == 0; }));
+}
+
+TEST_F(GpuFlagMeasure, DrainingTellsItToEnd) {
+  node_.full = true;
+  auto waits = ask(0);
+  expect_unavailable(ask(1).get(), "somebody else measures");  // the first has begun
+  worker_->drain(std::chrono::seconds(60), [](const Result<void>&) {});
+  const Answer echo = waits.get();
+  ASSERT_FALSE(echo.ok());
+  EXPECT_EQ(name_of(echo.error().reason), name_of(Reason::ShuttingDown));
+  node_.full = false;
+  EXPECT_TRUE(eventually([&] { return node_.echoes == 0; }));
+  EXPECT_EQ(node_.echo_ended, static_cast<std::uint64_t>(FlagEchoEnd::Stopped));
+}
+
 TEST_F(GpuFlagMeasure, EndsWithTheWorker) {
   node_.full = true;
   auto waits = ask(0);

@@ -96,10 +96,13 @@ struct FakeNode {
   std::atomic<std::size_t> imported_chunks{0};
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
-  std::atomic<bool> full{false};          // others' kernels fill every GPU: no grid or echo starts
-  std::atomic<bool> stuck{false};         // no grid leaves
-  std::atomic<bool> sick{false};          // every GPU is in error
-  std::atomic<bool> stands_still{false};  // no GPU gets on, and none is in error
+  std::atomic<bool> full{false};  // others' kernels fill every GPU: no grid or echo starts
+  std::atomic<int> full_gpu{-1};  // or that GPU alone: no echo starts there
+  std::atomic<int> echoes{0};     // in queues, or running
+  std::atomic<std::uint64_t> echo_ended{0};  // as the last one did: FlagEchoEnd
+  std::atomic<bool> stuck{false};            // no grid leaves
+  std::atomic<bool> sick{false};             // every GPU is in error
+  std::atomic<bool> stands_still{false};     // no GPU gets on, and none is in error
   // Of an allocation: beside a kernel that fills the GPU its memory is cleared by a copy engine.
   std::atomic<int> allocation_ms{0};
   bool gates_expire = true;             // by the clock; else only those that are told to:
