@@ -1,5 +1,6 @@
 #include "transport/net/bulk_streams.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace arcomm::net {
@@ -29,6 +30,10 @@ Progress BulkStreams::post(const Frame& frame, OnLoan& on_loan) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (has_failed_.load(std::memory_order_seq_cst)) give_back_queued();
   return Progress::Done;
+}
+
+bool BulkStreams::is_awake() const {
+  return std::ranges::any_of(streams_, [](const auto& stream) { return stream->is_awake(); });
 }
 
 std::optional<Error> BulkStreams::failure() const {
