@@ -16,6 +16,7 @@ namespace {
 // The table of communicators ends what is late, and says for whom it was. Kernels and proxy do so
 // by themselves where the worker does not get to it.
 constexpr std::uint64_t kGraceNs = 50'000'000;
+constexpr int kMostRounds = 3;  // of the engine in one call: links and clients are looked at, too
 // As HostNetwork's of these names.
 constexpr std::uint64_t kMostHeldNs = 500'000'000, kMostHeldOfMovingNs = 10'000'000'000;
 
@@ -226,7 +227,8 @@ bool GpuNetwork::work() {
   for (Run& run : running_) {
     if (run.waits && !run.is_stopped && run.failure.ok()) moved |= launch(run);
   }
-  moved |= engine_.progress(now_ns());
+  // A step goes through several phases: what is staged leaves, and what has come is told, at once.
+  for (int round = 0; round < kMostRounds && engine_.progress(now_ns()); ++round) moved = true;
   if (!moved) std::ranges::for_each(running_, [this](const Run& run) { note_steps(run); });
   return moved;
 }
