@@ -97,6 +97,7 @@ struct Settings {
     NetOrder order = NetOrder::OfRanks;
     NetPartials partials = NetPartials::Wide;
     NetAlgorithm algorithm = NetAlgorithm::Auto;
+    std::uint64_t gpu_lanes = 0;  // of a kernel of GPUs of several nodes; 0: by their number
     friend bool operator==(const Net&, const Net&) = default;
   } net;
   struct Ring {  // of the ring between nodes; 0: as its tiers say

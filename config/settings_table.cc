@@ -335,6 +335,14 @@ constexpr SettingRow kRows[] = {
          "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
          "--explain tells. ring: floats take direct all the same, unless net.order is ring. GPUs "
          "of several nodes always take exchange, whatever this says."},
+    {.section = "net",
+     .key = "gpu_lanes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.gpu_lanes), .max = 32},
+     .doc =
+         "Lanes between a GPU and those of other nodes: each is a block that stages and one that "
+         "combines, with 2 MiB of net.staging_bytes for each other node (less among more than 8 "
+         "nodes). 0: 8, and 4 among more than 4 nodes. Counts where a communicator meets, for "
+         "all of its nodes."},
     {.section = "ring",
      .key = "chunk_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.chunk_bytes), .max = 1024 * kMiB},

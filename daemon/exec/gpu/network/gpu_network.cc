@@ -176,10 +176,12 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
 
 bool GpuNetwork::launch(Run& run) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  if (!groups_.room.enter(group.place, GpuExchange::kBlocks)) return false;
+  const Arrival& arrival = *run.communicator->board.head();
+  const GpuExchange cut =
+      run.member->fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype);
+  if (!groups_.room.enter(group.place, cut.blocks())) return false;
   run.waits = false;
   group.has_run = true;
-  const Arrival& arrival = *run.communicator->board.head();
   const GpuMember& first = group.members.front();
   const int ordinal = first.engine->ordinal();
   std::array<NetworkFifos::Seat, kMaxGpuRanks> seats;

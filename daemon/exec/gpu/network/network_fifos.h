@@ -46,6 +46,9 @@ class NetworkFifos {
   LaneWindows& windows() { return windows_; }
   const LaneWindows& windows() const { return windows_; }
 
+  // How an operation is cut.
+  GpuExchange cut_of(std::uint64_t count, DType dtype) const;
+
   // One of this node's ranks, as the first one's GPU reaches it.
   struct Seat {
     const void* send = nullptr;
@@ -83,7 +86,7 @@ class NetworkFifos {
   StagingPool& pool_;
   proxy::ProxyEngine& engine_;
   const uid_t uid_;
-  const std::uint32_t slot_bytes_;
+  const std::uint32_t slot_bytes_, lanes_;
   const bool combines_seats_;  // partials travel as accumulators
   LaneWindows windows_;
   std::span<std::byte> memory_;
