@@ -82,9 +82,8 @@ StreamThread::~StreamThread() {
 }
 
 // The poster pushes and then looks whether somebody sleeps; the sleeper says so and then looks at
-// the queue. Both are sequentially consistent: at least one sees the other.
+// the queue. Both are sequentially consistent, by a fence in between: at least one sees the other.
 bool StreamThread::wake() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!sleeps_.load(std::memory_order_relaxed) || !sleeps_.exchange(false)) return false;
   const std::uint64_t one = 1;
   (void)!::write(doorbell_.get(), &one, sizeof one);

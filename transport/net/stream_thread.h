@@ -55,6 +55,7 @@ class StreamThread {
   StreamThread(const StreamThread&) = delete;
   StreamThread& operator=(const StreamThread&) = delete;
 
+  // After a push and a sequentially consistent fence, which is the caller's, for all streams once.
   // True: it slept, could take a frame, and gets up. One whose receiver has no room looks by
   // itself, each millisecond.
   bool wake();
