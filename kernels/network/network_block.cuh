@@ -246,6 +246,7 @@ __device__ __forceinline__ void end_block(const NetworkLaunch& launch, std::uint
   fence_on_gpu();  // what the others wrote is behind their counts
   const std::uint64_t failed = load_relaxed(reinterpret_cast<std::uint64_t*>(&words->failed));
   Done done = failed != 0 ? done_from(failed) : Done{};
+  if (failed != 0) store_relaxed(reinterpret_cast<std::uint64_t*>(&words->failed), 0);
   for (const NetworkLaunch::Waiter& waiter : launch.waiters) {
     if (done.code != 0 || waiter.done == nullptr) continue;
     done.number = waiter.number;
