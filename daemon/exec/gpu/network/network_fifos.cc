@@ -47,11 +47,12 @@ struct NetworkFifos::Layout {
         sends(windows),
         words(2 * windows),
         ports(words + count * sizeof(DeviceFifo)),
-        verdict(aligned(ports + count * sizeof(FifoPort))),
+        steps(aligned(ports + count * sizeof(FifoPort))),
+        verdict(aligned(steps + count * sizeof(std::uint64_t))),
         all(verdict + kAlignment) {}
   std::uint64_t count;    // of ports
   std::uint64_t windows;  // bytes of them; they are first
-  std::uint64_t sends, words, ports, verdict, all;
+  std::uint64_t sends, words, ports, steps, verdict, all;
 };
 
 std::uint64_t NetworkFifos::device_bytes(const CommunicatorSpec& spec) {
@@ -64,6 +65,7 @@ std::uint64_t NetworkFifos::device_bytes(const CommunicatorSpec& spec) {
 NetworkFifos::NetworkFifos(const Parts& parts)
     : pool_(parts.pool),
       engine_(parts.engine),
+      group_(parts.group),
       uid_(parts.spec.uid),
       slot_bytes_(slot_bytes_of(parts.spec)),
       lanes_(lanes_of(parts.spec)),
@@ -83,6 +85,8 @@ Status NetworkFifos::open(const Parts& parts) {
   memory_ = *taken;
   ports_ = {reinterpret_cast<FifoPort*>(memory_.data() + layout.ports), layout.count};
   std::uninitialized_fill(ports_.begin(), ports_.end(), FifoPort{});
+  steps_.resize(layout.count);
+  copied_steps_ = {reinterpret_cast<std::uint64_t*>(memory_.data() + layout.steps), layout.count};
   verdict_ = reinterpret_cast<std::uint64_t*>(memory_.data() + layout.verdict);
   *verdict_ = 0;
   orders_.resize(ports_.size());
@@ -166,29 +170,28 @@ NetworkCall NetworkFifos::call_of(const Operation& operation) const {
   return call;
 }
 
-Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
+Status NetworkFifos::copy(const GpuMember& member, std::byte* to,
+                          std::span<const std::byte> from) const {
   GpuLauncher& launcher = member.launcher();
   const std::uint32_t queue = member.queue;
+  ARC_RETURN_IF_ERROR(launcher.copy(queue, to, from.data(), from.size()));
+  const auto copied = launcher.record({.queue = queue, .kind = QueueStream::Kind::Copies});
+  if (!copied) return copied.error();
+  return launcher.wait({.queue = queue}, *copied);
+}
+
+Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
   if (!has_ports_) {
-    ARC_RETURN_IF_ERROR(
-        launcher.copy(queue, device_ + kPortsAt, ports_.data(), ports_.size_bytes()));
-    const auto copied = launcher.record({.queue = queue, .kind = QueueStream::Kind::Copies});
-    if (!copied) return copied.error();
-    ARC_RETURN_IF_ERROR(launcher.wait({.queue = queue}, *copied));
+    ARC_RETURN_IF_ERROR(copy(member, device_ + kPortsAt, std::as_bytes(ports_)));
     has_ports_ = true;
   }
-  const NetworkCall call = call_of(operation);
-  for (std::uint32_t node = 0; node < call.nodes; ++node) {
-    for (std::uint32_t lane = 0; lane < lanes_ && node != call.node; ++lane) {
-      for (const FifoDirection direction : {FifoDirection::Send, FifoDirection::Receive}) {
-        if (orders_[call.port_index(lane, node, direction)]->begin(exchange_steps(call, lane),
-                                                                   operation.deadline_ns))
-          continue;
-        return error(ErrorCode::Internal, Reason::Bug,
-                     "an operation between nodes was begun before others had ended");
-      }
-    }
+  if (!has_steps_) {
+    std::ranges::copy(steps_, copied_steps_.begin());  // which go on before they are there
+    ARC_RETURN_IF_ERROR(
+        copy(member, device_ + steps_at(ports_.size()), std::as_bytes(copied_steps_)));
+    has_steps_ = true;
   }
+  const NetworkCall call = call_of(operation);
   number_ = operation.number;
   // Whatever an earlier one said is of another number.
   __atomic_store_n(verdict_, to_word(Done{.number = number_ - 1}), __ATOMIC_RELEASE);
@@ -198,8 +201,31 @@ Status NetworkFifos::launch(const GpuMember& member, const Operation& operation)
                        .number = operation.number};
   for (std::size_t seat = 0; seat < operation.seats.size(); ++seat)
     kernel.waiters[seat] = operation.seats[seat].waiter;
-  ARC_RETURN_IF_ERROR(launcher.launch_network(queue, kernel));
+  ARC_RETURN_IF_ERROR(member.launcher().launch_network(member.queue, kernel));
   is_launched_ = true;
+  return {};
+}
+
+Status NetworkFifos::order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns) {
+  const GpuExchange cut = cut_of(count, dtype);
+  const NetworkCall call{.count = count,
+                         .node = windows_.here(),
+                         .nodes = windows_.nodes(),
+                         .lanes = cut.lanes,
+                         .chunk_elements = cut.chunk_elements};
+  for (std::uint32_t node = 0; node < call.nodes; ++node) {
+    for (std::uint32_t lane = 0; lane < cut.lanes && node != call.node; ++lane) {
+      for (const FifoDirection direction : {FifoDirection::Send, FifoDirection::Receive}) {
+        const std::uint64_t port = call.port_index(lane, node, direction);
+        const std::uint64_t steps = exchange_steps(call, lane);
+        if (!orders_[port]->begin(steps, deadline_ns)) {
+          return error(ErrorCode::Internal, Reason::Bug,
+                       "an operation between nodes was begun before others had ended");
+        }
+        steps_[port] += steps;
+      }
+    }
+  }
   return {};
 }
 
