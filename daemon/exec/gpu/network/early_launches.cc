@@ -22,6 +22,8 @@ void EarlyLaunches::want(Communicator& communicator, NetworkFifos& fifos, const 
                   .seq = arrival.seq,
                   .since_ns = now_ns,
                   .state = State::Wanted});
+  bool moved = false;
+  if (look_at(all_.back(), now_ns, moved)) all_.pop_back();
 }
 
 bool EarlyLaunches::agreed(const Communicator& communicator) {

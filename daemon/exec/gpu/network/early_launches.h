@@ -1,7 +1,8 @@
 // Kernels between nodes that are launched when all seats here have called, while the nodes still
-// agree: each stages its chunks and waits, and so launching and staging take no time of their own.
-// Nothing is sent and no result written before the agreement (NetworkFifos::order). One that does
-// not come soon, or not at all, ends the kernel: then the operation is launched anew when it comes.
+// agree: each stages its chunks and waits. Before the offer leaves, even: the way of an offer is
+// shorter than that of a launch and of what it stages, and the slower of the two counts. Nothing is
+// sent and no result written before the agreement (NetworkFifos::order). One that does not come
+// soon, or not at all, ends the kernel: then the operation is launched anew when it comes.
 //
 // It pays where nodes are in step, and holds SMs of the GPU where they are not: so it is done after
 // an operation on which the nodes agreed soon. Thread: the worker's.
@@ -30,8 +31,8 @@ class EarlyLaunches {
   void use_most(std::uint64_t most_ns) { most_ns_ = most_ns; }
   // Whether the nodes that took so long for the last operation are taken to be in step.
   bool pays(std::uint64_t agreed_after_ns) const { return agreed_after_ns < most_ns_ / 2; }
-  // All seats have called it, and it has elements: launched by work() when it is the head, unless
-  // the agreement comes first.
+  // All seats have called it, and it has elements: launched at once, or by work() when it is the
+  // head, unless the agreement comes first.
   void want(Communicator& communicator, NetworkFifos& fifos, const Arrival& arrival,
             std::uint64_t now_ns);
   // The nodes have agreed on the head. True: its kernel is there. False: it is to be launched, once

@@ -137,9 +137,10 @@ void NodeAgreement::offer(const Arrival& arrival, std::uint64_t now_ns) {
   if (!entry) return end_for(here(), arrival.first_rank, entry.error());
   judge(**entry, here(), now_ns);
   if (!communicator().ready()) return;
-  const Arrival* const awaited = communicator().board.find(seq);
-  if (awaited != nullptr && awaited->state == Arrival::State::Matched)
-    parts_.executor.offered(communicator(), *awaited);
+  const Arrival* const offered = communicator().board.find(seq);
+  if (offered != nullptr &&
+      (offered->state == Arrival::State::Matched || offered->state == Arrival::State::Agreed))
+    parts_.executor.offered(communicator(), *offered);
 }
 
 void NodeAgreement::end_for(std::uint32_t node, Rank rank, const Error& bound) {
