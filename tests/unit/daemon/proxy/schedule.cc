@@ -118,8 +118,7 @@ class Schedule {
                      [](const HostBlock& block) { return block.has_ended(); })) {
       return moved;
     }
-    if (node.is_leaving && node.failures.empty()) {
-      if (number == frozen_) return false;
+    if (node.is_leaving && node.failures.empty() && number != frozen_) {
       engines_[number]->forget_early(1);
       node.launch();
       return true;
