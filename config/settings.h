@@ -97,6 +97,8 @@ struct Settings {
     NetOrder order = NetOrder::OfRanks;
     NetPartials partials = NetPartials::Wide;
     NetAlgorithm algorithm = NetAlgorithm::Auto;
+    std::uint64_t gpu_lanes = 0;       // of a kernel of GPUs of several nodes; 0: by their number
+    std::uint64_t gpu_early_us = 500;  // one waits so long for the nodes to agree; 0: not launched
     friend bool operator==(const Net&, const Net&) = default;
   } net;
   struct Ring {  // of the ring between nodes; 0: as its tiers say

@@ -336,6 +336,24 @@ constexpr SettingRow kRows[] = {
          "How an AllReduce goes between nodes. auto: by size and number of nodes, as arctl tune "
          "--explain tells. ring: floats take direct all the same, unless net.order is ring. GPUs "
          "of several nodes always take exchange, whatever this says."},
+    {.section = "net",
+     .key = "gpu_lanes",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.gpu_lanes), .max = 32},
+     .doc =
+         "Lanes between a GPU and those of other nodes: each is a block that stages and one that "
+         "combines, with 2 MiB of net.staging_bytes for each other node (less among more than 8 "
+         "nodes). 0: 8, and 4 among more than 4 nodes. Counts where a communicator meets, for "
+         "all of its nodes."},
+    {.section = "net",
+     .key = "gpu_early_us",
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, net.gpu_early_us), .max = 1'000'000},
+     .unit = SettingUnit::Microseconds,
+     .reloadable = true,
+     .doc =
+         "Where the nodes of a communicator of GPUs are in step, a kernel is launched as soon as "
+         "a node's own ranks have called, and stages its data while the nodes agree: for so "
+         "long, then it is launched when they have. Until then it holds 2 SMs for each lane. 0: "
+         "always when they have agreed."},
     {.section = "ring",
      .key = "chunk_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, ring.chunk_bytes), .max = 1024 * kMiB},

@@ -44,10 +44,9 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
                                  .dtype = dtype,
                                  .nodes = nodes,
                                  .one_seat_each = ranks == nodes};
-  v1::ExplainReply reply = reply_of(
-      on_gpus ? explain_network_of_gpus(question, measured)
-              : explain_network(question, NetworkPolicy::from(settings, measured.step_bytes()),
-                                measured));
+  const NetworkPolicy policy = NetworkPolicy::from(settings, measured.step_bytes());
+  v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
+                                            : explain_network(question, policy, measured));
   reply.set_table(shown(measured.source));
   return reply;
 }

@@ -21,10 +21,11 @@ struct NetworkPolicy {
   NetAlgorithm algorithm = NetAlgorithm::Auto;
   Settings::Ring ring = {};
   std::uint64_t step_bytes = kUsualStepBytes;
+  std::uint64_t gpu_lanes = 0;  // 0: as network/gpu_exchange.h says
 
   static NetworkPolicy from(const Settings& settings, std::uint64_t step_bytes = kUsualStepBytes) {
     return {settings.net.order, settings.net.partials, settings.net.algorithm, settings.ring,
-            step_bytes};
+            step_bytes,         settings.net.gpu_lanes};
   }
   friend bool operator==(const NetworkPolicy&, const NetworkPolicy&) = default;
 };

@@ -1,7 +1,8 @@
 // How the thread that launches kernels tells the proxy what is to come on a FIFO: so many steps
-// more, until then. A ring without locks. What is open here keeps the proxy awake and ends, if it
-// does not get done, at its deadline. Threads: begin() on one, everything else on the proxy's.
-// Shared by both; deadlines are in the clock of ProxyEngine::progress().
+// more, until then. A ring without locks. Nothing passes between wire and kernel that was not
+// ordered: a kernel may be launched before, and stages and waits. What is open here keeps the proxy
+// awake and ends, if it does not get done, at its deadline. Threads: begin() on one, everything
+// else on the proxy's. Shared by both; deadlines are in the clock of ProxyEngine::progress().
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ class FifoOrders {
   static constexpr std::uint64_t kMost = 16;  // operations that are open at once
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};
 
-  // An operation of so many steps. False: kMost are open. Before its kernel is launched.
+  // An operation of so many steps. False: kMost are open.
   bool begin(std::uint64_t steps, std::uint64_t deadline_ns) {
     const std::uint64_t next = begun_.load(std::memory_order_relaxed);
     // Pairs with ended()'s release: the place is free.
@@ -33,6 +34,8 @@ class FifoOrders {
     return ended_.load(std::memory_order_acquire) == begun_.load(std::memory_order_relaxed);
   }
 
+  // Something has begun that until() and settle() have not seen. On the proxy's thread.
+  bool has_new() const { return begun_.load(std::memory_order_relaxed) != known_; }
   // Steps that all operations take which have begun; grows.
   std::uint64_t until() {
     look();

@@ -32,6 +32,20 @@ bool FifoSide::progress(std::uint64_t now_ns) {
   return moved || failure_.has_value();
 }
 
+void FifoSide::end_early() {
+  if (failure_ || is_open_ || config_.orders->has_new()) return;
+  store_release(fifo().aborted,
+                to_word(Done{.number = static_cast<std::uint32_t>(ended()),
+                             .code = static_cast<std::uint8_t>(ErrorCode::Cancelled),
+                             .culprit_rank = static_cast<std::int16_t>(config_.peer)}));
+}
+
+void FifoSide::forget_early_kernel() {
+  if (failure_) return;
+  forget_early();
+  store_release(fifo().aborted, 0);
+}
+
 void FifoSide::hear_kernel() {
   const std::uint64_t word = load_acquire(fifo().failed);
   if (word == 0) return;

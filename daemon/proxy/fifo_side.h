@@ -45,6 +45,12 @@ class FifoSide {
   // The first reason stays.
   void fail(const Error& why);
 
+  // A kernel that was launched before its order, which will not come: it is to end. Nothing where
+  // an order has come, or the FIFO has failed.
+  void end_early();
+  // That kernel has ended: what it has staged is forgotten, and another may begin at the same step.
+  void forget_early_kernel();
+
   bool is_open() const { return is_open_; }  // an operation is to be done
   const std::optional<Error>& failure() const { return failure_; }
   // Nothing of the wire's touches its memory. The kernel may: only the owner knows.
@@ -71,6 +77,7 @@ class FifoSide {
   virtual std::uint64_t first_in_flight() const = 0;
   virtual std::uint64_t last_in_flight() const = 0;  // one past
   virtual std::string waits_for() const = 0;
+  virtual void forget_early() {}
 
   Step& step(std::uint64_t number) { return steps_[slot_of(number)]; }
   FifoSlot& slot(std::uint64_t number) { return config_.fifo->slots[slot_of(number)]; }

@@ -53,6 +53,18 @@ void ProxyEngine::fail_group(std::uint64_t group, const Error& why) {
   if (any) events_.group_failed(group, why);
 }
 
+void ProxyEngine::end_early(std::uint64_t group) {
+  for (const Member& member : fifos_) {
+    if (member.side->group() == group) member.side->end_early();
+  }
+}
+
+void ProxyEngine::forget_early(std::uint64_t group) {
+  for (const Member& member : fifos_) {
+    if (member.side->group() == group) member.side->forget_early_kernel();
+  }
+}
+
 bool ProxyEngine::progress(std::uint64_t now_ns) {
   bool moved = false;
   for (const auto& [wire, uses] : wires_) {

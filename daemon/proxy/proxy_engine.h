@@ -38,6 +38,11 @@ class ProxyEngine {
   // Raises the word of every FIFO of the group, then lets go.
   void fail_group(std::uint64_t group, const Error& why);
 
+  // The group's kernel, launched before its orders and when those of all others were done, is to
+  // end, since they will not come; and, when it has ended: its FIFOs are as they were before it.
+  void end_early(std::uint64_t group);
+  void forget_early(std::uint64_t group);
+
   // Goes round once. True: something moved, come again.
   bool progress(std::uint64_t now_ns);
 

@@ -86,7 +86,7 @@ bool ReceiveSide::receive() {
 }
 
 bool ReceiveSide::transmit() {
-  if (transmitted_ == received_) return false;
+  if (transmitted_ == received_ || transmitted_ >= config().orders->until()) return false;
   const Step& next = step(transmitted_);
   switch (config().wire->flush(config().lane, next.bytes)) {
     case net::Progress::Done:

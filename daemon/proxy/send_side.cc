@@ -42,7 +42,7 @@ bool SendSide::post() {
 }
 
 bool SendSide::fill() {
-  if (filled_ == posted_) return false;
+  if (filled_ == posted_ || filled_ >= config().orders->until()) return false;
   FifoEntry& entry = slot(filled_).of_kernel;
   const std::uint64_t word = load_acquire(entry.size_word);
   if (!is_of_step(word, filled_)) {
@@ -101,6 +101,18 @@ bool SendSide::finish() {
   }
   fail_at(done_, config().wire->error());
   return true;
+}
+
+void SendSide::forget_early() {
+  for (std::uint64_t number = filled_; number < posted_; ++number) {
+    std::uint64_t& word = slot(number).of_kernel.size_word;
+    // As it was: the number of the lap before, or none.
+    if (is_of_step(load_acquire(word), number))
+      store_release(word, number < kFifoSteps
+                              ? 0
+                              : to_word(SizeWord{.step = number - kFifoSteps, .bytes = 0}));
+  }
+  store_release(fifo().filled, filled_);
 }
 
 std::string SendSide::waits_for() const {

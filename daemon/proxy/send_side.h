@@ -20,6 +20,7 @@ class SendSide final : public FifoSide {
   std::uint64_t first_in_flight() const override { return done_; }
   std::uint64_t last_in_flight() const override { return transmitted_; }
   std::string waits_for() const override;
+  void forget_early() override;
 
   bool post();
   bool fill();

@@ -124,10 +124,12 @@ class DeviceReceiveFifo {
   __device__ __forceinline__ const unsigned char* data(std::uint64_t step,
                                                        std::uint32_t bytes) const {
     const FifoEntry* entry = entry_of(step);
-    if (bytes_of(load_relaxed(&entry->size_word)) != bytes) return nullptr;
-    if (load_relaxed(&entry->sequence) != step + 1) return nullptr;
-    if (port_->mode == SlotMode::Pointer) return landing(step);
+    // Each load is a microsecond over PCIe: all are under way together.
+    const std::uint64_t word = load_relaxed(&entry->size_word);
+    const std::uint64_t sequence = load_relaxed(&entry->sequence);
     const std::uint64_t offset = load_relaxed(&entry->offset);
+    if (bytes_of(word) != bytes || sequence != step + 1) return nullptr;
+    if (port_->mode == SlotMode::Pointer) return landing(step);
     return offset <= port_->memory_bytes && port_->memory_bytes - offset >= bytes
                ? port_->memory + offset
                : nullptr;

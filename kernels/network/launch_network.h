@@ -16,7 +16,7 @@ namespace arcomm {
 
 // In device memory, zeroed once: what the blocks of a launch tell each other. Of one stream.
 struct NetworkWords {
-  unsigned long long failed;  // the first Done word that is not Ok
+  unsigned long long failed;  // of this launch: the first Done word that is not Ok
   std::uint32_t blocks_done;
   std::uint32_t padding;
 };

@@ -80,6 +80,8 @@ void GpuBackend::use_settings(const Settings& settings) {
   // Without residence each burst of operations brings the grid and takes it away again.
   lease_ns_ = settings.gpu.resident ? lease_ns : 0;
   groups_->speculator.use_lease(settings.gpu.speculative ? lease_ns : 0);
+  early_ns_ = settings.net.gpu_early_us * 1000;
+  if (network_ != nullptr) network_->use_early(early_ns_);
   const AdmissionLimits limits = AdmissionLimits::from(settings, false);
   default_timeout_ns_ = limits.default_timeout_ns;
   max_timeout_ns_ = limits.max_timeout_ns;
@@ -87,6 +89,7 @@ void GpuBackend::use_settings(const Settings& settings) {
 
 void GpuBackend::begin_drain() {
   groups_->speculator.use_lease(0);
+  if (network_ != nullptr) network_->use_early(0);
   groups_->speculator.withdraw_all(groups_->turn, kMomentNs);
   end_measuring();
 }
@@ -125,6 +128,7 @@ NetworkExecutor* GpuBackend::span_nodes(Links& links, const OfferedData& offered
     return nullptr;
   }
   network_ = std::move(network).value();
+  network_->use_early(early_ns_);
   offered_ = &offered;
   return network_.get();
 }

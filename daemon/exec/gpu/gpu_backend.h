@@ -116,7 +116,8 @@ class GpuBackend final : public Backend {
   GpuFlagEchoes echoes_{*groups_};
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;
-  bool cuda_ipc_ = true;  // settings' word, for memory to come
+  bool cuda_ipc_ = true;        // settings' word, for memory to come
+  std::uint64_t early_ns_ = 0;  // net.gpu_early_us
   std::uint64_t asked_health_ns_ = 0;
   std::uint64_t shutting_down_ns_ = 0;
   // As the settings say, in the end: operations whose plans name no timeout.

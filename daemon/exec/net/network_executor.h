@@ -44,6 +44,9 @@ class NetworkExecutor {
   // All seats have called: what may travel with the offer to all other nodes. Until the next call.
   virtual std::span<const std::byte> inline_data(Communicator& communicator,
                                                  const Arrival& arrival) = 0;
+  // It has been offered, though the offer has not left yet, and agrees with those that have come:
+  // start() will follow, or not.
+  virtual void offered(Communicator&, const Arrival&) {}
   // One of its own messages from a node; `body` is complete. An error is the peer's fault, and ends
   // the link.
   virtual Status receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,

@@ -11,6 +11,8 @@
 namespace arcomm {
 namespace {
 
+// Of what is between nodes in one turn: sessions are looked at in between.
+constexpr int kMostRounds = 4;
 constexpr std::uint64_t kEndingNs = 5'000'000'000;  // for what was stopped
 constexpr std::uint64_t kLinksEndNs = 500'000'000;  // for what was stopped and is on its way
 // Whose next requests a core can fetch side by side.
@@ -261,7 +263,19 @@ bool Worker::execute() {
     settle();
     found = true;
   }
-  found |= state_.backend->work();
+  return work() || found;
+}
+
+// What GPUs put on its way to other nodes leaves in this turn, and what has come meanwhile is used
+// in it: each step between nodes would else wait for all else that a turn does. On the host one
+// call may be a tile of a long operation.
+bool Worker::work() {
+  const int rounds = state_.nodes.has_links() && state_.backend->on_gpus() ? kMostRounds : 1;
+  bool found = false;
+  for (int round = 0; round < rounds && state_.backend->work(); ++round) {
+    found = true;
+    if (rounds > 1) state_.nodes.poll(now_ns());
+  }
   return found;
 }
 

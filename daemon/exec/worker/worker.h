@@ -79,6 +79,7 @@ class Worker {
   // The other ranks hear why this one's request was refused.
   void tell_refused(const Admitted& refused, std::uint64_t now_ns);
   void start(Communicator& communicator);
+  bool work();
   void apply(std::vector<Outcome>& outcomes);
   void note(const PathFailure& failed, std::uint64_t now_ns);
   void lose(Session& session, const char* why);  // marks it; quarantined at the end of the verb

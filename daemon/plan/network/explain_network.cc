@@ -101,7 +101,7 @@ std::string text_of_shape(const RingShape& shape, const NetworkPolicy& policy,
 }
 
 // How GPUs cut it, and what carries it.
-std::string text_of_cut(const GpuExchange& cut, std::uint64_t count) {
+std::string text_of_cut(const GpuExchange& cut, std::uint64_t count, std::uint32_t lanes) {
   if (cut.chunks == 0) return "  it has no data, and nothing is launched\n";
   const std::uint64_t chunk_bytes = std::min(cut.chunk_elements, count) * size_of(cut.partials);
   const std::uint64_t lane_bytes = std::uint64_t{kFifoSteps} * cut.slot_bytes;
@@ -110,8 +110,8 @@ std::string text_of_cut(const GpuExchange& cut, std::uint64_t count) {
       "stages and combines them\n"
       "  a lane has {} slots of {} for each node and way: {} of net.staging_bytes for each node\n",
       cut.chunks, cut.chunks == 1 ? "chunk" : "chunks", size_of_bytes(chunk_bytes), cut.lanes,
-      GpuExchange::kLanes, GpuExchange::kBlocksOfALane * cut.lanes, kFifoSteps,
-      size_of_bytes(cut.slot_bytes), size_of_bytes(2 * GpuExchange::kLanes * lane_bytes));
+      lanes, cut.blocks(), kFifoSteps, size_of_bytes(cut.slot_bytes),
+      size_of_bytes(2 * lanes * lane_bytes));
 }
 
 // With this algorithm forced, whatever it needs besides.
@@ -169,9 +169,10 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
   return answer;
 }
 
-Explanation explain_network_of_gpus(const NetworkQuestion& question,
+Explanation explain_network_of_gpus(const NetworkQuestion& question, const NetworkPolicy& policy,
                                     const NetworkTuning& measured) {
-  const GpuExchange cut = GpuExchange::of(question);
+  const std::uint32_t lanes = GpuExchange::lanes_among(question.nodes, policy.gpu_lanes);
+  const GpuExchange cut = GpuExchange::of(question, lanes);
   const NetworkChoice choice{.algorithm = GpuExchange::kAlgorithm,
                              .partials = cut.partials,
                              .why = "the one way between GPUs of several nodes, for all sizes"};
@@ -190,7 +191,7 @@ Explanation explain_network_of_gpus(const NetworkQuestion& question,
   answer.text += link == nullptr
                      ? "  no link was measured (arctl tune --network)\n"
                      : fmt::format("  a message is {}\n", text_of_link(*link, measured));
-  answer.text += text_of_cut(cut, question.count);
+  answer.text += text_of_cut(cut, question.count, lanes);
   answer.text += fmt::format(
       "  partial results travel as {}; added up in the order of ranks on each node, then of nodes\n"
       "  net.algorithm, net.order, net.partials and ring.* say nothing to GPUs\n",

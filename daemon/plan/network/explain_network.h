@@ -13,9 +13,9 @@ namespace arcomm {
 // where none was measured. Precondition: question.nodes > 1.
 Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy& policy,
                             const NetworkTuning& measured = {});
-// The same between GPUs, which no policy bounds. Its runner-up is what is chosen: there is no
-// other.
-Explanation explain_network_of_gpus(const NetworkQuestion& question,
+// The same between GPUs, of which a policy says the lanes alone. Its runner-up is what is chosen:
+// there is no other.
+Explanation explain_network_of_gpus(const NetworkQuestion& question, const NetworkPolicy& policy,
                                     const NetworkTuning& measured = {});
 
 }  // namespace arcomm

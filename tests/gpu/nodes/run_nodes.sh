@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Two daemons on 127.0.0.2 and 127.0.0.3, and a communicator of one rank each: results and times. With GPUS=2 each has a GPU
 # of its own, and NCCL over its socket transport is timed by the same program; else both share one, and no peer runs so.
+# NODES_SWEEP="settings; settings; ...": only times, with each of these lists of key=value, beside none.
 # Called by run.sh:   GPUS=2 LIBNCCL=path run_nodes.sh <folder for the results>      NODES_MPS=0: without MPS (slow)
 set -o pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -118,6 +119,48 @@ nccl_over_sockets() { # nccl_over_sockets <name> <dtype> <variables of NCCL>
 (umask 077 && head -c 24 /dev/urandom | base64 >"$folder/token")
 nvidia-smi -L
 [ "${NODES_MPS:-1}" = 0 ] || start_mps
+stop_nodes() {
+  local node
+  for node in 0 1; do
+    kill -TERM "${daemons[$node]}" 2>/dev/null || fail "node$node ended by itself"
+  done
+  for node in 0 1; do
+    for _ in $(seq 100); do
+      kill -0 "${daemons[$node]}" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -0 "${daemons[$node]}" 2>/dev/null && fail "node$node does not stop"
+    wait "${daemons[$node]}" || fail "node$node ended with status $?"
+  done
+  daemons=()
+}
+sweep() { # sweep <lists of settings, between semicolons>: a table of medians
+  local lists list pair number=0 settings
+  IFS=';' read -ra lists <<<";$1"
+  for list in "${lists[@]}"; do
+    settings=()
+    for pair in $list; do settings+=(--set "$pair"); done
+    start_nodes "${settings[@]}" || return 1
+    for dtype in ${NODES_DTYPES:-f32}; do
+      NODE_RANK_JSON=$out/sweep-$number-$dtype.json run_on_nodes "sweep-$number-$dtype" "$programs/node_rank" --dtype "$dtype" \
+        --sizes "$sizes" >"$out/sweep-$number-$dtype.txt" || { cat "$out/sweep-$number-$dtype.txt"; continue; }
+      python3 - "$out/sweep-$number-$dtype.json" "$dtype ${list:-as it is}" <<'EOF'
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+print(sys.argv[2])
+for field in ("median_us", "in_a_row_us"):
+    print("  " + field.ljust(12) + "  ".join(f"{row['bytes'] >> 10}K {row[field]:.0f}" for row in rows))
+EOF
+    done
+    stop_nodes
+    number=$((number + 1))
+  done
+}
+if [ -n "${NODES_SWEEP:-}" ]; then
+  sweep "$NODES_SWEEP"
+  [ "${NODES_MPS:-1}" = 0 ] || stop_mps
+  exit $status
+fi
 start_nodes || exit 1
 ask_node 0 status
 ask_node 0 net
@@ -133,18 +176,7 @@ run_on_nodes verify-cuda "$programs/client_rank" --verify --dtype f32 --memory c
 kill_one
 run_on_nodes after "$programs/node_rank" --dtype f32 --sizes 1k,1m
 ask_node 0 net
-for node in 0 1; do
-  kill -TERM "${daemons[$node]}" 2>/dev/null || fail "node$node ended by itself"
-done
-for node in 0 1; do
-  for _ in $(seq 100); do
-    kill -0 "${daemons[$node]}" 2>/dev/null || break
-    sleep 0.1
-  done
-  kill -0 "${daemons[$node]}" 2>/dev/null && fail "node$node does not stop"
-  wait "${daemons[$node]}" || fail "node$node ended with status $?"
-done
-daemons=()
+stop_nodes
 [ "${NODES_MPS:-1}" = 0 ] || stop_mps
 if [ "$gpus" -ge 2 ] && [ -n "${LIBNCCL:-}" ]; then
   for dtype in f32 bf16; do

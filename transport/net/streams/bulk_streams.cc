@@ -1,5 +1,6 @@
 #include "transport/net/streams/bulk_streams.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace arcomm::net {
@@ -19,6 +20,7 @@ Status BulkStreams::add(ConnectionPtr connection, StreamOptions options) {
 Progress BulkStreams::post(const Frame& frame, OnLoan& on_loan) {
   if (has_failed_.load(std::memory_order_acquire)) return Progress::Failed;
   if (!queue_.push({.frame = frame, .on_loan = &on_loan})) return Progress::Again;
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // as StreamThread::wake() wants
   // One is woken; who is awake takes the frame without being told. In turns, so that no stream is
   // the only one to carry the load.
   for (std::size_t i = 0; i < streams_.size(); ++i) {
@@ -29,6 +31,10 @@ Progress BulkStreams::post(const Frame& frame, OnLoan& on_loan) {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (has_failed_.load(std::memory_order_seq_cst)) give_back_queued();
   return Progress::Done;
+}
+
+bool BulkStreams::is_awake() const {
+  return std::ranges::any_of(streams_, [](const auto& stream) { return stream->is_awake(); });
 }
 
 std::optional<Error> BulkStreams::failure() const {

@@ -37,6 +37,8 @@ class BulkStreams final : private StreamThread::Owner {
   // has left. Again: the queue is full. Failed: failure() says why; nothing was taken.
   Progress post(const Frame& frame, OnLoan& on_loan);
 
+  // A thread would take a frame now without being woken for it.
+  bool is_awake() const;
   bool has_failed() const { return has_failed_.load(std::memory_order_acquire); }
   std::optional<Error> failure() const;
   std::vector<StreamCounters> counters() const;

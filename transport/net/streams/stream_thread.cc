@@ -82,9 +82,8 @@ StreamThread::~StreamThread() {
 }
 
 // The poster pushes and then looks whether somebody sleeps; the sleeper says so and then looks at
-// the queue. Both are sequentially consistent: at least one sees the other.
+// the queue. Both are sequentially consistent, by a fence in between: at least one sees the other.
 bool StreamThread::wake() {
-  std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!sleeps_.load(std::memory_order_relaxed) || !sleeps_.exchange(false)) return false;
   const std::uint64_t one = 1;
   (void)!::write(doorbell_.get(), &one, sizeof one);
@@ -105,7 +104,7 @@ StreamCounters StreamThread::counters() const {
 void StreamThread::run() {
   std::uint32_t busy_rounds = 0;
   while (!stops_.load(std::memory_order_acquire)) {
-    bool moved = take_frames();
+    bool moved = take_frame();
     const Progress progress = connection_->progress(receiver_);
     if (progress == Progress::Failed || connection_->is_open() == Progress::Failed) {
       owner_.stream_ended(connection_->error());
@@ -130,20 +129,17 @@ void StreamThread::run() {
   give_back_all();
 }
 
-bool StreamThread::take_frames() {
-  bool moved = false;
+bool StreamThread::take_frame() {
+  if (held_count_ == kMostHeld || connection_->is_open() != Progress::Done) return false;
   BulkFrame next;
-  while (held_count_ < kMostHeld && connection_->is_open() == Progress::Done && queue_.pop(next)) {
-    Held& held = held_[held_count_++];
-    held = {.transfer = 0,
-            .on_loan = next.on_loan,
-            .bytes = sizeof(FrameHeader) + next.frame.payload.size()};
-    // There is room for it: the connection holds more than kMostHeld. A connection that fails just
-    // now gives it back with the others.
-    if (connection_->post(next.frame, held.transfer) != Progress::Done) return moved;
-    moved = true;
-  }
-  return moved;
+  if (!queue_.pop(next)) return false;
+  Held& held = held_[held_count_++];
+  held = {.transfer = 0,
+          .on_loan = next.on_loan,
+          .bytes = sizeof(FrameHeader) + next.frame.payload.size()};
+  // There is room for it: the connection holds more than kMostHeld. A connection that fails just
+  // now gives it back with the others.
+  return connection_->post(next.frame, held.transfer) == Progress::Done;
 }
 
 bool StreamThread::give_back_sent() {

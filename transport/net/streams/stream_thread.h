@@ -55,9 +55,11 @@ class StreamThread {
   StreamThread(const StreamThread&) = delete;
   StreamThread& operator=(const StreamThread&) = delete;
 
+  // After a push and a sequentially consistent fence, which is the caller's, for all streams once.
   // True: it slept, could take a frame, and gets up. One whose receiver has no room looks by
   // itself, each millisecond.
   bool wake();
+  bool is_awake() const { return !sleeps_.load(std::memory_order_relaxed); }
   StreamCounters counters() const;
   const std::string& name() const { return name_; }
 
@@ -74,7 +76,8 @@ class StreamThread {
   StreamThread(ConnectionPtr connection, BulkQueue& queue, Receiver& receiver, Owner& owner,
                StreamOptions options);
   void run();
-  bool take_frames();
+  // One: where two wait the other may be for a stream that has none.
+  bool take_frame();
   bool give_back_sent();
   void give_back_all();
   void wait();

@@ -27,7 +27,11 @@ std::array<iovec, 2> Incoming::room() {
     end_ -= begin_;
     begin_ = 0;
   }
-  return {iovec{rest_, rest_bytes_}, iovec{buffer_->data() + end_, buffer_->size() - end_}};
+  // Behind a payload comes the next header and no more, so that a stream of chunks is copied once,
+  // by the kernel.
+  const std::size_t most = rest_bytes_ > 0 ? sizeof(FrameHeader) : buffer_->size();
+  return {iovec{rest_, rest_bytes_},
+          iovec{buffer_->data() + end_, std::min(most, buffer_->size() - end_)}};
 }
 
 Status Incoming::take(std::size_t count, Receiver& receiver) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/control/session_ledger.h"
+#include "daemon/plan/network/gpu_exchange.h"
 #include "proto/text.h"
 
 namespace arcomm {
@@ -172,6 +173,7 @@ v1::NetworkPolicy write(const NetworkPolicy& policy) {
   wire.set_max_blocks(policy.ring.max_blocks);
   wire.set_threads(policy.ring.threads);
   wire.set_step_bytes(policy.step_bytes);
+  wire.set_gpu_lanes(policy.gpu_lanes);
   return wire;
 }
 
@@ -188,10 +190,12 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
       wire.min_shard_bytes() > kMostRingBytes || wire.num_chunks() > kMostRingChunks ||
       wire.max_blocks() > kMostOfBlocks || wire.threads() > kMostOfBlocks ||
       wire.bidirectional_max_bytes() > static_cast<std::int64_t>(kMostRingBytes) ||
-      step_bytes < kLeastStepBytes || step_bytes > kMostStepBytes) {
+      step_bytes < kLeastStepBytes || step_bytes > kMostStepBytes ||
+      wire.gpu_lanes() > GpuExchange::kMostLanes) {
     return no_message("a ring of ", wire.chunk_bytes(), " bytes x ", wire.num_chunks(), " chunks, ",
                       wire.max_blocks(), " blocks of ", wire.threads(), " threads, with ",
-                      wire.max_bdp_bytes(), " bytes under way and steps of ", step_bytes);
+                      wire.max_bdp_bytes(), " bytes under way and steps of ", step_bytes, ", or ",
+                      wire.gpu_lanes(), " lanes of GPUs");
   }
   NetworkPolicy policy{.order = static_cast<NetOrder>(wire.order()),
                        .partials = static_cast<NetPartials>(wire.partials()),
@@ -205,6 +209,7 @@ Result<NetworkPolicy> read(const v1::NetworkPolicy& wire) {
   policy.ring.max_blocks = wire.max_blocks();
   policy.ring.threads = wire.threads();
   policy.step_bytes = step_bytes;
+  policy.gpu_lanes = wire.gpu_lanes();
   return policy;
 }
 

@@ -1,11 +1,11 @@
 #include "daemon/exec/gpu/network/gpu_network.h"
 
 #include <algorithm>
-#include <array>
 #include <cinttypes>
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/gpu/network/network_request.h"
 #include "daemon/plan/recorded_algorithm.h"
 #include "daemon/telemetry/log/log.h"
 #include "transport/device/host/host_device.h"
@@ -13,27 +13,9 @@
 namespace arcomm {
 namespace {
 
-// The table of communicators ends what is late, and says for whom it was. Kernels and proxy do so
-// by themselves where the worker does not get to it.
-constexpr std::uint64_t kGraceNs = 50'000'000;
+constexpr int kMostRounds = 3;  // of the engine in one call: links and clients are looked at, too
 // As HostNetwork's of these names.
 constexpr std::uint64_t kMostHeldNs = 500'000'000, kMostHeldOfMovingNs = 10'000'000'000;
-
-const void* at_gpu(const BufferRegistry& buffers, const Operation& operation, BufferId id,
-                   const std::byte* address, int ordinal) {
-  const Buffer& buffer = *buffers.find(operation.session->id(), id);
-  return buffer.base_on(ordinal) + (address - buffer.base());
-}
-
-std::uint32_t number_of(const Operation& operation) {
-  return static_cast<std::uint32_t>(operation.ticket);
-}
-
-// The word for which the member's client waits, as GPU `ordinal` reaches it.
-std::uint64_t* done_word(const GpuMember& member, int ordinal) {
-  auto* const mailbox = reinterpret_cast<DeviceMailbox*>(member.mailbox.data_on(ordinal));
-  return &mailbox->paths[static_cast<int>(LaunchPath::Launched)].done;
-}
 
 // Of the kernel, where the proxy has not said anything better before.
 Failure failure_of(const Done& verdict, const Communicator& communicator, std::uint64_t seq) {
@@ -67,7 +49,8 @@ GpuNetwork::GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& 
       buffers_(buffers),
       links_(links),
       host_(std::move(host)),
-      pool_(*host_, staging_bytes) {
+      pool_(*host_, staging_bytes),
+      early_(groups, buffers) {
   groups_.quiescer.network_has_left = [this] { return has_left_gpus(); };
 }
 
@@ -115,6 +98,7 @@ void GpuNetwork::forget(Communicator& communicator) {
   if (found == members_.end()) return;
   engine_.fail_group(found->second->group,
                      error(ErrorCode::Aborted, Reason::Revoked, "the communicator is gone"));
+  early_.forget(communicator);
   found->second->communicator = nullptr;
   leaving_.push_back(std::move(found->second));
   members_.erase(found);
@@ -168,39 +152,46 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     return Backend::Started::Ended;
   }
   member->fifos->windows().notes().begin(communicator, arrival, recorded(GpuExchange::kAlgorithm));
+  member->agreed_after_ns = arrival.agreed_ns - std::min(arrival.agreed_ns, arrival.matched_ns);
   running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
-  launch(running_.back());
+  Run& run = running_.back();
+  if (early_.agreed(communicator)) {
+    run.waits = false;
+    if (const Status ordered = order(run); !ordered) fail(run, Failure::from(ordered.error()));
+  } else {
+    launch(run);
+  }
   return Backend::Started::Running;
+}
+
+void GpuNetwork::offered(Communicator& communicator, const Arrival& arrival) {
+  Member* const member = find(communicator);
+  if (member == nullptr || member->has_failed || arrival.signature.is_empty() ||
+      !early_.pays(member->agreed_after_ns))
+    return;
+  early_.want(communicator, *member->fifos, arrival, now_ns());
+}
+
+// What its peers send may come to its kernel, and what that stages goes to them.
+Status GpuNetwork::order(const Run& run) {
+  const Arrival& arrival = *run.communicator->board.head();
+  const std::uint64_t now = now_ns();
+  return run.member->fifos->order(arrival.signature.send_count, arrival.signature.dtype,
+                                  now + remaining_ns(arrival, now) + kNetworkGraceNs);
 }
 
 bool GpuNetwork::launch(Run& run) {
   GpuGroup& group = *gpus_of(*run.communicator);
-  if (!groups_.room.enter(group.place, GpuExchange::kBlocks)) return false;
+  // One that was let go of has not left yet.
+  if (early_.has_kernel(*run.communicator)) return false;
+  const Arrival& arrival = *run.communicator->board.head();
+  const GpuExchange cut =
+      run.member->fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype);
+  if (!groups_.room.enter(group.place, cut.blocks())) return false;
   run.waits = false;
   group.has_run = true;
-  const Arrival& arrival = *run.communicator->board.head();
-  const GpuMember& first = group.members.front();
-  const int ordinal = first.engine->ordinal();
-  std::array<NetworkFifos::Seat, kMaxGpuRanks> seats;
-  for (std::size_t i = 0; i < group.members.size(); ++i) {
-    const Operation& called = *arrival.operations[i];
-    seats[i] = {
-        .send = at_gpu(buffers_, called, called.send_buffer, called.send, ordinal),
-        .recv =
-            const_cast<void*>(at_gpu(buffers_, called, called.recv_buffer, called.recv, ordinal)),
-        .waiter = {.done = done_word(group.members[i], ordinal), .number = number_of(called)}};
-  }
-  const std::uint64_t now = now_ns();
-  const std::uint64_t left = arrival.deadline_ns > now ? arrival.deadline_ns - now : 0;
-  const Status launched = run.member->fifos->launch(
-      first, {.seats = std::span(seats).first(group.members.size()),
-              .count = arrival.signature.send_count,
-              .dtype = arrival.signature.dtype,
-              .op = arrival.signature.op,
-              .divisor = static_cast<std::uint32_t>(run.communicator->ranks()),
-              .timeout_ns = left + kGraceNs,
-              .deadline_ns = now + left + kGraceNs,
-              .number = seats[0].waiter.number});
+  Status launched = launch_between_nodes(*run.communicator, buffers_, *run.member->fifos, now_ns());
+  if (launched) launched = order(run);
   if (launched) return true;
   log::error("an operation of {} bytes between nodes could not be launched: {}",
              arrival.signature.send_bytes(), launched.error().message);
@@ -215,18 +206,23 @@ void GpuNetwork::fail(Run& run, const Failure& why) {
 
 bool GpuNetwork::has_left_gpus() {
   engine_.progress(now_ns());
-  return std::ranges::all_of(
-      running_, [](const Run& run) { return run.waits || run.member->fifos->has_ended(); });
+  const bool none_early = early_.have_left();
+  return none_early &&
+         std::ranges::all_of(leaving_,
+                             [](const auto& member) { return member->fifos->has_ended(); }) &&
+         std::ranges::all_of(
+             running_, [](const Run& run) { return run.waits || run.member->fifos->has_ended(); });
 }
 
 bool GpuNetwork::work() {
   if (!leaving_.empty()) tend_leaving();
-  if (running_.empty()) return false;
-  bool moved = false;
+  bool moved = !early_.empty() && early_.work(now_ns());
+  if (running_.empty()) return moved;
   for (Run& run : running_) {
     if (run.waits && !run.is_stopped && run.failure.ok()) moved |= launch(run);
   }
-  moved |= engine_.progress(now_ns());
+  // A step goes through several phases: what is staged leaves, and what has come is told, at once.
+  for (int round = 0; round < kMostRounds && engine_.progress(now_ns()); ++round) moved = true;
   if (!moved) std::ranges::for_each(running_, [this](const Run& run) { note_steps(run); });
   return moved;
 }
@@ -306,6 +302,7 @@ void GpuNetwork::stop(Communicator& communicator) {
     run.is_stopped = true;
     begin_to_end(run);
   }
+  early_.let_go(communicator);
   engine_.fail_group(member->group, communicator.revoked.to_error());
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
+#include "daemon/exec/gpu/network/early_launches.h"
 #include "daemon/exec/gpu/network/network_fifos.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/memory/buffer_registry.h"
@@ -37,6 +38,9 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
 
   ~GpuNetwork() override;
 
+  // net.gpu_early_us; 0: no kernel is launched before the nodes have agreed.
+  void use_early(std::uint64_t most_ns) { early_.use_most(most_ns); }
+
   void record_with(FlightRecorder& recorder) override { recorder_ = &recorder; }
 
   Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
@@ -46,12 +50,13 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   Status receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
                  const net::FrameHeader& names, std::span<const std::byte> body) override;
 
+  void offered(Communicator& communicator, const Arrival& arrival) override;
   Backend::Started start(Communicator& communicator, const OfferedData& offered,
                          std::uint64_t now_ns, Failure& failure) override;
   bool work() override;
   bool collect(std::vector<Outcome>& outcomes) override;
   void stop(Communicator& communicator) override;
-  bool idle() const override { return running_.empty(); }
+  bool idle() const override { return running_.empty() && early_.empty(); }
 
  private:
   struct Member {
@@ -60,6 +65,8 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
     std::unique_ptr<NetworkFifos> fifos;
     bool has_failed = false;
     Failure failure;  // the first of its FIFOs
+    // The seats had called, of the last operation: how far the nodes are in step.
+    std::uint64_t agreed_after_ns = ~std::uint64_t{0};
   };
   struct Run {
     Communicator* communicator = nullptr;
@@ -80,6 +87,7 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   void group_failed(std::uint64_t group, const Error& why) override;
   Member* find(const Communicator& communicator) const;
   bool has_ended(const Run& run) const;
+  static Status order(const Run& run);
   // False: it waits on.
   bool launch(Run& run);
   void fail(Run& run, const Failure& why);
@@ -103,6 +111,7 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   std::unordered_map<const Communicator*, std::unique_ptr<Member>> members_;
   std::vector<std::unique_ptr<Member>> leaving_;
   std::vector<Run> running_;
+  EarlyLaunches early_;
 };
 
 }  // namespace arcomm

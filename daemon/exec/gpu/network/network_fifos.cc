@@ -8,24 +8,24 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint32_t kLanes = GpuExchange::kLanes;
 constexpr std::uint64_t kAlignment = 128;
 
 constexpr std::uint64_t aligned(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-std::uint64_t ports_of(std::size_t nodes) {
-  return NetworkCall::ports_of(static_cast<std::uint32_t>(nodes), kLanes);
-}
-
 // In the GPU's memory.
 constexpr std::uint64_t kPortsAt = aligned(sizeof(NetworkWords));
-std::uint64_t steps_at(std::size_t nodes) {
-  return aligned(kPortsAt + ports_of(nodes) * sizeof(FifoPort));
+constexpr std::uint64_t steps_at(std::uint64_t ports) {
+  return aligned(kPortsAt + ports * sizeof(FifoPort));
 }
-std::uint64_t parts_at(std::size_t nodes) {
-  return aligned(steps_at(nodes) + ports_of(nodes) * sizeof(std::uint64_t));
+constexpr std::uint64_t parts_at(std::uint64_t ports) {
+  return aligned(steps_at(ports) + ports * sizeof(std::uint64_t));
+}
+
+std::uint32_t lanes_of(const CommunicatorSpec& spec) {
+  return GpuExchange::lanes_among(static_cast<std::uint32_t>(spec.nodes.size()),
+                                  spec.policy.gpu_lanes);
 }
 
 std::uint32_t slot_bytes_of(const CommunicatorSpec& spec) {
@@ -41,31 +41,36 @@ bool combines_seats(const CommunicatorSpec& spec) {
 
 // Of the pinned part, in bytes from its begin.
 struct NetworkFifos::Layout {
-  Layout(std::size_t nodes, std::uint32_t slot_bytes)
-      : windows(LaneWindows::bytes(nodes, kLanes, slot_bytes)),
+  Layout(std::uint32_t nodes, std::uint32_t lanes, std::uint32_t slot_bytes)
+      : count(NetworkCall::ports_of(nodes, lanes)),
+        windows(LaneWindows::bytes(nodes, lanes, slot_bytes)),
         sends(windows),
         words(2 * windows),
-        ports(words + ports_of(nodes) * sizeof(DeviceFifo)),
-        verdict(aligned(ports + ports_of(nodes) * sizeof(FifoPort))),
+        ports(words + count * sizeof(DeviceFifo)),
+        steps(aligned(ports + count * sizeof(FifoPort))),
+        verdict(aligned(steps + count * sizeof(std::uint64_t))),
         all(verdict + kAlignment) {}
+  std::uint64_t count;    // of ports
   std::uint64_t windows;  // bytes of them; they are first
-  std::uint64_t sends, words, ports, verdict, all;
+  std::uint64_t sends, words, ports, steps, verdict, all;
 };
 
 std::uint64_t NetworkFifos::device_bytes(const CommunicatorSpec& spec) {
-  const std::size_t nodes = spec.nodes.size();
-  const std::uint64_t parts =
-      combines_seats(spec) ? std::uint64_t{kLanes} * slot_bytes_of(spec) : 0;
-  return parts_at(nodes) + parts;
+  const std::uint32_t lanes = lanes_of(spec);
+  const std::uint64_t parts = combines_seats(spec) ? std::uint64_t{lanes} * slot_bytes_of(spec) : 0;
+  return parts_at(NetworkCall::ports_of(static_cast<std::uint32_t>(spec.nodes.size()), lanes)) +
+         parts;
 }
 
 NetworkFifos::NetworkFifos(const Parts& parts)
     : pool_(parts.pool),
       engine_(parts.engine),
+      group_(parts.group),
       uid_(parts.spec.uid),
       slot_bytes_(slot_bytes_of(parts.spec)),
+      lanes_(lanes_of(parts.spec)),
       combines_seats_(combines_seats(parts.spec)),
-      windows_(parts.spec, kLanes, slot_bytes_, parts.links),
+      windows_(parts.spec, lanes_, slot_bytes_, parts.links),
       device_(parts.member.network.data()) {}
 
 NetworkFifos::~NetworkFifos() {
@@ -74,18 +79,20 @@ NetworkFifos::~NetworkFifos() {
 
 Status NetworkFifos::open(const Parts& parts) {
   const std::uint32_t nodes = windows_.nodes();
-  const Layout layout(nodes, slot_bytes_);
+  const Layout layout(nodes, lanes_, slot_bytes_);
   auto taken = pool_.take(uid_, layout.all);
   if (!taken) return std::move(taken).error();
   memory_ = *taken;
-  ports_ = {reinterpret_cast<FifoPort*>(memory_.data() + layout.ports), ports_of(nodes)};
+  ports_ = {reinterpret_cast<FifoPort*>(memory_.data() + layout.ports), layout.count};
   std::uninitialized_fill(ports_.begin(), ports_.end(), FifoPort{});
+  steps_.resize(layout.count);
+  copied_steps_ = {reinterpret_cast<std::uint64_t*>(memory_.data() + layout.steps), layout.count};
   verdict_ = reinterpret_cast<std::uint64_t*>(memory_.data() + layout.verdict);
   *verdict_ = 0;
   orders_.resize(ports_.size());
   ARC_RETURN_IF_ERROR(windows_.open(memory_.first(layout.windows)));
   for (std::uint32_t node = 0; node < nodes; ++node) {
-    for (std::uint32_t lane = 0; lane < kLanes && node != windows_.here(); ++lane) {
+    for (std::uint32_t lane = 0; lane < lanes_ && node != windows_.here(); ++lane) {
       ARC_RETURN_IF_ERROR(add(parts, node, lane, FifoDirection::Send, layout));
       ARC_RETURN_IF_ERROR(add(parts, node, lane, FifoDirection::Receive, layout));
     }
@@ -95,7 +102,7 @@ Status NetworkFifos::open(const Parts& parts) {
 
 Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t lane,
                          FifoDirection direction, const Layout& layout) {
-  const NetworkCall shape{.nodes = windows_.nodes(), .lanes = kLanes};
+  const NetworkCall shape{.nodes = windows_.nodes(), .lanes = lanes_};
   const std::uint64_t index = shape.port_index(lane, node, direction);
   auto* const fifo = reinterpret_cast<DeviceFifo*>(memory_.data() + layout.words) + index;
   std::span<std::byte> slots = windows_.slots(node, lane);
@@ -115,7 +122,7 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
   auto added = engine_.add(std::move(config));
   if (!added) return std::move(added).error();
   fifos_.push_back(*added);
-  auto* const steps = reinterpret_cast<std::uint64_t*>(device_ + steps_at(windows_.nodes()));
+  auto* const steps = reinterpret_cast<std::uint64_t*>(device_ + steps_at(layout.count));
   ports_[index] = {.fifo = fifo,
                    .memory = reinterpret_cast<unsigned char*>(slots.data()),
                    .memory_bytes = slots.size(),
@@ -126,13 +133,17 @@ Status NetworkFifos::add(const Parts& parts, std::uint32_t node, std::uint32_t l
   return {};
 }
 
+GpuExchange NetworkFifos::cut_of(std::uint64_t count, DType dtype) const {
+  return GpuExchange::of({.count = count,
+                          .dtype = dtype,
+                          .nodes = windows_.nodes(),
+                          .one_seat_each = !combines_seats_},
+                         lanes_);
+}
+
 NetworkCall NetworkFifos::call_of(const Operation& operation) const {
   const Seat& first = operation.seats.front();
-  const GpuExchange cut = GpuExchange::of({.count = operation.count,
-                                           .dtype = operation.dtype,
-                                           .op = operation.op,
-                                           .nodes = windows_.nodes(),
-                                           .one_seat_each = !combines_seats_});
+  const GpuExchange cut = cut_of(operation.count, operation.dtype);
   NetworkCall call{.partial = combines_seats_ ? nullptr : first.send,
                    .result = first.recv,
                    .count = operation.count,
@@ -149,7 +160,7 @@ NetworkCall NetworkFifos::call_of(const Operation& operation) const {
                    .seats = {},
                    .ports = reinterpret_cast<const FifoPort*>(device_ + kPortsAt)};
   if (!combines_seats_) return call;
-  call.seats.parts = reinterpret_cast<unsigned char*>(device_ + parts_at(windows_.nodes()));
+  call.seats.parts = reinterpret_cast<unsigned char*>(device_ + parts_at(ports_.size()));
   call.seats.part_bytes = slot_bytes_;
   for (const Seat& seat : operation.seats) {
     call.seats.send[call.seats.count] = seat.send;
@@ -159,29 +170,28 @@ NetworkCall NetworkFifos::call_of(const Operation& operation) const {
   return call;
 }
 
-Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
+Status NetworkFifos::copy(const GpuMember& member, std::byte* to,
+                          std::span<const std::byte> from) const {
   GpuLauncher& launcher = member.launcher();
   const std::uint32_t queue = member.queue;
+  ARC_RETURN_IF_ERROR(launcher.copy(queue, to, from.data(), from.size()));
+  const auto copied = launcher.record({.queue = queue, .kind = QueueStream::Kind::Copies});
+  if (!copied) return copied.error();
+  return launcher.wait({.queue = queue}, *copied);
+}
+
+Status NetworkFifos::launch(const GpuMember& member, const Operation& operation) {
   if (!has_ports_) {
-    ARC_RETURN_IF_ERROR(
-        launcher.copy(queue, device_ + kPortsAt, ports_.data(), ports_.size_bytes()));
-    const auto copied = launcher.record({.queue = queue, .kind = QueueStream::Kind::Copies});
-    if (!copied) return copied.error();
-    ARC_RETURN_IF_ERROR(launcher.wait({.queue = queue}, *copied));
+    ARC_RETURN_IF_ERROR(copy(member, device_ + kPortsAt, std::as_bytes(ports_)));
     has_ports_ = true;
   }
-  const NetworkCall call = call_of(operation);
-  for (std::uint32_t node = 0; node < call.nodes; ++node) {
-    for (std::uint32_t lane = 0; lane < kLanes && node != call.node; ++lane) {
-      for (const FifoDirection direction : {FifoDirection::Send, FifoDirection::Receive}) {
-        if (orders_[call.port_index(lane, node, direction)]->begin(exchange_steps(call, lane),
-                                                                   operation.deadline_ns))
-          continue;
-        return error(ErrorCode::Internal, Reason::Bug,
-                     "an operation between nodes was begun before others had ended");
-      }
-    }
+  if (!has_steps_) {
+    std::ranges::copy(steps_, copied_steps_.begin());  // which go on before they are there
+    ARC_RETURN_IF_ERROR(
+        copy(member, device_ + steps_at(ports_.size()), std::as_bytes(copied_steps_)));
+    has_steps_ = true;
   }
+  const NetworkCall call = call_of(operation);
   number_ = operation.number;
   // Whatever an earlier one said is of another number.
   __atomic_store_n(verdict_, to_word(Done{.number = number_ - 1}), __ATOMIC_RELEASE);
@@ -191,8 +201,31 @@ Status NetworkFifos::launch(const GpuMember& member, const Operation& operation)
                        .number = operation.number};
   for (std::size_t seat = 0; seat < operation.seats.size(); ++seat)
     kernel.waiters[seat] = operation.seats[seat].waiter;
-  ARC_RETURN_IF_ERROR(launcher.launch_network(queue, kernel));
+  ARC_RETURN_IF_ERROR(member.launcher().launch_network(member.queue, kernel));
   is_launched_ = true;
+  return {};
+}
+
+Status NetworkFifos::order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns) {
+  const GpuExchange cut = cut_of(count, dtype);
+  const NetworkCall call{.count = count,
+                         .node = windows_.here(),
+                         .nodes = windows_.nodes(),
+                         .lanes = cut.lanes,
+                         .chunk_elements = cut.chunk_elements};
+  for (std::uint32_t node = 0; node < call.nodes; ++node) {
+    for (std::uint32_t lane = 0; lane < cut.lanes && node != call.node; ++lane) {
+      for (const FifoDirection direction : {FifoDirection::Send, FifoDirection::Receive}) {
+        const std::uint64_t port = call.port_index(lane, node, direction);
+        const std::uint64_t steps = exchange_steps(call, lane);
+        if (!orders_[port]->begin(steps, deadline_ns)) {
+          return error(ErrorCode::Internal, Reason::Bug,
+                       "an operation between nodes was begun before others had ended");
+        }
+        steps_[port] += steps;
+      }
+    }
+  }
   return {};
 }
 

@@ -47,6 +47,9 @@ class NetworkFifos {
   LaneWindows& windows() { return windows_; }
   const LaneWindows& windows() const { return windows_; }
 
+  // How an operation is cut.
+  GpuExchange cut_of(std::uint64_t count, DType dtype) const;
+
   // One of this node's ranks, as the first one's GPU reaches it.
   struct Seat {
     const void* send = nullptr;
@@ -59,12 +62,23 @@ class NetworkFifos {
     DType dtype = DType::Float32;
     ReduceOp op = ReduceOp::Sum;
     std::uint32_t divisor = 1;
-    std::uint64_t timeout_ns = 0;   // of the kernel's waits
-    std::uint64_t deadline_ns = 0;  // of the proxy's
-    std::uint32_t number = 0;       // of the verdict
+    std::uint64_t timeout_ns = 0;  // of the kernel's waits
+    std::uint32_t number = 0;      // of the verdict
   };
-  // One at a time. An error: it was not launched, and the FIFOs serve no more.
+  // One at a time. It stages and waits: nothing is sent, and nothing of others' shown to it, before
+  // order(). An error: it was not launched, and the FIFOs serve no more.
   Status launch(const GpuMember& member, const Operation& operation);
+  // What was launched, or is next, is to happen: until then, by the engine's clock. Once for each.
+  Status order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns);
+  // Instead: it is to end, and has_ended() will say so; then, and not before, forget_early() makes
+  // way for the next.
+  void end_early() { engine_.end_early(group_); }
+  void forget_early() {
+    engine_.forget_early(group_);
+    has_steps_ = false;
+  }
+
+  void fail(const Error& why) { engine_.fail_group(group_, why); }
 
   // The kernel of the last operation has ended: its verdict, with that operation's number.
   bool has_ended() const;
@@ -77,19 +91,27 @@ class NetworkFifos {
 
  private:
   struct Layout;
+  // To the GPU, before what is launched next.
+  Status copy(const GpuMember& member, std::byte* to, std::span<const std::byte> from) const;
   Status add(const Parts& parts, std::uint32_t node, std::uint32_t lane, FifoDirection direction,
              const Layout& layout);
   NetworkCall call_of(const Operation& operation) const;
 
   StagingPool& pool_;
   proxy::ProxyEngine& engine_;
+  const std::uint64_t group_;
   const uid_t uid_;
-  const std::uint32_t slot_bytes_;
+  const std::uint32_t slot_bytes_, lanes_;
   const bool combines_seats_;  // partials travel as accumulators
   LaneWindows windows_;
   std::span<std::byte> memory_;
   std::byte* device_ = nullptr;  // the GPU's
   std::span<FifoPort> ports_;    // pinned: what is copied there
+  // Of all operations that were ordered, as the kernel counts them, too; one that was ended early
+  // may have counted what it staged. The others are pinned: what is copied there.
+  std::vector<std::uint64_t> steps_;
+  std::span<std::uint64_t> copied_steps_;
+  bool has_steps_ = true;  // the GPU
   std::uint64_t* verdict_ = nullptr;
   bool has_ports_ = false;  // the GPU
   std::uint32_t number_ = 0;

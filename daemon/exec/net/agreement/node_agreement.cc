@@ -131,10 +131,16 @@ void NodeAgreement::offer(const Arrival& arrival, std::uint64_t now_ns) {
           std::min<std::uint64_t>(kMostGrowth * signature.send_bytes(), net::kMostInlineBytes)))
     data = parts_.executor.inline_data(communicator(), arrival);
   body.inline_bytes = static_cast<std::uint32_t>(data.size());
-  tell_all(net::MessageKind::Offer, arrival.seq, {bytes_of(body), data});
-  const Result<NodeOffers::Entry*> entry = offers_.add(here(), arrival.seq, body, data, now_ns);
+  const std::uint64_t seq = arrival.seq;
+  tell_all(net::MessageKind::Offer, seq, {bytes_of(body), data});
+  const Result<NodeOffers::Entry*> entry = offers_.add(here(), seq, body, data, now_ns);
   if (!entry) return end_for(here(), arrival.first_rank, entry.error());
   judge(**entry, here(), now_ns);
+  if (!communicator().ready()) return;
+  const Arrival* const offered = communicator().board.find(seq);
+  if (offered != nullptr &&
+      (offered->state == Arrival::State::Matched || offered->state == Arrival::State::Agreed))
+    parts_.executor.offered(communicator(), *offered);
 }
 
 void NodeAgreement::end_for(std::uint32_t node, Rank rank, const Error& bound) {

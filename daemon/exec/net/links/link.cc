@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kMostSpare = 64;
 // progress() of one link, so that a busy peer holds up no session.
 constexpr int kMostRounds = 4;
+// A frame that a thread which is awake may better send than the worker, after others.
+constexpr std::size_t kWorthAThread = std::size_t{8} << 10;
 
 }  // namespace
 
@@ -138,8 +140,10 @@ net::Progress Link::post(const net::Frame& frame, net::OnLoan& on_loan) {
   if (has_failed()) return net::Progress::Failed;
   const bool has_bulk = driven_ || bulk_->size() > 0;
   // What is no longer than a message goes beside messages: no thread is to be woken for it, and it
-  // waits behind nothing long.
-  if (!has_bulk || frame.payload.size() <= net::kMostMessageBytes) {
+  // waits behind nothing long. The second of several need not wait where a thread is awake.
+  const bool has_thread =
+      bulk_ && frame.payload.size() >= kWorthAThread && !loaned_.empty() && bulk_->is_awake();
+  if (!has_bulk || (frame.payload.size() <= net::kMostMessageBytes && !has_thread)) {
     const net::Progress posted = post_on_messages(frame, on_loan);
     if (posted == net::Progress::Done || !has_bulk) return posted;
   }

@@ -118,6 +118,55 @@ TEST_F(FifoPhasesTest, ASendFifoWaitsForItsKernel) {
   expect_timeout("this node's kernel to stage");
 }
 
+TEST_F(FifoPhasesTest, WhatAKernelStagesBeforeItsOrderStaysAndMayBeForgotten) {
+  ASSERT_TRUE(
+      engine_.add({.direction = FifoDirection::Send,
+                   .fifo = &words_,
+                   .memory = {.mode = SlotMode::Normal, .most_bytes = kRoom, .slots = slots_},
+                   .wire = &wire_,
+                   .peer_name = "node-d",
+                   .group = 1,
+                   .orders = orders_}));
+  wire_.send_says = net::Progress::Failed;  // if it were asked
+  stage();
+  for (int i = 0; i < 20; ++i) engine_.progress(1);
+  EXPECT_TRUE(failures_.empty());
+  engine_.end_early(1);
+  EXPECT_NE(words_.aborted, 0U) << "the kernel is to end";
+  engine_.forget_early(1);
+  EXPECT_EQ(words_.aborted, 0U);
+  for (const FifoSlot& slot : words_.slots) EXPECT_EQ(slot.of_kernel.size_word, 0U);
+  // With its order what the next kernel stages goes, from the same step on.
+  wire_.send_says = net::Progress::Done;
+  step_ = 0;
+  ASSERT_TRUE(orders_->begin(12, kDeadlineNs));
+  engine_.end_early(1);
+  EXPECT_EQ(words_.aborted, 0U) << "it is ordered";
+  for (int i = 0; i < 100; ++i) {
+    stage();
+    engine_.progress(1);
+  }
+  EXPECT_TRUE(failures_.empty());
+  EXPECT_EQ(step_, 12U);
+  EXPECT_TRUE(orders_->is_idle());
+}
+
+TEST_F(FifoPhasesTest, WhatComesBeforeTheOrderIsNotToldToAKernel) {
+  ASSERT_TRUE(
+      engine_.add({.direction = FifoDirection::Receive,
+                   .fifo = &words_,
+                   .memory = {.mode = SlotMode::Normal, .most_bytes = kRoom, .slots = slots_},
+                   .wire = &wire_,
+                   .peer_name = "node-d",
+                   .group = 1,
+                   .orders = orders_}));
+  for (int i = 0; i < 20; ++i) engine_.progress(1);
+  EXPECT_EQ(words_.filled, 0U);
+  ASSERT_TRUE(orders_->begin(3, kDeadlineNs));
+  for (int i = 0; i < 20; ++i) engine_.progress(1);
+  EXPECT_EQ(words_.filled, 3U) << "and no more than was ordered";
+}
+
 TEST_F(FifoPhasesTest, ASendFifoWaitsForTheWireToTake) {
   wire_.send_says = net::Progress::Again;
   run(FifoDirection::Send);
@@ -176,6 +225,8 @@ TEST_F(FifoPhasesTest, TheWiresOwnWordsAreToldWhereverItFails) {
     words_ = {};
     step_ = 0;
     failures_.clear();
+    const auto orders = std::make_shared<FifoOrders>();
+    ASSERT_TRUE(orders->begin(12, kDeadlineNs));
     ASSERT_TRUE(
         engine.add({.direction = one.direction,
                     .fifo = &words_,
@@ -185,7 +236,7 @@ TEST_F(FifoPhasesTest, TheWiresOwnWordsAreToldWhereverItFails) {
                     .peer = 3,
                     .peer_name = "node-d",
                     .group = 1,
-                    .orders = std::make_shared<FifoOrders>()}));
+                    .orders = orders}));
     if (one.direction == FifoDirection::Send) stage();
     for (int i = 0; i < 20; ++i) engine.progress(1);
     expect_failure(ErrorCode::Unavailable, "rail 1: connection reset");

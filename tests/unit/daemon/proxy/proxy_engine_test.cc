@@ -43,6 +43,8 @@ class ProxyEngineTest : public testing::Test, public ProxyEvents {
     ASSERT_TRUE(added) << added.error().to_string();
     fifo.id = *added;
   }
+  // More steps than a test takes.
+  static void order(Fifo& fifo) { ASSERT_TRUE(fifo.orders->begin(1000, FifoOrders::kNever)); }
   void publish(Fifo& fifo, std::uint64_t step, std::uint32_t bytes = 10) {
     FifoEntry& entry = fifo.words.slots[slot_of(step)].of_kernel;
     entry.sequence = step + 1;
@@ -66,6 +68,8 @@ TEST_F(ProxyEngineTest, AChunkGoesFromOneFifoToTheOtherAndCreditsComeBack) {
   Fifo send, receive;
   add(send, FifoDirection::Send);
   add(receive, FifoDirection::Receive);
+  order(send);
+  order(receive);
   EXPECT_EQ(send.words.granted, kFifoSteps);
   for (std::uint64_t step = 0; step < 20; ++step) {
     ASSERT_GT(send.words.granted, step);
@@ -87,6 +91,8 @@ TEST_F(ProxyEngineTest, AReceiverThatConsumesNothingStopsItsSender) {
   Fifo send, receive;
   add(send, FifoDirection::Send);
   add(receive, FifoDirection::Receive);
+  order(send);
+  order(receive);
   std::uint64_t step = 0;
   for (int i = 0; i < 100; ++i) {
     if (send.words.granted > step) publish(send, step++);
@@ -106,6 +112,7 @@ TEST_F(ProxyEngineTest, NonsenseInAnyWordOfAKernelsEndsItsGroup) {
     Fifo fifo, other;
     add(fifo, direction, 7, 5);
     add(other, FifoDirection::Send, 7, 6);
+    order(fifo);
     if (direction == FifoDirection::Send) {
       for (std::uint64_t step = 0; step < 3; ++step) publish(fifo, step);
       settle();
@@ -208,6 +215,7 @@ TEST_F(ProxyEngineTest, AKernelThatStandsStillHoldsUpNobodyElse) {
   for (std::uint32_t i = 0; i < 4; ++i) add(idle[i], FifoDirection::Send, 10 + i, 10 + i);
   add(send, FifoDirection::Send);
   add(receive, FifoDirection::Receive);
+  for (Fifo* fifo : {&idle[0], &idle[1], &idle[2], &idle[3], &send, &receive}) order(*fifo);
   for (std::uint64_t step = 0; step < 8; ++step) publish(send, step);
   settle();
   EXPECT_EQ(receive.words.filled, 8U);

@@ -120,6 +120,16 @@ void WorldNode::begin(std::uint64_t timeout_ns, std::uint64_t deadline_ns,
     store(partial_.data() + i * size_of(type), type, value(number_, i));
   std::fill(result_.begin(), result_.end(), kUnwritten);
   call_.timeout_ns = timeout_ns;
+  clock_ = &clock;
+  wake_ = &wake;
+  is_ordered = false;
+  for (Lane& lane : lanes_) lane.first = lane.steps;
+  if (!plan_.is_early) order(deadline_ns);
+  launch();
+}
+
+void WorldNode::order(std::uint64_t deadline_ns) {
+  is_ordered = true;
   const bool both = plan_.shape == Shape::BothWays;
   for (Lane& lane : lanes_) {
     if (static_cast<std::uint32_t>(lane.config.peer) == number_) continue;
@@ -130,8 +140,15 @@ void WorldNode::begin(std::uint64_t timeout_ns, std::uint64_t deadline_ns,
                          static_cast<std::uint32_t>(lane.config.peer), lane.config.direction);
     if (!lane.orders->begin(steps, deadline_ns)) failures.emplace_back("too many operations");
   }
+}
+
+void WorldNode::launch() {
+  is_leaving = false;
   blocks.clear();
-  const HostCall host{.call = call_, .clock = &clock, .wake = &wake};
+  // One that was to end may have counted what it staged.
+  for (Lane& lane : lanes_) lane.steps = lane.first;
+  const bool both = plan_.shape == Shape::BothWays;
+  const HostCall host{.call = call_, .clock = clock_, .wake = wake_};
   for (std::uint32_t lane = 0; lane < plan_.lanes; ++lane) {
     if (plan_.shape == Shape::Exchange) {
       blocks.push_back(stage_for_exchange(host, lane));

@@ -3,6 +3,7 @@
 // a scheduler, or threads. Threads: a node's parts as their own headers say.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,8 @@ struct WorldPlan {
   std::uint64_t chunk_elements = 64;
   std::uint32_t share = kFifoSteps;  // slots of each FIFO, in Offset mode
   bool is_in_place = false;          // where partial and result are of one type
+  // Kernels begin before their orders: an exchange in Normal mode.
+  bool is_early = false;
 };
 
 class WorldNode final : public ProxyEvents {
@@ -41,13 +44,21 @@ class WorldNode final : public ProxyEvents {
     FifoConfig config;
     std::shared_ptr<FifoOrders> orders;
     std::uint64_t steps = 0;  // the kernel's
+    std::uint64_t first = 0;  // of the operation that runs
   };
   Lane& lane(std::uint32_t lane, std::uint32_t peer, FifoDirection direction);
   // Adds all FIFOs; `wire_to` gives the wire to each peer.
   void connect(ProxyEngine& engine, const std::function<Wire*(std::uint32_t)>& wire_to);
-  // Orders and blocks of the next operation, whose inputs are written.
+  // Orders, unless they come later, and blocks of the next operation, whose inputs are written.
   void begin(std::uint64_t timeout_ns, std::uint64_t deadline_ns,
              const std::function<std::uint64_t()>& clock, const std::function<void()>& wake);
+  void order(std::uint64_t deadline_ns);
+  // All that was ordered is done.
+  bool is_settled() const {
+    return std::ranges::all_of(lanes_, [](const Lane& lane) { return lane.orders->is_idle(); });
+  }
+  // The kernel once more, after one that was to end before it was ordered.
+  void launch();
   // Empty: the operation's sums are right; else what is wrong.
   std::string check() const;
 
@@ -55,6 +66,8 @@ class WorldNode final : public ProxyEvents {
 
   std::vector<HostBlock> blocks;      // of the operation that runs
   std::uint32_t operations = 0;       // that have begun
+  bool is_ordered = false;            // the last of them
+  bool is_leaving = false;            // it will not be, and its kernel is to end
   std::vector<std::string> failures;  // that the proxy told
   std::vector<FifoId> fifos;
   std::vector<DeviceFifo> words;
@@ -65,6 +78,8 @@ class WorldNode final : public ProxyEvents {
   const WorldPlan plan_;
   const std::uint32_t number_;
   NetworkCall call_;
+  const std::function<std::uint64_t()>* clock_ = nullptr;
+  const std::function<void()>* wake_ = nullptr;
   std::vector<Lane> lanes_;
   std::vector<FifoPort> ports_;
   std::vector<std::byte> memory_;  // slots, pool or registered memory of all FIFOs

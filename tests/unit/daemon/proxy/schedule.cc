@@ -110,6 +110,7 @@ class Schedule {
       node.begin(kTimeoutNs, now_ns_ + kTimeoutNs, clock_, wake_);
       return true;
     }
+    if (move_early(node, number)) return true;
     const auto which = random_.below(node.blocks.size());
     if (number == victim_ && which == dead_block_) return false;
     const bool moved = node.blocks[which].resume();
@@ -117,8 +118,28 @@ class Schedule {
                      [](const HostBlock& block) { return block.has_ended(); })) {
       return moved;
     }
+    if (node.is_leaving && node.failures.empty() && number != frozen_) {
+      engines_[number]->forget_early(1);
+      node.launch();
+      return true;
+    }
     settle(node);
     return true;
+  }
+
+  // The order of a kernel that was launched before it; or it is to end, and begins again.
+  bool move_early(WorldNode& node, std::uint32_t number) {
+    if (node.is_ordered || node.is_leaving || !node.failures.empty() || number == frozen_)
+      return false;
+    // Who launches one early has seen all before it settled.
+    if (!node.is_settled()) return false;
+    const std::uint64_t which = random_.below(16);
+    if (which == 0) node.order(now_ns_ + kTimeoutNs);
+    if (which == 1) {
+      engines_[number]->end_early(1);
+      node.is_leaving = true;
+    }
+    return which < 2;
   }
 
   bool may_begin(const WorldNode& node) const {
@@ -143,9 +164,15 @@ class Schedule {
     } else {
       ++outcome_.failed;
       gave_up_[number_of(node)] = true;
-      if (plan_.fault == Fault::None) wrong("failed without a fault");
+      if (plan_.fault == Fault::None) wrong("failed without a fault" + text_of_verdicts(node));
     }
     node.blocks.clear();
+  }
+
+  static std::string text_of_verdicts(const WorldNode& node) {
+    std::string text;
+    for (const HostBlock& block : node.blocks) text += ", " + std::string(name_of(block.verdict()));
+    return node.failures.empty() ? text : text + ": " + node.failures.front();
   }
 
   bool is_over() const {
@@ -271,6 +298,8 @@ SchedulePlan SchedulePlan::draw(std::uint64_t seed) {
   world.count = random.below(kMost[random.below(std::size(kMost))]);
   world.share = static_cast<std::uint32_t>(random.between(1, kFifoSteps));
   world.is_in_place = random.below(3) == 0;
+  world.is_early =
+      world.shape == Shape::Exchange && world.mode == SlotMode::Normal && seed % 3 != 0;
   plan.fault = static_cast<Fault>(random.below(2) == 0 ? 0 : random.below(kFaults));
   plan.fault_turn = random.below(random.below(2) == 0 ? 300 : 6000);
   return plan;
@@ -283,7 +312,7 @@ std::string SchedulePlan::text() const {
        << unsigned{static_cast<std::uint8_t>(world.dtype)} << ' ' << world.is_wide << ' '
        << world.nodes << ' ' << world.lanes << ' ' << world.operations << ' ' << world.count << ' '
        << world.chunk_elements << ' ' << world.share << ' ' << world.is_in_place << ' '
-       << unsigned{static_cast<std::uint8_t>(fault)} << ' ' << fault_turn;
+       << unsigned{static_cast<std::uint8_t>(fault)} << ' ' << fault_turn << ' ' << world.is_early;
   return text.str();
 }
 
@@ -293,7 +322,7 @@ SchedulePlan SchedulePlan::read(const std::string& text) {
   std::istringstream in(text);
   in >> plan.seed >> shape >> mode >> dtype >> plan.world.is_wide >> plan.world.nodes >>
       plan.world.lanes >> plan.world.operations >> plan.world.count >> plan.world.chunk_elements >>
-      plan.world.share >> plan.world.is_in_place >> fault >> plan.fault_turn;
+      plan.world.share >> plan.world.is_in_place >> fault >> plan.fault_turn >> plan.world.is_early;
   plan.world.shape = static_cast<Shape>(shape);
   plan.world.mode = static_cast<SlotMode>(mode);
   plan.world.dtype = static_cast<DType>(dtype);

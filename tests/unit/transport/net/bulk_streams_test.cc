@@ -123,6 +123,16 @@ TEST_F(BulkStreamsTest, EveryByteArrivesBothWays) {
   EXPECT_EQ(a_.streams.failure(), std::nullopt);
 }
 
+TEST_F(BulkStreamsTest, NobodyIsAwakeWhenNothingHasMovedForAWhile) {
+  const BulkStreams& streams = a_.streams;
+  EXPECT_TRUE(until([&] { return !streams.is_awake(); }));
+  OnLoan on_loan{1};
+  const std::vector<std::byte> data(1000);
+  ASSERT_EQ(a_.streams.post({.header = {.kind = FrameKind::Chunk}, .payload = data}, on_loan),
+            Progress::Done);
+  EXPECT_TRUE(until([&] { return on_loan == 0 && !streams.is_awake(); }));
+}
+
 TEST_F(BulkStreamsTest, SleepsWhenNothingMovesAndIsWokenByAPostAndByAFrame) {
   const auto data = random_bytes(3);
   for (int round = 1; round <= 5; ++round) {

@@ -102,6 +102,29 @@ TEST(Incoming, FramesAreTheSameHoweverTheStreamIsTorn) {
   for (int i = 0; i < 20; ++i) try_pieces([&] { return 1 + random() % 3000; });
 }
 
+TEST(Incoming, ChunksInARowAreReadToWhereTheyBelongAndNotIntoTheBuffer) {
+  PeerStream stream;
+  for (int chunk = 0; chunk < 3; ++chunk)
+    stream.add({.kind = FrameKind::Chunk}, Bytes(kMostChunkBytes));
+  Regions regions;
+  Incoming incoming(regions, std::nullopt);
+  CountingReceiver receiver;
+  const auto first = [] { return sizeof(FrameHeader); };
+  std::span<const std::byte> left(stream.bytes);
+  ASSERT_TRUE(feed(incoming, receiver, left.first(sizeof(FrameHeader)), first).ok());
+  left = left.subspan(sizeof(FrameHeader));
+  for (int chunk = 0; chunk < 3; ++chunk) {
+    const auto room = incoming.room();
+    EXPECT_EQ(room[0].iov_base, receiver.memory.data());
+    EXPECT_EQ(room[0].iov_len, kMostChunkBytes);
+    EXPECT_EQ(room[1].iov_len, sizeof(FrameHeader)) << "what follows is the next one's header";
+    const std::size_t all = std::min(left.size(), kMostChunkBytes + sizeof(FrameHeader));
+    ASSERT_TRUE(feed(incoming, receiver, left.first(all), [&] { return all; }).ok());
+    left = left.subspan(all);
+  }
+  EXPECT_EQ(receiver.frames, 3);
+}
+
 TEST(Incoming, OnlyAWelcomeOpensAConnection) {
   Regions regions;
   CountingReceiver receiver;

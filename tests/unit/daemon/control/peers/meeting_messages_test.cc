@@ -92,7 +92,8 @@ TEST(NodeMeetings, APolicyArrivesAsItWasSent) {
                                       .bidirectional_max_bytes = -1,
                                       .max_blocks = 6,
                                       .threads = 7},
-                             .step_bytes = 8 << 10};
+                             .step_bytes = 8 << 10,
+                             .gpu_lanes = 9};
   const Result<NetworkPolicy> read_back = read(write(policy));
   ASSERT_TRUE(read_back);
   EXPECT_EQ(*read_back, policy);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -20,12 +21,14 @@ class FakeNetwork {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  void launch(const NetworkLaunch& launch) {
-    threads_.emplace_back([launch] { run(launch); });
+  // `running`: how many have not ended.
+  void launch(const NetworkLaunch& launch, std::atomic<int>& running) {
+    ++running;
+    threads_.emplace_back([launch, &running] { run(launch, running); });
   }
 
  private:
-  static void run(const NetworkLaunch& launch) {
+  static void run(const NetworkLaunch& launch, std::atomic<int>& running) {
     const std::function<std::uint64_t()> clock = now_ns;
     const proxy::HostCall host{.call = launch.call, .clock = &clock};
     std::vector<proxy::HostBlock> blocks;
@@ -47,6 +50,7 @@ class FakeNetwork {
       if (done.code == 0 && waiter.done != nullptr)
         store_word(*waiter.done, to_word(Done{.number = waiter.number}));
     }
+    --running;  // who reads the verdict may let go of all
     store_word(*launch.verdict, to_word(done));
   }
 

@@ -37,6 +37,7 @@ class FakeMemory final : public Memory::Backing {
   ~FakeMemory() override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was let go while a launch waited for a client";
+    EXPECT_EQ(node_.network_running, 0) << "memory was let go while a kernel waited for a peer";
     EXPECT_FALSE(is_used()) << "memory was let go while a kernel was at work in it";
     EXPECT_TRUE(
         node_.echoes == 0 &&
@@ -86,6 +87,7 @@ class FakeGpu final : public Device {
   Result<Memory> allocate(std::uint64_t bytes) override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
+    EXPECT_EQ(node_.network_running, 0) << "memory was allocated while a kernel waited for a peer";
     if (node_.allocation_ms != 0)
       std::this_thread::sleep_for(std::chrono::milliseconds(node_.allocation_ms));
     if (bytes > node_.most_bytes)
@@ -189,7 +191,8 @@ class FakeLauncher final : public GpuLauncher {
       if (done != nullptr) done = reinterpret_cast<std::uint64_t*>(node_.here(done, ordinal_));
     }
     if (found.call.has_seats()) found.call.result = found.call.seats.recv[0];
-    network_.launch(found);
+    ++node_.network_launches;
+    network_.launch(found, node_.network_running);
     return {};
   }
   Status pin(std::span<std::byte> memory) override {

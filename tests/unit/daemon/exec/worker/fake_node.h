@@ -96,6 +96,7 @@ struct FakeNode {
   std::atomic<std::size_t> imported_chunks{0};
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
+  std::atomic<int> network_launches{0}, network_running{0};  // kernels between nodes
   std::atomic<bool> full{false};  // others' kernels fill every GPU: no grid or echo starts
   std::atomic<int> full_gpu{-1};  // or that GPU alone: no echo starts there
   std::atomic<int> echoes{0};     // in queues, or running

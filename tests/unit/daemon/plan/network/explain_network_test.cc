@@ -85,16 +85,16 @@ TEST(ExplainNetwork, WhatComesSecondIsNeverTheOneThatIsChosen) {
 TEST(ExplainNetwork, OfGpusItSaysThatTheyExchangeHowItIsCutAndWhichSettingsSayNothing) {
   // Of a host's, this would be direct.
   const Explanation got = explain_network_of_gpus(
-      {.count = 1 << 20, .dtype = DType::BFloat16, .nodes = 4, .one_seat_each = true});
+      {.count = 1 << 20, .dtype = DType::BFloat16, .nodes = 4, .one_seat_each = true},
+      NetworkPolicy{});
   EXPECT_EQ(got.chosen, "exchange");
   EXPECT_EQ(got.runner_up, "exchange");
   EXPECT_EQ(got.chosen_microseconds, 0);
   EXPECT_THAT(got.text, HasSubstr("4 nodes x 2 MiB bfloat16 between GPUs: exchange"));
   EXPECT_THAT(got.text, HasSubstr("exchange  1 step, each node sends 6 MiB to 3 nodes\n"));
-  EXPECT_THAT(got.text,
-              HasSubstr("16 chunks of at most 128 KiB to each node, over 4 of 4 lanes; on "
-                        "each node a kernel of 8 blocks"));
-  EXPECT_THAT(got.text, HasSubstr("8 slots of 128 KiB for each node and way: 8 MiB of"));
+  EXPECT_THAT(got.text, HasSubstr("32 chunks of at most 64 KiB to each node, over 8 of 8 lanes; on "
+                                  "each node a kernel of 16 blocks"));
+  EXPECT_THAT(got.text, HasSubstr("8 slots of 128 KiB for each node and way: 16 MiB of"));
   EXPECT_THAT(got.text, HasSubstr("partial results travel as bfloat16"));
   EXPECT_THAT(got.text, HasSubstr("net.algorithm, net.order, net.partials and ring.* say nothing"));
   EXPECT_THAT(got.text, Not(HasSubstr("direct")));
@@ -103,9 +103,10 @@ TEST(ExplainNetwork, OfGpusItSaysThatTheyExchangeHowItIsCutAndWhichSettingsSayNo
 
 TEST(ExplainNetwork, OfGpusANodeOfSeveralSendsAccumulatorsAndASmallOneHasOneLane) {
   const Explanation got = explain_network_of_gpus(
-      {.count = 1024, .dtype = DType::Float16, .nodes = 2, .one_seat_each = false});
+      {.count = 1024, .dtype = DType::Float16, .nodes = 2, .one_seat_each = false},
+      NetworkPolicy{.gpu_lanes = 12});
   EXPECT_THAT(got.text, HasSubstr("each node sends 4 KiB to 1 node\n"));
-  EXPECT_THAT(got.text, HasSubstr("1 chunk of at most 4 KiB to each node, over 1 of 4 lanes; on "
+  EXPECT_THAT(got.text, HasSubstr("1 chunk of at most 4 KiB to each node, over 1 of 12 lanes; on "
                                   "each node a kernel of 2 blocks"));
   EXPECT_THAT(got.text, HasSubstr("partial results travel as float32"));
 }
@@ -113,14 +114,15 @@ TEST(ExplainNetwork, OfGpusANodeOfSeveralSendsAccumulatorsAndASmallOneHasOneLane
 TEST(ExplainNetwork, OfGpusTheMeasuredLinkSaysWhatTwoMessagesAndTheDataWouldTake) {
   NetworkTuning measured{.source = "n.toml"};
   measured.put({.address = "a:1", .latency_us = 100, .bytes_per_second = 1'000'000'000});
-  const Explanation got = explain_network_of_gpus({.count = 250'000, .nodes = 2}, measured);
+  const Explanation got =
+      explain_network_of_gpus({.count = 250'000, .nodes = 2}, NetworkPolicy{}, measured);
   EXPECT_THAT(got.text, HasSubstr("to 1 node, about 1200 us"));
   EXPECT_THAT(got.text, HasSubstr("measured with a:1, 100.0 us and 1.00 GB/s each way"));
   EXPECT_NEAR(got.chosen_microseconds, 1200, 0.01);
 }
 
 TEST(ExplainNetwork, OfGpusNothingIsSentOfAnOperationWithoutElements) {
-  const Explanation got = explain_network_of_gpus({.count = 0, .nodes = 2});
+  const Explanation got = explain_network_of_gpus({.count = 0, .nodes = 2}, NetworkPolicy{});
   EXPECT_THAT(got.text, HasSubstr("each node sends 0 bytes to 1 node\n"));
   EXPECT_THAT(got.text, HasSubstr("nothing is launched"));
 }
