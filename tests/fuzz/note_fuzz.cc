@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "proto/call_note.h"
+#include "proto/gpu/call_note.h"
 
 namespace {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "daemon/control/peers/peer_calls.h"
-#include "transport/net/interfaces.h"
+#include "transport/net/addresses/interfaces.h"
+#include "transport/net/addresses/subnet.h"
 #include "transport/net/rails.h"
-#include "transport/net/subnet.h"
 
 namespace {
 
