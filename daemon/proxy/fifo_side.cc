@@ -25,8 +25,10 @@ FifoSide::~FifoSide() {
 
 bool FifoSide::progress(std::uint64_t now_ns) {
   if (failure_) return let_go();
+  if (is_idle_ && !config_.orders->has_new() && ++rounds_left_out_ % kIdleRounds != 0) return false;
   const bool moved = advance();
   if (!failure_) is_open_ = config_.orders->settle(ended());
+  is_idle_ = !moved && !is_open_;
   if (!failure_) hear_kernel();
   if (!failure_) watch_deadline(now_ns);
   return moved || failure_.has_value();

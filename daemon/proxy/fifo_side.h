@@ -102,6 +102,11 @@ class FifoSide {
   std::array<bool, kFifoSteps> holds_{};
   std::uint64_t cancelled_ = 0;
   bool is_open_ = false;
+  // Nothing moved, and no operation is there: only every so many rounds is it asked again how wire
+  // and kernel are, since a short operation uses few of many lanes and waits for each round.
+  static constexpr std::uint32_t kIdleRounds = 32;
+  bool is_idle_ = false;
+  std::uint32_t rounds_left_out_ = 0;
   std::optional<Error> failure_;
 };
 
