@@ -63,11 +63,12 @@ class PlansAtDaemonTest : public SubmissionTest {
 
 TEST_F(PlansAtDaemonTest, APlanIsMadeInTheRingWithoutACall) {
   std::optional<ring::WorkRequest> asked;
-  const std::jthread worker = answering([&](const ring::WorkRequest& request) {
+  std::jthread worker = answering([&](const ring::WorkRequest& request) {
     asked = request;
     return answer_to(request, kMade);
   });
   const Result<PlanId> made = plans_.create(wanted(), soon());
+  worker.join();
   ASSERT_TRUE(made.ok()) << made.error().to_string();
   EXPECT_EQ(*made, kMade);
   ring::PlanRequest request;
@@ -95,11 +96,12 @@ TEST_F(PlansAtDaemonTest, WhatTheRingRefusesIsAskedForByACallWhichSaysWhy) {
 
 TEST_F(PlansAtDaemonTest, APlanThatIsReplacedGoesInTheRing) {
   std::optional<ring::WorkRequest> asked;
-  const std::jthread worker = answering([&](const ring::WorkRequest& request) {
+  std::jthread worker = answering([&](const ring::WorkRequest& request) {
     asked = request;
     return answer_to(request, kMade);
   });
   EXPECT_TRUE(plans_.replace(kMade, soon()).ok());
+  worker.join();
   EXPECT_EQ(asked->magic, ring::kPlanMagic);
   EXPECT_EQ(PlanId::from_bits(asked->plan), kMade);
 }

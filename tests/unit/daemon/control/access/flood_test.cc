@@ -161,9 +161,11 @@ class FloodBeside : public Flood {
     std::vector<milliseconds> took;
     for (int i = 0; i < 300; ++i) took.push_back(time_a_call());
     std::ranges::sort(took);
-    std::cout << "p50 " << took[150].count() << " ms, p99 " << took[297].count() << " ms\n";
-    // 10 to 25 ms, under sanitizers on two busy cores a hundred; seconds where floods are let in.
-    EXPECT_LT(took[297], milliseconds(500));
+    std::cout << "p50 " << took[150].count() << " ms, p90 " << took[270].count() << " ms, p99 "
+              << took[297].count() << " ms\n";
+    // Milliseconds, and seconds for all calls where floods are let in. A few may be long where
+    // other programs have the cores.
+    EXPECT_LT(took[270], milliseconds(500));
   }
 
   std::vector<pid_t> hostile_;
