@@ -143,10 +143,11 @@ template <typename Format, ReduceOp kOp, bool kWide>
 __global__ void __launch_bounds__(kNetworkThreads)
     exchange(const __grid_constant__ NetworkLaunch launch) {
   const NetworkCall& call = launch.call;
-  const bool stages = blockIdx.x < call.lanes;
-  const std::uint64_t verdict =
-      stages ? stage<Format, kOp, kWide>(call, blockIdx.x)
-             : combine_all<Format, kOp, kWide>(call, blockIdx.x - call.lanes);
+  // In turn: blocks begin in the order of their numbers, and a lane's two suffice to get it done
+  // where no more find room at a time.
+  const std::uint32_t lane = blockIdx.x / 2;
+  const std::uint64_t verdict = blockIdx.x % 2 == 0 ? stage<Format, kOp, kWide>(call, lane)
+                                                    : combine_all<Format, kOp, kWide>(call, lane);
   end_block(launch, verdict);
 }
 

@@ -35,8 +35,8 @@ GpuSession::GpuSession(Gpus& gpus, Modes modes, const Parts& parts)
       control_(parts.control),
       descriptors_(parts.descriptors),
       attached_(parts.attached),
-      registration_(parts.control, parts.descriptors, parts.attached, members_),
       plans_(parts.control, parts.attached.key, parts.submission, parts.waiting),
+      registration_(parts.control, parts.descriptors, parts.attached, members_, plans_),
       buffers_(registration_.of_buffers(), registration_.of_chunks()) {}
 
 Result<std::shared_ptr<GpuMember>> GpuSession::join(std::shared_ptr<Gpu> gpu,

@@ -66,8 +66,8 @@ class GpuSession {
   FdChannel& descriptors_;
   const Attached& attached_;
   GpuMembers members_;
-  GpuRegistration registration_;
   PlansAtDaemon plans_;
+  GpuRegistration registration_;
   GpuBuffers buffers_;
 };
 

@@ -37,7 +37,20 @@ PlanId PlansAtDaemon::ask(Question& question, Deadline deadline) {
   return PlanId::from_bits(question.answer.seq);
 }
 
+void PlansAtDaemon::remove_late(Deadline deadline) {
+  const std::vector<PlanId> more = submission_.take_late_plans();
+  const std::lock_guard lock(mutex_);
+  late_.insert(late_.end(), more.begin(), more.end());
+  for (; !late_.empty(); late_.pop_back()) {
+    const Status gone = destroy(late_.back(), deadline);
+    if (gone) continue;
+    const ErrorCode why = gone.error().code;
+    if (why == ErrorCode::DeadlineExceeded || why == ErrorCode::Unavailable) return;
+  }
+}
+
 Result<PlanId> PlansAtDaemon::create(const NewPlan& wanted, Deadline deadline) {
+  remove_late(deadline);
   Question question;
   question.request = request_of(wanted);
   const PlanId made = ask(question, deadline);

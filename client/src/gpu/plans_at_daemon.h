@@ -4,6 +4,9 @@
 // Thread: any. Lives no longer than what it refers to.
 #pragma once
 
+#include <mutex>
+#include <vector>
+
 #include "client/src/control/node_control.h"
 #include "client/src/host/rings/submission.h"
 #include "client/src/host/rings/waiting.h"
@@ -24,6 +27,10 @@ class PlansAtDaemon {
   Status destroy(PlanId plan, Deadline deadline) {
     return control_.destroy_plan(key_, plan, deadline);
   }
+  // Those whose askers had stopped waiting before they were made: each holds its buffers. To be
+  // called before a buffer is released. Those that the daemon does not answer for stay to be
+  // removed.
+  void remove_late(Deadline deadline);
 
  private:
   // Invalid: the ring is not the way.
@@ -33,6 +40,8 @@ class PlansAtDaemon {
   const SessionKey& key_;
   Submission& submission_;
   Waiting& waiting_;
+  std::mutex mutex_;
+  std::vector<PlanId> late_;
 };
 
 }  // namespace arcomm::client

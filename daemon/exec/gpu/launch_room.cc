@@ -120,6 +120,11 @@ bool LaunchRoom::enter_ahead(LaunchPlace& place, std::uint32_t blocks) {
   return blocks == 0 || try_enter(place, blocks, last_turn_ + 1);
 }
 
+bool LaunchRoom::enter_narrow(LaunchPlace& place, std::uint32_t blocks) {
+  const bool is_narrow = !place.is_wide && fits_narrow(place, std::max(blocks, place.blocks));
+  return is_narrow && enter_ahead(place, blocks);
+}
+
 void LaunchRoom::leave(LaunchPlace& place) {
   std::erase(inside_, &place);
   place.blocks = 0;

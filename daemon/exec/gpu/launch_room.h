@@ -61,6 +61,8 @@ class LaunchRoom {
   bool enter(LaunchPlace& place, std::uint32_t blocks);
   // The same for one that nobody may ever call: it does not wait, and makes way for who does.
   bool enter_ahead(LaunchPlace& place, std::uint32_t blocks);
+  // The same, where it is narrow: nobody but who shares its queue ever waits for it.
+  bool enter_narrow(LaunchPlace& place, std::uint32_t blocks);
   // Nothing of the communicator is in the queues any more.
   void leave(LaunchPlace& place);
   // It is over, or its operation is: it waits no longer.

@@ -9,6 +9,8 @@
 namespace arcomm {
 namespace {
 
+constexpr std::uint64_t kOfATurnNs = 200'000;  // as control's messages have
+
 Error unknown(PlanId plan) {
   return error(ErrorCode::NotFound, Reason::UnknownHandle, "plan ", plan,
                " is unknown, destroyed or of another session");
@@ -62,6 +64,7 @@ Status SessionPlans::remove(Session& session, PlanId plan) {
 }
 
 Result<PlanId> SessionPlans::answer(Session& session, const ring::WorkRequest& slot) {
+  if (until_ns_ == 0) until_ns_ = now_ns() + kOfATurnNs;
   ring::PlanRequest request;
   const char* detail = "";
   if (ring::decode(slot, request, detail) != ring::Decode::Done)

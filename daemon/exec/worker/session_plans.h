@@ -5,8 +5,10 @@
 // Thread: the worker's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 
+#include "daemon/exec/clock.h"
 #include "daemon/exec/specs.h"
 #include "daemon/exec/worker/worker_state.h"
 #include "daemon/session/session.h"
@@ -23,6 +25,10 @@ class SessionPlans {
 
   Result<PlanId> add(Session& session, const PlanSpec& spec);
   Status remove(Session& session, PlanId plan);
+  // So that all sessions' requests for plans together take little of a turn, however many there
+  // are: once they have had their part of it, rings are read again in the next one.
+  void begin_turn() { until_ns_ = 0; }
+  bool are_due_next_turn() const { return until_ns_ != 0 && now_ns() >= until_ns_; }
   // What the session asks for in its ring; `slot`, with kPlanMagic, is a private copy. The plan
   // that was made, or removed.
   Result<PlanId> answer(Session& session, const ring::WorkRequest& slot);
@@ -35,6 +41,7 @@ class SessionPlans {
 
   WorkerState& state_;
   const std::function<void()> catch_up_;
+  std::uint64_t until_ns_ = 0;  // of this turn; 0: none was asked for
 };
 
 }  // namespace arcomm

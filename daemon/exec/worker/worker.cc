@@ -63,6 +63,7 @@ bool Worker::poll_sessions() {
   const std::span<Session* const> polled = state_.sessions.all();
   const std::size_t count = polled.size();
   shares_.begin(count);
+  plans_.begin_turn();
   if (count == 0) return found;
   first_polled_ = (first_polled_ + 1) % count;  // nobody is always first
   if (count <= kFetchedAhead) {
@@ -82,7 +83,7 @@ bool Worker::poll(Session& session) {
   session.low_backlog = false;
   int taken = 0;
   for (; shares_.reads_on(taken); ++taken) {
-    if (!session.readable()) return taken != 0;
+    if (!session.readable() || plans_.are_due_next_turn()) return taken != 0;
     const ring::Pop seen = session.peek();
     if (seen == ring::Pop::Empty) {
       shares_.emptied(session, taken);

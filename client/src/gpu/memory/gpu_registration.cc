@@ -86,6 +86,7 @@ Result<bool> GpuRegistration::remove_if_unneeded(BufferId buffer, const IsThere&
 }
 
 Status GpuRegistration::release(BufferId buffer, Deadline deadline) {
+  plans_.remove_late(deadline);  // nobody else knows of those, and they hold it
   Status released = control_.release_buffer(attached_.key, buffer, deadline);
   if (!released && is_gone(released.error())) return {};
   return released;

@@ -7,6 +7,7 @@
 #include "client/src/control/node_control.h"
 #include "client/src/gpu/gpu_members.h"
 #include "client/src/gpu/memory/gpu_buffers.h"
+#include "client/src/gpu/plans_at_daemon.h"
 #include "client/src/session/deadline.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -17,8 +18,12 @@ class GpuRegistration {
  public:
   // All outlive it, and it what it returns.
   GpuRegistration(NodeControl& control, FdChannel& descriptors, const Attached& attached,
-                  const GpuMembers& members)
-      : control_(control), descriptors_(descriptors), attached_(attached), members_(members) {}
+                  const GpuMembers& members, PlansAtDaemon& plans)
+      : control_(control),
+        descriptors_(descriptors),
+        attached_(attached),
+        members_(members),
+        plans_(plans) {}
   GpuRegistration(const GpuRegistration&) = delete;
   GpuRegistration& operator=(const GpuRegistration&) = delete;
 
@@ -36,6 +41,7 @@ class GpuRegistration {
   FdChannel& descriptors_;
   const Attached& attached_;
   const GpuMembers& members_;
+  PlansAtDaemon& plans_;
 };
 
 }  // namespace arcomm::client

@@ -36,12 +36,7 @@ void RingQuestions::take(const ring::Completion& completion) {
     asked.question->is_answered.store(true, std::memory_order_release);
     any_answered_ = true;
   } else if (asked.makes_plan && completion.code == 0) {
-    ring::WorkRequest removal;
-    removal.magic = ring::kPlanMagic;
-    removal.ticket = next_ticket();
-    removal.plan = completion.seq;
-    // Where even this does not fit, the plan goes with the session.
-    static_cast<void>(rings_.send_aside(removal));
+    late_.push_back(PlanId::from_bits(completion.seq));
   }
 }
 

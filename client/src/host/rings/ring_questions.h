@@ -1,6 +1,6 @@
 // What a session asks its worker in the rings beside operations: for plans, or to be rid of one
 // (proto/ring/layout.h, kPlanMagic). Each question gets one answer. Who does not wait for it any
-// longer leaves it here: a plan that comes late, and that nobody knows, is removed again.
+// longer leaves it here: a plan that comes late, and that nobody knows, is kept for who removes it.
 // Thread: under the mutex of the session's Submission, but for Question::is_answered.
 #pragma once
 
@@ -11,6 +11,7 @@
 
 #include "client/src/host/rings/session_rings.h"
 #include "proto/ring/layout.h"
+#include "proto/types.h"
 
 namespace arcomm::client {
 
@@ -32,6 +33,8 @@ class RingQuestions {
   // A completion of no operation.
   void take(const ring::Completion& completion);
 
+  // Plans that came too late, and that nobody else will remove.
+  std::vector<PlanId> take_late() { return std::exchange(late_, {}); }
   // Whether one was answered since the last call: somebody may wait for it.
   bool take_any_answered() { return std::exchange(any_answered_, false); }
 
@@ -47,6 +50,7 @@ class RingQuestions {
 
   SessionRings& rings_;
   std::vector<Open> open_;
+  std::vector<PlanId> late_;
   std::uint32_t last_ = 0;
   bool any_answered_ = false;
 };

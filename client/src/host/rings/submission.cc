@@ -161,6 +161,12 @@ bool Submission::ask(Question& question) {
   return asked == ring::Push::Done;
 }
 
+std::vector<PlanId> Submission::take_late_plans() {
+  const Lock lock(mutex_);
+  if (!loss_.why()) reap();
+  return questions_.take_late();
+}
+
 bool Submission::end(Question& question) {
   const Lock lock(mutex_);
   questions_.give_up(question);

@@ -51,7 +51,9 @@ bool EarlyLaunches::launch(Early& early, const Arrival& arrival, std::uint64_t n
   GpuGroup& group = *gpus_of(*early.communicator);
   const GpuExchange cut =
       early.fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype);
-  if (!groups_.room.enter_ahead(group.place, cut.blocks())) return false;
+  // It may be long until the peers call: nobody here is to wait for its place, or behind it.
+  if (group.members.front().queue == 0 || !groups_.room.enter_narrow(group.place, cut.blocks()))
+    return false;
   group.has_run = true;
   early.state = State::Launched;
   early.since_ns = now_ns;
@@ -97,8 +99,15 @@ bool EarlyLaunches::look_at(Early& early, std::uint64_t now_ns, bool& moved) {
     let_go(early);
     moved = true;
   }
-  if (!early.fifos->has_ended() && !group.members.front().engine->broken()) return false;
-  early.fifos->forget_early();
+  if (early.fifos->has_ended()) {
+    early.fifos->forget_early();
+  } else if (group.members.front().engine->broken()) {
+    // It may still run: its words stay as they are, and nothing follows it.
+    early.fifos->fail(error(ErrorCode::Unavailable, Reason::None,
+                            "the GPU does not answer, and a kernel may be left on it"));
+  } else {
+    return false;
+  }
   leave_room(early);
   return moved = true;
 }

@@ -201,9 +201,9 @@ Status NetworkFifos::launch(const GpuMember& member, const Operation& operation)
                        .number = operation.number};
   for (std::size_t seat = 0; seat < operation.seats.size(); ++seat)
     kernel.waiters[seat] = operation.seats[seat].waiter;
-  ARC_RETURN_IF_ERROR(member.launcher().launch_network(member.queue, kernel));
-  is_launched_ = true;
-  return {};
+  Status launched = member.launcher().launch_network(member.queue, kernel);
+  is_launched_ = launched.ok();  // or there is none that could end
+  return launched;
 }
 
 Status NetworkFifos::order(std::uint64_t count, DType dtype, std::uint64_t deadline_ns) {

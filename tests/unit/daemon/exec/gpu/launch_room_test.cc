@@ -269,6 +269,20 @@ TEST_P(LaunchRoomOn, NoNumberOfCommunicatorsHoldsEachOther) {
 INSTANTIATE_TEST_SUITE_P(Sms, LaunchRoomOn, ::testing::Values(4U, 24U, 60U, 112U, 132U));
 
 // The model shows what was the matter: without places some of them wait for ever.
+TEST(LaunchRoom, WhatWaitsForAnotherNodeEntersOnlyWhereNobodyWaitsForIt) {
+  LaunchRoom room;
+  room.add_gpu(132);
+  LaunchPlace few{.parts = {{.gpu = 0, .queue = 1}}}, many{.parts = {{.gpu = 0, .queue = 2}}};
+  const std::uint32_t narrow = room.narrow_room(0);
+  EXPECT_FALSE(room.enter_narrow(many, narrow + 1));
+  EXPECT_FALSE(many.has_place());
+  EXPECT_TRUE(room.enter_narrow(few, 16));
+  EXPECT_FALSE(room.enter_narrow(many, narrow)) << "beside the other it is wide";
+  EXPECT_TRUE(room.enter(many, narrow)) << "and waits for nobody who is narrow";
+  room.leave(many);
+  room.leave(few);
+}
+
 TEST(LaunchRoom, WithoutPlacesTheyHoldEachOther) {
   for (const std::uint32_t sms : {24U, 60U, 112U, 132U}) {
     int held = 0;
