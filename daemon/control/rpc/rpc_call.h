@@ -105,6 +105,9 @@ class MatchedCall : public RpcCall, public std::enable_shared_from_this<Self> {
       : floor_(floor), method_(method), number_(floor.next_call++), writer_(&context_) {}
 
   void step(Event event, bool ok) override {
+    // Once it is matched, whoever stops the server may answer it, and its last events come out on
+    // another thread while this one is still here.
+    const auto stays = this->shared_from_this();
     switch (event) {
       case Event::Matched:
         if (!ok) return leave();  // the server closed; no Done follows

@@ -58,7 +58,13 @@ void RpcEngine::stop() {
   queue_->Shutdown();
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
-  floor_->calls.clear();
+  {
+    // A handler that answers only now lets go of its call, too.
+    std::lock_guard lock(floor_->mutex);
+    pending.assign(floor_->calls.begin(), floor_->calls.end());
+    floor_->calls.clear();
+  }
+  pending.clear();
   server_.reset();
 }
 

@@ -1,6 +1,7 @@
 // Clients of HTTP/2 that send frames for the sake of what they cost, through a real gate to gRPC.
 #include <grp.h>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -154,6 +155,7 @@ class FloodBeside : public Flood {
         continue;
       }
       if (::setgroups(1, &gid) != 0 || ::setgid(54'322) != 0 || ::setuid(54'321) != 0) ::_exit(2);
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // after setuid, which forgets it
       for (;;) act(socket_path);
     }
   }
@@ -180,30 +182,46 @@ TEST_F(FloodBeside, ResetsOfAnotherUserHoldUpNobody) {
   expect_prompt_calls();
 }
 
-// As many at a time as a connection may have, which is no flood of frames.
-TEST_F(FloodBeside, CallsOfAnotherUserHoldUpNobody) {
-  start_beside([](const std::string& client_socket) {
-    const UniqueFd connection = connect_to(client_socket);
-    FrameReader answers(FrameReader::Side::Server);
-    (void)!::send(connection.get(), greeting().data(), greeting().size(), MSG_NOSIGNAL);
-    char bytes[65536];
-    for (std::uint32_t asked = 0;;) {
-      std::string calls;
-      for (int i = 0; i < 64; ++i, ++asked) {
-        calls += call_of(2 * asked + 1, kDescribe) +
-                 frame(0, std::string(5, '\0'), kEndStream, 2 * asked + 1);
-      }
-      (void)!::send(connection.get(), calls.data(), calls.size(), MSG_NOSIGNAL);
-      while (answers.counts().calls < asked) {
-        const ssize_t got = ::recv(connection.get(), bytes, sizeof(bytes), 0);
-        if (got <= 0) return;
-        (void)answers.read(std::as_bytes(std::span(bytes, static_cast<std::size_t>(got)))).ok();
-      }
+// As many at a time as a connection may have, which is no flood of frames. Until the far end has
+// gone.
+void ask_on_and_on(const std::string& client_socket) {
+  const UniqueFd connection = connect_to(client_socket);
+  FrameReader answers(FrameReader::Side::Server);
+  (void)!::send(connection.get(), greeting().data(), greeting().size(), MSG_NOSIGNAL);
+  char bytes[65536];
+  for (std::uint32_t asked = 0;;) {
+    std::string calls;
+    for (int i = 0; i < 64; ++i, ++asked) {
+      calls += call_of(2 * asked + 1, kDescribe) +
+               frame(0, std::string(5, '\0'), kEndStream, 2 * asked + 1);
     }
-  });
+    (void)!::send(connection.get(), calls.data(), calls.size(), MSG_NOSIGNAL);
+    while (answers.counts().calls < asked) {
+      const ssize_t got = ::recv(connection.get(), bytes, sizeof(bytes), 0);
+      if (got <= 0) return;
+      (void)answers.read(std::as_bytes(std::span(bytes, static_cast<std::size_t>(got)))).ok();
+    }
+  }
+}
+
+TEST_F(FloodBeside, CallsOfAnotherUserHoldUpNobody) {
+  start_beside(ask_on_and_on);
   EXPECT_TRUE(eventually([&] { return metrics_.control_calls.total() >= 1000; }));
   expect_prompt_calls();
   EXPECT_EQ(metrics_.connections_flooding.value(), 0u);
+}
+
+// Calls are matched, answered because the daemon ends, and over, all within a moment and on several
+// threads.
+TEST_F(FloodBeside, StoppingEndsWellAmidCalls) {
+  start_beside(ask_on_and_on);
+  for (int i = 0; i < 40; ++i) {
+    const std::uint64_t before = metrics_.control_calls.total();
+    EXPECT_TRUE(eventually([&] { return metrics_.control_calls.total() >= before + 200; }));
+    stop();
+    start();
+    ASSERT_EQ(::chmod(path("client.sock").c_str(), 0666), 0);
+  }
 }
 
 }  // namespace
