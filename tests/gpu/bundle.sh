@@ -43,6 +43,7 @@ if [[ $parts == *" service "* ]]; then
   take "$build/tests/gpu/fault_rank"
   take "$build/tests/gpu/node_rank"
   take "$build/tests/gpu/full_gpu"
+  take "$build/tests/gpu/thread_stacks.so"
   take "$build/tests/gpu/two_gpus_one_process"
   take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"
 fi

@@ -14,6 +14,9 @@ export CUDA_MODULE_LOADING=EAGER
 . "$here/daemon.sh"
 most_ms=100
 failed=0
+# What the worker does meanwhile, for the case that a turn is too long. Frames of arcommd are told by the file that it
+# was bundled from: addr2line -Cfipe build/test/daemon/arcommd 0x<offset>.
+export STACKS_PROGRAM=arcommd STACKS_THREAD=arc-worker STACKS_OUT=$out/stacks.txt
 
 slowest_ms() { # the longest turn of any worker since the daemon began, milliseconds
   ask --json status 2>/dev/null | grep -o '"slowest_turn_seconds": *[0-9.e+-]*' |
@@ -47,8 +50,14 @@ longest() { # longest <name>: of each step, over all clients
     END {for (step in most) printf "%s %d, ", step, most[step]}'
 }
 
+where_it_stood() { # where_it_stood <since>: the stack that was seen most often, of those that are no waiting for work
+  awk -v since="$1" '/^== / {if (stack != "") ++seen[stack]; stack = ""; on = $2 >= since; next} on {stack = stack $0 "\n"}
+    END {if (stack != "") ++seen[stack]; for (one in seen) if (one !~ /epoll|doze|nanosleep/ && seen[one] > most) {most = seen[one]; found = one}
+      printf "seen %d times while it worked:\n%s", most, found}' "$STACKS_OUT"
+}
+
 start_mps
-start_daemon || exit 1
+LD_PRELOAD=$programs/thread_stacks.so start_daemon || exit 1
 work quiet 10000 2
 end_work quiet
 echo "nothing fills the GPU: slowest turn $(slowest_ms) ms; ms: $(longest quiet)"
@@ -56,6 +65,7 @@ for seconds in ${SECONDS_FULL:-5 15 30}; do
   # Deadlines that the kernel outlasts, and one that outlasts the kernel.
   for timeout_ms in 2000 60000; do
     name=full-$seconds-$timeout_ms
+    since=$(date +%s)
     timeout -k 5 120 "$programs/full_gpu" fill --seconds "$seconds" --gpu $((${GPUS:-1} - 1)) >"$out/fill-$seconds-$timeout_ms.log" 2>&1 &
     filler=$!
     for _ in $(seq 200); do
@@ -68,7 +78,7 @@ for seconds in ${SECONDS_FULL:-5 15 30}; do
     wait "$filler" || { fail "the kernel that fills the GPU: status $?"; cat "$out/fill-$seconds-$timeout_ms.log"; }
     alive
     turn=$(slowest_ms)
-    awk -v turn="${turn:-1000000}" -v most=$most_ms 'BEGIN {exit !(turn < most)}' || fail "a turn of the worker took $turn ms"
+    awk -v turn="${turn:-1000000}" -v most=$most_ms 'BEGIN {exit !(turn < most)}' || { fail "a turn of the worker took $turn ms"; where_it_stood "$since"; }
     [ "$status" = 0 ] || failed=1
     echo "case 45: full for $seconds s, deadlines of $timeout_ms ms: $([ "$status" = 0 ] && echo ok || echo FAILED); slowest turn so far $turn ms; ms: $(longest "$name")"
     status=0
