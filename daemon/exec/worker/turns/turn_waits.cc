@@ -1,4 +1,4 @@
-#include "daemon/exec/worker/turn_waits.h"
+#include "daemon/exec/worker/turns/turn_waits.h"
 
 #include <sched.h>
 

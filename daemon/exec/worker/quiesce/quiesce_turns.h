@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/worker/quiesce_queue.h"
+#include "daemon/exec/worker/quiesce/quiesce_queue.h"
 #include "daemon/exec/worker/worker_state.h"
 #include "proto/status.h"
 

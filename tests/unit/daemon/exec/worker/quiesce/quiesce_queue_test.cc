@@ -1,5 +1,5 @@
 // Who may stop the GPUs for all, and how often.
-#include "daemon/exec/worker/quiesce_queue.h"
+#include "daemon/exec/worker/quiesce/quiesce_queue.h"
 
 #include <gtest/gtest.h>
 

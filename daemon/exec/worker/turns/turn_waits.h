@@ -5,10 +5,10 @@
 
 #include <cstdint>
 
-#include "daemon/exec/worker/doze.h"
 #include "daemon/exec/worker/mailbox.h"
-#include "daemon/exec/worker/quiesce_turns.h"
-#include "daemon/exec/worker/turn_times.h"
+#include "daemon/exec/worker/quiesce/quiesce_turns.h"
+#include "daemon/exec/worker/turns/doze.h"
+#include "daemon/exec/worker/turns/turn_times.h"
 #include "daemon/exec/worker/worker.h"
 #include "transport/device/lost_time.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/worker/quiesce_turns.h"
+#include "daemon/exec/worker/quiesce/quiesce_turns.h"
 
 namespace arcomm {
 namespace {

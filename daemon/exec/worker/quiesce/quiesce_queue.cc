@@ -1,4 +1,4 @@
-#include "daemon/exec/worker/quiesce_queue.h"
+#include "daemon/exec/worker/quiesce/quiesce_queue.h"
 
 #include <algorithm>
 #include <string>
