@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "daemon/proxy/host_producer.h"
+#include "daemon/proxy/host/host_producer.h"
 #include "kernels/network/launch_network.h"
 #include "tests/unit/daemon/exec/worker/fake_words.h"
 

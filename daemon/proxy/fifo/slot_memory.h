@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "daemon/proxy/shared_slots.h"
+#include "daemon/proxy/fifo/shared_slots.h"
 #include "proto/gpu/device_fifo.h"
 #include "proto/status.h"
 

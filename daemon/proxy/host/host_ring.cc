@@ -1,4 +1,4 @@
-#include "daemon/proxy/host_waits.h"
+#include "daemon/proxy/host/host_waits.h"
 
 namespace arcomm::proxy {
 

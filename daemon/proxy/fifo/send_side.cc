@@ -1,8 +1,8 @@
-#include "daemon/proxy/send_side.h"
+#include "daemon/proxy/fifo/send_side.h"
 
 #include <utility>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 
 namespace arcomm::proxy {
 

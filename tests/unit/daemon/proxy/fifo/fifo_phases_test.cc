@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 #include "daemon/proxy/proxy_engine.h"
 
 namespace arcomm::proxy {

@@ -10,8 +10,8 @@
 #include <span>
 #include <string>
 
-#include "daemon/proxy/fifo_orders.h"
-#include "daemon/proxy/slot_memory.h"
+#include "daemon/proxy/fifo/fifo_orders.h"
+#include "daemon/proxy/fifo/slot_memory.h"
 #include "daemon/proxy/wire.h"
 #include "proto/gpu/device_fifo.h"
 #include "proto/status.h"

@@ -9,7 +9,7 @@
 #include <functional>
 #include <span>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 #include "kernels/network/network_call.h"
 #include "proto/status.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 #include "tests/unit/daemon/proxy/proxy_world.h"
 
 namespace arcomm::proxy {

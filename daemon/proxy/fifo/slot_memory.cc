@@ -1,4 +1,4 @@
-#include "daemon/proxy/slot_memory.h"
+#include "daemon/proxy/fifo/slot_memory.h"
 
 namespace arcomm::proxy {
 namespace {

@@ -6,7 +6,7 @@
 // Thread and owner: fifo_side.h.
 #pragma once
 
-#include "daemon/proxy/fifo_side.h"
+#include "daemon/proxy/fifo/fifo_side.h"
 
 namespace arcomm::proxy {
 

@@ -1,7 +1,7 @@
 #include <array>
 #include <vector>
 
-#include "daemon/proxy/host_waits.h"
+#include "daemon/proxy/host/host_waits.h"
 
 namespace arcomm::proxy {
 namespace {

@@ -1,6 +1,6 @@
 // Whatever a kernel's entry says, the range that comes out lies in memory that the FIFO was made
 // with.
-#include "daemon/proxy/slot_memory.h"
+#include "daemon/proxy/fifo/slot_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <functional>
 
-#include "daemon/proxy/host_block.h"
+#include "daemon/proxy/host/host_block.h"
 #include "kernels/network/network_call.h"
 
 namespace arcomm::proxy {

@@ -4,9 +4,9 @@
 
 #include <cstring>
 
-#include "daemon/proxy/host_block.h"
-#include "daemon/proxy/host_fifo.h"
-#include "daemon/proxy/host_producer.h"
+#include "daemon/proxy/host/host_block.h"
+#include "daemon/proxy/host/host_fifo.h"
+#include "daemon/proxy/host/host_producer.h"
 #include "kernels/args.h"
 #include "kernels/host/launch.h"
 #include "kernels/network/ring_steps.h"

@@ -1,10 +1,10 @@
-#include "daemon/proxy/fifo_side.h"
+#include "daemon/proxy/fifo/fifo_side.h"
 
 #include <utility>
 
-#include "daemon/proxy/fifo_words.h"
-#include "daemon/proxy/receive_side.h"
-#include "daemon/proxy/send_side.h"
+#include "daemon/proxy/fifo/fifo_words.h"
+#include "daemon/proxy/fifo/receive_side.h"
+#include "daemon/proxy/fifo/send_side.h"
 
 namespace arcomm::proxy {
 
