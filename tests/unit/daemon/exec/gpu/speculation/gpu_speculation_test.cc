@@ -1,6 +1,6 @@
 // Operations that are launched before they are called: what repeats itself is served so, and
 // whatever goes otherwise leaves nothing behind in the queues.
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -11,7 +11,7 @@
 #include "daemon/exec/clock.h"
 #include "daemon/proxy/host/host_producer.h"
 #include "kernels/network/launch_network.h"
-#include "tests/unit/daemon/exec/worker/fake_words.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_words.h"
 
 namespace arcomm::test {
 

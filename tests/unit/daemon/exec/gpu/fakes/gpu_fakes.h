@@ -18,11 +18,11 @@
 #include <utility>
 #include <vector>
 
-#include "tests/unit/daemon/exec/gpu/fake_flag_echo.h"
-#include "tests/unit/daemon/exec/gpu/fake_grid.h"
-#include "tests/unit/daemon/exec/gpu/fake_network.h"
-#include "tests/unit/daemon/exec/gpu/sparse_memory.h"
-#include "tests/unit/daemon/exec/worker/fake_node.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_flag_echo.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_network.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_node.h"
+#include "tests/unit/daemon/exec/gpu/fakes/sparse_memory.h"
 #include "transport/device/device.h"
 
 namespace arcomm::test {

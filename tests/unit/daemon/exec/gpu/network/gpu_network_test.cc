@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "daemon/plan/launch_table_builder.h"
-#include "tests/unit/daemon/exec/gpu/gpu_network_fixture.h"
+#include "tests/unit/daemon/exec/gpu/network/gpu_network_fixture.h"
 
 namespace arcomm::test {
 namespace {

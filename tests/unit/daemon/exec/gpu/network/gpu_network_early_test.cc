@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/unit/daemon/exec/gpu/gpu_network_fixture.h"
+#include "tests/unit/daemon/exec/gpu/network/gpu_network_fixture.h"
 
 namespace arcomm::test {
 namespace {

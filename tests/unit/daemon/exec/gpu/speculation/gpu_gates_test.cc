@@ -1,6 +1,6 @@
 // How operations are launched speculatively: prepared or not, and what becomes of gates that give
 // up.
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -21,8 +21,8 @@
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
 #include "proto/gpu/device_mailbox.h"
-#include "tests/unit/daemon/exec/gpu/fake_in_stream.h"
-#include "tests/unit/daemon/exec/worker/fake_words.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_in_stream.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_words.h"
 
 namespace arcomm::test {
 

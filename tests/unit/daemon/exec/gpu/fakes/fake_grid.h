@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/exec/clock.h"
-#include "tests/unit/daemon/exec/worker/fake_node.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_node.h"
 
 namespace arcomm::test {
 

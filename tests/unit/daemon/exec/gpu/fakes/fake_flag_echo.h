@@ -5,7 +5,7 @@
 
 #include "daemon/exec/clock.h"
 #include "kernels/trial/flag_echo.h"
-#include "tests/unit/daemon/exec/worker/fake_words.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_words.h"
 
 namespace arcomm::test {
 

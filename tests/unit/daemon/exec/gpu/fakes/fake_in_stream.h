@@ -11,7 +11,7 @@
 #include "proto/gpu/device_mailbox.h"
 #include "proto/gpu/in_stream_call.h"
 #include "proto/status.h"
-#include "tests/unit/daemon/exec/worker/fake_words.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_words.h"
 
 namespace arcomm::test {
 
