@@ -21,13 +21,13 @@
 #include <vector>
 
 #include "client/include/arclient.h"
-#include "tests/gpu/service/client_calls.h"
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_faults.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
-#include "tests/gpu/service/client_pattern.h"
-#include "tests/gpu/service/pattern_memory.h"
+#include "tests/gpu/service/client/client_calls.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_faults.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
+#include "tests/gpu/service/client/client_pattern.h"
+#include "tests/gpu/service/client/pattern_memory.h"
 #include "tests/gpu/soak/client_soak.h"
 
 namespace arcomm::gpu {

@@ -1,4 +1,4 @@
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 #include <algorithm>
 #include <cstdio>

@@ -1,10 +1,10 @@
-#include "tests/gpu/service/client_comm.h"
+#include "tests/gpu/service/client/client_comm.h"
 
 #include <algorithm>
 #include <chrono>
 #include <string>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -1,11 +1,11 @@
-#include "tests/gpu/service/client_calls.h"
+#include "tests/gpu/service/client/client_calls.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <vector>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

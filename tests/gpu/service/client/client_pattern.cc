@@ -1,8 +1,8 @@
-#include "tests/gpu/service/client_pattern.h"
+#include "tests/gpu/service/client/client_pattern.h"
 
 #include <utility>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 #include "tests/gpu/service/sample.h"
 
 namespace arcomm::gpu {

@@ -1,4 +1,4 @@
-#include "tests/gpu/service/client_id.h"
+#include "tests/gpu/service/client/client_id.h"
 
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -3,7 +3,7 @@
 // be ends the process (die).
 #pragma once
 
-#include "tests/gpu/service/client_comm.h"
+#include "tests/gpu/service/client/client_comm.h"
 
 namespace arcomm::gpu {
 

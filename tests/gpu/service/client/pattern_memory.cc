@@ -1,10 +1,10 @@
-#include "tests/gpu/service/pattern_memory.h"
+#include "tests/gpu/service/client/pattern_memory.h"
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 

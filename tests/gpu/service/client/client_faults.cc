@@ -1,4 +1,4 @@
-#include "tests/gpu/service/client_faults.h"
+#include "tests/gpu/service/client/client_faults.h"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

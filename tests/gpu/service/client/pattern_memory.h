@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "tests/gpu/service/client_pattern.h"
+#include "tests/gpu/service/client/client_pattern.h"
 
 namespace arcomm::gpu {
 
