@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include "client/cuda/cuda_kernel.h"
-#include "client/cuda/memory_post.h"
-#include "client/cuda/post.h"
+#include "client/cuda/post/memory_post.h"
+#include "client/cuda/post/post.h"
 #include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {

@@ -1,7 +1,7 @@
 // One operation, seen from the client's stream: ring, and stay until the daemon says done. One
 // thread. Counters live in device memory, so a start that a graph replays is a new operation.
-#include "client/cuda/post.h"
-#include "client/cuda/ptx.cuh"
+#include "client/cuda/post/post.h"
+#include "client/cuda/post/ptx.cuh"
 #include "proto/status.h"
 
 namespace arcomm::client {

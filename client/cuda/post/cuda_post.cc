@@ -1,4 +1,4 @@
-#include "client/cuda/cuda_post.h"
+#include "client/cuda/post/cuda_post.h"
 
 #include <array>
 #include <cstddef>

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "client/cuda/post.h"
+#include "client/cuda/post/post.h"
 
 namespace arcomm::client {
 
