@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "client/arctl/bench/rank_board.h"
-#include "client/arctl/gpu/contender.h"
+#include "client/arctl/gpu/contenders/contender.h"
 #include "client/arctl/gpu/device.h"
 
 namespace arcomm::arctl {

@@ -1,4 +1,4 @@
-#include "client/arctl/gpu/nccl_library.h"
+#include "client/arctl/gpu/contenders/nccl_library.h"
 
 #include <dlfcn.h>
 

@@ -6,9 +6,9 @@
 #include <memory>
 
 #include "client/arctl/bench/rank_board.h"
-#include "client/arctl/gpu/contender.h"
+#include "client/arctl/gpu/contenders/contender.h"
+#include "client/arctl/gpu/contenders/nccl_library.h"
 #include "client/arctl/gpu/device.h"
-#include "client/arctl/gpu/nccl_library.h"
 
 namespace arcomm::arctl {
 

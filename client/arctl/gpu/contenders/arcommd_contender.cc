@@ -1,4 +1,4 @@
-#include "client/arctl/gpu/arcommd_contender.h"
+#include "client/arctl/gpu/contenders/arcommd_contender.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "client/arctl/gpu/nccl_contender.h"
+#include "client/arctl/gpu/contenders/nccl_contender.h"
 
 #include <algorithm>
 #include <atomic>
