@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-#include "client/cuda/post.h"
+#include "client/cuda/post/post.h"
 
 namespace arcomm::client {
 namespace {

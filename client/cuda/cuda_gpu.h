@@ -10,8 +10,8 @@
 
 #include "client/cuda/cuda_copy_stream.h"
 #include "client/cuda/cuda_in_stream.h"
-#include "client/cuda/cuda_post.h"
 #include "client/cuda/gpu.h"
+#include "client/cuda/post/cuda_post.h"
 #include "transport/device/cuda/cuda_driver.h"
 
 namespace arcomm::client {

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
-#include "client/cuda/memory_post.h"
-#include "client/cuda/post.h"
+#include "client/cuda/post/memory_post.h"
+#include "client/cuda/post/post.h"
 #include "proto/gpu/in_stream_call.h"
 #include "proto/memory_handle.h"
 #include "proto/status.h"

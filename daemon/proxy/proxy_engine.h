@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "daemon/proxy/fifo_side.h"
+#include "daemon/proxy/fifo/fifo_side.h"
 #include "proto/status.h"
 
 namespace arcomm::proxy {

@@ -1,6 +1,6 @@
 // A kernel's side of a FIFO between it and the CPU proxy (proto/gpu/device_fifo.h, which draws the
-// orders and their partners). Its twin on the CPU, call by call, is daemon/proxy/host_fifo.h: what
-// is changed here is changed there, where a schedule fuzzer sees it.
+// orders and their partners). Its twin on the CPU, call by call, is daemon/proxy/host/host_fifo.h:
+// what is changed here is changed there, where a schedule fuzzer sees it.
 //
 // One thread of the block waits and publishes; the block's barriers put what all of its threads
 // wrote or read on the right side: before the release of the one, behind its acquire.

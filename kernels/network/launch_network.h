@@ -1,6 +1,6 @@
 // AllReduce between nodes on one GPU's side: kernels that stage chunks for the CPU proxy and
-// combine what it brings. Their twins on the CPU are daemon/proxy/host_producer.h. No CUDA header
-// is needed.
+// combine what it brings. Their twins on the CPU are daemon/proxy/host/host_producer.h. No CUDA
+// header is needed.
 //
 // A kernel has a block or two per lane, all of which must be on the GPU together; it ends at its
 // timeout at the latest, or when the proxy raises the FIFOs' words. FIFOs whose operation did not

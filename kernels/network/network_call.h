@@ -1,6 +1,6 @@
 // One node's part of an AllReduce between nodes, as a kernel's blocks (and their host twin,
-// daemon/proxy/host_producer.h) need it: a plain value. The caller keeps what the pointers name
-// alive until all blocks have ended. Counts are elements where nothing else is said.
+// daemon/proxy/host/host_producer.h) need it: a plain value. The caller keeps what the pointers
+// name alive until all blocks have ended. Counts are elements where nothing else is said.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // The ring between nodes, as ring_steps.h has it: one block a lane receives, adds and sends on.
-// Its twin on the CPU is daemon/proxy/host_ring.cc.
+// Its twin on the CPU is daemon/proxy/host/host_ring.cc.
 #include <cuda_runtime_api.h>
 
 #include "kernels/device/cuda_error.cuh"

@@ -22,8 +22,8 @@
 // and for people: who waits looks at the size word.
 //
 // Trust: the daemon makes the memory and lends it to nobody, but a kernel's stray store may reach
-// it. The proxy copies what a kernel wrote once, checks the copy (daemon/proxy/slot_memory.h), and
-// keeps its own counts elsewhere. A number that cannot be ends the FIFO, and its group with it.
+// it. The proxy copies what a kernel wrote once, checks the copy (daemon/proxy/fifo/slot_memory.h),
+// and keeps its own counts elsewhere. A number that cannot be ends the FIFO, and its group with it.
 #pragma once
 
 #include <cstddef>

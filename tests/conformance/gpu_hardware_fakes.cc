@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tests/conformance/gpu_hardware_node.h"
-#include "tests/unit/daemon/exec/gpu/gpu_fakes.h"
+#include "tests/unit/daemon/exec/gpu/fakes/gpu_fakes.h"
 
 namespace arcomm {
 namespace {

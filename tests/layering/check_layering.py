@@ -50,7 +50,7 @@ GRPC_HEADER = re.compile(r"^(grpc|grpcpp|grpc\+\+)/|\.grpc\.pb\.h$")
 GRPC_PLACES = re.compile(r"^daemon/control/|^client/src/control/control_")
 CUDA_HEADER = re.compile(r"^(cuda|cuda_\w+|cuda\w*_api|nvml|driver_types|cooperative_groups|nccl)\.h$|^(cuda|cub|thrust)/")
 CUDA_PLACES = re.compile(r"^kernels/.*\.cuh?$|^transport/(device|peer|topology)/([^/]*/)*[^/]*(cuda|nvml)[^/]*$"
-                         r"|^transport/(device|peer|topology)/.*\.cuh?$|^client/(cuda|arctl/gpu)/cuda_[^/]*$")
+                         r"|^transport/(device|peer|topology)/.*\.cuh?$|^client/(cuda|arctl/gpu)/([^/]*/)*cuda_[^/]*$")
 BOOST_PLACES = re.compile(r"^proto/shared_mapping\.(h|cc)$")
 CUDA_SWITCH = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif)\b.*\b\w*(ARCOMM|HAVE|USE|WITH|ENABLE)_?\w*CUDA")
 

@@ -83,6 +83,7 @@ class Includes(unittest.TestCase):
                 ("daemon/daemon.cc", '"kernels/catalog.h"'),
                 ("transport/device/cuda/cuda_device.cc", "<cuda.h>"),
                 ("client/arctl/gpu/cuda_device.cc", "<cuda.h>"),
+                ("client/cuda/post/cuda_post.cc", "<cuda.h>"),
                 ("kernels/device/ptx.cuh", "<cuda_fp16.h>"),
                 ("tests/unit/a_test.cc", '"daemon/plan/plan.h"')]:
             with self.subTest(path=path, header=header):

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "client/arctl/bench/rank_team.h"
-#include "client/arctl/gpu/nccl_library.h"
+#include "client/arctl/gpu/contenders/nccl_library.h"
 #include "client/arctl/gpu/report.h"
 
 namespace arcomm::arctl {

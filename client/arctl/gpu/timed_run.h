@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "client/arctl/bench/rank_board.h"
-#include "client/arctl/gpu/contender.h"
+#include "client/arctl/gpu/contenders/contender.h"
 #include "client/arctl/gpu/device.h"
 #include "client/arctl/gpu/inputs.h"
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <utility>
 
-#include "client/arctl/gpu/arcommd_contender.h"
+#include "client/arctl/gpu/contenders/arcommd_contender.h"
+#include "client/arctl/gpu/contenders/nccl_contender.h"
 #include "client/arctl/gpu/device.h"
-#include "client/arctl/gpu/nccl_contender.h"
 #include "client/arctl/gpu/timed_run.h"
 
 namespace arcomm::arctl {

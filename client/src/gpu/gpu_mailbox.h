@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "client/cuda/gpu.h"
-#include "client/cuda/post.h"
+#include "client/cuda/post/post.h"
 #include "proto/gpu/device_mailbox.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"

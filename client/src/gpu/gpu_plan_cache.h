@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "client/cuda/post.h"
+#include "client/cuda/post/post.h"
 #include "proto/gpu/device_mailbox.h"
 #include "proto/operation_spec.h"
 #include "proto/types.h"

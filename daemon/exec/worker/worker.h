@@ -11,7 +11,7 @@
 
 #include "daemon/exec/worker/departures.h"
 #include "daemon/exec/worker/session_plans.h"
-#include "daemon/exec/worker/turn_shares.h"
+#include "daemon/exec/worker/turns/turn_shares.h"
 #include "daemon/exec/worker/worker_state.h"
 
 namespace arcomm {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "client/arctl/gpu/nccl_library.h"
+#include "client/arctl/gpu/contenders/nccl_library.h"
 #include "proto/status.h"
 #include "proto/types.h"
 

@@ -9,8 +9,8 @@
 #include "tests/gpu/faults/fault_expect.h"
 #include "tests/gpu/faults/fault_kernels.h"
 #include "tests/gpu/faults/fault_work.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -1,6 +1,6 @@
 #include "tests/gpu/faults/fault_expect.h"
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

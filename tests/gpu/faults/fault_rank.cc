@@ -28,9 +28,9 @@
 #include "tests/gpu/faults/fault_expect.h"
 #include "tests/gpu/faults/fault_kernels.h"
 #include "tests/gpu/faults/fault_work.h"
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

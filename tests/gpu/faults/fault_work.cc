@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <thread>
 
-#include "tests/gpu/service/client_options.h"
-#include "tests/gpu/service/pattern_memory.h"
+#include "tests/gpu/service/client/client_options.h"
+#include "tests/gpu/service/client/pattern_memory.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "client/include/arclient.h"
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_pattern.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_pattern.h"
 
 namespace arcomm::gpu {
 

@@ -26,8 +26,8 @@
 
 #include "client/include/arclient.h"
 #include "tests/gpu/faults/fault_kernels.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <span>
 
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "client/arctl/gpu/nccl_library.h"
+#include "client/arctl/gpu/contenders/nccl_library.h"
 #include "tests/gpu/nodes/node_sums.h"
 
 namespace arcomm::gpu {

@@ -16,9 +16,9 @@
 #include "client/include/arclient.h"
 #include "tests/gpu/nodes/nccl_node.h"
 #include "tests/gpu/nodes/node_sums.h"
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_id.h"
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_id.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <utility>
 
-#include "tests/gpu/service/client_comm.h"
-#include "tests/gpu/service/client_options.h"
-#include "tests/gpu/service/pattern_memory.h"
+#include "tests/gpu/service/client/client_comm.h"
+#include "tests/gpu/service/client/client_options.h"
+#include "tests/gpu/service/client/pattern_memory.h"
 
 namespace arcomm::gpu {
 namespace {

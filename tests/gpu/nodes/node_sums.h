@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/gpu/service/client_pattern.h"
+#include "tests/gpu/service/client/client_pattern.h"
 
 namespace arcomm::gpu {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 #include "tests/gpu/soak/soak_kernels.h"
 #include "tests/gpu/soak/soak_lane.h"
 

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <random>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "tests/gpu/service/client_options.h"
+#include "tests/gpu/service/client/client_options.h"
 
 namespace arcomm::gpu {
 namespace {

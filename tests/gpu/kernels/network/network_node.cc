@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "daemon/proxy/adaptive_wait.h"
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 #include "kernels/network/ring_steps.h"
 #include "tests/gpu/kernels/node/random_elements.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/proxy/fifo_words.h"
+#include "daemon/proxy/fifo/fifo_words.h"
 #include "tests/support/sessions/memory_link.h"
 
 namespace arcomm::proxy {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/proxy/host_producer.h"
+#include "daemon/proxy/host/host_producer.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/ring_steps.h"
 #include "tests/support/sessions/memory_link.h"

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/copy_shape.h"
-#include "tests/unit/daemon/exec/gpu/sparse_memory.h"
+#include "tests/unit/daemon/exec/gpu/fakes/sparse_memory.h"
 
 namespace arcomm::test {
 namespace {

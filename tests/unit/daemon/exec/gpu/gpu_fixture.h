@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "daemon/exec/gpu/gpu_backend.h"
-#include "tests/unit/daemon/exec/gpu/gpu_fakes.h"
+#include "tests/unit/daemon/exec/gpu/fakes/gpu_fakes.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {

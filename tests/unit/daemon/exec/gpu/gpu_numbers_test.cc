@@ -1,5 +1,5 @@
 // Numbers of operations and gates that come round, on every path that the worker has a part in.
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -2,7 +2,7 @@
 // client that keeps to no rule can do with them.
 #include <random>
 
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <vector>
 
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

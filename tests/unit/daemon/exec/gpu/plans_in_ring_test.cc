@@ -7,7 +7,7 @@
 
 #include "client/src/gpu/plans_at_daemon.h"
 #include "tests/unit/client/host/rings/submission_fixture.h"
-#include "tests/unit/daemon/exec/gpu/gpu_speculation_fixture.h"
+#include "tests/unit/daemon/exec/gpu/speculation/gpu_speculation_fixture.h"
 
 namespace arcomm::test {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/control_requests.h"
-#include "daemon/exec/worker/turn_times.h"
+#include "daemon/exec/worker/turns/turn_times.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {
