@@ -39,6 +39,9 @@ class Device {
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
   // Memory::bytes. Unavailable where the device is too busy to clear it within 40 ms.
   virtual Result<Memory> allocate(std::uint64_t bytes) = 0;
+  // Whether a kernel by which memory is cleared has not ended: beside other work that fills the
+  // device it waits for that, and whoever lets go of memory would wait as long.
+  virtual bool is_clearing() const { return false; }
   // Memory of this device that another process made; the view is the buffer's range, and every GPU
   // that reaches this device reaches it, at Memory::data_on. `descriptor`: of a PosixFd or HostShm
   // handle, and stays the caller's. Trusts nothing: a range outside the allocation is OutOfRange,

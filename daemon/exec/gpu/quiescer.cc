@@ -36,7 +36,7 @@ const GpuEngine* Quiescer::find_busy() const {
 bool Quiescer::may_let_go() const {
   if (echoes_are_gone && !echoes_are_gone()) return false;
   return std::ranges::all_of(engines_, [](const GpuEngine& engine) {
-    return engine.grid().running() || engine.grid_is_gone();
+    return !engine.device().is_clearing() && (engine.grid().running() || engine.grid_is_gone());
   });
 }
 

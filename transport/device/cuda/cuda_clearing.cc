@@ -73,9 +73,13 @@ bool CudaClearing::is_idle() const {
   return true;
 }
 
+bool CudaClearing::has_kernel() const {
+  return cudaStreamQuery(kernels_) == cudaErrorNotReady;
+}
+
 bool CudaClearing::has_room() {
   // What was tried before and has not run yet says enough.
-  if (cudaStreamQuery(kernels_) == cudaErrorNotReady) return false;
+  if (has_kernel()) return false;
   if (cudaMemsetAsync(tried_, 0, kTriedBytes, kernels_) != cudaSuccess) return true;
   return wait_until(kernels_, Clock::now() + kTryLimit) != cudaErrorNotReady;
 }

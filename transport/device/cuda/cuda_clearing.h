@@ -34,6 +34,8 @@ class CudaClearing {
   using Make = std::function<Result<CudaMapping>()>;
   Result<CudaMapping> provide(std::uint64_t bytes, const Make& make,
                               std::chrono::nanoseconds timeout);
+  // A kernel of it has not ended: one that tried whether there is room, perhaps.
+  bool has_kernel() const;
 
  private:
   struct Job {

@@ -31,6 +31,7 @@ class CudaDevice final : public Device {
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
   std::uint64_t memory_bytes() const override { return memory_bytes_; }
   Result<Memory> allocate(std::uint64_t bytes) override;
+  bool is_clearing() const override { return clearing_->has_kernel(); }
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
                                std::uint64_t length_bytes) override;

@@ -168,6 +168,27 @@ TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoLaunchOfTheGridWaitsForRoom) {
   EXPECT_LT(slowest_turn_ms(), 100);
 }
 
+// The same of a kernel by which the daemon tries whether there is room to clear memory: a turn
+// lasted as long as the other tenant's kernel.
+TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoKernelThatClearsWaitsForRoom) {
+  GpuRank& one = rank(2, 4096);
+  const int before = node_.memories;
+  node_.full = true;
+  GpuRank& other = rank(0, 4096);
+  const Result<void> removed =
+      await<void>([&](auto done) { worker_->remove_buffer(one.client->id(), one.buffer, done); });
+  EXPECT_TRUE(removed.ok());
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(node_.memories, before + 1);
+  const std::vector<GpuRank*> ranks{&other, &rank(1, 4096)};
+  form(ranks);  // what joins is served meanwhile
+  node_.full = false;
+  EXPECT_TRUE(eventually([&] { return node_.memories >= before; }));
+  for (GpuRank* rank : ranks) rank->start(plan(*rank, kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
 // The end waited for what hangs without a turn, and the watchdog saw a worker that stands still.
 TEST_F(GpuTurnTest, AtTheEndTheWorkerTakesTurnsWhileItWaitsForWhatHangs) {
   const auto ranks = group(2);

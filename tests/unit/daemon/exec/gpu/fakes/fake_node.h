@@ -98,8 +98,9 @@ struct FakeNode {
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<int> network_launches{0}, network_running{0};  // kernels between nodes
   std::atomic<bool> full{false};  // others' kernels fill every GPU: no grid or echo starts
-  std::atomic<int> full_gpu{-1};  // or that GPU alone: no echo starts there
-  std::atomic<int> echoes{0};     // in queues, or running
+  std::atomic<bool> tried_to_clear{false};   // by a kernel, while others' kernels filled the GPUs
+  std::atomic<int> full_gpu{-1};             // or that GPU alone: no echo starts there
+  std::atomic<int> echoes{0};                // in queues, or running
   std::atomic<std::uint64_t> echo_ended{0};  // as the last one did: FlagEchoEnd
   std::atomic<bool> stuck{false};            // no grid leaves
   std::atomic<bool> sick{false};             // every GPU is in error
@@ -136,6 +137,12 @@ struct FakeNode {
       if ((bits >> static_cast<unsigned>(entry.algorithm) & 1) != 0) seen.insert(entry.algorithm);
     }
     return seen;
+  }
+
+  // Whether such a kernel waits for room.
+  bool is_clearing() {
+    if (!full) tried_to_clear = false;
+    return tried_to_clear;
   }
 
   // What GPUs would do by themselves.
