@@ -6,12 +6,12 @@ namespace arcomm {
 
 ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
                            std::shared_ptr<const Settings> its_settings,
-                           std::vector<WorkerRef> workers)
+                           std::vector<WorkerRef> workers, std::chrono::milliseconds worker_limit)
     : loop(its_loop),
       metrics(its_metrics),
       settings(std::move(its_settings)),
       devices(std::move(workers)),
-      replies(loop),
+      replies(loop, worker_limit),
       quotas(settings->quota, read_machine(), metrics),
       gpu_shares(metrics, devices.memory_of_gpus()) {
   gpu_shares.use_memory_limit(settings->quota.node_gpu_bytes);

@@ -3,6 +3,7 @@
 // what concerns that class alone. Thread: the control loop.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <vector>
 
@@ -33,7 +34,8 @@ inline Result<v1::Empty> empty_or(const Status& status) {
 
 struct ControlState {
   ControlState(EventLoop& its_loop, Metrics& its_metrics,
-               std::shared_ptr<const Settings> its_settings, std::vector<WorkerRef> workers);
+               std::shared_ptr<const Settings> its_settings, std::vector<WorkerRef> workers,
+               std::chrono::milliseconds worker_limit = kWorkerLimit);
 
   // The session that the caller may speak for.
   Result<SessionEntry*> authorize(const Caller& caller, const v1::SessionRef& session);

@@ -172,7 +172,7 @@ void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_po
 
 NodeAdmin::NodeAdmin(EventLoop& loop, Metrics& metrics, NodeControl& control,
                      DaemonActions& actions)
-    : metrics_(metrics), control_(control), actions_(actions), replies_(loop) {}
+    : metrics_(metrics), control_(control), actions_(actions), replies_(loop, kInspectLimit) {}
 
 void NodeAdmin::stop() {
   stopping_ = true;
@@ -191,12 +191,10 @@ void NodeAdmin::inspect(const std::function<void(const Views&)>& then) {
   gathering->missing = workers.size();
   for (std::size_t i = 0; i < workers.size(); ++i) {
     workers[i].worker->inspect(replies_.on_loop<WorkerSnapshot>(
-        "report",
-        [gathering, i, then](Result<WorkerSnapshot> view) {
+        "report", [gathering, i, then](Result<WorkerSnapshot> view) {
           gathering->views[i] = std::move(view);
           if (--gathering->missing == 0) then(gathering->views);
-        },
-        {}, kInspectLimit));
+        }));
   }
 }
 

@@ -57,28 +57,32 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
                       .spec = *spec,
                       .timeout_ns = timeout_ms * 1'000'000};
   const SessionId id = (*session)->id;
+  // Until the worker has answered, in time or late.
+  const auto held = std::make_shared<HeldPlan>(
+      HeldPlan{.charge = std::move(charged).value(), .on_gpus = std::move(on_gpus).value()});
   state_.worker_of(**session).add_plan(
       id, seed,
       state_.replies.on_loop<PlanId>(
           "register the plan",
           [this, id, ahead = request.ahead(), answer = std::move(answer),
-           holder = std::make_shared<HeldPlan>(HeldPlan{
-               std::move(charged).value(), std::move(on_gpus).value()})](Result<PlanId> plan) {
-            SessionEntry* owner = state_.ledger.find(id);
-            if (!plan) {
-              *holder = {};
-              return answer(plan.error());
-            }
-            if (owner != nullptr) {
-              owner->plans.push_back(std::move(*holder));
+           held](const Result<PlanId>& plan) {
+            if (!plan) return answer(plan.error());
+            if (SessionEntry* owner = state_.ledger.find(id)) {
+              owner->plans.push_back(std::move(*held));
               pay_ahead(*owner, ahead);
             }
             v1::CreatePlanReply reply;
             reply.set_plan(plan->bits());
             answer(reply);
           },
-          [worker = &state_.worker_of(**session), id](Result<PlanId> late) {
-            if (late) worker->remove_plan(id, *late, [](const Status&) {});
+          // It takes up what it was charged for all the same, and its session may have removed it
+          // in the ring by then and made another one in its place: so it is the session's first,
+          // and its charge comes back with it or not at all.
+          [this, worker = &state_.worker_of(**session), id, held](const Result<PlanId>& late) {
+            if (!late) return;
+            if (SessionEntry* owner = state_.ledger.find(id))
+              owner->plans.push_back(std::move(*held));
+            remove(*worker, id, *late, [held](const Status&) {});
           }));
 }
 
@@ -86,20 +90,22 @@ void PlanCalls::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest&
                              Answer<v1::Empty> answer) {
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
-  const SessionId id = (*session)->id;
-  const PlanId plan = PlanId::from_bits(request.plan());
-  state_.worker_of(**session).remove_plan(
-      id, plan,
-      state_.replies.on_loop<void>(
-          "remove the plan",
-          [this, id, answer = std::move(answer)](const Status& status) {
-            if (!status) return answer(status.error());
-            give_back_one(id);
-            answer(v1::Empty{});
-          },
-          [this, id](const Status& late) {
-            if (late) give_back_one(id);
-          }));
+  remove(state_.worker_of(**session), (*session)->id, PlanId::from_bits(request.plan()),
+         [answer = std::move(answer)](const Status& status) { answer(empty_or(status)); });
+}
+
+void PlanCalls::remove(DeviceWorker& worker, SessionId id, PlanId plan,
+                       std::function<void(const Status&)> then) {
+  worker.remove_plan(id, plan,
+                     state_.replies.on_loop<void>(
+                         "remove the plan",
+                         [this, id, then = std::move(then)](const Status& status) {
+                           if (status) give_back_one(id);
+                           then(status);
+                         },
+                         [this, id](const Status& late) {
+                           if (late) give_back_one(id);
+                         }));
 }
 
 // The worker has let go of one, whichever it was: one charge is as good as another.

@@ -2,6 +2,8 @@
 // holds them. Thread: the control loop.
 #pragma once
 
+#include <functional>
+
 #include "daemon/control/control_state.h"
 
 namespace arcomm {
@@ -19,6 +21,9 @@ class PlanCalls {
                  const v1::CreatePlanReply& unheard);
 
  private:
+  // At the session's worker; what it was charged for is given back once it has gone there.
+  void remove(DeviceWorker& worker, SessionId session, PlanId plan,
+              std::function<void(const Status&)> then);
   void give_back_one(SessionId session);
   // For plans that the session will make in its ring.
   void pay_ahead(SessionEntry& session, std::uint32_t asked);

@@ -18,21 +18,21 @@ inline constexpr std::chrono::seconds kWorkerLimit{10};  // an idle worker answe
 
 class WorkerReplies {
  public:
-  explicit WorkerReplies(EventLoop& loop) : loop_(loop) {}
+  explicit WorkerReplies(EventLoop& loop, std::chrono::milliseconds limit = kWorkerLimit)
+      : loop_(loop), limit_(limit) {}
 
   // `then` runs exactly once. what: "open the session", for the message. late: hears the worker's
   // answer when that comes after all, to undo or to complete what nobody waits for any more; what
   // it holds lives until then.
   template <typename T>
   std::function<void(Result<T>)> on_loop(std::string what, std::function<void(Result<T>)> then,
-                                         std::function<void(Result<T>)> late = {},
-                                         std::chrono::milliseconds limit = kWorkerLimit) {
+                                         std::function<void(Result<T>)> late = {}) {
     struct Pending {
       std::function<void(Result<T>)> then, late;
       EventLoop::TimerKey limit;
     };
     auto pending = std::make_shared<Pending>(Pending{std::move(then), std::move(late), {}});
-    pending->limit = loop_.after(limit, [pending, what = std::move(what), limit] {
+    pending->limit = loop_.after(limit_, [pending, what = std::move(what), limit = limit_] {
       const auto waiting = std::exchange(pending->then, nullptr);
       waiting(error(ErrorCode::DeadlineExceeded, Reason::Timeout, "the device worker did not ",
                     what, " within ", limit.count(), " ms: see arctl status"));
@@ -55,6 +55,7 @@ class WorkerReplies {
 
  private:
   EventLoop& loop_;
+  const std::chrono::milliseconds limit_;
 };
 
 }  // namespace arcomm

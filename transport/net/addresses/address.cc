@@ -5,15 +5,21 @@
 
 #include <charconv>
 
+#include "proto/text.h"
+
 namespace arcomm::net {
 namespace {
 
+constexpr std::size_t kMostText = 64;  // an IPv6 address, its interface, a port
+
+// Another daemon may have written the text.
 Error wrong(std::string_view text, std::string_view why) {
-  return error(ErrorCode::InvalidArgument, Reason::BadValue, '"', text, "\" is no address: ", why,
-               " (write 10.0.0.2:7400 or [fd00::2]:7400)");
+  return error(ErrorCode::InvalidArgument, Reason::BadValue, '"', safe_text(text, kMostText),
+               "\" is no address: ", why, " (write 10.0.0.2:7400 or [fd00::2]:7400)");
 }
 
 bool is_ip(const std::string& host) {
+  if (safe_text(host, kMostText) != host) return false;  // an interface may have any name
   in6_addr parsed;
   if (inet_pton(AF_INET, host.c_str(), &parsed) == 1) return true;
   return inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &parsed) == 1;

@@ -17,17 +17,17 @@ class TurnShares {
 
   // Before `count` sessions are read.
   void begin(std::size_t count) {
-    yield_early_ = flooded_ = false;
+    reading_yields_ = flooded_ = false;
     if (count == 0) return;
     look_every_ = kFew + static_cast<int>(count / kSessionsPerStep);
     most_of_session_ = std::clamp(static_cast<int>(kMostOfAll / count), kFew, kMostAtOnce);
   }
   // May one more be read of the session that so many were taken of?
-  bool reads_on(int taken) { return goes_on(taken, most_of_session_); }
-  // Nothing was left of it.
+  bool reads_on(int taken) { return goes_on(taken, most_of_session_, reading_yields_); }
+  // Nothing was left of it; what it called is to start soon.
   void emptied(Session& session, int taken) {
     session.low_backlog = taken <= kFew;
-    if (session.low_backlog && taken != 0) yield_early_ = true;  // what it called is to start soon
+    if (session.low_backlog && taken != 0) reading_yields_ = true;
   }
   // The turn went on to the next one.
   void left(Session& session, int taken, bool has_more) {
@@ -35,10 +35,11 @@ class TurnShares {
     session.low_backlog = !has_more && taken <= kFew;
   }
 
-  // Before what may run is started.
-  void begin_starts() { yield_early_ = false; }  // that was about what is read
+  // Before what may run is started: that may be in the middle of reading, where a plan goes, and
+  // says nothing about what is read on.
+  void begin_starts() { starts_yield_ = false; }
   bool starts_on(int started) {
-    return flooded_ ? goes_on(started, kMostAtOnce) : started < kMostAtOnce;
+    return flooded_ ? goes_on(started, kMostAtOnce, starts_yield_) : started < kMostAtOnce;
   }
 
   bool flooded() const { return flooded_; }  // somebody's requests are left for the next turn
@@ -54,10 +55,10 @@ class TurnShares {
   // Not once somebody calls whom it would keep waiting. Beside a tenant with a million operations a
   // second, turns of 32 made the few of another take five times as long; turns that are always
   // short cost the busy one a fifth of its throughput.
-  bool goes_on(int done, int most) {
+  bool goes_on(int done, int most, bool& yields) {
     if (done == 0 || done % look_every_ != 0) return done < most;
-    yield_early_ = yield_early_ || somebody_calls();
-    return !yield_early_ && done < most;
+    yields = yields || somebody_calls();
+    return !yields && done < most;
   }
   // A session with a backlog does not cut the turn short.
   bool somebody_calls() const {
@@ -69,7 +70,7 @@ class TurnShares {
   const SessionSet& sessions_;
   int most_of_session_ = kMostAtOnce;  // requests in this turn
   int look_every_ = kFew;              // requests or starts, for who else calls
-  bool yield_early_ = false, flooded_ = false;
+  bool reading_yields_ = false, starts_yield_ = false, flooded_ = false;
 };
 
 }  // namespace arcomm

@@ -38,6 +38,7 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> refuse_mailbox{false};   // export_mailbox fails
   std::atomic<bool> in_stream{false};        // every communicator is
   std::atomic<std::uint64_t> paid_ahead{0};  // plans
+  std::atomic<std::uint64_t> paid_plans{0};  // those too that it was told to add; of all sessions
   const LaunchTable launches =               // of every communicator
       LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
   static constexpr std::uint64_t kGranule = 2 << 20;
@@ -67,6 +68,11 @@ class FakeWorker final : public DeviceWorker {
   std::size_t plans() {
     std::lock_guard lock(mutex_);
     return plans_.size();
+  }
+  // As their session does in its ring, where what was paid for one serves the next.
+  void remove_plans_in_ring() {
+    std::lock_guard lock(mutex_);
+    plans_.clear();
   }
   std::size_t held() {
     std::lock_guard lock(held_mutex_);
@@ -200,15 +206,20 @@ class FakeWorker final : public DeviceWorker {
     std::lock_guard lock(mutex_);
     const PlanId id{next_++, 1};
     plans_.emplace(id, session);
+    ++paid_plans;
     answer(std::move(done), Result<PlanId>(id));
   }
-  void pay_plans(SessionId, std::uint64_t more) override { paid_ahead += more; }
+  void pay_plans(SessionId, std::uint64_t more) override {
+    paid_ahead += more;
+    paid_plans += more;
+  }
   void remove_plan(SessionId, PlanId plan, Done<void> done) override {
     std::lock_guard lock(mutex_);
     if (plans_.erase(plan) == 0) {
       return answer(std::move(done),
                     Status(error(ErrorCode::NotFound, Reason::UnknownHandle, "no such plan")));
     }
+    --paid_plans;
     answer(std::move(done), Status());
   }
 

@@ -27,5 +27,13 @@ TEST(Address, SaysWhatIsWrongWithAText) {
   EXPECT_THAT(why("[10.0.0.2]:7400"), HasSubstr("no IPv6"));
 }
 
+TEST(Address, OfAStrangerIsShownOnOneLineAndHoldsNothingUnseen) {
+  using std::string_view_literals::operator""sv;
+  EXPECT_THAT(parse_address("up\n\x1b[2J:1").error().message, HasSubstr("\"up\\x0a\\x1b[2J:1\""));
+  EXPECT_LT(parse_address(std::string(4096, 'x')).error().message.size(), 256u);
+  for (const std::string_view text : {"[fe80::1%eth\x1b[2J]:1"sv, "127.0.0.1\0evil:1"sv})
+    EXPECT_THAT(parse_address(text).error().message, HasSubstr("no IP address")) << text;
+}
+
 }  // namespace
 }  // namespace arcomm::net

@@ -206,12 +206,11 @@ TEST_F(LoopTest, HearsALateAnswerAfterTheDeadlineHasBeenToldOnce) {
   std::promise<ErrorCode> told;
   std::promise<int> late;
   std::promise<std::function<void(Result<int>)>> made;
-  WorkerReplies replies(*loop_);
+  WorkerReplies replies(*loop_, std::chrono::milliseconds(10));
   loop_->post([&] {
     made.set_value(replies.on_loop<int>(
         "answer", [&](const Result<int>& result) { told.set_value(result.error().code); },
-        [&](const Result<int>& result) { late.set_value(result.value()); },
-        std::chrono::milliseconds(10)));
+        [&](const Result<int>& result) { late.set_value(result.value()); }));
   });
   const auto done = made.get_future().get();
   EXPECT_EQ(told.get_future().get(), ErrorCode::DeadlineExceeded);

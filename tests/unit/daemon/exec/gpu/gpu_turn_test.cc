@@ -117,6 +117,22 @@ TEST_F(GpuTurnTest, ARankThatGoesWhileItsCommunicatorIsFormedLeavesNothingBehind
   EXPECT_TRUE(eventually([&] { return node_.memories == 1; })) << "rank 0's own buffer is left";
 }
 
+// Each waits a moment for what its rank has called and another has not.
+TEST_F(GpuTurnTest, PlansThatGoByTheHundredHoldUpNobody) {
+  constexpr std::size_t kPlans = 600;
+  const auto ranks = group(2);
+  std::vector<PlanId> plans;
+  for (std::size_t i = 0; i < kPlans; ++i) plans.push_back(plan(*ranks[0], 1 + i % kSmall));
+  ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  const auto answered = std::make_shared<std::atomic<std::size_t>>(0);
+  for (const PlanId one : plans)
+    worker_->remove_plan(ranks[0]->client->id(), one,
+                         [answered](const Result<void>&) { ++*answered; });
+  EXPECT_TRUE(eventually([&] { return *answered == kPlans; }));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
 // It watched the kernel for seconds, and nobody else was served.
 TEST_F(GpuTurnTest, AMeasuredKernelThatHangsHoldsUpNobody) {
   node_.hangs = static_cast<int>(CudaAlgorithm::Stream);

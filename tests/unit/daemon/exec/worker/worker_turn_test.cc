@@ -8,6 +8,7 @@
 
 #include "daemon/exec/host/host_backend.h"
 #include "daemon/exec/worker/control_requests.h"
+#include "daemon/exec/worker/turns/turn_shares.h"
 #include "daemon/exec/worker/turns/turn_times.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
@@ -184,6 +185,31 @@ TEST_F(WorkerMessages, ThatTakeLongDoNotHoldUpRequestsUntilTheLastOfThem) {
   ranks[0]->call(4);
   all_posted.set_value();
   EXPECT_TRUE(answered_before_the_last.get_future().get());
+}
+
+// A plan that goes in a ring has the worker catch up, and start, before it reads on.
+TEST(TurnShares, WhatIsStartedInTheMiddleOfReadingDoesNotLetAFloodTakeMoreOfTheTurn) {
+  SessionSet sessions;
+  const SessionId id{1, 1};
+  ASSERT_TRUE(sessions
+                  .open({id,
+                         PeerCredentials{900, 1000, 1000},
+                         "modest",
+                         ring::Segment::create(64, id).value(),
+                         ring::EventDoorbell::create().value(),
+                         {}},
+                        false, now_ns())
+                  .ok());
+  TurnShares shares(sessions);
+  shares.begin(1);
+  EXPECT_TRUE(shares.reads_on(2));
+  shares.emptied(*sessions.find(id), 1);
+  EXPECT_FALSE(shares.reads_on(2));
+  shares.begin_starts();
+  EXPECT_TRUE(shares.starts_on(2));
+  EXPECT_FALSE(shares.reads_on(2));
+  shares.begin(1);
+  EXPECT_TRUE(shares.reads_on(2));
 }
 
 TEST(TurnTimes, AllTimeIsBusySpunYieldedOrSleptAndToldByTheSecond) {
