@@ -1,6 +1,7 @@
 #include "proto/net/message.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "proto/text.h"
 
@@ -16,8 +17,8 @@ Error wrong(MessageKind kind, const char* field, const auto& value, const auto&.
                     "): the peer's daemon is broken or of another version");
 }
 
-// 0 where the kind is unknown.
-std::size_t body_bytes(MessageKind kind) {
+// None where the kind is unknown.
+std::optional<std::size_t> body_bytes(MessageKind kind) {
   switch (kind) {
     case MessageKind::Offer:
       return sizeof(OfferBody);
@@ -31,8 +32,12 @@ std::size_t body_bytes(MessageKind kind) {
       return sizeof(WindowBody);
     case MessageKind::Ready:
       return sizeof(ReadyBody);
+    case MessageKind::Placed:
+    case MessageKind::Recall:
+    case MessageKind::Recalled:
+      return 0;
   }
-  return 0;
+  return std::nullopt;
 }
 
 Status check_zero(MessageKind kind, std::uint32_t zero) {
@@ -67,6 +72,9 @@ Status check_offer(const OfferBody& offer, std::size_t behind) {
   if (offer.identity >> kIdentityBits != 0)
     return wrong(kKind, "identity", offer.identity, kIdentityBits, " bits are allowed");
   ARC_RETURN_IF_ERROR(check_rank(kKind, "first_rank", offer.first_rank, 0));
+  if (offer.is_placed > 1) return wrong(kKind, "is_placed", offer.is_placed, "0 and 1 are allowed");
+  if (offer.turn > kMostTurn)
+    return wrong(kKind, "turn", offer.turn, "0 to ", kMostTurn, " are allowed");
   ARC_RETURN_IF_ERROR(check_zero(kKind, offer.zero));
   return check_behind(kKind, behind, offer.inline_bytes);
 }
@@ -144,6 +152,10 @@ Status check_body(const Message& message, std::size_t behind) {
       return check_window(body_of<WindowBody>(message.body), behind);
     case MessageKind::Ready:
       return check_ready(body_of<ReadyBody>(message.body), behind);
+    case MessageKind::Placed:
+    case MessageKind::Recall:
+    case MessageKind::Recalled:
+      return check_behind(message.kind, behind, 0);
   }
   return {};
 }
@@ -166,6 +178,12 @@ std::string_view text_of(MessageKind kind) {
       return "window";
     case MessageKind::Ready:
       return "ready";
+    case MessageKind::Placed:
+      return "placed";
+    case MessageKind::Recall:
+      return "recall";
+    case MessageKind::Recalled:
+      return "recalled";
   }
   return "unknown";
 }
@@ -176,16 +194,16 @@ Result<Message> read_message(std::span<const std::byte> payload) {
                       sizeof(MessageHead), ")");
   const auto head = body_of<MessageHead>(payload);
   const Message message{head.kind, payload.subspan(sizeof head)};
-  const std::size_t body = body_bytes(head.kind);
-  if (body == 0)
+  const std::optional<std::size_t> body = body_bytes(head.kind);
+  if (!body)
     return no_message("a message of unknown kind ", static_cast<unsigned>(head.kind),
                       ": the peer's daemon is broken or of another version");
   ARC_RETURN_IF_ERROR(check_zero(head.kind, head.zero));
   if (head.bytes != message.body.size())
     return wrong(head.kind, "bytes", head.bytes, message.body.size(), " follow");
-  if (message.body.size() < body)
-    return wrong(head.kind, "bytes", head.bytes, "its body has ", body);
-  ARC_RETURN_IF_ERROR(check_body(message, message.body.size() - body));
+  if (message.body.size() < *body)
+    return wrong(head.kind, "bytes", head.bytes, "its body has ", *body);
+  ARC_RETURN_IF_ERROR(check_body(message, message.body.size() - *body));
   return message;
 }
 

@@ -26,6 +26,10 @@ enum class MessageKind : std::uint16_t {
   // The executor's own (daemon/exec/net/network_executor.h).
   Window = 16,  // WindowBody: where this peer's chunks go
   Ready = 17,   // ReadyBody: where results of `seq` go
+  // Between GPUs, without a body (daemon/exec/gpu/network/node_places.h).
+  Placed = 18,    // the node has a place for all operations before `seq`
+  Recall = 19,    // it asks that promise back, for those that have not begun; before `seq` it has
+  Recalled = 20,  // the answer: those before `seq` have
 };
 
 std::string_view text_of(MessageKind kind);
@@ -48,9 +52,13 @@ struct OfferBody {
   std::uint32_t identity = 0;   // proto/gpu/captured_identity.h
   std::uint32_t inline_bytes = 0;
   std::uint8_t collective = 0, dtype = 0, op = 0, codec = 0;
-  std::uint32_t zero = 0;
+  std::uint16_t is_placed = 0;  // 1: as a Placed of this `seq` and one more
+  std::uint16_t zero = 0;
+  // Between GPUs: grows with each offer of a node, and is above all that it has seen. The highest
+  // of an operation says how old it is, on all nodes alike. 0: between hosts nobody asks.
+  std::uint64_t turn = 0;
 };
-static_assert(sizeof(OfferBody) == 64);
+static_assert(sizeof(OfferBody) == 72);
 
 struct FailureBody {
   std::int32_t code = 0, reason = 0, culprit = -1;
@@ -93,6 +101,8 @@ inline constexpr std::size_t kMostInlineBytes =
     kMostMessageBytes - sizeof(MessageHead) - sizeof(OfferBody);
 // No operation waits for longer; times from a peer above it are a broken peer's.
 inline constexpr std::uint64_t kMostWaitNs = 366ull * 24 * 3600 * 1'000'000'000;
+// More offers are not made in the life of a daemon.
+inline constexpr std::uint64_t kMostTurn = std::uint64_t{1} << 62;
 
 struct Message {
   MessageKind kind = MessageKind::Offer;

@@ -31,7 +31,9 @@ bool share_a_queue(const LaunchPlace& one, const LaunchPlace& other) {
 bool exclude_each_other(const LaunchPlace& one, bool one_is_wide, const LaunchPlace& other,
                         bool other_is_wide) {
   if (one_is_wide && other_is_wide) return share_a_gpu(one, other);
-  return (one_is_wide || other_is_wide) && share_a_queue(one, other);
+  const bool follow_each_other =
+      !one_is_wide && !other_is_wide && !one.spans_nodes && !other.spans_nodes;
+  return !follow_each_other && share_a_queue(one, other);
 }
 
 }  // namespace
@@ -66,11 +68,18 @@ void LaunchRoom::lend(const LaunchPlace& place, std::uint32_t blocks) {
   for (const Part& part : place.parts) gpus_[part.gpu].in_stream += blocks;
 }
 
-bool LaunchRoom::has_lent(const LaunchPlace& place) const {
-  return std::ranges::all_of(place.parts, [&](const Part& part) {
+bool LaunchRoom::is_wanted(const LaunchPlace& holder) const {
+  return std::ranges::any_of(
+      waiting_, [&](const LaunchPlace* waiter) { return is_in_the_way(holder, *waiter); });
+}
+
+bool LaunchRoom::has_lent(const LaunchPlace& place) {
+  const bool has_all = std::ranges::all_of(place.parts, [&](const Part& part) {
     const std::uint32_t taken = narrow_taken(part.gpu, place);
     return taken == 0 || taken <= narrow_room(part.gpu);
   });
+  has_wish_ |= !has_all;
+  return has_all;
 }
 
 void LaunchRoom::take_back(const LaunchPlace& place, std::uint32_t blocks) {

@@ -19,13 +19,15 @@
 //
 // Communicators that share a queue (there are few) run there in the order of launching. A wide one
 // behind a narrow one in one queue could fill the GPU where the narrow one has another: they wait
-// for each other's end, too.
+// for each other's end, too. So does what waits for other nodes, wide or narrow, and anything else
+// in its queue: nodes launch in different orders.
 //
 // Turns are taken: who waits is not passed by those it would wait for. Thread: the worker's.
 #pragma once
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace arcomm {
@@ -41,6 +43,10 @@ struct LaunchPlace {
   std::uint32_t blocks = 0;  // of the largest of its operations in flight; 0: there are none
   bool is_wide = false;
   std::uint64_t turn = 0;  // 0: it does not wait
+  // What it launches waits for other nodes: nobody may have to end before it in its queue, or
+  // behind it. Constant.
+  bool spans_nodes = false;
+  bool is_promised = false;  // to those: it stays where nothing is launched, either
 
   bool has_place() const { return blocks != 0; }
 };
@@ -53,7 +59,7 @@ class LaunchRoom {
   // comes finds less room from now on; what is launched keeps its own until it ends, and before
   // has_lent() nothing may run in-stream.
   void lend(const LaunchPlace& place, std::uint32_t blocks);
-  bool has_lent(const LaunchPlace& place) const;
+  bool has_lent(const LaunchPlace& place);
   void take_back(const LaunchPlace& place, std::uint32_t blocks);
 
   // An operation of so many blocks, which all ranks have called, is launched now. False: it waits
@@ -70,6 +76,10 @@ class LaunchRoom {
 
   // Whether `holder` has what `waiter` waits for.
   static bool is_in_the_way(const LaunchPlace& holder, const LaunchPlace& waiter);
+  // Whether anybody waits for what the holder has.
+  bool is_wanted(const LaunchPlace& holder) const;
+  // Somebody has asked has_lent() in vain since the last call: narrow ones have what he needs.
+  bool take_wish() { return std::exchange(has_wish_, false); }
   // SMs for narrow operations, of which others have some: for tests and people.
   std::uint32_t narrow_room(std::uint32_t gpu) const;
 
@@ -87,6 +97,7 @@ class LaunchRoom {
   std::vector<LaunchPlace*> inside_;   // who has a place
   std::vector<LaunchPlace*> waiting_;  // the oldest first
   std::uint64_t last_turn_ = 0;
+  bool has_wish_ = false;
 };
 
 }  // namespace arcomm

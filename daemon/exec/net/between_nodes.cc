@@ -224,4 +224,8 @@ std::span<const std::byte> BetweenNodes::inline_data(const Communicator& communi
   return agreement_of(communicator)->inline_data(seq, node);
 }
 
+std::uint64_t BetweenNodes::turn_of(const Communicator& communicator, std::uint64_t seq) const {
+  return agreement_of(communicator)->turn_of(seq);
+}
+
 }  // namespace arcomm

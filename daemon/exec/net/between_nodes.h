@@ -70,6 +70,7 @@ class BetweenNodes final : public OfferedData, private LinkTable::Listener {
 
   std::span<const std::byte> inline_data(const Communicator& communicator, std::uint64_t seq,
                                          std::uint32_t node) const override;
+  std::uint64_t turn_of(const Communicator& communicator, std::uint64_t seq) const override;
   // To the metrics: what was dropped since the last call, by whichever worker, and why.
   void count_dropped();
 

@@ -26,6 +26,8 @@ class OfferedData {
   // nothing did.
   virtual std::span<const std::byte> inline_data(const Communicator& communicator,
                                                  std::uint64_t seq, std::uint32_t node) const = 0;
+  // Of one that was agreed on: the highest that a node has offered it with, and so the same on all.
+  virtual std::uint64_t turn_of(const Communicator& communicator, std::uint64_t seq) const = 0;
 };
 
 class NetworkExecutor {
@@ -44,6 +46,14 @@ class NetworkExecutor {
   // All seats have called: what may travel with the offer to all other nodes. Until the next call.
   virtual std::span<const std::byte> inline_data(Communicator& communicator,
                                                  const Arrival& arrival) = 0;
+  // It is about to be offered: what else the other nodes are to know of it.
+  struct Offering {
+    std::uint64_t turn = 0;
+    bool is_placed = false;
+  };
+  virtual Offering offering(Communicator&, const Arrival&) { return {}; }
+  // Another node has offered it, and it has not ended here.
+  virtual void offer_came(Communicator&, std::uint32_t, std::uint64_t, const net::OfferBody&) {}
   // It has been offered, though the offer has not left yet, and agrees with those that have come:
   // start() will follow, or not.
   virtual void offered(Communicator&, const Arrival&) {}

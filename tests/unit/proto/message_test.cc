@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -89,6 +90,8 @@ TEST(Message, EveryWrongFieldOfAnOfferIsNamedWithItsValue) {
   refuse([](OfferBody& offer) { offer.identity = 1u << 18; }, "identity", "262144");
   refuse([](OfferBody& offer) { offer.first_rank = -1; }, "first_rank", "-1");
   refuse([](OfferBody& offer) { offer.first_rank = 64; }, "first_rank", "64");
+  refuse([](OfferBody& offer) { offer.is_placed = 2; }, "is_placed", "2");
+  refuse([](OfferBody& offer) { offer.turn = kMostTurn + 1; }, "turn", "4611686018427387905");
   refuse([](OfferBody& offer) { offer.zero = 4; }, "zero", "4");
   refuse([](OfferBody& offer) { offer.inline_bytes = 4; }, "data length", "4");
 }
@@ -102,13 +105,28 @@ TEST(Message, AHeadThatDoesNotFitItsPayloadIsRefused) {
         << length;
   }
   payload.push_back(std::byte{0});
-  expect_refused(payload, "bytes", "64");
+  expect_refused(payload, "bytes", "72");
   payload.pop_back();
   payload[0] = std::byte{9};
   expect_refused(payload, "unknown kind", "9");
   payload[0] = std::byte{1};
   payload[2] = std::byte{3};
   expect_refused(payload, "zero", "3");
+}
+
+TEST(Message, WhatIsSaidOfPlacesHasNoBody) {
+  for (const MessageKind kind : {MessageKind::Placed, MessageKind::Recall, MessageKind::Recalled}) {
+    const MessageHead head{.kind = kind};
+    std::vector<std::byte> payload(sizeof head);
+    std::memcpy(payload.data(), &head, sizeof head);
+    const auto message = read_message(payload);
+    ASSERT_TRUE(message.ok()) << message.error().to_string();
+    EXPECT_EQ(message->kind, kind);
+    EXPECT_TRUE(message->body.empty());
+    payload.push_back(std::byte{0});
+    payload[4] = std::byte{1};
+    expect_refused(payload, "data length", "1");
+  }
 }
 
 TEST(Message, AFailureIsOneAndItsTextIsFitToBeShown) {

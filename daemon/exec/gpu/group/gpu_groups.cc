@@ -199,6 +199,7 @@ bool GpuGroups::take_room(GpuGroup& group) {
     fewest = std::min(fewest, member.engine->hardware().sms);
   }
   group.most_blocks = most_launched_blocks(fewest, kSparedSms);
+  group.place.spans_nodes = static_cast<bool>(group.members.front().network);
   room.lend(group.place, group.in_stream_blocks);
   group.has_lent_sms = true;
   return room.has_lent(group.place);

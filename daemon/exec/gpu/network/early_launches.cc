@@ -42,8 +42,10 @@ bool EarlyLaunches::agreed(const Communicator& communicator) {
 const Arrival* EarlyLaunches::awaited(const Early& early) {
   const Communicator& its = *early.communicator;
   const Arrival* const arrival = its.ready() ? its.board.find(early.seq) : nullptr;
+  // Running, and not taken by agreed(): it waits until all nodes have a place for it.
   const bool waits = arrival != nullptr && (arrival->state == Arrival::State::Matched ||
-                                            arrival->state == Arrival::State::Agreed);
+                                            arrival->state == Arrival::State::Agreed ||
+                                            arrival->state == Arrival::State::Running);
   return waits ? arrival : nullptr;
 }
 
@@ -80,7 +82,7 @@ void EarlyLaunches::let_go(const Communicator& communicator) {
 void EarlyLaunches::leave_room(const Early& early) const {
   GpuGroup& group = *gpus_of(*early.communicator);
   group.has_run = false;
-  groups_.room.leave(group.place);
+  if (!group.place.is_promised) groups_.room.leave(group.place);
 }
 
 bool EarlyLaunches::look_at(Early& early, std::uint64_t now_ns, bool& moved) {

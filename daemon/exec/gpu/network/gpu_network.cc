@@ -1,7 +1,6 @@
 #include "daemon/exec/gpu/network/gpu_network.h"
 
 #include <algorithm>
-#include <cinttypes>
 #include <utility>
 
 #include "daemon/exec/clock.h"
@@ -16,19 +15,6 @@ namespace {
 constexpr int kMostRounds = 3;  // of the engine in one call: links and clients are looked at, too
 // As HostNetwork's of these names.
 constexpr std::uint64_t kMostHeldNs = 500'000'000, kMostHeldOfMovingNs = 10'000'000'000;
-
-// Of the kernel, where the proxy has not said anything better before.
-Failure failure_of(const Done& verdict, const Communicator& communicator, std::uint64_t seq) {
-  ErrorCode code = error_code_from(verdict.code);
-  if (code == ErrorCode::Ok) code = ErrorCode::Internal;
-  Rank culprit = kNoRank;
-  for (Rank rank = 0; rank < communicator.ranks() && culprit == kNoRank; ++rank) {
-    if (std::cmp_equal(communicator.world.place(rank).node, verdict.culprit_rank)) culprit = rank;
-  }
-  return make_failure(code, reason_from(verdict.reason), culprit,
-                      "seq %" PRIu64 ": this node's kernel waited for data of rank %d's node", seq,
-                      culprit);
-}
 
 }  // namespace
 
@@ -77,16 +63,24 @@ GpuNetwork::Member* GpuNetwork::find(const Communicator& communicator) const {
 Status GpuNetwork::form(Communicator& communicator, const CommunicatorSpec& spec) {
   tend_leaving();
   ARC_RETURN_IF_ERROR(pin());
+  GpuGroup& group = *gpus_of(communicator);
   auto member = std::make_unique<Member>();
   member->group = ++last_group_;
+  member->number = spec.communicator;
   member->communicator = &communicator;
   const NetworkFifos::Parts parts{.spec = spec,
-                                  .member = gpus_of(communicator)->members.front(),
+                                  .member = group.members.front(),
                                   .pool = pool_,
                                   .links = links_,
                                   .engine = engine_,
                                   .group = member->group};
   member->fifos = std::make_unique<NetworkFifos>(parts);
+  member->places = std::make_unique<NodePlaces>(
+      NodePlaces::Parts{.spec = spec,
+                        .place = group.place,
+                        .room = groups_.room,
+                        .links = links_,
+                        .is_in_queues = [&group] { return group.is_in_queues(); }});
   const Status opened = member->fifos->open(parts);
   members_[&communicator] = std::move(member);
   if (!opened) forget(communicator);
@@ -99,6 +93,8 @@ void GpuNetwork::forget(Communicator& communicator) {
   engine_.fail_group(found->second->group,
                      error(ErrorCode::Aborted, Reason::Revoked, "the communicator is gone"));
   early_.forget(communicator);
+  found->second->places->end();
+  found->second->places.reset();
   found->second->communicator = nullptr;
   leaving_.push_back(std::move(found->second));
   members_.erase(found);
@@ -112,9 +108,34 @@ void GpuNetwork::tend_leaving() {
 }
 
 Status GpuNetwork::receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
-                           const net::FrameHeader&, std::span<const std::byte> body) {
+                           const net::FrameHeader& names, std::span<const std::byte> body) {
   Member* const member = find(communicator);
-  return member == nullptr ? Status() : member->fifos->windows().receive(node, kind, body);
+  if (member == nullptr) return {};
+  const bool is_of_places = kind == net::MessageKind::Placed || kind == net::MessageKind::Recall ||
+                            kind == net::MessageKind::Recalled;
+  return is_of_places ? member->places->receive(node, kind, names.seq)
+                      : member->fifos->windows().receive(node, kind, body);
+}
+
+NetworkExecutor::Offering GpuNetwork::offering(Communicator& communicator, const Arrival& arrival) {
+  Member* const member = find(communicator);
+  if (member == nullptr) return {};
+  const bool is_oldest = communicator.board.oldest_open()->seq == arrival.seq;
+  clock_ = std::min(clock_ + 1, net::kMostTurn);
+  return {.turn = clock_,
+          .is_placed = member->places->offer(arrival.seq, blocks_of(*member, arrival), is_oldest)};
+}
+
+void GpuNetwork::offer_came(Communicator& communicator, std::uint32_t node, std::uint64_t seq,
+                            const net::OfferBody& offer) {
+  clock_ = std::max(clock_, offer.turn);
+  if (Member* const member = find(communicator))
+    member->places->offer_came(node, seq, offer.is_placed != 0);
+}
+
+std::uint32_t GpuNetwork::blocks_of(const Member& member, const Arrival& arrival) {
+  if (arrival.signature.is_empty()) return 0;
+  return member.fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype).blocks();
 }
 
 void GpuNetwork::group_failed(std::uint64_t group, const Error& why) {
@@ -124,7 +145,7 @@ void GpuNetwork::group_failed(std::uint64_t group, const Error& why) {
   }
 }
 
-Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData&,
+Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData& offered,
                                    std::uint64_t now_ns, Failure& failure) {
   failure = Failure{};
   const Arrival& arrival = *communicator.board.head();
@@ -143,24 +164,18 @@ Backend::Started GpuNetwork::start(Communicator& communicator, const OfferedData
     return Backend::Started::Ended;
   }
   if (arrival.signature.is_empty()) {
-    for (std::size_t seat = 0; seat < group.members.size(); ++seat) {
-      const Status told = group.members[seat].launcher().store(
-          done_word(group.members[seat], group.members[seat].engine->ordinal()),
-          to_word(Done{.number = number_of(*arrival.operations[seat])}));
-      if (!told && failure.ok()) failure = Failure::from(told.error());
-    }
+    member->places->ended(arrival.seq);
+    if (const Status told = tell_all_done(group, arrival); !told)
+      failure = Failure::from(told.error());
     return Backend::Started::Ended;
   }
   member->fifos->windows().notes().begin(communicator, arrival, recorded(GpuExchange::kAlgorithm));
   member->agreed_after_ns = arrival.agreed_ns - std::min(arrival.agreed_ns, arrival.matched_ns);
-  running_.push_back({.communicator = &communicator, .member = member, .failure = {}});
-  Run& run = running_.back();
-  if (early_.agreed(communicator)) {
-    run.waits = false;
-    if (const Status ordered = order(run); !ordered) fail(run, Failure::from(ordered.error()));
-  } else {
-    launch(run);
-  }
+  running_.push_back({.communicator = &communicator,
+                      .member = member,
+                      .turn = offered.turn_of(communicator, arrival.seq),
+                      .failure = {}});
+  launch(running_.back());
   return Backend::Started::Running;
 }
 
@@ -180,17 +195,28 @@ Status GpuNetwork::order(const Run& run) {
                                   now + remaining_ns(arrival, now) + kNetworkGraceNs);
 }
 
-bool GpuNetwork::launch(Run& run) {
-  GpuGroup& group = *gpus_of(*run.communicator);
-  // One that was let go of has not left yet.
-  if (early_.has_kernel(*run.communicator)) return false;
+bool GpuNetwork::may_begin(const Run& run) {
   const Arrival& arrival = *run.communicator->board.head();
-  const GpuExchange cut =
-      run.member->fifos->cut_of(arrival.signature.send_count, arrival.signature.dtype);
-  if (!groups_.room.enter(group.place, cut.blocks())) return false;
+  NodePlaces& places = *run.member->places;
+  const std::uint32_t blocks = blocks_of(*run.member, arrival);
+  const bool has_place =
+      places.enter(arrival.seq, blocks) ||
+      (groups_.speculator.make_room(places.place()) && places.enter(arrival.seq, blocks));
+  return has_place && places.may_begin(arrival.seq);
+}
+
+bool GpuNetwork::launch(Run& run) {
+  if (!may_begin(run)) return false;
+  const bool has_kernel = early_.agreed(*run.communicator);
+  // One that was let go of has not left yet.
+  if (!has_kernel && early_.has_kernel(*run.communicator)) return false;
+  const Arrival& arrival = *run.communicator->board.head();
+  run.member->places->begin(arrival.seq);
   run.waits = false;
-  group.has_run = true;
-  Status launched = launch_between_nodes(*run.communicator, buffers_, *run.member->fifos, now_ns());
+  gpus_of(*run.communicator)->has_run = true;
+  Status launched;
+  if (!has_kernel)
+    launched = launch_between_nodes(*run.communicator, buffers_, *run.member->fifos, now_ns());
   if (launched) launched = order(run);
   if (launched) return true;
   log::error("an operation of {} bytes between nodes could not be launched: {}",
@@ -214,13 +240,38 @@ bool GpuNetwork::has_left_gpus() {
              running_, [](const Run& run) { return run.waits || run.member->fifos->has_ended(); });
 }
 
+bool GpuNetwork::waits_for_older(const Run& run) const {
+  const auto age_of = [](const Run& one) { return std::pair(one.turn, one.member->number); };
+  return std::ranges::any_of(running_, [&](const Run& other) {
+    return other.waits && !other.is_stopped && gpus_of(*other.communicator)->place.turn != 0 &&
+           age_of(other) < age_of(run);
+  });
+}
+
+void GpuNetwork::recall_places() {
+  const bool has_wish = groups_.room.take_wish();
+  for (const auto& [communicator, member] : members_) {
+    NodePlaces& places = *member->places;
+    const LaunchPlace& place = places.place();
+    if (!place.is_promised) continue;
+    const bool is_wanted = groups_.room.is_wanted(place) || (has_wish && !place.is_wide);
+    if (!communicator->running() && places.is_forgotten(communicator->board)) {
+      places.end();
+    } else if (is_wanted && places.may_recall()) {
+      const auto run = std::ranges::find(running_, communicator, &Run::communicator);
+      if (run == running_.end() || !run->waits || waits_for_older(*run)) places.recall();
+    }
+  }
+}
+
 bool GpuNetwork::work() {
   if (!leaving_.empty()) tend_leaving();
   bool moved = !early_.empty() && early_.work(now_ns());
-  if (running_.empty()) return moved;
   for (Run& run : running_) {
     if (run.waits && !run.is_stopped && run.failure.ok()) moved |= launch(run);
   }
+  recall_places();
+  if (running_.empty()) return moved;
   // A step goes through several phases: what is staged leaves, and what has come is told, at once.
   for (int round = 0; round < kMostRounds && engine_.progress(now_ns()); ++round) moved = true;
   if (!moved) std::ranges::for_each(running_, [this](const Run& run) { note_steps(run); });
@@ -241,7 +292,7 @@ void GpuNetwork::look_at(Run& run) {
   if (run.waits || !member.fifos->has_ended()) return;
   const Done verdict = member.fifos->verdict();
   if (verdict.code == 0 || member.has_failed) return;
-  fail(run, failure_of(verdict, *run.communicator, run.communicator->board.head()->seq));
+  fail(run, failure_of_kernel(verdict, *run.communicator, run.communicator->board.head()->seq));
 }
 
 bool GpuNetwork::has_ended(const Run& run) const {
@@ -288,10 +339,12 @@ bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
 }
 
 void GpuNetwork::leave_room(const Run& run) {
-  GpuGroup& group = *gpus_of(*run.communicator);
-  group.has_run = false;
-  groups_.room.give_up_turn(group.place);
-  groups_.room.leave(group.place);
+  gpus_of(*run.communicator)->has_run = false;
+  if (run.communicator->ready()) {
+    run.member->places->ended(run.communicator->board.head()->seq);
+  } else {
+    run.member->places->end();
+  }
 }
 
 void GpuNetwork::stop(Communicator& communicator) {
@@ -303,6 +356,7 @@ void GpuNetwork::stop(Communicator& communicator) {
     begin_to_end(run);
   }
   early_.let_go(communicator);
+  member->places->end();
   engine_.fail_group(member->group, communicator.revoked.to_error());
 }
 

@@ -17,6 +17,7 @@
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/network/early_launches.h"
 #include "daemon/exec/gpu/network/network_fifos.h"
+#include "daemon/exec/gpu/network/node_places.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/staging_pool.h"
@@ -45,6 +46,9 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
 
   Status form(Communicator& communicator, const CommunicatorSpec& spec) override;
   void forget(Communicator& communicator) override;
+  Offering offering(Communicator& communicator, const Arrival& arrival) override;
+  void offer_came(Communicator& communicator, std::uint32_t node, std::uint64_t seq,
+                  const net::OfferBody& offer) override;
   // It would have to be fetched from the GPU first.
   std::span<const std::byte> inline_data(Communicator&, const Arrival&) override { return {}; }
   Status receive(Communicator& communicator, std::uint32_t node, net::MessageKind kind,
@@ -60,9 +64,11 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
 
  private:
   struct Member {
-    std::uint64_t group = 0;  // the engine's name for it
+    std::uint64_t group = 0;   // the engine's name for it
+    std::uint64_t number = 0;  // all nodes' name for it
     Communicator* communicator = nullptr;
     std::unique_ptr<NetworkFifos> fifos;
+    std::unique_ptr<NodePlaces> places;  // null once the communicator is gone
     bool has_failed = false;
     Failure failure;  // the first of its FIFOs
     // The seats had called, of the last operation: how far the nodes are in step.
@@ -71,7 +77,8 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   struct Run {
     Communicator* communicator = nullptr;
     Member* member = nullptr;
-    bool waits = true;  // for its place on the GPU
+    std::uint64_t turn = 0;  // the lower, the older: on all nodes alike
+    bool waits = true;       // for its place on the GPU, on all nodes
     bool is_stopped = false, is_told = false;
     std::uint64_t stopped_ns = 0, looked_ns = 0;  // at what its peers' links have moved:
     std::vector<std::uint64_t> moved = {};        // by node
@@ -87,12 +94,17 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   void group_failed(std::uint64_t group, const Error& why) override;
   Member* find(const Communicator& communicator) const;
   bool has_ended(const Run& run) const;
+  static std::uint32_t blocks_of(const Member& member, const Arrival& arrival);
   static Status order(const Run& run);
-  // False: it waits on.
+  // All nodes have a place for it. False: it waits on.
+  bool may_begin(const Run& run);
   bool launch(Run& run);
+  // Places that others wait for, where they may be asked back, and those for what will not come.
+  void recall_places();
+  bool waits_for_older(const Run& run) const;
   void fail(Run& run, const Failure& why);
   void look_at(Run& run);
-  void leave_room(const Run& run);
+  static void leave_room(const Run& run);
   void note_steps(const Run& run);
   void begin_to_end(Run& run) const;
   void look_at_links(Run& run) const;
@@ -111,6 +123,7 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   std::unordered_map<const Communicator*, std::unique_ptr<Member>> members_;
   std::vector<std::unique_ptr<Member>> leaving_;
   std::vector<Run> running_;
+  std::uint64_t clock_ = 0;  // the highest turn that an offer has had, here or elsewhere
   EarlyLaunches early_;
 };
 

@@ -1,6 +1,8 @@
 #include "daemon/exec/gpu/network/network_request.h"
 
+#include <cinttypes>
 #include <span>
+#include <utility>
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/session/session.h"
@@ -27,6 +29,31 @@ std::uint64_t* done_word(const GpuMember& member, int ordinal) {
 
 std::uint32_t number_of(const Operation& operation) {
   return static_cast<std::uint32_t>(operation.ticket);
+}
+
+Status tell_all_done(const GpuGroup& group, const Arrival& arrival) {
+  Status all_told;
+  for (std::size_t seat = 0; seat < group.members.size(); ++seat) {
+    const GpuMember& member = group.members[seat];
+    Status told =
+        member.launcher().store(done_word(member, member.engine->ordinal()),
+                                to_word(Done{.number = number_of(*arrival.operations[seat])}));
+    if (all_told) all_told = std::move(told);
+  }
+  return all_told;
+}
+
+Failure failure_of_kernel(const Done& verdict, const Communicator& communicator,
+                          std::uint64_t seq) {
+  ErrorCode code = error_code_from(verdict.code);
+  if (code == ErrorCode::Ok) code = ErrorCode::Internal;
+  Rank culprit = kNoRank;
+  for (Rank rank = 0; rank < communicator.ranks() && culprit == kNoRank; ++rank) {
+    if (std::cmp_equal(communicator.world.place(rank).node, verdict.culprit_rank)) culprit = rank;
+  }
+  return make_failure(code, reason_from(verdict.reason), culprit,
+                      "seq %" PRIu64 ": this node's kernel waited for data of rank %d's node", seq,
+                      culprit);
 }
 
 Status launch_between_nodes(const Communicator& communicator, const BufferRegistry& buffers,

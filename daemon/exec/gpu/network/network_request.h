@@ -22,6 +22,12 @@ std::uint64_t remaining_ns(const Arrival& arrival, std::uint64_t now_ns);
 std::uint64_t* done_word(const GpuMember& member, int ordinal);
 std::uint32_t number_of(const Operation& operation);
 
+// An operation of no elements has ended: the clients hear of it.
+Status tell_all_done(const GpuGroup& group, const Arrival& arrival);
+
+// What a kernel's verdict says, where the proxy has not said anything better before.
+Failure failure_of_kernel(const Done& verdict, const Communicator& communicator, std::uint64_t seq);
+
 // Launches the kernel of what all seats have called, which is the head.
 Status launch_between_nodes(const Communicator& communicator, const BufferRegistry& buffers,
                             NetworkFifos& fifos, std::uint64_t now_ns);

@@ -131,6 +131,9 @@ void NodeAgreement::offer(const Arrival& arrival, std::uint64_t now_ns) {
           std::min<std::uint64_t>(kMostGrowth * signature.send_bytes(), net::kMostInlineBytes)))
     data = parts_.executor.inline_data(communicator(), arrival);
   body.inline_bytes = static_cast<std::uint32_t>(data.size());
+  const NetworkExecutor::Offering offering = parts_.executor.offering(communicator(), arrival);
+  body.turn = offering.turn;
+  body.is_placed = offering.is_placed ? 1 : 0;
   const std::uint64_t seq = arrival.seq;
   tell_all(net::MessageKind::Offer, seq, {bytes_of(body), data});
   const Result<NodeOffers::Entry*> entry = offers_.add(here(), seq, body, data, now_ns);
@@ -230,6 +233,9 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
       return take_waiting(node, names.seq, message.body, now_ns);
     case net::MessageKind::Window:
     case net::MessageKind::Ready:
+    case net::MessageKind::Placed:
+    case net::MessageKind::Recall:
+    case net::MessageKind::Recalled:
       if (!communicator().ready()) {
         if (message.kind == net::MessageKind::Window) tell_again(node);
         return {};
@@ -288,6 +294,7 @@ Status NodeAgreement::take_offer(std::uint32_t node, std::uint64_t seq,
     return {};
   }
   NodeOffers::Entry& entry = **added;
+  parts_.executor.offer_came(its, node, seq, body);
   if (body.remaining_ns != 0) {  // else its deadline has passed, and it says so itself
     entry.deadline_ns = std::min(entry.deadline_ns, now_ns + body.remaining_ns + kGraceNs);
     parts_.table.limit(its, seq, entry.deadline_ns);
@@ -386,6 +393,15 @@ std::uint64_t NodeAgreement::tend(std::uint64_t now_ns) {
   for (const Seat& seat : its.seats) pids.push_back(static_cast<std::int32_t>(seat.pid));
   tell_all(net::MessageKind::Waiting, oldest.seq, {bytes_of(body), std::as_bytes(std::span(pids))});
   return kNever;
+}
+
+std::uint64_t NodeAgreement::turn_of(std::uint64_t seq) const {
+  const NodeOffers::Entry* entry = offers_.find(seq);
+  std::uint64_t highest = 0;
+  for (std::uint32_t node = 0; entry != nullptr && node < entry->by_node.size(); ++node) {
+    if (entry->has(node)) highest = std::max(highest, entry->by_node[node].body.turn);
+  }
+  return highest;
 }
 
 std::span<const std::byte> NodeAgreement::inline_data(std::uint64_t seq, std::uint32_t node) const {

@@ -74,7 +74,8 @@ class NodeAgreement final : public Elsewhere {
 
   // Tells the others who has called, where they or we wait. When to ask again.
   std::uint64_t tend(std::uint64_t now_ns);
-  // What came with the offer, for OfferedData.
+  // What came with the offers, for OfferedData.
+  std::uint64_t turn_of(std::uint64_t seq) const;
   std::span<const std::byte> inline_data(std::uint64_t seq, std::uint32_t node) const;
 
   std::string_view node_name(Rank rank) const override { return node(node_at(rank)).name; }

@@ -122,7 +122,7 @@ class GpuWorkerTest : public ::testing::Test {
       return GpuHardware{std::make_unique<FakeGrid>(node_),
                          std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
                          4096,
-                         132,
+                         sms_,
                          node_.in_stream_image,
                          node_.operations_before};
     };
@@ -296,6 +296,7 @@ class GpuWorkerTest : public ::testing::Test {
   }
 
   FakeNode node_;
+  std::uint32_t sms_ = 132;  // of each GPU to come
   // Which GPUs each rank's process sees; the last one's too, where there are more ranks.
   std::vector<std::vector<std::string>> see_{{"GPU-0", "GPU-1", "GPU-2"}};
   std::vector<std::uint32_t> abis_;            // kInStreamAbi where there are more ranks

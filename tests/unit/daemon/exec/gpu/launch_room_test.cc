@@ -363,6 +363,31 @@ TEST_F(LaunchRoomTest, ALargeOneDoesNotStandBehindASmallOneInOneQueue) {
   EXPECT_TRUE(room_.enter(large, 112));
 }
 
+TEST_F(LaunchRoomTest, WhatWaitsForOtherNodesIsAloneInItsQueue) {
+  LaunchPlace spanning = place_of({{0, 0}}), other = place_of({{0, 0}}), own = place_of({{0, 3}});
+  spanning.spans_nodes = true;
+  EXPECT_TRUE(room_.enter(spanning, 2));
+  EXPECT_TRUE(room_.enter(own, 2));
+  EXPECT_FALSE(room_.enter(other, 2)) << "it would stand behind it, and on its other GPUs not";
+  EXPECT_TRUE(room_.is_wanted(spanning));
+  EXPECT_FALSE(room_.is_wanted(own));
+  room_.leave(spanning);
+  EXPECT_TRUE(room_.enter(other, 2));
+  EXPECT_FALSE(room_.enter(spanning, 2));
+}
+
+TEST_F(LaunchRoomTest, WhoWantsSmsOfNarrowOnesInVainIsHeardOnce) {
+  EXPECT_TRUE(room_.enter(one_, 100));
+  EXPECT_FALSE(room_.take_wish());
+  room_.lend(other_, 96);
+  EXPECT_FALSE(room_.has_lent(other_));
+  EXPECT_TRUE(room_.take_wish());
+  EXPECT_FALSE(room_.take_wish());
+  room_.leave(one_);
+  EXPECT_TRUE(room_.has_lent(other_));
+  EXPECT_FALSE(room_.take_wish());
+}
+
 TEST_F(LaunchRoomTest, WhatRunsHasItsRoomUntilItEndsWhoeverWantsSmsForInStreamOperations) {
   EXPECT_TRUE(room_.enter(one_, 100));
   room_.lend(other_, 24);

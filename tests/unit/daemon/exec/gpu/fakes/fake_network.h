@@ -1,10 +1,13 @@
 // What a fake GPU runs between nodes: the host twins of the network kernels, on a thread for each
-// launch. Thread: the worker's; the launches' own threads touch what their call names.
+// launch, those of a queue one after the other. Thread: the worker's; the launches' own threads
+// touch what their call names.
 #pragma once
 
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
+#include <memory>
 #include <thread>
 #include <vector>
 
@@ -21,10 +24,17 @@ class FakeNetwork {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // `running`: how many have not ended.
-  void launch(const NetworkLaunch& launch, std::atomic<int>& running) {
+  // `running`: how many have not ended. `held`: none of them begins.
+  void launch(std::uint32_t queue, const NetworkLaunch& launch, std::atomic<int>& running,
+              const std::atomic<bool>& held) {
     ++running;
-    threads_.emplace_back([launch, &running] { run(launch, running); });
+    const std::shared_ptr<std::atomic<bool>> before = last_[queue];
+    const auto ended = last_[queue] = std::make_shared<std::atomic<bool>>(false);
+    threads_.emplace_back([=, &running, &held] {
+      while (held || (before != nullptr && !*before)) std::this_thread::yield();
+      run(launch, running);
+      *ended = true;
+    });
   }
 
  private:
@@ -55,6 +65,8 @@ class FakeNetwork {
   }
 
   std::vector<std::thread> threads_;
+  std::map<std::uint32_t, std::shared_ptr<std::atomic<bool>>>
+      last_;  // of each queue: has it ended?
 };
 
 }  // namespace arcomm::test

@@ -97,6 +97,7 @@ struct FakeNode {
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<int> network_launches{0}, network_running{0};  // kernels between nodes
+  std::atomic<bool> network_held{false};                     // they wait before they begin
   std::atomic<bool> full{false};  // others' kernels fill every GPU: no grid or echo starts
   std::atomic<bool> tried_to_clear{false};   // by a kernel, while others' kernels filled the GPUs
   std::atomic<int> full_gpu{-1};             // or that GPU alone: no echo starts there

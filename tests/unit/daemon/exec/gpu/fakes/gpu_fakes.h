@@ -180,7 +180,7 @@ class FakeLauncher final : public GpuLauncher {
     });
     return {};
   }
-  Status launch_network(std::uint32_t, const NetworkLaunch& launch) override {
+  Status launch_network(std::uint32_t queue, const NetworkLaunch& launch) override {
     EXPECT_TRUE(node_.is_at_home(launch.call.ports, ordinal_));
     NetworkLaunch found = launch;
     for (std::uint32_t seat = 0; seat < kMaxGpuRanks; ++seat) {
@@ -194,7 +194,7 @@ class FakeLauncher final : public GpuLauncher {
     }
     if (found.call.has_seats()) found.call.result = found.call.seats.recv[0];
     ++node_.network_launches;
-    network_.launch(found, node_.network_running);
+    network_.launch(queue, found, node_.network_running, node_.network_held);
     return {};
   }
   Status pin(std::span<std::byte> memory) override {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -20,7 +21,9 @@ inline constexpr PeerId kFirstPeer = 0x1000;
 // A node by itself: the fixture of GPU workers, several in a test.
 class GpuNode final : public GpuWorkerTest {
  public:
-  GpuNode(std::size_t index, std::uint64_t early_us) : wire(static_cast<int>(index) + 1) {
+  GpuNode(std::size_t index, std::uint64_t early_us, std::uint32_t sms)
+      : wire(static_cast<int>(index) + 1) {
+    sms_ = sms;
     Settings settings;
     settings.gpu.lease_ms = 20;
     settings.net.gpu_early_us = early_us;
@@ -42,6 +45,8 @@ class GpuNode final : public GpuWorkerTest {
   // Kernels between nodes, since the node began.
   int launches() const { return node_.network_launches; }
   int running() const { return node_.network_running; }
+  // Whether kernels between nodes wait before they begin.
+  void hold(bool held) { node_.network_held = held; }
 
   TestEndpoint wire;
 };
@@ -52,7 +57,7 @@ class GpuNetwork : public ::testing::Test {
 
   void start(std::size_t nodes) {
     for (std::size_t i = 0; i < nodes; ++i)
-      nodes_.push_back(std::make_unique<GpuNode>(i, early_us_));
+      nodes_.push_back(std::make_unique<GpuNode>(i, early_us_, sms_));
     for (std::size_t i = 0; i < nodes; ++i) {
       for (std::size_t j = i + 1; j < nodes; ++j) {
         auto [here, there] = link_specs(nodes_[i]->wire, kFirstPeer + i, name(i), nodes_[j]->wire,
@@ -76,15 +81,24 @@ class GpuNetwork : public ::testing::Test {
     EXPECT_TRUE(opened.ok()) << (opened ? "" : opened.error().to_string());
   }
 
+  static std::vector<std::uint32_t> nodes_of(std::vector<std::uint32_t> where) {
+    std::ranges::sort(where);
+    where.erase(std::ranges::unique(where).begin(), where.end());
+    return where;
+  }
   Result<std::vector<MemberId>> form_on(std::size_t node, const std::vector<std::uint32_t>& where,
                                         const std::vector<GpuRank*>& ranks) {
     CommunicatorSpec spec;
     spec.unique_id.fill(static_cast<std::byte>(number_));
-    spec.node_of_rank = where;
-    spec.here = static_cast<std::uint32_t>(node);
+    const std::vector<std::uint32_t> among = nodes_of(where);
+    const auto index_of = [&](std::size_t one) {
+      return static_cast<std::uint32_t>(std::ranges::find(among, one) - among.begin());
+    };
+    for (const std::uint32_t one : where) spec.node_of_rank.push_back(index_of(one));
+    spec.here = index_of(node);
     spec.communicator = number_;
-    for (std::size_t i = 0; i < nodes_.size(); ++i)
-      spec.nodes.push_back({.peer = kFirstPeer + i, .name = name(i)});
+    for (const std::uint32_t one : among)
+      spec.nodes.push_back({.peer = kFirstPeer + one, .name = name(one)});
     int gpu = 0;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
       if (where[rank] != node) continue;
@@ -104,7 +118,7 @@ class GpuNetwork : public ::testing::Test {
     for (const std::uint32_t node : where)
       ranks.push_back(&nodes_[node]->rank(gpus[node]++, kMost * sizeof(float)));
     ++number_;
-    for (std::uint32_t node = 0; node < nodes_.size(); ++node) {
+    for (const std::uint32_t node : nodes_of(where)) {
       const auto formed = form_on(node, where, ranks);
       EXPECT_TRUE(formed.ok()) << (formed ? "" : formed.error().to_string());
       if (!formed) return {};
@@ -162,6 +176,7 @@ class GpuNetwork : public ::testing::Test {
   }
 
   std::uint64_t early_us_ = Settings{}.net.gpu_early_us;  // of nodes to come
+  std::uint32_t sms_ = 132;                               // of each of their GPUs
   std::uint64_t number_ = 40;
   std::vector<std::uint32_t> where_;  // the ranks of the last group
   std::vector<std::unique_ptr<GpuNode>> nodes_;
