@@ -15,7 +15,7 @@ namespace arcomm {
 
 // Of peer.proto, of the messages of workers and of the frames. Daemons of two versions do not work
 // together.
-inline constexpr std::uint32_t kPeerVersion = 2;
+inline constexpr std::uint32_t kPeerVersion = 3;
 
 v1::NodeIdentity identity_of(const PeerNode& node);
 // Safe to be shown; its address is "" while it looks for itself in its list. InvalidArgument for
