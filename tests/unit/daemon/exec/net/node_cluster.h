@@ -100,6 +100,7 @@ class NodeCluster final : private OfferedData {
 
   std::span<const std::byte> inline_data(const Communicator& communicator, std::uint64_t seq,
                                          std::uint32_t node) const override;
+  std::uint64_t turn_of(const Communicator&, std::uint64_t) const override { return 0; }
   void moment();
   void arrive(std::uint32_t node);
   void agree(std::uint32_t node);
