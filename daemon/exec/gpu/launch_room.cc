@@ -73,6 +73,18 @@ bool LaunchRoom::is_wanted(const LaunchPlace& holder) const {
       waiting_, [&](const LaunchPlace* waiter) { return is_in_the_way(holder, *waiter); });
 }
 
+std::vector<const LaunchPlace*> LaunchRoom::waiting_beside(const LaunchPlace& holder) const {
+  std::vector<const LaunchPlace*> reached{&holder};
+  for (std::size_t i = 0; i < reached.size(); ++i) {
+    for (const LaunchPlace* waiter : waiting_) {
+      if (std::ranges::find(reached, waiter) == reached.end() && share_a_gpu(*reached[i], *waiter))
+        reached.push_back(waiter);
+    }
+  }
+  reached.erase(reached.begin());
+  return reached;
+}
+
 bool LaunchRoom::has_lent(const LaunchPlace& place) {
   const bool has_all = std::ranges::all_of(place.parts, [&](const Part& part) {
     const std::uint32_t taken = narrow_taken(part.gpu, place);

@@ -78,6 +78,9 @@ class LaunchRoom {
   static bool is_in_the_way(const LaunchPlace& holder, const LaunchPlace& waiter);
   // Whether anybody waits for what the holder has.
   bool is_wanted(const LaunchPlace& holder) const;
+  // All who wait and may wait for the holder's end, or for that of somebody who does: they share a
+  // GPU with it, or with one of these.
+  std::vector<const LaunchPlace*> waiting_beside(const LaunchPlace& holder) const;
   // Somebody has asked has_lent() in vain since the last call: narrow ones have what he needs.
   bool take_wish() { return std::exchange(has_wish_, false); }
   // SMs for narrow operations, of which others have some: for tests and people.

@@ -242,9 +242,12 @@ bool GpuNetwork::has_left_gpus() {
 
 bool GpuNetwork::waits_for_older(const Run& run) const {
   const auto age_of = [](const Run& one) { return std::pair(one.turn, one.member->number); };
+  const std::vector<const LaunchPlace*> beside =
+      groups_.room.waiting_beside(gpus_of(*run.communicator)->place);
   return std::ranges::any_of(running_, [&](const Run& other) {
-    return other.waits && !other.is_stopped && gpus_of(*other.communicator)->place.turn != 0 &&
-           age_of(other) < age_of(run);
+    const LaunchPlace* const place = &gpus_of(*other.communicator)->place;
+    return other.waits && !other.is_stopped && age_of(other) < age_of(run) &&
+           std::ranges::find(beside, place) != beside.end();
   });
 }
 
@@ -256,7 +259,7 @@ void GpuNetwork::recall_places() {
     if (!place.is_promised) continue;
     const bool is_wanted = groups_.room.is_wanted(place) || (has_wish && !place.is_wide);
     if (!communicator->running() && places.is_forgotten(communicator->board)) {
-      places.end();
+      places.give_up();
     } else if (is_wanted && places.may_recall()) {
       const auto run = std::ranges::find(running_, communicator, &Run::communicator);
       if (run == running_.end() || !run->waits || waits_for_older(*run)) places.recall();

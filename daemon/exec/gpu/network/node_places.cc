@@ -83,8 +83,13 @@ void NodePlaces::end() {
   leave();
 }
 
+void NodePlaces::give_up() {
+  room_.give_up_turn(place_);
+  leave();
+}
+
 bool NodePlaces::is_forgotten(const ArrivalBoard& board) const {
-  if (!place_.is_promised || awaited_ != 0) return false;
+  if (!place_.is_promised) return false;
   bool is_expected = false;
   board.for_each_open([&](const Arrival& arrival) {
     is_expected |= arrival.seq < promised_[here_] && is_to_begin(arrival);

@@ -70,6 +70,8 @@ class NodePlaces {
   void recall();
   // It has a place for operations of which none will come.
   bool is_forgotten(const ArrivalBoard& board) const;
+  // Lets go of it. A node that owes an answer may have left in good order, and never answer.
+  void give_up();
 
   // ---- other nodes ----
   void offer_came(std::uint32_t node, std::uint64_t seq, bool is_placed);

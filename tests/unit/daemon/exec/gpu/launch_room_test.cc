@@ -376,6 +376,23 @@ TEST_F(LaunchRoomTest, WhatWaitsForOtherNodesIsAloneInItsQueue) {
   EXPECT_FALSE(room_.enter(spanning, 2));
 }
 
+TEST(LaunchRoom, WhoWaitsBesideAHolderSharesAGpuWithItOrWithOneThatDoes) {
+  constexpr std::uint32_t kBlocks = 4;
+  LaunchRoom room;
+  for (int gpu = 0; gpu < 3; ++gpu) room.add_gpu(11);
+  LaunchPlace holder{.parts = {{.gpu = 0, .queue = 1}}},
+      runs_elsewhere{.parts = {{.gpu = 2, .queue = 1}}};
+  LaunchPlace waits{.parts = {{.gpu = 0, .queue = 2}, {.gpu = 1, .queue = 2}}};
+  LaunchPlace waits_behind{.parts = {{.gpu = 1, .queue = 3}}};
+  LaunchPlace waits_elsewhere{.parts = {{.gpu = 2, .queue = 4}}};
+  ASSERT_TRUE(room.enter(holder, kBlocks) && room.enter(runs_elsewhere, kBlocks));
+  ASSERT_FALSE(room.enter(waits, kBlocks));
+  ASSERT_FALSE(room.enter(waits_behind, kBlocks));
+  ASSERT_FALSE(room.enter(waits_elsewhere, kBlocks));
+  EXPECT_EQ(room.waiting_beside(holder), (std::vector<const LaunchPlace*>{&waits, &waits_behind}));
+  EXPECT_EQ(room.waiting_beside(runs_elsewhere), std::vector<const LaunchPlace*>{&waits_elsewhere});
+}
+
 TEST_F(LaunchRoomTest, WhoWantsSmsOfNarrowOnesInVainIsHeardOnce) {
   EXPECT_TRUE(room_.enter(one_, 100));
   EXPECT_FALSE(room_.take_wish());

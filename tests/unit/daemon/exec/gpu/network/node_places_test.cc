@@ -269,6 +269,29 @@ TEST(NodePlaces, NobodySaysMoreThanItsOfferWhereNobodyCompetes) {
   EXPECT_EQ(model.said(), 0);
 }
 
+// Its ranks left in good order while the promise was asked back, and its daemon forgot them.
+TEST(NodePlaces, OneThatNeverAnswersKeepsNoPlaceForWhatIsOver) {
+  Wires wires;
+  ModelNode node(0, wires);
+  CommunicatorSpec spec;
+  spec.nodes = {{.peer = kFirstPeer, .name = "0"}, {.peer = kFirstPeer + 1, .name = "1"}};
+  LaunchPlace place{.parts = {{.gpu = 0, .queue = 1}}, .spans_nodes = true};
+  NodePlaces places(
+      {.spec = spec, .place = place, .room = node.room, .links = node.links, .is_in_queues = [] {
+         return false;
+       }});
+  ASSERT_TRUE(places.offer(0, kBlocks, true));
+  EXPECT_FALSE(node.room.enter(node.local, kBlocks));
+  places.recall();
+  ArrivalPool pool(1);
+  const ArrivalBoard nothing_open(pool, 1);
+  EXPECT_TRUE(places.is_forgotten(nothing_open));
+  places.give_up();
+  EXPECT_FALSE(place.is_promised);
+  EXPECT_TRUE(node.room.enter(node.local, kBlocks));
+  EXPECT_TRUE(places.receive(1, net::MessageKind::Recalled, 0).ok()) << "it may answer after all";
+}
+
 TEST(NodePlaces, WhatNobodyAskedForIsTheOtherNodesFault) {
   Wires wires;
   ModelNode node(0, wires);
