@@ -58,14 +58,15 @@ arcResult_t arcGetVersion(int* version) {
   });
 }
 
-const char* arcGetErrorString(arcResult_t result) {
+// A program in C may pass any number; C++'s compilers may take it for one of the enum's.
+__attribute__((no_sanitize("enum"))) const char* arcGetErrorString(arcResult_t result) {
   if (result == arcInProgress) return "in progress";
   // The texts are literals, and so end in a zero.
   return text_of(static_cast<ErrorCode>(result >= 0 && result <= arcUnauthenticated ? result : 255))
       .data();
 }
 
-const char* arcGetReasonString(arcReason_t reason) {
+__attribute__((no_sanitize("enum"))) const char* arcGetReasonString(arcReason_t reason) {
   return text_of(static_cast<Reason>(reason >= 0 && reason <= arcReasonReordered ? reason : 255))
       .data();
 }

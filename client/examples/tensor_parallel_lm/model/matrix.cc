@@ -1,6 +1,7 @@
 #include "client/examples/tensor_parallel_lm/model/matrix.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lm {
 namespace {
@@ -8,8 +9,15 @@ namespace {
 #define LM_INLINE inline __attribute__((always_inline))
 
 // Sixteen floats; the compiler splits them where the machine's registers are narrower.
-using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
+using Lanes = float __attribute__((vector_size(64)));
 constexpr std::size_t kLanes = 16;
+
+// Rows begin anywhere, so that lanes in memory are aligned as a float is.
+LM_INLINE Lanes load(const float* from) {
+  Lanes lanes;
+  std::memcpy(&lanes, from, sizeof lanes);
+  return lanes;
+}
 
 // One block of the result is kept in registers while the inner dimension passes by.
 template <std::size_t kRows, std::size_t kVectors>
@@ -18,7 +26,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t r = 0; r < kRows; ++r) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       const float* c = product.c + (row + r) * product.c_stride + column + v * kLanes;
-      sum[r][v] = product.accumulate ? *reinterpret_cast<const Lanes*>(c) : Lanes{};
+      sum[r][v] = product.accumulate ? load(c) : Lanes{};
     }
   }
   const float* a = product.a + row * product.a_row_stride;
@@ -26,7 +34,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t k = 0; k < product.inner; ++k) {
     Lanes right[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
-      right[v] = *reinterpret_cast<const Lanes*>(b + v * kLanes);
+      right[v] = load(b + v * kLanes);
     }
     for (std::size_t r = 0; r < kRows; ++r) {
       const float left = a[r * product.a_row_stride];
@@ -38,7 +46,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t r = 0; r < kRows; ++r) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       float* c = product.c + (row + r) * product.c_stride + column + v * kLanes;
-      *reinterpret_cast<Lanes*>(c) = sum[r][v];
+      std::memcpy(c, &sum[r][v], sizeof sum[r][v]);
     }
   }
 }
