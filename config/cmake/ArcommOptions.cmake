@@ -32,16 +32,18 @@ if(ARCOMM_WERROR)
   target_compile_options(arcomm_options INTERFACE -Werror)
 endif()
 if(ARCOMM_SANITIZE)
+  add_compile_definitions(ARCOMM_SANITIZED)  # for tests: compilers name this differently
   add_compile_options(-fsanitize=${ARCOMM_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${ARCOMM_SANITIZE})
   if(ARCOMM_SANITIZE MATCHES "undefined")
     # Without vptr: its check asks the kernel through a pipe whether an object is readable, and takes good objects for
     # bad ones in a process that has run out of descriptors, which the fault tests bring about.
-    add_compile_options(-fno-sanitize-recover=undefined -fno-sanitize=vptr)
+    # Without clang's check of function types: it wants C++'s part of its library in C programs that link libarclient.
+    add_compile_options(-fno-sanitize-recover=undefined -fno-sanitize=vptr
+                        $<$<C_COMPILER_ID:Clang>:-fno-sanitize=function>)
   endif()
 endif()
 if(ARCOMM_BUILD_FUZZ AND NOT ARCOMM_BUILD_TESTS)
   # The rooms report their branches to the fuzzer; programs that have none inside would not link.
-  # Clang's check of function types wants C++'s part of its library in C programs that link libarclient, too.
-  add_compile_options(-fsanitize=fuzzer-no-link -fno-sanitize=function)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()

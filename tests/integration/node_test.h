@@ -37,7 +37,7 @@ inline const int kSlowdown = static_cast<int>(setting_from("ARCOMM_TEST_SLOWDOWN
 inline const milliseconds kPrompt{3000 * kSlowdown};  // "at once", on a machine with two busy cores
 inline const milliseconds kSlack{1500 * kSlowdown};   // past a deadline
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ARCOMM_SANITIZED
 inline constexpr bool kSanitized = true;
 #else
 inline constexpr bool kSanitized = false;

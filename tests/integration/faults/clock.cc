@@ -9,7 +9,7 @@ namespace {
 class ClockStep : public NodeTest {};
 
 TEST_F(ClockStep, FiresNoTimeoutAndDelaysNone) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ARCOMM_SANITIZED
   // The sanitizers' runtime must be the first library of a process.
   GTEST_SKIP() << "a preloaded library and a sanitizer do not go together";
 #endif

@@ -126,7 +126,7 @@ class ControlHeldUp : public NodeTest {
 
 // Each would be closed by whoever reads it, and that close blocks for 20 s.
 TEST_F(ControlHeldUp, LingeringSocketsThatAreSentToItHoldUpNobody) {  // 46
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ARCOMM_SANITIZED
   GTEST_SKIP() << "a preloaded library and a sanitizer do not go together";
 #endif
   start(on_an_older_host());
@@ -161,7 +161,7 @@ TEST_F(ControlHeldUp, LingeringSocketsThatAreSentToItHoldUpNobody) {  // 46
 
 // The last close of such memory takes as long as the kernel needs to give its pages back.
 TEST_F(ControlHeldUp, HugeMemoryThatIsSentToItHoldsUpNobody) {  // 46
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ARCOMM_SANITIZED
   GTEST_SKIP() << "a preloaded library and a sanitizer do not go together";
 #endif
   constexpr std::uint64_t kPieces = 8;
@@ -189,7 +189,7 @@ TEST_F(ControlHeldUp, HugeMemoryThatIsSentToItHoldsUpNobody) {  // 46
 }
 
 TEST_F(ControlHeldUp, ANameServiceThatHangsDuringAReloadHoldsUpNobody) {  // 46
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef ARCOMM_SANITIZED
   GTEST_SKIP() << "a preloaded library and a sanitizer do not go together";
 #endif
   const ScratchFolder scratch;

@@ -180,7 +180,7 @@ TEST_F(NodeLimits, OfMemoryCountWhatIsRegisteredWhetherItsPagesAreThere) {  // 4
   EXPECT_TRUE(eventually(kPrompt, [&] { return used("host_bytes") == 0; }));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // whose shadow is memory, too
+#ifndef ARCOMM_SANITIZED  // whose shadow is memory, too
 TEST_F(NodeLimits, OfMemoryAreThoseOfTheServicesControlGroupAndNobodyIsKilled) {  // 44
   ControlGroup& group = service_group(512 * kMiB);
   if (!group.enter()) GTEST_SKIP() << kNoGroup;

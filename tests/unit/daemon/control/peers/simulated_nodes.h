@@ -266,16 +266,25 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   }
 
   void form_on_worker(CommunicatorSpec spec, Rendezvous::Formed formed) {
-    net_.after(forming_takes, [this, spec, formed, run = self_.instance] {
-      if (run != self_.instance || !alive) return;
-      if (refuses) return formed(*refuses);
-      std::vector<MemberId> made;
-      for (const RankSpec& rank : spec.ranks) {
-        made.push_back({++ids_, 1});
-        members[made.back()] = {spec, rank.rank};
-      }
-      formed(made);
-    });
+    // As a worker, which answers at the deadline that it is given, if it has not formed by then.
+    const SimulatedNet::Clock::duration left =
+        spec.deadline_ns == 0
+            ? forming_takes
+            : std::chrono::nanoseconds(spec.deadline_ns) - net_.now().time_since_epoch();
+    net_.after(std::min<SimulatedNet::Clock::duration>(forming_takes, left),
+               [this, spec, formed, left, run = self_.instance] {
+                 if (run != self_.instance || !alive) return;
+                 if (refuses) return formed(*refuses);
+                 if (left < forming_takes)
+                   return formed(
+                       error(ErrorCode::DeadlineExceeded, Reason::Timeout, "not formed in time"));
+                 std::vector<MemberId> made;
+                 for (const RankSpec& rank : spec.ranks) {
+                   made.push_back({++ids_, 1});
+                   members[made.back()] = {spec, rank.rank};
+                 }
+                 formed(made);
+               });
   }
   void leave(MemberId member) {
     const auto at = members.find(member);

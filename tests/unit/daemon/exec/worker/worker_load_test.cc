@@ -332,7 +332,7 @@ TEST_F(WorkerLoad, ThousandsOfSessionsLeaveNothingBehind) {
   };
   cycle(50);  // pools and the allocator have taken what they need
   const std::size_t descriptors = open_descriptors(), maps = mappings();
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#ifdef ARCOMM_SANITIZED
   cycle(300);
 #else
   cycle(5000);

@@ -83,7 +83,7 @@ class GpuNetwork : public ::testing::Test {
 
   static std::vector<std::uint32_t> nodes_of(std::vector<std::uint32_t> where) {
     std::ranges::sort(where);
-    where.erase(std::ranges::unique(where).begin(), where.end());
+    where.erase(std::unique(where.begin(), where.end()), where.end());
     return where;
   }
   Result<std::vector<MemberId>> form_on(std::size_t node, const std::vector<std::uint32_t>& where,
