@@ -64,7 +64,7 @@ if [[ $parts == *" kernels "* ]]; then
     check 400 freed "$programs/freed_memory_gpu_test" --gtest_brief=1
   fi
   for ranks in "${ranks_here[@]}"; do
-    timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
+    LD_LIBRARY_PATH=$programs/lib timeout -k 5 150 "$programs/kernel_gpu_bench" --ranks "$ranks" --nccl "$nccl" --json "$out/kernels-$ranks.json" 2>&1 |
       tee "$out/kernels-$ranks.txt" || status=1
   done
 fi

@@ -84,8 +84,13 @@ __attribute__((constructor)) void start() {
   on_signal.sa_handler = tell;
   on_signal.sa_flags = SA_RESTART;
   ::sigaction(SIGRTMIN + 9, &on_signal, nullptr);
+  // Signals are for the process's own threads: one that takes SIGTERM in its turn must not find this one first.
+  sigset_t all{}, before{};
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t watcher{};
   if (::pthread_create(&watcher, nullptr, watch, out) == 0) ::pthread_detach(watcher);
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ peers() {
   local before=$SECONDS
   if [[ $parts != *" kernels "* ]]; then
     if [ -e "$programs/kernel_gpu_bench" ]; then
-      timeout -k 5 100 "$programs/kernel_gpu_bench" --only peers --ranks "$1" --nccl "${LIBNCCL:-}" --json "$out/kernels-$1.json" \
+      LD_LIBRARY_PATH=$programs/lib timeout -k 5 100 "$programs/kernel_gpu_bench" --only peers --ranks "$1" --nccl "${LIBNCCL:-}" --json "$out/kernels-$1.json" \
         >"$out/peers-$1.txt" 2>&1 || { fail "NCCL between $1 ranks: status $?"; tail -n 8 "$out/peers-$1.txt"; }
     else
       echo "kernel_gpu_bench, which times NCCL in one process, is not in this bundle"
@@ -69,11 +69,15 @@ peers() {
   echo "peers of $1 ranks: $((SECONDS - before)) s"
 }
 
+used_mb() { nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits | tr '\n' ' '; }
+
+before=$(used_mb)
 start_mps
 # With "four" each of four communicators has a share of the SMs.
 more=()
 [[ $parts == *" four "* ]] && more=(--set gpu.in_stream_communicators=4)
 start_daemon "${more[@]}" || exit 1
+echo "MiB in use of each GPU before MPS and the daemon, and with both idle: $before, $(used_mb)"
 ask status
 if [[ $parts == *" service "* ]]; then
   LIMIT=300 ask check --device gpu >"$out/check.txt" 2>&1 || fail "arctl check: status $?"
