@@ -39,7 +39,9 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> in_stream{false};        // every communicator is
   std::atomic<std::uint64_t> paid_ahead{0};  // plans
   const LaunchTable launches =               // of every communicator
-      LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
+      LaunchTable::create(
+          2, {{.most_bytes = 4096, .codecs = kResidentCodecs, .path = LaunchPath::Resident}, {}})
+          .value();
   static constexpr std::uint64_t kGranule = 2 << 20;
 
   std::vector<Closed> closed() {
