@@ -8,6 +8,8 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
+#include <limits>
 
 #include "hwy/highway.h"
 #include "kernels/codec/format.h"
@@ -16,13 +18,30 @@ HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// One stage: every value with the one that lies a stride behind it. Vectors are no longer than a
-// stride, so that nothing has to cross lanes.
+// One stage: every value with the one that lies a stride behind it. All stages move whole vectors,
+// since reading what was just written in narrower ones is slow.
 template <std::size_t kStride>
 HWY_INLINE void butterflies(float* HWY_RESTRICT block) {
-  const hn::CappedTag<float, kStride> d;
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  if constexpr (kStride < hn::MaxLanes(d)) {
+    if (kStride < lanes) {  // both lie in one vector: each lane adds its partner, some negated
+      const hn::RebindToSigned<decltype(d)> di;
+      const auto lane = hn::Iota(di, 0), stride = hn::Set(di, static_cast<std::int32_t>(kStride));
+      const auto partners = hn::IndicesFromVec(d, hn::Xor(lane, stride));
+      const auto is_behind = hn::Eq(hn::And(lane, stride), stride);
+      const auto signs = hn::BitCast(
+          d, hn::IfThenElseZero(is_behind, hn::Set(di, std::numeric_limits<std::int32_t>::min())));
+      for (std::size_t i = 0; i < kCodecBlock; i += lanes) {
+        const auto values = hn::Load(d, block + i);
+        hn::Store(hn::Add(hn::TableLookupLanes(values, partners), hn::Xor(values, signs)), d,
+                  block + i);
+      }
+      return;
+    }
+  }
   for (std::size_t group = 0; group < kCodecBlock; group += 2 * kStride) {
-    for (std::size_t i = group; i < group + kStride; i += hn::Lanes(d)) {
+    for (std::size_t i = group; i < group + kStride; i += lanes) {
       const auto a = hn::Load(d, block + i), b = hn::Load(d, block + i + kStride);
       hn::Store(hn::Add(a, b), d, block + i);
       hn::Store(hn::Sub(a, b), d, block + i + kStride);
