@@ -148,6 +148,7 @@ constexpr bool codec_serves(Codec codec, ReduceOp op, DType dtype) {
   return (op == ReduceOp::Sum || op == ReduceOp::Avg) &&
          (dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32);
 }
+inline constexpr std::uint32_t kCodecBlock = 32;  // elements that share a scale
 inline constexpr const char* kServedByCodecs =
     "codecs serve sum and avg of float16, bfloat16 and float32";
 

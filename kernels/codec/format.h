@@ -8,7 +8,6 @@
 
 namespace arcomm {
 
-inline constexpr std::uint32_t kCodecBlock = 32;  // elements that share a scale
 inline constexpr std::uint32_t kCodecScaleBytes = 2;
 inline constexpr std::uint16_t kNanScale = 0x7fc0;  // of a block that holds a NaN or an infinity
 inline constexpr float kLeastCodedMagnitude = 0x1p-100F;  // a block below it is all zeros

@@ -155,6 +155,8 @@ TEST(LaunchTable, LeavesACommunicatorsOnlyRankAlone) {
   ASSERT_TRUE(table.ok());
   EXPECT_EQ(table->find({.bytes = 1 << 30}).path, LaunchPath::Alone);
   EXPECT_FALSE(table->find({.bytes = 0}).needs_daemon());
+  EXPECT_TRUE(table->find({.bytes = 64, .codec = Codec::Q8}).needs_daemon()) << "a copy is no q8";
+  EXPECT_FALSE(LaunchTable::create(1, {{.path = LaunchPath::Alone}, {}}).ok());
   EXPECT_EQ(LaunchTable::decode(table->encode()).value(), *table);
   EXPECT_FALSE(LaunchTable::create(2, {alone, {}}).ok());
 }
