@@ -36,7 +36,7 @@ struct AllReduceArgs {
   std::uint32_t divisor = 1;      // of avg: the ranks of the whole world; 1 .. 2^31 - 1
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  Codec codec = Codec::None;
+  Codec codec = Codec::None;  // another one: codec_serves(codec, op, dtype), stage Whole
   ReduceStage stage = ReduceStage::Whole;
 
   // Between ranks that are all here: an input and an output of each.

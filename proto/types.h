@@ -45,8 +45,16 @@ enum class ReduceOp : std::uint8_t {
 // What the ranks do together. Broadcast, ReduceScatter, AllGather, AllToAll, Send and Recv take the
 // next numbers. X(name, number, text); the text is also what tuning files say.
 #define ARC_COLLECTIVES(X) X(AllReduce, 0, "all_reduce")
-// What travels in the place of an element's own bits.
-#define ARC_CODECS(X) X(None, 0, "none")
+// What travels in the place of an element's own bits: kernels/codec/README.md has the formats.
+#define ARC_CODECS(X)           \
+  X(None, 0, "none")            \
+  X(Fp8, 1, "fp8")              \
+  X(Q8, 2, "q8")                \
+  X(Q6, 3, "q6")                \
+  X(Q4, 4, "q4")                \
+  X(Q8Rotated, 5, "q8_rotated") \
+  X(Q6Rotated, 6, "q6_rotated") \
+  X(Q4Rotated, 7, "q4_rotated")
 enum class Collective : std::uint8_t {
 #define X(name, number, text) name = number,
   ARC_COLLECTIVES(X)
@@ -60,7 +68,7 @@ enum class Codec : std::uint8_t {
 
 inline constexpr unsigned kDTypes = 10;
 inline constexpr unsigned kReduceOps = 5;
-inline constexpr unsigned kCodecs = 1;
+inline constexpr unsigned kCodecs = 8;
 inline constexpr unsigned kCollectives = 1;
 
 // Of sets: a bit for each number.
@@ -133,6 +141,16 @@ inline std::ostream& operator<<(std::ostream& out, DType dtype) {
 inline std::ostream& operator<<(std::ostream& out, ReduceOp op) {
   return out << text_of(op);
 }
+
+// Whether a result of that operation can be made of what the codec carries.
+constexpr bool codec_serves(Codec codec, ReduceOp op, DType dtype) {
+  if (codec == Codec::None) return true;
+  return (op == ReduceOp::Sum || op == ReduceOp::Avg) &&
+         (dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32);
+}
+inline constexpr std::uint32_t kCodecBlock = 32;  // elements that share a scale
+inline constexpr const char* kServedByCodecs =
+    "codecs serve sum and avg of float16, bfloat16 and float32";
 
 using Rank = std::int32_t;  // 0 .. ranks-1 inside one communicator
 inline constexpr Rank kNoRank = -1;

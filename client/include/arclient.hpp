@@ -238,6 +238,18 @@ class Communicator {
                   arcRedOp_t op, arcStream_t stream = nullptr) {
     check(arcAllReduce(send, recv, count, dtype, op, comm_, stream));
   }
+  // With a codec, of which arclient.h says what it changes.
+  template <typename T>
+  void all_reduce(const T* send, T* recv, std::size_t count, arcRedOp_t op, arcCodec_t codec,
+                  arcStream_t stream = nullptr) {
+    all_reduce(send, recv, count, data_type<T>(), op, codec, stream);
+  }
+  void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                  arcRedOp_t op, arcCodec_t codec, arcStream_t stream = nullptr) {
+    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    config.codec = codec;
+    check(arcAllReduceWith(send, recv, count, dtype, op, &config, comm_, stream));
+  }
   // On the host only. On GPUs there are no tickets: all_reduce() returns at once, and what needs
   // the result is ordered behind it on its stream.
   template <typename T>

@@ -89,9 +89,11 @@ std::string diagnose(const Communicator& communicator, std::uint64_t now_ns) {
   }
   if (waiting == 0) return "";
   who = (waiting == 1 ? "rank " : "ranks ") + who;
+  const Codec codec = oldest->signature.codec;
   return text + (missing == 1 ? " has" : " have") + " not called; " + who +
          (waiting == 1 ? " waits" : " wait") + " at seq " + std::to_string(oldest->seq) +
-         " since " + std::to_string(ms(oldest->first_ns, now_ns)) + " ms";
+         (codec == Codec::None ? "" : " with codec " + std::string(text_of(codec))) + " since " +
+         std::to_string(ms(oldest->first_ns, now_ns)) + " ms";
 }
 
 Failure describe_timeout(const Communicator& communicator, const Arrival& arrival,

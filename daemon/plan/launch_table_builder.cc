@@ -101,7 +101,8 @@ void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
 LaunchTable make_launch_table(const LaunchFacts& facts) {
   std::vector<LaunchRow> rows;
   InStreamRows(facts, rows).add_all();
-  if (facts.ranks == 1) rows.push_back({.path = LaunchPath::Alone});
+  // A copy, and a codec changes what arrives.
+  if (facts.ranks == 1) rows.push_back({.codecs = bit_of(Codec::None), .path = LaunchPath::Alone});
   if (facts.ranks >= 2)
     rows.push_back({.most_bytes = most_resident_bytes(facts.ranks),
                     .codecs = kResidentCodecs,

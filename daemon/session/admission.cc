@@ -18,6 +18,26 @@ Member* Admission::find_member(SessionId session, MemberId id) const {
   return member->communicator->seats[member->seat].session == session ? member : nullptr;
 }
 
+Failure Admission::check_codec(const Member& member, const Signature& signature) const {
+  if (signature.codec == Codec::None) return {};
+  const char* codec = text_of(signature.codec).data();  // literals: zero-terminated
+  const auto refuse = [&](Reason reason, const char* why) {
+    return make_failure(ErrorCode::InvalidArgument, reason, member.rank, "codec %s%s", codec, why);
+  };
+  if (!codec_serves(signature.codec, signature.op, signature.dtype)) {
+    // Shorter than kServedByCodecs: a completion has room for 88 characters.
+    return make_failure(
+        ErrorCode::InvalidArgument, Reason::Unsupported, member.rank,
+        "codec %s does not serve %s of %s, only sum and avg of 16- and 32-bit floats", codec,
+        text_of(signature.op).data(), text_of(signature.dtype).data());
+  }
+  if (!member.communicator->world.is_one_node())
+    return refuse(Reason::Unsupported, " does not serve several nodes: ask for no codec");
+  if (signature.first_element % kCodecBlock != 0)
+    return refuse(Reason::BadValue, ": the part begins within a block of 32 elements");
+  return {};
+}
+
 Failure Admission::check_ranges(SessionId session, const Signature& signature,
                                 const ring::BufferRange& send, const ring::BufferRange& recv,
                                 CheckedRange& checked_send, CheckedRange& checked_recv) const {
@@ -168,8 +188,9 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
     recv_address = plan->recv;
     if (timeout_ns == 0) timeout_ns = plan->timeout_ns;
   } else {
-    const Failure failure =
-        check_ranges(session.id(), signature, request.send, request.recv, send, recv);
+    Failure failure = check_codec(*member, signature);
+    if (!failure.ok()) return refuse(failure);
+    failure = check_ranges(session.id(), signature, request.send, request.recv, send, recv);
     if (!failure.ok()) return refuse(failure);
     send_address = send.address;
     recv_address = recv.address;

@@ -65,6 +65,8 @@ class Admission {
 
   // The member of a session; null for one that is unknown, stale or of another session.
   Member* find_member(SessionId session, MemberId member) const;
+  // Whether such a member's operation may have its codec.
+  Failure check_codec(const Member& member, const Signature& signature) const;
   // Ranges of `signature`: inside their buffers, aligned to the element, equal or disjoint.
   Failure check_ranges(SessionId session, const Signature& signature, const ring::BufferRange& send,
                        const ring::BufferRange& recv, CheckedRange& checked_send,

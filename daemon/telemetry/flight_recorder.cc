@@ -122,7 +122,8 @@ Result<FlightLog> FlightRecorder::read(int memfd) {
                 .network = network_in(base).collect(0)};
   std::erase_if(log.operations, [](const FlightRecord& record) {
     return static_cast<unsigned>(record.dtype) >= kDTypes ||
-           static_cast<unsigned>(record.op) >= kReduceOps;
+           static_cast<unsigned>(record.op) >= kReduceOps ||
+           static_cast<unsigned>(record.codec) >= kCodecs;
   });
   return log;
 }
@@ -143,6 +144,7 @@ std::string to_json(const FlightRecord& record, const NetworkSteps* network) {
   const auto collective = text_of(record.collective);
   const auto dtype = text_of(record.dtype);
   const auto op = text_of(record.op);
+  const auto codec = text_of(record.codec);
   const auto code = name_of(record.code);
   const auto reason = name_of(record.reason);
   const bool is_open = record.done_ns == 0;
@@ -155,6 +157,7 @@ std::string to_json(const FlightRecord& record, const NetworkSteps* network) {
   std::snprintf(line.data(), line.size(),
                 "{\"number\":%" PRIu64 ",\"comm\":\"%s\",\"epoch\":%" PRIu64 ",\"seq\":%" PRIu64
                 ",\"rank\":%d,\"pid\":%d,\"collective\":\"%.*s\",\"op\":\"%.*s\",\"dtype\":\"%.*s\""
+                ",\"codec\":\"%.*s\""
                 ",\"send_count\":%" PRIu64 ",\"recv_count\":%" PRIu64
                 ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
                 ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
@@ -162,8 +165,9 @@ std::string to_json(const FlightRecord& record, const NetworkSteps* network) {
                 ",\"done_ns\":%" PRIu64,
                 record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
                 static_cast<int>(collective.size()), collective.data(), static_cast<int>(op.size()),
-                op.data(), static_cast<int>(dtype.size()), dtype.data(), record.send_count,
-                record.recv_count, unsigned{record.algorithm}, is_open ? "open" : "done",
+                op.data(), static_cast<int>(dtype.size()), dtype.data(),
+                static_cast<int>(codec.size()), codec.data(), record.send_count, record.recv_count,
+                unsigned{record.algorithm}, is_open ? "open" : "done",
                 static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()),
                 reason.data(), record.culprit, record.submitted_ns, record.admitted_ns,
                 record.matched_ns, record.agreed_ns, record.launched_ns, record.done_ns);

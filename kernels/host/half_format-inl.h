@@ -34,6 +34,9 @@ struct WordFormat {
     store_four<kNonTemporal>(Words(), Derived::narrow(d, a), Derived::narrow(d, b),
                              Derived::narrow(d, c), Derived::narrow(d, e), outputs);
   }
+  static HWY_INLINE void store_one(D d, V v, Stored* to) {
+    hn::StoreU(Derived::narrow(d, v), Words(), to);
+  }
 };
 
 // To nearest, ties to even. Precondition: a NaN is the canonical one, which keeps its upper half.

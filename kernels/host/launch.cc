@@ -2,10 +2,21 @@
 
 #include <algorithm>
 
+#include "kernels/codec/format.h"
 #include "kernels/host/reduce.h"
 #include "kernels/partition.h"
 
 namespace arcomm {
+
+namespace {
+
+// Blocks that share a scale are not cut.
+std::uint64_t whole_blocks(std::uint64_t elements, Codec codec) {
+  if (codec == Codec::None) return elements;
+  return (elements + kCodecBlock - 1) / kCodecBlock * kCodecBlock;
+}
+
+}  // namespace
 
 void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint64_t first,
                       std::uint64_t last) {
@@ -14,6 +25,7 @@ void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint
                               .first = first,
                               .last = last,
                               .non_temporal = choice.algorithm == Algorithm::TiledStreaming};
+  if (args.codec != Codec::None) return host::reduce_coded(call);
   switch (args.dtype) {
     case DType::Float16:
     case DType::BFloat16:
@@ -33,7 +45,7 @@ void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint
 
 void TileCursor::start(const Choice& choice, const AllReduceArgs& args) {
   elements_per_tile_ = entry_of(choice.algorithm).is_tiled
-                           ? tile_elements(args.dtype, choice.tile_bytes)
+                           ? whole_blocks(tile_elements(args.dtype, choice.tile_bytes), args.codec)
                            : std::max<std::uint64_t>(args.count, 1);
   tiles_ = tile_count(args.count, elements_per_tile_);
   next_.store(0, std::memory_order_relaxed);

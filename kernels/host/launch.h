@@ -15,6 +15,7 @@
 //   Final     accumulators combined in their order, then divided by the divisor and rounded once
 // Integers, min and max give the bits of Whole however neighbouring ranks are grouped into nodes;
 // sum, prod and avg of floats where each node has one rank.
+// With a codec, inputs are first encoded and decoded, block by block (kernels/codec/README.md).
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ namespace arcomm {
 
 // Reduces elements [first, last) of all inputs and writes them to every output. Calls on
 // disjoint ranges may run at once on several threads. Precondition: first <= last <= args.count,
-// and what args.h says.
+// and what args.h says; with a codec, first and last are multiples of kCodecBlock, but for a last
+// of args.count.
 void all_reduce_range(const Choice& choice, const AllReduceArgs& args, std::uint64_t first,
                       std::uint64_t last);
 

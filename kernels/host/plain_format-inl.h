@@ -27,6 +27,7 @@ struct PlainFormat {
   static HWY_INLINE void store_all(D d, V a, V b, V c, V e, Outputs<T> outputs) {
     store_four<kNonTemporal>(d, a, b, c, e, outputs);
   }
+  static HWY_INLINE void store_one(D d, V v, T* to) { hn::StoreU(v, d, to); }
 };
 
 }  // namespace arcomm::host::HWY_NAMESPACE

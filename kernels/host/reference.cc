@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "kernels/host/element.h"
+#include "kernels/host/reference_coded.h"
 
 namespace arcomm::reference {
 namespace {
@@ -122,6 +123,7 @@ void reduce(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) 
 }  // namespace
 
 void all_reduce_range(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
+  if (args.codec != Codec::None) return coded_all_reduce_range(args, first, last);
   switch (args.dtype) {
     case DType::Float16:
       return reduce<Half>(args, first, last);

@@ -90,6 +90,7 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
         break;
       case LaunchPath::Alone:
         if (ranks != 1) return bad("lets each of ", ranks, " ranks copy alone");
+        ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, bit_of(Codec::None), "alone"));
         break;
       case LaunchPath::Resident:
         ARC_RETURN_IF_ERROR(check_resident(row));

@@ -20,7 +20,7 @@
 namespace arcomm {
 
 // Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 3;
+inline constexpr std::uint32_t kLaunchTableVersion = 4;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 

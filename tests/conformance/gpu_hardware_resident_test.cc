@@ -476,7 +476,7 @@ TEST_P(GpuResidentConformance, WhatIsNoPlanForTheGridIsRefused) {
   ResidentPlan large = plan(0);
   large.count = kMaxResidentBytes / sizeof(float) + 1;
   ResidentPlan coded = plan(0), collective = plan(0);
-  coded.codec = static_cast<Codec>(kCodecs);
+  coded.codec = Codec::Q8;
   collective.collective = static_cast<Collective>(kCollectives);
   const std::uint32_t slot = main_.slots[0];
   for (const Status& refused :

@@ -66,6 +66,7 @@ std::string rows_json(const std::vector<Row>& rows, const BenchPlan& plan,
                    {"count", row.what.count},
                    {"dtype", text_of(row.what.dtype)},
                    {"op", text_of(row.what.op)},
+                   {"codec", text_of(row.what.codec)},
                    {"in_place", row.what.in_place},
                    {"iterations", row.what.iterations},
                    {"time_us", json_number(us)},
@@ -100,6 +101,7 @@ ExitCode run_on_host(const Invocation& invocation, const BenchPlan& plan,
     const std::string title = "# all_reduce, " + std::to_string(plan.ranks) + " ranks, " +
                               timing_name(plan) + " timing, " + options.memory + " memory" +
                               (options.persistent ? ", plans" : "") +
+                              (plan.codec == Codec::None ? "" : ", codec " + options.codec) +
                               "; time: median over rounds of the slowest rank\n";
     if (print(title + heading(invocation.colour)) != ExitCode::Ok) return ExitCode::Failure;
   }
@@ -172,6 +174,11 @@ void add_bench(CLI::App& app, Invocation& invocation) {
                    "float16, bfloat16, float32, float64, int8, uint8, int32, uint32, int64, uint64")
       ->capture_default_str();
   verb->add_option("-o,--op", options->op, "sum, prod, min, max or avg")->capture_default_str();
+  verb->add_option(
+          "--codec", options->codec,
+          "On the host: none, fp8, q8, q6, q4, q8_rotated, q6_rotated or q4_rotated; results "
+          "are held against the codec's bound")
+      ->capture_default_str();
   verb->add_option("-r,--ranks", options->ranks,
                    "Rank processes, 2 unless --gpus says otherwise; on GPUs one on each")
       ->check(CLI::Range(1, kMaxRanks));

@@ -75,4 +75,11 @@ std::optional<ReduceOp> parse_op(std::string_view text) {
   return std::nullopt;
 }
 
+std::optional<Codec> parse_codec(std::string_view text) {
+  for (unsigned number = 0; number < kCodecs; ++number) {
+    if (text == text_of(static_cast<Codec>(number))) return static_cast<Codec>(number);
+  }
+  return std::nullopt;
+}
+
 }  // namespace arcomm::arctl

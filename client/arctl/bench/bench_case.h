@@ -41,6 +41,7 @@ struct BenchCase {
   std::uint64_t count = 0;  // elements
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
   bool in_place = false;
   bool persistent = false;  // through a plan that is made once
   Timing timing = Timing::Latency;
@@ -88,5 +89,6 @@ std::uint32_t default_warmup(std::uint64_t bytes);
 // "float32" or "float", "half", "double", "bf16", ... as nccl-tests spells them.
 std::optional<DType> parse_dtype(std::string_view text);
 std::optional<ReduceOp> parse_op(std::string_view text);
+std::optional<Codec> parse_codec(std::string_view text);  // "q8_rotated"
 
 }  // namespace arcomm::arctl

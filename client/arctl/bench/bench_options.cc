@@ -18,6 +18,24 @@ Error refused(const Parts&... parts) {
   return error(ErrorCode::InvalidArgument, Reason::BadValue, parts...);
 }
 
+Status take_codec(const BenchOptions& options, BenchPlan& plan) {
+  const auto codec = parse_codec(options.codec);
+  if (!codec) return refused("unknown codec: ", options.codec);
+  plan.codec = *codec;
+  if (plan.codec == Codec::None) return {};
+  if (!codec_serves(plan.codec, plan.op, plan.dtype)) {
+    return refused("--codec ", options.codec, " does not serve ", plan.op, " of ", plan.dtype, ": ",
+                   kServedByCodecs);
+  }
+  if (plan.device == RankDevice::Gpu)
+    return refused("--codec ", options.codec, " is of the host: no GPU serves it yet");
+  if (options.persistent || plan.timing == Timing::Throughput) {
+    return refused("--codec ", options.codec,
+                   " is of blocking calls: use latency or p50 timing, without --plan");
+  }
+  return {};
+}
+
 Status take_sizes(const BenchOptions& options, BenchPlan& plan) {
   const auto from = parse_bytes(options.from), to = parse_bytes(options.to);
   if (!from || !to || *from > *to) {
@@ -148,6 +166,7 @@ Result<BenchPlan> plan_of(const BenchOptions& options) {
   plan.device = options.device == "gpu" ? RankDevice::Gpu : RankDevice::Host;
   const bool gpu = plan.device == RankDevice::Gpu;
   ARC_RETURN_IF_ERROR(gpu ? take_gpu(options, plan) : take_host(options, plan));
+  ARC_RETURN_IF_ERROR(take_codec(options, plan));
   ARC_RETURN_IF_ERROR(take_sizes(options, plan));
   const std::string place = !options.place.empty() ? options.place : gpu ? "out" : "both";
   if (place != "in") plan.in_place.push_back(false);
@@ -175,6 +194,7 @@ BenchCase case_of(const BenchPlan& plan, const BenchOptions& options, std::uint6
   what.count = bytes / size_of(plan.dtype);
   what.dtype = plan.dtype;
   what.op = plan.op;
+  what.codec = plan.codec;
   what.in_place = in_place;
   what.persistent = options.persistent;
   what.timing = plan.timing;

@@ -20,7 +20,7 @@ struct BenchOptions {
   std::uint32_t iterations = 0;
   std::optional<std::uint32_t> warmup;
   std::optional<std::uint32_t> rounds;
-  std::string dtype = "float32", op = "sum";
+  std::string dtype = "float32", op = "sum", codec = "none";
   std::optional<int> ranks;
   std::string device = "host";
   std::string timing;
@@ -41,6 +41,7 @@ struct BenchPlan {
   std::vector<std::uint64_t> sizes;  // bytes, ascending
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
   int ranks = 2;
   RankDevice device = RankDevice::Host;
   Timing timing = Timing::Latency;

@@ -57,6 +57,17 @@ double tolerance_of(DType dtype) {
   return 0;
 }
 
+// Of what the bounds allow; and twice that, for what float32 rounds besides.
+constexpr double kScaleRounding = 1 + 0x1p-7;
+
+double levels_of(Codec codec) {
+  if (codec == Codec::Q4 || codec == Codec::Q4Rotated) return 8;
+  return codec == Codec::Q6 || codec == Codec::Q6Rotated ? 32 : 128;
+}
+bool is_rotated(Codec codec) {
+  return codec == Codec::Q8Rotated || codec == Codec::Q6Rotated || codec == Codec::Q4Rotated;
+}
+
 // Calls `body` with a value of the unsigned type that is as wide as `dtype`.
 template <typename Body>
 auto with_word(DType dtype, const Body& body) {
@@ -75,10 +86,11 @@ auto with_word(DType dtype, const Body& body) {
 }  // namespace
 
 // The largest sum, (classes - 1) * ranks, must fit an int8.
-Pattern::Pattern(DType dtype, ReduceOp op, int ranks)
+Pattern::Pattern(DType dtype, ReduceOp op, int ranks, Codec codec)
     : dtype_(dtype),
       op_(op),
       ranks_(ranks),
+      codec_(codec),
       classes_(static_cast<unsigned>(
           std::clamp(127 / std::max(ranks, 1), 2, static_cast<int>(kMaxClasses)))) {}
 
@@ -130,7 +142,41 @@ void Pattern::fill(std::byte* data, std::uint64_t count, Rank rank) const {
   with_word(dtype_, [&](auto word) { fill_words<decltype(word)>(data, count, classes_, bits); });
 }
 
+// Inputs are not negative, and then the largest of a block's transform is its sum: half a step of
+// the largest input, or of that sum, is what a rank may be off by.
+double Pattern::half_steps(std::uint64_t first, std::uint64_t last) const {
+  double together = 0;
+  for (Rank rank = 0; rank < ranks_; ++rank) {
+    double most = classes_ - 1;
+    if (is_rotated(codec_)) {
+      most = 0;
+      for (std::uint64_t i = first; i < last; ++i) most += input(class_of(i, classes_), rank);
+    }
+    together += most / (2 * levels_of(codec_));
+  }
+  return together;
+}
+
+std::uint64_t Pattern::wrong_coded(const std::byte* data, std::uint64_t count) const {
+  std::array<double, kMaxClasses> expected{};
+  for (unsigned place = 0; place < classes_; ++place) expected[place] = reduced(place);
+  const double divisor = op_ == ReduceOp::Avg ? ranks_ : 1;
+  std::uint64_t wrong = 0;
+  for (std::uint64_t first = 0; first < count; first += kCodecBlock) {
+    const std::uint64_t last = std::min<std::uint64_t>(first + kCodecBlock, count);
+    const double steps = codec_ == Codec::Fp8 ? 0 : half_steps(first, last) / divisor;
+    for (std::uint64_t i = first; i < last; ++i) {
+      const double want = expected[class_of(i, classes_)];
+      const double off = (codec_ == Codec::Fp8 ? want / 16 : steps) * kScaleRounding;
+      const double got = decode(dtype_, data + i * size_of(dtype_));
+      wrong += !(std::abs(got - want) <= off + (want + off) * tolerance_of(dtype_));
+    }
+  }
+  return wrong;
+}
+
 std::uint64_t Pattern::wrong(const std::byte* data, std::uint64_t count) const {
+  if (codec_ != Codec::None) return wrong_coded(data, count);
   if (op_ == ReduceOp::Avg && is_floating(dtype_)) {
     std::array<double, kMaxClasses> expected{};
     for (unsigned place = 0; place < classes_; ++place) expected[place] = reduced(place);

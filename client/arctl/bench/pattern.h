@@ -1,6 +1,6 @@
 // Inputs whose reduction is known without doing it: small integers that depend on the element's
 // place and the rank, exact in every type, so that a result is compared bit by bit (averages of
-// floating types within a rounding).
+// floating types within a rounding; with a codec, within the bound that arclient.h has for it).
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@ namespace arcomm::arctl {
 
 class Pattern {
  public:
-  Pattern(DType dtype, ReduceOp op, int ranks);
+  Pattern(DType dtype, ReduceOp op, int ranks, Codec codec = Codec::None);
 
   void fill(std::byte* data, std::uint64_t count, Rank rank) const;
   // Elements of `data` that are not what the reduction gives.
@@ -24,10 +24,13 @@ class Pattern {
 
   int input(unsigned place, Rank rank) const;
   double reduced(unsigned place) const;
+  std::uint64_t wrong_coded(const std::byte* data, std::uint64_t count) const;
+  double half_steps(std::uint64_t first, std::uint64_t last) const;  // of all ranks, in a block
 
   DType dtype_;
   ReduceOp op_;
   int ranks_;
+  Codec codec_;
   unsigned classes_;  // how many different columns of inputs there are
 };
 

@@ -76,7 +76,7 @@ class Worker {
 
  private:
   Status run(const BenchCase& what) {
-    const Pattern pattern(what.dtype, what.op, board_.page().ranks);
+    const Pattern pattern(what.dtype, what.op, board_.page().ranks, what.codec);
     const std::byte* in = send_.data();
     std::byte* out = what.in_place ? send_.data() : recv_.data();
     // Repeating a sum in place grows without bound, and infinities may be slower: those are timed
@@ -158,8 +158,15 @@ class Worker {
 
   Status reduce(const BenchCase& what, const std::byte* in, std::byte* out) {
     beat();
-    return status_of(
-        arcAllReduce(in, out, what.count, dtype_of(what), op_of(what), comm_, nullptr));
+    // Without one it is what applications call.
+    if (what.codec == Codec::None) {
+      return status_of(
+          arcAllReduce(in, out, what.count, dtype_of(what), op_of(what), comm_, nullptr));
+    }
+    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    config.codec = static_cast<arcCodec_t>(what.codec);
+    return status_of(arcAllReduceWith(in, out, what.count, dtype_of(what), op_of(what), &config,
+                                      comm_, nullptr));
   }
 
   Status open_plan(const BenchCase& what, const std::byte* in, std::byte* out) {

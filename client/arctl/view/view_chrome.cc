@@ -65,7 +65,7 @@ Json named(std::string_view what, std::size_t pid, std::size_t tid, const std::s
 Json arguments_of(const v1::TraceRecord& record) {
   const std::optional<DType> dtype = parse_dtype(record.dtype());
   Json arguments = {{"seq", record.seq()},
-                    {"operation", record.op() + " " + record.dtype()},
+                    {"operation", operation_text(record)},
                     {"collective", record.collective()},
                     {"send_count", record.send_count()},
                     {"recv_count", record.recv_count()},
@@ -83,7 +83,7 @@ Json arguments_of(const v1::TraceRecord& record) {
 Json slice_of(std::string_view name, const v1::TraceRecord& record, const Json& arguments,
               std::uint64_t began, std::uint64_t ended) {
   Json slice = {{"name", name},
-                {"cat", record.op() + " " + record.dtype()},
+                {"cat", operation_text(record)},
                 {"ph", ended == 0 ? "B" : "X"},
                 {"ts", microseconds(began)},
                 {"args", arguments}};

@@ -5,6 +5,7 @@
 #include "client/arctl/view/table.h"
 #include "client/arctl/view/views.h"
 #include "proto/status.h"
+#include "proto/types.h"
 
 namespace arcomm::arctl {
 namespace {
@@ -71,6 +72,15 @@ Json network_json(const v1::TraceRecord& record) {
 
 }  // namespace
 
+std::string codec_text(const v1::TraceRecord& record) {
+  return record.codec().empty() ? std::string(text_of(Codec::None)) : record.codec();
+}
+
+std::string operation_text(const v1::TraceRecord& record) {
+  const std::string codec = codec_text(record);
+  return record.op() + " " + record.dtype() + (codec == text_of(Codec::None) ? "" : " " + codec);
+}
+
 std::string trace_text(const v1::TraceReply& reply, bool colour) {
   std::string out;
   if (reply.records_size() == 0) {
@@ -101,7 +111,7 @@ std::string trace_text(const v1::TraceReply& reply, bool colour) {
                  std::to_string(record.seq()),
                  std::to_string(record.rank()),
                  record.pid() == 0 ? "?" : std::to_string(record.pid()),
-                 record.op() + " " + record.dtype(),
+                 operation_text(record),
                  std::to_string(record.send_count()),
                  record.algorithm(),
                  between_us(record.submitted_ns(), record.admitted_ns()),
@@ -132,6 +142,7 @@ Json trace_json(const v1::TraceReply& reply) {
                        {"collective", record.collective()},
                        {"dtype", record.dtype()},
                        {"op", record.op()},
+                       {"codec", codec_text(record)},
                        {"send_count", record.send_count()},
                        {"recv_count", record.recv_count()},
                        {"algorithm", record.algorithm()},

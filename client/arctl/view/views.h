@@ -41,6 +41,8 @@ Json diagnosis_json(const v1::CommunicatorsReply& reply);
 std::string net_text(const v1::NetReply& reply, bool colour);
 Json net_json(const v1::NetReply& reply);
 
+std::string codec_text(const v1::TraceRecord& record);      // "none" from a daemon that says none
+std::string operation_text(const v1::TraceRecord& record);  // "sum float16 q8"
 std::string trace_text(const v1::TraceReply& reply, bool colour);
 Json trace_json(const v1::TraceReply& reply);
 // The same as Chrome's trace events, for a viewer.

@@ -1,9 +1,11 @@
 // AllReduce, the tickets that it leaves, and the groups that gather several.
 #include "client/src/host/all_reduce.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -19,6 +21,7 @@ namespace {
 
 static_assert(static_cast<int>(arcUint64) == static_cast<int>(DType::Uint64));
 static_assert(static_cast<int>(arcAvg) == static_cast<int>(ReduceOp::Avg));
+static_assert(static_cast<int>(arcCodecQ4Rotated) == static_cast<int>(Codec::Q4Rotated));
 
 // The member, where the call and it are sound.
 Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::size_t count,
@@ -38,6 +41,33 @@ Result<Operation*> prepare_on_host(const std::shared_ptr<Member>& member,
   return prepare(member, call, PlanId{}, Deadline::after(*timeout));
 }
 
+// Blocking on the host; on GPUs it returns when the operation is on the stream.
+Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& call,
+                  arcStream_t stream) {
+  // It waits for no one, so that in a group it need not wait for the group's end either.
+  if (member->gpu) return all_reduce_on_gpu(member, call, stream, operation_timeout());
+  std::chrono::milliseconds timeout{};
+  Result<Operation*> operation = prepare_on_host(member, call, &timeout);
+  if (!operation) return std::move(operation).error();
+  if (Group& group = Group::of_this_thread(); group.open()) {
+    group.add(**operation, timeout, true);
+    return {};
+  }
+  start(**operation, (*operation)->deadline);
+  return finish(**operation);
+}
+
+// A caller built against an older header has fewer fields; a newer one has more.
+Status read_config(const arcAllReduceConfig_t* config, arcAllReduceConfig_t& known) {
+  if (config == nullptr) return {};
+  if (config->struct_size < sizeof(std::size_t) + sizeof(arcCodec_t)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "config->struct_size is ",
+                 config->struct_size, ": start from ARC_ALL_REDUCE_CONFIG_INITIALIZER");
+  }
+  std::memcpy(&known, config, std::min(config->struct_size, sizeof(known)));
+  return {};
+}
+
 }  // namespace
 }  // namespace arcomm::client
 
@@ -52,18 +82,23 @@ arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType
     const Result<std::shared_ptr<Member>> member =
         find_member(send, recv, count, dtype, op, comm, stream);
     if (!member) return member.error();
-    const CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
-    // It waits for no one, so that in a group it need not wait for the group's end either.
-    if ((*member)->gpu) return all_reduce_on_gpu(*member, call, stream, operation_timeout());
-    std::chrono::milliseconds timeout{};
-    Result<Operation*> operation = prepare_on_host(*member, call, &timeout);
-    if (!operation) return std::move(operation).error();
-    if (Group& group = Group::of_this_thread(); group.open()) {
-      group.add(**operation, timeout, true);
-      return {};
-    }
-    start(**operation, (*operation)->deadline);
-    return finish(**operation);
+    return all_reduce(*member, all_reduce_call(send, recv, count, dtype, op), stream);
+  });
+}
+
+arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count, arcDataType_t dtype,
+                             arcRedOp_t op, const arcAllReduceConfig_t* config, arcComm_t comm,
+                             arcStream_t stream) {
+  return guarded([&]() -> Status {
+    arcAllReduceConfig_t known = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    ARC_RETURN_IF_ERROR(read_config(config, known));
+    const Result<std::shared_ptr<Member>> member =
+        find_member(send, recv, count, dtype, op, comm, stream);
+    if (!member) return member.error();
+    ARC_RETURN_IF_ERROR(check_codec(known.codec, dtype, op));
+    CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
+    call.codec = static_cast<Codec>(known.codec);
+    return all_reduce(*member, call, stream);
   });
 }
 

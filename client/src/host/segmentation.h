@@ -6,9 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "proto/types.h"
+
 namespace arcomm::client {
 
 inline constexpr std::uint64_t kSegmentGrainBytes = 4096;
+static_assert(kSegmentGrainBytes / sizeof(float) % kCodecBlock == 0, "blocks of codecs stay whole");
 
 struct Segmentation {
   std::uint64_t count = 0;  // elements of the whole operation

@@ -43,6 +43,7 @@ v1::TraceRecord to_wire(const FlightRecord& record) {
   wire.set_dtype(std::string(text_of(record.dtype)));
   wire.set_op(std::string(text_of(record.op)));
   wire.set_collective(std::string(text_of(record.collective)));
+  wire.set_codec(std::string(text_of(record.codec)));
   wire.set_send_count(record.send_count);
   wire.set_recv_count(record.recv_count);
   wire.set_code(static_cast<std::uint32_t>(record.code));

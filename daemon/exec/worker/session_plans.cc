@@ -25,8 +25,8 @@ const PersistentPlan* SessionPlans::find(const Session& session, PlanId plan) co
 
 Result<PlanId> SessionPlans::add(Session& session, const PlanSpec& spec) {
   const SessionId id = session.id();
-  if (Result<Member*> member = state_.need_member(id, spec.member); !member)
-    return std::move(member).error();
+  Result<Member*> member = state_.need_member(id, spec.member);
+  if (!member) return std::move(member).error();
   if (const char* fault = find_fault(spec.spec))
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "the plan cannot be: ", fault);
   auto plan = std::make_unique<PersistentPlan>();
@@ -34,8 +34,10 @@ Result<PlanId> SessionPlans::add(Session& session, const PlanSpec& spec) {
   plan->member = spec.member;
   plan->signature = Signature::whole(spec.spec);
   plan->timeout_ns = spec.timeout_ns;
+  Failure failure = state_.admission.check_codec(**member, plan->signature);
+  if (!failure.ok()) return failure.to_error();
   CheckedRange send, recv;
-  const Failure failure =
+  failure =
       state_.admission.check_ranges(id, plan->signature, {spec.send_buffer, spec.send_offset_bytes},
                                     {spec.recv_buffer, spec.recv_offset_bytes}, send, recv);
   if (!failure.ok()) return failure.to_error();

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "proto/status.h"
+#include "proto/types.h"
 
 namespace arcomm {
 
@@ -168,6 +169,7 @@ class Metrics {
   void count_rejected(Reason reason) { rejected[reason].add(); }
 
   CounterBy<ErrorCode, kErrorCodes> operations;  // arcomm_operations_total{code}
+  CounterBy<Codec, kCodecs> coded;               // arcomm_coded_operations_total{codec}
   DurationHistogram operation_duration;          // arcomm_operation_duration_seconds
   Counter bytes_reduced;                         // arcomm_bytes_reduced_total
   CounterBy<Reason, kReasons> rejected;          // arcomm_rejected_total{reason}

@@ -25,6 +25,19 @@ Reason nth(std::size_t index, Reason) {
   return reason_from(static_cast<unsigned>(index));
 }
 
+Codec nth(std::size_t index, Codec) {
+  return static_cast<Codec>(index);
+}
+std::string_view label_of(ErrorCode code) {
+  return name_of(code);
+}
+std::string_view label_of(Reason reason) {
+  return name_of(reason);
+}
+std::string_view label_of(Codec codec) {
+  return text_of(codec);
+}
+
 class Collector : public prometheus::Collectable {
  public:
   explicit Collector(const Metrics& metrics) : metrics_(metrics) {}
@@ -34,6 +47,8 @@ class Collector : public prometheus::Collectable {
     const Metrics& m = metrics_;
     by("arcomm_operations_total", "Finished operations, one per rank, by their code.", "code",
        m.operations);
+    by("arcomm_coded_operations_total",
+       "Finished operations that a codec was asked for, one per rank, by codec.", "codec", m.coded);
     histogram("arcomm_operation_duration_seconds", "From submission to completion, one per rank.",
               m.operation_duration);
     counter("arcomm_bytes_reduced_total", "Bytes of the buffers of operations that succeeded.",
@@ -189,7 +204,7 @@ class Collector : public prometheus::Collectable {
     MetricFamily& to = family(name, help, MetricType::Counter);
     for (std::size_t i = 0; i < N; ++i) {
       const Enum which = nth(i, Enum{});
-      add_counter(to, label, name_of(which), static_cast<double>(counters[which].value()));
+      add_counter(to, label, label_of(which), static_cast<double>(counters[which].value()));
     }
   }
 

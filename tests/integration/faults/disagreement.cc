@@ -56,6 +56,17 @@ TEST_F(Disagreement, DifferentOperationsAreNamedOnAllRanks) {  // 20
                   {"sum", "max"});
 }
 
+TEST_F(Disagreement, DifferentCodecsAreNamedOnAllRanks) {
+  start();
+  const Clients clients = start_ranks(node(), 2);
+  expect_mismatch(ask_each(clients, {"allreduce c0 64 float32 sum codec=2",
+                                     "allreduce c0 64 float32 sum codec=7"}),
+                  {"codec", "q8", "q4_rotated"});
+  expect_mismatch(
+      ask_each(clients, {"allreduce c0 64 float32 sum codec=1", "allreduce c0 64 float32 sum"}),
+      {"codec", "fp8", "none"});
+}
+
 TEST_F(Disagreement, AMismatchInALaterSegmentIsNotReportedAsSuccess) {  // 20
   DaemonProcess::Options options;
   options.settings["op.segment_bytes"] = "65536";

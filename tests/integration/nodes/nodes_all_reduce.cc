@@ -37,6 +37,18 @@ TEST_F(NodesAllReduce, GivesTheSameRightBitsOnAllNodesForEveryTypeAndOperation) 
   }
 }
 
+TEST_F(NodesAllReduce, RefusesACodecByNameAndGoesOn) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 1});
+  for (const Reply& reply : ask_all(clients, "allreduce c0 64 float32 sum codec=2")) {
+    EXPECT_EQ(reply.code, arcInvalidArgument) << reply.to_string();
+    EXPECT_EQ(reply.reason, arcReasonUnsupported) << reply.to_string();
+    EXPECT_NE(reply.message.find("codec q8 does not serve several nodes"), std::string::npos)
+        << reply.to_string();
+  }
+  expect_same_bits(clients, "allreduce c0 64 float32 sum");
+}
+
 TEST_F(NodesAllReduce, ShowsEachStepBetweenTheNodesInTheTrace) {
   start(2);
   const Clients clients = start_ranks_on({0, 0, 1});

@@ -51,6 +51,7 @@ Options parse_options(const Words& words, std::size_t from) {
     if (key == "mem") options.mem = value;
     if (key == "recv") options.recv = value;
     if (key == "salt") options.salt = std::strtoull(value.c_str(), nullptr, 10);
+    if (key == "codec") options.codec = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
     if (key == "n") options.n = std::strtoull(value.c_str(), nullptr, 10);
   }
   if (options.recv.empty()) options.recv = options.mem;

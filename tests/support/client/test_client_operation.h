@@ -54,6 +54,7 @@ struct Communicator {
 
 struct Options {
   std::string place = "out", mem = "heap", recv;
+  int codec = arcCodecNone;
   std::uint64_t salt = 0;
   std::size_t n = 1;
 };
@@ -89,13 +90,18 @@ struct Operation {
   }
   Outcome judge(arcResult_t result, std::uint64_t round) const {
     if (result != arcSuccess) return {result, "-", ""};
-    const std::string difference = check(round);
+    // What a codec makes of the pattern is for the test to know, which hears the hash.
+    const std::string difference = options.codec == arcCodecNone ? check(round) : "";
     if (!difference.empty()) return {arcDataLoss, "-", difference};
     const std::size_t bytes = count * width();
     return {arcSuccess, std::to_string(bytes <= (64u << 20) ? hash_bytes(recv(), bytes) : 0), ""};
   }
   arcResult_t run() const {
-    return arcAllReduce(send(), recv(), count, dtype, op, comm.handle, nullptr);
+    if (options.codec == arcCodecNone)
+      return arcAllReduce(send(), recv(), count, dtype, op, comm.handle, nullptr);
+    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    config.codec = static_cast<arcCodec_t>(options.codec);
+    return arcAllReduceWith(send(), recv(), count, dtype, op, &config, comm.handle, nullptr);
   }
 };
 

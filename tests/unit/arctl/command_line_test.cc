@@ -249,7 +249,7 @@ TEST(ManPage, SaysTheDefaultsOfBenchAndCheck) {
           << verb;
     }
   }
-  EXPECT_EQ(defaults, 11u);
+  EXPECT_EQ(defaults, 12u);
 }
 
 }  // namespace

@@ -67,6 +67,26 @@ TEST(Pattern, AcceptsAnAverageWithinARounding) {
   EXPECT_GT(pattern.wrong(reinterpret_cast<std::byte*>(sum.data()), 50), 25u);
 }
 
+TEST(Pattern, AcceptsWithACodecWhatItsBoundAllowsAndNoMore) {
+  for (const Codec codec : {Codec::Fp8, Codec::Q8, Codec::Q6, Codec::Q4, Codec::Q8Rotated}) {
+    const Pattern pattern(DType::Float32, ReduceOp::Sum, 2, codec);
+    std::vector<float> sum(50, 0.0f), input(50);
+    for (Rank rank = 0; rank < 2; ++rank) {
+      pattern.fill(reinterpret_cast<std::byte*>(input.data()), 50, rank);
+      for (std::size_t i = 0; i < 50; ++i) sum[i] += input[i];
+    }
+    const auto wrong = [&] {
+      return pattern.wrong(reinterpret_cast<const std::byte*>(sum.data()), 50);
+    };
+    for (float& number : sum) number *= 1 + 0x1p-10f;
+    EXPECT_EQ(wrong(), 0u) << text_of(codec);
+    for (float& number : sum) number += 1.5f;
+    EXPECT_EQ(wrong(), 50u) << text_of(codec);
+    sum.assign(50, std::nanf(""));
+    EXPECT_EQ(wrong(), 50u) << text_of(codec);
+  }
+}
+
 TEST(Pattern, CountsEveryWrongElement) {
   std::vector<std::byte> out = reduce(DType::Int32, ReduceOp::Sum, 4, 1000);
   for (const std::size_t i : {0u, 17u, 999u}) out[i * 4] ^= std::byte{1};

@@ -46,6 +46,23 @@ TEST(CApi, MakesDifferentUniqueIds) {
   EXPECT_NE(std::string(a.internal, sizeof(a)), std::string(b.internal, sizeof(b)));
 }
 
+TEST(CApi, RefusesAConfigOfAnAllReduceThatWasNotInitialised) {
+  float value = 0;
+  arcAllReduceConfig_t config{};
+  EXPECT_EQ(arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &config, nullptr, nullptr),
+            arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("ARC_ALL_REDUCE_CONFIG_INITIALIZER"),
+            std::string::npos);
+  // A newer caller's is longer; none at all is as arcAllReduce.
+  config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.struct_size += 64;
+  for (const arcAllReduceConfig_t* sound : {&config, static_cast<arcAllReduceConfig_t*>(nullptr)}) {
+    EXPECT_EQ(
+        arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, sound, invented_comm(), nullptr),
+        arcNotFound);
+  }
+}
+
 TEST(CApi, RefusesRanksOutOfRange) {
   arcUniqueId id;
   ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);

@@ -35,12 +35,11 @@ TEST(ResidentPlan, OfWhatTheGridIsNotCompiledForIsRefusedAndTheErrorSaysWhat) {
   EXPECT_FALSE(can_be_resident(0, 0, {.count = std::uint64_t{1} << 62})) << "no product overflows";
   EXPECT_FALSE(can_be_resident(kMaxDevicePlans, 0, {.count = 1}));
   EXPECT_FALSE(can_be_resident(0, kResidentMembers, {.count = 1}));
-  const Status coded = can_be_resident(7, 3, {.count = 16, .codec = static_cast<Codec>(kCodecs)});
+  const Status coded = can_be_resident(7, 3, {.count = 16, .codec = Codec::Q4Rotated});
   ASSERT_FALSE(coded);
-  EXPECT_EQ(
-      coded.error().message,
-      "plan 7 of slot 3 with 16 elements, codec unknown codec, for all_reduce is none for the "
-      "resident kernel");
+  EXPECT_EQ(coded.error().message,
+            "plan 7 of slot 3 with 16 elements, codec q4_rotated, for all_reduce is none for the "
+            "resident kernel");
   EXPECT_FALSE(
       can_be_resident(0, 0, {.count = 16, .collective = static_cast<Collective>(kCollectives)}));
 }

@@ -80,9 +80,9 @@ void fill_sample(std::byte* to, std::uint64_t count, DType dtype, std::mt19937_6
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {
-  return out << shape.dtype << ' ' << shape.op << " ranks=" << shape.ranks
-             << " count=" << shape.count << " range=[" << shape.first << ',' << shape.last
-             << ") shifts=" << shape.send_shift << ',' << shape.recv_shift
+  return out << shape.dtype << ' ' << shape.op << " codec=" << text_of(shape.codec)
+             << " ranks=" << shape.ranks << " count=" << shape.count << " range=[" << shape.first
+             << ',' << shape.last << ") shifts=" << shape.send_shift << ',' << shape.recv_shift
              << (shape.shift_per_rank ? " per rank" : "") << (shape.in_place ? " in place" : "")
              << (shape.non_temporal ? " streaming" : "") << " seed=" << shape.seed;
 }
@@ -125,6 +125,7 @@ SampleOperation::Copy SampleOperation::make_copy() const {
   std::mt19937_64 random(shape_.seed);
   Copy copy;
   copy.args = AllReduceArgs::among(shape_.ranks, shape_.count, shape_.dtype, shape_.op);
+  copy.args.codec = shape_.codec;
   if (shape_.outputs != 0) copy.args.num_outputs = shape_.outputs;
   if (shape_.divisor != 0) copy.args.divisor = shape_.divisor;
   for (std::uint32_t r = 0; r < std::max(shape_.ranks, copy.args.num_outputs); ++r) {

@@ -20,6 +20,7 @@ namespace arcomm {
 struct Shape {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
+  Codec codec = Codec::None;
   std::uint32_t ranks = 2;    // inputs
   std::uint32_t outputs = 0;  // 0: as many
   std::uint32_t divisor = 0;  // 0: as many

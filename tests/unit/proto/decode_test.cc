@@ -75,7 +75,7 @@ TEST(Decode, RefusesEachValueOutsideItsTableAndStillNamesTheCaller) {
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = kDTypes; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = 255; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.op = kReduceOps; }));
-  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.codec = 1; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.codec = kCodecs; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.member = 0; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.member = 42; }));  // generation 0
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.send_buffer = 0; }));
@@ -94,8 +94,8 @@ TEST(Decode, SaysByNameWhatItDoesNotKnow) {
   };
   EXPECT_EQ(told([](WorkRequest& slot) { slot.collective = 5; }),
             "the collective is unknown: this version knows all_reduce");
-  EXPECT_EQ(told([](WorkRequest& slot) { slot.codec = 1; }),
-            "the codec is unknown: this version knows none");
+  EXPECT_EQ(told([](WorkRequest& slot) { slot.codec = kCodecs; }),
+            "the codec is unknown: this version knows 0 (none) to 7 (q4_rotated)");
   EXPECT_EQ(told([](WorkRequest& slot) { slot.recv_count = 20; }),
             "an all_reduce receives as many elements as it sends");
   EXPECT_EQ(told([](WorkRequest& slot) { slot.root = 1; }), "an all_reduce has no root");
@@ -196,7 +196,7 @@ TEST(Decode, WhateverItAcceptsLiesInItsTables) {
     slot.collective = static_cast<std::uint8_t>(random() % 2);
     slot.dtype = static_cast<std::uint8_t>(random() % 12);
     slot.op = static_cast<std::uint8_t>(random() % 6);
-    slot.codec = static_cast<std::uint8_t>(random() % 2);
+    slot.codec = static_cast<std::uint8_t>(random() % (kCodecs + 2));
     if (random() % 2 == 0) slot.send_count %= 1 << 20;
     if (random() % 4 != 0) slot.recv_count = slot.send_count;
     if (random() % 4 != 0) slot.total_count = slot.first_element = 0;
@@ -210,7 +210,7 @@ TEST(Decode, WhateverItAcceptsLiesInItsTables) {
     ASSERT_EQ(spec.collective, Collective::AllReduce);
     ASSERT_LT(static_cast<unsigned>(spec.dtype), kDTypes);
     ASSERT_LT(static_cast<unsigned>(spec.op), kReduceOps);
-    ASSERT_EQ(spec.codec, Codec::None);
+    ASSERT_LT(static_cast<unsigned>(spec.codec), kCodecs);
     ASSERT_EQ(spec.root, kNoRank);
     ASSERT_EQ(spec.send_count, spec.recv_count);
     ASSERT_LE(spec.send_count, std::numeric_limits<std::uint64_t>::max() / size_of(spec.dtype));

@@ -16,6 +16,7 @@ LaunchRow in_stream_row(std::uint64_t most_bytes, std::uint32_t bytes_per_block 
                         std::uint32_t most_blocks = 16) {
   return {.most_bytes = most_bytes,
           .dtypes = kFloats,
+          .codecs = kInStreamCodecs,
           .path = LaunchPath::InStream,
           .algorithm = InStreamAlgorithm::OneShotLl16,
           .bytes_per_block = bytes_per_block,
@@ -24,7 +25,9 @@ LaunchRow in_stream_row(std::uint64_t most_bytes, std::uint32_t bytes_per_block 
 
 LaunchTable sample() {
   return LaunchTable::create(
-             2, {in_stream_row(65536), {.most_bytes = 131072, .path = LaunchPath::Resident}, {}})
+             2, {in_stream_row(65536),
+                 {.most_bytes = 131072, .codecs = kResidentCodecs, .path = LaunchPath::Resident},
+                 {}})
       .value();
 }
 
@@ -71,10 +74,11 @@ TEST(LaunchTable, IsTheSameAfterItsWayThroughAMessage) {
 
 TEST(LaunchTable, NamesTheKernelOfWhatIsLaunched) {
   const LaunchTable table =
-      LaunchTable::create(2, {in_stream_row(65536),
-                              {.most_bytes = 131072, .path = LaunchPath::Resident},
-                              {.most_bytes = 1 << 20, .launched = 5},
-                              {.launched = 2}})
+      LaunchTable::create(
+          2, {in_stream_row(65536),
+              {.most_bytes = 131072, .codecs = kResidentCodecs, .path = LaunchPath::Resident},
+              {.most_bytes = 1 << 20, .launched = 5},
+              {.launched = 2}})
           .value();
   EXPECT_EQ(table.find_launched({.bytes = 1 << 20}), 5u);
   EXPECT_EQ(table.find_launched({.bytes = (1 << 20) + 1}), 2u);
@@ -105,7 +109,8 @@ TEST(LaunchTable, RefusesRowsThatCannotBe) {
   EXPECT_TRUE(refused(2, {}));
   EXPECT_TRUE(refused(2, std::vector<LaunchRow>(kMaxLaunchRows + 1)));
   EXPECT_TRUE(refused(2, {in_stream_row(4096)})) << "nothing takes the rest";
-  EXPECT_TRUE(refused(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}}));
+  EXPECT_TRUE(
+      refused(2, {{.most_bytes = 4096, .codecs = kResidentCodecs, .path = LaunchPath::Resident}}));
   EXPECT_TRUE(refused(1, {in_stream_row(4096), {}}));
   EXPECT_TRUE(refused(kMaxGpuRanks + 1, {in_stream_row(4096), {}}));
   EXPECT_TRUE(refused(2, {in_stream_row(4096, 0), {}}));
@@ -120,22 +125,22 @@ TEST(LaunchTable, RefusesRowsThatCannotBe) {
   EXPECT_TRUE(refused(2, {{.most_bytes = 1, .path = static_cast<LaunchPath>(3)}, {}}));
 }
 
-// The codec and the collective that come next: rows that took them would run them through kernels
+// A codec, and the collective that comes next: rows that took them would run them through kernels
 // that move an AllReduce's own bits.
 TEST(LaunchTable, RefusesWhatNoKernelOfThePathServesByItsName) {
-  const auto next_codec =
-      static_cast<std::uint8_t>(kAllCodecs | bit_of(static_cast<Codec>(kCodecs)));
   const auto next_collective =
       static_cast<std::uint8_t>(kAllCollectives | bit_of(static_cast<Collective>(kCollectives)));
-  for (LaunchRow row : {in_stream_row(4096), {.most_bytes = 4096, .path = LaunchPath::Resident}}) {
+  for (LaunchRow row :
+       {in_stream_row(4096),
+        {.most_bytes = 4096, .codecs = kResidentCodecs, .path = LaunchPath::Resident}}) {
     EXPECT_TRUE(LaunchTable::create(2, {row, {}}).ok());
     const std::string path = row.path == LaunchPath::Resident ? "resident" : "in-stream";
-    row.codecs = next_codec;
+    row.codecs = kAllCodecs;
     const Result<LaunchTable> coded = LaunchTable::create(2, {row, {}});
     ASSERT_FALSE(coded.ok()) << path;
-    EXPECT_EQ(coded.error().message, "a launch table runs unknown codec (number 1) " + path +
-                                         ", for which there is no kernel");
-    row.codecs = kAllCodecs;
+    EXPECT_EQ(coded.error().message,
+              "a launch table runs fp8 (number 1) " + path + ", for which there is no kernel");
+    row.codecs = bit_of(Codec::None);
     row.collectives = next_collective;
     const Result<LaunchTable> collective = LaunchTable::create(2, {row, {}});
     ASSERT_FALSE(collective.ok()) << path;
@@ -145,11 +150,13 @@ TEST(LaunchTable, RefusesWhatNoKernelOfThePathServesByItsName) {
 }
 
 TEST(LaunchTable, LeavesACommunicatorsOnlyRankAlone) {
-  const LaunchRow alone{.path = LaunchPath::Alone};
+  const LaunchRow alone{.codecs = bit_of(Codec::None), .path = LaunchPath::Alone};
   const Result<LaunchTable> table = LaunchTable::create(1, {alone, {}});
   ASSERT_TRUE(table.ok());
   EXPECT_EQ(table->find({.bytes = 1 << 30}).path, LaunchPath::Alone);
   EXPECT_FALSE(table->find({.bytes = 0}).needs_daemon());
+  EXPECT_TRUE(table->find({.bytes = 64, .codec = Codec::Q8}).needs_daemon()) << "a copy is no q8";
+  EXPECT_FALSE(LaunchTable::create(1, {{.path = LaunchPath::Alone}, {}}).ok());
   EXPECT_EQ(LaunchTable::decode(table->encode()).value(), *table);
   EXPECT_FALSE(LaunchTable::create(2, {alone, {}}).ok());
 }

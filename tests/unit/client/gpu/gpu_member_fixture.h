@@ -35,12 +35,14 @@ class GpuMemberTest : public testing::Test {
     if (is_in_stream) {
       rows.push_back({.most_bytes = kMostInStream,
                       .dtypes = bit_of(DType::Float16) | bit_of(DType::Float32),
+                      .codecs = kInStreamCodecs,
                       .path = LaunchPath::InStream,
                       .algorithm = InStreamAlgorithm::OneShotLl16,
                       .bytes_per_block = 4096,
                       .most_blocks = 16});
     }
-    rows.push_back({.most_bytes = kMostResident, .path = LaunchPath::Resident});
+    rows.push_back(
+        {.most_bytes = kMostResident, .codecs = kResidentCodecs, .path = LaunchPath::Resident});
     rows.push_back({});
     return LaunchTable::create(2, std::move(rows)).value();
   }
@@ -51,7 +53,8 @@ class GpuMemberTest : public testing::Test {
   }
   void make_alone() {
     make(nullptr, PostMode::Kernel,
-         LaunchTable::create(1, {{.path = LaunchPath::Alone}, {}}).value());
+         LaunchTable::create(1, {{.codecs = bit_of(Codec::None), .path = LaunchPath::Alone}, {}})
+             .value());
   }
   void make(std::unique_ptr<GpuExchange> exchange, PostMode post, LaunchTable table) {
     const std::uint32_t ranks = table.ranks();

@@ -40,7 +40,9 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<std::uint64_t> paid_ahead{0};  // plans
   std::atomic<std::uint64_t> paid_plans{0};  // those too that it was told to add; of all sessions
   const LaunchTable launches =               // of every communicator
-      LaunchTable::create(2, {{.most_bytes = 4096, .path = LaunchPath::Resident}, {}}).value();
+      LaunchTable::create(
+          2, {{.most_bytes = 4096, .codecs = kResidentCodecs, .path = LaunchPath::Resident}, {}})
+          .value();
   static constexpr std::uint64_t kGranule = 2 << 20;
 
   std::vector<Closed> closed() {

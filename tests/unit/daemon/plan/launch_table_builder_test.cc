@@ -184,7 +184,7 @@ constexpr CudaAlgorithm kTwoShot = CudaAlgorithm::TwoShot;
 
 // Only the last one has to take what is left; a plan for what nothing serves is refused by name.
 TEST(LaunchTableBuilder, GivesNoRowACodecOrCollectiveThatItsKernelsDoNotServe) {
-  for (const std::uint32_t ranks : {2U, 4U, kMaxGpuRanks}) {
+  for (const std::uint32_t ranks : {1U, 2U, 4U, kMaxGpuRanks}) {
     const LaunchTable table =
         make_launch_table({.ranks = ranks,
                            .atomic_128b_stores = true,

@@ -46,7 +46,7 @@ TEST(FlightRecorder, GivesBackWhatWasWritten) {
   EXPECT_THAT(to_json(recorder->snapshot()[0]),
               AllOf(HasSubstr("\"comm\":\"0102030405060708\""), HasSubstr("\"state\":\"open\""),
                     HasSubstr("\"collective\":\"all_reduce\",\"op\":\"max\",\"dtype\":\"bfloat16\""
-                              ",\"send_count\":1000,\"recv_count\":1000"),
+                              ",\"codec\":\"none\",\"send_count\":1000,\"recv_count\":1000"),
                     HasSubstr("\"rank\":3,\"pid\":4711")));
   record.code = ErrorCode::DeadlineExceeded;
   record.reason = Reason::Timeout;

@@ -384,7 +384,7 @@ TEST_F(MemoryTest, RefusesAPlanOfAnUnknownOperationByName) {
               plan.set_collective(6);
             }).find("the collective is unknown: this version knows all_reduce: collective 6,"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& plan) { plan.set_codec(3); }).find("the codec is unknown"),
+  EXPECT_NE(refused([](auto& plan) { plan.set_codec(kCodecs); }).find("the codec is unknown"),
             std::string::npos);
   EXPECT_NE(refused([](auto& plan) {
               plan.set_recv_count(9);

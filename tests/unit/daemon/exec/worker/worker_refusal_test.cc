@@ -36,6 +36,41 @@ TEST_F(WorkerFaults, OverlapAndMisalignmentAreRefused) {
                  "multiple");
 }
 
+// Of a client that asks without the library, which would have said so itself.
+TEST_F(WorkerFaults, WhatACodecDoesNotServeIsRefusedByName) {
+  auto ranks = group(2);
+  ring::WorkRequest request = ranks[0]->request(4, DType::Int32);
+  request.codec = static_cast<std::uint8_t>(Codec::Q8);
+  expect_refused(*ranks[0], *ranks[1], request, ErrorCode::InvalidArgument, Reason::Unsupported,
+                 "codec q8 does not serve sum of int32, only sum and avg of 16- and 32-bit floats");
+  request = ranks[0]->request(4, DType::Float16, ReduceOp::Max);
+  request.codec = static_cast<std::uint8_t>(Codec::Q4Rotated);
+  expect_refused(
+      *ranks[0], *ranks[1], request, ErrorCode::InvalidArgument, Reason::Unsupported,
+      "codec q4_rotated does not serve max of float16, only sum and avg of 16- and 32-bit");
+  request = ranks[0]->request(4);
+  request.codec = kCodecs;
+  expect_refused(*ranks[0], *ranks[1], request, ErrorCode::InvalidArgument, Reason::BadValue,
+                 "the codec is unknown");
+  request = ranks[0]->request(4);
+  request.codec = static_cast<std::uint8_t>(Codec::Fp8);
+  request.total_count = 100;
+  request.first_element = 40;
+  expect_refused(*ranks[0], *ranks[1], request, ErrorCode::InvalidArgument, Reason::BadValue,
+                 "codec fp8: the part begins within a block of 32 elements");
+  const PlanSpec plan{
+      .member = ranks[0]->member,
+      .send_buffer = ranks[0]->buffer,
+      .recv_buffer = ranks[0]->buffer,
+      .spec = {.send_count = 4, .recv_count = 4, .dtype = DType::Float64, .codec = Codec::Q6}};
+  const Result<PlanId> planned =
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), plan, done); });
+  ASSERT_FALSE(planned.ok());
+  EXPECT_NE(planned.error().message.find("codec q6 does not serve sum of float64"),
+            std::string::npos);
+  EXPECT_EQ(metrics_->coded.total(), 0u);
+}
+
 TEST_F(WorkerFaults, StaleForeignAndUnknownIdsAreRefused) {
   auto ranks = group(2);
   const BufferId old = ranks[0]->buffer;

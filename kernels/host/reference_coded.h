@@ -1,0 +1,14 @@
+// The oracle of operations with a codec: the golden codec of kernels/codec, one block at a time.
+// What reference.h's function calls where a codec is asked for. Any thread.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/args.h"
+
+namespace arcomm::reference {
+
+// Preconditions: those of arcomm::all_reduce_range where there is a codec.
+void coded_all_reduce_range(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last);
+
+}  // namespace arcomm::reference
