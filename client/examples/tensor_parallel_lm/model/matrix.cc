@@ -12,11 +12,10 @@ namespace {
 using Lanes = float __attribute__((vector_size(64)));
 constexpr std::size_t kLanes = 16;
 
-// Rows begin anywhere, so that lanes in memory are aligned as a float is.
-LM_INLINE Lanes load(const float* from) {
-  Lanes lanes;
+// Rows begin anywhere, so that lanes in memory are aligned as a float is. By reference, as how a
+// vector is returned depends on the machine.
+LM_INLINE void load(const float* from, Lanes& lanes) {
   std::memcpy(&lanes, from, sizeof lanes);
-  return lanes;
 }
 
 // One block of the result is kept in registers while the inner dimension passes by.
@@ -26,7 +25,8 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t r = 0; r < kRows; ++r) {
     for (std::size_t v = 0; v < kVectors; ++v) {
       const float* c = product.c + (row + r) * product.c_stride + column + v * kLanes;
-      sum[r][v] = product.accumulate ? load(c) : Lanes{};
+      sum[r][v] = Lanes{};
+      if (product.accumulate) load(c, sum[r][v]);
     }
   }
   const float* a = product.a + row * product.a_row_stride;
@@ -34,7 +34,7 @@ LM_INLINE void block(const Product& product, std::size_t row, std::size_t column
   for (std::size_t k = 0; k < product.inner; ++k) {
     Lanes right[kVectors];
     for (std::size_t v = 0; v < kVectors; ++v) {
-      right[v] = load(b + v * kLanes);
+      load(b + v * kLanes, right[v]);
     }
     for (std::size_t r = 0; r < kRows; ++r) {
       const float left = a[r * product.a_row_stride];
