@@ -109,7 +109,8 @@ void Workers::dump_recorders(const std::string& folder) const {
 
 void Workers::drain(std::chrono::milliseconds limit, std::function<void()> done) const {
   struct Drained {
-    Drained(std::size_t workers, std::function<void()> then) : missing(workers), done(std::move(then)) {}
+    Drained(std::size_t workers, std::function<void()> then)
+        : missing(workers), done(std::move(then)) {}
 
     std::atomic<std::size_t> missing;
     std::function<void()> done;

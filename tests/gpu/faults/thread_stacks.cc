@@ -84,7 +84,8 @@ __attribute__((constructor)) void start() {
   on_signal.sa_handler = tell;
   on_signal.sa_flags = SA_RESTART;
   ::sigaction(SIGRTMIN + 9, &on_signal, nullptr);
-  // Signals are for the process's own threads: one that takes SIGTERM in its turn must not find this one first.
+  // Signals are for the process's own threads: one that takes SIGTERM in its turn must not find
+  // this one first.
   sigset_t all{}, before{};
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
