@@ -100,7 +100,7 @@ typedef enum {
 
 typedef enum { arcSum = 0, arcProd = 1, arcMin = 2, arcMax = 3, arcAvg = 4 } arcRedOp_t;
 
-/* What travels in place of an element's own bits: see arcAllReduceWith. */
+/* What elements are rounded to before they are summed: see arcAllReduceWith. */
 typedef enum {
   arcCodecNone = 0,
   arcCodecFp8 = 1,
@@ -142,10 +142,11 @@ typedef struct {
  * appended. */
 typedef struct {
   size_t struct_size;
-  arcCodec_t codec; /* the same on every rank, else reason Mismatch */
+  arcCodec_t codec;  /* the same on every rank, else reason Mismatch */
+  uint32_t reserved; /* 0 */
 } arcAllReduceConfig_t;
 #define ARC_ALL_REDUCE_CONFIG_INITIALIZER \
-  { sizeof(arcAllReduceConfig_t), arcCodecNone }
+  { sizeof(arcAllReduceConfig_t), arcCodecNone, 0 }
 
 typedef struct {
   size_t struct_size;
@@ -268,8 +269,9 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * what is left of them is summed in float32 and rounded once to dtype. The result is another one
  * than arcAllReduce's, and the same bits on every rank. A codec is used where it is asked for and
  * nowhere else; config may be NULL, which is none. Codecs serve arcSum and arcAvg of arcFloat16,
- * arcBfloat16 and arcFloat32 between ranks of one node on the host; anything else, GPUs for now
- * among it, is refused with arcInvalidArgument, and the message names codec, operation and type.
+ * arcBfloat16 and arcFloat32 between ranks of one node on the host, where they cost time and save
+ * none: nothing travels there. Anything else, GPUs and several nodes for now among it, is refused
+ * on the rank that asks, with arcInvalidArgument and the codec's name; other ranks are not told.
  *
  * How far off one rank's value x may be; a: the largest magnitude in its block of 32 elements,
  * counted from the first; L: 128 with Q8, 32 with Q6, 8 with Q4:

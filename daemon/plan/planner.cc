@@ -11,6 +11,8 @@ namespace {
 // Larger operations are always cut up, whatever was measured: the worker must come back to its
 // rings.
 constexpr std::uint64_t kMaxInlineTraffic = 2 * kTileTrafficBytes;
+// An element that a codec rounds takes up to eight times as long as one that is only summed.
+constexpr std::uint64_t kMaxInlineCodedTraffic = kMaxInlineTraffic / 8;
 
 std::uint32_t bounded_tile(std::uint32_t tile_bytes, std::uint32_t ranks) {
   const std::uint64_t most =
@@ -38,7 +40,8 @@ Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const Devic
     if (can_run(wanted, bytes, ranks)) choice = wanted;
   }
   if (!entry_of(choice.algorithm).is_tiled &&
-      std::uint64_t{2} * ranks * bytes > kMaxInlineTraffic) {
+      std::uint64_t{2} * ranks * bytes >
+          (key.codec == Codec::None ? kMaxInlineTraffic : kMaxInlineCodedTraffic)) {
     choice = {Algorithm::Tiled, kMaxTileBytes, shape.streams};
   }
   if (entry_of(choice.algorithm).is_tiled)

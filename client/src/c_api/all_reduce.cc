@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "client/include/arclient.h"
@@ -57,14 +58,23 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
   return finish(**operation);
 }
 
-// A caller built against an older header has fewer fields; a newer one has more.
+// A caller built against a newer header has more fields: each changes the result, so that one that
+// is set and not known here is no detail to leave out.
 Status read_config(const arcAllReduceConfig_t* config, arcAllReduceConfig_t& known) {
   if (config == nullptr) return {};
-  if (config->struct_size < sizeof(std::size_t) + sizeof(arcCodec_t)) {
+  constexpr std::size_t kMostBytes = 4096;  // beyond what any version will have
+  if (config->struct_size < sizeof(known) || config->struct_size > kMostBytes) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "config->struct_size is ",
                  config->struct_size, ": start from ARC_ALL_REDUCE_CONFIG_INITIALIZER");
   }
-  std::memcpy(&known, config, std::min(config->struct_size, sizeof(known)));
+  known = *config;
+  const std::span more(reinterpret_cast<const unsigned char*>(config), config->struct_size);
+  if (known.reserved != 0 || std::any_of(more.begin() + sizeof(known), more.end(),
+                                         [](unsigned char byte) { return byte != 0; })) {
+    return error(ErrorCode::InvalidArgument, Reason::Version,
+                 "config has an option set that this libarclient does not know: load a newer one, "
+                 "or leave the option out");
+  }
   return {};
 }
 
@@ -96,6 +106,11 @@ arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count, arcData
         find_member(send, recv, count, dtype, op, comm, stream);
     if (!member) return member.error();
     ARC_RETURN_IF_ERROR(check_codec(known.codec, dtype, op));
+    if (known.codec != arcCodecNone && (*member)->gpu) {
+      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ",
+                   text_of(static_cast<Codec>(known.codec)),
+                   " does not serve GPUs yet: ask for no codec");
+    }
     CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
     call.codec = static_cast<Codec>(known.codec);
     return all_reduce(*member, call, stream);

@@ -53,14 +53,43 @@ TEST(CApi, RefusesAConfigOfAnAllReduceThatWasNotInitialised) {
             arcInvalidArgument);
   EXPECT_NE(std::string(arcGetLastError(nullptr)).find("ARC_ALL_REDUCE_CONFIG_INITIALIZER"),
             std::string::npos);
+  config.struct_size = SIZE_MAX;
+  EXPECT_EQ(arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &config, nullptr, nullptr),
+            arcInvalidArgument);
   // A newer caller's is longer; none at all is as arcAllReduce.
-  config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
-  config.struct_size += 64;
-  for (const arcAllReduceConfig_t* sound : {&config, static_cast<arcAllReduceConfig_t*>(nullptr)}) {
+  struct {
+    arcAllReduceConfig_t known = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    std::uint64_t newer[8] = {};
+  } longer;
+  longer.known.struct_size = sizeof(longer);
+  for (const arcAllReduceConfig_t* sound :
+       {&longer.known, static_cast<arcAllReduceConfig_t*>(nullptr)}) {
     EXPECT_EQ(
         arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, sound, invented_comm(), nullptr),
         arcNotFound);
   }
+}
+
+TEST(CApi, RefusesAnOptionOfANewerCallerThatItWouldLose) {
+  float value = 0;
+  struct {
+    arcAllReduceConfig_t known = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    std::uint64_t newer[8] = {};
+  } longer;
+  longer.known.struct_size = sizeof(longer);
+  longer.newer[7] = 1;
+  arcErrorInfo_t info{};
+  info.struct_size = sizeof(info);
+  EXPECT_EQ(arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &longer.known, invented_comm(),
+                             nullptr),
+            arcInvalidArgument);
+  ASSERT_EQ(arcGetLastErrorInfo(&info), arcSuccess);
+  EXPECT_EQ(info.reason, arcReasonVersion);
+  longer.newer[7] = 0;
+  longer.known.reserved = 1;
+  EXPECT_EQ(arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &longer.known, invented_comm(),
+                             nullptr),
+            arcInvalidArgument);
 }
 
 TEST(CApi, RefusesRanksOutOfRange) {

@@ -130,10 +130,30 @@ void reorder(ClientComm& comm, std::uint64_t bytes) {
   rebuild(comm);
 }
 
+// Told on the rank that asks, before anything is registered or started; the communicator goes on.
+void ask_for_a_codec(ClientComm& comm, std::uint64_t bytes) {
+  const std::string what = "a codec for " + std::to_string(bytes) + " bytes";
+  poison(comm, bytes);
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.codec = arcCodecQ4;
+  Outcome out;
+  out.code = arcAllReduceWith(comm.send(), comm.recv(), bytes / size_of(options.dtype),
+                              static_cast<arcDataType_t>(options.dtype), arcSum, &config,
+                              comm.handle(), comm.stream());
+  out.info.struct_size = sizeof(out.info);
+  arc(arcGetLastErrorInfo(&out.info), "arcGetLastErrorInfo");
+  if (out.code != arcInvalidArgument || out.info.reason != arcReasonUnsupported)
+    die(what + " was answered with code " + std::to_string(out.code) + ": " + out.info.message);
+  comm.meet();
+  comm.settle(what.c_str());
+  expect_untouched(comm, bytes, what);
+}
+
 }  // namespace
 
 void expect_faults(ClientComm& comm) {
   for (const std::uint64_t bytes : options.sizes) {
+    ask_for_a_codec(comm, bytes);
     disagree(comm, bytes, bytes / size_of(options.dtype) - 1);
     stay_away(comm, bytes);
     reorder(comm, bytes);

@@ -56,6 +56,20 @@ TEST(Chosen, MarksTilesWhereThePlannerCutsWhatWasFasterInOnePiece) {
   EXPECT_TRUE(is_chosen(table, kTwoStreams, table.points[2]));
 }
 
+TEST(Choose, CutsWhatACodecMakesSlowerSooner) {
+  const auto chosen = [](std::uint64_t bytes, Codec codec) {
+    return choose(bytes, DType::Float32, 2, kTwoStreams, TuningTable{}, {.codec = codec}).algorithm;
+  };
+  for (const Codec codec : {Codec::None, Codec::Q4Rotated})
+    EXPECT_EQ(chosen(kMebi / 64, codec), Algorithm::Inline);
+  EXPECT_EQ(chosen(kMebi / 4, Codec::Q4Rotated), Algorithm::Tiled);
+  TuningTable measured;
+  measured.points = {{2, kMebi / 4, TypeClass::Plain, Algorithm::Inline, 0, 50}};
+  measured.settle();
+  EXPECT_EQ(choose(kMebi / 4, DType::Float32, 2, kTwoStreams, measured).algorithm,
+            Algorithm::Inline);
+}
+
 TEST(Chosen, FollowsTheOneBoundOfWhatIsInStream) {
   GpuTuningTable table;
   // In-stream is slower at 64 KiB alone, measured in a bad moment: the bound lies above it.
