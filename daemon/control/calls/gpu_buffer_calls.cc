@@ -159,10 +159,13 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
             owner->buffers.emplace(made->buffer, std::move(buffer->held));
             buffer->answer(reply);
           },
-          [this, worker, id = session.id](Result<AllocatedBuffer> late) {
-            if (!late) return;
+          [this, worker, buffer](Result<AllocatedBuffer> late) {
+            if (!late) {
+              buffer->held = {};
+              return;
+            }
             state_.memory_closer.close(std::move(late->memory));
-            worker->remove_buffer(id, late->buffer, [](const Status&) {});
+            remove_late(state_, *worker, buffer, late->buffer);
           }));
 }
 

@@ -77,9 +77,22 @@ void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer
             owner->buffers.emplace(*added, std::move(buffer->held));
             buffer->answer(reply);
           },
-          [worker = &state.worker_of(*session), id = buffer->session](Result<BufferId> late) {
-            if (late) worker->remove_buffer(id, *late, [](const Status&) {});
+          [&state, worker = &state.worker_of(*session), buffer](Result<BufferId> late) {
+            if (!late) buffer->held = {};
+            if (late) remove_late(state, *worker, buffer, *late);
           }));
+}
+
+void remove_late(ControlState& state, DeviceWorker& worker,
+                 const std::shared_ptr<NewBuffer>& buffer, BufferId made) {
+  worker.remove_buffer(buffer->session, made,
+                       state.replies.on_loop<void>(
+                           "remove the buffer",
+                           [buffer](const Status& gone) {
+                             if (gone || gone.error().code != ErrorCode::DeadlineExceeded)
+                               buffer->held = {};
+                           },
+                           [buffer](const Status&) { buffer->held = {}; }));
 }
 
 }  // namespace arcomm

@@ -22,9 +22,11 @@ struct NewBuffer {
   Status charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_bytes, Memory memory);
   // Once the ticket is stored, or never will be.
   void drop_promise(SessionLedger& ledger) const;
-  // What it was charged is free again before the client hears of the failure.
+  // What it was charged is free again before the client hears of the failure, but where the worker
+  // was not in time: it may make the buffer yet, and its answer gives the charge back
+  // (remove_late).
   void fail(const Error& why) {
-    held = {};
+    if (why.code != ErrorCode::DeadlineExceeded) held = {};
     answer(why);
   }
 };
@@ -33,5 +35,10 @@ struct NewBuffer {
 // where the spec names the memory otherwise.
 void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer,
                    const std::shared_ptr<UniqueFd>& memory);
+
+// Of a worker that made it after its caller had been told that it did not: charged for until it has
+// gone.
+void remove_late(ControlState& state, DeviceWorker& worker,
+                 const std::shared_ptr<NewBuffer>& buffer, BufferId made);
 
 }  // namespace arcomm
