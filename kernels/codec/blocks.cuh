@@ -127,6 +127,8 @@ struct Fp8Code {
     return round_scale(__fdiv_rn(fabsf(largest), kMost), kMostScale);
   }
   static __device__ __forceinline__ std::uint32_t encode(float value, float inverse) {
+    // A block of zeros has the code of +0 alone, whatever the signs of what it stands for.
+    if (inverse == 0) return 0;
     return __nv_cvt_float_to_fp8(__fmul_rn(value, inverse), __NV_SATFINITE, __NV_E4M3);
   }
   static __device__ __forceinline__ float decode(std::uint32_t code, float scale) {
