@@ -60,6 +60,8 @@ concept LineCodec = WireFormat<C> &&
 //   PacketResult<op>  combine_next(packet, is_first) takes all ranks' packets of one place, in rank
 //                     order; as_output(ranks) is what a rank writes after one hop, as_packet(ranks)
 //                     what a shard's owner sends on
+//   PairResult<op>    the same of two ranks: its as_output may be of a type of its own, which write
+//                     takes, too, and combines only there
 //   decode(packet)    an owner's result, as every rank writes it
 template <typename C>
 concept PacketCodec = WireFormat<C> && std::same_as<typename C::Packet, LaneData> &&
@@ -68,7 +70,10 @@ concept PacketCodec = WireFormat<C> && std::same_as<typename C::Packet, LaneData
     requires(const void* send, void* recv, std::uint64_t number, const typename C::Packets packets,
              const typename C::Packet packet, const typename C::Output output,
              typename C::template PacketResult<ReduceOp::Sum> result,
-             const typename C::template PacketResult<ReduceOp::Sum> combined, std::uint32_t ranks) {
+             const typename C::template PacketResult<ReduceOp::Sum> combined,
+             typename C::template PairResult<ReduceOp::Sum> pair, std::uint32_t ranks) {
+  { pair.combine_next(packet, true) } -> std::same_as<void>;
+  { packets.write(recv, number, pair.as_output(ranks)) } -> std::same_as<void>;
   { packets.read(send, number) } -> std::same_as<typename C::Packet>;
   { packets.write(recv, number, output) } -> std::same_as<void>;
   { result.combine_next(packet, true) } -> std::same_as<void>;

@@ -184,6 +184,9 @@ struct PlainCodec {
     Pack<Format, 16> first_, second_;
   };
 
+  template <ReduceOp kOp>
+  using PairResult = PacketResult<kOp>;
+
   static __device__ __forceinline__ Output decode(const Packet& packet) {
     return packet;
   }

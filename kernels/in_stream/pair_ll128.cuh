@@ -50,7 +50,7 @@ __device__ __forceinline__ void pair_ll128(InStreamExchange& exchange, bool vect
     for (std::uint32_t j = 0; j < kAhead; ++j) {
       const std::uint32_t i = first + j;
       if (!received) break;
-      typename Codec::template PacketResult<kOp> result;
+      typename Codec::template PairResult<kOp> result;
       result.combine_next(rank == 0 ? mine[j] : theirs.data(), true);
       result.combine_next(rank == 0 ? theirs.data() : mine[j], false);
       const bool goes_on = exists(i + 1);

@@ -27,7 +27,7 @@ take_libraries() { # take_libraries <program>...: shared ones, less those that e
 
 if [[ $parts == *" kernels "* ]]; then
   take_libraries "$build/tests/gpu/gpu_hardware_gpu_test" "$build/tests/gpu/kernel_gpu_bench"  # they have those of the others
-  for program in device_gpu_test all_reduce_gpu_test in_stream_gpu_test resident_gpu_test gpu_hardware_gpu_test freed_memory_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
+  for program in device_gpu_test all_reduce_gpu_test in_stream_gpu_test resident_gpu_test gpu_hardware_gpu_test freed_memory_gpu_test codec_gpu_test kernel_gpu_bench; do take "$build/tests/gpu/$program"; done
 fi
 if [[ $parts == *" network "* ]]; then
   take_libraries "$build/tests/gpu/device_fifo_gpu_test"

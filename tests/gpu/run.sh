@@ -57,6 +57,7 @@ part() { # part <what it leaves unseen where it ends with 77> <command>
 if [[ $parts == *" kernels "* ]]; then
   if [ -z "${SKIP_CHECKS:-}" ]; then
     check 60 device "$programs/device_gpu_test" --gtest_brief=1
+    check 60 codecs "$programs/codec_gpu_test" --gtest_brief=1
     check 300 checks "$programs/all_reduce_gpu_test" --gtest_brief=1
     check 200 in_stream "$programs/in_stream_gpu_test" --gtest_brief=1
     check 200 resident "$programs/resident_gpu_test" --gtest_brief=1

@@ -51,6 +51,9 @@ struct PacketsOnlyCodec {
     typename Plain::template PacketResult<kOp> plain_;
   };
 
+  template <ReduceOp kOp>
+  using PairResult = PacketResult<kOp>;
+
   static __device__ Output decode(const Packet& packet) { return {Plain::decode(packet)}; }
 };
 

@@ -1,0 +1,264 @@
+// The GPU's codecs beside the golden one, bit for bit: one GPU is enough. Run from a bundle, or
+// alone.
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/codec/golden.h"
+#include "kernels/host/element.h"
+#include "kernels/host/reference.h"
+#include "tests/gpu/kernels/coded_packets.h"
+
+namespace arcomm::gpu {
+namespace {
+
+constexpr unsigned char kPoison = 0xc3;
+constexpr std::uint64_t kMostCount = 40'000;
+using Block = std::array<float, kCodecBlock>;
+using Bytes = std::vector<std::byte>;
+
+float read(DType dtype, const std::byte* from) {
+  if (dtype == DType::Float32) {
+    float value = 0;
+    std::memcpy(&value, from, sizeof value);
+    return value;
+  }
+  std::uint16_t half = 0;
+  std::memcpy(&half, from, sizeof half);
+  return dtype == DType::Float16 ? float_from_float16(half) : float_from_bfloat16(half);
+}
+void write(DType dtype, float value, std::byte* to) {
+  if (dtype == DType::Float32) {
+    std::memcpy(to, &value, sizeof value);
+    return;
+  }
+  const std::uint16_t half =
+      dtype == DType::Float16 ? float16_from_float(value) : bfloat16_from_float(value);
+  std::memcpy(to, &half, sizeof half);
+}
+
+// Blocks of what data are like, and of what codecs must not trip over.
+class Elements {
+ public:
+  explicit Elements(unsigned seed) : random_(seed) {}
+
+  Bytes make(DType dtype, std::uint64_t count) {
+    Bytes bytes(count * size_of(dtype));
+    for (std::uint64_t i = 0; i < count; ++i) {
+      if (i % kCodecBlock == 0) kind_ = random_() % 16;
+      write(dtype, next(), bytes.data() + i * size_of(dtype));
+    }
+    return bytes;
+  }
+
+ private:
+  float next() {
+    constexpr float kInf = std::numeric_limits<float>::infinity();
+    const float value = normal_(random_);
+    const bool is_rare = random_() % 32 == 0;
+    switch (kind_) {
+      case 0:
+        return random_() % 2 == 0 ? 0.0F : -0.0F;
+      case 1:
+        return is_rare ? std::numeric_limits<float>::quiet_NaN() : value;
+      case 2:
+        return is_rare ? -kInf : value;
+      case 3:
+        return is_rare ? 3e38F * (value < 0 ? -1.0F : 1.0F) : value * 1e37F;
+      case 4:
+        return value * 1e-40F;
+      case 5:
+        return value * 0x1p-100F;
+      case 6:
+        return is_rare ? 65504.0F : value * 100;
+      case 7:  // ties
+        return static_cast<float>(static_cast<int>(random_() % 513) - 256) * 0.5F;
+      case 8:  // equal magnitudes of both signs
+        return random_() % 2 == 0 ? 1.5F : -1.5F;
+      case 9:
+        return is_rare ? value * 1000 : value;
+      default:
+        return value;
+    }
+  }
+
+  std::mt19937 random_;
+  std::normal_distribution<float> normal_;
+  std::uint32_t kind_ = 0;
+};
+
+// Memory on the GPU, from `shift` bytes behind its start.
+class OnGpu {
+ public:
+  OnGpu(std::size_t bytes, std::size_t shift) : bytes_(bytes), shift_(shift) {
+    EXPECT_EQ(cudaMalloc(&memory_, bytes + shift + 256), cudaSuccess);
+    EXPECT_EQ(cudaMemset(memory_, kPoison, bytes + shift + 256), cudaSuccess);
+  }
+  ~OnGpu() { cudaFree(memory_); }
+  OnGpu(const OnGpu&) = delete;
+  OnGpu& operator=(const OnGpu&) = delete;
+
+  void* at() const { return static_cast<std::byte*>(memory_) + shift_; }
+  void put(const Bytes& bytes) const {
+    EXPECT_EQ(cudaMemcpy(at(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice), cudaSuccess);
+  }
+  Bytes get() const {
+    Bytes bytes(bytes_);
+    EXPECT_EQ(cudaMemcpy(bytes.data(), at(), bytes_, cudaMemcpyDeviceToHost), cudaSuccess);
+    return bytes;
+  }
+  bool is_poisoned_behind() const {
+    Bytes tail(256);
+    EXPECT_EQ(cudaMemcpy(tail.data(), static_cast<std::byte*>(at()) + bytes_, tail.size(),
+                         cudaMemcpyDeviceToHost),
+              cudaSuccess);
+    for (const std::byte one : tail) {
+      if (one != std::byte{kPoison}) return false;
+    }
+    return true;
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_, shift_;
+};
+
+// What an owner sends on is encoded as it is: of a rotated codec it is a transform already.
+Codec unrotated(Codec codec) {
+  switch (codec) {
+    case Codec::Q8Rotated:
+      return Codec::Q8;
+    case Codec::Q6Rotated:
+      return Codec::Q6;
+    case Codec::Q4Rotated:
+      return Codec::Q4;
+    default:
+      return codec;
+  }
+}
+
+Bytes two_hops(Codec codec, DType dtype, ReduceOp op, const Bytes& first, const Bytes& second) {
+  const std::size_t size = size_of(dtype);
+  Bytes result(first.size());
+  std::array<std::byte, kMostBlockBytes> block{};
+  for (std::size_t at = 0; at < first.size(); at += kCodecBlock * size) {
+    const std::size_t count = std::min<std::size_t>(kCodecBlock, (first.size() - at) / size);
+    Block sum{};
+    for (const Bytes* input : {&first, &second}) {
+      Block values{};
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = read(dtype, input->data() + at + i * size);
+      golden::encode(codec, values, block.data());
+      golden::decode(codec, block.data(), values);
+      for (std::size_t i = 0; i < kCodecBlock; ++i)
+        sum[i] = input == &first ? values[i] : sum[i] + values[i];
+    }
+    if (op == ReduceOp::Avg) {
+      for (float& value : sum) value /= 2;
+    }
+    golden::encode(unrotated(codec), sum, block.data());
+    golden::decode(unrotated(codec), block.data(), sum);
+    if (format_of(codec).rotated) {
+      golden::transform(sum);
+      for (float& value : sum) value *= 1.0F / kCodecBlock;
+    }
+    for (std::size_t i = 0; i < count; ++i) write(dtype, sum[i], result.data() + at + i * size);
+  }
+  return result;
+}
+
+// The first element that differs, and how; "" where none does. NaNs are equal.
+std::string difference(DType dtype, const Bytes& seen, const Bytes& right) {
+  const std::size_t size = size_of(dtype);
+  for (std::size_t at = 0; at < right.size(); at += size) {
+    if (std::memcmp(seen.data() + at, right.data() + at, size) == 0) continue;
+    const float a = read(dtype, seen.data() + at), b = read(dtype, right.data() + at);
+    if (a != a && b != b) continue;
+    return "element " + std::to_string(at / size) + ": " + std::to_string(a) + " and not " +
+           std::to_string(b);
+  }
+  return {};
+}
+
+using Of = std::tuple<Codec, DType>;
+
+class GpuCodec : public testing::TestWithParam<Of> {
+ protected:
+  void expect_golden(ReduceOp op, std::uint64_t count, std::size_t shift, unsigned seed) {
+    const auto [codec, dtype] = GetParam();
+    SCOPED_TRACE(std::to_string(count) + " elements, " + std::to_string(shift) +
+                 " elements behind an aligned place, seed " + std::to_string(seed));
+    const std::size_t size = size_of(dtype), bytes = count * size;
+    Elements elements(seed);
+    const Bytes first = elements.make(dtype, count), second = elements.make(dtype, count);
+    const OnGpu a(bytes, shift * size), b(bytes, shift * size), pair(bytes, shift * size),
+        one(bytes, shift * size), two(bytes, shift * size);
+    a.put(first);
+    b.put(second);
+    CodedSum sum{.codec = codec,
+                 .dtype = dtype,
+                 .op = op,
+                 .inputs = {a.at(), b.at()},
+                 .pair = pair.at(),
+                 .one_hop = one.at(),
+                 .two_hops = two.at(),
+                 .count = count,
+                 .vectors = shift == 0};
+    ASSERT_EQ(run(sum, nullptr), cudaSuccess);
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+    Bytes right(bytes);
+    AllReduceArgs args = AllReduceArgs::among(2, count, dtype, op);
+    args.codec = codec;
+    args.inputs[0] = first.data();
+    args.inputs[1] = second.data();
+    args.num_outputs = 1;
+    args.outputs[0] = right.data();
+    reference::all_reduce_range(args, 0, count);
+    EXPECT_EQ(difference(dtype, pair.get(), right), "") << "between two";
+    EXPECT_EQ(difference(dtype, one.get(), right), "") << "one hop";
+    EXPECT_EQ(difference(dtype, two.get(), two_hops(codec, dtype, op, first, second)), "")
+        << "two hops";
+    for (const OnGpu* memory : {&pair, &one, &two}) EXPECT_TRUE(memory->is_poisoned_behind());
+    EXPECT_EQ(difference(dtype, a.get(), first), "") << "an input was written";
+  }
+};
+
+TEST_P(GpuCodec, MakesTheBitsOfTheGoldenOneOfAnyElements) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    expect_golden(ReduceOp::Sum, kMostCount, 0, seed);
+    expect_golden(ReduceOp::Avg, kMostCount, 0, seed + 100);
+  }
+}
+
+TEST_P(GpuCodec, MakesThemOfAnyCountAndAlignment) {
+  for (const std::uint64_t count :
+       {1, 15, 16, 17, 31, 32, 33, 895, 896, 897, 1151, 1153, 1664, 1665, 5000})
+    for (const std::size_t shift : {0, 1, 3}) expect_golden(ReduceOp::Sum, count, shift, 7);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, GpuCodec,
+    testing::Combine(testing::Values(Codec::Fp8, Codec::Q8, Codec::Q6, Codec::Q4, Codec::Q8Rotated,
+                                     Codec::Q6Rotated, Codec::Q4Rotated),
+                     testing::Values(DType::Float16, DType::BFloat16, DType::Float32)),
+    [](const testing::TestParamInfo<Of>& test) {
+      return std::string(text_of(std::get<0>(test.param))) + "_" +
+             std::string(text_of(std::get<1>(test.param)));
+    });
+
+}  // namespace
+}  // namespace arcomm::gpu
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
