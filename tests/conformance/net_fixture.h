@@ -80,6 +80,7 @@ class NetTest : public testing::TestWithParam<NetKind> {
 
   void SetUp() override {
     net_ = GetParam().create();
+    if (const std::string missing = net_->missing(); !missing.empty()) GTEST_SKIP() << missing;
     open(a_, 0, {});
     open(b_, 1, {});
   }

@@ -20,6 +20,8 @@ enum class Tampering : std::uint8_t { Repeats, LeavesOut };
 class NetUnderTest {
  public:
   virtual ~NetUnderTest() = default;
+  // What this machine lacks for it; "": nothing.
+  virtual std::string missing() const { return {}; }
   virtual Result<std::unique_ptr<Endpoint>> open(int host, EndpointOptions options) = 0;
   // An address of that host where nobody listens.
   virtual Address nobody(int host) = 0;
