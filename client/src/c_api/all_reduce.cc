@@ -105,14 +105,17 @@ arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count, arcData
     const Result<std::shared_ptr<Member>> member =
         find_member(send, recv, count, dtype, op, comm, stream);
     if (!member) return member.error();
-    ARC_RETURN_IF_ERROR(check_codec(known.codec, dtype, op));
-    if (known.codec != arcCodecNone && (*member)->gpu) {
-      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ",
-                   text_of(static_cast<Codec>(known.codec)),
+    // A program in C may have set any number, which as the enum's value would be none.
+    int codec = 0;
+    static_assert(sizeof(codec) == sizeof(known.codec));
+    std::memcpy(&codec, &known.codec, sizeof(codec));
+    ARC_RETURN_IF_ERROR(check_codec(codec, dtype, op));
+    CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
+    call.codec = static_cast<Codec>(codec);
+    if (call.codec != Codec::None && (*member)->gpu) {
+      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(call.codec),
                    " does not serve GPUs yet: ask for no codec");
     }
-    CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
-    call.codec = static_cast<Codec>(known.codec);
     return all_reduce(*member, call, stream);
   });
 }
