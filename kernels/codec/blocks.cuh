@@ -1,18 +1,18 @@
 // How the elements of a block of 32 become codes and a scale, by two neighbouring lanes of a warp
-// of which each has sixteen of them: the formats of kernels/README.md, "Wire formats", bit for bit
-// what kernels/codec/golden.h makes. All lanes of a warp call these together.
+// of which each has sixteen of them: the formats of README.md beside this, bit for bit what
+// golden.h makes. All lanes of a warp call these together.
 #pragma once
 
 #include <cuda_fp8.h>
 
 #include <cstdint>
 
+#include "kernels/codec/format.h"
 #include "kernels/device/element.cuh"
 #include "kernels/lines/ll128.cuh"
 
 namespace arcomm::device {
 
-inline constexpr std::uint32_t kCodecBlock = 32;
 inline constexpr std::uint32_t kHalfBlock = kCodecBlock / 2;  // a lane's
 
 // What a lane has of a block.
@@ -81,10 +81,6 @@ struct BlockScale {
   }
 };
 
-// Blocks whose largest element is below this are zeros.
-inline constexpr float kLeastLargest = 7.888609052e-31F;  // 2^-100
-inline constexpr std::uint32_t kNoScale = 0x7fc0;         // the block decodes to NaN
-
 // `exact`: the scale before it is rounded; `most`: bits of the largest that still decodes to finite
 // numbers.
 __device__ __forceinline__ BlockScale round_scale(float exact, std::uint32_t most) {
@@ -97,12 +93,14 @@ __device__ __forceinline__ BlockScale round_scale(float exact, std::uint32_t mos
 template <int kBits>
 struct IntegerCode {
   static constexpr int kLeast = -(1 << (kBits - 1)), kMost = -kLeast - 1;
-  // (2 - 2^-7) * 2^127, over 2^(kBits - 1)
-  static constexpr std::uint32_t kMostScale = 0x7f7fU - ((kBits - 1U) << 7);
+  static constexpr std::uint32_t kMostScale = format_of(kBits == 8   ? Codec::Q8
+                                                        : kBits == 6 ? Codec::Q6
+                                                                     : Codec::Q4)
+                                                  .most_scale;
 
   static __device__ __forceinline__ BlockScale scale_of(float largest) {
-    if (largest != largest) return {kNoScale};
-    if (fabsf(largest) < kLeastLargest) return {};
+    if (largest != largest) return {kNanScale};
+    if (fabsf(largest) < kLeastCodedMagnitude) return {};
     return round_scale(largest * (1.0F / kLeast), kMostScale);
   }
   // Biased, so that it is a number from 0 on.
@@ -118,12 +116,11 @@ struct IntegerCode {
 // e4m3, saturating.
 struct Fp8Code {
   static constexpr float kMost = 448;
-  // The largest bfloat16 that times 448 is finite.
-  static constexpr std::uint32_t kMostScale = 0x7b12;
+  static constexpr std::uint32_t kMostScale = format_of(Codec::Fp8).most_scale;
 
   static __device__ __forceinline__ BlockScale scale_of(float largest) {
-    if (largest != largest) return {kNoScale};
-    if (fabsf(largest) < kLeastLargest) return {};
+    if (largest != largest) return {kNanScale};
+    if (fabsf(largest) < kLeastCodedMagnitude) return {};
     return round_scale(__fdiv_rn(fabsf(largest), kMost), kMostScale);
   }
   static __device__ __forceinline__ std::uint32_t encode(float value, float inverse) {
