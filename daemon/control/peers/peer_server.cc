@@ -2,7 +2,6 @@
 
 #include <grpc/support/log.h>
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/server_posix.h>
 
 #include <functional>
 #include <utility>
@@ -76,7 +75,7 @@ Result<std::unique_ptr<PeerServer>> PeerServer::start(Parts parts) {
 }
 
 void PeerServer::adopt(UniqueFd connection) {
-  grpc::AddInsecureChannelFromFd(&engine_->server(), connection.release());
+  engine_->adopt(std::move(connection));
 }
 
 void PeerServer::listen() {

@@ -1,5 +1,6 @@
 #include "daemon/control/rpc/rpc_engine.h"
 
+#include <grpcpp/server_posix.h>
 #include <pthread.h>
 
 #include <chrono>
@@ -22,6 +23,11 @@ Result<std::unique_ptr<RpcEngine>> RpcEngine::start(grpc::ServerBuilder& builder
   return self;
 }
 
+void RpcEngine::adopt(UniqueFd connection) {
+  std::lock_guard lock(adopting_);
+  if (server_) grpc::AddInsecureChannelFromFd(server_.get(), connection.release());
+}
+
 void RpcEngine::serve(int threads, const char* name) {
   for (int i = 0; i < threads; ++i) {
     threads_.emplace_back([this, name] {
@@ -41,7 +47,12 @@ void RpcEngine::serve_queue() {
 }
 
 void RpcEngine::stop() {
-  if (!server_) return;
+  std::unique_ptr<grpc::Server> server;
+  {
+    std::lock_guard lock(adopting_);
+    server = std::move(server_);
+  }
+  if (!server) return;
   std::vector<std::shared_ptr<RpcCall>> pending;
   {
     std::lock_guard lock(floor_->mutex);
@@ -50,7 +61,7 @@ void RpcEngine::stop() {
   }
   for (const auto& call : pending) call->refuse(shutting_down());
   pending.clear();
-  server_->Shutdown(std::chrono::system_clock::now() + kFarewell);
+  server->Shutdown(std::chrono::system_clock::now() + kFarewell);
   {
     std::lock_guard lock(floor_->mutex);
     floor_->closed = true;
@@ -65,7 +76,6 @@ void RpcEngine::stop() {
     floor_->calls.clear();
   }
   pending.clear();
-  server_.reset();
 }
 
 }  // namespace arcomm

@@ -1,16 +1,18 @@
 // What the gRPC servers of this daemon have in common: a completion queue with its threads, the
 // calls that are under way, and an orderly end. Who owns it registers services, then methods.
-// Thread: start and stop on the daemon's main thread. The threads only translate: handlers run on
-// the control loop.
+// Thread: start and stop on the daemon's main thread, adopt() on any. The threads only translate:
+// handlers run on the control loop.
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "daemon/control/rpc/rpc_call.h"
+#include "proto/unique_fd.h"
 
 namespace arcomm {
 
@@ -24,7 +26,8 @@ class RpcEngine {
   ~RpcEngine() { stop(); }
 
   RpcFloor& floor() { return *floor_; }
-  grpc::Server& server() { return *server_; }
+  // Serves a connection that was accepted elsewhere. Once stop() has begun it is closed instead.
+  void adopt(UniqueFd connection);
 
   // All methods before serve().
   template <typename Call>
@@ -43,7 +46,8 @@ class RpcEngine {
   void serve_queue();
 
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
-  std::unique_ptr<grpc::Server> server_;
+  std::mutex adopting_;                   // guards the pointer below
+  std::unique_ptr<grpc::Server> server_;  // null: it stops
   std::unique_ptr<RpcFloor> floor_;
   std::vector<std::shared_ptr<const void>> methods_;  // outlive every call
   std::vector<std::thread> threads_;

@@ -1,7 +1,6 @@
 #include "daemon/control/rpc/rpc_server.h"
 
 #include <grpcpp/resource_quota.h>
-#include <grpcpp/server_posix.h>
 
 #include <utility>
 
@@ -42,7 +41,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(Parts parts) {
 }
 
 void RpcServer::adopt(UniqueFd connection) {
-  grpc::AddInsecureChannelFromFd(&engine_->server(), connection.release());
+  engine_->adopt(std::move(connection));
 }
 
 void RpcServer::use_call_limits(FairShare::Limits limits) {

@@ -121,6 +121,8 @@ class PeerNodeUnderTest final : public PeerHandler {
     loop_->post([&] { peers_->begin_stop([&told] { told.set_value(); }); });
     told.get_future().wait();
   }
+  // Its loop and its port go on meanwhile.
+  void stop_server() { peers_->stop_server(); }
   // Nothing of it moves meanwhile, as if it were stopped.
   void freeze(milliseconds how_long) {
     loop_->post([how_long] { std::this_thread::sleep_for(how_long); });

@@ -210,6 +210,24 @@ TEST_F(PeerStrangersTest, WithAHalfOpenCallHaveSoLongAndNoLonger) {
   EXPECT_GT(took, kProofLimit - milliseconds(500));
 }
 
+TEST_F(PeerStrangersTest, WhoGreetOnlyOnceTheServerStopsAreHungUpOn) {
+  const UniqueFd early = connect_to(host(1));
+  ASSERT_TRUE(early);
+  ASSERT_TRUE(
+      eventually([&] { return one_->on_loop([&] { return one_->peers().strangers(); }) == 1; }));
+  one_->stop_server();
+  const UniqueFd late = connect_to(host(1));
+  std::string greeting(FrameReader::kPreface);
+  append_http2_frame(greeting, Http2Frame::Settings, "");
+  for (const UniqueFd* fd : {&early, &late}) {
+    ASSERT_GT(::send(fd->get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 0);
+    const auto begun = std::chrono::steady_clock::now();
+    char byte = 0;
+    EXPECT_EQ(::recv(fd->get(), &byte, 1, 0), 0);
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, milliseconds(1500));
+  }
+}
+
 TEST_F(PeerStrangersTest, OnTheDataPortAreTurnedAwayAndTheLoopGoesOn) {
   std::vector<UniqueFd> strangers;
   for (int i = 0; i < 200; ++i) {
