@@ -122,7 +122,7 @@ TEST(Accuracy, AllowsTheRoundingOfTheTypeAndNoMore) {
     };
     EXPECT_EQ(found().beyond, 0u) << dtype;
     EXPECT_GT(found().most_of_bound, dtype == DType::Float32 ? 0.2 : 0.9) << dtype;
-    rounded[size_of(dtype) * 77] ^= std::byte{2};  // two steps, of an outlier
+    rounded[size_of(dtype) * 77] ^= std::byte{16};  // sixteen steps, of an outlier
     EXPECT_EQ(found().beyond, 1u) << dtype;
   }
 }
