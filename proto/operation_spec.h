@@ -18,6 +18,7 @@ struct OperationSpec {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+  CodecOrigin codec_origin = CodecOrigin::Named;
   Rank root = kNoRank;  // of collectives that have one
 
   std::size_t element_bytes() const { return size_of(dtype); }
@@ -31,6 +32,21 @@ struct OperationSpec {
 constexpr OperationSpec all_reduce_of(std::uint64_t count, DType dtype = DType::Float32,
                                       ReduceOp op = ReduceOp::Sum) {
   return {.send_count = count, .recv_count = count, .dtype = dtype, .op = op};
+}
+
+// Codec and origin in one byte, as rings and nodes carry them. Of a byte that is neither there is
+// no such codec.
+inline constexpr std::uint8_t kOfErrorClass = 0x80;
+constexpr std::uint8_t codec_byte_of(const OperationSpec& spec) {
+  return static_cast<std::uint8_t>(
+      static_cast<unsigned>(spec.codec) |
+      (spec.codec_origin == CodecOrigin::ErrorClass ? kOfErrorClass : 0U));
+}
+constexpr Codec codec_in(std::uint8_t byte) {
+  return static_cast<Codec>(byte & ~kOfErrorClass);
+}
+constexpr CodecOrigin codec_origin_in(std::uint8_t byte) {
+  return (byte & kOfErrorClass) != 0 ? CodecOrigin::ErrorClass : CodecOrigin::Named;
 }
 
 // Null where it makes sense, else why not: a static sentence. Of a value that a stranger wrote:

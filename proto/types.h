@@ -24,6 +24,13 @@ namespace arcomm {
   X(Int64, 8, 8, "int64")       \
   X(Uint64, 9, 8, "uint64")
 
+// How an operation came by its codec, which may be none: it was named, or not spoken of; or it is
+// what the launch table has for an error class (proto/coding.h).
+enum class CodecOrigin : std::uint8_t { Named, ErrorClass };
+constexpr std::string_view text_of(CodecOrigin origin) {
+  return origin == CodecOrigin::ErrorClass ? "an error class" : "its name";
+}
+
 // X(name, number, text)
 #define ARC_REDUCE_OPS(X) \
   X(Sum, 0, "sum")        \

@@ -20,6 +20,8 @@ struct TuneOptions {
   std::uint32_t nodes = 0;
   std::string dtype = "float32";
   std::string device;  // "": the daemon's first
+  std::string codec = "none";
+  double least_snr_db = 0, most_relative_error = 0;
   std::string max_bytes;
   double budget_s = 0;
   bool dry_run = false;
@@ -167,11 +169,12 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
 ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
   const auto bytes = parse_bytes(options.explain);
   const auto dtype = parse_dtype(options.dtype);
-  if (!bytes || !dtype) {
-    std::fprintf(
-        stderr,
-        "arctl tune: --explain wants a size such as 64K and a known --dtype, got %s and %s\n",
-        options.explain.c_str(), options.dtype.c_str());
+  const auto codec = parse_codec(options.codec);
+  if (!bytes || !dtype || !codec) {
+    std::fprintf(stderr,
+                 "arctl tune: --explain wants a size such as 64K, a known --dtype and a known "
+                 "--codec, got %s, %s and %s\n",
+                 options.explain.c_str(), options.dtype.c_str(), options.codec.c_str());
     return ExitCode::Usage;
   }
   return show(invocation, [&](Admin& admin) -> Result<Frame> {
@@ -181,6 +184,9 @@ ExitCode explain(const Invocation& invocation, const TuneOptions& options) {
     request.set_dtype(static_cast<std::uint32_t>(*dtype));
     request.set_device(options.device);
     request.set_nodes(options.nodes);
+    request.set_codec(static_cast<std::uint32_t>(*codec));
+    request.set_least_snr_db(options.least_snr_db);
+    request.set_most_relative_error(options.most_relative_error);
     Result<v1::ExplainReply> reply = admin.explain(request);
     if (!reply) return std::move(reply).error();
     if (!invocation.json) return Frame{explain_text(*reply)};
@@ -211,6 +217,20 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       ->needs(explain_size);
   verb->add_option("--dtype", options->dtype, "With --explain: of which type; by default float32")
       ->needs(explain_size);
+  verb->add_option("--codec", options->codec,
+                   "With --explain: of one that asks for this codec; by default none")
+      ->needs(explain_size);
+  verb->add_option("--least-snr", options->least_snr_db,
+                   "With --explain: of one that asks for so many dB of signal over noise")
+      ->type_name("DB")
+      ->check(CLI::PositiveNumber)
+      ->needs(explain_size);
+  verb->add_option("--most-error", options->most_relative_error,
+                   "With --explain: of one whose elements may be off by this part of their block's "
+                   "largest")
+      ->type_name("PART")
+      ->check(CLI::PositiveNumber)
+      ->needs(explain_size);
   verb->add_option("--device", options->device,
                    "What is measured or explained: gpu or host; by default GPUs where the daemon "
                    "serves any")
@@ -236,7 +256,8 @@ void add_tune(CLI::App& app, Invocation& invocation) {
       ->excludes(explain_size);
   add_examples(*verb,
                {"arctl tune --dry-run", "arctl tune --explain 64K --ranks 4 --dtype bfloat16",
-                "arctl tune --explain 16M --nodes 4", "arctl tune --network"});
+                "arctl tune --explain 16M --least-snr 30", "arctl tune --explain 16M --nodes 4",
+                "arctl tune --network"});
   verb->callback([&invocation, options] {
     invocation.action = [&invocation, options] {
       return options->explain.empty() ? measure(invocation, *options)

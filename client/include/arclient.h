@@ -138,15 +138,29 @@ typedef struct {
 #define ARC_CONFIG_INITIALIZER \
   { sizeof(arcConfig_t), NULL, NULL, 0 }
 
-/* Of one AllReduce. struct_size is set by ARC_ALL_REDUCE_CONFIG_INITIALIZER; fields are only
- * appended. */
+/* Of one AllReduce, or a communicator's default: a codec, or how far off the result may be, or
+ * neither, which is no codec; see arcAllReduceWith. The same on every rank, else reason Mismatch.
+ * struct_size is set by ARC_ALL_REDUCE_CONFIG_INITIALIZER; fields are only appended. */
 typedef struct {
   size_t struct_size;
-  arcCodec_t codec;  /* the same on every rank, else reason Mismatch */
-  uint32_t reserved; /* 0 */
+  arcCodec_t codec;
+  uint32_t reserved;          /* 0 */
+  double least_snr_db;        /* an error class: signal over noise, in dB; 0: not asked for */
+  double most_relative_error; /* another, or both: of an element; 0: not asked for */
 } arcAllReduceConfig_t;
 #define ARC_ALL_REDUCE_CONFIG_INITIALIZER \
-  { sizeof(arcAllReduceConfig_t), arcCodecNone, 0 }
+  { sizeof(arcAllReduceConfig_t), arcCodecNone, 0, 0, 0 }
+
+/* Of a communicator. struct_size is set by ARC_COMM_CONFIG_INITIALIZER; fields are only appended.
+ */
+typedef struct {
+  size_t struct_size;
+  /* What AllReduces of this communicator get that bring no config of their own; read during the
+   * call. NULL: no codec. The same on every rank, else reason Mismatch. */
+  const arcAllReduceConfig_t* all_reduce;
+} arcCommConfig_t;
+#define ARC_COMM_CONFIG_INITIALIZER \
+  { sizeof(arcCommConfig_t), NULL }
 
 typedef struct {
   size_t struct_size;
@@ -190,6 +204,10 @@ ARC_API arcResult_t arcGetUniqueId(arcUniqueId* id);
  * ranks at a time, of all users together (else reason Quota). Here and in arcCommRebuild, a GPU
  * whose context is still being set up may take up to 5 s past the timeout. */
 ARC_API arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank);
+/* As arcCommInitRank, with a default codec or error class for the communicator's AllReduces, which
+ * it keeps when it is rebuilt. arctl comms shows it, and what becomes of it. config may be NULL. */
+ARC_API arcResult_t arcCommInitRankConfig(arcComm_t* comm, int ranks, arcUniqueId id, int rank,
+                                          const arcCommConfig_t* config);
 /* Waits for this rank's operations, then leaves. Other ranks' later operations fail with reason
  * RemoteAborted. On GPUs synchronize the streams first: a start that is still on a stream, or in a
  * graph that is replayed later, ends without a result. */
@@ -267,11 +285,29 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
 /* As arcAllReduce, with a codec: every rank's elements are quantized once, in blocks of 32, and
  * what is left of them is summed in float32 and rounded once to dtype. The result is another one
- * than arcAllReduce's, and the same bits on every rank. A codec is used where it is asked for and
- * nowhere else; config may be NULL, which is none. Codecs serve arcSum and arcAvg of arcFloat16,
- * arcBfloat16 and arcFloat32 between ranks of one node on the host, where they cost time and save
- * none: nothing travels there. Anything else, GPUs and several nodes for now among it, is refused
- * on the rank that asks, with arcInvalidArgument and the codec's name; other ranks are not told.
+ * than without, and the same bits on every rank. A codec is used where it is asked for and nowhere
+ * else: by this call's config, or, where that is NULL and for arcAllReduce, by the communicator's
+ * (arcCommInitRankConfig). A config that asks for nothing is no codec, whatever the communicator's
+ * default. Codecs serve arcSum and arcAvg of arcFloat16, arcBfloat16 and arcFloat32 between ranks
+ * of one node on the host, where they cost time and save none: nothing travels there. Anything
+ * else, GPUs and several nodes for now among it, is refused on the rank that asks, with
+ * arcInvalidArgument and the codec's name; other ranks are not told.
+ *
+ * With an error class in the place of a codec the operation gets the fastest codec that honours it,
+ * and none where no codec is faster than none: on one host, and for now everywhere. What is not
+ * served gets none, too. The daemon decides, once, when the communicator is formed, for all ranks
+ * alike; arcCommGetCodec, arctl comms and arctl tune --explain say what comes of it. Two classes,
+ * on top of what arcAllReduce itself rounds:
+ *   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
+ *                        codec is off by), of Gaussian data: what is published of each codec, no
+ *                        promise for other data
+ *   most_relative_error  of every element: |what it is off by| is at most this times the sum over
+ *                        the ranks of the largest magnitudes in its block (over their number, of an
+ *                        average), whatever the data, but for the exceptions below
+ *                            Fp8     Q8      Q6      Q4      Q8Rot.  Q6Rot.  Q4Rot.
+ *     least_snr_db           32.4    45.3    33.3    21.2    45.3    33.3    21.2
+ *     most_relative_error    0.0628  0.0118  0.0352  0.1290  0.1256  0.5020  2.0079
+ * A way that quantizes twice would have 3.01 dB less, and e + e (1 + e) in the place of e.
  *
  * How far off one rank's value x may be; a: the largest magnitude in its block of 32 elements,
  * counted from the first; L: 128 with Q8, 32 with Q6, 8 with Q4:
@@ -292,11 +328,20 @@ ARC_API arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count,
                                      arcDataType_t dtype, arcRedOp_t op,
                                      const arcAllReduceConfig_t* config, arcComm_t comm,
                                      arcStream_t stream);
+/* *codec: what an AllReduce of this gets; config as arcAllReduceWith's. Asks nobody. */
+ARC_API arcResult_t arcCommGetCodec(arcComm_t comm, size_t count, arcDataType_t dtype,
+                                    arcRedOp_t op, const arcAllReduceConfig_t* config,
+                                    arcCodec_t* codec);
 /* Returns once submitted. Every ticket must be waited for (or tested until done) once. On GPUs
  * there are no tickets: arcUnimplemented. */
 ARC_API arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count,
                                       arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
                                       arcStream_t stream, arcTicket_t* ticket);
+/* The same with arcAllReduceWith's config. */
+ARC_API arcResult_t arcAllReduceAsyncWith(const void* send, void* recv, size_t count,
+                                          arcDataType_t dtype, arcRedOp_t op,
+                                          const arcAllReduceConfig_t* config, arcComm_t comm,
+                                          arcStream_t stream, arcTicket_t* ticket);
 /* arcInProgress, or the operation's result (the ticket is then spent). */
 ARC_API arcResult_t arcTest(arcTicket_t ticket);
 /* timeout_ms 0: the operation's own deadline. arcDeadlineExceeded with reason Timeout leaves the
@@ -313,6 +358,10 @@ ARC_API arcResult_t arcWait(arcTicket_t ticket, uint64_t timeout_ms);
 ARC_API arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv,
                                            size_t count, arcDataType_t dtype, arcRedOp_t op,
                                            arcComm_t comm);
+/* The same with arcAllReduceWith's config, which holds for every start. */
+ARC_API arcResult_t arcPlanCreateAllReduceWith(arcPlan_t* plan, const void* send, void* recv,
+                                               size_t count, arcDataType_t dtype, arcRedOp_t op,
+                                               const arcAllReduceConfig_t* config, arcComm_t comm);
 /* On the host one start at a time per plan. On GPUs as many as the streams order, with the timeout
  * that was in force when the plan was created. */
 ARC_API arcResult_t arcPlanStart(arcPlan_t plan, arcStream_t stream);

@@ -203,12 +203,36 @@ class Ticket {
   arcTicket_t ticket_ = 0;
 };
 
+// What an AllReduce asks for: a codec, or an error class, of which arclient.h says what they
+// change.
+inline arcAllReduceConfig_t with_codec(arcCodec_t codec) {
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.codec = codec;
+  return config;
+}
+inline arcAllReduceConfig_t with_least_snr(double decibels) {
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.least_snr_db = decibels;
+  return config;
+}
+inline arcAllReduceConfig_t with_most_relative_error(double error) {
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.most_relative_error = error;
+  return config;
+}
+
 class Communicator {
  public:
   Communicator() = default;
   // Blocks until all ranks are there.
   Communicator(int ranks, const arcUniqueId& id, int rank) {
     check(arcCommInitRank(&comm_, ranks, id, rank));
+  }
+  // `all_reduce`: the default of its operations.
+  Communicator(int ranks, const arcUniqueId& id, int rank, const arcAllReduceConfig_t& all_reduce) {
+    arcCommConfig_t config = ARC_COMM_CONFIG_INITIALIZER;
+    config.all_reduce = &all_reduce;
+    check(arcCommInitRankConfig(&comm_, ranks, id, rank, &config));
   }
   Communicator(Communicator&& other) noexcept : comm_(std::exchange(other.comm_, nullptr)) {}
   Communicator& operator=(Communicator&& other) noexcept {
@@ -246,8 +270,10 @@ class Communicator {
   }
   void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
                   arcRedOp_t op, arcCodec_t codec, arcStream_t stream = nullptr) {
-    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
-    config.codec = codec;
+    all_reduce(send, recv, count, dtype, op, with_codec(codec), stream);
+  }
+  void all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                  arcRedOp_t op, const arcAllReduceConfig_t& config, arcStream_t stream = nullptr) {
     check(arcAllReduceWith(send, recv, count, dtype, op, &config, comm_, stream));
   }
   // On the host only. On GPUs there are no tickets: all_reduce() returns at once, and what needs
@@ -260,6 +286,12 @@ class Communicator {
                           arcRedOp_t op) {
     arcTicket_t ticket = 0;
     check(arcAllReduceAsync(send, recv, count, dtype, op, comm_, nullptr, &ticket));
+    return Ticket(ticket);
+  }
+  Ticket all_reduce_async(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                          arcRedOp_t op, const arcAllReduceConfig_t& config) {
+    arcTicket_t ticket = 0;
+    check(arcAllReduceAsyncWith(send, recv, count, dtype, op, &config, comm_, nullptr, &ticket));
     return Ticket(ticket);
   }
   void rebuild() { check(arcCommRebuild(comm_)); }
@@ -284,6 +316,10 @@ class Plan {
   Plan(const Communicator& comm, const void* send, void* recv, std::size_t count,
        arcDataType_t dtype, arcRedOp_t op) {
     check(arcPlanCreateAllReduce(&plan_, send, recv, count, dtype, op, comm.get()));
+  }
+  Plan(const Communicator& comm, const void* send, void* recv, std::size_t count,
+       arcDataType_t dtype, arcRedOp_t op, const arcAllReduceConfig_t& config) {
+    check(arcPlanCreateAllReduceWith(&plan_, send, recv, count, dtype, op, &config, comm.get()));
   }
   Plan(Plan&& other) noexcept
       : plan_(std::exchange(other.plan_, nullptr)),

@@ -17,6 +17,7 @@
 #include "daemon/comm/unique_id.h"
 #include "daemon/comm/world.h"
 #include "daemon/plan/failure.h"
+#include "proto/coding.h"
 #include "proto/types.h"
 
 namespace arcomm {
@@ -68,6 +69,7 @@ struct Communicator {
   }
 
   std::uint64_t serial = 0;  // of this table: never given twice
+  Coding default_coding;     // for people: the clients apply it
   const UniqueIdBytes unique_id;
   const std::uint64_t epoch;
   const World world;

@@ -102,6 +102,8 @@ Failure mismatch_of(NamedRank late_rank, const Signature& late, NamedRank first_
   differ.add_named("dtype", late.dtype, first.dtype);
   differ.add_named("op", late.op, first.op);
   differ.add_named("codec", late.codec, first.codec);
+  if (late.codec == first.codec)
+    differ.add_named("codec by", late.codec_origin, first.codec_origin);
   differ.add_rank("root", late.root, first.root);
   return make_failure(ErrorCode::FailedPrecondition, Reason::Mismatch, late_rank.rank,
                       "%s and %s differ: %s", Named(late_rank).text(), Named(first_rank).text(),

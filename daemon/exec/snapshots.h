@@ -43,6 +43,8 @@ struct CommunicatorSnapshot {
   // On GPUs: the table in use, and why not more of it is in-stream; "" where nothing hinders.
   std::optional<LaunchTable> launches = std::nullopt;
   std::string why_not_in_stream = {};
+  Coding default_coding = {};
+  bool spans_nodes = false;
 };
 // To a peer, of all its streams together since it was opened.
 struct LinkSnapshot {

@@ -13,6 +13,7 @@
 
 #include "daemon/comm/unique_id.h"
 #include "daemon/plan/network_policy.h"
+#include "proto/coding.h"
 #include "proto/gpu/in_stream_call.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/memory_handle.h"
@@ -95,6 +96,7 @@ struct CommunicatorSpec {
   std::uint64_t communicator = 0;  // what frames call it: random, the same on all nodes
   uid_t uid = 0;                   // whose ranks these are
   NetworkPolicy policy = {};       // the same on all nodes
+  Coding default_coding = {};      // of operations that say nothing themselves; of all ranks alike
 };
 
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then

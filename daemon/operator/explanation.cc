@@ -4,7 +4,9 @@
 #include <limits>
 #include <memory>
 
+#include "daemon/plan/codec_words.h"
 #include "daemon/plan/explain.h"
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/network/explain_network.h"
 #include "daemon/plan/planner.h"
 #include "daemon/shown.h"
@@ -24,6 +26,28 @@ v1::ExplainReply reply_of(const Explanation& why) {
   reply.set_chosen_microseconds(why.chosen_microseconds);
   reply.set_runner_up_microseconds(why.runner_up_microseconds);
   return reply;
+}
+
+// What comes of the codec or the error class that the question names.
+Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t ranks,
+                 v1::ExplainReply& reply) {
+  const Coding coding{.codec = static_cast<Codec>(request.codec()),
+                      .error_class = {request.least_snr_db(), request.most_relative_error()}};
+  const char* fault = request.codec() > 0xff ? "the codec is out of range" : find_fault(coding);
+  if (fault != nullptr) return error(ErrorCode::InvalidArgument, Reason::BadValue, fault);
+  reply.set_codec(std::string(text_of(Codec::None)));
+  if (!coding.any()) return {};
+  const CodecPlace place = request.nodes() > 1 ? CodecPlace::SeveralNodes
+                           : on_gpus           ? CodecPlace::Gpus
+                                               : CodecPlace::OneHost;
+  const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
+  Codec codec = Codec::None;
+  // GPUs' tables have no rows of codecs either, until a kernel takes one.
+  reply.set_codec_why(codec_words(coding, place, make_launch_table_on_host(ranks), key, codec));
+  reply.set_codec(std::string(text_of(codec)));
+  reply.set_text(reply.text() + "\nasked for " + to_string(coding) + ", gets " + reply.codec_why() +
+                 "\n" + codec_bounds_text());
+  return {};
 }
 
 Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request, bool on_gpus,
@@ -48,6 +72,7 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
   v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
                                             : explain_network(question, policy, measured));
   reply.set_table(shown(measured.source));
+  ARC_RETURN_IF_ERROR(add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), reply));
   return reply;
 }
 
@@ -79,6 +104,7 @@ Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, b
   }
   v1::ExplainReply reply = reply_of(why);
   reply.set_table(shown(on_gpus ? table->gpu.source : table->source));
+  ARC_RETURN_IF_ERROR(add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), reply));
   return reply;
 }
 

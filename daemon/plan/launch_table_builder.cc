@@ -120,6 +120,11 @@ LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorith
   return table ? std::move(table).value() : LaunchTable();
 }
 
+LaunchTable make_launch_table_on_host(std::uint32_t ranks) {
+  Result<LaunchTable> table = LaunchTable::create(ranks, {{}});
+  return table ? std::move(table).value() : LaunchTable();
+}
+
 CudaAlgorithm launched_algorithm(std::uint8_t number) {
   return number < cuda_algorithms().size() ? static_cast<CudaAlgorithm>(number)
                                            : CudaAlgorithm::TwoShot;

@@ -1,6 +1,7 @@
-// The launch table of a communicator between GPUs: the one place where it is decided which
-// operations go which way, and how many blocks they get (proto/gpu/launch_table.h holds what comes
-// of it). Pure: the same facts make the same table. Bounds were measured between two and four H200.
+// The launch table of a communicator: the one place where it is decided which operations between
+// GPUs go which way, and how many blocks they get, and which codecs pay (proto/gpu/launch_table.h
+// holds what comes of it). Pure: the same facts make the same table. Bounds were measured between
+// two and four H200.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +38,10 @@ LaunchTable make_launch_table(const LaunchFacts& facts);
 // Of ranks on several nodes. No client's kernel and no grid gets at all of them: the daemon
 // launches everything.
 LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm);
+
+// Of ranks on the host. No codec pays: between ranks of one host nothing travels, so that coding is
+// work and saves none, and several nodes take none.
+LaunchTable make_launch_table_on_host(std::uint32_t ranks);
 
 // Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs
 // it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.

@@ -240,7 +240,8 @@ Admitted Admission::check(Session& session, const Asked& asked, std::uint64_t no
                                    .collective = signature.collective,
                                    .dtype = signature.dtype,
                                    .op = signature.op,
-                                   .codec = signature.codec};
+                                   .codec = signature.codec,
+                                   .codec_origin = signature.codec_origin};
   session.charge();
   answer.verdict = Admitted::Verdict::Done;
   answer.operation = operation;

@@ -21,7 +21,7 @@
 namespace arcomm {
 namespace {
 
-constexpr std::uint64_t kMagic = 0x3452464D4D4F4352;  // "RCOMMFR4"
+constexpr std::uint64_t kMagic = 0x3552464D4D4F4352;  // "RCOMMFR5"
 constexpr std::size_t kHeaderBytes = 4096;
 constexpr std::size_t kMinRecords = 16;
 constexpr std::size_t kMaxRecords = 1 << 20;
@@ -123,7 +123,9 @@ Result<FlightLog> FlightRecorder::read(int memfd) {
   std::erase_if(log.operations, [](const FlightRecord& record) {
     return static_cast<unsigned>(record.dtype) >= kDTypes ||
            static_cast<unsigned>(record.op) >= kReduceOps ||
-           static_cast<unsigned>(record.codec) >= kCodecs;
+           static_cast<unsigned>(record.codec) >= kCodecs ||
+           static_cast<unsigned>(record.codec_origin) >
+               static_cast<unsigned>(CodecOrigin::ErrorClass);
   });
   return log;
 }
@@ -154,23 +156,24 @@ std::string to_json(const FlightRecord& record, const NetworkSteps* network) {
     const auto byte = static_cast<unsigned>((record.unique_id_prefix >> (8 * i)) & 0xff);
     std::snprintf(&comm[2 * i], 3, "%02x", byte);
   }
-  std::snprintf(line.data(), line.size(),
-                "{\"number\":%" PRIu64 ",\"comm\":\"%s\",\"epoch\":%" PRIu64 ",\"seq\":%" PRIu64
-                ",\"rank\":%d,\"pid\":%d,\"collective\":\"%.*s\",\"op\":\"%.*s\",\"dtype\":\"%.*s\""
-                ",\"codec\":\"%.*s\""
-                ",\"send_count\":%" PRIu64 ",\"recv_count\":%" PRIu64
-                ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
-                ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
-                ",\"matched_ns\":%" PRIu64 ",\"agreed_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64
-                ",\"done_ns\":%" PRIu64,
-                record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
-                static_cast<int>(collective.size()), collective.data(), static_cast<int>(op.size()),
-                op.data(), static_cast<int>(dtype.size()), dtype.data(),
-                static_cast<int>(codec.size()), codec.data(), record.send_count, record.recv_count,
-                unsigned{record.algorithm}, is_open ? "open" : "done",
-                static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()),
-                reason.data(), record.culprit, record.submitted_ns, record.admitted_ns,
-                record.matched_ns, record.agreed_ns, record.launched_ns, record.done_ns);
+  std::snprintf(
+      line.data(), line.size(),
+      "{\"number\":%" PRIu64 ",\"comm\":\"%s\",\"epoch\":%" PRIu64 ",\"seq\":%" PRIu64
+      ",\"rank\":%d,\"pid\":%d,\"collective\":\"%.*s\",\"op\":\"%.*s\",\"dtype\":\"%.*s\""
+      ",\"codec\":\"%.*s%s\""
+      ",\"send_count\":%" PRIu64 ",\"recv_count\":%" PRIu64
+      ",\"algorithm\":%u,\"state\":\"%s\",\"code\":\"%.*s\",\"reason\":\"%.*s\""
+      ",\"culprit\":%d,\"submitted_ns\":%" PRIu64 ",\"admitted_ns\":%" PRIu64
+      ",\"matched_ns\":%" PRIu64 ",\"agreed_ns\":%" PRIu64 ",\"launched_ns\":%" PRIu64
+      ",\"done_ns\":%" PRIu64,
+      record.number, comm.data(), record.epoch, record.seq, record.rank, record.pid,
+      static_cast<int>(collective.size()), collective.data(), static_cast<int>(op.size()),
+      op.data(), static_cast<int>(dtype.size()), dtype.data(), static_cast<int>(codec.size()),
+      codec.data(), record.codec_origin == CodecOrigin::ErrorClass ? " of an error class" : "",
+      record.send_count, record.recv_count, unsigned{record.algorithm}, is_open ? "open" : "done",
+      static_cast<int>(code.size()), code.data(), static_cast<int>(reason.size()), reason.data(),
+      record.culprit, record.submitted_ns, record.admitted_ns, record.matched_ns, record.agreed_ns,
+      record.launched_ns, record.done_ns);
   std::string text = line.data();
   if (network != nullptr) text += ",\"network\":" + to_json(*network);
   return text + "}";

@@ -44,6 +44,7 @@ struct FlightRecord {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+  CodecOrigin codec_origin = CodecOrigin::Named;
   std::uint8_t algorithm = kNoAlgorithm;  // as daemon/plan/recorded_algorithm.h numbers them
   ErrorCode code = ErrorCode::Unknown;    // Unknown with done_ns 0: still open
   Reason reason = Reason::None;

@@ -13,7 +13,7 @@ struct WireHeader {
   std::uint32_t version;
   std::uint32_t ranks;
   std::uint32_t rows;
-  std::uint32_t reserved;
+  std::uint32_t coding_rows;  // behind the others
 };
 struct WireRow {
   std::uint64_t most_bytes;
@@ -27,7 +27,14 @@ struct WireRow {
   std::uint8_t collectives;
   std::uint8_t reserved;
 };
-static_assert(sizeof(WireHeader) == 16 && sizeof(WireRow) == 24 &&
+struct WireCodingRow {
+  std::uint64_t least_bytes;
+  std::uint16_t dtypes;
+  std::uint8_t codec;
+  std::uint8_t times;
+  std::uint32_t reserved;
+};
+static_assert(sizeof(WireHeader) == 16 && sizeof(WireRow) == 24 && sizeof(WireCodingRow) == 16 &&
               std::is_trivially_copyable_v<WireRow>);
 
 Error bad(const auto&... parts) {
@@ -63,6 +70,14 @@ Status check_resident(const LaunchRow& row) {
   return check_served<Collective>(row.collectives, kResidentCollectives, "resident");
 }
 
+Status check_coding(const CodingRow& row) {
+  const auto number = static_cast<unsigned>(row.codec);
+  if (number == 0 || number >= kCodecs) return bad("says when codec number ", number, " pays");
+  if (row.times < 1 || row.times > 2)
+    return bad("has codec ", text_of(row.codec), " quantize ", unsigned{row.times}, " times");
+  return {};
+}
+
 }  // namespace
 
 bool LaunchRow::covers(const LaunchKey& key) const {
@@ -78,7 +93,8 @@ std::uint32_t LaunchRow::blocks(std::uint64_t bytes) const {
   return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(begun, 1, most_blocks));
 }
 
-Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchRow> rows) {
+Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchRow> rows,
+                                        std::vector<CodingRow> coding) {
   if (ranks == 0 || ranks > static_cast<std::uint32_t>(kMaxRanks))
     return bad("is for ", ranks, " ranks");
   if (rows.empty() || rows.size() > kMaxLaunchRows)
@@ -106,10 +122,23 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
       (last.ops & kAllOps) != kAllOps || (last.codecs & kAllCodecs) != kAllCodecs ||
       (last.collectives & kAllCollectives) != kAllCollectives || last.path == LaunchPath::InStream)
     return bad("ends with a row that does not take all that is left");
+  if (coding.size() > kMaxCodingRows)
+    return bad("has ", coding.size(), " rows of codecs: ", kMaxCodingRows, " can be");
+  for (const CodingRow& row : coding) ARC_RETURN_IF_ERROR(check_coding(row));
   LaunchTable table;
   table.ranks_ = ranks;
   table.rows_ = std::move(rows);
+  table.coding_ = std::move(coding);
   return table;
+}
+
+Codec LaunchTable::codec_for(const ErrorClass& wanted, const LaunchKey& key) const {
+  for (const CodingRow& row : coding_) {
+    if (key.bytes >= row.least_bytes && has_bit(row.dtypes, static_cast<unsigned>(key.dtype)) &&
+        codec_serves(row.codec, key.op, key.dtype) && honours(row.codec, wanted, row.times))
+      return row.codec;
+  }
+  return Codec::None;
 }
 
 Launch LaunchTable::find(const LaunchKey& key) const {
@@ -139,8 +168,10 @@ std::string LaunchTable::encode() const {
   const WireHeader header{.version = kLaunchTableVersion,
                           .ranks = ranks_,
                           .rows = static_cast<std::uint32_t>(rows_.size()),
-                          .reserved = 0};
-  std::string bytes(sizeof(header) + rows_.size() * sizeof(WireRow), '\0');
+                          .coding_rows = static_cast<std::uint32_t>(coding_.size())};
+  std::string bytes(
+      sizeof(header) + rows_.size() * sizeof(WireRow) + coding_.size() * sizeof(WireCodingRow),
+      '\0');
   std::memcpy(bytes.data(), &header, sizeof(header));
   char* to = bytes.data() + sizeof(header);
   for (const LaunchRow& row : rows_) {
@@ -159,6 +190,15 @@ std::string LaunchTable::encode() const {
     std::memcpy(to, &wire, sizeof(wire));
     to += sizeof(wire);
   }
+  for (const CodingRow& row : coding_) {
+    const WireCodingRow wire{.least_bytes = row.least_bytes,
+                             .dtypes = row.dtypes,
+                             .codec = static_cast<std::uint8_t>(row.codec),
+                             .times = row.times,
+                             .reserved = 0};
+    std::memcpy(to, &wire, sizeof(wire));
+    to += sizeof(wire);
+  }
   return bytes;
 }
 
@@ -171,8 +211,11 @@ Result<LaunchTable> LaunchTable::decode(std::string_view bytes) {
                  " is understood: use a client library and a daemon of one version");
   }
   const std::size_t room = bytes.size() - sizeof(header);
-  if (header.rows > kMaxLaunchRows || room != header.rows * sizeof(WireRow))
-    return bad("of ", header.rows, " rows has ", room, " bytes for them");
+  if (header.rows > kMaxLaunchRows || header.coding_rows > kMaxCodingRows ||
+      room != header.rows * sizeof(WireRow) + header.coding_rows * sizeof(WireCodingRow)) {
+    return bad("of ", header.rows, " rows and ", header.coding_rows, " of codecs has ", room,
+               " bytes for them");
+  }
   std::vector<LaunchRow> rows;
   rows.reserve(header.rows);
   const char* from = bytes.data() + sizeof(header);
@@ -193,7 +236,17 @@ Result<LaunchTable> LaunchTable::decode(std::string_view bytes) {
                     .most_blocks = wire.most_blocks,
                     .launched = is_in_stream ? std::uint8_t{0} : wire.algorithm});
   }
-  return create(header.ranks, std::move(rows));
+  std::vector<CodingRow> coding;
+  coding.reserve(header.coding_rows);
+  for (std::uint32_t i = 0; i < header.coding_rows; ++i, from += sizeof(WireCodingRow)) {
+    WireCodingRow wire{};
+    std::memcpy(&wire, from, sizeof(wire));
+    coding.push_back({.codec = static_cast<Codec>(wire.codec),
+                      .least_bytes = wire.least_bytes,
+                      .dtypes = wire.dtypes,
+                      .times = wire.times});
+  }
+  return create(header.ranks, std::move(rows), std::move(coding));
 }
 
 }  // namespace arcomm

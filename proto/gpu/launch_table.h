@@ -3,6 +3,8 @@
 // (daemon/plan/launch_table_builder.h), hands the same to every rank, and keeps to it itself: it is
 // frozen for the communicator's epoch. Nothing is decided here: these are the layout, the checks
 // and the lookup. A value; immutable once shared. Sizes are bytes that one rank sends.
+//
+// On the host, where the daemon runs everything, a table says no more than which codecs pay.
 #pragma once
 
 #include <cstddef>
@@ -11,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "proto/coding.h"
 #include "proto/gpu/device_mailbox.h"
 #include "proto/gpu/in_stream_call.h"
 #include "proto/operation_spec.h"
@@ -20,8 +23,9 @@
 namespace arcomm {
 
 // Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 4;
+inline constexpr std::uint32_t kLaunchTableVersion = 5;
 inline constexpr std::size_t kMaxLaunchRows = 64;
+inline constexpr std::size_t kMaxCodingRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
 
 // Sets of types, operations, codecs and collectives, by bit_of().
@@ -64,6 +68,17 @@ struct LaunchRow {
   friend bool operator==(const LaunchRow&, const LaunchRow&) = default;
 };
 
+// From which size on a codec is faster than none, for operations that leave the choice to an error
+// class; there is no row for one that never is. The fastest come first.
+struct CodingRow {
+  Codec codec = Codec::None;
+  std::uint64_t least_bytes = 0;  // these and more
+  std::uint16_t dtypes = kAllDTypes;
+  std::uint8_t times = 1;  // that an element is quantized on its way: 1 or 2
+
+  friend bool operator==(const CodingRow&, const CodingRow&) = default;
+};
+
 struct Launch {
   LaunchPath path = LaunchPath::Launched;
   InStreamShape in_stream;  // with blocks where that is the path
@@ -77,13 +92,18 @@ class LaunchTable {
   LaunchTable() : rows_(1) {}  // the daemon launches everything
   // InvalidArgument, saying what is wrong, where the rows cannot be: too many, in-stream ones that
   // no kernel serves, or operations for which there is no row.
-  static Result<LaunchTable> create(std::uint32_t ranks, std::vector<LaunchRow> rows);
+  static Result<LaunchTable> create(std::uint32_t ranks, std::vector<LaunchRow> rows,
+                                    std::vector<CodingRow> coding = {});
 
+  // The first codec that pays and honours it by its published bounds; else none. The key's own
+  // codec is not looked at.
+  Codec codec_for(const ErrorClass& wanted, const LaunchKey& key) const;
   Launch find(const LaunchKey& key) const;
   // LaunchRow::launched of the operation, also where another path takes it first.
   std::uint8_t find_launched(const LaunchKey& key) const;
   bool has_in_stream() const;
   const std::vector<LaunchRow>& rows() const { return rows_; }
+  const std::vector<CodingRow>& coding() const { return coding_; }
   std::uint32_t ranks() const { return ranks_; }
 
   // Between processes of one machine, in its byte order.
@@ -96,6 +116,7 @@ class LaunchTable {
  private:
   std::uint32_t ranks_ = 1;
   std::vector<LaunchRow> rows_;
+  std::vector<CodingRow> coding_;
 };
 
 }  // namespace arcomm

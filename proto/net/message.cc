@@ -213,7 +213,8 @@ OperationSpec spec_of(const OfferBody& offer) {
           .collective = static_cast<Collective>(offer.collective),
           .dtype = static_cast<DType>(offer.dtype),
           .op = static_cast<ReduceOp>(offer.op),
-          .codec = static_cast<Codec>(offer.codec),
+          .codec = codec_in(offer.codec),
+          .codec_origin = codec_origin_in(offer.codec),
           .root = offer.root};
 }
 
@@ -224,7 +225,7 @@ OfferBody offer_of(const OperationSpec& spec) {
           .collective = static_cast<std::uint8_t>(spec.collective),
           .dtype = static_cast<std::uint8_t>(spec.dtype),
           .op = static_cast<std::uint8_t>(spec.op),
-          .codec = static_cast<std::uint8_t>(spec.codec)};
+          .codec = codec_byte_of(spec)};
 }
 
 }  // namespace arcomm::net

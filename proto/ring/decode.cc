@@ -9,7 +9,8 @@ OperationSpec spec_of(const WorkRequest& slot) {
           .collective = static_cast<Collective>(slot.collective),
           .dtype = static_cast<DType>(slot.dtype),
           .op = static_cast<ReduceOp>(slot.op),
-          .codec = static_cast<Codec>(slot.codec),
+          .codec = codec_in(slot.codec),
+          .codec_origin = codec_origin_in(slot.codec),
           .root = slot.root};
 }
 

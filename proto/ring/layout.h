@@ -47,7 +47,7 @@ struct alignas(kSlotBytes) WorkRequest {
   std::uint8_t collective = 0;     // Collective
   std::uint8_t dtype = 0;          // DType
   std::uint8_t op = 0;             // ReduceOp
-  std::uint8_t codec = 0;          // Codec
+  std::uint8_t codec = 0;          // codec_byte_of() an operation
   std::uint64_t ticket = 0;        // comes back in the completion
   std::uint64_t member = 0;        // MemberId bits
   std::uint64_t seq = 0;           // 0, 1, 2, ... per member and epoch
@@ -89,7 +89,8 @@ struct alignas(kSlotBytes) Completion {
 
 // SegmentHeader::features: what the daemon that made the segment takes. A client asks for nothing
 // whose bit it does not find.
-inline constexpr std::uint64_t kPlansInRing = 1;  // requests with kPlanMagic
+inline constexpr std::uint64_t kPlansInRing = 1;   // requests with kPlanMagic
+inline constexpr std::uint64_t kErrorClasses = 2;  // kOfErrorClass in WorkRequest::codec
 
 // What the daemon says of the whole session, in `SegmentHeader::session_state`.
 enum class SessionState : std::uint32_t {

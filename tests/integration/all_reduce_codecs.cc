@@ -3,11 +3,9 @@
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
-#include "kernels/host/reference.h"
+#include "tests/integration/golden_result.h"
 #include "tests/integration/node_test.h"
-#include "tests/support/pattern.h"
 
 namespace arcomm::support {
 namespace {
@@ -20,34 +18,12 @@ std::string words(const std::string& type, const std::string& op, std::size_t co
          " codec=" + std::to_string(static_cast<int>(codec)) + options;
 }
 
-// The hash of what the ranks' patterns become.
-std::string expected(const std::string& type, const std::string& op, std::size_t count,
-                     std::uint32_t ranks, Codec codec) {
-  arcDataType_t dtype{};
-  arcRedOp_t operation{};
-  EXPECT_TRUE(parse_dtype(type, &dtype) && parse_op(op, &operation));
-  AllReduceArgs args = AllReduceArgs::among(ranks, count, static_cast<DType>(dtype),
-                                            static_cast<ReduceOp>(operation));
-  args.codec = codec;
-  args.num_outputs = 1;
-  const std::size_t bytes = count * element_bytes(dtype);
-  std::vector<std::vector<std::byte>> inputs(ranks, std::vector<std::byte>(bytes));
-  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-    fill_pattern(inputs[rank].data(), count, dtype, operation, static_cast<int>(rank), 0);
-    args.inputs[rank] = inputs[rank].data();
-  }
-  std::vector<std::byte> result(bytes);
-  args.outputs[0] = result.data();
-  reference::all_reduce_range(args, 0, count);
-  return std::to_string(hash_bytes(result.data(), bytes));
-}
-
 class AllReduceCodecs : public NodeTest {
  protected:
   static void expect_golden(const Clients& clients, const std::string& type, const std::string& op,
                             std::size_t count, Codec codec, const std::string& options = "") {
     const auto ranks = static_cast<std::uint32_t>(clients.size());
-    const std::string want = expected(type, op, count, ranks, codec);
+    const std::string want = golden_result(type, op, count, ranks, codec);
     const std::string line = words(type, op, count, codec, options);
     for (const Reply& reply : ask_all(clients, line)) {
       EXPECT_TRUE(reply.ok()) << line << ": " << reply.to_string();
@@ -120,6 +96,8 @@ TEST_F(AllReduceCodecs, IsNamedInTheTraceAndCountedByName) {
   EXPECT_NE(text.find("sum float16 q4_rotated"), std::string::npos) << text;
   EXPECT_EQ(scrape().value("arcomm_coded_operations_total", {"q4_rotated"}), 2);
   EXPECT_EQ(scrape().value("arcomm_coded_operations_total", {"q8"}), 0);
+  EXPECT_EQ(arctl(node(), {"metrics"}).output.find("arcomm_coded_operations_total{codec=\"none\"}"),
+            std::string::npos);
 }
 
 TEST_F(AllReduceCodecs, IsNamedByArctlCommsWhereARankWaitsWithIt) {

@@ -34,6 +34,38 @@ TEST_F(ClientLibrary, CutsLargeOperationsAlikeHoweverEachRankHoldsItsMemory) {
   }
 }
 
+TEST_F(ClientLibrary, TellsWhichCodecACallGetsByItsConfigItsCommunicatorOrAnErrorClass) {
+  start();
+  const arcAllReduceConfig_t q6 = arc::with_codec(arcCodecQ6);
+  arcCommConfig_t config = ARC_COMM_CONFIG_INITIALIZER;
+  config.all_reduce = &q6;
+  comms_ = std::vector<arc::Communicator>(2);
+  const arcUniqueId id = arc::unique_id();
+  arc::Group group;
+  for (int rank = 0; rank < 2; ++rank)
+    arc::check(arcCommInitRankConfig(comm(rank).out(), 2, id, rank, &config));
+  group.end();
+  const auto codec_of = [&](const arcAllReduceConfig_t* asked) {
+    arcCodec_t codec = arcCodecNone;
+    EXPECT_EQ(arcCommGetCodec(comm(0).get(), 1 << 20, arcFloat32, arcSum, asked, &codec),
+              arcSuccess)
+        << arcGetLastError(nullptr);
+    return codec;
+  };
+  const arcAllReduceConfig_t none = arc::with_codec(arcCodecNone);
+  const arcAllReduceConfig_t q4 = arc::with_codec(arcCodecQ4);
+  const arcAllReduceConfig_t of_class = arc::with_least_snr(10);
+  EXPECT_EQ(codec_of(nullptr), arcCodecQ6);
+  EXPECT_EQ(codec_of(&none), arcCodecNone);
+  EXPECT_EQ(codec_of(&q4), arcCodecQ4);
+  EXPECT_EQ(codec_of(&of_class), arcCodecNone) << "nothing travels on one host";
+  arcCodec_t codec = arcCodecNone;
+  EXPECT_EQ(arcCommGetCodec(comm(0).get(), 1, arcInt32, arcSum, nullptr, &codec),
+            arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("the communicator's default"),
+            std::string::npos);
+}
+
 TEST_F(ClientLibrary, LetsOneThreadSubmitMoreThanTheDaemonHoldsAtOnce) {
   DaemonProcess::Options options;
   options.settings["quota.in_flight"] = "16";

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/arctl/bench/accuracy.h"
 #include "client/arctl/bench/bench_case.h"
 #include "client/arctl/bench/bench_options.h"
 #include "client/arctl/bench/network.h"
@@ -136,6 +137,34 @@ void add_network_options(CLI::App& verb, BenchOptions& options) {
       ->needs(network);
 }
 
+void add_accuracy_options(CLI::App& verb, BenchOptions& options) {
+  CLI::Option* accuracy = verb.add_flag(
+      "--accuracy", options.accuracy,
+      "Holds results against the exact sum instead of timing them: signal over noise, the greatest "
+      "error over its bound, and the mean error, of every codec (or --codec's) on data of several "
+      "kinds. Fails where an element is beyond its bound");
+  verb.add_option("--data", options.data,
+                  "With --accuracy: recorded data, too: a file of float32, the first rank's part "
+                  "first")
+      ->type_name("FILE")
+      ->needs(accuracy);
+}
+
+// Sizes, times and GPUs are of the timed bench.
+Result<AccuracyPlan> accuracy_plan_as_typed(const CLI::App& verb, const BenchOptions& options) {
+  for (const CLI::Option* one : verb.get_options()) {
+    const bool is_its = one->check_name("--accuracy") || one->check_name("--data") ||
+                        one->check_name("--dtype") || one->check_name("--op") ||
+                        one->check_name("--codec") || one->check_name("--ranks");
+    if (one->count() != 0 && !is_its) throw CLI::ExcludesError("--accuracy", one->get_name());
+  }
+  return accuracy_plan_of(AccuracyOptions{.dtype = options.dtype,
+                                          .op = options.op,
+                                          .codec = verb.count("--codec") != 0 ? options.codec : "",
+                                          .ranks = options.ranks.value_or(2),
+                                          .data = options.data});
+}
+
 // The others are of rank processes. (With excludes() each would say so in the help.)
 void check_network_options(const CLI::App& verb) {
   for (const CLI::Option* one : verb.get_options()) {
@@ -215,15 +244,22 @@ void add_bench(CLI::App& app, Invocation& invocation) {
                    "The file to load NCCL from; by default libnccl.so.2, as the loader finds it")
       ->type_name("FILE");
   add_network_options(*verb, *options);
-  add_examples(*verb,
-               {"arctl bench -b 1K -e 64M -r 4 -d bfloat16",
-                "arctl bench --device gpu -r 2 -d float16 --peers nccl", "arctl bench --network"});
+  add_accuracy_options(*verb, *options);
+  add_examples(*verb, {"arctl bench -b 1K -e 64M -r 4 -d bfloat16",
+                       "arctl bench --device gpu -r 2 -d float16 --peers nccl",
+                       "arctl bench --network", "arctl bench --accuracy"});
   verb->callback([&invocation, options, verb] {
     if (options->network) {
       check_network_options(*verb);
       invocation.action = [&invocation, options] {
         return bench_network(invocation, options->daemons);
       };
+      return;
+    }
+    if (options->accuracy) {
+      const Result<AccuracyPlan> plan = accuracy_plan_as_typed(*verb, *options);
+      if (!plan) throw CLI::ValidationError("bench", plan.error().message);
+      invocation.action = [&invocation, plan = *plan] { return bench_accuracy(invocation, plan); };
       return;
     }
     const Result<BenchPlan> plan = plan_of(*options);

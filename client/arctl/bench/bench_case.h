@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "client/arctl/bench/accuracy_data.h"
+#include "client/arctl/bench/accuracy_judge.h"
 #include "proto/types.h"
 
 namespace arcomm::arctl {
@@ -24,6 +26,7 @@ enum class CaseKind : std::uint8_t {
   Survey,  // GPUs: what the process sees of them; the daemon is not asked
   // GPUs: the contender gets ready. Its note says what it is; or why not, where it is refused.
   Open,
+  Accuracy,  // on the host: one AllReduce of `data`, judged by each rank
   PeerCopy,  // GPUs: each rank copies to the next rank's; a sample is one copy (kPeerCopyBytes)
 };
 
@@ -42,6 +45,7 @@ struct BenchCase {
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
   Codec codec = Codec::None;
+  AccuracyData data = AccuracyData::Gaussian;  // of an Accuracy case
   bool in_place = false;
   bool persistent = false;  // through a plan that is made once
   Timing timing = Timing::Latency;
@@ -68,6 +72,8 @@ struct Measured {
   bool refused = false;             // a rank could not open the contender
   std::string note;                 // what a rank said: why it refused, else the first's
   GpusSeen seen;                    // of a survey, by rank 0
+  AccuracyFound accuracy;           // of an Accuracy case, by rank 0
+  bool results_differ = false;      // between the ranks, then
 
   double percentile_us(double fraction) const;  // 0.5: the median
 };

@@ -35,6 +35,9 @@ struct BenchOptions {
   // Instead of all the above: between daemons, to these addresses or to all.
   bool network = false;
   std::vector<std::string> daemons;
+  // Instead of times: of -d, -o, --codec and -r, and of a file.
+  bool accuracy = false;
+  std::string data;
 };
 
 struct BenchPlan {

@@ -36,7 +36,32 @@ double decode_half(std::uint16_t bits) {
   return (bits & 0x8000) != 0 ? -number : number;
 }
 
+std::uint16_t half_of(float number) {
+  const std::uint16_t sign = std::signbit(number) ? 0x8000 : 0;
+  const auto magnitude = static_cast<double>(std::fabs(number));
+  if (!(magnitude < 65520)) return sign | (std::isnan(number) ? 0x7e00 : 0x7c00);
+  // Below 2^-14 steps are as those from there on. What is rounded up carries into the exponent.
+  const int exponent = magnitude < 0x1p-14 ? -14 : std::ilogb(magnitude);
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return static_cast<std::uint16_t>(sign | ((exponent + 14) * 1024 + steps));
+}
+
+std::uint16_t bfloat16_of(float number) {
+  const auto bits = std::bit_cast<std::uint32_t>(number);
+  if (std::isnan(number)) return 0x7fc0;
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
 }  // namespace
+
+void encode(DType dtype, float number, std::byte* element) {
+  if (dtype == DType::Float32) {
+    std::memcpy(element, &number, sizeof(number));
+    return;
+  }
+  const std::uint16_t bits = dtype == DType::Float16 ? half_of(number) : bfloat16_of(number);
+  std::memcpy(element, &bits, sizeof(bits));
+}
 
 std::uint64_t encode_small(DType dtype, int number) {
   switch (dtype) {

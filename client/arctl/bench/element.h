@@ -13,5 +13,7 @@ namespace arcomm::arctl {
 // wider types to 2^24 (8-bit integers: modulo 256).
 std::uint64_t encode_small(DType dtype, int number);
 double decode(DType dtype, const std::byte* element);
+// Of float16, bfloat16 and float32: the nearest, ties to even.
+void encode(DType dtype, float number, std::byte* element);
 
 }  // namespace arcomm::arctl

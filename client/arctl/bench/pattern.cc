@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "client/arctl/bench/codec_bound.h"
 #include "client/arctl/bench/element.h"
 
 namespace arcomm::arctl {
@@ -59,14 +60,6 @@ double tolerance_of(DType dtype) {
 
 // Of what the bounds allow; and twice that, for what float32 rounds besides.
 constexpr double kScaleRounding = 1 + 0x1p-7;
-
-double levels_of(Codec codec) {
-  if (codec == Codec::Q4 || codec == Codec::Q4Rotated) return 8;
-  return codec == Codec::Q6 || codec == Codec::Q6Rotated ? 32 : 128;
-}
-bool is_rotated(Codec codec) {
-  return codec == Codec::Q8Rotated || codec == Codec::Q6Rotated || codec == Codec::Q4Rotated;
-}
 
 // Calls `body` with a value of the unsigned type that is as wide as `dtype`.
 template <typename Body>

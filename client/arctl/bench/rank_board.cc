@@ -137,6 +137,7 @@ Status RankBoard::serve(Rank rank, const std::function<Status(const BenchCase&)>
     slot.checked_bytes = 0;
     slot.samples = 0;
     slot.refused = 0;
+    slot.accuracy = {};
     slot.steps.store(0, std::memory_order_relaxed);
     slot.note[0] = '\0';
     ARC_RETURN_IF_ERROR(run(page().current));

@@ -41,6 +41,7 @@ struct RankSlot {
   std::uint32_t samples;
   std::uint32_t refused;
   GpusSeen seen;
+  AccuracyFound accuracy;
   std::atomic<std::uint32_t> steps;  // of what the ranks do in steps, all or none: those done
   char note[256];
   std::uint32_t code;  // ErrorCode; with reason and message, valid once `failed` counts this rank
@@ -58,6 +59,7 @@ struct BoardPage {
   RankDevice device;
   std::int32_t gpus[kMaxRanks];              // by rank: CUDA's number of it
   char nccl[512];                            // the file to load NCCL from
+  char data_file[4096];                      // of recorded data
   char nccl_ids[kContenders][kNcclIdBytes];  // rank 0 writes them
   BenchCase current;
   alignas(64) std::atomic<std::uint32_t> announced;  // cases; futex. kNoMoreCases ends the ranks

@@ -50,6 +50,12 @@ Result<RankTeam> RankTeam::start(const TeamOptions& options) {
                  options.nccl.size(), " characters; at most ", sizeof(page.nccl) - 1, " are taken");
   }
   options.nccl.copy(page.nccl, options.nccl.size());
+  if (options.data_file.size() >= sizeof(page.data_file)) {
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "the path of the data has ",
+                 options.data_file.size(), " characters; at most ", sizeof(page.data_file) - 1,
+                 " are taken");
+  }
+  options.data_file.copy(page.data_file, options.data_file.size());
   page.timeout_ms = static_cast<std::uint64_t>(options.timeout.count());
   if (arcGetUniqueId(&page.unique_id) != arcSuccess) {
     return error(ErrorCode::Internal, Reason::Bug,
@@ -115,6 +121,7 @@ Result<Measured> RankTeam::run(const BenchCase& what) {
 
   Measured measured;
   measured.seen = page.slots[0].seen;
+  measured.accuracy = page.slots[0].accuracy;
   measured.samples_us.assign(page.slots[0].samples, 0);
   for (Rank rank = 0; rank < options_.ranks; ++rank) {
     const double* samples = board_.samples_of(rank);
@@ -123,6 +130,7 @@ Result<Measured> RankTeam::run(const BenchCase& what) {
     }
     const RankSlot& slot = page.slots[rank];
     measured.wrong += slot.wrong;
+    measured.results_differ |= slot.accuracy.digest != measured.accuracy.digest;
     measured.checked_bytes =
         rank == 0 ? slot.checked_bytes : std::min(measured.checked_bytes, slot.checked_bytes);
     const bool first_refusal = slot.refused != 0 && !measured.refused;

@@ -21,6 +21,7 @@ struct TeamOptions {
   RankDevice device = RankDevice::Host;
   std::vector<int> gpus;                      // by rank, CUDA's numbers
   std::string nccl;                           // the file to load NCCL from
+  std::string data_file;                      // of recorded data
   std::string runtime_dir;                    // "" means the environment's
   std::chrono::milliseconds timeout{30'000};  // of one operation
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "client/arctl/bench/accuracy_rank.h"
 #include "client/arctl/bench/pattern.h"
 
 namespace arcomm::arctl {
@@ -68,7 +69,7 @@ class Buffer {
 class Worker {
  public:
   Worker(const RankBoard& board, Rank rank, arcComm_t comm, Buffer& send, Buffer& recv)
-      : board_(board), rank_(rank), comm_(comm), send_(send), recv_(recv) {}
+      : board_(board), rank_(rank), comm_(comm), send_(send), recv_(recv), accuracy_(board, rank) {}
 
   Status run_cases() {
     return board_.serve(rank_, [this](const BenchCase& what) { return run(what); });
@@ -76,6 +77,10 @@ class Worker {
 
  private:
   Status run(const BenchCase& what) {
+    if (what.kind == CaseKind::Accuracy) {
+      return accuracy_.run(what, send_.data(), recv_.data(),
+                           [&] { return reduce(what, send_.data(), recv_.data()); });
+    }
     const Pattern pattern(what.dtype, what.op, board_.page().ranks, what.codec);
     const std::byte* in = send_.data();
     std::byte* out = what.in_place ? send_.data() : recv_.data();
@@ -142,8 +147,9 @@ class Worker {
       arcTicket_t& ticket = tickets[i % kWindow];
       if (ticket != 0) ARC_RETURN_IF_ERROR(status_of(arcWait(std::exchange(ticket, 0), 0)));
       if (i >= what.iterations) continue;
-      ARC_RETURN_IF_ERROR(status_of(arcAllReduceAsync(in, out, what.count, dtype_of(what),
-                                                      op_of(what), comm_, nullptr, &ticket)));
+      const arcAllReduceConfig_t config = config_of(what);
+      ARC_RETURN_IF_ERROR(status_of(arcAllReduceAsyncWith(
+          in, out, what.count, dtype_of(what), op_of(what), &config, comm_, nullptr, &ticket)));
       beat();
     }
     return {};
@@ -163,16 +169,16 @@ class Worker {
       return status_of(
           arcAllReduce(in, out, what.count, dtype_of(what), op_of(what), comm_, nullptr));
     }
-    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
-    config.codec = static_cast<arcCodec_t>(what.codec);
+    const arcAllReduceConfig_t config = config_of(what);
     return status_of(arcAllReduceWith(in, out, what.count, dtype_of(what), op_of(what), &config,
                                       comm_, nullptr));
   }
 
   Status open_plan(const BenchCase& what, const std::byte* in, std::byte* out) {
     if (!what.persistent) return {};
-    return status_of(
-        arcPlanCreateAllReduce(&plan_, in, out, what.count, dtype_of(what), op_of(what), comm_));
+    const arcAllReduceConfig_t config = config_of(what);
+    return status_of(arcPlanCreateAllReduceWith(&plan_, in, out, what.count, dtype_of(what),
+                                                op_of(what), &config, comm_));
   }
 
   Status close_plan() {
@@ -182,6 +188,11 @@ class Worker {
   void sample(double us) { board_.sample(rank_, us); }
   void beat() { board_.beat(rank_); }
 
+  static arcAllReduceConfig_t config_of(const BenchCase& what) {
+    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    config.codec = static_cast<arcCodec_t>(what.codec);
+    return config;
+  }
   static arcDataType_t dtype_of(const BenchCase& what) {
     return static_cast<arcDataType_t>(what.dtype);
   }
@@ -193,6 +204,7 @@ class Worker {
   Buffer& send_;
   Buffer& recv_;
   arcPlan_t plan_ = nullptr;
+  AccuracyRank accuracy_;
 };
 
 Status run_attached(const RankBoard& board, Rank rank) {

@@ -49,6 +49,8 @@ class GpuWorker {
         return open(what.contender);
       case CaseKind::PeerCopy:
         return copy_to_neighbour(what);
+      case CaseKind::Accuracy:
+        return error(ErrorCode::Internal, Reason::Bug, "accuracy is measured on the host");
       case CaseKind::AllReduce:
         break;
     }

@@ -5,6 +5,7 @@
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/view/table.h"
 #include "client/arctl/view/views.h"
+#include "proto/types.h"
 
 namespace arcomm::arctl {
 namespace {
@@ -25,6 +26,12 @@ Json members_json(const v1::CommunicatorStatus& communicator) {
 // What this daemon knows of a rank of another node is what it waits for, and not what it has done.
 std::string calls_text(const v1::RankStatus& member) {
   return is_elsewhere(member) ? "-" : std::to_string(member.last_seq());
+}
+
+// "none" of a daemon that says nothing, and while it is formed.
+std::string default_codec_text(const v1::CommunicatorStatus& communicator) {
+  return communicator.default_codec().empty() ? std::string(text_of(Codec::None))
+                                              : communicator.default_codec();
 }
 
 }  // namespace
@@ -134,6 +141,10 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
       out += "  " + printable(launches) + "\n";
     if (!communicator.why_not_in_stream().empty())
       out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
+    if (!communicator.default_codec_becomes().empty()) {
+      out += "  default codec: " + printable(communicator.default_codec()) + ": " +
+             printable(communicator.default_codec_becomes()) + "\n";
+    }
     const std::string diagnosis = diagnosis_of(communicator);
     if (!diagnosis.empty() && diagnosis != communicator.state()) {
       out += "  " + painted(printable(diagnosis), Colour::Yellow, colour) + "\n";
@@ -154,6 +165,8 @@ Json communicators_json(const v1::CommunicatorsReply& reply) {
                    {"diagnosis", diagnosis_of(communicator)},
                    {"launches", launches_json(communicator)},
                    {"why_not_in_stream", communicator.why_not_in_stream()},
+                   {"default_codec", default_codec_text(communicator)},
+                   {"default_codec_becomes", communicator.default_codec_becomes()},
                    {"members", members_json(communicator)}});
   }
   return {{"communicators", std::move(all)}};

@@ -78,7 +78,10 @@ std::string codec_text(const v1::TraceRecord& record) {
 
 std::string operation_text(const v1::TraceRecord& record) {
   const std::string codec = codec_text(record);
-  return record.op() + " " + record.dtype() + (codec == text_of(Codec::None) ? "" : " " + codec);
+  const std::string asked = record.op() + " " + record.dtype();
+  // That none came of an error class is worth a word, too.
+  if (record.of_error_class()) return asked + " class:" + codec;
+  return asked + (codec == text_of(Codec::None) ? "" : " " + codec);
 }
 
 std::string trace_text(const v1::TraceReply& reply, bool colour) {
@@ -143,6 +146,7 @@ Json trace_json(const v1::TraceReply& reply) {
                        {"dtype", record.dtype()},
                        {"op", record.op()},
                        {"codec", codec_text(record)},
+                       {"of_error_class", record.of_error_class()},
                        {"send_count", record.send_count()},
                        {"recv_count", record.recv_count()},
                        {"algorithm", record.algorithm()},
@@ -193,7 +197,9 @@ Json explain_json(const v1::ExplainReply& reply) {
           {"runner_up", reply.runner_up()},
           {"chosen_us", json_number(reply.chosen_microseconds())},
           {"runner_up_us", json_number(reply.runner_up_microseconds())},
-          {"table", reply.table()}};
+          {"table", reply.table()},
+          {"codec", reply.codec().empty() ? std::string(text_of(Codec::None)) : reply.codec()},
+          {"codec_why", reply.codec_why()}};
 }
 
 }  // namespace arcomm::arctl

@@ -41,8 +41,9 @@ Json diagnosis_json(const v1::CommunicatorsReply& reply);
 std::string net_text(const v1::NetReply& reply, bool colour);
 Json net_json(const v1::NetReply& reply);
 
-std::string codec_text(const v1::TraceRecord& record);      // "none" from a daemon that says none
-std::string operation_text(const v1::TraceRecord& record);  // "sum float16 q8"
+std::string codec_text(const v1::TraceRecord& record);  // "none" from a daemon that says none
+// "sum float16 q8"; of an error class "sum float16 class:none".
+std::string operation_text(const v1::TraceRecord& record);
 std::string trace_text(const v1::TraceReply& reply, bool colour);
 Json trace_json(const v1::TraceReply& reply);
 // The same as Chrome's trace events, for a viewer.

@@ -2,13 +2,19 @@
 // prompts, and compares what they answer with a run that needs neither them nor the library.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <stdexcept>
+#include <string_view>
+#include <utility>
 
 #include "client/examples/tensor_parallel_lm/options.h"
+#include "client/examples/tensor_parallel_lm/serving/codecs.h"
+#include "client/examples/tensor_parallel_lm/serving/recording.h"
 #include "client/examples/tensor_parallel_lm/serving/team.h"
 #include "client/examples/tensor_parallel_lm/training/corpus.h"
 
@@ -36,20 +42,25 @@ class ScratchFolder {
   std::string path_;
 };
 
-Weights train_model(const Options& options) {
+Corpus read_documents(const Options& options) {
   const std::vector<std::string> files =
       options.files.empty() ? documents_in(ARCOMM_EXAMPLE_DOCUMENTS) : options.files;
   if (files.empty()) {
     throw std::runtime_error("there are no documents under " ARCOMM_EXAMPLE_DOCUMENTS
                              ": name text files to train on");
   }
-  const Corpus corpus = read_corpus(files);
+  Corpus corpus = read_corpus(files);
   const Config& config = options.train.config;
   if (corpus.text.size() < config.context + 2) {
     throw std::runtime_error("the text is " + std::to_string(corpus.text.size()) +
                              " bytes long; training needs " + std::to_string(config.context + 2) +
                              " or more");
   }
+  return corpus;
+}
+
+Weights train_model(const Options& options, const Corpus& corpus) {
+  const Config& config = options.train.config;
   std::printf(
       "training on %zu files, %zu KB: %zu layers, %zu wide, %zu heads, %zu thousand parameters\n",
       corpus.files, corpus.text.size() / 1000, config.layers, config.width, config.heads,
@@ -91,10 +102,31 @@ void print_texts(const std::vector<std::string>& prompts, const std::vector<std:
   }
 }
 
+// Windows of the text, spread over it: what a loss is measured on.
+Request loss_request(const Corpus& corpus, const Config& config) {
+  Request request;
+  const std::size_t length = config.context + 1;
+  const std::size_t windows = std::min<std::size_t>(kMostPrompts, corpus.text.size() / length);
+  for (std::size_t i = 0; i < windows; ++i) {
+    const auto from =
+        corpus.text.begin() + static_cast<std::ptrdiff_t>(i * (corpus.text.size() / windows));
+    request.prompts.emplace_back(from, from + static_cast<std::ptrdiff_t>(length));
+  }
+  return request;
+}
+
+// Of the ranks, which all have the same; and its change from that of the one-process run.
+void print_loss(const std::vector<Reply>& replies, std::string_view codec, double reference) {
+  const double loss = replies.front().generation.loss;
+  std::printf("loss with codec %-10s  %.6f nats per byte, %+.6f from %.6f without one\n",
+              codec.data(), loss, loss - reference, reference);
+}
+
 // One rank's share of the figures, and whether everybody computed the same.
 struct Comparison {
   bool is_same_text = true;    // of every rank and the one-process run
   bool is_same_logits = true;  // bit for bit
+  bool do_ranks_agree = true;  // to the bit
   double seconds = 0;
   double one_process_seconds = 0;
   std::size_t bytes = 0;
@@ -104,6 +136,8 @@ struct Comparison {
 void compare(const Request& request, const std::vector<Reply>& replies, const Generation& reference,
              Comparison& comparison) {
   for (const Reply& reply : replies) {
+    comparison.do_ranks_agree &=
+        reply.generation.logits_digest == replies.front().generation.logits_digest;
     comparison.is_same_text &= reply.generation.texts == reference.texts;
     comparison.is_same_logits &= reply.generation.logits_digest == reference.logits_digest;
   }
@@ -126,33 +160,70 @@ void report(const Options& options, const Comparison& c) {
       "included)\n",
       100 * c.all_reduce.seconds / c.seconds, static_cast<unsigned long long>(c.all_reduce.calls),
       1e6 * c.all_reduce.seconds / static_cast<double>(c.all_reduce.calls));
+  if (options.codec != arcCodecNone) {
+    std::printf("tokens equal those of the one-process run, which has no codec: %s\n",
+                c.is_same_text ? "yes" : "no");
+    std::printf("all ranks have the same logits, bit for bit: %s\n",
+                c.do_ranks_agree ? "yes" : "NO");
+    return;
+  }
   std::printf("tokens equal those of the one-process run: %s; logits equal, bit for bit: %s\n",
               c.is_same_text ? "yes" : "NO", c.is_same_logits ? "yes" : "NO");
 }
 
+void finish_recording(const Options& options) {
+  std::vector<std::string> parts;
+  for (int rank = 0; rank < options.ranks; ++rank)
+    parts.push_back(record_path_of(options.record_path, rank));
+  const std::size_t values = join_recordings(parts, options.record_path);
+  std::printf("recorded %zu values of each of %d ranks in %s\n", values, options.ranks,
+              options.record_path.c_str());
+}
+
 bool run(const Options& options) {
-  const Weights weights = train_model(options);
+  const Corpus corpus = read_documents(options);
+  const Weights weights = train_model(options, corpus);
   const ScratchFolder scratch;
   const std::string weights_path = scratch.path() + "/weights";
   save_weights(weights, weights_path);
-  Team team(options.ranks, weights_path);
+  std::optional<Team> team(std::in_place, options.ranks, weights_path, options.codec,
+                           options.record_path);
   OneProcess one_process(weights, options.ranks);
   Transformer reference(weights.config, weights.parameters(), one_process);
 
   Request request{.prompts = options.prompts, .bytes = 32, .seed = options.train.seed};
-  team.ask(request);  // warms up: first touches of memory are no part of the figures
+  team->ask(request);  // warms up: first touches of memory are no part of the figures
   request.bytes = options.bytes;
   Comparison comparison;
   for (const float temperature : {0.0F, options.temperature}) {
     request.temperature = temperature;
-    const std::vector<Reply> replies = team.ask(request);
+    const std::vector<Reply> replies = team->ask(request);
     compare(request, replies, generate(reference, request), comparison);
     std::printf(temperature > 0 ? "\nsampled at temperature %.2f:\n" : "\ngreedy:\n",
                 static_cast<double>(temperature));
     print_texts(request.prompts, replies.front().generation.texts);
   }
   report(options, comparison);
-  return comparison.is_same_text && comparison.is_same_logits;
+  bool is_right = options.codec == arcCodecNone
+                      ? comparison.is_same_text && comparison.is_same_logits
+                      : comparison.do_ranks_agree;
+  if (!options.record_path.empty()) finish_recording(options);
+  if (options.codec == arcCodecNone && !options.with_all_codecs) return is_right;
+  const Request judged = loss_request(corpus, weights.config);
+  const double loss = generate(reference, judged).loss;
+  if (!options.with_all_codecs) {
+    print_loss(team->ask(judged), name_of(options.codec), loss);
+    return is_right;
+  }
+  team.reset();
+  for (const NamedCodec& one : kCodecs) {
+    Team with_codec(options.ranks, weights_path, one.codec);
+    const std::vector<Reply> replies = with_codec.ask(judged);
+    print_loss(replies, one.name, loss);
+    for (const Reply& reply : replies)
+      is_right &= reply.generation.loss == replies.front().generation.loss;
+  }
+  return is_right;
 }
 
 }  // namespace

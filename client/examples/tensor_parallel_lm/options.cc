@@ -1,9 +1,11 @@
 #include "client/examples/tensor_parallel_lm/options.h"
 
 #include <charconv>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 
+#include "client/examples/tensor_parallel_lm/serving/codecs.h"
 #include "client/examples/tensor_parallel_lm/serving/generate.h"
 
 namespace lm {
@@ -30,6 +32,19 @@ void make_quick(Options& options) {
   options.bytes = 64;
 }
 
+void take_codec(std::string_view name, Options& options) {
+  options.with_all_codecs = name == "all";
+  if (options.with_all_codecs) return;
+  const std::optional<arcCodec_t> codec = codec_named(name);
+  if (!codec) {
+    std::string names;
+    for (const NamedCodec& one : kCodecs) names += std::string(one.name) + ", ";
+    throw std::invalid_argument("--codec takes " + names + "or all, not \"" + std::string(name) +
+                                "\"");
+  }
+  options.codec = *codec;
+}
+
 }  // namespace
 
 const char* usage() {
@@ -47,6 +62,14 @@ const char* usage() {
          "  --train-steps N      (default 450)\n"
          "  --train-seconds S    ends the training early on a slow machine (default 12)\n"
          "  --seed N             of weights, training windows and sampling (default 1)\n"
+         "  --codec NAME         the ranks' sums go through this codec: none (the default), fp8, "
+         "q8, "
+         "q6, q4,\n"
+         "                       q8_rotated, q6_rotated, q4_rotated; the change of the loss is "
+         "printed. all: without\n"
+         "                       one, and then the loss with each\n"
+         "  --record FILE        writes what the ranks sum, as float32, rank by rank: data for "
+         "arctl bench --accuracy\n"
          "  --quick              a smaller model, trained for three seconds at most\n"
          "\n"
          "arcommd must be running; ARCOMM_RUNTIME_DIR says where if not in /run/arcommd.\n";
@@ -82,6 +105,11 @@ Options parse_options(int argc, char** argv) {
       options.train.max_seconds = number(flag, value(), 0.1, 86400.0);
     } else if (flag == "--seed") {
       options.train.seed = number<std::uint64_t>(flag, value(), 0, UINT64_MAX);
+    } else if (flag == "--codec") {
+      take_codec(value(), options);
+    } else if (flag == "--record") {
+      options.record_path = value();
+      if (options.record_path.empty()) throw std::invalid_argument("--record needs a file's name");
     } else if (flag.starts_with("-")) {
       throw std::invalid_argument("there is no option " + std::string(flag) +
                                   "; --help lists them");

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "client/examples/tensor_parallel_lm/training/train.h"
+#include "client/include/arclient.h"
 
 namespace lm {
 
@@ -15,6 +16,9 @@ struct Options {
   float temperature = 0.7F;
   TrainOptions train;
   std::vector<std::string> files;
+  arcCodec_t codec = arcCodecNone;  // of the ranks' communicator
+  bool with_all_codecs = false;     // the loss with each of them, besides
+  std::string record_path;          // "": nothing is recorded
   bool is_quick = false;
   bool wants_help = false;
 };

@@ -1,18 +1,18 @@
 // AllReduce, the tickets that it leaves, and the groups that gather several.
 #include "client/src/host/all_reduce.h"
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
+#include <optional>
 #include <utility>
 
 #include "client/include/arclient.h"
+#include "client/src/c_api/config.h"
 #include "client/src/c_api/entry_point.h"
 #include "client/src/gpu/gpu_all_reduce.h"
+#include "client/src/host/codec_choice.h"
 #include "client/src/session/communicator.h"
 #include "client/src/session/group.h"
 #include "client/src/session/library.h"
@@ -22,7 +22,6 @@ namespace {
 
 static_assert(static_cast<int>(arcUint64) == static_cast<int>(DType::Uint64));
 static_assert(static_cast<int>(arcAvg) == static_cast<int>(ReduceOp::Avg));
-static_assert(static_cast<int>(arcCodecQ4Rotated) == static_cast<int>(Codec::Q4Rotated));
 
 // The member, where the call and it are sound.
 Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::size_t count,
@@ -58,23 +57,56 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
   return finish(**operation);
 }
 
-// A caller built against a newer header has more fields: each changes the result, so that one that
-// is set and not known here is no detail to leave out.
-Status read_config(const arcAllReduceConfig_t* config, arcAllReduceConfig_t& known) {
-  if (config == nullptr) return {};
-  constexpr std::size_t kMostBytes = 4096;  // beyond what any version will have
-  if (config->struct_size < sizeof(known) || config->struct_size > kMostBytes) {
-    return error(ErrorCode::InvalidArgument, Reason::BadValue, "config->struct_size is ",
-                 config->struct_size, ": start from ARC_ALL_REDUCE_CONFIG_INITIALIZER");
+// The call with the codec that it gets.
+Result<CollectiveCall> coded_call(const void* send, void* recv, std::size_t count,
+                                  arcDataType_t dtype, arcRedOp_t op,
+                                  const std::optional<Coding>& asked, const Member& member) {
+  CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
+  ARC_RETURN_IF_ERROR(choose_codec(asked, member, call));
+  return call;
+}
+
+Status all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                  arcRedOp_t op, const arcAllReduceConfig_t* config, arcComm_t comm,
+                  arcStream_t stream) {
+  const Result<std::optional<Coding>> asked = read_config(config);
+  if (!asked) return asked.error();
+  const Result<std::shared_ptr<Member>> member =
+      find_member(send, recv, count, dtype, op, comm, stream);
+  if (!member) return member.error();
+  const Result<CollectiveCall> call = coded_call(send, recv, count, dtype, op, *asked, **member);
+  if (!call) return call.error();
+  return all_reduce(*member, *call, stream);
+}
+
+Status all_reduce_async(const void* send, void* recv, std::size_t count, arcDataType_t dtype,
+                        arcRedOp_t op, const arcAllReduceConfig_t* config, arcComm_t comm,
+                        arcStream_t stream, arcTicket_t* ticket) {
+  if (ticket == nullptr) return null_argument("ticket");
+  *ticket = 0;
+  const Result<std::optional<Coding>> asked = read_config(config);
+  if (!asked) return asked.error();
+  const Result<std::shared_ptr<Member>> member =
+      find_member(send, recv, count, dtype, op, comm, stream);
+  if (!member) return member.error();
+  if ((*member)->gpu) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported,
+                 "there are no tickets on GPUs, where arcAllReduce is asynchronous already: order "
+                 "what depends on it behind it on its stream");
   }
-  known = *config;
-  const std::span more(reinterpret_cast<const unsigned char*>(config), config->struct_size);
-  if (known.reserved != 0 || std::any_of(more.begin() + sizeof(known), more.end(),
-                                         [](unsigned char byte) { return byte != 0; })) {
-    return error(ErrorCode::InvalidArgument, Reason::Version,
-                 "config has an option set that this libarclient does not know: load a newer one, "
-                 "or leave the option out");
+  const Result<CollectiveCall> call = coded_call(send, recv, count, dtype, op, *asked, **member);
+  if (!call) return call.error();
+  std::chrono::milliseconds timeout{};
+  Result<Operation*> operation = prepare_on_host(*member, *call, &timeout);
+  if (!operation) return std::move(operation).error();
+  const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
+  if (Group& group = Group::of_this_thread(); group.open()) {
+    group.add(**operation, timeout, false);
+  } else {
+    start(**operation, (*operation)->deadline);
+    if (!(*operation)->submitted.load(std::memory_order_relaxed)) return finish(**operation);
   }
+  *ticket = named;
   return {};
 }
 
@@ -88,65 +120,43 @@ extern "C" {
 
 arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                          arcRedOp_t op, arcComm_t comm, arcStream_t stream) {
-  return guarded([&]() -> Status {
-    const Result<std::shared_ptr<Member>> member =
-        find_member(send, recv, count, dtype, op, comm, stream);
-    if (!member) return member.error();
-    return all_reduce(*member, all_reduce_call(send, recv, count, dtype, op), stream);
-  });
+  return guarded([&] { return all_reduce(send, recv, count, dtype, op, nullptr, comm, stream); });
 }
 
 arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count, arcDataType_t dtype,
                              arcRedOp_t op, const arcAllReduceConfig_t* config, arcComm_t comm,
                              arcStream_t stream) {
-  return guarded([&]() -> Status {
-    arcAllReduceConfig_t known = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
-    ARC_RETURN_IF_ERROR(read_config(config, known));
-    const Result<std::shared_ptr<Member>> member =
-        find_member(send, recv, count, dtype, op, comm, stream);
-    if (!member) return member.error();
-    // A program in C may have set any number, which as the enum's value would be none.
-    int codec = 0;
-    static_assert(sizeof(codec) == sizeof(known.codec));
-    std::memcpy(&codec, &known.codec, sizeof(codec));
-    ARC_RETURN_IF_ERROR(check_codec(codec, dtype, op));
-    CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
-    call.codec = static_cast<Codec>(codec);
-    if (call.codec != Codec::None && (*member)->gpu) {
-      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(call.codec),
-                   " does not serve GPUs yet: ask for no codec");
-    }
-    return all_reduce(*member, call, stream);
-  });
+  return guarded([&] { return all_reduce(send, recv, count, dtype, op, config, comm, stream); });
 }
 
 arcResult_t arcAllReduceAsync(const void* send, void* recv, size_t count, arcDataType_t dtype,
                               arcRedOp_t op, arcComm_t comm, arcStream_t stream,
                               arcTicket_t* ticket) {
+  return guarded([&] {
+    return all_reduce_async(send, recv, count, dtype, op, nullptr, comm, stream, ticket);
+  });
+}
+
+arcResult_t arcAllReduceAsyncWith(const void* send, void* recv, size_t count, arcDataType_t dtype,
+                                  arcRedOp_t op, const arcAllReduceConfig_t* config, arcComm_t comm,
+                                  arcStream_t stream, arcTicket_t* ticket) {
+  return guarded(
+      [&] { return all_reduce_async(send, recv, count, dtype, op, config, comm, stream, ticket); });
+}
+
+arcResult_t arcCommGetCodec(arcComm_t comm, size_t count, arcDataType_t dtype, arcRedOp_t op,
+                            const arcAllReduceConfig_t* config, arcCodec_t* codec) {
   return guarded([&]() -> Status {
-    if (ticket == nullptr) return null_argument("ticket");
-    *ticket = 0;
-    const Result<std::shared_ptr<Member>> member =
-        find_member(send, recv, count, dtype, op, comm, stream);
-    if (!member) return member.error();
-    if ((*member)->gpu) {
-      return error(
-          ErrorCode::Unimplemented, Reason::Unsupported,
-          "there are no tickets on GPUs, where arcAllReduce is asynchronous already: order "
-          "what depends on it behind it on its stream");
-    }
-    std::chrono::milliseconds timeout{};
-    Result<Operation*> operation =
-        prepare_on_host(*member, all_reduce_call(send, recv, count, dtype, op), &timeout);
-    if (!operation) return std::move(operation).error();
-    const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
-    if (Group& group = Group::of_this_thread(); group.open()) {
-      group.add(**operation, timeout, false);
-    } else {
-      start(**operation, (*operation)->deadline);
-      if (!(*operation)->submitted.load(std::memory_order_relaxed)) return finish(**operation);
-    }
-    *ticket = named;
+    if (codec == nullptr) return null_argument("codec");
+    const Result<std::optional<Coding>> asked = read_config(config);
+    if (!asked) return asked.error();
+    const Result<std::shared_ptr<Communicator>> communicator = find(comm);
+    if (!communicator) return communicator.error();
+    ARC_RETURN_IF_ERROR(check_call(nullptr, nullptr, 0, dtype, op, nullptr));
+    const Result<CollectiveCall> call =
+        coded_call(nullptr, nullptr, count, dtype, op, *asked, *(*communicator)->member());
+    if (!call) return call.error();
+    *codec = static_cast<arcCodec_t>(call->codec);
     return {};
   });
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/include/arclient.h"
+#include "client/src/c_api/config.h"
 #include "client/src/c_api/entry_point.h"
 #include "client/src/session/group.h"
 #include "client/src/session/library.h"
@@ -15,9 +16,9 @@ namespace {
 static_assert(sizeof(arcUniqueId) == sizeof(UniqueId) && ARC_UNIQUE_ID_BYTES == 128);
 
 Status create_communicator(arcComm_t* comm, int ranks, const UniqueId& id, int rank,
-                           std::shared_ptr<Gpu> gpu) {
+                           const Coding& default_coding, std::shared_ptr<Gpu> gpu) {
   Result<std::shared_ptr<Communicator>> made =
-      Communicator::create(id, ranks, rank, std::move(gpu));
+      Communicator::create(id, ranks, rank, default_coding, std::move(gpu));
   if (!made) return std::move(made).error();
   *comm = reinterpret_cast<arcComm_t>(communicators().insert(std::move(*made)));
   return {};
@@ -59,9 +60,16 @@ arcResult_t arcGetUniqueId(arcUniqueId* id) {
 }
 
 arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank) {
+  return arcCommInitRankConfig(comm, ranks, id, rank, nullptr);
+}
+
+arcResult_t arcCommInitRankConfig(arcComm_t* comm, int ranks, arcUniqueId id, int rank,
+                                  const arcCommConfig_t* config) {
   return guarded([&]() -> Status {
     if (comm == nullptr) return null_argument("comm");
     *comm = nullptr;
+    const Result<Coding> coding = read_config(config);
+    if (!coding) return coding.error();
     if (ranks < 1 || ranks > kMaxRanks) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, "ranks is ", ranks, "; 1 to ",
                    kMaxRanks, " are possible");
@@ -80,12 +88,13 @@ arcResult_t arcCommInitRank(arcComm_t* comm, int ranks, arcUniqueId id, int rank
     if (Group::of_this_thread().open()) {
       Result<std::shared_ptr<Gpu>> gpu = gpu_of_this_thread();
       if (!gpu) return std::move(gpu).error();
-      Group::of_this_thread().create([comm, ranks, bytes, rank, gpu = std::move(*gpu)] {
-        return create_communicator(comm, ranks, bytes, rank, gpu);
-      });
+      Group::of_this_thread().create(
+          [comm, ranks, bytes, rank, coding = *coding, gpu = std::move(*gpu)] {
+            return create_communicator(comm, ranks, bytes, rank, coding, gpu);
+          });
       return {};
     }
-    return create_communicator(comm, ranks, bytes, rank, nullptr);
+    return create_communicator(comm, ranks, bytes, rank, *coding, nullptr);
   });
 }
 

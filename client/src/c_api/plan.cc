@@ -3,11 +3,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "client/include/arclient.h"
+#include "client/src/c_api/config.h"
 #include "client/src/c_api/entry_point.h"
 #include "client/src/host/all_reduce.h"
+#include "client/src/host/codec_choice.h"
 #include "client/src/session/communicator.h"
 #include "client/src/session/group.h"
 
@@ -37,14 +40,23 @@ extern "C" {
 
 arcResult_t arcPlanCreateAllReduce(arcPlan_t* plan, const void* send, void* recv, size_t count,
                                    arcDataType_t dtype, arcRedOp_t op, arcComm_t comm) {
+  return arcPlanCreateAllReduceWith(plan, send, recv, count, dtype, op, nullptr, comm);
+}
+
+arcResult_t arcPlanCreateAllReduceWith(arcPlan_t* plan, const void* send, void* recv, size_t count,
+                                       arcDataType_t dtype, arcRedOp_t op,
+                                       const arcAllReduceConfig_t* config, arcComm_t comm) {
   return guarded([&]() -> Status {
     if (plan == nullptr) return null_argument("plan");
     *plan = nullptr;
+    const Result<std::optional<Coding>> asked = read_config(config);
+    if (!asked) return asked.error();
     Result<std::shared_ptr<Communicator>> communicator = find(comm);
     if (!communicator) return std::move(communicator).error();
     ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, nullptr));
-    Result<std::shared_ptr<Plan>> made =
-        Plan::create(std::move(*communicator), all_reduce_call(send, recv, count, dtype, op));
+    CollectiveCall call = all_reduce_call(send, recv, count, dtype, op);
+    ARC_RETURN_IF_ERROR(choose_codec(*asked, *(*communicator)->member(), call));
+    Result<std::shared_ptr<Plan>> made = Plan::create(std::move(*communicator), call);
     if (!made) return std::move(made).error();
     *plan = reinterpret_cast<arcPlan_t>(plans().insert(std::move(*made)));
     return {};

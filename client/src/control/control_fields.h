@@ -41,6 +41,9 @@ enum class CreateCommunicatorRequest : protozero::pbf_tag_type {
   InStreamAbi = 8,
   LaunchTableVersion = 9,
   InStreamHindrance = 10,
+  DefaultCodec = 11,
+  DefaultLeastSnrDb = 12,
+  DefaultMostRelativeError = 13,
 };
 enum class CreateCommunicatorReply : protozero::pbf_tag_type {
   Member = 1,
@@ -90,6 +93,7 @@ enum class CreatePlanRequest : protozero::pbf_tag_type {
   Collective = 13,
   RootPlusOne = 14,
   Ahead = 15,
+  OfErrorClass = 16,
 };
 enum class CreatePlanReply : protozero::pbf_tag_type { Plan = 1 };
 enum class DestroyPlanRequest : protozero::pbf_tag_type { Session = 1, Plan = 2 };

@@ -156,6 +156,10 @@ Result<CreatedCommunicator> NodeControl::create_communicator(const SessionKey& s
   request.add_uint32(Request::LaunchTableVersion, kLaunchTableVersion);
   request.add_uint32(Request::InStreamHindrance,
                      static_cast<std::uint32_t>(wanted.in_stream_hindrance));
+  const Coding& coding = wanted.default_coding;
+  request.add_uint32(Request::DefaultCodec, static_cast<std::uint32_t>(coding.codec));
+  request.add_double(Request::DefaultLeastSnrDb, coding.error_class.least_snr_db);
+  request.add_double(Request::DefaultMostRelativeError, coding.error_class.most_relative_error);
   CreatedCommunicator created;
   ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreateCommunicator", message, deadline,
                                       [&created](const WireReader<Reply>& reply) {
@@ -292,6 +296,7 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   request.add_uint32(Request::Collective, static_cast<std::uint32_t>(wanted.spec.collective));
   request.add_uint32(Request::RootPlusOne, static_cast<std::uint32_t>(wanted.spec.root + 1));
   request.add_uint32(Request::Ahead, wanted.ahead);
+  request.add_bool(Request::OfErrorClass, wanted.spec.codec_origin == CodecOrigin::ErrorClass);
   PlanId plan;
   ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreatePlan", message, deadline,
                                       [&plan](const WireReader<Reply>& reply) {

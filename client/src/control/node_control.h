@@ -9,6 +9,7 @@
 
 #include "client/src/control/control_channel.h"
 #include "client/src/session/deadline.h"
+#include "proto/coding.h"
 #include "proto/fd_message.h"
 #include "proto/gpu/in_stream_call.h"
 #include "proto/memory_handle.h"
@@ -43,6 +44,7 @@ struct NewCommunicator {
   std::string_view device{};  // "GPU-<uuid>", in a session on GPUs
   std::vector<std::string> visible_gpus{};
   InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
+  Coding default_coding{};
 };
 struct CreatedCommunicator {
   MemberId member;
@@ -51,7 +53,7 @@ struct CreatedCommunicator {
   std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doorbells; image, exchanges
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
-  std::string launch_table;          // encoded; on GPUs: proto/gpu/launch_table.h
+  std::string launch_table;          // encoded: proto/gpu/launch_table.h
   std::uint64_t max_timeout_ms = 0;  // of in-stream operations
 };
 

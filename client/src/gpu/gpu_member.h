@@ -53,6 +53,9 @@ class GpuMember {
   Launch launch_of(const CollectiveCall& call) const {
     return parts_.launches.find(launch_key_of(call));
   }
+  Codec codec_for(const ErrorClass& wanted, const CollectiveCall& call) const {
+    return parts_.launches.codec_for(wanted, launch_key_of(call));
+  }
   // What needs no daemon: puts it on the stream and returns; nobody else has to know of it, nor of
   // its memory. check_in_stream: the same without the start.
   Status all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,

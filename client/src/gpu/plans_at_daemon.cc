@@ -16,7 +16,7 @@ ring::WorkRequest request_of(const NewPlan& wanted) {
   request.collective = static_cast<std::uint8_t>(wanted.spec.collective);
   request.dtype = static_cast<std::uint8_t>(wanted.spec.dtype);
   request.op = static_cast<std::uint8_t>(wanted.spec.op);
-  request.codec = static_cast<std::uint8_t>(wanted.spec.codec);
+  request.codec = codec_byte_of(wanted.spec);
   request.member = wanted.member.bits();
   request.timeout_ns = std::min(wanted.timeout_ms, kMostMs) * 1'000'000;
   request.send_buffer = wanted.send_buffer.bits();

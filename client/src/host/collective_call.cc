@@ -50,18 +50,6 @@ Status check_call(const void* send, const void* recv, std::uint64_t count, int d
   return {};
 }
 
-Status check_codec(int codec, int dtype, int op) {
-  if (codec < 0 || static_cast<unsigned>(codec) >= kCodecs) {
-    return bad("codec is ", codec, "; the codecs are 0 (none) to ", kCodecs - 1, " (q4_rotated)");
-  }
-  const auto asked = static_cast<Codec>(codec);
-  const auto type = static_cast<DType>(dtype);
-  const auto operation = static_cast<ReduceOp>(op);
-  if (codec_serves(asked, operation, type)) return {};
-  return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(asked),
-               " does not serve ", operation, " of ", type, ": ", kServedByCodecs);
-}
-
 CollectiveCall all_reduce_call(const void* send, void* recv, std::uint64_t count, int dtype,
                                int op) {
   return {all_reduce_of(count, static_cast<DType>(dtype), static_cast<ReduceOp>(op)),

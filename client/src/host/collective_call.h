@@ -17,8 +17,6 @@ struct CollectiveCall : OperationSpec {
 // Everything about an AllReduce that can be judged without the daemon.
 Status check_call(const void* send, const void* recv, std::uint64_t count, int dtype, int op,
                   const void* stream);
-// Whether there is such a codec, and it serves them: of arguments that were checked.
-Status check_codec(int codec, int dtype, int op);
 // Of arguments that were checked.
 CollectiveCall all_reduce_call(const void* send, void* recv, std::uint64_t count, int dtype,
                                int op);

@@ -11,6 +11,8 @@
 #include <optional>
 
 #include "client/src/host/operation.h"
+#include "proto/coding.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -25,7 +27,9 @@ struct Member {
   std::uint64_t epoch = 0;
   Rank rank = 0;
   std::uint64_t segment_limit_bytes = 0;  // where operations are cut; the same on every rank
-  std::shared_ptr<GpuMember> gpu;         // in a session on GPUs, which uses none of what follows
+  Coding default_coding;  // of operations that say nothing themselves; the same on every rank
+  LaunchTable launches;   // on the host; the GPU's member has its own
+  std::shared_ptr<GpuMember> gpu;  // in a session on GPUs, which uses none of what follows
 
   // Under the mutex of the session's Submission; what is atomic may be read without it.
   std::uint64_t next_seq = 0;

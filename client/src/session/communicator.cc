@@ -49,8 +49,10 @@ UniqueId make_unique_id() {
 }
 
 Result<std::shared_ptr<Communicator>> Communicator::create(const UniqueId& id, int ranks, int rank,
+                                                           const Coding& default_coding,
                                                            std::shared_ptr<Gpu> gpu) {
-  std::shared_ptr<Communicator> made(new Communicator(id, ranks, rank, std::move(gpu)));
+  std::shared_ptr<Communicator> made(
+      new Communicator(id, ranks, rank, default_coding, std::move(gpu)));
   Result<std::shared_ptr<Member>> member =
       made->join(Library::instance().control_deadline(), false);
   if (!member) return std::move(member).error();
@@ -75,6 +77,11 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       if (!current) return std::move(current).error();
       gpu_ = std::move(*current);
     }
+    if (gpus != nullptr && default_coding_.codec != Codec::None) {
+      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ",
+                   text_of(default_coding_.codec),
+                   " does not serve GPUs yet: give the communicator no default codec");
+    }
     const auto left = std::chrono::ceil<milliseconds>(deadline.left());
     Result<CreatedCommunicator> created = (*session)->control().create_communicator(
         (*session)->key(),
@@ -85,7 +92,8 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
          .device = gpus != nullptr ? std::string_view(gpu_->uuid()) : std::string_view(),
          .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>(),
          .in_stream_hindrance =
-             gpus != nullptr ? gpus->in_stream_hindrance() : InStreamHindrance::None},
+             gpus != nullptr ? gpus->in_stream_hindrance() : InStreamHindrance::None,
+         .default_coding = default_coding_},
         deadline.plus(kGuard));
     if (created) {
       auto member = std::make_shared<Member>();
@@ -96,6 +104,11 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       member->segment_limit_bytes = created->segment_limit_bytes != 0
                                         ? created->segment_limit_bytes
                                         : (*session)->facts().segment_limit_bytes;
+      member->default_coding = default_coding_;
+      // Of a daemon of another version nobody can say what pays: then nothing does.
+      if (Result<LaunchTable> launches = LaunchTable::decode(created->launch_table);
+          launches && gpus == nullptr)
+        member->launches = std::move(*launches);
       if (gpus != nullptr) {
         Result<std::shared_ptr<GpuMember>> on_gpu =
             gpus->join(gpu_, *created, static_cast<std::uint32_t>(rank_),

@@ -14,6 +14,7 @@
 #include "client/src/host/member.h"
 #include "client/src/session/deadline.h"
 #include "client/src/session/handle_table.h"
+#include "proto/coding.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
@@ -24,8 +25,9 @@ using UniqueId = std::array<char, 128>;
 class Communicator {
  public:
   // Blocks until all ranks have called. gpu: the rank's; null on the host, or for the one that is
-  // current here.
+  // current here. default_coding: kept over rebuilds.
   static Result<std::shared_ptr<Communicator>> create(const UniqueId& id, int ranks, int rank,
+                                                      const Coding& default_coding,
                                                       std::shared_ptr<Gpu> gpu);
   ~Communicator();
   Communicator(const Communicator&) = delete;
@@ -43,8 +45,13 @@ class Communicator {
   Status abort();
 
  private:
-  Communicator(const UniqueId& id, int ranks, int rank, std::shared_ptr<Gpu> gpu)
-      : id_(id), ranks_(ranks), rank_(rank), gpu_(std::move(gpu)) {}
+  Communicator(const UniqueId& id, int ranks, int rank, const Coding& default_coding,
+               std::shared_ptr<Gpu> gpu)
+      : id_(id),
+        ranks_(ranks),
+        rank_(rank),
+        default_coding_(default_coding),
+        gpu_(std::move(gpu)) {}
   Result<std::shared_ptr<Member>> join(Deadline deadline, bool again);
   // Ok once the daemon can no longer write on the member's behalf.
   Status leave(const Error& why, Deadline deadline);
@@ -52,6 +59,7 @@ class Communicator {
 
   const UniqueId id_;
   const int ranks_, rank_;
+  const Coding default_coding_;
   std::shared_ptr<Gpu> gpu_;  // known once the first join has ended
   mutable std::mutex mutex_;
   std::shared_ptr<Member> member_;

@@ -73,6 +73,15 @@ void CommunicatorCalls::create_communicator(const Caller& caller,
   call.in_stream_abi = request.in_stream_abi();
   call.in_stream_hindrance = static_cast<InStreamHindrance>(request.in_stream_hindrance());
   call.launch_table_version = request.launch_table_version();
+  call.default_coding = {
+      .codec = static_cast<Codec>(request.default_codec()),
+      .error_class = {request.default_least_snr_db(), request.default_most_relative_error()}};
+  const char* fault = request.default_codec() > 0xff ? "the codec is out of range"
+                                                     : find_fault(call.default_coding);
+  if (fault != nullptr) {
+    return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, "rank ", request.rank(),
+                        "'s default: ", fault));
+  }
   call.called_at = std::chrono::steady_clock::now();
   call.deadline = call.called_at +
                   std::chrono::milliseconds(std::min(asked_ms, state_.settings->op.max_timeout_ms));

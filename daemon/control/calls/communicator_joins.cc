@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/metrics/metrics.h"
 
 namespace arcomm {
@@ -156,6 +157,9 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member,
     for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
     if (state_.worker_of(*session).on_gpus())
       return hand_over_mailbox(id, result->member, std::move(reply), answer);
+    reply.set_launch_table(
+        make_launch_table_on_host(static_cast<std::uint32_t>(result->rank_devices.size()))
+            .encode());
     answer(reply);
   };
 }

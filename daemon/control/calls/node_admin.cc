@@ -9,6 +9,7 @@
 
 #include "daemon/control/calls/limit_status.h"
 #include "daemon/control/calls/net_status.h"
+#include "daemon/plan/codec_words.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "daemon/telemetry/log/log.h"
@@ -44,6 +45,7 @@ v1::TraceRecord to_wire(const FlightRecord& record) {
   wire.set_op(std::string(text_of(record.op)));
   wire.set_collective(std::string(text_of(record.collective)));
   wire.set_codec(std::string(text_of(record.codec)));
+  wire.set_of_error_class(record.codec_origin == CodecOrigin::ErrorClass);
   wire.set_send_count(record.send_count);
   wire.set_recv_count(record.recv_count);
   wire.set_code(static_cast<std::uint32_t>(record.code));
@@ -140,6 +142,14 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
   wire.set_diagnosis(communicator.diagnosis);
   if (communicator.launches) fill(*communicator.launches, wire);
   wire.set_why_not_in_stream(communicator.why_not_in_stream);
+  wire.set_default_codec(to_string(communicator.default_coding));
+  const CodecPlace place = communicator.spans_nodes ? CodecPlace::SeveralNodes
+                           : communicator.launches  ? CodecPlace::Gpus
+                                                    : CodecPlace::OneHost;
+  wire.set_default_codec_becomes(codec_words(
+      communicator.default_coding, place,
+      communicator.launches.value_or(
+          make_launch_table_on_host(static_cast<std::uint32_t>(communicator.ranks.size())))));
   for (const RankSnapshot& rank : communicator.ranks) {
     v1::RankStatus& member = *wire.add_members();
     member.set_rank(rank.rank);

@@ -15,13 +15,15 @@ std::optional<OperationSpec> spec_of(const v1::CreatePlanRequest& request) {
   if (!fits(request.collective()) || !fits(request.dtype()) || !fits(request.op()) ||
       !fits(request.codec()) || request.root_plus_one() > 0x7fff'ffff)
     return std::nullopt;
-  return OperationSpec{.send_count = request.send_count(),
-                       .recv_count = request.recv_count(),
-                       .collective = static_cast<Collective>(request.collective()),
-                       .dtype = static_cast<DType>(request.dtype()),
-                       .op = static_cast<ReduceOp>(request.op()),
-                       .codec = static_cast<Codec>(request.codec()),
-                       .root = static_cast<Rank>(request.root_plus_one()) - 1};
+  return OperationSpec{
+      .send_count = request.send_count(),
+      .recv_count = request.recv_count(),
+      .collective = static_cast<Collective>(request.collective()),
+      .dtype = static_cast<DType>(request.dtype()),
+      .op = static_cast<ReduceOp>(request.op()),
+      .codec = static_cast<Codec>(request.codec()),
+      .codec_origin = request.of_error_class() ? CodecOrigin::ErrorClass : CodecOrigin::Named,
+      .root = static_cast<Rank>(request.root_plus_one()) - 1};
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   };
   Result<ring::Segment> segment =
       ring::Segment::create(static_cast<std::uint32_t>(state_.settings->rings.slots), id,
-                            (*opened)->on_gpus ? ring::kPlansInRing : 0);
+                            ring::kErrorClasses | ((*opened)->on_gpus ? ring::kPlansInRing : 0));
   if (!segment) return give_up(segment.error());
   Result<UniqueFd> doorbell = ring::EventDoorbell::create();
   if (!doorbell) return give_up(doorbell.error());

@@ -33,6 +33,13 @@ std::optional<Error> disagreement(const WaitingCalls& calls, int ranks,
                 newcomer.peer.pid, ") has a libarclient that reads launch tables of version ",
                 newcomer.launch_table_version, ", and this daemon makes those of version ",
                 kLaunchTableVersion, ": use a library and a daemon of one version");
+  } else if (!calls.empty() && calls.begin()->second.default_coding != newcomer.default_coding) {
+    const LocalMeeting::Call& other = calls.begin()->second;
+    why = error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                "the ranks disagree about their default codec: rank ", other.rank, " says ",
+                to_string(other.default_coding), " and rank ", newcomer.rank, " says ",
+                to_string(newcomer.default_coding),
+                ": give all ranks the same arcCommConfig_t.all_reduce");
   } else if (const LocalMeeting::Call* other = same_gpu(calls, newcomer); other != nullptr) {
     why = error(ErrorCode::InvalidArgument, Reason::Mismatch, "ranks ", other->rank, " and ",
                 newcomer.rank, " of this communicator are both on ", newcomer.device,

@@ -35,6 +35,7 @@ LocalMeeting::Waiting LocalMeeting::waiting() const {
                   .epoch = epoch,
                   .segment_limit_bytes = segment_limit_bytes,
                   .on_gpu = first.on_gpu,
+                  .default_coding = first.default_coding,
                   .callers = {}};
   for (const auto& [rank, call] : calls)
     waiting.callers.push_back({rank, call.peer.pid, call.device, call.deadline});
@@ -115,6 +116,7 @@ CommunicatorSpec LocalMeeting::begin(Part wanted, std::function<void(const Statu
   part = std::move(wanted);
   CommunicatorSpec seed = part.spec;
   seed.uid = uid;
+  seed.default_coding = calls.begin()->second.default_coding;  // join_rules: everybody's
   Clock::time_point deadline = part.deadline;
   for (const auto& [rank, call] : calls) {
     deadline = std::min(deadline, call.deadline);

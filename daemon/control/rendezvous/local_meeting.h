@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/exec/worker/device_worker.h"
+#include "proto/coding.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/status.h"
 #include "proto/types.h"
@@ -43,6 +44,7 @@ struct LocalMeeting {
     InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
     std::uint32_t launch_table_version = kLaunchTableVersion;
     bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
+    Coding default_coding;
     Clock::time_point called_at, deadline;
     Answer answer;
   };
@@ -77,6 +79,7 @@ struct LocalMeeting {
     std::uint64_t epoch = 0;  // of the last build; 0: none that is remembered
     std::uint64_t segment_limit_bytes = 0;
     bool on_gpu = false;
+    Coding default_coding;
     struct Caller {
       Rank rank = 0;
       pid_t pid = 0;

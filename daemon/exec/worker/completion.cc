@@ -61,6 +61,8 @@ bool CompletionSink::finish(Operation& operation, std::uint64_t now_ns) {
   }
   metrics_.count_operation(outcome.code, elapsed_ns, operation.signature.send_bytes());
   if (operation.signature.codec != Codec::None) metrics_.coded[operation.signature.codec].add();
+  if (operation.signature.codec_origin == CodecOrigin::ErrorClass)
+    metrics_.of_error_class[operation.signature.codec].add();
   metrics_.operations_in_flight.add(-1);
   operations_.give(&operation);
   return told;
@@ -117,7 +119,9 @@ void CompletionSink::note_refusal(Session& session, const ring::WorkRequest& slo
       record.collective = static_cast<Collective>(slot.collective);
     if (slot.dtype < kDTypes) record.dtype = static_cast<DType>(slot.dtype);
     if (slot.op < kReduceOps) record.op = static_cast<ReduceOp>(slot.op);
-    if (slot.codec < kCodecs) record.codec = static_cast<Codec>(slot.codec);
+    if (const Codec codec = codec_in(slot.codec); static_cast<unsigned>(codec) < kCodecs)
+      record.codec = codec;
+    record.codec_origin = codec_origin_in(slot.codec);
     recorder_.write(record);
   }
 }

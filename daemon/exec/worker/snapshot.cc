@@ -70,6 +70,8 @@ CommunicatorSnapshot snapshot_of(const Communicator& communicator, std::uint64_t
   CommunicatorSnapshot shot;
   shot.unique_id = communicator.unique_id;
   shot.epoch = communicator.epoch;
+  shot.default_coding = communicator.default_coding;
+  shot.spans_nodes = communicator.spans_nodes();
   const Failure* why = !communicator.ready()      ? &communicator.revoked
                        : !communicator.ended.ok() ? &communicator.ended
                                                   : nullptr;

@@ -170,6 +170,7 @@ class Metrics {
 
   CounterBy<ErrorCode, kErrorCodes> operations;  // arcomm_operations_total{code}
   CounterBy<Codec, kCodecs> coded;               // arcomm_coded_operations_total{codec}
+  CounterBy<Codec, kCodecs> of_error_class;      // arcomm_error_class_operations_total{codec}
   DurationHistogram operation_duration;          // arcomm_operation_duration_seconds
   Counter bytes_reduced;                         // arcomm_bytes_reduced_total
   CounterBy<Reason, kReasons> rejected;          // arcomm_rejected_total{reason}

@@ -47,8 +47,11 @@ class Collector : public prometheus::Collectable {
     const Metrics& m = metrics_;
     by("arcomm_operations_total", "Finished operations, one per rank, by their code.", "code",
        m.operations);
-    by("arcomm_coded_operations_total",
-       "Finished operations that a codec was asked for, one per rank, by codec.", "codec", m.coded);
+    by("arcomm_coded_operations_total", "Finished operations with a codec, one per rank, by codec.",
+       "codec", m.coded, 1);  // from the first real one on
+    by("arcomm_error_class_operations_total",
+       "Finished operations that an error class was asked for, one per rank, by what it came to.",
+       "codec", m.of_error_class);
     histogram("arcomm_operation_duration_seconds", "From submission to completion, one per rank.",
               m.operation_duration);
     counter("arcomm_bytes_reduced_total", "Bytes of the buffers of operations that succeeded.",
@@ -200,9 +203,9 @@ class Collector : public prometheus::Collectable {
 
   template <typename Enum, std::size_t N>
   void by(std::string_view name, std::string_view help, std::string_view label,
-          const CounterBy<Enum, N>& counters) const {
+          const CounterBy<Enum, N>& counters, std::size_t first = 0) const {
     MetricFamily& to = family(name, help, MetricType::Counter);
-    for (std::size_t i = 0; i < N; ++i) {
+    for (std::size_t i = first; i < N; ++i) {
       const Enum which = nth(i, Enum{});
       add_counter(to, label, label_of(which), static_cast<double>(counters[which].value()));
     }

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "tests/support/processes/arctl_run.h"
 #include "tests/support/processes/child_process.h"
 #include "tests/support/processes/daemon_process.h"
 #include "tests/support/scratch_folder.h"
@@ -16,6 +18,7 @@ namespace arcomm::support {
 namespace {
 
 using std::chrono::seconds;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 class Examples : public ::testing::Test {
@@ -54,6 +57,48 @@ TEST_F(Examples, AnUnevenCutOverThreeRanksDoesToo) {
       run_language_model({"--ranks", "3", "--prompt", "The ", "--prompt", "A daemon that",
                           "--prompt", std::string(90, 'x'), "--tokens", "40"});
   expect_equal_to_one_process(ran);
+}
+
+TEST_F(Examples, TheLanguageModelRunsThroughACodecAndTellsTheChangeOfItsLoss) {
+  const Ran ran = run_language_model({"--codec", "q8"});
+  ASSERT_TRUE(ran.exit.has_value()) << ran.output << ran.errors;
+  EXPECT_TRUE(ran.exit->clean()) << ran.output << ran.errors;
+  EXPECT_THAT(ran.output, HasSubstr("all ranks have the same logits, bit for bit: yes"));
+  EXPECT_THAT(ran.output, ContainsRegex("loss with codec q8 +[0-9.]+ nats per byte, [+-][0-9.]+"));
+}
+
+TEST_F(Examples, TheLanguageModelTellsTheLossOfEveryCodecAndNoneOfNone) {
+  const Ran ran = run_language_model({"--codec", "all", "--tokens", "8"});
+  expect_equal_to_one_process(ran);
+  for (const char* codec : {"fp8", "q8", "q6", "q4", "q8_rotated", "q6_rotated", "q4_rotated"})
+    EXPECT_THAT(ran.output, ContainsRegex("loss with codec " + std::string(codec) + " +[0-9.]+"));
+  EXPECT_THAT(ran.output, ContainsRegex("loss with codec none +[0-9.]+ nats per byte, .0.000000"));
+}
+
+TEST_F(Examples, WhatTheLanguageModelSumsIsRecordedForTheBenchOfAccuracy) {
+  const ScratchFolder folder;
+  const std::string path = folder / "activations";
+  expect_equal_to_one_process(run_language_model({"--record", path}));
+  EXPECT_GT(std::filesystem::file_size(path), 100'000u);
+  EXPECT_FALSE(std::filesystem::exists(path + ".0"));
+  const nlohmann::json judged =
+      arctl_json(*daemon_, {"bench", "--accuracy", "--codec", "q6", "--data", path});
+  ASSERT_TRUE(judged.contains("accuracy")) << judged.dump();
+  const nlohmann::json recorded = judged["accuracy"].back();
+  EXPECT_EQ(recorded["data"], "recorded");
+  EXPECT_EQ(recorded["beyond"], 0);
+  EXPECT_GT(recorded["snr_db"], 15);
+}
+
+TEST_F(Examples, TheLanguageModelSaysWhichCodecsThereAreAndWhereItCannotRecord) {
+  const Ran codec = run_language_model({"--codec", "q5"});
+  ASSERT_TRUE(codec.exit.has_value());
+  EXPECT_EQ(codec.exit->code, 2);
+  EXPECT_THAT(codec.errors, HasSubstr("q4_rotated, or all, not \"q5\""));
+  const Ran nowhere = run_language_model({"--record", "/nonexistent/file", "--train-steps", "2"});
+  ASSERT_TRUE(nowhere.exit.has_value());
+  EXPECT_EQ(nowhere.exit->code, 1);
+  EXPECT_THAT(nowhere.errors, HasSubstr("/nonexistent/file"));
 }
 
 TEST_F(Examples, TheLanguageModelSaysThatNoDaemonRuns) {

@@ -55,12 +55,19 @@ Outcome Client::join(const Words& words) {
   if (words.size() < 5 || !parse_id(words[3], &id)) return wrong("comm NAME RANKS ID RANK");
   const int ranks = std::atoi(words[2].c_str());
   const bool several = words[0] == "comms";
+  const Options options = parse_options(words, 4);
+  const arcAllReduceConfig_t all_reduce = config_of(options);
+  arcCommConfig_t config = ARC_COMM_CONFIG_INITIALIZER;
+  if (options.has_config) config.all_reduce = &all_reduce;
   std::vector<Communicator> joined;
-  for (std::size_t i = 4; i < words.size(); ++i)
-    joined.push_back({nullptr, std::atoi(words[i].c_str()), ranks});
+  for (std::size_t i = 4; i < words.size(); ++i) {
+    if (words[i].find('=') == std::string::npos)
+      joined.push_back({nullptr, std::atoi(words[i].c_str()), ranks, options.has_config});
+  }
   arcResult_t result = several ? arcGroupStart() : arcSuccess;
   for (Communicator& comm : joined) {
-    if (result == arcSuccess) result = arcCommInitRank(&comm.handle, ranks, id, comm.rank);
+    if (result == arcSuccess)
+      result = arcCommInitRankConfig(&comm.handle, ranks, id, comm.rank, &config);
   }
   if (several && result == arcSuccess) result = arcGroupEnd();
   for (std::size_t i = 0; result == arcSuccess && i < joined.size(); ++i) {

@@ -52,10 +52,21 @@ Options parse_options(const Words& words, std::size_t from) {
     if (key == "recv") options.recv = value;
     if (key == "salt") options.salt = std::strtoull(value.c_str(), nullptr, 10);
     if (key == "codec") options.codec = static_cast<int>(std::strtol(value.c_str(), nullptr, 10));
+    if (key == "snr") options.least_snr_db = std::strtod(value.c_str(), nullptr);
+    if (key == "error") options.most_relative_error = std::strtod(value.c_str(), nullptr);
+    options.has_config |= key == "codec" || key == "snr" || key == "error";
     if (key == "n") options.n = std::strtoull(value.c_str(), nullptr, 10);
   }
   if (options.recv.empty()) options.recv = options.mem;
   return options;
+}
+
+arcAllReduceConfig_t config_of(const Options& options) {
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.codec = static_cast<arcCodec_t>(options.codec);
+  config.least_snr_db = options.least_snr_db;
+  config.most_relative_error = options.most_relative_error;
+  return config;
 }
 
 }  // namespace arcomm::support

@@ -64,9 +64,7 @@ Outcome Client::submit(const Words& words) {
   if (const arcResult_t prepared = operation.prepare(); prepared != arcSuccess)
     return {prepared, "-", ""};
   operation.fill(0);
-  const arcResult_t result =
-      arcAllReduceAsync(operation.send(), operation.recv(), operation.count, operation.dtype,
-                        operation.op, operation.comm.handle, nullptr, &operation.ticket);
+  const arcResult_t result = operation.submit();
   operations_[words[1]] = std::move(operation);
   return {result, "-", ""};
 }
@@ -129,9 +127,7 @@ Outcome Client::plan(const Words& words) {
     if (!parse_operation(words, 2, &operation)) return wrong("plan NAME COMM COUNT DTYPE OP");
     if (const arcResult_t prepared = operation.prepare(); prepared != arcSuccess)
       return {prepared, "-", ""};
-    const arcResult_t result =
-        arcPlanCreateAllReduce(&operation.plan, operation.send(), operation.recv(), operation.count,
-                               operation.dtype, operation.op, operation.comm.handle);
+    const arcResult_t result = operation.make_plan();
     operations_[words[1]] = std::move(operation);
     return {result, "-", ""};
   }

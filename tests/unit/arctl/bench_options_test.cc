@@ -78,8 +78,6 @@ TEST(BenchOptions, AreRefusedWhereTheyMakeNoSense) {
            {"host", [](BenchOptions& o) { o.codec = "q5"; }, "unknown codec: q5"},
            {"host", [](BenchOptions& o) { o.codec = "q8", o.op = "max"; },
             "--codec q8 does not serve max of float32"},
-           {"host", [](BenchOptions& o) { o.codec = "q8", o.timing = "throughput"; },
-            "use latency or p50"},
            {"gpu", [](BenchOptions& o) { o.codec = "fp8"; }, "no GPU serves it yet"},
            {"gpu", [](BenchOptions& o) { o.persistent = true; }, "--mode graph"},
            {"gpu", [](BenchOptions& o) { o.memory = "heap"; }, "--memory heap is the host's"},

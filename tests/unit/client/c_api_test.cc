@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstddef>
 #include <string>
 #include <thread>
 
@@ -90,6 +91,66 @@ TEST(CApi, RefusesAnOptionOfANewerCallerThatItWouldLose) {
   EXPECT_EQ(arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &longer.known, invented_comm(),
                              nullptr),
             arcInvalidArgument);
+}
+
+TEST(CApi, TakesAConfigOfAnOlderCallerForOneWithoutAnErrorClass) {
+  float value = 0;
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.least_snr_db = -1;  // memory behind what the caller has
+  config.struct_size = offsetof(arcAllReduceConfig_t, least_snr_db);
+  EXPECT_EQ(
+      arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &config, invented_comm(), nullptr),
+      arcNotFound);
+  config.struct_size = sizeof(config);
+  EXPECT_EQ(
+      arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &config, invented_comm(), nullptr),
+      arcInvalidArgument);
+}
+
+TEST(CApi, EveryCallThatTakesAConfigJudgesItAlike) {
+  float value = 0;
+  arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  config.codec = arcCodecQ8;
+  config.most_relative_error = 0.1;  // one of the two
+  arcTicket_t ticket = 0;
+  arcPlan_t plan = nullptr;
+  arcComm_t comm = nullptr;
+  arcCodec_t codec = arcCodecNone;
+  arcUniqueId id;
+  ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);
+  arcCommConfig_t of_communicator = ARC_COMM_CONFIG_INITIALIZER;
+  of_communicator.all_reduce = &config;
+  const auto expect_refused = [](arcResult_t result) {
+    EXPECT_EQ(result, arcInvalidArgument);
+    EXPECT_NE(std::string(arcGetLastError(nullptr)).find("give one of the two"), std::string::npos)
+        << arcGetLastError(nullptr);
+  };
+  expect_refused(
+      arcAllReduceWith(&value, &value, 1, arcFloat32, arcSum, &config, invented_comm(), nullptr));
+  expect_refused(arcAllReduceAsyncWith(&value, &value, 1, arcFloat32, arcSum, &config,
+                                       invented_comm(), nullptr, &ticket));
+  expect_refused(arcPlanCreateAllReduceWith(&plan, &value, &value, 1, arcFloat32, arcSum, &config,
+                                            invented_comm()));
+  expect_refused(arcCommGetCodec(invented_comm(), 1, arcFloat32, arcSum, &config, &codec));
+  expect_refused(arcCommInitRankConfig(&comm, 1, id, 0, &of_communicator));
+}
+
+TEST(CApi, RefusesAConfigOfACommunicatorThatWasNotInitialisedOrIsNewer) {
+  arcUniqueId id;
+  ASSERT_EQ(arcGetUniqueId(&id), arcSuccess);
+  arcComm_t comm = nullptr;
+  arcCommConfig_t config{};
+  EXPECT_EQ(arcCommInitRankConfig(&comm, 1, id, 0, &config), arcInvalidArgument);
+  EXPECT_NE(std::string(arcGetLastError(nullptr)).find("ARC_COMM_CONFIG_INITIALIZER"),
+            std::string::npos);
+  struct {
+    arcCommConfig_t known = ARC_COMM_CONFIG_INITIALIZER;
+    std::uint64_t newer[8] = {};
+  } longer;
+  longer.known.struct_size = sizeof(longer);
+  longer.newer[0] = 1;
+  EXPECT_EQ(arcCommInitRankConfig(&comm, 1, id, 0, &longer.known), arcInvalidArgument);
+  EXPECT_EQ(last().reason, arcReasonVersion);
 }
 
 TEST(CApi, RefusesRanksOutOfRange) {

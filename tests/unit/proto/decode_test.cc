@@ -83,6 +83,20 @@ TEST(Decode, RefusesEachValueOutsideItsTableAndStillNamesTheCaller) {
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.plan = 42; }));  // generation 0
 }
 
+TEST(Decode, TellsACodecThatWasNamedFromWhatAnErrorClassCameTo) {
+  WorkRequest slot = good();
+  Request request;
+  slot.codec = static_cast<std::uint8_t>(Codec::Q6);
+  ASSERT_EQ(decoded(slot, request), Decode::Done);
+  EXPECT_EQ(request.spec.codec_origin, CodecOrigin::Named);
+  EXPECT_EQ(codec_byte_of(request.spec), slot.codec);
+  slot.codec = kOfErrorClass;
+  ASSERT_EQ(decoded(slot, request), Decode::Done);
+  EXPECT_EQ(request.spec.codec, Codec::None);
+  EXPECT_EQ(request.spec.codec_origin, CodecOrigin::ErrorClass);
+  EXPECT_EQ(codec_byte_of(request.spec), slot.codec);
+}
+
 TEST(Decode, SaysByNameWhatItDoesNotKnow) {
   const auto told = [](auto spoil) {
     WorkRequest slot = good();
@@ -171,6 +185,7 @@ TEST(Decode, RefusesAPlanOutsideTheTablesAndStillNamesTheCaller) {
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.dtype = 255; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.op = 255; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.codec = 255; }));
+  EXPECT_TRUE(refused([](WorkRequest& slot) { slot.codec = kOfErrorClass | kCodecs; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.recv_count = 11; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.send_count = slot.recv_count = ~0ull; }));
   EXPECT_TRUE(refused([](WorkRequest& slot) { slot.member = 42; }));  // generation 0

@@ -86,6 +86,45 @@ TEST(LaunchTable, NamesTheKernelOfWhatIsLaunched) {
   EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
 }
 
+TEST(LaunchTable, GivesAnErrorClassTheFirstCodecThatPaysAndHonoursIt) {
+  const LaunchTable table =
+      LaunchTable::create(
+          2, {{}},
+          {{.codec = Codec::Q4, .least_bytes = 1 << 21},
+           {.codec = Codec::Q6, .least_bytes = 1 << 20, .times = 2},
+           {.codec = Codec::Fp8, .least_bytes = 1 << 20, .dtypes = bit_of(DType::BFloat16)}})
+          .value();
+  const auto codec_for = [&](double decibels, std::uint64_t bytes, DType dtype = DType::BFloat16,
+                             ReduceOp op = ReduceOp::Sum) {
+    return table.codec_for({.least_snr_db = decibels}, {.bytes = bytes, .dtype = dtype, .op = op});
+  };
+  EXPECT_EQ(codec_for(20, 1 << 21), Codec::Q4);
+  EXPECT_EQ(codec_for(20, 1 << 20), Codec::Q6) << "q4 does not pay there";
+  EXPECT_EQ(codec_for(20, 1 << 19), Codec::None);
+  EXPECT_EQ(codec_for(30, 1 << 21), Codec::Q6);
+  EXPECT_EQ(codec_for(31, 1 << 21), Codec::Fp8) << "q6 quantizes twice: 3 dB less";
+  EXPECT_EQ(codec_for(31, 1 << 21, DType::Float16), Codec::None);
+  EXPECT_EQ(codec_for(40, 1 << 30), Codec::None);
+  EXPECT_EQ(codec_for(20, 1 << 30, DType::Int32), Codec::None) << "no codec serves it";
+  EXPECT_EQ(codec_for(20, 1 << 30, DType::Float32, ReduceOp::Max), Codec::None);
+  EXPECT_EQ(LaunchTable::decode(table.encode()).value(), table);
+  EXPECT_EQ(sample().codec_for({.least_snr_db = 1}, {.bytes = 1 << 30}), Codec::None);
+}
+
+TEST(LaunchTable, RefusesRowsOfCodecsThatCannotBe) {
+  const auto refused = [](const CodingRow& row) {
+    return !LaunchTable::create(2, {{}}, {row}).ok();
+  };
+  EXPECT_FALSE(refused({.codec = Codec::Q4}));
+  EXPECT_TRUE(refused({.codec = Codec::None}));
+  EXPECT_TRUE(refused({.codec = static_cast<Codec>(kCodecs)}));
+  EXPECT_TRUE(refused({.codec = Codec::Q4, .times = 0}));
+  EXPECT_TRUE(refused({.codec = Codec::Q4, .times = 3}));
+  EXPECT_FALSE(
+      LaunchTable::create(2, {{}}, std::vector<CodingRow>(kMaxCodingRows + 1, {.codec = Codec::Q4}))
+          .ok());
+}
+
 TEST(LaunchTable, RefusesAnotherVersionByName) {
   std::string bytes = sample().encode();
   bytes[0] = static_cast<char>(kLaunchTableVersion + 1);

@@ -6,7 +6,10 @@ namespace lm {
 
 AllReduced::AllReduced(Shard& shard, const Config& config, const arcUniqueId& id,
                        const RankOptions& options)
-    : shard_(shard), comm_(options.ranks, id, options.rank), buffer_(kMostRows * config.width) {}
+    : shard_(shard),
+      comm_(options.ranks, id, options.rank, arc::with_codec(options.codec)),
+      buffer_(kMostRows * config.width),
+      record_(options.record_path) {}
 
 void AllReduced::begin(std::size_t sequences) {
   shard_.begin(sequences);
@@ -25,6 +28,7 @@ std::span<const float> AllReduced::mlp(std::size_t layer, std::span<const float>
 }
 
 std::span<const float> AllReduced::sum(std::size_t count) {
+  record_.add({buffer_.data(), count});
   const auto started = std::chrono::steady_clock::now();
   if (arc::Plan* const plan = plan_for(count)) {
     plan->start();

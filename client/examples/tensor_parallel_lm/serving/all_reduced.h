@@ -8,6 +8,7 @@
 #include <span>
 
 #include "client/examples/tensor_parallel_lm/model/transformer.h"
+#include "client/examples/tensor_parallel_lm/serving/recording.h"
 #include "client/examples/tensor_parallel_lm/serving/serve.h"
 #include "client/include/arclient.hpp"
 
@@ -24,6 +25,7 @@ class AllReduced : public LayerSums {
   std::span<const float> mlp(std::size_t layer, std::span<const float> norm) override;
 
   const AllReduceCost& cost() const { return cost_; }  // since begin()
+  void flush_record() { record_.flush(); }
 
  private:
   std::span<const float> sum(std::size_t count);
@@ -35,6 +37,7 @@ class AllReduced : public LayerSums {
   std::map<std::size_t, arc::Plan> plans_;  // by count
   std::map<std::size_t, unsigned> uses_;    // by count, until a plan is worth making
   AllReduceCost cost_;
+  Recording record_;
 };
 
 }  // namespace lm

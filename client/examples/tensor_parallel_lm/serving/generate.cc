@@ -41,6 +41,19 @@ char choose(std::span<const float> logits, float temperature, std::mt19937_64& r
   return static_cast<char>(std::max_element(chances.begin(), chances.end()) - chances.begin());
 }
 
+// Of the bytes that follow the rows, where the prompt has them; in nats, together.
+double loss_of(std::span<const float> logits, const std::vector<Row>& rows,
+               const std::string& prompt) {
+  double loss = 0;
+  for (std::size_t r = 0; r < rows.size() && rows[r].position + 1 < prompt.size(); ++r) {
+    const std::span<const float> scores = logits.subspan(r * kVocabulary, kVocabulary);
+    std::vector<float> chances(scores.begin(), scores.end());
+    const auto next = static_cast<std::uint8_t>(prompt[rows[r].position + 1]);
+    loss += static_cast<double>(softmax(chances) - scores[next]);
+  }
+  return loss;
+}
+
 }  // namespace
 
 Generation generate(Transformer& transformer, const Request& request) {
@@ -65,6 +78,7 @@ Generation generate(Transformer& transformer, const Request& request) {
         rows.push_back(row_at(i, texts[i], p));
       const std::span<const float> logits = transformer.logits(rows);
       digest(logits, generation.logits_digest);
+      if (request.bytes == 0) generation.loss += loss_of(logits, rows, texts[i]);
       if (at + kMostRows >= length && request.bytes > 0) extend(i, logits.last(kVocabulary));
     }
   }
@@ -78,6 +92,9 @@ Generation generate(Transformer& transformer, const Request& request) {
     for (std::size_t i = 0; i < texts.size(); ++i)
       extend(i, logits.subspan(i * kVocabulary, kVocabulary));
   }
+  std::size_t judged = 0;
+  for (const std::string& prompt : request.prompts) judged += prompt.size() - 1;
+  if (judged > 0) generation.loss /= static_cast<double>(judged);
   for (std::size_t i = 0; i < texts.size(); ++i) {
     generation.texts.push_back(texts[i].substr(request.prompts[i].size()));
   }

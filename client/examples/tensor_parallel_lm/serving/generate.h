@@ -16,7 +16,7 @@ inline constexpr std::size_t kMostPrompts = 16;  // decoded together; at most kM
 
 struct Request {
   std::vector<std::string> prompts;  // each at least one byte
-  std::uint64_t bytes = 0;           // to generate for each
+  std::uint64_t bytes = 0;           // to generate for each; 0: the prompts' loss is all
   float temperature = 0;             // 0: always the likeliest byte
   std::uint64_t seed = 0;            // of the sampling
 };
@@ -25,6 +25,7 @@ struct Generation {
   std::uint64_t logits_digest =
       0;  // of the bits of every logit on the way: equal digests, equal arithmetic
   double seconds = 0;
+  double loss = 0;  // of prompts to which nothing is added: nats per byte, but their first ones
 };
 Generation generate(Transformer& transformer, const Request& request);
 

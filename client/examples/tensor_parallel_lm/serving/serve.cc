@@ -30,6 +30,7 @@ void serve(const RankOptions& options, Channel& front_end) {
   front_end.send("ready");
   while (const auto message = front_end.receive(hours(24))) {
     const Generation generation = generate(transformer, decode_request(*message));
+    layers.flush_record();
     front_end.send(encode(Reply{generation, layers.cost()}));
   }
 }
@@ -45,6 +46,7 @@ std::string encode(const Request& request) {
 std::string encode(const Reply& reply) {
   MessageWriter writer;
   writer.number(reply.generation.logits_digest).number(reply.generation.seconds);
+  writer.number(reply.generation.loss);
   writer.number(reply.all_reduce.calls).number(reply.all_reduce.seconds);
   writer.number<std::uint64_t>(reply.generation.texts.size());
   for (const std::string& text : reply.generation.texts) writer.text(text);
@@ -67,6 +69,7 @@ Reply decode_reply(const std::string& message) {
   Reply reply;
   reply.generation.logits_digest = reader.number<std::uint64_t>();
   reply.generation.seconds = reader.number<double>();
+  reply.generation.loss = reader.number<double>();
   reply.all_reduce.calls = reader.number<std::uint64_t>();
   reply.all_reduce.seconds = reader.number<double>();
   for (auto left = reader.number<std::uint64_t>(); left > 0; --left)

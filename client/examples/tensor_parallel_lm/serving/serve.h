@@ -7,6 +7,7 @@
 
 #include "client/examples/tensor_parallel_lm/serving/channel.h"
 #include "client/examples/tensor_parallel_lm/serving/generate.h"
+#include "client/include/arclient.h"
 
 namespace lm {
 
@@ -14,6 +15,8 @@ struct RankOptions {
   int rank = 0;
   int ranks = 1;
   std::string weights_path;
+  arcCodec_t codec = arcCodecNone;
+  std::string record_path;  // of this rank; "": nothing is recorded
 };
 // Where a request's time went, of one rank.
 struct AllReduceCost {

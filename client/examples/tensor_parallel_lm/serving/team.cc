@@ -11,6 +11,7 @@
 #include <exception>
 #include <stdexcept>
 
+#include "client/examples/tensor_parallel_lm/serving/codecs.h"
 #include "client/include/arclient.hpp"
 
 namespace lm {
@@ -35,9 +36,15 @@ void reap(pid_t process) {
 
 }  // namespace
 
-Team::Team(int ranks, const std::string& weights_path) {
+std::string record_path_of(const std::string& record_path, int rank) {
+  return record_path.empty() ? "" : record_path + "." + std::to_string(rank);
+}
+
+Team::Team(int ranks, const std::string& weights_path, arcCodec_t codec,
+           const std::string& record_path) {
   try {
-    for (int rank = 0; rank < ranks; ++rank) start(rank, ranks, weights_path);
+    for (int rank = 0; rank < ranks; ++rank)
+      start({rank, ranks, weights_path, codec, record_path_of(record_path, rank)});
     const arcUniqueId id = arc::unique_id();
     for (Channel& channel : channels_) channel.send({id.internal, sizeof id.internal});
     for (Channel& channel : channels_) channel.expect(kJoinTimeout);
@@ -53,12 +60,17 @@ Team::~Team() {
   for (const pid_t process : processes_) reap(process);
 }
 
-void Team::start(int rank, int ranks, const std::string& weights_path) {
+void Team::start(const RankOptions& options) {
   const auto [ours, theirs] = Channel::open_pair();
-  channels_.emplace_back(ours, "rank " + std::to_string(rank));
-  const std::string arguments[] = {"tensor_parallel_lm",   kRankProcessFlag,
-                                   std::to_string(rank),   std::to_string(ranks),
-                                   std::to_string(theirs), weights_path};
+  channels_.emplace_back(ours, "rank " + std::to_string(options.rank));
+  const std::string arguments[] = {"tensor_parallel_lm",
+                                   kRankProcessFlag,
+                                   std::to_string(options.rank),
+                                   std::to_string(options.ranks),
+                                   std::to_string(theirs),
+                                   options.weights_path,
+                                   std::string(name_of(options.codec)),
+                                   options.record_path};
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -82,8 +94,9 @@ std::vector<Reply> Team::ask(const Request& request) {
 }
 
 int run_as_rank(int argc, char** argv) {
-  if (argc != 6 || std::strcmp(argv[1], kRankProcessFlag) != 0) return -1;
-  const RankOptions options{std::atoi(argv[2]), std::atoi(argv[3]), argv[5]};
+  if (argc != 8 || std::strcmp(argv[1], kRankProcessFlag) != 0) return -1;
+  const RankOptions options{std::atoi(argv[2]), std::atoi(argv[3]), argv[5],
+                            codec_named(argv[6]).value_or(arcCodecNone), argv[7]};
   try {
     Channel front_end(std::atoi(argv[4]), "the front end");
     serve(options, front_end);

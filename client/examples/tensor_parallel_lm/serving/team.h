@@ -14,8 +14,10 @@ namespace lm {
 
 class Team {
  public:
-  // Returns when every rank has joined the communicator. Throws std::runtime_error.
-  Team(int ranks, const std::string& weights_path);
+  // Returns when every rank has joined the communicator, whose sums go through the codec. Throws
+  // std::runtime_error. record_path: "" for none; each rank appends its number.
+  Team(int ranks, const std::string& weights_path, arcCodec_t codec = arcCodecNone,
+       const std::string& record_path = "");
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -24,7 +26,7 @@ class Team {
   std::vector<Reply> ask(const Request& request);
 
  private:
-  void start(int rank, int ranks, const std::string& weights_path);
+  void start(const RankOptions& options);
 
   std::vector<pid_t> processes_;
   std::vector<Channel> channels_;
@@ -32,6 +34,8 @@ class Team {
 
 // The command line of a rank process, and how main() knows it: nullopt if this is the front end.
 inline constexpr char kRankProcessFlag[] = "--rank-process";
+// Where a rank records.
+std::string record_path_of(const std::string& record_path, int rank);
 // Runs a rank process if argv asks for one; its exit status, or -1 if this process is the front
 // end.
 int run_as_rank(int argc, char** argv);

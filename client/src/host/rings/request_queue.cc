@@ -18,7 +18,7 @@ ring::WorkRequest request_of(const Operation& operation, const Member& member,
   request.collective = static_cast<std::uint8_t>(call.collective);
   request.dtype = static_cast<std::uint8_t>(call.dtype);
   request.op = static_cast<std::uint8_t>(call.op);
-  request.codec = static_cast<std::uint8_t>(call.codec);
+  request.codec = codec_byte_of(call);
   request.ticket = ticket;
   request.member = member.id.bits();
   request.seq = member.next_seq;

@@ -82,8 +82,13 @@ Result<Announcement> read(const v1::AnnounceRequest& request, MeetingClock::time
       .remembered_epoch = request.remembered_epoch(),
       .version = request.version(),
       .segment_limit_bytes = request.segment_limit_bytes(),
+      .default_coding = {.codec = static_cast<Codec>(request.default_codec()),
+                         .error_class = {request.default_least_snr_db(),
+                                         request.default_most_relative_error()}},
       .callers = {},
       .failure = read_error(request.code(), request.reason(), request.culprit(), request.why())};
+  if (request.default_codec() > 0xff || find_fault(read.default_coding) != nullptr)
+    return no_message("default codec ", request.default_codec(), " or its error class is none");
   for (const v1::AnnounceRequest::Caller& caller : request.callers()) {
     if (caller.rank() < 0 || caller.rank() >= request.ranks())
       return no_message("it names rank ", caller.rank(), " of ", request.ranks());

@@ -29,6 +29,7 @@ struct Announcement {
   uid_t uid = 0;
   std::string worker;
   std::uint64_t remembered_epoch = 0, version = 0, segment_limit_bytes = 0;
+  Coding default_coding;
   std::map<Rank, Caller> callers;
   std::optional<Error> failure;  // which ended the calls of an earlier one
 };

@@ -104,6 +104,10 @@ void NodeMeetings::announce(Meetings::iterator at) {
   request.set_worker(parts_.name_of_worker(waiting->worker));
   request.set_remembered_epoch(waiting->epoch);
   request.set_segment_limit_bytes(waiting->segment_limit_bytes);
+  request.set_default_codec(static_cast<std::uint32_t>(waiting->default_coding.codec));
+  const ErrorClass& wanted = waiting->default_coding.error_class;
+  request.set_default_least_snr_db(wanted.least_snr_db);
+  request.set_default_most_relative_error(wanted.most_relative_error);
   request.set_culprit(kNoRank);
   Clock::time_point earliest = Clock::time_point::max();
   for (const Rendezvous::Waiting::Caller& caller : waiting->callers) {

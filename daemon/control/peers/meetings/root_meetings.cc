@@ -173,6 +173,15 @@ std::optional<Error> RootMeetings::conflict(const Meeting& meeting, const Node& 
                 ": a communicator's ranks are all on GPUs or all on the host"),
           rank);
     }
+    if (other.default_coding != mine.default_coding) {
+      return with_culprit(error(ErrorCode::InvalidArgument, Reason::Mismatch,
+                                "the ranks disagree about their default codec: rank ", first,
+                                " on node ", node.peer.to_string(), " says ",
+                                to_string(other.default_coding), " and rank ", rank, " on node ",
+                                newcomer.peer.to_string(), " says ", to_string(mine.default_coding),
+                                ": give all ranks the same arcCommConfig_t.all_reduce"),
+                          rank);
+    }
   }
   return std::nullopt;
 }

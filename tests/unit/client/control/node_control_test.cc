@@ -108,16 +108,17 @@ TEST(NodeControlMessages, CreateCommunicator) {
   reply.set_launch_table("a table");
   const auto request = asked_of_session<v1::CreateCommunicatorRequest>(
       reply.SerializeAsString(), [&](NodeControl& control) {
-        const Result<CreatedCommunicator> made =
-            control.create_communicator(key(),
-                                        {.unique_id = "unique",
-                                         .rank = 3,
-                                         .ranks = 8,
-                                         .timeout_ms = 30'000,
-                                         .device = "GPU-1",
-                                         .visible_gpus = {"GPU-1", "GPU-2"},
-                                         .in_stream_hindrance = InStreamHindrance::None},
-                                        soon());
+        const Result<CreatedCommunicator> made = control.create_communicator(
+            key(),
+            {.unique_id = "unique",
+             .rank = 3,
+             .ranks = 8,
+             .timeout_ms = 30'000,
+             .device = "GPU-1",
+             .visible_gpus = {"GPU-1", "GPU-2"},
+             .in_stream_hindrance = InStreamHindrance::None,
+             .default_coding = {.codec = Codec::Q6, .error_class = {30.5, 0.01}}},
+            soon());
         ASSERT_TRUE(made.ok()) << made.error().to_string();
         EXPECT_EQ(made->member.bits(), kLarge);
         EXPECT_EQ(made->epoch, 2u);
@@ -137,6 +138,9 @@ TEST(NodeControlMessages, CreateCommunicator) {
   EXPECT_EQ(request.visible_gpus(1), "GPU-2");
   EXPECT_EQ(request.in_stream_abi(), kInStreamAbi);
   EXPECT_EQ(request.launch_table_version(), kLaunchTableVersion);
+  EXPECT_EQ(request.default_codec(), static_cast<unsigned>(Codec::Q6));
+  EXPECT_EQ(request.default_least_snr_db(), 30.5);
+  EXPECT_EQ(request.default_most_relative_error(), 0.01);
 }
 
 TEST(NodeControlMessages, EndsOfCommunicatorsAndSessions) {

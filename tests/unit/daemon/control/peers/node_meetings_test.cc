@@ -100,6 +100,38 @@ TEST(NodeMeetings, ARankOfACommunicatorThatHasEndedMayMoveToAnotherNode) {
   EXPECT_EQ(net.node(0).why(1), "joined");
 }
 
+TEST(NodeMeetings, RanksThatDisagreeAboutTheirDefaultCodecAreToldBothAndWhere) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  net.node(0).default_coding = {.codec = Codec::Q6};
+  net.node(1).default_coding = {.error_class = {.least_snr_db = 30}};
+  net.node(0).call(id, 0, 2, kSoon);
+  net.node(1).call(id, 1, 2, kSoon);
+  net.run_for(milliseconds(50));
+  for (const std::size_t node : {0, 1}) {
+    ASSERT_NE(net.node(node).answer(0), nullptr);
+    ASSERT_FALSE(*net.node(node).answer(0));
+    const Error& why = net.node(node).answer(0)->error();
+    EXPECT_EQ(why.reason, Reason::Mismatch);
+    for (const char* word : {"default codec", "q6", "at least 30 dB", "node-a", "node-b"})
+      EXPECT_NE(why.message.find(word), std::string::npos) << word << ": " << why.message;
+  }
+}
+
+TEST(NodeMeetings, RanksThatAgreeAboutTheirDefaultCodecMeetAndTheWorkersHearOfIt) {
+  SimulatedNet net(2);
+  const UniqueIdBytes id = id_at(net, 0);
+  for (const std::size_t node : {0, 1}) {
+    net.node(node).default_coding = {.codec = Codec::Q6};
+    net.node(node).call(id, static_cast<Rank>(node), 2, kSoon);
+  }
+  net.run_for(milliseconds(50));
+  for (const std::size_t node : {0, 1}) {
+    ASSERT_EQ(net.node(node).why(0), "joined");
+    EXPECT_EQ(net.node(node).members.begin()->second.spec.default_coding.codec, Codec::Q6);
+  }
+}
+
 TEST(NodeMeetings, WhatIsCompleteHereNeverTouchesTheNetwork) {
   SimulatedNet net(2);
   net.node(1).call(id_at(net, 0), 0, 2, kSoon);

@@ -122,6 +122,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
     call.peer.pid = static_cast<pid_t>(1000 * (index_ + 1)) + rank;
     call.device = worker;
     call.segment_limit_bytes = 1 << 20;
+    call.default_coding = default_coding;
     call.called_at = net_.now();
     call.deadline = net_.now() + timeout;
     const auto kept = std::make_shared<Answered>();
@@ -147,6 +148,7 @@ class SimulatedNode final : public PeerMessenger, public LinkMaker {
   std::unique_ptr<RootMeetings> root;
   bool alive = true;
   std::string worker = "host:0";
+  Coding default_coding;         // of the clients that call from now on
   std::optional<Error> refuses;  // the worker
   milliseconds forming_takes{1};
   std::optional<Error> no_link;

@@ -1,0 +1,24 @@
+// What becomes of a wish for a codec or an error class, in words: for `arctl comms` and
+// `arctl tune --explain`. Pure; any thread.
+#pragma once
+
+#include <string>
+
+#include "proto/coding.h"
+#include "proto/gpu/launch_table.h"
+
+namespace arcomm {
+
+// Where ranks are, as far as codecs care.
+enum class CodecPlace : std::uint8_t { OneHost, Gpus, SeveralNodes };
+
+// What operations of every size get that ask for `coding`; "" where they ask for nothing.
+// "none at any size: nothing travels between ranks of one host, ..."
+std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table);
+// The same of one operation; its key's own codec is not looked at. codec: what it gets.
+std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table,
+                        const LaunchKey& key, Codec& codec);
+// Every codec, a line each: what it promises of one and of two quantizations, and its bits.
+std::string codec_bounds_text();
+
+}  // namespace arcomm
