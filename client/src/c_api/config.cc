@@ -13,6 +13,12 @@ static_assert(static_cast<int>(arcCodecQ4Rotated) == static_cast<int>(Codec::Q4R
 
 constexpr std::size_t kMostBytes = 4096;  // beyond what any version will have
 
+Error unknown_option() {
+  return error(ErrorCode::InvalidArgument, Reason::Version,
+               "config has an option set that this libarclient does not know: load a newer one, or "
+               "leave the option out");
+}
+
 // Copies what of the caller's struct this library knows. A caller built against an older header has
 // fewer fields, those of `first` bytes at least. One built against a newer header has more: each
 // changes the result, so that one that is set and not known here is no detail to leave out.
@@ -27,9 +33,7 @@ Status take_known(const Config* config, std::size_t first, const char* initializ
   std::memcpy(&known, bytes.data(), std::min(size, sizeof(known)));
   if (size > sizeof(known) && std::any_of(bytes.begin() + sizeof(known), bytes.end(),
                                           [](unsigned char byte) { return byte != 0; })) {
-    return error(ErrorCode::InvalidArgument, Reason::Version,
-                 "config has an option set that this libarclient does not know: load a newer one, "
-                 "or leave the option out");
+    return unknown_option();
   }
   return {};
 }
@@ -41,11 +45,7 @@ Result<std::optional<Coding>> read_config(const arcAllReduceConfig_t* config) {
   arcAllReduceConfig_t known = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
   ARC_RETURN_IF_ERROR(take_known(config, offsetof(arcAllReduceConfig_t, least_snr_db),
                                  "ARC_ALL_REDUCE_CONFIG_INITIALIZER", known));
-  if (known.reserved != 0) {
-    return error(ErrorCode::InvalidArgument, Reason::Version,
-                 "config has an option set that this libarclient does not know: load a newer one, "
-                 "or leave the option out");
-  }
+  if (known.reserved != 0) return unknown_option();
   // A program in C may have set any number, which as the enum's value would be none.
   std::int32_t codec = 0;
   static_assert(sizeof(codec) == sizeof(known.codec));
