@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "client/arctl/bench/accuracy.h"
+#include "client/arctl/bench/accuracy/accuracy.h"
 #include "client/arctl/bench/bench_case.h"
 #include "client/arctl/bench/bench_options.h"
 #include "client/arctl/bench/network.h"

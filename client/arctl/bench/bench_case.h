@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include "client/arctl/bench/accuracy_data.h"
-#include "client/arctl/bench/accuracy_judge.h"
+#include "client/arctl/bench/accuracy/data.h"
+#include "client/arctl/bench/accuracy/judge.h"
 #include "proto/types.h"
 
 namespace arcomm::arctl {

@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "client/arctl/bench/accuracy_rank.h"
+#include "client/arctl/bench/accuracy/rank.h"
 #include "client/arctl/bench/pattern.h"
 
 namespace arcomm::arctl {

@@ -1,6 +1,6 @@
 // What `arctl bench --accuracy` judges by, held against the golden codec; and what it reads and
 // says.
-#include "client/arctl/bench/accuracy.h"
+#include "client/arctl/bench/accuracy/accuracy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "client/arctl/bench/accuracy_data.h"
+#include "client/arctl/bench/accuracy/data.h"
 #include "client/arctl/bench/rank_board.h"
 #include "proto/status.h"
 

@@ -1,4 +1,4 @@
-#include "client/arctl/bench/accuracy.h"
+#include "client/arctl/bench/accuracy/accuracy.h"
 
 #include <array>
 #include <cinttypes>

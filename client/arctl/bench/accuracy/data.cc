@@ -1,4 +1,4 @@
-#include "client/arctl/bench/accuracy_data.h"
+#include "client/arctl/bench/accuracy/data.h"
 
 #include <algorithm>
 #include <array>

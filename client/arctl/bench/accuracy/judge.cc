@@ -1,4 +1,4 @@
-#include "client/arctl/bench/accuracy_judge.h"
+#include "client/arctl/bench/accuracy/judge.h"
 
 #include <algorithm>
 #include <array>

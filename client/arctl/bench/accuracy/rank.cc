@@ -1,6 +1,6 @@
-#include "client/arctl/bench/accuracy_rank.h"
+#include "client/arctl/bench/accuracy/rank.h"
 
-#include "client/arctl/bench/accuracy_judge.h"
+#include "client/arctl/bench/accuracy/judge.h"
 #include "client/arctl/bench/element.h"
 
 namespace arcomm::arctl {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "client/arctl/bench/accuracy_data.h"
-#include "client/arctl/bench/accuracy_judge.h"
+#include "client/arctl/bench/accuracy/data.h"
+#include "client/arctl/bench/accuracy/judge.h"
 #include "client/arctl/command_line/exit_code.h"
 #include "client/arctl/command_line/invocation.h"
 #include "client/arctl/view/json.h"
