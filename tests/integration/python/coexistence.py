@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """libarclient beside another gRPC and another protobuf in one process, in either order of loading.
 
-usage: python_coexistence.py <grpc-first|arclient-first> <libarclient.so> <arcommd>
+usage: coexistence.py <grpc-first|arclient-first> <libarclient.so> <arcommd>
 
 Debian's python3-grpcio and python3-protobuf bring libgrpc and libprotobuf of their own. Both sides must work
 before and after the other was loaded: a gRPC call over a unix socket, with protobuf messages in it, and
@@ -11,10 +11,10 @@ import concurrent.futures
 import ctypes
 import os
 import signal
-import subprocess
 import sys
 import tempfile
-import time
+
+from node_daemon import start_daemon
 
 RANKS = 2
 COUNT = 1000
@@ -100,26 +100,6 @@ class ArclientSide:
         for comm in self.comms:
             self.call("arcCommDestroy", comm)
         self.call("arcFinalize")
-
-
-def start_daemon(arcommd, folder):
-    runtime, state = os.path.join(folder, "run"), os.path.join(folder, "state")
-    os.mkdir(runtime)
-    os.mkdir(state)
-    log_path = os.path.join(folder, "log")
-    with open(log_path, "w") as log:
-        daemon = subprocess.Popen(
-            [arcommd, "--runtime-dir", runtime, "--set", "state_dir=" + state, "--set", "metrics.listen="],
-            stdout=log, stderr=subprocess.STDOUT)
-    end = time.monotonic() + 20
-    while not os.path.exists(os.path.join(runtime, "client.sock")):
-        if daemon.poll() is not None or time.monotonic() > end:
-            daemon.kill()
-            with open(log_path) as log:
-                sys.exit("the daemon did not start:\n" + log.read())
-        time.sleep(0.01)
-    os.environ["ARCOMM_RUNTIME_DIR"] = runtime
-    return daemon
 
 
 def main():

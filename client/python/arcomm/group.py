@@ -1,0 +1,40 @@
+"""Calls of one thread that are made together."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from .library import check, load
+
+_open = threading.local()
+
+
+class Group:
+    """Between its begin and its end the calls of this thread are collected, so that one thread can drive several ranks.
+
+        with arcomm.Group():
+            comms = [arcomm.Communicator(unique_id, rank, ranks) for rank in range(ranks)]
+
+    The outermost end makes them, waits for those that block, and raises the first failure. Arrays are neither read nor
+    written before.
+    """
+
+    def __enter__(self) -> Group:
+        check(load().arcGroupStart())
+        _open.depth = getattr(_open, "depth", 0) + 1
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        _open.depth -= 1
+        result = load().arcGroupEnd()
+        if _open.depth == 0:
+            _open.kept = []
+        if kind is None:  # what was raised inside says more than what came of it
+            check(result)
+
+
+def keep_until_end(*things: Any) -> None:
+    """What a collected call still points to when this thread's group ends; no group, nothing is kept."""
+    if getattr(_open, "depth", 0) > 0:
+        _open.kept = [*getattr(_open, "kept", []), *things]
