@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 // A sleeper looks again after this long, whatever it heard.
-constexpr int kSleepMs = 100;
+constexpr int kSleepMs = 1000;
 // Where the receiver has no room: nobody need tell when there is some.
 constexpr int kHeldSleepMs = 1;
 constexpr std::uint64_t kLookNs = 100'000'000;
