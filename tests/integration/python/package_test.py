@@ -295,30 +295,29 @@ comm.all_reduce(numpy.ones(4))
 
 
 class Failures(unittest.TestCase):
-    def beside_a_process(self, how_it_ends):
-        unique_id = arcomm.unique_id()
-        other = subprocess.Popen([sys.executable, "-c", RANK_IN_A_PROCESS, unique_id.hex()],
-                                 stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        comm = arcomm.Communicator(unique_id, 0, 2)
-        self.assertEqual(comm.all_reduce(numpy.ones(4))[0], 2)
-        self.assertEqual(other.stdout.readline(), b"summed\n")
-        how_it_ends(other)
-        began = time.monotonic()
-        with self.assertRaises(arcomm.ArcommError) as caught:
-            comm.all_reduce(numpy.ones(4))
-        self.assertLess(time.monotonic() - began, 5)
-        with self.assertRaises(arcomm.ArcommError):
-            comm.check()
-        comm.abort()
-        other.stdin.close()
-        other.stdout.close()
-        other.wait(DEADLINE)
-        return caught.exception
-
     def test_a_rank_that_is_killed_is_named(self):
-        failure = self.beside_a_process(lambda other: other.kill())
-        self.assertEqual((failure.code, failure.reason, failure.rank),
-                         (arcomm.Result.Aborted, arcomm.Reason.RemoteDied, 1))
+        unique_id = arcomm.unique_id()
+        with subprocess.Popen([sys.executable, "-c", RANK_IN_A_PROCESS, unique_id.hex()],
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+            comm = arcomm.Communicator(unique_id, 0, 2)
+            self.assertEqual(comm.all_reduce(numpy.ones(4))[0], 2)
+            self.assertEqual(other.stdout.readline(), b"summed\n")
+            in_flight = comm.all_reduce_async(numpy.ones(4))
+            other.kill()
+            began = time.monotonic()
+            with self.assertRaises(arcomm.ArcommError) as caught:
+                in_flight.wait()
+            self.assertLess(time.monotonic() - began, 5)
+            self.assertEqual((caught.exception.code, caught.exception.rank), (arcomm.Result.Aborted, 1))
+            # The second where the daemon noticed the death before it had taken up the operation.
+            self.assertIn(caught.exception.reason, (arcomm.Reason.RemoteDied, arcomm.Reason.Revoked))
+            self.assertTrue(in_flight.done)
+            with self.assertRaises(arcomm.ArcommError) as later:
+                comm.all_reduce(numpy.ones(4))
+            self.assertEqual((later.exception.code, later.exception.rank), (arcomm.Result.Aborted, 1))
+            with self.assertRaises(arcomm.ArcommError):
+                comm.check()
+            comm.abort()
 
     def test_ranks_that_ask_for_different_things_hear_of_both(self):
         def work(comm, rank):
