@@ -46,11 +46,11 @@ def finalize() -> None:
         _inits = max(_inits - 1, 0)
 
 
-def ensure() -> None:
-    """Attaches with the defaults where nobody has called init()."""
+def ensure(timeout: float | None = None) -> None:
+    """Attaches with the defaults, but for the timeout, where nobody has called init()."""
     with _lock:
         if _inits == 0:
-            init()
+            init(timeout=timeout)
 
 
 def on_gpu() -> bool:
