@@ -30,18 +30,19 @@ class Ticket:
     def __init__(self, number: int, request: Request, open_tickets: dict[int, Request]) -> None:
         self._number = number
         self._result = request.result
-        self._open = open_tickets  # outlives a ticket that nobody waits for
-        open_tickets[number] = request
+        self._kept = open_tickets  # keeps the arrays, also where nobody waits for this ticket
+        self._kept[number] = request
+        self._ended = False
         self._failure: ArcommError | None = None
 
     @property
     def done(self) -> bool:
         """Whether it has ended; asks nobody."""
-        return self._number not in self._open
+        return self._ended
 
     def test(self) -> bool:
         """Whether it has ended. Raises what it failed with."""
-        if not self.done:
+        if not self._ended:
             result = load().arcTest(self._number)
             if result == Result.InProgress:
                 return False
@@ -51,7 +52,7 @@ class Ticket:
     def wait(self, timeout: float | None = None) -> Any:
         """The array with the result. timeout: in seconds; default the operation's own deadline. An ArcommError with
         reason Timeout and no seq is this wait's end, not the operation's: wait again."""
-        if not self.done:
+        if not self._ended:
             result = load().arcWait(self._number, milliseconds(timeout))
             self._end(result)
         self._told()
@@ -64,7 +65,8 @@ class Ticket:
             if failure.reason == Reason.Timeout and failure.seq is None:
                 raise
             self._failure = failure
-        self._open.pop(self._number, None)
+        self._ended = True
+        self._kept.pop(self._number, None)
 
     def _told(self) -> bool:
         if self._failure is not None:
@@ -192,7 +194,7 @@ class Communicator:
     def _leave(self, how: Any) -> None:
         if self._handle.value:
             handle, self._handle = self._handle, abi.Handle()
-            keep_until_end(handle)
+            keep_until_end(handle, *self._tickets.values())
             check(how(handle))
             self._tickets.clear()
 

@@ -175,6 +175,20 @@ class Calls(unittest.TestCase):
             return ticket.wait()[0]
         self.assertEqual(on_all_ranks(work), [2, 2])
 
+    def test_a_ticket_of_what_was_aborted_tells_so(self):
+        unique_id = arcomm.unique_id()
+        with arcomm.Group():
+            comms = [arcomm.Communicator(unique_id, rank, RANKS) for rank in range(RANKS)]
+        ticket = comms[0].all_reduce_async(numpy.ones(4))
+        comms[0].abort()
+        self.assertFalse(ticket.done)
+        for _ in range(2):
+            with self.assertRaises(arcomm.ArcommError) as caught:
+                ticket.wait()
+            self.assertEqual(caught.exception.code, arcomm.Result.Aborted)
+        self.assertTrue(ticket.done)
+        comms[1].abort()
+
     def test_a_plan_is_started_again_and_again(self):
         def work(comm, rank):
             x, out = numpy.empty(64, "float32"), numpy.empty(64, "float32")
