@@ -44,7 +44,8 @@ inline constexpr std::size_t kMaxOffersOfUid = 16 * kMaxOffers;
 
 struct HeldBuffer {
   std::uint64_t length_bytes = 0;
-  std::uint64_t fd_ticket = 0;  // of its memory, for as long as nobody fetched it
+  std::uint64_t fd_ticket = 0;     // of its memory, for as long as nobody fetched it
+  EventLoop::TimerKey fetched_by;  // of an allocation: what nobody has fetched then is released
   ChargePtr count, bytes, mapping;
   ChargePtr reserved, unfilled;  // host memory
   GroupChargePtr of_group;       // the same

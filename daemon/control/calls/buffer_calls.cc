@@ -20,6 +20,7 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
+  answer = kept_if_fetched(caller, request.session(), std::move(answer));
   if (state_.worker_of(**session).on_gpus()) {
     return on_gpus_.allocate_buffer(**session, request, caller.waits_until_ns, std::move(answer));
   }
@@ -48,6 +49,32 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
           add_to_worker(state_, buffer, state_.memory_closer.hold(std::move(made).value()));
         });
   });
+}
+
+Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller,
+                                                     const v1::SessionRef& session,
+                                                     Answer<v1::BufferReply> answer) {
+  if (caller.waits_until_ns == 0) return answer;
+  return [this, caller, session, answer = std::move(answer)](const Result<v1::BufferReply>& made) {
+    const auto held = [this, caller, session](BufferId id) -> HeldBuffer* {
+      const Result<SessionEntry*> owner = state_.authorize(caller, session);
+      if (!owner) return nullptr;
+      const auto found = (*owner)->buffers.find(id);
+      if (found == (*owner)->buffers.end()) return nullptr;
+      return (*owner)->tickets.contains(found->second.fd_ticket) ? &found->second : nullptr;
+    };
+    if (made) {
+      const auto id = BufferId::from_bits(made->buffer());
+      const EventLoop::Clock::time_point until{std::chrono::nanoseconds(caller.waits_until_ns) +
+                                               kTimeToFetch};
+      if (HeldBuffer* fresh = held(id); fresh != nullptr) {
+        fresh->fetched_by = state_.loop.at(until, [this, caller, session, held, reply = *made, id] {
+          if (held(id) != nullptr) take_back(caller, session, reply);
+        });
+      }
+    }
+    answer(made);
+  };
 }
 
 // The groups are looked at before the first memory of a session. They are those of the process that
@@ -186,6 +213,7 @@ void BufferCalls::forget_buffer(SessionId id, BufferId buffer) {
   if (owner == nullptr) return;
   const auto node = owner->buffers.extract(buffer);
   if (!node) return;
+  state_.loop.cancel(node.mapped().fetched_by);
   Result<std::vector<UniqueFd>> unfetched =
       state_.ledger.take_ticket(*owner, node.mapped().fd_ticket);
   for (std::size_t i = 0; unfetched && i < unfetched->size(); ++i)

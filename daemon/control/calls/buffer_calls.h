@@ -3,6 +3,7 @@
 // Thread: the control loop.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,6 +36,12 @@ class BufferCalls {
   void session_gone(SessionId session);
 
  private:
+  // A caller may have stopped waiting without the daemon's knowing it: what was allocated for it is
+  // released unless it fetches the descriptor by then. The time of a call counts from when the
+  // daemon reads it, and fetching has none of its own.
+  static constexpr std::chrono::seconds kTimeToFetch{1};
+  Answer<v1::BufferReply> kept_if_fetched(const Caller& caller, const v1::SessionRef& session,
+                                          Answer<v1::BufferReply> answer);
   // Of host memory: what the client's control groups allow. Fails the buffer, or goes on.
   void charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
                      std::function<void()> then);

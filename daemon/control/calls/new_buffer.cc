@@ -19,6 +19,7 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
       quotas.charge(uid, QuotaKind::HostBytes, memory == Memory::Host ? length_bytes : 0);
   if (!reserved) return reserved.error();
   held = HeldBuffer{.length_bytes = length_bytes,
+                    .fetched_by = {},
                     .count = std::move(count).value(),
                     .bytes = std::move(bytes).value(),
                     .mapping = std::move(mapping).value(),

@@ -73,6 +73,26 @@ TEST_F(Exhaustion, AllocationsThatOutlastTheirCallersPatienceLeaveNothingBehind)
       << "what was not answered in time still counts against the session";
 }
 
+// The daemon cannot always tell that a caller has stopped waiting: the call's time counts from when
+// the request was read, and the answer leaves before the hang-up arrives.
+TEST_F(Exhaustion, MemoryThatNobodyFetchesIsReleasedOnceItsCallersTimeIsOver) {
+  start();
+  Result<std::unique_ptr<RawSession>> session = RawSession::attach(node());
+  ASSERT_TRUE(session.ok());
+  const Result<RawSession::Buffer> kept = (*session)->allocate(8192);
+  ASSERT_TRUE(kept.ok()) << kept.error().to_string();
+  // More than may wait at a time, so that later ones find room again.
+  for (int i = 0; i < 3; ++i) {
+    for (int j = 0; j < 40; ++j) {
+      const Status given = (*session)->allocate_unfetched(4096, kPrompt);
+      ASSERT_TRUE(given.ok()) << given.error().to_string();
+    }
+    expect_metric_settles("arcomm_buffers", 1, 3 * kPrompt);
+  }
+  expect_metric_settles("arcomm_registered_bytes", 8192);
+  EXPECT_TRUE((*session)->release(kept->id).ok());
+}
+
 // The daemon maps it each time, so each is charged to what the node has of mappings: by the
 // machine's own limit half of vm.max_map_count, of which one user alone gets half.
 TEST_F(Exhaustion,

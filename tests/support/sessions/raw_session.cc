@@ -123,9 +123,10 @@ struct RawSession::Parts {
   template <typename Request, typename Answer>
   Status call(grpc::Status (arcommd::v1::NodeControl::Stub::*method)(grpc::ClientContext*,
                                                                      const Request&, Answer*),
-              const Request& request, Answer* answer) const {
+              const Request& request, Answer* answer,
+              milliseconds patience = std::chrono::seconds(20)) const {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    context.set_deadline(std::chrono::system_clock::now() + patience);
     const grpc::Status status = (control.get()->*method)(&context, request, answer);
     if (!status.ok()) return from_grpc(status, context);
     return {};
@@ -270,6 +271,14 @@ Result<RawSession::Buffer> RawSession::allocate(std::uint64_t bytes) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, std::strerror(errno));
   parts_->mappings.emplace_back(base, reply.length_bytes());
   return Buffer{BufferId::from_bits(reply.buffer()), base, reply.length_bytes()};
+}
+
+Status RawSession::allocate_unfetched(std::uint64_t bytes, milliseconds patience) {
+  arcommd::v1::AllocateBufferRequest request;
+  parts_->name(request.mutable_session());
+  request.set_bytes(bytes);
+  arcommd::v1::BufferReply reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::AllocateBuffer, request, &reply, patience);
 }
 
 Result<RawSession::Buffer> RawSession::register_memory(int memory, std::uint64_t offset,

@@ -55,6 +55,8 @@ class RawSession {
     std::uint64_t bytes = 0;
   };
   Result<Buffer> allocate(std::uint64_t bytes);
+  // The call has so long; nobody fetches what it gives.
+  Status allocate_unfetched(std::uint64_t bytes, milliseconds patience);
   // Offers `memory` (kept by the caller) and registers [offset, offset + bytes) of it.
   Result<Buffer> register_memory(int memory, std::uint64_t offset, std::uint64_t bytes);
   Status release(BufferId buffer);
