@@ -56,25 +56,24 @@ Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller,
                                                      Answer<v1::BufferReply> answer) {
   if (caller.waits_until_ns == 0) return answer;
   return [this, caller, session, answer = std::move(answer)](const Result<v1::BufferReply>& made) {
-    const auto held = [this, caller, session](BufferId id) -> HeldBuffer* {
-      const Result<SessionEntry*> owner = state_.authorize(caller, session);
-      if (!owner) return nullptr;
-      const auto found = (*owner)->buffers.find(id);
-      if (found == (*owner)->buffers.end()) return nullptr;
-      return (*owner)->tickets.contains(found->second.fd_ticket) ? &found->second : nullptr;
-    };
-    if (made) {
-      const auto id = BufferId::from_bits(made->buffer());
-      const EventLoop::Clock::time_point until{std::chrono::nanoseconds(caller.waits_until_ns) +
-                                               kTimeToFetch};
-      if (HeldBuffer* fresh = held(id); fresh != nullptr) {
-        fresh->fetched_by = state_.loop.at(until, [this, caller, session, held, reply = *made, id] {
-          if (held(id) != nullptr) take_back(caller, session, reply);
-        });
-      }
+    if (HeldBuffer* fresh = made ? find_unfetched(caller, session, *made) : nullptr) {
+      const std::chrono::nanoseconds until(caller.waits_until_ns);
+      fresh->fetched_by = state_.loop.at(EventLoop::Clock::time_point(until + kTimeToFetch),
+                                         [this, caller, session, reply = *made] {
+                                           if (find_unfetched(caller, session, reply) != nullptr)
+                                             take_back(caller, session, reply);
+                                         });
     }
     answer(made);
   };
+}
+
+HeldBuffer* BufferCalls::find_unfetched(const Caller& caller, const v1::SessionRef& session,
+                                        const v1::BufferReply& given) {
+  const Result<SessionEntry*> owner = state_.authorize(caller, session);
+  if (!owner || !(*owner)->tickets.contains(given.fd_ticket())) return nullptr;
+  const auto found = (*owner)->buffers.find(BufferId::from_bits(given.buffer()));
+  return found == (*owner)->buffers.end() ? nullptr : &found->second;
 }
 
 // The groups are looked at before the first memory of a session. They are those of the process that

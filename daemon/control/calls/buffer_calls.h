@@ -36,12 +36,15 @@ class BufferCalls {
   void session_gone(SessionId session);
 
  private:
-  // A caller may have stopped waiting without the daemon's knowing it: what was allocated for it is
-  // released unless it fetches the descriptor by then. The time of a call counts from when the
-  // daemon reads it, and fetching has none of its own.
+  // A caller may have stopped waiting without the daemon's knowing it, as gRPC counts a call's time
+  // from when the daemon reads it. Clients fetch the descriptor within the time of the call: what
+  // is not fetched so long after it is released.
   static constexpr std::chrono::seconds kTimeToFetch{1};
   Answer<v1::BufferReply> kept_if_fetched(const Caller& caller, const v1::SessionRef& session,
                                           Answer<v1::BufferReply> answer);
+  // What the reply gave; nullptr where it was fetched or is gone.
+  HeldBuffer* find_unfetched(const Caller& caller, const v1::SessionRef& session,
+                             const v1::BufferReply& given);
   // Of host memory: what the client's control groups allow. Fails the buffer, or goes on.
   void charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
                      std::function<void()> then);
