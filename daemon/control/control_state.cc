@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "daemon/telemetry/metrics/metrics.h"
+
 namespace arcomm {
 
 ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
@@ -13,7 +15,8 @@ ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
       devices(std::move(workers)),
       replies(loop, worker_limit),
       quotas(settings->quota, read_machine(), metrics),
-      gpu_shares(metrics, devices.memory_of_gpus()) {
+      gpu_shares(metrics, devices.memory_of_gpus()),
+      in_call(quotas, metrics.in_call) {
   gpu_shares.use_memory_limit(settings->quota.node_gpu_bytes);
 }
 

@@ -9,6 +9,7 @@
 
 #include "config/settings.h"
 #include "daemon/control/access/caller.h"
+#include "daemon/control/calls/in_call_exchanges.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/descriptors/fd_closer.h"
 #include "daemon/control/limits/client_groups.h"
@@ -54,7 +55,8 @@ struct ControlState {
   QuotaBook quotas;
   ClientGroups client_groups;
   GpuShares gpu_shares;
-  SessionLedger ledger;    // after these three: entries hold charges and shares
+  InCallExchanges in_call;
+  SessionLedger ledger;    // after these four: entries hold charges, shares and exchanges
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   const PeerMessenger* peers = nullptr;  // to other daemons, where there is a network
   std::shared_ptr<const NetworkTuning> network = std::make_shared<const NetworkTuning>();

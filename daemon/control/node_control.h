@@ -92,6 +92,7 @@ class NodeControl {
 
   SessionLedger& ledger() { return state_.ledger; }
   const QuotaBook& quotas() const { return state_.quotas; }
+  const InCallExchanges& in_call() const { return state_.in_call; }
   const GpuShares& gpu_shares() const { return state_.gpu_shares; }
   const Rendezvous& rendezvous() const { return joins_.rendezvous(); }
   const std::vector<WorkerRef>& workers() const { return state_.devices.workers(); }

@@ -28,6 +28,8 @@
 
 namespace arcomm {
 
+class InCallExchange;
+
 using SessionToken = std::array<std::byte, kTokenBytes>;
 
 // Of the names that a client sends, as safe_text: no more is kept of its own, or quoted of a
@@ -64,6 +66,7 @@ struct HeldMember {
   // Of its GPU: the first none where it is alone in its communicator.
   GpuShares::SharePtr seat, place, memory, in_stream;
   std::string gpu;
+  std::shared_ptr<InCallExchange> in_call;  // on the host, where all ranks are here
 };
 
 struct SessionEntry {

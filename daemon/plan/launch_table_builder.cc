@@ -1,8 +1,10 @@
 #include "daemon/plan/launch_table_builder.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "daemon/plan/recorded_algorithm.h"
+#include "proto/host/in_call.h"
 
 namespace arcomm {
 namespace {
@@ -120,8 +122,15 @@ LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorith
   return table ? std::move(table).value() : LaunchTable();
 }
 
-LaunchTable make_launch_table_on_host(std::uint32_t ranks) {
-  Result<LaunchTable> table = LaunchTable::create(ranks, {{}});
+LaunchTable make_launch_table_on_host(std::uint32_t ranks, std::uint64_t most_in_call_bytes) {
+  std::vector<LaunchRow> rows;
+  if (most_in_call_bytes != 0)
+    rows.push_back({.most_bytes = std::min(most_in_call_bytes, kMaxInCallBytes),
+                    .codecs = bit_of(Codec::None),
+                    .collectives = bit_of(Collective::AllReduce),
+                    .path = LaunchPath::InCall});
+  rows.emplace_back();
+  Result<LaunchTable> table = LaunchTable::create(ranks, std::move(rows));
   return table ? std::move(table).value() : LaunchTable();
 }
 

@@ -52,7 +52,14 @@ inline constexpr std::uint8_t kResidentCollectives = bit_of(Collective::AllReduc
 // Which way an operation takes: the communicator's launch table says (proto/gpu/launch_table.h).
 // The first two go through the mailbox, each with words of its own. Alone: there is no other rank,
 // and the client's stream copies.
-enum class LaunchPath : std::uint32_t { Resident = 0, Launched = 1, InStream = 2, Alone = 3 };
+// InCall is the host's alone: proto/host/in_call.h.
+enum class LaunchPath : std::uint32_t {
+  Resident = 0,
+  Launched = 1,
+  InStream = 2,
+  Alone = 3,
+  InCall = 4
+};
 inline constexpr std::uint32_t kLaunchPaths = 2;  // of a mailbox
 
 // 8 bytes, written and read whole. number: 1, 2, 3, ... per path, modulo 2^32; 0 before the first.

@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "proto/host/in_call.h"
+
 namespace arcomm {
 namespace {
 
@@ -70,6 +72,14 @@ Status check_resident(const LaunchRow& row) {
   return check_served<Collective>(row.collectives, kResidentCollectives, "resident");
 }
 
+Status check_in_call(const LaunchRow& row, std::uint32_t ranks) {
+  if (ranks > kMaxInCallRanks || row.most_bytes > kMaxInCallBytes)
+    return bad("lets calls of ", ranks, " ranks meet for up to ", row.most_bytes, " bytes: ",
+               kMaxInCallRanks, " ranks and ", kMaxInCallBytes, " bytes can be");
+  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, bit_of(Codec::None), "in-call"));
+  return check_served<Collective>(row.collectives, bit_of(Collective::AllReduce), "in-call");
+}
+
 Status check_coding(const CodingRow& row) {
   const auto number = static_cast<unsigned>(row.codec);
   if (number == 0 || number >= kCodecs) return bad("says when codec number ", number, " pays");
@@ -111,6 +121,9 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
       case LaunchPath::Resident:
         ARC_RETURN_IF_ERROR(check_resident(row));
         break;
+      case LaunchPath::InCall:
+        ARC_RETURN_IF_ERROR(check_in_call(row, ranks));
+        break;
       case LaunchPath::Launched:
         break;
       default:  // a number from outside
@@ -120,7 +133,8 @@ Result<LaunchTable> LaunchTable::create(std::uint32_t ranks, std::vector<LaunchR
   const LaunchRow& last = rows.back();
   if (last.most_bytes != kAnyBytes || (last.dtypes & kAllDTypes) != kAllDTypes ||
       (last.ops & kAllOps) != kAllOps || (last.codecs & kAllCodecs) != kAllCodecs ||
-      (last.collectives & kAllCollectives) != kAllCollectives || last.path == LaunchPath::InStream)
+      (last.collectives & kAllCollectives) != kAllCollectives ||
+      last.path == LaunchPath::InStream || last.path == LaunchPath::InCall)
     return bad("ends with a row that does not take all that is left");
   if (coding.size() > kMaxCodingRows)
     return bad("has ", coding.size(), " rows of codecs: ", kMaxCodingRows, " can be");

@@ -4,7 +4,8 @@
 // frozen for the communicator's epoch. Nothing is decided here: these are the layout, the checks
 // and the lookup. A value; immutable once shared. Sizes are bytes that one rank sends.
 //
-// On the host, where the daemon runs everything, a table says no more than which codecs pay.
+// On the host a table says which operations the ranks' calls run among themselves, and which codecs
+// pay; the worker runs all others.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +24,7 @@
 namespace arcomm {
 
 // Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 5;
+inline constexpr std::uint32_t kLaunchTableVersion = 6;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};

@@ -27,7 +27,8 @@ ROOMS = {
     "transport/topology": ABOVE_DEVICE,
     "client/include": [],
     "client/cuda": ABOVE_DEVICE,
-    "client/src": ABOVE_DEVICE + ["client/include", "client/cuda"],
+    # Small operations on the host are reduced where they are called.
+    "client/src": ABOVE_DEVICE + ["kernels", "client/include", "client/cuda"],
     "client/arctl": ABOVE_DEVICE + ["client/include", "client/src"],
     "client/examples": ["client/include"],
 }

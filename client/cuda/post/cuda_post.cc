@@ -101,6 +101,7 @@ CUresult CudaPost::post_by_memory(const MemoryPost& start, CUstream stream) cons
       break;
     case LaunchPath::InStream:  // nobody posts these two
     case LaunchPath::Alone:
+    case LaunchPath::InCall:
       break;
   }
   batch.wait_until(&path.done, start.number);

@@ -106,6 +106,7 @@ __device__ Wait run(const GpuPost& post) {
       break;
     case LaunchPath::InStream:  // nobody posts these two
     case LaunchPath::Alone:
+    case LaunchPath::InCall:
       break;
   }
   // While the daemon works: the path's turns make this the only start of the plan.

@@ -13,6 +13,7 @@
 #include "client/src/c_api/entry_point.h"
 #include "client/src/gpu/gpu_all_reduce.h"
 #include "client/src/host/codec_choice.h"
+#include "client/src/host/in_call/in_call_path.h"
 #include "client/src/session/communicator.h"
 #include "client/src/session/group.h"
 #include "client/src/session/library.h"
@@ -35,10 +36,9 @@ Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::s
   return member;
 }
 
-Result<Operation*> prepare_on_host(const std::shared_ptr<Member>& member,
-                                   const CollectiveCall& call, std::chrono::milliseconds* timeout) {
-  *timeout = operation_timeout();
-  return prepare(member, call, PlanId{}, Deadline::after(*timeout));
+// Whether its ranks' calls meet, and end, without the daemon.
+bool is_in_call(const Member& member, const CollectiveCall& call) {
+  return member.in_call && member.launches.find(launch_key_of(call)).path == LaunchPath::InCall;
 }
 
 // Blocking on the host; on GPUs it returns when the operation is on the stream.
@@ -46,10 +46,14 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
                   arcStream_t stream) {
   // It waits for no one, so that in a group it need not wait for the group's end either.
   if (member->gpu) return all_reduce_on_gpu(member, call, stream, operation_timeout());
-  std::chrono::milliseconds timeout{};
-  Result<Operation*> operation = prepare_on_host(member, call, &timeout);
+  const std::chrono::milliseconds timeout = operation_timeout();
+  const Deadline deadline = Deadline::after(timeout);
+  Group& group = Group::of_this_thread();
+  if (!group.open() && is_in_call(*member, call) && member->in_call->run(*member, call, deadline))
+    return {};
+  Result<Operation*> operation = prepare(member, call, PlanId{}, deadline);
   if (!operation) return std::move(operation).error();
-  if (Group& group = Group::of_this_thread(); group.open()) {
+  if (group.open()) {
     group.add(**operation, timeout, true);
     return {};
   }
@@ -96,8 +100,8 @@ Status all_reduce_async(const void* send, void* recv, std::size_t count, arcData
   }
   const Result<CollectiveCall> call = coded_call(send, recv, count, dtype, op, *asked, **member);
   if (!call) return call.error();
-  std::chrono::milliseconds timeout{};
-  Result<Operation*> operation = prepare_on_host(*member, *call, &timeout);
+  const std::chrono::milliseconds timeout = operation_timeout();
+  Result<Operation*> operation = prepare(*member, *call, PlanId{}, Deadline::after(timeout));
   if (!operation) return std::move(operation).error();
   const std::uint64_t named = (*operation)->ticket.load(std::memory_order_relaxed);
   if (Group& group = Group::of_this_thread(); group.open()) {

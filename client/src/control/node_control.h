@@ -50,7 +50,9 @@ struct CreatedCommunicator {
   MemberId member;
   std::uint64_t epoch = 0;
   std::uint64_t segment_limit_bytes = 0;  // 0: the session's
-  std::uint64_t fd_ticket = 0;            // on GPUs: mailbox memory, doorbells; image, exchanges
+  // On GPUs: mailbox memory, doorbells; image, exchanges. On the host: the memory of
+  // proto/host/in_call.h, where exchange_bytes is not 0.
+  std::uint64_t fd_ticket = 0;
   std::uint64_t mailbox_bytes = 0;
   std::uint64_t exchange_bytes = 0;  // 0: neither image nor exchanges
   std::string launch_table;          // encoded: proto/gpu/launch_table.h

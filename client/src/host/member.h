@@ -19,6 +19,7 @@
 namespace arcomm::client {
 
 class GpuMember;
+class InCallPath;
 class Session;
 
 struct Member {
@@ -29,6 +30,7 @@ struct Member {
   std::uint64_t segment_limit_bytes = 0;  // where operations are cut; the same on every rank
   Coding default_coding;  // of operations that say nothing themselves; the same on every rank
   LaunchTable launches;   // on the host; the GPU's member has its own
+  std::shared_ptr<InCallPath> in_call;  // where the table has operations for it; else null
   std::shared_ptr<GpuMember> gpu;  // in a session on GPUs, which uses none of what follows
 
   // Under the mutex of the session's Submission; what is atomic may be read without it.

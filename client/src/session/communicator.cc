@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "client/src/gpu/gpu_member.h"
+#include "client/src/host/in_call/in_call_path.h"
 #include "client/src/session/library.h"
 #include "proto/meeting_address.h"
 
@@ -27,6 +28,15 @@ bool session_failed(const Error& why) {
   return why.reason == Reason::DaemonLost || why.reason == Reason::NotRunning ||
          why.reason == Reason::ShuttingDown || why.code == ErrorCode::Unauthenticated ||
          (why.code == ErrorCode::NotFound && why.reason == Reason::UnknownHandle);
+}
+
+Result<std::unique_ptr<InCallPath>> open_in_call_path(Session& session,
+                                                      const CreatedCommunicator& created, int rank,
+                                                      int ranks, Deadline deadline) {
+  const Result<std::vector<UniqueFd>> memory =
+      session.descriptors().fetch(created.fd_ticket, 1, deadline);
+  if (!memory) return memory.error();
+  return InCallPath::open(memory->front(), rank, static_cast<std::uint32_t>(ranks));
 }
 
 }  // namespace
@@ -109,6 +119,16 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       if (Result<LaunchTable> launches = LaunchTable::decode(created->launch_table);
           launches && gpus == nullptr)
         member->launches = std::move(*launches);
+      if (gpus == nullptr && created->exchange_bytes != 0) {
+        Result<std::unique_ptr<InCallPath>> in_call =
+            open_in_call_path(**session, *created, rank_, ranks_, deadline.plus(kGuard));
+        if (!in_call) {
+          static_cast<void>((*session)->control().destroy_communicator(
+              (*session)->key(), created->member, deadline.plus(kGuard)));
+          return std::move(in_call).error();
+        }
+        member->in_call = std::move(*in_call);
+      }
       if (gpus != nullptr) {
         Result<std::shared_ptr<GpuMember>> on_gpu =
             gpus->join(gpu_, *created, static_cast<std::uint32_t>(rank_),

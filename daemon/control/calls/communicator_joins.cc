@@ -35,18 +35,23 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
                     .place = {},
                     .memory = {},
                     .in_stream = {},
-                    .gpu = call.on_gpu ? call.device : ""};
+                    .gpu = call.on_gpu ? call.device : "",
+                    .in_call = {}};
   if (call.on_gpu) {
     if (Status taken = take_places(session, call, member); !taken) {
       member = {};
       return answer(taken.error());
     }
+  }
+  // Who reads other tables is given no memory on the host.
+  const bool gets_ticket = call.on_gpu || call.launch_table_version == kLaunchTableVersion;
+  if (gets_ticket) {
     if (Status promised = state_.ledger.promise_ticket(session); !promised) {
       member = {};
       return answer(promised.error());
     }
   }
-  call.answer = joined(call.session, std::move(member), std::move(answer));
+  call.answer = joined(call.session, std::move(member), gets_ticket, std::move(answer));
 
   const std::optional<Rendezvous::Live> live =
       rendezvous_.live(call.unique_id, call.peer.uid, call.rank);
@@ -125,19 +130,19 @@ void CommunicatorJoins::leave(std::size_t worker, SessionId session, MemberId me
                                                               [](const Status&) {});
 }
 
-Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member,
+Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bool gets_ticket,
                                              Answer<v1::CreateCommunicatorReply> answer) {
   // Held in one place: this function is copied, and the quota must be free before a refusal is
   // heard.
   auto holder = std::make_shared<HeldMember>(std::move(member));
-  return [this, id, holder, answer = std::move(answer)](Result<Rendezvous::Joined> result) {
+  return [this, id, holder, gets_ticket, answer = std::move(answer)](Result<Rendezvous::Joined> result) {
     SessionEntry* session = state_.ledger.find(id);
     if (result && session == nullptr) {
       result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
     }
     if (!result) {
       *holder = {};
-      if (session != nullptr && state_.worker_of(*session).on_gpus()) --session->tickets_promised;
+      if (session != nullptr && gets_ticket) --session->tickets_promised;
       return answer(result.error());
     }
     // This rank's seat in an earlier epoch has no use any more; its holder need not give it back.
@@ -157,11 +162,39 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member,
     for (const std::string& device : result->rank_devices) reply.add_rank_devices(device);
     if (state_.worker_of(*session).on_gpus())
       return hand_over_mailbox(id, result->member, std::move(reply), answer);
-    reply.set_launch_table(
-        make_launch_table_on_host(static_cast<std::uint32_t>(result->rank_devices.size()))
-            .encode());
+    if (gets_ticket) --session->tickets_promised;
+    if (Status given = hand_over_in_call(*session, *result, reply); !given) {
+      state_.worker_of(*session).leave_communicator(id, result->member, [](const Status&) {});
+      session->members.erase(result->member);
+      return answer(given.error());
+    }
     answer(reply);
   };
+}
+
+Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, const Rendezvous::Joined& joined,
+                                            v1::CreateCommunicatorReply& reply) {
+  const auto ranks = static_cast<std::uint32_t>(joined.rank_devices.size());
+  if (!joined.is_here) {
+    reply.set_launch_table(make_launch_table_on_host(ranks).encode());
+    return {};
+  }
+  HeldMember& member = session.members.at(joined.member);
+  member.in_call = state_.in_call.of(member.unique_id, member.epoch,
+                                     {.uid = session.peer.uid,
+                                      .ranks = ranks,
+                                      .most_bytes = state_.settings->host.in_call_bytes,
+                                      .same_tables = joined.same_tables});
+  const InCallExchange& exchange = *member.in_call;
+  reply.set_launch_table(exchange.launches().encode());
+  if (!exchange.has_memory()) return {};
+  Result<UniqueFd> memory = exchange.descriptor();
+  if (!memory) return memory.error();
+  std::vector<UniqueFd> descriptors;
+  descriptors.push_back(std::move(memory).value());
+  reply.set_fd_ticket(state_.ledger.add_ticket(session, std::move(descriptors)));
+  reply.set_exchange_bytes(exchange.bytes());
+  return {};
 }
 
 void CommunicatorJoins::drop(Result<MailboxDescriptors> mailbox) {

@@ -37,12 +37,16 @@ class CommunicatorJoins {
   void arm_sweep();
   void leave(std::size_t worker, SessionId session, MemberId member);
   // member: whom it is for and what it was charged.
-  Rendezvous::Answer joined(SessionId id, HeldMember member,
+  // gets_ticket: it was promised.
+  Rendezvous::Answer joined(SessionId id, HeldMember member, bool gets_ticket,
                             Answer<v1::CreateCommunicatorReply> answer);
   void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
   // GPU workers: the reply with a ticket for the rank's mailbox.
   void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
                          const Answer<v1::CreateCommunicatorReply>& answer);
+  // Workers on the host: the reply with its table, and memory for calls to meet in where there is any.
+  Status hand_over_in_call(SessionEntry& session, const Rendezvous::Joined& joined,
+                           v1::CreateCommunicatorReply& reply);
   void count();
 
   ControlState& state_;

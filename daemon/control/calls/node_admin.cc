@@ -99,6 +99,8 @@ const char* text_of(LaunchPath path) {
       return "in-stream";
     case LaunchPath::Alone:
       return "alone";
+    case LaunchPath::InCall:
+      return "in-call";
   }
   return "unknown";
 }
@@ -161,6 +163,14 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
   }
 }
 
+// What its ranks run without the worker.
+void fill(const InCallExchange& in_call, v1::CommunicatorStatus& wire) {
+  fill(in_call.launches(), wire);
+  wire.set_why_not_in_stream(in_call.why_not());
+  const auto ranks = static_cast<std::uint64_t>(std::max(wire.ranks(), 1));
+  wire.set_operations_done(wire.operations_done() + in_call.counted().operations / ranks);
+}
+
 void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_point now,
           v1::CommunicatorStatus& wire) {
   wire.set_id(short_id(forming.unique_id.data()));
@@ -215,6 +225,7 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
     status.set_state(control_.stopping() ? "draining" : "ready");
     actions_.describe(status);
     std::uint64_t communicators = control_.rendezvous().forming().size();
+    bool is_host_told = false;
     for (std::size_t i = 0; i < views.size(); ++i) {
       v1::WorkerStatus& worker = *status.add_workers();
       worker.set_device(control_.workers()[i].device);
@@ -231,6 +242,11 @@ void NodeAdmin::get_status(const Caller&, const v1::Empty&, Answer<v1::StatusRep
       worker.set_operations_pending(view.operations_pending);
       worker.set_bytes_reduced(view.bytes_reduced);
       worker.set_busy_fraction(view.busy_fraction);
+      if (!control_.workers()[i].worker->on_gpus() && !std::exchange(is_host_told, true)) {
+        const InCallCounts::Sum in_call = metrics_.in_call.of_all();
+        worker.set_operations_done(worker.operations_done() + in_call.operations);
+        worker.set_bytes_reduced(worker.bytes_reduced() + in_call.bytes);
+      }
       worker.set_slowest_turn_seconds(static_cast<double>(view.slowest_turn_ns) / kNsPerSecond);
       communicators += view.communicators.size();
     }
@@ -261,8 +277,12 @@ void NodeAdmin::list_communicators(const Caller&, const v1::Empty&,
     v1::CommunicatorsReply reply;
     for (const Result<WorkerSnapshot>& view : views) {
       if (!view) return answer(view.error());
-      for (const CommunicatorSnapshot& one : view->communicators)
-        fill(one, *reply.add_communicators());
+      for (const CommunicatorSnapshot& one : view->communicators) {
+        v1::CommunicatorStatus& told = *reply.add_communicators();
+        fill(one, told);
+        if (const auto in_call = control_.in_call().find(one.unique_id, one.epoch))
+          fill(*in_call, told);
+      }
     }
     const auto now = std::chrono::steady_clock::now();
     for (const Rendezvous::Forming& one : control_.rendezvous().forming())

@@ -113,11 +113,18 @@ void Rendezvous::make_ready(Meetings::iterator at) {
   const Part part = meeting.part;
   const std::vector<Live> members = meeting.members;
   const std::map<Rank, Call> calls = std::exchange(meeting.calls, {});
+  const bool same_tables = std::ranges::all_of(calls, [](const auto& call) {
+    return call.second.launch_table_version == kLaunchTableVersion;
+  });
   for (const Live& member : members) {
     const auto call = calls.find(member.rank);
     if (call == calls.end()) continue;
-    call->second.answer(
-        Joined{member.member, member.epoch, part.rank_devices, part.segment_limit_bytes});
+    call->second.answer(Joined{.member = member.member,
+                               .epoch = member.epoch,
+                               .rank_devices = part.rank_devices,
+                               .segment_limit_bytes = part.segment_limit_bytes,
+                               .is_here = part.spec.nodes.empty(),
+                               .same_tables = same_tables});
   }
 }
 

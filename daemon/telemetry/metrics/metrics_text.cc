@@ -52,6 +52,12 @@ class Collector : public prometheus::Collectable {
     by("arcomm_error_class_operations_total",
        "Finished operations that an error class was asked for, one per rank, by what it came to.",
        "codec", m.of_error_class);
+    const InCallCounts::Sum in_call = m.in_call.of_all();
+    counter("arcomm_in_call_operations_total",
+            "Operations that ranks on the host ran within their calls, one per rank, as they say.",
+            static_cast<double>(in_call.operations));
+    counter("arcomm_in_call_bytes_total", "Bytes of their buffers.",
+            static_cast<double>(in_call.bytes));
     histogram("arcomm_operation_duration_seconds", "From submission to completion, one per rank.",
               m.operation_duration);
     counter("arcomm_bytes_reduced_total", "Bytes of the buffers of operations that succeeded.",

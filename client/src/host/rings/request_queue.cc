@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "client/src/host/in_call/in_call_path.h"
+
 namespace arcomm::client {
 namespace {
 
@@ -98,6 +100,7 @@ ring::Push RequestQueue::send_next(Operation& operation, Member& member) {
   if (segment == 0) operation.outcome.seq = member.next_seq;
   ++member.next_seq;
   ++operation.next_submit;
+  if (member.in_call) member.in_call->sent_to_worker();
   return ring::Push::Done;
 }
 

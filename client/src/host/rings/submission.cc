@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "client/src/host/in_call/in_call_path.h"
 #include "client/src/host/ticket_table.h"
 
 namespace arcomm::client {
@@ -56,8 +57,10 @@ void Submission::remove(Member& member, const Error& why) {
 
 Status Submission::submit(Operation& operation) {
   if (operation.num_staged > 0) StagedCopying::fill_first(operation);
-  const Lock lock(mutex_);
   Member& member = *operation.member;
+  // An operation that meets its peers in its call ends, or comes here as well, before this one.
+  const auto turn = member.in_call ? member.in_call->turn() : std::unique_lock<std::mutex>();
+  const Lock lock(mutex_);
   if (loss_.is_told()) look_at_state();
   if (loss_.why()) return *loss_.why();
   if (member.failure) return *member.failure;

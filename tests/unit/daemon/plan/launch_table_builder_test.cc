@@ -169,7 +169,8 @@ TEST(LaunchTableBuilder, IsWhatExplainTells) {
             EXPECT_EQ(why.chosen, "resident");
             break;
           case LaunchPath::Alone:
-            FAIL() << "between several";
+          case LaunchPath::InCall:
+            FAIL() << "not between several GPUs";
             break;
           case LaunchPath::Launched:
             EXPECT_EQ(why.chosen, name_of(choose(tuning, std::nullopt, ranks, bytes)));

@@ -1,0 +1,154 @@
+#include "client/src/host/in_call/in_call_path.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "client/src/host/in_call/in_call_meeting.h"
+#include "client/src/host/member.h"
+#include "client/src/session/session.h"
+#include "kernels/host/reduce_in_call.h"
+#include "proto/ring/doorbell.h"
+#include "transport/device/pause.h"
+
+namespace arcomm::client {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using Clock = Deadline::Clock;
+using Seen = InCallMeeting<>::Seen;
+
+// Looks before the clock is read: the others mostly come within these.
+constexpr int kFirstLooks = 64;
+// As long as whoever waits for the worker does (waiting.cc).
+constexpr microseconds kSpinForPeers{20}, kYieldForPeers{300};
+// A rank that is later than this has the worker name it (NodeAgreement::kWaitingNs).
+constexpr milliseconds kPatience{10};
+// Of a short deadline the worker gets this part, to name who was missing.
+constexpr int kPartForWorker = 2;
+
+bool is_one_core() {
+  static const bool one = std::thread::hardware_concurrency() < 2;
+  return one;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<InCallPath>> InCallPath::open(const UniqueFd& memory, Rank rank,
+                                                     std::uint32_t ranks) {
+  if (ranks > kMaxInCallRanks || rank < 0 || static_cast<std::uint32_t>(rank) >= ranks)
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon gave rank ", rank, " of ", ranks,
+                 " memory for calls to meet in, which there is for up to ", kMaxInCallRanks);
+  Result<SharedMapping> mapped = map_in_call_memory(memory.get(), in_call_bytes(ranks));
+  if (!mapped) return std::move(mapped).error();
+  return std::unique_ptr<InCallPath>(
+      new InCallPath(std::move(*mapped), static_cast<std::uint32_t>(rank), ranks));
+}
+
+InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks)
+    : memory_(std::move(memory)), rank_(rank), ranks_(ranks) {
+  args_.num_inputs = args_.divisor = ranks;
+  args_.num_outputs = 1;
+}
+
+bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadline) {
+  const std::unique_lock<std::mutex> held = turn();
+  // What is under way comes first: this may be to work on its result.
+  if (member.active.load(std::memory_order_acquire) != 0 ||
+      member.failed.load(std::memory_order_acquire) || member.session->lost())
+    return false;
+  const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
+  Meeting meeting(control(), rank_, ranks_, next_number(), turn);
+  if (meeting.is_contested()) return false;
+  host::copy_for_others(call.send, area(rank_, turn), call.send_bytes());
+  meeting.come(call);
+  wake_others();
+  if (!wait_for_all(member, meeting, deadline)) {
+    const InCallFate fate = meeting.contest();
+    wake_others();
+    if (fate == InCallFate::Worker) return false;
+  } else if (meeting.settle() == InCallFate::Worker) {
+    return false;
+  }
+  combine(call, turn);
+  ++run_here_;
+  own().operations.store(run_here_, std::memory_order_relaxed);
+  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + call.send_bytes(),
+                    std::memory_order_relaxed);
+  return true;
+}
+
+bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, Deadline deadline) {
+  Submission& submission = member.session->submission();
+  const bool yields_at_once = is_one_core() || submission.is_oversubscribed();
+  Seen seen = meeting.look();
+  for (int i = 0; seen == Seen::NotAll && i < kFirstLooks && !yields_at_once; ++i) {
+    pause_briefly();
+    seen = meeting.look();
+  }
+  if (seen != Seen::NotAll) return seen == Seen::All;
+
+  const auto start = Clock::now();
+  const auto spin_until = yields_at_once ? start : start + kSpinForPeers;
+  const auto yield_until = start + kYieldForPeers;
+  const auto until = start + std::min<Clock::duration>(kPatience, deadline.left() / kPartForWorker);
+  for (auto now = start; now < until && seen == Seen::NotAll; now = Clock::now()) {
+    if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now)) &&
+        !submission.core_is_shared()) {
+      if (now < spin_until) {
+        for (int i = 0; i < 8; ++i) pause_briefly();
+      } else {
+        ::sched_yield();
+      }
+      lost_time_.paused(LostTime::ns_of(now), LostTime::ns_of(Clock::now()));
+      seen = meeting.look();
+    } else {
+      // What the session's threads wait for needs somebody to work at it.
+      submission.work([&] { return Clock::now() >= until; });
+      seen = sleep(meeting, until - now);
+    }
+  }
+  return seen == Seen::All;
+}
+
+Seen InCallPath::sleep(Meeting& meeting, std::chrono::nanoseconds most) {
+  ring::FutexDoorbell bell(own().sleeps);
+  bell.arm();
+  Seen seen = meeting.look();
+  if (seen == Seen::NotAll) {
+    bell.sleep(most);
+    seen = meeting.look();
+  }
+  bell.disarm();
+  return seen;
+}
+
+void InCallPath::wake_others() {
+  ring::order_published();
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
+    if (rank != rank_) ring::FutexDoorbell(control().ranks[rank].sleeps).ring_in_order();
+  }
+}
+
+void InCallPath::combine(const CollectiveCall& call, std::uint32_t turn) {
+  if (call.is_empty()) return;
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank) args_.inputs[rank] = area(rank, turn);
+  args_.inputs[rank_] = call.send;
+  args_.outputs[0] = call.recv;
+  args_.count = call.send_count;
+  args_.dtype = call.dtype;
+  args_.op = call.op;
+  host::reduce_in_call(args_);
+}
+
+void InCallPath::sent_to_worker() {
+  at_worker_.store(at_worker_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  own().by_worker.store(next_number() - 1, std::memory_order_release);
+  wake_others();
+}
+
+}  // namespace arcomm::client

@@ -1,0 +1,78 @@
+// Small operations of a member on the host, run within the call: the ranks' processes exchange what
+// they send in memory of their own (proto/host/in_call.h) and each combines it, with the kernels and
+// so the bits of the worker's. Only an operation with nothing before it under way, which its caller
+// waits for, and for which all ranks come soon; any other goes to the worker, with nothing lost.
+// Thread: any; one operation at a time, in the order of turn(). Ownership: its member's.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "client/src/host/collective_call.h"
+#include "client/src/host/in_call/in_call_meeting.h"
+#include "client/src/session/deadline.h"
+#include "kernels/args.h"
+#include "proto/host/in_call.h"
+#include "proto/shared_mapping.h"
+#include "proto/status.h"
+#include "proto/types.h"
+#include "proto/unique_fd.h"
+#include "transport/device/lost_time.h"
+
+namespace arcomm::client {
+
+struct Member;
+
+class InCallPath {
+ public:
+  // The descriptor is not kept.
+  static Result<std::unique_ptr<InCallPath>> open(const UniqueFd& memory, Rank rank,
+                                                  std::uint32_t ranks);
+  InCallPath(const InCallPath&) = delete;
+  InCallPath& operator=(const InCallPath&) = delete;
+
+  // True: it is done, and the result is there. False: it is to go to the worker, as if it had not
+  // been tried. Time: 10 ms at most, and half of what the deadline leaves.
+  bool run(Member& member, const CollectiveCall& call, Deadline deadline);
+
+  // Whoever submits an operation of the member holds it: what meets here and what the worker gets
+  // have one order. Held by run() throughout.
+  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
+  // A request of an operation that was submitted under turn(), and has not ended, leaves now. One
+  // thread at a time.
+  void sent_to_worker();
+
+ private:
+  using Meeting = InCallMeeting<>;
+
+  InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks);
+  InCallControl& control() const { return *reinterpret_cast<InCallControl*>(memory_.data()); }
+  InCallRank& own() const { return control().ranks[rank_]; }
+  std::byte* area(std::uint32_t rank, std::uint32_t turn) const {
+    return memory_.data() + in_call_area_offset(rank, turn);
+  }
+  // Of the next operation, wherever it will run.
+  std::uint64_t next_number() const {
+    return at_worker_.load(std::memory_order_relaxed) + run_here_ + 1;
+  }
+  // False: not all come, or not in time, or not for this.
+  bool wait_for_all(const Member& member, Meeting& meeting, Deadline deadline);
+  Meeting::Seen sleep(Meeting& meeting, std::chrono::nanoseconds most);
+  // After what they may sleep for.
+  void wake_others();
+  void combine(const CollectiveCall& call, std::uint32_t turn);
+
+  SharedMapping memory_;
+  const std::uint32_t rank_, ranks_;
+  std::mutex turn_;
+  std::uint64_t run_here_ = 0;                 // operations; changes while nothing is at the worker
+  std::atomic<std::uint64_t> at_worker_{0};    // requests that were sent there
+  LostTime lost_time_;
+  AllReduceArgs args_;  // kept, for it is long
+};
+
+}  // namespace arcomm::client

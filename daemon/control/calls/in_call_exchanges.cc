@@ -1,0 +1,91 @@
+#include "daemon/control/calls/in_call_exchanges.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "daemon/plan/launch_table_builder.h"
+#include "kernels/host/reduce_in_call.h"
+
+namespace arcomm {
+
+InCallExchange::InCallExchange(const Wanted& wanted, QuotaBook& quotas, InCallCounts& counts)
+    : counts_(counts), ranks_(wanted.ranks) {
+  if (const Status made = make(wanted, quotas); !made) {
+    why_not_ = made.error().message;
+    control_ = {};
+    memory_.reset();
+    reserved_.reset();
+    mapping_.reset();
+  } else {
+    counts_.add(control(), ranks_);
+  }
+  launches_ = make_launch_table_on_host(ranks_, has_memory() ? wanted.most_bytes : 0);
+}
+
+InCallExchange::~InCallExchange() {
+  if (has_memory()) counts_.remove(control());
+}
+
+Status InCallExchange::make(const Wanted& wanted, QuotaBook& quotas) {
+  const auto not_here = [](const auto&... parts) {
+    return error(ErrorCode::Unavailable, Reason::Unsupported, parts...);
+  };
+  if (wanted.most_bytes == 0) return not_here("host.in_call_bytes is 0");
+  if (!host::can_reduce_in_call()) return not_here("this machine's processor lacks AVX2");
+  if (ranks_ > kMaxInCallRanks)
+    return not_here("it has ", ranks_, " ranks, and the calls of up to ", kMaxInCallRanks, " meet");
+  if (!wanted.same_tables) return not_here("a rank has a library of another version");
+  Result<ChargePtr> reserved =
+      quotas.charge(wanted.uid, QuotaKind::HostBytes, in_call_bytes(ranks_));
+  if (!reserved) return reserved.error();
+  reserved_ = std::move(reserved).value();
+  Result<ChargePtr> mapping = quotas.charge(wanted.uid, QuotaKind::Mappings);
+  if (!mapping) return mapping.error();
+  mapping_ = std::move(mapping).value();
+  Result<UniqueFd> memory = create_in_call_memory(ranks_);
+  if (!memory) return memory.error();
+  memory_ = std::move(memory).value();
+  Result<SharedMapping> control = map_in_call_memory(memory_.get(), kInCallControlBytes);
+  if (!control) return control.error();
+  control_ = std::move(control).value();
+  return {};
+}
+
+Result<UniqueFd> InCallExchange::descriptor() const {
+  UniqueFd fd = duplicate(memory_.get());
+  if (!fd) {
+    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,
+                 "no descriptor is left: ", std::strerror(errno),
+                 "; raise LimitNOFILE= of the service");
+  }
+  return fd;
+}
+
+InCallCounts::Sum InCallExchange::counted() const {
+  return has_memory() ? counts_.of(control()) : InCallCounts::Sum{};
+}
+
+std::shared_ptr<InCallExchange> InCallExchanges::of(const UniqueIdBytes& unique_id,
+                                                    std::uint64_t epoch,
+                                                    const InCallExchange::Wanted& wanted) {
+  if (exchanges_.size() >= sweep_at_) {
+    std::erase_if(exchanges_, [](const auto& one) { return one.second.expired(); });
+    sweep_at_ = 2 * exchanges_.size() + kLeastSwept;
+  }
+  std::weak_ptr<InCallExchange>& place = exchanges_[{unique_id, epoch}];
+  std::shared_ptr<InCallExchange> exchange = place.lock();
+  if (!exchange) {
+    exchange = std::make_shared<InCallExchange>(wanted, quotas_, counts_);
+    place = exchange;
+  }
+  return exchange;
+}
+
+std::shared_ptr<const InCallExchange> InCallExchanges::find(const UniqueIdBytes& unique_id,
+                                                            std::uint64_t epoch) const {
+  const auto found = exchanges_.find({unique_id, epoch});
+  return found == exchanges_.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace arcomm

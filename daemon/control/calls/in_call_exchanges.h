@@ -1,0 +1,79 @@
+// The memory in which ranks' calls meet (proto/host/in_call.h), of communicators whose ranks are all
+// on this host: made when the first rank of an epoch is answered, the same for the others, gone with
+// the last. Thread: the control loop.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "daemon/comm/unique_id.h"
+#include "daemon/control/limits/quota.h"
+#include "daemon/telemetry/metrics/in_call_counts.h"
+#include "proto/gpu/launch_table.h"
+#include "proto/shared_mapping.h"
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+// Of one communicator in one epoch. Its ranks share it.
+class InCallExchange {
+ public:
+  struct Wanted {
+    uid_t uid = 0;
+    std::uint32_t ranks = 0;
+    std::uint64_t most_bytes = 0;  // host.in_call_bytes
+    bool same_tables = false;      // every rank's library reads this daemon's launch tables
+  };
+  InCallExchange(const Wanted& wanted, QuotaBook& quotas, InCallCounts& counts);
+  ~InCallExchange();
+  InCallExchange(const InCallExchange&) = delete;
+  InCallExchange& operator=(const InCallExchange&) = delete;
+
+  // The same for all ranks.
+  const LaunchTable& launches() const { return launches_; }
+  bool has_memory() const { return static_cast<bool>(control_); }
+  std::uint64_t bytes() const { return has_memory() ? in_call_bytes(ranks_) : 0; }
+  // One for each rank.
+  Result<UniqueFd> descriptor() const;
+  const std::string& why_not() const { return why_not_; }  // nothing meets in calls; "": it does
+  InCallCounts::Sum counted() const;
+
+ private:
+  Status make(const Wanted& wanted, QuotaBook& quotas);
+  const InCallControl& control() const {
+    return *reinterpret_cast<const InCallControl*>(control_.data());
+  }
+
+  InCallCounts& counts_;
+  const std::uint32_t ranks_;
+  ChargePtr reserved_, mapping_;
+  UniqueFd memory_;
+  SharedMapping control_;  // its first page
+  LaunchTable launches_;
+  std::string why_not_;
+};
+
+class InCallExchanges {
+ public:
+  InCallExchanges(QuotaBook& quotas, InCallCounts& counts) : quotas_(quotas), counts_(counts) {}
+
+  std::shared_ptr<InCallExchange> of(const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                                     const InCallExchange::Wanted& wanted);
+  // Null: it has none, or none any more.
+  std::shared_ptr<const InCallExchange> find(const UniqueIdBytes& unique_id,
+                                             std::uint64_t epoch) const;
+
+ private:
+  using Key = std::pair<UniqueIdBytes, std::uint64_t>;
+  QuotaBook& quotas_;
+  InCallCounts& counts_;
+  std::map<Key, std::weak_ptr<InCallExchange>> exchanges_;  // swept now and then
+  static constexpr std::size_t kLeastSwept = 64;
+  std::size_t sweep_at_ = kLeastSwept;
+};
+
+}  // namespace arcomm

@@ -1,0 +1,87 @@
+// The memory in which the ranks of a communicator on one host hand each other small operations
+// within their own calls, without the daemon's worker: the twin of proto/gpu/exchange.h. Which
+// operations go this way stands in the communicator's launch table (LaunchPath::InCall).
+//
+// The daemon makes the memory, sized and sealed, and every rank's process maps it whole. A rank
+// copies what it sends into its own area and says so in its head; who has found the heads of all,
+// and all alike, combines what lies in the areas, in the order of the ranks, by itself.
+//
+// It is a short cut and nothing else. Whatever does not come as it should, and soon (a rank is
+// late, or asks for something else, or has gone, or calls asynchronously), the operation goes
+// through the worker like any other, which knows all ranks, their deadlines and their ends. So that
+// an operation is never half of either, it has one fate, which all ranks learn
+// (client/src/host/in_call/in_call_meeting.h says how).
+//
+// Operations are numbered from 1 by each rank, those that the worker runs among them.
+//
+// Trust: the members of a communicator can write all of it, and so spoil each other's sums, as each
+// could by its own input, or make their operations slow. No address, no size and no index is read
+// from it. The daemon reads counters for people from it and nothing else.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "proto/shared_mapping.h"
+#include "proto/status.h"
+#include "proto/unique_fd.h"
+
+namespace arcomm {
+
+inline constexpr std::uint32_t kMaxInCallRanks = 8;
+// That one rank sends. An area is that long.
+inline constexpr std::uint64_t kMaxInCallBytes = std::uint64_t{64} << 10;
+// Pairs of lines: the processor fetches neighbours.
+inline constexpr std::size_t kInCallLine = 128;
+
+// Of one operation of one rank. `number` is stored last.
+struct InCallHead {
+  std::atomic<std::uint64_t> number;
+  std::atomic<std::uint64_t> what;  // in_call_word(): type, operation, collective, codec
+  std::atomic<std::uint64_t> count;
+};
+
+struct InCallRank {
+  // By turns: the next operation but one that meets here takes the same, when all are through.
+  alignas(kInCallLine) InCallHead heads[2];
+  std::atomic<std::uint64_t> by_worker;  // the last that this rank has sent to the worker
+  // 1 while it sleeps, or is about to; the futex word.
+  alignas(kInCallLine) std::atomic<std::uint32_t> sleeps;
+  // The last for which it has found everybody. Read where a fate is in doubt.
+  alignas(kInCallLine) std::atomic<std::uint64_t> found_all;
+  std::atomic<std::uint64_t> operations, bytes;  // that it has run here; for people
+};
+
+struct InCallControl {
+  // The last operation about whose fate a rank is in doubt: it goes by `fates`, as all before it do
+  // for who has not ended them.
+  alignas(kInCallLine) std::atomic<std::uint64_t> contested;
+  std::atomic<std::uint64_t> fates[4];  // in_call_fate(), by number
+  InCallRank ranks[kMaxInCallRanks];
+};
+inline constexpr std::uint64_t kInCallControlBytes = 4096;
+static_assert(sizeof(InCallControl) <= kInCallControlBytes &&
+              std::is_standard_layout_v<InCallControl> &&
+              std::atomic<std::uint64_t>::is_always_lock_free);
+
+enum class InCallFate : std::uint8_t { InCall = 1, Worker = 2 };
+constexpr std::uint64_t in_call_fate(std::uint64_t number, InCallFate fate) {
+  return number << 2 | static_cast<std::uint64_t>(fate);
+}
+
+// Each rank has two areas, used by turns as its heads are.
+constexpr std::uint64_t in_call_area_offset(std::uint32_t rank, std::uint32_t turn) {
+  return kInCallControlBytes + (2ull * rank + turn) * kMaxInCallBytes;
+}
+constexpr std::uint64_t in_call_bytes(std::uint32_t ranks) {
+  return in_call_area_offset(ranks, 0);
+}
+
+// All zeros, sealed, every page there.
+Result<UniqueFd> create_in_call_memory(std::uint32_t ranks);
+// The first so many bytes.
+Result<SharedMapping> map_in_call_memory(int fd, std::uint64_t bytes);
+
+}  // namespace arcomm
