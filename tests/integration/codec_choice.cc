@@ -157,7 +157,8 @@ TEST_F(CodecChoice, AnErrorClassComesToNoCodecOnOneHostAndSaysWhy) {
   expect_all_ok(clients, "plan p" + kWhat + " snr=20 mem=alloc");
   expect_result(clients, "planrun p 1", Codec::None);
   expect_all_ok(clients, "plandestroy p");
-  expect_all_ok(clients, "allreduce" + kWhat);
+  expect_all_ok(clients, "async plain" + kWhat);
+  expect_all_ok(clients, "wait plain");
 
   const nlohmann::json records = arctl_json(node(), {"trace"})["records"];
   ASSERT_EQ(records.size(), 10u);

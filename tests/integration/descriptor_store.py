@@ -129,7 +129,7 @@ def recorder_is_shown(systemd, start, arctl, _, folder):
     daemon = start()
     assert systemd.names() == ["recorder0"], systemd.stored
     assert trace(arctl, folder, "--previous") == []
-    subprocess.run([arctl, "bench", "--ranks", "2", "-b", "1K", "-e", "1K", "-n", "5", "--rounds", "1"],
+    subprocess.run([arctl, "bench", "--ranks", "2", "-b", "64K", "-e", "64K", "-n", "5", "--rounds", "1"],
                    env={"ARCOMM_RUNTIME_DIR": folder}, timeout=DEADLINE, check=True, stdout=subprocess.DEVNULL)
     before = trace(arctl, folder)
     assert len(before) >= 10, before

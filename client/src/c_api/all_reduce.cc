@@ -36,9 +36,11 @@ Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::s
   return member;
 }
 
-// Whether its ranks' calls meet, and end, without the daemon.
+// Whether its ranks' calls meet, and end, without the daemon; which is to show what error classes
+// come to.
 bool is_in_call(const Member& member, const CollectiveCall& call) {
-  return member.in_call && member.launches.find(launch_key_of(call)).path == LaunchPath::InCall;
+  return member.in_call && call.codec_origin == CodecOrigin::Named &&
+         member.launches.find(launch_key_of(call)).path == LaunchPath::InCall;
 }
 
 // Blocking on the host; on GPUs it returns when the operation is on the stream.

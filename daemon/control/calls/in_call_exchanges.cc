@@ -33,6 +33,7 @@ Status InCallExchange::make(const Wanted& wanted, QuotaBook& quotas) {
   };
   if (wanted.most_bytes == 0) return not_here("host.in_call_bytes is 0");
   if (!host::can_reduce_in_call()) return not_here("this machine's processor lacks AVX2");
+  if (ranks_ == 1) return not_here("it has one rank, which has nobody to meet");
   if (ranks_ > kMaxInCallRanks)
     return not_here("it has ", ranks_, " ranks, and the calls of up to ", kMaxInCallRanks, " meet");
   if (!wanted.same_tables) return not_here("a rank has a library of another version");
@@ -64,6 +65,10 @@ Result<UniqueFd> InCallExchange::descriptor() const {
 
 InCallCounts::Sum InCallExchange::counted() const {
   return has_memory() ? counts_.of(control()) : InCallCounts::Sum{};
+}
+
+std::uint64_t InCallExchange::operations_of(std::uint32_t rank) const {
+  return has_memory() ? counts_.operations_of(control(), rank) : 0;
 }
 
 std::shared_ptr<InCallExchange> InCallExchanges::of(const UniqueIdBytes& unique_id,

@@ -40,7 +40,9 @@ class InCallExchange {
   // One for each rank.
   Result<UniqueFd> descriptor() const;
   const std::string& why_not() const { return why_not_; }  // nothing meets in calls; "": it does
+  // That its ranks have run in their calls, as they say.
   InCallCounts::Sum counted() const;
+  std::uint64_t operations_of(std::uint32_t rank) const;
 
  private:
   Status make(const Wanted& wanted, QuotaBook& quotas);

@@ -169,6 +169,9 @@ void fill(const InCallExchange& in_call, v1::CommunicatorStatus& wire) {
   wire.set_why_not_in_stream(in_call.why_not());
   const auto ranks = static_cast<std::uint64_t>(std::max(wire.ranks(), 1));
   wire.set_operations_done(wire.operations_done() + in_call.counted().operations / ranks);
+  for (v1::RankStatus& rank : *wire.mutable_members())
+    rank.set_last_seq(rank.last_seq() +
+                      in_call.operations_of(static_cast<std::uint32_t>(rank.rank())));
 }
 
 void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_point now,

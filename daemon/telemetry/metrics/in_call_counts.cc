@@ -4,17 +4,19 @@
 
 namespace arcomm {
 
-InCallCounts::Sum InCallCounts::read(const InCallControl& control, const Counted& counted) {
+std::uint64_t InCallCounts::operations(const InCallControl& control, const Counted& counted,
+                                       std::uint32_t rank) {
   const auto age = std::chrono::nanoseconds(Clock::now() - counted.since).count();
-  const std::uint64_t most = static_cast<std::uint64_t>(age) / kLeastNs;
+  return std::min(control.ranks[rank].operations.load(std::memory_order_relaxed),
+                  static_cast<std::uint64_t>(age) / kLeastNs);
+}
+
+InCallCounts::Sum InCallCounts::read(const InCallControl& control, const Counted& counted) {
   Sum sum;
   for (std::uint32_t rank = 0; rank < counted.ranks; ++rank) {
-    const InCallRank& one = control.ranks[rank];
-    const std::uint64_t operations =
-        std::min(one.operations.load(std::memory_order_relaxed), most);
-    sum += {.operations = operations,
-            .bytes = std::min(one.bytes.load(std::memory_order_relaxed),
-                              operations * kMaxInCallBytes)};
+    const std::uint64_t its = operations(control, counted, rank);
+    const std::uint64_t bytes = control.ranks[rank].bytes.load(std::memory_order_relaxed);
+    sum += {.operations = its, .bytes = std::min(bytes, its * kMaxInCallBytes)};
   }
   return sum;
 }
@@ -36,6 +38,14 @@ InCallCounts::Sum InCallCounts::of(const InCallControl& control) const {
   const std::lock_guard lock(mutex_);
   const auto found = live_.find(&control);
   return found == live_.end() ? Sum{} : read(control, found->second);
+}
+
+std::uint64_t InCallCounts::operations_of(const InCallControl& control, std::uint32_t rank) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = live_.find(&control);
+  return found == live_.end() || rank >= found->second.ranks
+             ? 0
+             : operations(control, found->second, rank);
 }
 
 InCallCounts::Sum InCallCounts::of_all() const {

@@ -28,6 +28,7 @@ class InCallCounts {
   void add(const InCallControl& control, std::uint32_t ranks);
   void remove(const InCallControl& control);
   Sum of(const InCallControl& control) const;
+  std::uint64_t operations_of(const InCallControl& control, std::uint32_t rank) const;
   Sum of_all() const;
 
  private:
@@ -37,6 +38,8 @@ class InCallCounts {
     std::uint32_t ranks = 0;
     Clock::time_point since;
   };
+  static std::uint64_t operations(const InCallControl& control, const Counted& counted,
+                                  std::uint32_t rank);
   static Sum read(const InCallControl& control, const Counted& counted);
 
   mutable std::mutex mutex_;

@@ -170,7 +170,7 @@ class Metrics {
   void count_rejected(Reason reason) { rejected[reason].add(); }
 
   CounterBy<ErrorCode, kErrorCodes> operations;  // arcomm_operations_total{code}
-  InCallCounts in_call;                          // arcomm_in_call_{operations,bytes}_total
+  InCallCounts in_call;                          // arcomm_in_call_operations_total
   CounterBy<Codec, kCodecs> coded;               // arcomm_coded_operations_total{codec}
   CounterBy<Codec, kCodecs> of_error_class;      // arcomm_error_class_operations_total{codec}
   DurationHistogram operation_duration;          // arcomm_operation_duration_seconds

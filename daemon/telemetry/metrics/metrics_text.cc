@@ -38,6 +38,12 @@ std::string_view label_of(Codec codec) {
   return text_of(codec);
 }
 
+template <typename Enum>
+struct CountedElsewhere {
+  Enum of{};
+  std::uint64_t more = 0;
+};
+
 class Collector : public prometheus::Collectable {
  public:
   explicit Collector(const Metrics& metrics) : metrics_(metrics) {}
@@ -45,23 +51,21 @@ class Collector : public prometheus::Collectable {
   std::vector<MetricFamily> Collect() const override {
     families_.clear();
     const Metrics& m = metrics_;
+    const InCallCounts::Sum in_call = m.in_call.of_all();
     by("arcomm_operations_total", "Finished operations, one per rank, by their code.", "code",
-       m.operations);
+       m.operations, 0, {.of = ErrorCode::Ok, .more = in_call.operations});
     by("arcomm_coded_operations_total", "Finished operations with a codec, one per rank, by codec.",
        "codec", m.coded, 1);  // from the first real one on
     by("arcomm_error_class_operations_total",
        "Finished operations that an error class was asked for, one per rank, by what it came to.",
        "codec", m.of_error_class);
-    const InCallCounts::Sum in_call = m.in_call.of_all();
     counter("arcomm_in_call_operations_total",
-            "Operations that ranks on the host ran within their calls, one per rank, as they say.",
+            "Those of them that ranks on the host ran within their calls, as they say.",
             static_cast<double>(in_call.operations));
-    counter("arcomm_in_call_bytes_total", "Bytes of their buffers.",
-            static_cast<double>(in_call.bytes));
     histogram("arcomm_operation_duration_seconds", "From submission to completion, one per rank.",
               m.operation_duration);
     counter("arcomm_bytes_reduced_total", "Bytes of the buffers of operations that succeeded.",
-            static_cast<double>(m.bytes_reduced.value()));
+            static_cast<double>(m.bytes_reduced.value() + in_call.bytes));
     by("arcomm_rejected_total", "Requests refused before they became operations.", "reason",
        m.rejected);
     gauge("arcomm_operations_in_flight", "Operations admitted and not finished.",
@@ -209,11 +213,13 @@ class Collector : public prometheus::Collectable {
 
   template <typename Enum, std::size_t N>
   void by(std::string_view name, std::string_view help, std::string_view label,
-          const CounterBy<Enum, N>& counters, std::size_t first = 0) const {
+          const CounterBy<Enum, N>& counters, std::size_t first = 0,
+          const CountedElsewhere<Enum>& elsewhere = {}) const {
     MetricFamily& to = family(name, help, MetricType::Counter);
     for (std::size_t i = first; i < N; ++i) {
       const Enum which = nth(i, Enum{});
-      add_counter(to, label, label_of(which), static_cast<double>(counters[which].value()));
+      const std::uint64_t more = which == elsewhere.of ? elsewhere.more : 0;
+      add_counter(to, label, label_of(which), static_cast<double>(counters[which].value() + more));
     }
   }
 

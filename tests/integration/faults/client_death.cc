@@ -13,7 +13,7 @@ TEST_F(ClientDeath, AnIdleClientThatIsKilledIsReapedWithAllItHeld) {  // 1
   start();
   const Clients clients = start_ranks(node(), 2);
   expect_all_ok(clients, "alloc big 8388608");
-  expect_all_ok(clients, "allreduce c0 1000 float32 sum mem=alloc");
+  expect_all_ok(clients, "allreduce c0 10000 float32 sum mem=alloc");
   const double held = scrape().value("arcomm_registered_bytes");
   EXPECT_GE(held, 2 * 8388608.0);
   const auto killed = std::chrono::steady_clock::now();
@@ -24,7 +24,7 @@ TEST_F(ClientDeath, AnIdleClientThatIsKilledIsReapedWithAllItHeld) {  // 1
   EXPECT_LT(std::chrono::steady_clock::now() - killed, milliseconds(1000) + 2 * kSlack);
   expect_metric_at_least("arcomm_sessions_lost_total", {"RemoteDied"}, 1);
   expect_log("ended: pid " + std::to_string(clients[1]->pid()));
-  // It was at no operation: the flight recorder has only those that went well.
+  // It was at no operation: the flight recorder has only those of the worker that went well.
   EXPECT_EQ(traced("Ok"), 2u);
   EXPECT_EQ(arctl_json(node(), {"sessions"})["sessions"].size(), 1u);
   const Reply reply = clients[0]->ask("allreduce c0 10 float32 sum");
@@ -156,7 +156,7 @@ TEST_F(ClientDeath, AForkedChildIsToldSoAndTheParentGoesOn) {  // 5
   EXPECT_LT(forked.took, kPrompt);
   // The daemon never hears of the child: no session, no line, no record.
   EXPECT_EQ(scrape().value("arcomm_sessions_opened_total"), 2);
-  expect_all_ok(clients, "allreduce c0 1000 float32 sum n=20");
+  expect_all_ok(clients, "allreduce c0 10000 float32 sum n=20");
   EXPECT_EQ(traced("Ok"), 40u);
   EXPECT_EQ(traced("Ok", clients[0]->pid()), 20u);
 }

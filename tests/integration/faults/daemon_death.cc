@@ -160,7 +160,7 @@ TEST_F(DaemonDeath, ToldToStopItLetsBegunOperationsEnd) {  // 8
   const Clients clients = start_ranks(node(), 2, "init 20000");
   expect_all_ok(
       clients,
-      "allreduce c0 1000 float32 sum");  // memory is known now: a stopping daemon gives none
+      "allreduce c0 10000 float32 sum");  // memory is known now: a stopping daemon gives none
   clients[0]->expect_ok("async begun c0 1000 float32 sum");
   wait_in_flight(1);
   node().signal(SIGTERM);
@@ -253,7 +253,7 @@ TEST_F(DaemonDeath, ASecondDaemonGoesAwayAndLeavesTheFirstAlone) {  // 34
   ASSERT_EQ(::stat(node().client_socket().c_str(), &after), 0);
   EXPECT_EQ(before.st_ino, after.st_ino) << "the second daemon made the socket anew";
   // The first does not hear of it.
-  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
+  expect_all_ok(clients, "allreduce c0 10000 float32 sum");
   EXPECT_EQ(scrape().value("arcomm_sessions"), 2);
   EXPECT_EQ(traced("Ok"), 2u);
   expect_clean_all_reduce(node());

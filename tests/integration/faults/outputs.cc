@@ -17,7 +17,7 @@ class Outputs : public NodeTest {
  protected:
   void expect_good_service() {
     const Clients clients = start_ranks(node(), 2);
-    for (const Reply& reply : ask_all(clients, "allreduce c0 1000 float32 sum n=200")) {
+    for (const Reply& reply : ask_all(clients, "allreduce c0 10000 float32 sum n=200")) {
       EXPECT_TRUE(reply.ok()) << reply.to_string();
       EXPECT_LT(reply.took, milliseconds(20000)) << "the outputs hold up the data path";
     }

@@ -59,8 +59,10 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadli
   const std::unique_lock<std::mutex> held = turn();
   // What is under way comes first: this may be to work on its result.
   if (member.active.load(std::memory_order_acquire) != 0 ||
-      member.failed.load(std::memory_order_acquire) || member.session->lost())
+      member.failed.load(std::memory_order_acquire))
     return false;
+  member.session->check_now_and_then();
+  if (!member.session->submission().is_open()) return false;
   const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
   if (meeting.is_contested()) return false;

@@ -87,6 +87,12 @@ class Submission {
 
   // Whether this session is of no use any more. Cheap.
   bool lost() const { return loss_.lost(); }
+  // Not lost, nor does the daemon say that it takes nothing new. Cheap.
+  bool is_open() const {
+    const auto state = static_cast<ring::SessionState>(
+        rings_.control().session_state.load(std::memory_order_relaxed));
+    return !loss_.lost() && state == ring::SessionState::Open;
+  }
   // Why; Ok while it is of use.
   Error loss() const;
   // Looks at the socket too: one system call.
