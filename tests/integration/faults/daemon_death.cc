@@ -205,8 +205,8 @@ TEST_F(DaemonDeath, ToldToStopItFailsWhatDoesNotEndInTimeAndRefusesNewWork) {  /
   start(options);
   const Clients clients = start_ranks(node(), 2, "init 20000");
   form_communicator(clients, "c1");
-  expect_all_ok(clients, "allreduce c0 1000 float32 sum");
-  expect_all_ok(clients, "allreduce c1 10 float32 sum");
+  expect_all_ok(clients, "allreduce c0 10000 float32 sum");
+  expect_all_ok(clients, "allreduce c1 10000 float32 sum");
   clients[0]->expect_ok("async stuck c0 1000 float32 sum");
   wait_in_flight(1);
   const auto told = std::chrono::steady_clock::now();
