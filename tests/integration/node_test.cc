@@ -9,6 +9,9 @@
 namespace arcomm::support {
 
 void NodeTest::start(DaemonProcess::Options options) {
+  // With 0 the worker runs what else runs within the ranks' calls, and the same must hold.
+  if (const char* bytes = std::getenv("ARCOMM_TEST_IN_CALL_BYTES"))
+    options.settings.emplace("host.in_call_bytes", bytes);
   node_ = DaemonProcess::start(std::move(options));
   // A test without its daemon cannot go on; GoogleTest reports the exception as this test's
   // failure.

@@ -1,0 +1,142 @@
+// Small operations on one host, which the ranks' processes run within their calls: that they do, that
+// operators see it, and that whatever does not meet there ends as it does at the worker.
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "tests/integration/node_test.h"
+
+namespace arcomm::support {
+namespace {
+
+class InCall : public NodeTest {
+ protected:
+  Clients start_with(std::uint64_t bytes, int ranks, const std::string& init = "init") {
+    DaemonProcess::Options options;
+    options.settings["host.in_call_bytes"] = std::to_string(bytes);
+    start(options);
+    return start_ranks(node(), ranks, init);
+  }
+  double in_call() { return scrape().value("arcomm_in_call_operations_total"); }
+  nlohmann::json communicator() { return arctl_json(node(), {"comms"})["communicators"][0]; }
+};
+
+TEST_F(InCall, TheRanksRunWhatIsSmallAndTheOperatorSeesIt) {
+  const Clients clients = start_with(16384, 3);
+  expect_all_ok(clients, "allreduce c0 1000 float32 sum n=50");
+  EXPECT_EQ(in_call(), 150);
+  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), 150);
+  EXPECT_EQ(scrape().value("arcomm_bytes_reduced_total"), 150 * 4000);
+  expect_all_ok(clients, "allreduce c0 5000 float32 sum n=10");  // the worker's
+  EXPECT_EQ(in_call(), 150);
+  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), 180);
+  const nlohmann::json shown = communicator();
+  EXPECT_EQ(shown["launches"][0]["path"], "in-call") << shown.dump(1);
+  EXPECT_EQ(shown["launches"][0]["most_bytes"], 16384) << shown.dump(1);
+  EXPECT_EQ(shown["operations_done"], 60) << shown.dump(1);
+  EXPECT_EQ(shown["members"][1]["last_seq"], 60) << shown.dump(1);
+  // What ended with its communicator stays counted.
+  expect_all_ok(clients, "finalize");
+  expect_metric_settles("arcomm_sessions", 0);
+  EXPECT_EQ(in_call(), 150);
+}
+
+TEST_F(InCall, TheBitsAreThoseOfTheWorker) {
+  std::set<std::string> hashes;
+  for (const std::uint64_t bytes : {0, 65536}) {
+    const Clients clients = start_with(bytes, 4);
+    std::string all;
+    for (const char* what : {"0 float32 sum", "1 float16 avg", "33 bfloat16 sum", "1000 float32 prod",
+                             "1003 float16 sum", "8191 float64 avg", "32001 bfloat16 avg",
+                             "777 int8 avg", "4096 uint64 prod", "5 int32 min"}) {
+      for (const Reply& reply : ask_all(clients, "allreduce c0 " + std::string(what))) {
+        EXPECT_TRUE(reply.ok()) << what << ": " << reply.to_string();
+        all += reply.value + " ";
+      }
+    }
+    EXPECT_EQ(in_call(), bytes == 0 ? 0 : 40);
+    hashes.insert(all);
+    node_.reset();
+  }
+  EXPECT_EQ(hashes.size(), 1u);
+}
+
+TEST_F(InCall, IsSwitchedOffByItsSettingAndTheOperatorIsToldWhy) {
+  const Clients clients = start_with(0, 2);
+  expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
+  EXPECT_EQ(in_call(), 0);
+  EXPECT_EQ(communicator()["why_not_in_stream"], "host.in_call_bytes is 0");
+}
+
+TEST_F(InCall, RanksThatCallInDifferentWaysMeetAtTheWorker) {
+  const Clients clients = start_with(32768, 2);
+  for (int round = 0; round < 30; ++round) {
+    const std::string name = "t" + std::to_string(round);
+    const std::size_t late = static_cast<std::size_t>(round % 2);
+    // One waits in its call, the other asks for a ticket: the worker has both.
+    clients[late]->tell("async " + name + " c0 100 float32 sum");
+    clients[1 - late]->tell("allreduce c0 100 float32 sum");
+    EXPECT_TRUE(clients[late]->hear().ok());
+    EXPECT_TRUE(clients[1 - late]->hear().ok());
+    clients[late]->expect_ok("wait " + name);
+    expect_all_ok(clients, "allreduce c0 100 float32 sum n=3");
+  }
+  EXPECT_EQ(in_call(), 30 * 2 * 3);
+}
+
+TEST_F(InCall, AMismatchIsNamedAndTheNextOperationGoesOn) {
+  const Clients clients = start_with(32768, 3);
+  expect_all_ok(clients, "allreduce c0 10 float32 sum n=3");
+  for (const char* other : {"allreduce c0 11 float32 sum", "allreduce c0 10 float32 max",
+                            "allreduce c0 10 int32 sum", "allreduce c0 100000 float32 sum"}) {
+    clients[0]->tell("allreduce c0 10 float32 sum");
+    clients[1]->tell(other);
+    clients[2]->tell("allreduce c0 10 float32 sum");
+    for (const auto& client : clients) {
+      const Reply reply = client->hear();
+      EXPECT_EQ(reply.code, arcFailedPrecondition) << other << ": " << reply.to_string();
+      EXPECT_EQ(reply.reason, arcReasonMismatch) << other << ": " << reply.to_string();
+      EXPECT_LT(reply.took, kPrompt) << other;
+    }
+    const double before = in_call();
+    expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
+    EXPECT_EQ(in_call(), before + 15) << "they do not meet any more after " << other;
+  }
+}
+
+TEST_F(InCall, ALateRankIsWaitedForAndAFrozenOneIsNamedByTheDeadline) {
+  const Clients clients = start_with(32768, 2, "init 1000");
+  expect_all_ok(clients, "allreduce c0 10 float32 sum");
+  clients[0]->tell("allreduce c0 10 float32 sum");
+  ::usleep(100'000);  // far more than is waited for in a call
+  clients[1]->expect_ok("allreduce c0 10 float32 sum");
+  EXPECT_TRUE(clients[0]->hear().ok());
+  expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
+  EXPECT_EQ(in_call(), 12);
+  clients[1]->child().signal(SIGSTOP);
+  const Reply timed_out = clients[0]->ask("allreduce c0 10 float32 sum");
+  clients[1]->child().signal(SIGCONT);
+  EXPECT_EQ(timed_out.code, arcDeadlineExceeded) << timed_out.to_string();
+  EXPECT_EQ(timed_out.rank, 1) << timed_out.to_string();
+  EXPECT_NE(timed_out.message.find(std::to_string(clients[1]->pid())), std::string::npos)
+      << timed_out.to_string();
+  EXPECT_LT(timed_out.took, milliseconds(1100) + kSlack);
+}
+
+TEST_F(InCall, ARankThatIsKilledBetweenAndWithinCallsIsNamed) {
+  for (int round = 0; round < 5; ++round) {
+    const Clients clients = round == 0 ? start_with(32768, 3) : start_ranks(node(), 3);
+    for (const auto& client : clients) client->tell("allreduce c0 100 float32 sum n=200000");
+    ::usleep(static_cast<useconds_t>(3'000 * (round + 1)));
+    clients[2]->child().kill();
+    for (const std::size_t rank : {0, 1}) {
+      const Reply reply = clients[rank]->hear();
+      EXPECT_EQ(reply.code, arcAborted) << reply.to_string();
+      EXPECT_EQ(reply.rank, 2) << reply.to_string();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace arcomm::support
