@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "tests/unit/client/host/in_call/turns.h"
@@ -150,6 +153,55 @@ TEST(InCallMeeting, EveryOperationHasOneFateInWhateverOrderRanksComeAndLoseTheir
   }
   EXPECT_GT(met, 300u);
   EXPECT_GT(by_worker, 300u);
+}
+
+// On the cores as they come, for ThreadSanitizer: parts are read only when they are there, and written
+// when nobody reads them any more.
+TEST(InCallMeeting, PartsAreHandedOverInOrderBetweenThreads) {
+  constexpr std::uint32_t kRanks = 3;
+  constexpr std::uint64_t kCalls = 3000;
+  const auto control = std::make_unique<InCallControl>();
+  std::vector<std::array<std::uint64_t, 2>> areas(kRanks);
+  std::vector<std::atomic<std::uint32_t>> board(kCalls);
+  std::atomic<std::uint64_t> wrong{0}, met{0};
+  const auto rank_runs = [&](std::uint32_t rank) {
+    std::mt19937_64 random(rank);
+    std::uint64_t run_here = 0;
+    for (std::uint64_t call = 0; call < kCalls; ++call) {
+      const std::uint32_t turn = run_here % 2 == 0 ? 0 : 1;
+      auto fate = InCallFate::Worker;
+      InCallMeeting<> meeting(*control, rank, kRanks, call + 1, turn);
+      if (random() % 50 != 0 && !meeting.is_contested()) {
+        areas[rank][turn] = 1000 * call + rank;
+        meeting.come(all_reduce_of(4));
+        auto seen = InCallMeeting<>::Seen::NotAll;
+        for (std::uint64_t left = random() % 20000; seen == InCallMeeting<>::Seen::NotAll && left != 0; --left) {
+          if (left % 64 == 0) std::this_thread::yield();
+          seen = meeting.look();
+        }
+        fate = seen == InCallMeeting<>::Seen::All ? meeting.settle() : meeting.contest();
+      }
+      if (fate == InCallFate::InCall) {
+        for (std::uint32_t other = 0; other < kRanks; ++other)
+          wrong += areas[other][turn] == 1000 * call + other ? 0 : 1;
+        ++run_here;
+        ++met;
+        continue;
+      }
+      control->ranks[rank].by_worker.store(call + 1, std::memory_order_release);
+      ++board[call];
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+      while (board[call] < kRanks) {
+        if (std::chrono::steady_clock::now() > until) return void(++wrong);
+        std::this_thread::yield();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::uint32_t rank = 0; rank < kRanks; ++rank) threads.emplace_back(rank_runs, rank);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0u);
+  EXPECT_GT(met, 0u);
 }
 
 TEST(InCallMeeting, WhatAHostileMemberWritesOnlyMakesOperationsGoToTheWorker) {
