@@ -1,0 +1,214 @@
+"""The process group "arcomm". AllReduces that arcommd has go through the daemon; everything else to a group of NCCL's for
+CUDA tensors and one of Gloo's for others.
+
+When a group is formed all ranks decide together whether it is for CUDA or for CPU tensors: a process attaches to one
+device of the daemon's. The communicator for CUDA tensors is formed at their first AllReduce, on the tensor's GPU, or at
+once where init_process_group is given its device_id.
+"""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..errors import ArcommError
+from .agreement import Agreement
+from .on_gpu import OnGpu
+from .on_host import OnHost
+from .operations import reduction_of
+
+_SUM = dist.ReduceOp.SUM
+_GLOO, _NCCL = dist.ProcessGroup.BackendType.GLOO, dist.ProcessGroup.BackendType.NCCL
+
+
+def create(options: Any, backend_options: Any = None) -> ArcommProcessGroup:
+    """What torch.distributed calls, with c10d's DistributedBackendOptions. backend_options are NCCL's."""
+    group = options.process_group
+    return ArcommProcessGroup(
+        options.store, options.group_rank, options.group_size, options.timeout,
+        device=getattr(group, "bound_device_id", None), nccl_options=backend_options,
+    )  # fmt: skip
+
+
+class ArcommProcessGroup(dist.ProcessGroup):
+    """One rank of a group."""
+
+    def __init__(
+        self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+        device: torch.device | None = None, nccl_options: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(rank, size)
+        self._name = ""
+        self._description = ""
+        self._sums: dict[torch.dtype, Any] = {}
+        self._on_host: OnHost | None = None
+        self._on_gpu: OnGpu | None = None
+        self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("inner", store), rank, size, timeout)
+        self._register_backend(torch.device("cpu"), _GLOO, self._gloo)
+        self._nccl = _nccl_group(dist.PrefixStore("inner_cuda", store), rank, size, timeout, nccl_options)
+        if self._nccl is not None:
+            self._register_backend(torch.device("cuda"), _NCCL, self._nccl)
+        self._set_default_backend(_GLOO if self._nccl is None else _NCCL)
+        self._agreement = Agreement(dist.PrefixStore("arcomm", store), rank, size)
+        self.attached_to = self._agreement.device(timeout.total_seconds())
+        self._may_form_on_gpu = self.attached_to == "gpu"
+        if self.attached_to == "host":
+            communicator = self._agreement.communicator("cpu")
+            self._on_host = None if communicator is None else OnHost(communicator)
+        elif self._may_form_on_gpu and device is not None and device.type == "cuda":
+            self._form_on_gpu(device)
+
+    @property
+    def communicator(self) -> Any:
+        """arcomm's, or None where the group has none (yet)."""
+        served = self._on_gpu or self._on_host
+        return None if served is None else served.communicator
+
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        tensor = tensors[0]
+        on_gpu = self._on_gpu
+        if on_gpu is not None and opts is not None and not opts.asyncOp and len(tensors) == 1 and opts.reduceOp == _SUM:
+            # The way of a decoding step, where every microsecond counts.
+            reduction = self._sums.get(tensor.dtype)
+            if reduction is not None and tensor.get_device() == on_gpu.device.index:
+                return on_gpu.in_stream(tensor, reduction)
+        return self._reduce(tensors, opts or dist.AllreduceOptions(), self._inner_allreduce)
+
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+        return self._reduce(tensors, opts or dist.AllreduceCoalescedOptions(), self._inner_allreduce_coalesced)
+
+    def _reduce(self, tensors: list[torch.Tensor], opts: Any, inner: Any) -> Any:
+        served = self._served(tensors)
+        if served is None:
+            return inner(tensors, opts)
+        reductions = [reduction_of(tensor.dtype, opts.reduceOp) for tensor in tensors]
+        if any(reduction is None for reduction in reductions):
+            return inner(tensors, opts)
+        return served.all_reduce(tensors, reductions, getattr(opts, "asyncOp", True))
+
+    def _served(self, tensors: list[torch.Tensor]) -> OnGpu | OnHost | None:
+        """By whom, or None: by an inner group. Of what is alike on all ranks alone."""
+        if not tensors[0].is_cuda:
+            return self._on_host if tensors[0].device.type == "cpu" else None
+        if self._may_form_on_gpu and self._on_gpu is None:
+            self._form_on_gpu(tensors[0].device)
+        on_gpu = self._on_gpu
+        if on_gpu is not None and any(tensor.device != on_gpu.device for tensor in tensors):
+            raise ArcommError(
+                f"a tensor is on {next(t.device for t in tensors if t.device != on_gpu.device)}, and this rank of group "
+                f"{self._name} on {on_gpu.device}: a rank keeps to one GPU"
+            )
+        return on_gpu
+
+    def _form_on_gpu(self, device: torch.device) -> None:
+        with torch.cuda.device(device):
+            if torch.cuda.is_current_stream_capturing():
+                raise ArcommError(
+                    "a group's first AllReduce of a CUDA tensor forms its communicator, which no graph can capture: make "
+                    "one before, or give init_process_group the device_id"
+                )
+            torch.empty(1, device=device)  # the context that the rank is on
+            communicator = self._agreement.communicator("cuda")
+        self._may_form_on_gpu = False
+        if communicator is not None:
+            self._on_gpu = OnGpu(communicator, torch.device("cuda", device.index), self._name or "default")
+            kinds = ((dtype, reduction_of(dtype, _SUM)) for dtype in _dtypes())
+            self._sums = {dtype: reduction for dtype, reduction in kinds if reduction is not None}
+
+    def _inner_allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        return self._inner(tensors).allreduce(tensors, opts)
+
+    def _inner_allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
+        return self._inner(tensors).allreduce_coalesced(tensors, opts)
+
+    def _inner(self, tensors: list[torch.Tensor]) -> Any:
+        if not tensors[0].is_cuda:
+            return self._gloo
+        if self._nccl is None:
+            raise ArcommError("this torch has no NCCL, which serves what arcommd does not of CUDA tensors")
+        return self._nccl
+
+    def barrier(self, opts: Any = None) -> Any:
+        """Of the ranks, and of what they have put into their current streams."""
+        if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+            torch.cuda.current_stream().synchronize()
+        if self._on_gpu is not None:
+            self._on_gpu.communicator.check()
+        plain = dist.BarrierOptions()
+        if opts is not None:
+            plain.timeout = opts.timeout
+        return self._gloo.barrier(plain)
+
+    def _get_backend(self, device: Any) -> Any:
+        backend = super()._get_backend(device)
+        return _Unsplit(backend) if backend is self._nccl else backend
+
+    def shutdown(self) -> None:
+        self._leave("close", "shutdown")
+
+    def abort(self) -> None:
+        self._leave("abort", "abort")
+
+    def _leave(self, ours: str, theirs: str) -> None:
+        self._may_form_on_gpu = False
+        on_gpu, self._on_gpu = self._on_gpu, None
+        on_host, self._on_host = self._on_host, None
+        for served in (on_gpu, on_host):
+            if served is not None:
+                getattr(served, ours)()
+        if self._nccl is not None:
+            getattr(self._nccl, theirs, self._nccl.abort)()
+
+    def getBackendName(self) -> str:
+        return "arcomm"
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        return self._description
+
+
+class _Unsplit:
+    """NCCL's backend as torch.distributed's Python sees it: nobody splits it, and so nobody connects it before it is
+    used."""
+
+    supports_splitting = False
+
+    def __init__(self, backend: Any) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+
+def _nccl_group(
+    store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, options: Any
+) -> Any:
+    """It connects when it is first used."""
+    if not torch.cuda.is_available() or not dist.is_nccl_available():
+        return None
+    options = dist.ProcessGroupNCCL.Options() if options is None else options
+    options._timeout = timeout
+    return dist.ProcessGroupNCCL(store, rank, size, options)
+
+
+def _dtypes() -> list[torch.dtype]:
+    return [getattr(torch, name) for name in ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64")]

@@ -1,0 +1,159 @@
+"""AllReduces of CUDA tensors. One that is asked for with async_op=False is put into the current stream: no event, no other
+stream. One with async_op=True goes into a stream of the group's own, behind what is in the current one now, so that what
+is put into the current one meanwhile runs beside it; `wait()` makes the then current stream wait, never the host."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..communicator import Communicator
+from ..errors import ArcommError
+from ..library import check, load
+from .operations import Reduction
+from .watchdog import Watchdog
+
+_raw_stream = torch._C._cuda_getCurrentRawStream if hasattr(torch._C, "_cuda_getCurrentRawStream") else None
+
+
+class InStreamWork(dist._Work):
+    """Of an AllReduce that is in the current stream: whatever is put there later comes after it."""
+
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
+        return True
+
+    def is_completed(self) -> bool:
+        return True
+
+
+class SideWork(dist._Work):
+    """Of AllReduces in the group's own stream."""
+
+    def __init__(self, tensors: list[torch.Tensor], event: torch.cuda.Event, side: torch.cuda.Stream, on_gpu: OnGpu) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._event = event
+        self._side = side
+        self._on_gpu = on_gpu
+        self._future: torch.futures.Future | None = None
+
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
+        """The current stream waits. With a timeout the host does, too, so long at most."""
+        torch.cuda.current_stream(self._side.device).wait_event(self._event)
+        seconds = timeout.total_seconds()
+        if seconds > 0:
+            end = time.monotonic() + seconds
+            while not self._event.query():
+                if time.monotonic() > end:
+                    raise ArcommError(f"the AllReduce has not ended after {seconds} s: see Communicator.check()")
+                time.sleep(0.0001)
+            self._on_gpu.communicator.check()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._event.query()
+
+    def is_success(self) -> bool:
+        return self._event.query()
+
+    def result(self) -> list[torch.Tensor]:
+        return self._tensors
+
+    def get_future(self) -> torch.futures.Future:
+        """Ended already for the host; what waits for it, and callbacks, do so on their streams."""
+        if self._future is None:
+            self._future = torch.futures.Future(devices=[self._side.device])
+            with torch.cuda.stream(self._side):
+                self._future.set_result(self._tensors)
+        return self._future
+
+
+class OnGpu:
+    """What a group does with tensors of one GPU. Threads: any, one at a time."""
+
+    def __init__(self, communicator: Communicator, device: torch.device, name: str) -> None:
+        self.communicator = communicator
+        self.device = device
+        self._index = device.index
+        self._handle = communicator.handle().value
+        self._put = load().arcAllReduce
+        self._side: torch.cuda.Stream | None = None
+        self._last: int | None = None  # the stream of the last operation, as a number
+        self._captured_in: torch.cuda.Stream | None = None  # of the last operation that was captured
+        self._in_stream = InStreamWork()
+        self._watchdog = Watchdog.of(communicator, name)
+
+    def all_reduce(self, tensors: list[torch.Tensor], reductions: list[Reduction], is_async: bool) -> dist._Work:
+        if is_async:
+            return self._beside(tensors, reductions)
+        for tensor, reduction in zip(tensors, reductions):
+            self.in_stream(tensor, reduction)
+        return self._in_stream
+
+    def in_stream(self, tensor: torch.Tensor, reduction: Reduction) -> dist._Work:
+        """Into the current stream."""
+        stream = _raw_stream(self._index)
+        if stream != self._last:
+            self._order(stream)
+        if tensor.is_contiguous() and reduction.factor is None:
+            address = tensor.data_ptr()
+            check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, stream))
+        else:
+            self._reduce(tensor, reduction, stream)
+        return self._in_stream
+
+    def _reduce(self, tensor: torch.Tensor, reduction: Reduction, stream: int) -> None:
+        """In `stream`, which is current."""
+        tensor = tensor.detach()
+        if reduction.factor is not None:
+            tensor.mul_(reduction.factor)
+        dense = tensor if tensor.is_contiguous() else tensor.contiguous()
+        address = dense.data_ptr()
+        check(self._put(address, address, dense.numel(), reduction.kind, reduction.op, self._handle, stream))
+        if dense is not tensor:
+            tensor.copy_(dense)
+
+    def _beside(self, tensors: list[torch.Tensor], reductions: list[Reduction]) -> SideWork:
+        if self._side is None:
+            self._side = torch.cuda.Stream(self.device, priority=-1)
+        side = self._side
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):
+            if side.cuda_stream != self._last:
+                self._order(side.cuda_stream)
+            for tensor, reduction in zip(tensors, reductions):
+                self._reduce(tensor, reduction, side.cuda_stream)
+                tensor.record_stream(side)  # whoever frees it without having waited
+            event = torch.cuda.Event()
+            event.record(side)
+        return SideWork(tensors, event, side, self)
+
+    def _order(self, stream: int) -> None:
+        """Eagerly libarclient keeps the order of calls on several streams; in a graph whoever captures has to."""
+        self._last = stream
+        current = torch.cuda.current_stream(self.device)
+        if not torch.cuda.is_current_stream_capturing():
+            return
+        before, self._captured_in = self._captured_in, current
+        if before is None or before == current:
+            return
+        with torch.cuda.stream(before):
+            in_the_same_capture = torch.cuda.is_current_stream_capturing()
+        if in_the_same_capture:
+            current.wait_stream(before)
+
+    def close(self) -> None:
+        self._watchdog.end()
+        torch.cuda.synchronize(self.device)
+        self.communicator.close()
+
+    def abort(self) -> None:
+        self._watchdog.end()
+        self.communicator.abort()
