@@ -16,6 +16,7 @@ import signal
 import statistics
 import sys
 import time
+import traceback
 
 os.environ.setdefault("ARCOMM_DEVICE", "gpu")
 
@@ -43,6 +44,7 @@ class Checks:
         self.rank, self.ranks, self.reference = rank, ranks, reference
         self.random = torch.Generator(device="cuda").manual_seed(1000 + rank)
         self.done = 0
+        self.failed = []
 
     def values(self, count, dtype):
         """Small integers, whose results every type holds exactly."""
@@ -243,8 +245,14 @@ def check(options):
     checks.same(x, expected, "the first")
     for name in options.only or ("types_and_operations", "strided", "coalesced", "streams", "asynchronous", "graphed", "ddp",
                                  "groups", "others"):
-        getattr(checks, name)()
-        group.communicator.check()
+        try:
+            getattr(checks, name)()
+            group.communicator.check()
+        except RuntimeError as why:  # the others may be well, and a machine with GPUs is not at hand every day
+            traceback.print_exc()
+            checks.failed.append(f"{name}: {why}")
+    if checks.failed:
+        raise RuntimeError("; ".join(checks.failed))
     dist.barrier()
     checks.keep = None
     dist.destroy_process_group()
@@ -429,7 +437,6 @@ def main():
     try:
         (killed if options.killed else figures if options.figures else check)(options)
     except Exception as why:  # one line is all that the caller shows; the process group may hang in its own end
-        import traceback
         traceback.print_exc()
         print(f"rank {options.rank}: FAILED: {type(why).__name__}: {why}", flush=True)
         os._exit(1)

@@ -26,10 +26,8 @@ _GLOO, _NCCL = dist.ProcessGroup.BackendType.GLOO, dist.ProcessGroup.BackendType
 
 def create(options: Any, backend_options: Any = None) -> ArcommProcessGroup:
     """What torch.distributed calls, with c10d's DistributedBackendOptions. backend_options are NCCL's."""
-    group = options.process_group
     return ArcommProcessGroup(
-        options.store, options.group_rank, options.group_size, options.timeout,
-        device=getattr(group, "bound_device_id", None), nccl_options=backend_options,
+        options.store, options.group_rank, options.group_size, options.timeout, backend_options
     )  # fmt: skip
 
 
@@ -37,10 +35,11 @@ class ArcommProcessGroup(dist.ProcessGroup):
     """One rank of a group."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
-        device: torch.device | None = None, nccl_options: Any = None,
-    ) -> None:  # fmt: skip
+        self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, nccl_options: Any = None
+    ) -> None:
         super().__init__(rank, size)
+        self._store = store
+        self._timeout = timeout
         self._name = ""
         self._description = ""
         self._sums: dict[torch.dtype, Any] = {}
@@ -58,8 +57,6 @@ class ArcommProcessGroup(dist.ProcessGroup):
         if self.attached_to == "host":
             communicator = self._agreement.communicator("cpu")
             self._on_host = None if communicator is None else OnHost(communicator)
-        elif self._may_form_on_gpu and device is not None and device.type == "cuda":
-            self._form_on_gpu(device)
 
     @property
     def communicator(self) -> Any:
@@ -93,8 +90,7 @@ class ArcommProcessGroup(dist.ProcessGroup):
         """By whom, or None: by an inner group. Of what is alike on all ranks alone."""
         if not tensors[0].is_cuda:
             return self._on_host if tensors[0].device.type == "cpu" else None
-        if self._may_form_on_gpu and self._on_gpu is None:
-            self._form_on_gpu(tensors[0].device)
+        self.connect(tensors[0].device)
         on_gpu = self._on_gpu
         if on_gpu is not None and any(tensor.device != on_gpu.device for tensor in tensors):
             raise ArcommError(
@@ -144,7 +140,28 @@ class ArcommProcessGroup(dist.ProcessGroup):
 
     def _get_backend(self, device: Any) -> Any:
         backend = super()._get_backend(device)
-        return _Unsplit(backend) if backend is self._nccl else backend
+        return _Nccl(backend, self) if backend is self._nccl else backend
+
+    def connect(self, device: torch.device) -> None:
+        """Forms the communicator of the ranks' GPUs now, where the group may have one and has none."""
+        if self._may_form_on_gpu and self._on_gpu is None:
+            self._form_on_gpu(device)
+
+    def split_group(
+        self, ranks: list[int], timeout: datetime.timedelta | None = None, opts: Any = None,
+        group_name: str | None = None, group_desc: str | None = None, **_: Any,
+    ) -> ArcommProcessGroup | None:  # fmt: skip
+        """For torch.distributed.split_group: a group of some of these ranks, or None on the others."""
+        if self.rank() not in ranks:
+            return None
+        store = dist.PrefixStore(f"{group_name or ranks}/", self._store)
+        made = ArcommProcessGroup(store, ranks.index(self.rank()), len(ranks), timeout or self._timeout, opts)
+        made.setGroupName(group_name or "")
+        made.setGroupDesc(group_desc or "")
+        return made
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
 
     def shutdown(self) -> None:
         self._leave("close", "shutdown")
@@ -186,14 +203,21 @@ class ArcommProcessGroup(dist.ProcessGroup):
         return self._description
 
 
-class _Unsplit:
-    """NCCL's backend as torch.distributed's Python sees it: nobody splits it, and so nobody connects it before it is
-    used."""
+class _Nccl:
+    """NCCL's backend as torch.distributed's Python sees it. What is connected early, where init_process_group has a
+    device_id, is arcomm's communicator; NCCL's own is made when it is first used, and nobody splits it."""
 
-    supports_splitting = False
+    supports_splitting = True
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, group: ArcommProcessGroup) -> None:
         self._backend = backend
+        self._group = group
+
+    def eager_connect_single_device(self, device: torch.device) -> None:
+        self._group.connect(device)
+
+    def perform_nocolor_split(self, device: torch.device) -> None:
+        """Groups are formed by their members alone."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._backend, name)
