@@ -22,7 +22,7 @@ dist.init_process_group("arcomm")  # the one line that is not another program's
 torch.manual_seed(1)  # the same model and input everywhere
 model = nn.Sequential(*(nn.Sequential(nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4))).to(device)
 x = torch.randn(8, 512, device=device)
-with torch.no_grad():
+with torch.inference_mode():
     expected = model(x)  # of one process
     mesh = init_device_mesh(device, (ranks,))
     for block in model:  # the first matrix by columns, the second by rows: an AllReduce each

@@ -45,12 +45,14 @@ class ArcommProcessGroup(dist.ProcessGroup):
         self._sums: dict[torch.dtype, Any] = {}
         self._on_host: OnHost | None = None
         self._on_gpu: OnGpu | None = None
+        self._inner = dist.ProcessGroup(store, rank, size)
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("inner", store), rank, size, timeout)
-        self._register_backend(torch.device("cpu"), _GLOO, self._gloo)
         self._nccl = _nccl_group(dist.PrefixStore("inner_cuda", store), rank, size, timeout, nccl_options)
-        if self._nccl is not None:
-            self._register_backend(torch.device("cuda"), _NCCL, self._nccl)
-        self._set_default_backend(_GLOO if self._nccl is None else _NCCL)
+        for group in (self, self._inner):
+            group._register_backend(torch.device("cpu"), _GLOO, self._gloo)
+            if self._nccl is not None:
+                group._register_backend(torch.device("cuda"), _NCCL, self._nccl)
+            group._set_default_backend(_GLOO if self._nccl is None else _NCCL)
         self._agreement = Agreement(dist.PrefixStore("arcomm", store), rank, size)
         self.attached_to = self._agreement.device(timeout.total_seconds())
         self._may_form_on_gpu = self.attached_to == "gpu"
@@ -72,10 +74,10 @@ class ArcommProcessGroup(dist.ProcessGroup):
             reduction = self._sums.get(tensor.dtype)
             if reduction is not None and tensor.get_device() == on_gpu.device.index:
                 return on_gpu.in_stream(tensor, reduction)
-        return self._reduce(tensors, opts or dist.AllreduceOptions(), self._inner_allreduce)
+        return self._reduce(tensors, opts or dist.AllreduceOptions(), self._inner.allreduce)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        return self._reduce(tensors, opts or dist.AllreduceCoalescedOptions(), self._inner_allreduce_coalesced)
+        return self._reduce(tensors, opts or dist.AllreduceCoalescedOptions(), self._inner.allreduce_coalesced)
 
     def _reduce(self, tensors: list[torch.Tensor], opts: Any, inner: Any) -> Any:
         served = self._served(tensors)
@@ -113,19 +115,6 @@ class ArcommProcessGroup(dist.ProcessGroup):
             self._on_gpu = OnGpu(communicator, torch.device("cuda", device.index), self._name or "default")
             kinds = ((dtype, reduction_of(dtype, _SUM)) for dtype in _dtypes())
             self._sums = {dtype: reduction for dtype, reduction in kinds if reduction is not None}
-
-    def _inner_allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        return self._inner(tensors).allreduce(tensors, opts)
-
-    def _inner_allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
-        return self._inner(tensors).allreduce_coalesced(tensors, opts)
-
-    def _inner(self, tensors: list[torch.Tensor]) -> Any:
-        if not tensors[0].is_cuda:
-            return self._gloo
-        if self._nccl is None:
-            raise ArcommError("this torch has no NCCL, which serves what arcommd does not of CUDA tensors")
-        return self._nccl
 
     def barrier(self, opts: Any = None) -> Any:
         """Of the ranks, and of what they have put into their current streams."""
@@ -201,6 +190,27 @@ class ArcommProcessGroup(dist.ProcessGroup):
     @property
     def group_desc(self) -> str:
         return self._description
+
+
+# What goes to the inner group as it is, under the names of whichever version. Not by inheritance: the base class of a
+# Python group is called with the interpreter's lock held (torch 2.15), for which Gloo's threads may wait meanwhile.
+_FORWARDED = """broadcast reduce gather scatter gather_single gather_into_tensor
+    allgather _allgather_base allgather_coalesced allgather_into_tensor_coalesced all_gather_single all_gather_single_coalesced
+    reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced reduce_scatter_single reduce_scatter_single_coalesced
+    alltoall alltoall_base all_to_all_single send recv recv_anysource monitored_barrier""".split()
+
+
+def _forwarded(name: str) -> Any:
+    def call(self: ArcommProcessGroup, *arguments: Any, **named: Any) -> Any:
+        return getattr(self._inner, name)(*arguments, **named)
+
+    call.__name__ = name
+    return call
+
+
+for _name in _FORWARDED:
+    if hasattr(dist.ProcessGroup, _name):
+        setattr(ArcommProcessGroup, _name, _forwarded(_name))
 
 
 class _Nccl:
