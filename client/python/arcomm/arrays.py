@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from . import dlpack
+from . import dlpack, session
 from .abi import DataType
 from .errors import ArcommError
 
@@ -69,6 +69,19 @@ def elements_of(array: Any, name: str = "x") -> Elements:
         f"{name} is a {type(array).__name__}: an array is numpy's, torch's, or has the buffer protocol, DLPack or "
         "__cuda_array_interface__"
     )
+
+
+def tensor_in_place(x: Any) -> tuple[int, int, DataType, int | None] | None:
+    """Address, count, type and current stream of a plain torch tensor that can be summed as it is, within a microsecond;
+    None for anything else, which elements_of looks at."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(x) is not torch.Tensor:
+        return None
+    kind = _KNOWN.get(x.dtype)
+    if kind is None or not x.is_contiguous() or not (x.is_cuda if session.on_gpu() else x.is_cpu):
+        return None
+    stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if session.on_gpu() else None
+    return x.data_ptr(), x.numel(), kind, stream
 
 
 def stream_of(stream: Any, array: Any) -> int | None:

@@ -114,6 +114,11 @@ fi
 if [[ $parts == *" backend "* ]] && alive; then
   export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
   for ranks in "${ranks_here[@]}"; do
+    for command in check bench; do
+      timeout -k 5 90 python3 -m arcomm "$command" --device gpu --ranks "$ranks" >"$out/python-$command-$ranks.txt" 2>&1 ||
+        fail "python -m arcomm $command, $ranks ranks: status $?"
+      cat "$out/python-$command-$ranks.txt"
+    done
     LIMIT=110 run_ranks backend "$ranks" python3 "$here/torch_backend_rank.py"
     tail -qn 1 "$out/backend-$ranks-0.log"
     alive || break

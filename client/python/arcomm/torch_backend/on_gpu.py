@@ -18,6 +18,7 @@ from .operations import Reduction
 from .watchdog import Watchdog
 
 _raw_stream = torch._C._cuda_getCurrentRawStream if hasattr(torch._C, "_cuda_getCurrentRawStream") else None
+_Event = getattr(torch._C, "_CudaEventBase", None)  # torch.cuda.Event without its Python, which takes longer than CUDA
 
 
 class InStreamWork(dist._Work):
@@ -33,23 +34,21 @@ class InStreamWork(dist._Work):
 class SideWork(dist._Work):
     """Of AllReduces in the group's own stream."""
 
-    def __init__(self, tensors: list[torch.Tensor], event: torch.cuda.Event, side: torch.cuda.Stream, on_gpu: OnGpu) -> None:
+    def __init__(self, tensors: list[torch.Tensor], ended: Any, on_gpu: OnGpu) -> None:
         super().__init__()
         self._tensors = tensors
-        self._event = event
-        self._side = side
+        self._ended = ended
         self._on_gpu = on_gpu
         self._future: torch.futures.Future | None = None
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """The current stream waits. With a timeout the host does, too, so long at most."""
-        torch.cuda.current_stream(self._side.device).wait_event(self._event)
-        seconds = timeout.total_seconds()
-        if seconds > 0:
-            end = time.monotonic() + seconds
-            while not self._event.query():
+        self._ended.wait(torch.cuda.current_stream(self._on_gpu.device.index))
+        if timeout:
+            end = time.monotonic() + timeout.total_seconds()
+            while not self._ended.query():
                 if time.monotonic() > end:
-                    raise ArcommError(f"the AllReduce has not ended after {seconds} s: see Communicator.check()")
+                    raise ArcommError(f"the AllReduce has not ended after {timeout}: see Communicator.check()")
                 time.sleep(0.0001)
             self._on_gpu.communicator.check()
         return True
@@ -58,10 +57,10 @@ class SideWork(dist._Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        return self._event.query()
+        return self._ended.query()
 
     def is_success(self) -> bool:
-        return self._event.query()
+        return self._ended.query()
 
     def result(self) -> list[torch.Tensor]:
         return self._tensors
@@ -69,8 +68,9 @@ class SideWork(dist._Work):
     def get_future(self) -> torch.futures.Future:
         """Ended already for the host; what waits for it, and callbacks, do so on their streams."""
         if self._future is None:
-            self._future = torch.futures.Future(devices=[self._side.device])
-            with torch.cuda.stream(self._side):
+            self._future = torch.futures.Future(devices=[self._on_gpu.device])
+            with torch.cuda.stream(self._on_gpu.side):
+                self._ended.wait(self._on_gpu.side)
                 self._future.set_result(self._tensors)
         return self._future
 
@@ -85,10 +85,17 @@ class OnGpu:
         self._handle = communicator.handle().value
         self._put = load().arcAllReduce
         self._side: torch.cuda.Stream | None = None
+        self._side_number = 0
+        self._fork = _Event()  # what is behind the current stream's work: recorded anew for each
         self._last: int | None = None  # the stream of the last operation, as a number
         self._captured_in: torch.cuda.Stream | None = None  # of the last operation that was captured
         self._in_stream = InStreamWork()
         self._watchdog = Watchdog.of(communicator, name)
+
+    @property
+    def side(self) -> torch.cuda.Stream:
+        """The group's own stream; there is one once something was put into it."""
+        return self._side
 
     def all_reduce(self, tensors: list[torch.Tensor], reductions: list[Reduction], is_async: bool) -> dist._Work:
         if is_async:
@@ -101,7 +108,7 @@ class OnGpu:
         """Into the current stream."""
         stream = _raw_stream(self._index)
         if stream != self._last:
-            self._order(stream)
+            self._order(stream, torch.cuda.current_stream(self._index))
         if tensor.is_contiguous() and reduction.factor is None:
             address = tensor.data_ptr()
             check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, stream))
@@ -121,33 +128,40 @@ class OnGpu:
             tensor.copy_(dense)
 
     def _beside(self, tensors: list[torch.Tensor], reductions: list[Reduction]) -> SideWork:
-        if self._side is None:
-            self._side = torch.cuda.Stream(self.device, priority=-1)
         side = self._side
-        side.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(side):
-            if side.cuda_stream != self._last:
-                self._order(side.cuda_stream)
-            for tensor, reduction in zip(tensors, reductions):
-                self._reduce(tensor, reduction, side.cuda_stream)
-                tensor.record_stream(side)  # whoever frees it without having waited
-            event = torch.cuda.Event()
-            event.record(side)
-        return SideWork(tensors, event, side, self)
+        if side is None:
+            side = self._side = torch.cuda.Stream(self.device, priority=-1)
+            self._side_number = side.cuda_stream
+        number = self._side_number
+        self._fork.record(torch.cuda.current_stream(self._index))
+        self._fork.wait(side)
+        if number != self._last:
+            self._order(number, side)
+        for tensor, reduction in zip(tensors, reductions):
+            if reduction.factor is None and tensor.is_contiguous():
+                address = tensor.data_ptr()
+                check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, number))
+            else:
+                with torch.cuda.stream(side):
+                    self._reduce(tensor, reduction, number)
+            tensor.record_stream(side)  # whoever frees it without having waited
+        ended = _Event()
+        ended.record(side)
+        return SideWork(tensors, ended, self)
 
-    def _order(self, stream: int) -> None:
-        """Eagerly libarclient keeps the order of calls on several streams; in a graph whoever captures has to."""
-        self._last = stream
-        current = torch.cuda.current_stream(self.device)
+    def _order(self, number: int, stream: torch.cuda.Stream) -> None:
+        """Eagerly libarclient keeps the order of calls on several streams; in a graph whoever captures has to. `stream`
+        is the current one, or has been forked from it."""
+        self._last = number
         if not torch.cuda.is_current_stream_capturing():
             return
-        before, self._captured_in = self._captured_in, current
-        if before is None or before == current:
+        before, self._captured_in = self._captured_in, stream
+        if before is None or before == stream:
             return
         with torch.cuda.stream(before):
             in_the_same_capture = torch.cuda.is_current_stream_capturing()
         if in_the_same_capture:
-            current.wait_stream(before)
+            stream.wait_stream(before)
 
     def close(self) -> None:
         self._watchdog.end()
