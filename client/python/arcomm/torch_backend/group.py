@@ -67,13 +67,13 @@ class ArcommProcessGroup(dist.ProcessGroup):
         return None if served is None else served.communicator
 
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
-        tensor = tensors[0]
         on_gpu = self._on_gpu
-        if on_gpu is not None and opts is not None and not opts.asyncOp and len(tensors) == 1 and opts.reduceOp == _SUM:
+        if on_gpu is not None and opts is not None and len(tensors) == 1 and opts.reduceOp == _SUM:
             # The way of a decoding step, where every microsecond counts.
+            tensor = tensors[0]
             reduction = self._sums.get(tensor.dtype)
-            if reduction is not None and tensor.get_device() == on_gpu.device.index:
-                return on_gpu.in_stream(tensor, reduction)
+            if reduction is not None and tensor.get_device() == on_gpu.index:
+                return on_gpu.beside(tensors, (reduction,)) if opts.asyncOp else on_gpu.in_stream(tensor, reduction)
         return self._reduce(tensors, opts or dist.AllreduceOptions(), self._inner.allreduce)
 
     def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class SideWork(dist._Work):
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """The current stream waits. With a timeout the host does, too, so long at most."""
-        self._ended.wait(torch.cuda.current_stream(self._on_gpu.device.index))
+        self._ended.wait(torch.cuda.current_stream(self._on_gpu.index))
         if timeout:
             end = time.monotonic() + timeout.total_seconds()
             while not self._ended.query():
@@ -81,7 +82,7 @@ class OnGpu:
     def __init__(self, communicator: Communicator, device: torch.device, name: str) -> None:
         self.communicator = communicator
         self.device = device
-        self._index = device.index
+        self.index = device.index
         self._handle = communicator.handle().value
         self._put = load().arcAllReduce
         self._side: torch.cuda.Stream | None = None
@@ -99,16 +100,16 @@ class OnGpu:
 
     def all_reduce(self, tensors: list[torch.Tensor], reductions: list[Reduction], is_async: bool) -> dist._Work:
         if is_async:
-            return self._beside(tensors, reductions)
+            return self.beside(tensors, reductions)
         for tensor, reduction in zip(tensors, reductions):
             self.in_stream(tensor, reduction)
         return self._in_stream
 
     def in_stream(self, tensor: torch.Tensor, reduction: Reduction) -> dist._Work:
         """Into the current stream."""
-        stream = _raw_stream(self._index)
+        stream = _raw_stream(self.index)
         if stream != self._last:
-            self._order(stream, torch.cuda.current_stream(self._index))
+            self._order(stream, torch.cuda.current_stream(self.index))
         if tensor.is_contiguous() and reduction.factor is None:
             address = tensor.data_ptr()
             check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, stream))
@@ -127,13 +128,14 @@ class OnGpu:
         if dense is not tensor:
             tensor.copy_(dense)
 
-    def _beside(self, tensors: list[torch.Tensor], reductions: list[Reduction]) -> SideWork:
+    def beside(self, tensors: list[torch.Tensor], reductions: Sequence[Reduction]) -> SideWork:
+        """Into the group's own stream."""
         side = self._side
         if side is None:
             side = self._side = torch.cuda.Stream(self.device, priority=-1)
             self._side_number = side.cuda_stream
         number = self._side_number
-        self._fork.record(torch.cuda.current_stream(self._index))
+        self._fork.record(torch.cuda.current_stream(self.index))
         self._fork.wait(side)
         if number != self._last:
             self._order(number, side)
