@@ -46,6 +46,9 @@ if [[ $parts == *" service "* ]]; then
   take "$build/tests/gpu/thread_stacks.so"
   take "$build/tests/gpu/two_gpus_one_process"
   take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"
+  mkdir -p "$stage/python"
+  cp -r "$top/client/python/arcomm" "$stage/python/"
+  find "$stage/python" \( -name __pycache__ -o -name '*.so.0' \) -exec rm -rf {} +
 fi
 # Every program holds all kernels for several architectures, the same in each.
 tar -C "$out" -c . | xz -6 -T0 >"$stage/programs.tar.xz"

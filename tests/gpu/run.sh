@@ -3,6 +3,7 @@
 #   run.sh [folder for the results]
 #   RANKS="2 4"     how many GPUs to take, one after the other; more than there are is left out
 #   PARTS="kernels network service torch tune named peers"    what to run; `network` needs one GPU (RANKS=1)
+#                   backend, when it is named: torch.distributed's backend arcomm beside NCCL's, and its figures
 #                   sanitizer, when it is named: compute-sanitizer over small sizes, two GPUs
 #                   faults, when it is named: what breaks, and what must follow, a line for each case
 #                   nodes, when it is named: two daemons and a communicator of both; on one GPU (RANKS=1), or a GPU each
@@ -77,7 +78,7 @@ if [[ $parts == *" jit "* ]]; then
   unset CUDA_FORCE_PTX_JIT
 fi
 if [[ $parts == *" network "* ]]; then check 300 network "$programs/device_fifo_gpu_test" --gtest_brief=1; fi
-if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* || $parts == *" torch "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
+if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* || $parts == *" torch "* || $parts == *" backend "* || $parts == *" tune "* || $parts == *" named "* || $parts == *" peers "* ]]; then
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi
 if [[ $parts == *" nodes "* ]]; then GPUS=${ranks_here[-1]} LIBNCCL=$nccl timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi

@@ -8,11 +8,12 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from . import dlpack
+from . import dlpack, session
 from .abi import DataType
 from .errors import ArcommError
 
 _BY_NAME = {kind.name.lower(): kind for kind in DataType}
+_KNOWN: dict[Any, DataType] = {}  # of what has been asked before: a call's time is a concern
 _SIZES = {DataType.Float16: 2, DataType.Bfloat16: 2, DataType.Float32: 4, DataType.Float64: 8}
 
 
@@ -23,12 +24,16 @@ def size_of(kind: DataType) -> int:
 
 def data_type(name: Any) -> DataType:
     """Of "float32", numpy.float32, torch.float32, numpy.dtype("float32"), DataType.Float32."""
+    known = _KNOWN.get(name)
+    if known is not None:
+        return known
     if isinstance(name, DataType):
         return name
     text = name if isinstance(name, str) else getattr(name, "name", None) or getattr(name, "__name__", None) or str(name)
     kind = _BY_NAME.get(text.rpartition(".")[2].lower())
     if kind is None:
         raise ArcommError(f"elements of type {text} are not served: the types are {', '.join(_BY_NAME)}")
+    _KNOWN[name] = kind
     return kind
 
 
@@ -66,6 +71,19 @@ def elements_of(array: Any, name: str = "x") -> Elements:
     )
 
 
+def tensor_in_place(x: Any) -> tuple[int, int, DataType, int | None] | None:
+    """Address, count, type and current stream of a plain torch tensor that can be summed as it is, within a microsecond;
+    None for anything else, which elements_of looks at."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(x) is not torch.Tensor:
+        return None
+    kind = _KNOWN.get(x.dtype)
+    if kind is None or not x.is_contiguous() or not (x.is_cuda if session.on_gpu() else x.is_cpu):
+        return None
+    stream = torch._C._cuda_getCurrentRawStream(x.get_device()) if session.on_gpu() else None
+    return x.data_ptr(), x.numel(), kind, stream
+
+
 def stream_of(stream: Any, array: Any) -> int | None:
     """The handle of a number, torch's or cupy's stream, or whatever has `__cuda_stream__`. None is the stream that the
     array's library is at work on, and the legacy default one where it has none to tell."""
@@ -73,7 +91,8 @@ def stream_of(stream: Any, array: Any) -> int | None:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(array, torch.Tensor) or not array.is_cuda:
             return None
-        return torch.cuda.current_stream(array.device).cuda_stream or None
+        # What torch.cuda.current_stream() is made of, without the object: a tenth of its time.
+        return torch._C._cuda_getCurrentRawStream(array.get_device()) or None
     if isinstance(stream, int):
         return stream or None
     if hasattr(stream, "__cuda_stream__"):

@@ -9,11 +9,11 @@ from typing import Any
 
 from . import abi, session
 from .abi import Reason, Result
-from .arrays import stream_of
+from .arrays import stream_of, tensor_in_place
 from .errors import ArcommError
 from .group import keep_until_end
 from .library import check, load, milliseconds
-from .request import Request, coding_of
+from .request import OPS, Request, coding_of
 
 
 def unique_id() -> bytes:
@@ -141,6 +141,13 @@ class Communicator:
 
         Returns out. On the host it blocks until the result is there.
         """
+        if out is None and stream is None and codec is None and not least_snr_db and not most_relative_error:
+            number, place = OPS.get(op), tensor_in_place(x)
+            if number is not None and place is not None:
+                address, count, kind, current = place
+                keep_until_end(x)
+                check(load().arcAllReduce(address, address, count, kind, number, self.handle(), current))
+                return x
         request = Request(x, out, op, codec, least_snr_db, most_relative_error)
         keep_until_end(request)
         check(load().arcAllReduceWith(*request.arguments(), self.handle(), stream_of(stream, x)))

@@ -10,7 +10,7 @@ from .abi import Codec, RedOp
 from .arrays import Elements, elements_of
 from .errors import ArcommError
 
-_OPS = {op.name.lower(): op for op in RedOp}
+OPS = {op.name.lower(): op for op in RedOp}
 _CODECS = {
     "none": Codec.NONE,
     "fp8": Codec.Fp8,
@@ -67,7 +67,7 @@ class Request:
                     f"{name} is in {'a GPU' if elements.on_gpu else 'the host'}'s memory, and this process is attached "
                     f"to the daemon's {'GPUs' if session.on_gpu() else 'host backend'}: see init(device=...)"
                 )
-        self.op = _named(RedOp, _OPS, op, "op")
+        self.op = _named(RedOp, OPS, op, "op")
         self.coding = coding_of(codec, least_snr_db, most_relative_error)
 
     def arguments(self) -> tuple[Any, ...]:

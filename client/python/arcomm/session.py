@@ -11,7 +11,7 @@ from .library import check, load, milliseconds
 
 _lock = threading.RLock()
 _inits = 0  # how often init() has been called and not been undone
-_device: str | None = None
+_on_gpu = False
 
 
 def init(device: str | None = None, timeout: float | None = None, runtime_dir: str | None = None) -> None:
@@ -24,7 +24,7 @@ def init(device: str | None = None, timeout: float | None = None, runtime_dir: s
 
     Without it the first call that needs the daemon attaches with the defaults.
     """
-    global _inits, _device
+    global _inits, _on_gpu
     named = device or os.environ.get("ARCOMM_DEVICE") or "host:0"
     config = abi.Config(
         struct_size=ctypes.sizeof(abi.Config),
@@ -35,7 +35,7 @@ def init(device: str | None = None, timeout: float | None = None, runtime_dir: s
     check(load().arcInit(ctypes.byref(config)))
     with _lock:
         _inits += 1
-        _device = named
+        _on_gpu = named.lower().startswith("gpu")
 
 
 def finalize() -> None:
@@ -53,9 +53,14 @@ def ensure(timeout: float | None = None) -> None:
             init(timeout=timeout)
 
 
+def is_attached() -> bool:
+    """Whether init() has been called, by whomever, and not been undone."""
+    return _inits > 0
+
+
 def on_gpu() -> bool:
-    """Whether the session that is attached works on a GPU's memory."""
-    return _device is not None and _device.lower().startswith("gpu")
+    """Whether the session that is attached, or was last, works on a GPU's memory."""
+    return _on_gpu
 
 
 def version() -> str:

@@ -110,6 +110,33 @@ if [[ $parts == *" torch "* ]] && alive; then
     tail -qn 1 "$out/torch-refused-$ranks-0.log"
   done
 fi
+# The package for Python as torch.distributed's backend: held to NCCL's, a rank of it killed, then timed.
+if [[ $parts == *" backend "* ]] && alive; then
+  export PYTHONPATH=$here/python${PYTHONPATH:+:$PYTHONPATH} PYTHONDONTWRITEBYTECODE=1
+  for ranks in "${ranks_here[@]}"; do
+    for command in check bench; do
+      timeout -k 5 90 python3 -m arcomm "$command" --device gpu --ranks "$ranks" >"$out/python-$command-$ranks.txt" 2>&1 ||
+        fail "python -m arcomm $command, $ranks ranks: status $?"
+      cat "$out/python-$command-$ranks.txt"
+    done
+    LIMIT=110 run_ranks backend "$ranks" python3 "$here/torch_backend_rank.py"
+    tail -qn 1 "$out/backend-$ranks-0.log"
+    alive || break
+    PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True LIMIT=60 run_ranks backend-segments "$ranks" \
+      python3 "$here/torch_backend_rank.py" --only types_and_operations graphed
+    tail -qn 1 "$out/backend-segments-$ranks-0.log"
+    alive || break
+    LIMIT=60 start_ranks backend-killed "$ranks" python3 "$here/torch_backend_rank.py" --killed
+    for ((rank = 0; rank < ranks - 1; ++rank)); do
+      wait "${pids[$rank]}" || { fail "backend, rank $rank did not hear of the rank that was killed: status $?"; tail -n 8 "$out/backend-killed-$ranks-$rank.log"; }
+    done
+    wait "${pids[$((ranks - 1))]}"
+    tail -qn 1 "$out/backend-killed-$ranks-0.log"
+    alive || break
+    LIMIT=110 run_ranks backend-figures "$ranks" python3 "$here/torch_backend_rank.py" --figures
+    cat "$out/backend-figures-$ranks-0.log"
+  done
+fi
 # What the second, third and fourth communicator of the same GPUs take, and the first while they are there.
 if [[ $parts == *" four "* ]]; then
   for ranks in "${ranks_here[@]}"; do

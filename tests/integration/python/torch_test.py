@@ -6,6 +6,7 @@ usage: torch_test.py <arcommd>     (a Python with torch; PYTHONPATH: client/pyth
 import multiprocessing
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -119,6 +120,83 @@ def trained_by_ddp(rank):
     return [parameter.tolist() for parameter in model.parameters()]
 
 
+def layers():
+    torch.manual_seed(1)
+    return torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Tanh(), torch.nn.Linear(32, 16)).double()
+
+
+def of_tensor_parallelism(rank):
+    """A pair of matrices cut by columns and by rows: what comes out, and the gradients of this rank's parts."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    model = layers()
+    parallelize_module(model, init_device_mesh("cpu", (RANKS,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    torch.manual_seed(2)
+    y = model(torch.randn(8, 16, dtype=torch.float64))
+    y.square().mean().backward()
+    return y.tolist(), [parameter.grad.to_local().tolist() for parameter in model.parameters()]
+
+
+def trained_by_fsdp(rank):
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (RANKS,))
+    model = layers()
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=mesh)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.manual_seed(2 + rank)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16, dtype=torch.float64)).square().mean().backward()
+        optimizer.step()
+    return [parameter.full_tensor().tolist() for parameter in model.parameters()]
+
+
+def compiled(rank):
+    import torch.distributed._functional_collectives as functional
+
+    @torch.compile(fullgraph=True, backend="aot_eager")  # the graph is what matters, and needs no compiler
+    def step(x):
+        return functional.all_reduce(x * 2, "sum", dist.group.WORLD) + functional.all_gather_tensor(x, 0, dist.group.WORLD)[:3]
+    return [step(torch.full((3,), rank + float(i))).tolist() for i in range(3)]
+
+
+def futures(rank):
+    """Nobody waits where a future is made: rank 1 comes later."""
+    if rank == 1:
+        time.sleep(1)
+    before = time.monotonic()
+    x = torch.full((1000,), rank + 1.0)
+    work = dist.all_reduce(x, async_op=True)
+    future = work.get_future().then(lambda done: done.value()[0].sum().item())
+    seconds = time.monotonic() - before
+    told = future.wait()
+    work.wait()
+    return told, seconds < 0.5, work.is_completed()
+
+
+def truths(rank):
+    """Any and all, as with NCCL."""
+    results = []
+    for op in (dist.ReduceOp.SUM, dist.ReduceOp.MAX, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN):
+        x = torch.tensor([True, rank == 0, False])
+        dist.all_reduce(x, op=op)
+        results.append(x.tolist())
+    return results
+
+
+def split(rank):
+    """dist.split_group asks for an accelerator in some versions of torch, the group itself does not."""
+    group = dist.distributed_c10d._get_default_group()
+    alone = group.split_group([rank], group_name=f"alone {rank}", group_desc="one rank")
+    x = torch.full((2,), rank + 1.0)
+    alone.allreduce([x], dist.AllreduceOptions()).wait()
+    told = x.tolist(), alone.group_name, alone.group_desc, alone.size(), group.split_group([1 - rank]) is None
+    alone.shutdown()
+    return told
+
+
 def dies(rank):
     dist.all_reduce(torch.ones(3))
     if rank == 1:
@@ -158,6 +236,37 @@ class Backend(unittest.TestCase):
         self.assertEqual(ours[0], ours[1])
         for mine, gloos in zip(ours[0], theirs[0]):
             torch.testing.assert_close(torch.tensor(mine), torch.tensor(gloos))
+
+    def test_tensor_parallel_layers_are_as_with_gloo(self):
+        self.assertEqual(run(of_tensor_parallelism, "arcomm"), run(of_tensor_parallelism, "gloo"))
+
+    def test_fsdp_trains_the_same_model_as_with_gloo(self):
+        self.assertEqual(run(trained_by_fsdp, "arcomm"), run(trained_by_fsdp, "gloo"))
+
+    def test_compiled_functional_collectives_are_as_with_gloo(self):
+        self.assertEqual(run(compiled, "arcomm"), run(compiled, "gloo"))
+
+    def test_a_future_ends_without_a_wait_where_it_is_made(self):
+        self.assertEqual(run(futures, "arcomm"), [(3000.0, True, True)] * RANKS)
+
+    def test_sums_of_truth_values_are_any_and_products_all(self):
+        self.assertEqual(run(truths, "arcomm"), [[[True, True, False]] * 2 + [[True, False, False]] * 2] * RANKS)
+
+    def test_a_group_is_split(self):
+        self.assertEqual(run(split, "arcomm"),
+                         [([rank + 1.0] * 2, f"alone {rank}", "one rank", 1, True) for rank in range(RANKS)])
+
+    def test_the_example_is_as_one_process(self):
+        example = os.path.join(os.path.dirname(__file__), "../../../client/examples/tensor_parallel_torch/main.py")
+        with socket.create_server(("127.0.0.1", 0)) as held:
+            port = held.getsockname()[1]
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(RANKS), "OMP_NUM_THREADS": "1"}
+        ranks = [subprocess.Popen([sys.executable, example], stdout=subprocess.PIPE, text=True,
+                                  env=os.environ | place | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+                 for rank in range(RANKS)]
+        told = [rank.communicate(timeout=DEADLINE)[0] for rank in ranks]
+        self.assertEqual([rank.returncode for rank in ranks], [0] * RANKS)
+        self.assertIn("2 ranks on cpu: as one process", told[0])
 
     def test_a_rank_that_is_killed_is_named_to_the_others(self):
         context = multiprocessing.get_context("spawn")
