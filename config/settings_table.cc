@@ -157,6 +157,15 @@ constexpr SettingRow kRows[] = {
             "Each one more than 4 takes 6 from the first and has those, up to 96 KB. A change "
             "holds for communicators to come; arctl comms says what each has."},
     {.section = "gpu",
+     .key = "codecs",
+     .kind = SwitchSetting{.field = ARC_FIELD(bool, gpu.codecs)},
+     .reloadable = true,
+     .doc = "Operations that ask for a codec get it, whatever their size, where they are in-stream "
+            "(gpu.in_stream) and the GPUs' stores of 128 bytes arrive whole; elsewhere they are "
+            "refused. A client loads a codec's kernels when it first asks for it, and what asks "
+            "for none costs nothing. Off, for communicators to come: every codec is refused, and "
+            "an error class gets none."},
+    {.section = "gpu",
      .key = "lease_ms",
      .kind =
          NumberSetting{.field = ARC_FIELD(std::uint64_t, gpu.lease_ms), .min = 1, .max = 60'000},

@@ -82,6 +82,9 @@ inline constexpr unsigned kCollectives = 1;
 constexpr std::uint16_t bit_of(DType dtype) {
   return static_cast<std::uint16_t>(1U << static_cast<unsigned>(dtype));
 }
+constexpr std::uint8_t bit_of(ReduceOp op) {
+  return static_cast<std::uint8_t>(1U << static_cast<unsigned>(op));
+}
 constexpr std::uint8_t bit_of(Codec codec) {
   return static_cast<std::uint8_t>(1U << static_cast<unsigned>(codec));
 }

@@ -188,6 +188,16 @@ Result<const InStreamKernels*> CudaGpu::load_in_stream(int image_fd) {
   return in_stream_.back().get();
 }
 
+Status CudaGpu::load_codec(const InStreamKernels& kernels, Codec codec) {
+  // Known to be one of in_stream_, which are changed under the lock alone.
+  auto& loaded = const_cast<CudaInStreamKernels&>(static_cast<const CudaInStreamKernels&>(kernels));
+  if (loaded.has_codec(codec)) return {};
+  const CudaScope scope(api_, context_);
+  ARC_RETURN_IF_ERROR(scope.entered());
+  const std::lock_guard lock(in_stream_mutex_);
+  return loaded.load_codec(api_, codec);
+}
+
 Status CudaGpu::launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape,
                                  DType dtype, ReduceOp op, const InStreamCall& call,
                                  bool waits_behind, void* stream) {
@@ -198,7 +208,7 @@ Status CudaGpu::launch_in_stream(const InStreamKernels& kernels, const InStreamS
   CUresult done = CUDA_SUCCESS;
   if (waits_behind) done = launch(api_, loaded.waiting(), 1, 1, stream, &copy);
   if (done == CUDA_SUCCESS) {
-    done = launch(api_, loaded.find(shape.algorithm, dtype, op), shape.blocks,
+    done = launch(api_, loaded.find(shape.algorithm, dtype, op, call.codec()), shape.blocks,
                   kInStreamBlockThreads, stream, &copy);
   }
   if (done == CUDA_SUCCESS) return {};

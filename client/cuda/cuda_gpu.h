@@ -36,6 +36,7 @@ class CudaGpu final : public Gpu {
   Status post(const GpuPost& post, void* stream) override;
   Status post_by_memory(const MemoryPost& start, void* stream) override;
   Result<const InStreamKernels*> load_in_stream(int image_fd) override;
+  Status load_codec(const InStreamKernels& kernels, Codec codec) override;
   Status launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape, DType dtype,
                           ReduceOp op, const InStreamCall& call, bool waits_behind,
                           void* stream) override;

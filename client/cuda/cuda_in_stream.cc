@@ -2,10 +2,10 @@
 
 #include <sys/stat.h>
 
+#include <cstring>
 #include <string>
+#include <string_view>
 #include <utility>
-
-#include "proto/shared_mapping.h"
 
 namespace arcomm::client {
 
@@ -20,32 +20,52 @@ Result<std::unique_ptr<CudaInStreamKernels>> CudaInStreamKernels::load(const Cud
   kernels->device_ = facts.st_dev;
   kernels->file_ = facts.st_ino;
   const auto bytes = static_cast<std::size_t>(facts.st_size);
-  CUmodule module = nullptr;
-  CUresult done = CUDA_SUCCESS;
-  {
-    const Result<SharedMapping> image =
-        SharedMapping::map(image_fd, {.length_bytes = bytes,
-                                      .access = SharedMapping::Access::ReadPrivate,
-                                      .what = "the daemon's kernels"});
-    if (!image) return image.error();
-    done = api.cuModuleLoadData_(&module, image->data());  // keeps a copy
+  Result<SharedMapping> images =
+      SharedMapping::map(image_fd, {.length_bytes = bytes,
+                                    .access = SharedMapping::Access::ReadPrivate,
+                                    .what = "the daemon's kernels"});
+  if (!images) return std::move(images).error();
+  kernels->images_ = std::move(*images);
+  ARC_RETURN_IF_ERROR(kernels->load_codec(api, Codec::None));
+  return kernels;
+}
+
+Status CudaInStreamKernels::load_codec(const CudaDriver& api, Codec codec) {
+  if (has_codec(codec)) return {};
+  InStreamDirectory directory;
+  if (images_.bytes() >= sizeof(directory))
+    std::memcpy(&directory, images_.data(), sizeof(directory));
+  if (!directory.has(codec, images_.bytes())) {
+    return error(ErrorCode::Internal, Reason::Version, "the daemon has handed over no kernels ",
+                 codec == Codec::None ? "" : "for codec ",
+                 codec == Codec::None ? std::string_view() : text_of(codec),
+                 ": are client and daemon of one version?");
   }
+  CUmodule module = nullptr;
+  const std::byte* const image =
+      images_.data() + directory.images[static_cast<std::size_t>(codec)].offset;
+  const CUresult done = api.cuModuleLoadData_(&module, image);  // keeps a copy
   if (done != CUDA_SUCCESS) {
     return api.failed(done,
                       "loading the daemon's kernels (they are built for GPUs of sm_80 and "
                       "later)");
   }
-  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels()) {
+  auto kernels = std::make_unique<Kernels>();
+  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels(codec)) {
     const Result<CudaKernel> loaded =
-        load_kernel(api, module, in_stream_kernel_name(algorithm, dtype, op).c_str());
+        load_kernel(api, module, in_stream_kernel_name(algorithm, dtype, op, codec).c_str());
     if (!loaded) return loaded.error();
-    kernels->functions_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
-                       [static_cast<std::size_t>(op)] = *loaded;
+    (*kernels)[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
+              [static_cast<std::size_t>(op)] = *loaded;
   }
-  const Result<CudaKernel> waiting = load_kernel(api, module, kInStreamWaitName);
-  if (!waiting) return waiting.error();
-  kernels->waiting_ = *waiting;
-  return kernels;
+  if (codec == Codec::None) {
+    const Result<CudaKernel> waiting = load_kernel(api, module, kInStreamWaitName);
+    if (!waiting) return waiting.error();
+    waiting_ = *waiting;
+  }
+  by_codec_[static_cast<std::size_t>(codec)].store(kernels.get(), std::memory_order_release);
+  kernels_[static_cast<std::size_t>(codec)] = std::move(kernels);
+  return {};
 }
 
 bool CudaInStreamKernels::is_of(int image_fd) const {

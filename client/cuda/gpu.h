@@ -78,7 +78,7 @@ class GpuMapping {
   void* address_ = nullptr;
 };
 
-// The in-stream kernels of one image, loaded. Lives as long as the process.
+// The in-stream kernels that one daemon has handed over. Lives as long as the process.
 class InStreamKernels {
  public:
   virtual ~InStreamKernels() = default;
@@ -110,10 +110,14 @@ class Gpu {
   // The same by stream memory operations; not while the stream is captured.
   virtual Status post_by_memory(const MemoryPost& start, void* stream) = 0;
 
-  // Once per image, whatever CUDA_MODULE_LOADING says, so that no launch ever loads. The descriptor
-  // stays the caller's.
+  // Once per daemon, whatever CUDA_MODULE_LOADING says, so that no launch ever loads: the kernels
+  // that need no codec. image_fd: proto/gpu/in_stream_images.h; it stays the caller's.
   virtual Result<const InStreamKernels*> load_in_stream(int image_fd) = 0;
-  // Puts one of them on the stream and returns. waits_behind: until call.behind blocks have left.
+  // Those of a codec, too; at once where they are loaded. The first time takes a while, in which it
+  // may wait for what this GPU runs.
+  virtual Status load_codec(const InStreamKernels& kernels, Codec codec) = 0;
+  // Puts one of them on the stream and returns. The call says which codec, which must be loaded.
+  // waits_behind: until call.behind blocks have left.
   virtual Status launch_in_stream(const InStreamKernels& kernels, const InStreamShape& shape,
                                   DType dtype, ReduceOp op, const InStreamCall& call,
                                   bool waits_behind, void* stream) = 0;

@@ -30,7 +30,7 @@ v1::ExplainReply reply_of(const Explanation& why) {
 
 // What comes of the codec or the error class that the question names.
 Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t ranks,
-                 v1::ExplainReply& reply) {
+                 const Settings& settings, v1::ExplainReply& reply) {
   const Coding coding{.codec = static_cast<Codec>(request.codec()),
                       .error_class = {request.least_snr_db(), request.most_relative_error()}};
   const char* fault = request.codec() > 0xff ? "the codec is out of range" : find_fault(coding);
@@ -42,8 +42,15 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
                                                : CodecPlace::OneHost;
   const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
   Codec codec = Codec::None;
-  // GPUs' tables have no rows of codecs either, until a kernel takes one.
-  reply.set_codec_why(codec_words(coding, place, make_launch_table_on_host(ranks), key, codec));
+  // As the first communicator on GPUs that can do everything gets it.
+  const LaunchTable table =
+      place == CodecPlace::Gpus
+          ? make_launch_table({.ranks = ranks,
+                               .atomic_128b_stores = true,
+                               .in_stream_blocks = settings.gpu.in_stream ? kMaxInStreamBlocks : 0,
+                               .codecs = settings.gpu.codecs})
+          : make_launch_table_on_host(ranks);
+  reply.set_codec_why(codec_words(coding, place, table, key, codec));
   reply.set_codec(std::string(text_of(codec)));
   reply.set_text(reply.text() + "\nasked for " + to_string(coding) + ", gets " + reply.codec_why() +
                  "\n" + codec_bounds_text());
@@ -72,7 +79,8 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
   v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
                                             : explain_network(question, policy, measured));
   reply.set_table(shown(measured.source));
-  ARC_RETURN_IF_ERROR(add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), reply));
+  ARC_RETURN_IF_ERROR(
+      add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), settings, reply));
   return reply;
 }
 
@@ -104,7 +112,8 @@ Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, b
   }
   v1::ExplainReply reply = reply_of(why);
   reply.set_table(shown(on_gpus ? table->gpu.source : table->source));
-  ARC_RETURN_IF_ERROR(add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), reply));
+  ARC_RETURN_IF_ERROR(
+      add_codec(request, on_gpus, static_cast<std::uint32_t>(ranks), *settings, reply));
   return reply;
 }
 

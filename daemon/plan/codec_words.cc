@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace arcomm {
 namespace {
 
@@ -10,16 +12,43 @@ const char* why_none_pays(CodecPlace place) {
     case CodecPlace::OneHost:
       return "nothing travels between ranks of one host, so that a codec costs time and saves none";
     case CodecPlace::Gpus:
-      return "no kernel of GPUs takes a codec yet";
+      return "none is served there";
     case CodecPlace::SeveralNodes:
       return "no way between nodes takes a codec yet";
   }
   return "";
 }
 
-// A named codec is taken, or refused by name: what is served says the place.
-std::string words_of_name(Codec codec, CodecPlace place) {
+// The longest operation of the type that the table has a codec's kernel for; 0: none.
+std::uint64_t most_coded_bytes(const LaunchTable& table, Codec codec, DType dtype) {
+  std::uint64_t most = 0;
+  for (const LaunchRow& row : table.rows()) {
+    if (row.path == LaunchPath::InStream && (row.codecs & bit_of(codec)) != 0 &&
+        (row.dtypes & bit_of(dtype)) != 0)
+      most = std::max(most, row.most_bytes);
+  }
+  return most;
+}
+
+std::string words_on_gpus(Codec codec, const LaunchTable& table) {
   const std::string name(text_of(codec));
+  const std::uint64_t of_halves = most_coded_bytes(table, codec, DType::Float16),
+                      of_floats = most_coded_bytes(table, codec, DType::Float32);
+  if (of_halves == 0) {
+    return name +
+           " is refused: only in-stream kernels take codecs, between ranks whose GPUs' stores of "
+           "128 bytes arrive whole, where gpu.codecs is on";
+  }
+  return fmt::format(
+      "{} as asked, in the ranks' own streams: up to {} MB of float16 and bfloat16, {} MB of "
+      "float32; each element is quantized {} on its way",
+      name, of_halves >> 20, of_floats >> 20, table.ranks() == 2 ? "once" : "twice");
+}
+
+// A named codec is taken, or refused by name: what is served says the place.
+std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& table) {
+  const std::string name(text_of(codec));
+  if (place == CodecPlace::Gpus) return words_on_gpus(codec, table);
   return place == CodecPlace::OneHost
              ? name + " at every size, as asked; it changes results, and saves no time: " +
                    why_none_pays(place)
@@ -34,7 +63,7 @@ std::string size_words(const CodingRow& row) {
 
 std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTable& table) {
   if (!coding.any()) return "";
-  if (!coding.error_class.any()) return words_of_name(coding.codec, place);
+  if (!coding.error_class.any()) return words_of_name(coding.codec, place, table);
   if (table.coding().empty()) return std::string("none at any size: ") + why_none_pays(place);
   std::string text;
   for (const CodingRow& row : table.coding()) {
@@ -52,8 +81,12 @@ std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTabl
   if (!coding.error_class.any()) {
     if (!codec_serves(coding.codec, key.op, key.dtype))
       return fmt::format("{} is refused: {}", text_of(coding.codec), kServedByCodecs);
-    if (place == CodecPlace::OneHost) codec = coding.codec;
-    return words_of_name(coding.codec, place);
+    LaunchKey coded = key;
+    coded.codec = coding.codec;
+    if (place == CodecPlace::OneHost ||
+        (place == CodecPlace::Gpus && table.find(coded).path == LaunchPath::InStream))
+      codec = coding.codec;
+    return words_of_name(coding.codec, place, table);
   }
   codec = table.codec_for(coding.error_class, key);
   if (codec != Codec::None)

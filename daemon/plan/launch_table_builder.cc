@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "daemon/plan/recorded_algorithm.h"
+#include "kernels/codec/format.h"
+#include "proto/coding.h"
 #include "proto/host/in_call.h"
 
 namespace arcomm {
@@ -13,8 +15,18 @@ constexpr std::uint64_t kKiB = 1024;
 constexpr std::uint64_t kCacheLine = 64;  // as partition.h cuts shards
 constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
 // One hop is spread over the SMs before their warps are used up, as latency is what counts; two
-// hops keep more of what belongs together on one.
+// hops keep more of what belongs together on one. With a codec there is more work on each packet.
 constexpr std::uint64_t kOneHopPackets = 4, kTwoHopPackets = 12;  // of a block, of all its peers
+constexpr std::uint64_t kCodedTwoHopPackets = 6;
+
+// Codecs of which a packet holds as much, and so goes as far.
+constexpr std::uint8_t codecs_like(Codec one) {
+  std::uint8_t codecs = 0;
+  for (const CodecBound& bound : kCodecBounds) {
+    if (packet_elements_of(bound.codec) == packet_elements_of(one)) codecs |= bit_of(bound.codec);
+  }
+  return codecs;
+}
 
 // Numbers of the launched rows: a CudaAlgorithm, or what the flight recorder calls the way between
 // nodes.
@@ -44,6 +56,16 @@ class InStreamRows {
     add_two_hops(2048 * kKiB);
   }
 
+  // Every size that a call can say, as nothing else takes a codec.
+  void add_coded() {
+    if (!facts_.codecs || !facts_.atomic_128b_stores) return;
+    if (blocks_ == 0 || facts_.ranks < 2 || facts_.ranks > kMaxGpuRanks) return;
+    for (const Codec one : {Codec::Q4, Codec::Q6, Codec::Q8}) {
+      add_coded(one, bit_of(DType::Float16) | bit_of(DType::BFloat16), 2);
+      add_coded(one, bit_of(DType::Float32), 4);
+    }
+  }
+
  private:
   void add_ll16(std::uint64_t most_bytes) {
     const std::uint32_t blocks = std::min(blocks_, kMaxInStreamLl16Blocks);
@@ -63,13 +85,34 @@ class InStreamRows {
     add(std::min(most_bytes, longest_shard * ranks), InStreamAlgorithm::TwoShotLl128,
         kTwoHopPackets * kInStreamPacketData * ranks / (ranks - 1), blocks_);
   }
+  void add_coded(Codec one, std::uint16_t dtypes, std::uint64_t element_bytes) {
+    const std::uint64_t ranks = facts_.ranks, elements = packet_elements_of(one);
+    const bool is_pair = ranks == 2;
+    // Of a warp between two; of a warp's own shard between more, of which the first is longest.
+    const std::uint64_t packets_each =
+        std::uint64_t{kMostInStreamLaps} * (is_pair ? kInStreamSlots : 1);
+    const std::uint64_t room = blocks_ * packets_each * kInStreamPartPackets * elements /
+                               kCodecBlock * kCodecBlock * (is_pair ? 1 : ranks);
+    const std::uint64_t of_block =
+        is_pair ? kOneHopPackets : kCodedTwoHopPackets * ranks / (ranks - 1);
+    rows_.push_back(
+        {.most_bytes = std::min(room, kMostInStreamCount) * element_bytes,
+         .dtypes = dtypes,
+         .ops = kInStreamCodecOps,
+         .codecs = codecs_like(one),
+         .collectives = kInStreamCollectives,
+         .path = LaunchPath::InStream,
+         .algorithm = coded_algorithm(facts_.ranks),
+         .bytes_per_block = static_cast<std::uint32_t>(of_block * elements * element_bytes),
+         .most_blocks = blocks_});
+  }
   void add(std::uint64_t most_bytes, InStreamAlgorithm algorithm, std::uint64_t bytes_per_block,
            std::uint32_t most_blocks) {
     most_bytes = std::min(most_bytes, facts_.most_in_stream_bytes);
     if (!rows_.empty() && most_bytes <= rows_.back().most_bytes) return;
     rows_.push_back({.most_bytes = most_bytes,
                      .dtypes = kInStreamDTypes,
-                     .codecs = kInStreamCodecs,
+                     .codecs = bit_of(Codec::None),
                      .collectives = kInStreamCollectives,
                      .path = LaunchPath::InStream,
                      .algorithm = algorithm,
@@ -98,11 +141,18 @@ void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
   rows.back().codecs = kAllCodecs;  // what nothing serves is refused where a plan is made
 }
 
+// From which size on which codec is faster than none, the fastest first.
+std::vector<CodingRow> coding_rows(const LaunchFacts&) {
+  return {};
+}
+
 }  // namespace
 
 LaunchTable make_launch_table(const LaunchFacts& facts) {
   std::vector<LaunchRow> rows;
-  InStreamRows(facts, rows).add_all();
+  InStreamRows in_stream(facts, rows);
+  in_stream.add_all();
+  in_stream.add_coded();
   // A copy, and a codec changes what arrives.
   if (facts.ranks == 1) rows.push_back({.codecs = bit_of(Codec::None), .path = LaunchPath::Alone});
   if (facts.ranks >= 2)
@@ -111,7 +161,7 @@ LaunchTable make_launch_table(const LaunchFacts& facts) {
                     .collectives = kResidentCollectives,
                     .path = LaunchPath::Resident});
   add_launched(facts, rows);
-  Result<LaunchTable> table = LaunchTable::create(facts.ranks, std::move(rows));
+  Result<LaunchTable> table = LaunchTable::create(facts.ranks, std::move(rows), coding_rows(facts));
   // Only for a number of ranks that no communicator has; a table that serves all is better than
   // none.
   return table ? std::move(table).value() : LaunchTable();
@@ -143,7 +193,7 @@ std::vector<LaunchStretch> stretches_of(const LaunchTable& table, DType dtype) {
   std::vector<LaunchStretch> found;
   std::uint64_t from = 0;
   for (const LaunchRow& row : table.rows()) {
-    if ((row.dtypes & bit_of(dtype)) == 0) continue;
+    if ((row.dtypes & bit_of(dtype)) == 0 || (row.codecs & bit_of(Codec::None)) == 0) continue;
     if (from != 0 && row.most_bytes < from) continue;  // behind rows that take as much
     LaunchStretch next{.path = row.path, .most_bytes = row.most_bytes};
     if (row.path == LaunchPath::Launched) {

@@ -29,6 +29,7 @@ struct LaunchFacts {
   bool atomic_128b_stores = false;
   // SMs for what clients launch by themselves, on each of the GPUs; 0: nothing is in-stream.
   std::uint32_t in_stream_blocks = 0;
+  bool codecs = true;                              // gpu.codecs: whoever asks for one gets it
   std::uint64_t most_in_stream_bytes = kAnyBytes;  // what is longer was measured to be faster else
   // From the smallest size on, the last for all that is left; empty: one that takes everything.
   std::vector<LaunchedStretch> launched = {};
@@ -50,7 +51,7 @@ constexpr std::uint64_t most_resident_bytes(std::uint32_t ranks) {
   return ranks < 2 ? 0 : ranks == 2 ? kMaxResidentBytes : kMaxResidentBytes / 4;
 }
 
-// What takes which sizes of a type, from the smallest on: for people.
+// What takes which sizes of a type without a codec, from the smallest on: for people.
 struct LaunchStretch {
   LaunchPath path = LaunchPath::Launched;
   std::uint64_t most_bytes = kAnyBytes;

@@ -42,6 +42,7 @@ class LaunchExchange {
   }
   __device__ __forceinline__ LaunchBudget budget() const { return budget_of(call_); }
   __device__ __forceinline__ std::uint32_t flag() const { return epoch_; }
+  __device__ __forceinline__ std::uint32_t packet_flag() const { return flag(); }
   // By all threads, last of all. well: all that this thread waited for has come.
   __device__ __forceinline__ void leave(bool well) const { end_epoch(call_, !well); }
 

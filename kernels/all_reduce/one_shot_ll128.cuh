@@ -37,14 +37,15 @@ __device__ __forceinline__ void one_shot_ll128(Exchange& exchange, bool vectors)
 #pragma unroll 1
     for (std::uint32_t hop = 1; hop < ranks; ++hop)
       store_packet(exchange.input(peer_of(rank, ranks, hop), rank, of_block(i)), mine,
-                   exchange.flag());
+                   exchange.packet_flag());
   };
   const auto reduce = [&](std::uint32_t i, const typename Codec::Packet& mine,
                           typename Codec::Output& out) {
     return reduce_packet<Codec, kOp, kBatch>(
         rank, ranks, mine,
         [&](std::uint32_t from) { return exchange.input(rank, from, of_block(i)); },
-        exchange.flag(), budget, [&](const auto& result) { return result.as_output(ranks); }, out);
+        exchange.packet_flag(), budget, [&](const auto& result) { return result.as_output(ranks); },
+        out);
   };
   const auto write = [&](std::uint32_t i, const typename Codec::Output& out) {
     elements.write(exchange.recv(), number(i), out);

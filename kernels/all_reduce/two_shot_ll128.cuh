@@ -47,7 +47,7 @@ __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards&
     const auto mine = next;
     next = read(i + kLl128Warps);
     if (has(owner, number(i / peers)))
-      store_packet(exchange.part(owner, rank, i / peers), mine, exchange.flag());
+      store_packet(exchange.part(owner, rank, i / peers), mine, exchange.packet_flag());
   }
 
   const Packets own(shards.of(rank), shards.vectors);
@@ -55,10 +55,12 @@ __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards&
     const auto mine = own.read(exchange.send(), number(i));
     const bool received = reduce_packet<Codec, kOp, kBatch>(
         rank, ranks, mine, [&](std::uint32_t from) { return exchange.part(rank, from, i); },
-        exchange.flag(), budget, [&](const auto& result) { return result.as_packet(ranks); }, out);
+        exchange.packet_flag(), budget, [&](const auto& result) { return result.as_packet(ranks); },
+        out);
 #pragma unroll 1
     for (std::uint32_t hop = 1; received && hop < ranks; ++hop)
-      store_packet(exchange.result(peer_of(rank, ranks, hop), rank, i), out, exchange.flag());
+      store_packet(exchange.result(peer_of(rank, ranks, hop), rank, i), out,
+                   exchange.packet_flag());
     return received;
   };
   const auto write_own = [&](std::uint32_t i, const typename Codec::Packet& out) {
@@ -84,7 +86,7 @@ __device__ __forceinline__ void two_shot_ll128(Exchange& exchange, const Shards&
     if (!has(owner, packet)) continue;
     Ll128Packet result;
     received = receive_packet(result, exchange.result(rank, owner, i / peers), owner,
-                              exchange.flag(), budget);
+                              exchange.packet_flag(), budget);
     if (!received) break;
     Packets(shards.of(owner), shards.vectors)
         .write(exchange.recv(), packet, Codec::decode(result.data()));

@@ -14,6 +14,7 @@
 namespace arcomm::device {
 
 inline constexpr std::uint32_t kHalfBlock = kCodecBlock / 2;  // a lane's
+inline constexpr float kLargestFinite = 3.402823466e38F;
 
 // What a lane has of a block.
 struct HalfBlock {
@@ -53,7 +54,6 @@ __device__ __forceinline__ void rotate_back(HalfBlock& half) {
 // The element of the largest magnitude, the first among equals; NaN where one is not finite. The
 // same in both lanes.
 __device__ __forceinline__ float find_largest(const HalfBlock& half) {
-  constexpr float kLargestFinite = 3.402823466e38F;
   float largest = 0;
   bool is_finite = true;
 #pragma unroll

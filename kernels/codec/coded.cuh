@@ -1,7 +1,8 @@
 // Wire formats of codes and scales (blocks.cuh) in LL128 packets. Two neighbouring lanes share
 // blocks, which they take in turns: in turn t lane pair p has block t * kPairs + p of the packet,
 // so that neighbouring lanes read and write neighbouring elements. A lane's codes travel in its own
-// 32 bytes; what finds no place there, and the scales, in those of the lanes behind.
+// 32 bytes; what finds no place there, and the scales, in those of the lanes behind. CodedOf, at
+// the end, is the format of a codec by its number.
 #pragma once
 
 #include <cstdint>
@@ -129,6 +130,40 @@ struct CodeLayout<6> {
   }
 };
 
+// What a sum is divided by: 1 of a sum, the number of ranks of an average.
+class Divisor {
+ public:
+  __device__ __forceinline__ explicit Divisor(std::uint32_t by)
+      : by_(by), inverse_(1.0 / by), is_power_of_two_((by & (by - 1)) == 0) {}
+
+  // As __fdiv_rn() does it, whose code is long. By a power of two it is a product. Else the
+  // quotient, with its remainder put right once, is exact to a double; and that, rounded once more,
+  // is the nearest float, as a double has more than twice a float's bits.
+  __device__ __forceinline__ void divide(HalfBlock& half) const {
+    if (is_power_of_two_) {
+      const auto inverse = static_cast<float>(inverse_);
+#pragma unroll
+      for (float& value : half.values) value = __fmul_rn(value, inverse);
+      return;
+    }
+#pragma unroll
+    for (float& value : half.values) {
+      const double of = value, quotient = __dmul_rn(of, inverse_);
+      const double rest = __fma_rn(-quotient, by_, of);
+      if (fabsf(value) <= kLargestFinite)
+        value = __double2float_rn(__fma_rn(rest, inverse_, quotient));
+    }
+  }
+
+ private:
+  double by_, inverse_;
+  bool is_power_of_two_;
+};
+template <ReduceOp kOp>
+__device__ __forceinline__ Divisor divisor_of(std::uint32_t ranks) {
+  return Divisor(kOp == ReduceOp::Avg ? ranks : 1);
+}
+
 template <typename ElementFormat, typename Code, int kBits, bool kRotated>
 struct CodedCodec {
   using Format = ElementFormat;
@@ -210,13 +245,12 @@ struct CodedCodec {
   };
 
   // A sum of decoded elements as it lies in an output.
-  template <ReduceOp kOp>
-  static __device__ __forceinline__ Half finish_half(HalfBlock half, std::uint32_t ranks) {
+  static __device__ __forceinline__ Half finish_half(HalfBlock half, const Divisor& divisor) {
     if constexpr (kRotated) rotate_back(half);
+    divisor.divide(half);
     Half out;
 #pragma unroll
-    for (std::uint32_t i = 0; i < kHalfBlock; ++i)
-      out.elements[i] = Format::narrow(finish<kOp>(half.values[i], ranks));
+    for (std::uint32_t i = 0; i < kHalfBlock; ++i) out.elements[i] = Format::narrow(half.values[i]);
     return out;
   }
 
@@ -229,13 +263,16 @@ struct CodedCodec {
     __device__ __forceinline__ Packet read(const void* send, std::uint64_t packet) const {
       const auto* from = static_cast<const Stored*>(send);
       Sealed sealed;
+      Half stored[kTurns];  // all of it is on its way before the first block is looked at
+#pragma unroll
+      for (std::uint32_t turn = 0; turn < kTurns; ++turn)
+        stored[turn] = read_half(from, element(packet, turn));
 #pragma unroll
       for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
-        const Half stored = read_half(from, element(packet, turn));
         HalfBlock half;
 #pragma unroll
         for (std::uint32_t i = 0; i < kHalfBlock; ++i)
-          half.values[i] = Format::widen(stored.elements[i]);
+          half.values[i] = Format::widen(stored[turn].elements[i]);
         if constexpr (kRotated) rotate(half);
         sealed.add(turn, half);
       }
@@ -248,18 +285,37 @@ struct CodedCodec {
       for (std::uint32_t turn = 0; turn < kTurns; ++turn)
         write_half(to, element(packet, turn), output.halves[turn]);
     }
-    // Decodes and combines block by block, which takes far fewer registers.
     template <ReduceOp kOp>
     __device__ __forceinline__ void write(void* recv, std::uint64_t packet,
                                           const PairOutput<kOp>& output) const {
-      const Opened first(output.first), second(output.second);
+      write_sum(recv, packet, output.first, output.second, divisor_of<kOp>(2));
+    }
+    // What two ranks sent for one place. Here and below it decodes block by block, which takes far
+    // fewer registers than an Output.
+    __device__ __forceinline__ void write_sum(void* recv, std::uint64_t packet,
+                                              const Packet& of_first, const Packet& of_second,
+                                              const Divisor& divisor) const {
+      const Opened first(of_first), second(of_second);
 #pragma unroll
       for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
         HalfBlock half;
 #pragma unroll
         for (std::uint32_t i = 0; i < kHalfBlock; ++i)
           half.values[i] = first.element(turn, i) + second.element(turn, i);
-        write_half(static_cast<Stored*>(recv), element(packet, turn), finish_half<kOp>(half, 2));
+        write_half(static_cast<Stored*>(recv), element(packet, turn), finish_half(half, divisor));
+      }
+    }
+    // What an owner sent, or sends: a result.
+    __device__ __forceinline__ void write_decoded(void* recv, std::uint64_t packet,
+                                                  const Packet& result) const {
+      const Opened opened(result);
+#pragma unroll
+      for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+        HalfBlock half;
+#pragma unroll
+        for (std::uint32_t i = 0; i < kHalfBlock; ++i) half.values[i] = opened.element(turn, i);
+        write_half(static_cast<Stored*>(recv), element(packet, turn),
+                   finish_half(half, Divisor(1)));
       }
     }
 
@@ -313,43 +369,50 @@ struct CodedCodec {
     bool vectors_;
   };
 
-  // A lane's part of all ranks' packets of one place, one after the other in rank order.
-  template <ReduceOp kOp>
-  class PacketResult {
+  // A lane's part of all ranks' packets of one place, one after the other in rank order: of the
+  // blocks of turns kFirst to kLast - 1.
+  template <std::uint32_t kFirst, std::uint32_t kLast>
+  class PacketSum {
    public:
     __device__ __forceinline__ void combine_next(const Packet& packet, bool is_first) {
       const Opened opened(packet);
 #pragma unroll
-      for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
+      for (std::uint32_t turn = kFirst; turn < kLast; ++turn) {
 #pragma unroll
         for (std::uint32_t i = 0; i < kHalfBlock; ++i) {
-          float& so_far = halves_[turn].values[i];
+          float& so_far = halves_[turn - kFirst].values[i];
           so_far = is_first ? opened.element(turn, i) : so_far + opened.element(turn, i);
         }
       }
     }
     // Divided before it is encoded once more: whoever decodes it knows nothing of the ranks.
+    __device__ __forceinline__ void seal(Sealed& sealed, const Divisor& divisor) {
+#pragma unroll
+      for (std::uint32_t turn = kFirst; turn < kLast; ++turn) {
+        divisor.divide(halves_[turn - kFirst]);
+        sealed.add(turn, halves_[turn - kFirst]);
+      }
+    }
+
+   protected:
+    HalfBlock halves_[kLast - kFirst];
+  };
+  template <ReduceOp kOp>
+  class PacketResult : public PacketSum<0, kTurns> {
+   public:
     __device__ __forceinline__ Packet as_packet(std::uint32_t ranks) const {
       Sealed sealed;
-#pragma unroll
-      for (std::uint32_t turn = 0; turn < kTurns; ++turn) {
-        HalfBlock half = halves_[turn];
-#pragma unroll
-        for (float& value : half.values) value = finish<kOp>(value, ranks);
-        sealed.add(turn, half);
-      }
+      auto sum = *this;
+      sum.seal(sealed, divisor_of<kOp>(ranks));
       return sealed.packet();
     }
     __device__ __forceinline__ Output as_output(std::uint32_t ranks) const {
       Output output;
 #pragma unroll
       for (std::uint32_t turn = 0; turn < kTurns; ++turn)
-        output.halves[turn] = finish_half<kOp>(halves_[turn], ranks);
+        output.halves[turn] = finish_half(this->halves_[turn], divisor_of<kOp>(ranks));
       return output;
     }
-
-   private:
-    HalfBlock halves_[kTurns];
   };
 
   // The same of two ranks.
@@ -373,10 +436,27 @@ struct CodedCodec {
       HalfBlock half;
 #pragma unroll
       for (std::uint32_t i = 0; i < kHalfBlock; ++i) half.values[i] = opened.element(turn, i);
-      output.halves[turn] = finish_half<ReduceOp::Sum>(half, 1);
+      output.halves[turn] = finish_half(half, Divisor(1));
     }
     return output;
   }
 };
+
+template <Codec kCodec>
+struct CodeOf {
+  using Type = IntegerCode<static_cast<int>(format_of(kCodec).bits)>;
+};
+template <>
+struct CodeOf<Codec::Fp8> {
+  using Type = Fp8Code;
+};
+// Of any codec but None.
+template <typename ElementFormat, Codec kCodec>
+using CodedOf = CodedCodec<ElementFormat, typename CodeOf<kCodec>::Type,
+                           static_cast<int>(format_of(kCodec).bits), format_of(kCodec).rotated>;
+static_assert(PacketCodec<CodedOf<Float16, Codec::Q6>>);
+static_assert(CodedOf<Float16, Codec::Q8>::kPacketElements == packet_elements_of(Codec::Q8) &&
+              CodedOf<Float16, Codec::Q6>::kPacketElements == packet_elements_of(Codec::Q6) &&
+              CodedOf<Float16, Codec::Q4>::kPacketElements == packet_elements_of(Codec::Q4));
 
 }  // namespace arcomm::device

@@ -43,6 +43,32 @@ constexpr CodecFormat format_of(Codec codec) {
   }
   return {};
 }
+// Elements in a GPU's packet of eight lines (coded.cuh), whole blocks.
+constexpr std::uint32_t packet_elements_of(Codec codec) {
+  switch (format_of(codec).bits) {
+    case 8:
+      return 896;
+    case 6:
+      return 1152;
+    case 4:
+      return 1664;
+    default:
+      return 0;
+  }
+}
+// The codec of the same codes whose blocks are not transformed: how a transform itself is encoded.
+constexpr Codec unrotated(Codec codec) {
+  switch (codec) {
+    case Codec::Q8Rotated:
+      return Codec::Q8;
+    case Codec::Q6Rotated:
+      return Codec::Q6;
+    case Codec::Q4Rotated:
+      return Codec::Q4;
+    default:
+      return codec;
+  }
+}
 inline constexpr std::uint32_t kMostBlockBytes = format_of(Codec::Q8).block_bytes();
 static_assert(kMostBlockBytes == 34 && format_of(Codec::Q6).block_bytes() == 26 &&
               format_of(Codec::Q4).block_bytes() == 18);

@@ -50,21 +50,33 @@ Block decoded(const AllReduceArgs& args, std::uint32_t input, std::uint64_t firs
   return values;
 }
 
-void reduce_block(const AllReduceArgs& args, std::uint64_t first, std::uint64_t count) {
+Block sum_of(const AllReduceArgs& args, std::uint64_t first, std::uint64_t count) {
   Block sum = decoded(args, 0, first, count);
   for (std::uint32_t input = 1; input < args.num_inputs; ++input) {
     const Block next = decoded(args, input, first, count);
     for (std::uint32_t i = 0; i < kCodecBlock; ++i) sum[i] += next[i];
   }
-  if (format_of(args.codec).rotated) {
-    golden::transform(sum);
-    for (float& value : sum) value *= 1.0F / 32;
-  }
+  return sum;
+}
+
+void divide(const AllReduceArgs& args, Block& sum) {
+  if (args.op != ReduceOp::Avg) return;
+  for (float& value : sum) value /= static_cast<float>(args.divisor);
+}
+
+void turn_back(Codec codec, Block& sum) {
+  if (!format_of(codec).rotated) return;
+  golden::transform(sum);
+  for (float& value : sum) value *= 1.0F / 32;
+}
+
+void write_block(const AllReduceArgs& args, std::uint64_t first, std::uint64_t count,
+                 const Block& result) {
   const std::size_t size = size_of(args.dtype);
   for (std::uint64_t i = 0; i < count; ++i) {
-    if (args.op == ReduceOp::Avg) sum[i] /= static_cast<float>(args.divisor);
     for (std::uint32_t output = 0; output < args.num_outputs; ++output) {
-      write(args.dtype, static_cast<std::byte*>(args.outputs[output]) + (first + i) * size, sum[i]);
+      write(args.dtype, static_cast<std::byte*>(args.outputs[output]) + (first + i) * size,
+            result[i]);
     }
   }
 }
@@ -73,7 +85,25 @@ void reduce_block(const AllReduceArgs& args, std::uint64_t first, std::uint64_t 
 
 void coded_all_reduce_range(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
   for (; first < last; first += kCodecBlock) {
-    reduce_block(args, first, std::min<std::uint64_t>(kCodecBlock, last - first));
+    const std::uint64_t count = std::min<std::uint64_t>(kCodecBlock, last - first);
+    Block sum = sum_of(args, first, count);
+    turn_back(args.codec, sum);
+    divide(args, sum);
+    write_block(args, first, count, sum);
+  }
+}
+
+void coded_all_reduce_in_two_hops(const AllReduceArgs& args, std::uint64_t first,
+                                  std::uint64_t last) {
+  for (; first < last; first += kCodecBlock) {
+    const std::uint64_t count = std::min<std::uint64_t>(kCodecBlock, last - first);
+    Block sum = sum_of(args, first, count);
+    divide(args, sum);
+    std::array<std::byte, kMostBlockBytes> bytes{};
+    golden::encode(unrotated(args.codec), sum, bytes.data());
+    golden::decode(unrotated(args.codec), bytes.data(), sum);
+    turn_back(args.codec, sum);
+    write_block(args, first, count, sum);
   }
 }
 

@@ -1,5 +1,5 @@
-// The image's kernels: one per algorithm, type and operation, under the names that
-// in_stream_kernel_name() gives them.
+// The kernels that need no codec: one per algorithm, type and operation, under the names that
+// in_stream_kernel_name() gives them. coded.cu has the others.
 #include "kernels/all_reduce/one_shot_ll128.cuh"
 #include "kernels/all_reduce/one_shot_ll16.cuh"
 #include "kernels/all_reduce/two_shot_ll128.cuh"
@@ -45,8 +45,7 @@ __device__ __forceinline__ void run_two_shot_ll128(const InStreamCall& call) {
 
 }  // namespace
 
-// A wire format's kernels of one operation; `type` is what their names say. A row per format, type
-// and operation that it serves is at the end of this file.
+// The kernels of one type and operation; `type` is what their names say.
 #define ARC_IN_STREAM_KERNELS(type, Codec, operation, kOp)                                    \
   extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                         \
       arcomm_one_shot_ll16_##type##_##operation(const __grid_constant__ InStreamCall call) {  \
@@ -86,11 +85,10 @@ extern "C" __global__ void arcomm_wait_behind(const __grid_constant__ InStreamCa
   }
 }
 
-// A type, wire format or collective that joins the sets of proto/gpu/in_stream_call.h gets rows
+// A type or collective that joins the sets of proto/gpu/in_stream_call.h gets rows
 // here.
 static_assert(kInStreamDTypes ==
                   (bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32)) &&
-              kInStreamCodecs == bit_of(Codec::None) &&
               kInStreamCollectives == bit_of(Collective::AllReduce));
 ARC_IN_STREAM_TYPE(float16, PlainCodec<Float16>)
 ARC_IN_STREAM_TYPE(bfloat16, PlainCodec<BFloat16>)

@@ -1,9 +1,10 @@
 // One block's epoch in an in-stream operation: its number, what makes it give up, and the check
 // that all ranks do the same. The memory is described in proto/gpu/exchange.h.
 //
-// Numbers come round after 2^32 operations, and after 2^30 in flags that also count laps. A stale
-// line could then be taken for a new one, so now and then an epoch wipes a piece of the half that
-// is not in use. No peer writes there before it has seen what this rank stores afterwards.
+// Numbers come round after 2^32 operations, and after 2^24 in packets' flags, which count laps,
+// too. A stale line could then be taken for a new one, so now and then an epoch wipes a piece of
+// the half that is not in use. No peer writes there before it has seen what this rank stores
+// afterwards.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 namespace arcomm::device {
 
 // Two epochs of so many wipe, one for each half, a line per thread: with eight ranks everything is
-// wiped in some forty thousand epochs, of 2^30. A wipe takes 6 us, so it is rare.
+// wiped in some forty thousand epochs, of 2^24. A wipe takes 6 us, so it is rare.
 constexpr std::uint32_t kInStreamWipeEvery = 1024;
 
 struct BlockState {  // in shared memory
@@ -102,10 +103,10 @@ class BlockEpoch {
     return runs;
   }
   __device__ __forceinline__ std::uint32_t flag() const { return flag_of(number_); }
-  // For lines that are used several times in an epoch; never 0 either.
+  // For packets, whose places are used several times in an epoch; never 0 either. Precondition:
+  // lap < kMostInStreamLaps.
   __device__ __forceinline__ std::uint32_t flag_of_lap(std::uint32_t lap) const {
-    static_assert(kInStreamLaps <= 3);
-    return number_ << 2 | (lap + 1);
+    return number_ << kInStreamLapBits | (lap + 1);
   }
   // Whether this thread is of the warp that moves no data, but takes the number and compares what
   // the ranks do.

@@ -1,6 +1,6 @@
 // How in-stream kernels run the algorithms that are written for either exchange: through the memory
 // of proto/gpu/exchange.h, in the epochs of block_epoch.cuh. A thread has one line, a warp one
-// packet at most; pair_ll128 alone has more.
+// packet at most; the algorithms of this folder alone have more.
 #pragma once
 
 #include <cstdint>
@@ -77,14 +77,18 @@ class InStreamExchange {
     return input(at, from, kInStreamPartPackets + of_block);
   }
 
-  // pair_ll128 alone, where a warp's packets take turns in its slots: the slot of its packet i, and
-  // the packet's flag, in which the lap counts.
+  // Of all packets: there are algorithms that write them several times in an epoch.
+  __device__ __forceinline__ std::uint32_t packet_flag(std::uint32_t lap = 0) const {
+    return epoch_.flag_of_lap(lap);
+  }
+  // Between two, where a warp's packets take turns in its slots: the slot of its packet i, and the
+  // packet's flag, in which the lap counts.
   __device__ __forceinline__ uint4* slot(std::uint32_t at, std::uint32_t from,
                                          std::uint32_t i) const {
     return input(at, from, packet_of_block(i % kInStreamSlots));
   }
   __device__ __forceinline__ std::uint32_t flag_in_slot(std::uint32_t i) const {
-    return epoch_.flag_of_lap(i / kInStreamSlots);
+    return packet_flag(i / kInStreamSlots);
   }
 
  private:

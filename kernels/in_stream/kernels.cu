@@ -1,4 +1,4 @@
-// The image, loaded into this process.
+// The images, loaded into this process.
 #include <cuda_runtime_api.h>
 
 #include <string>
@@ -14,14 +14,20 @@ using device::cuda_error;
 
 Result<std::unique_ptr<InStreamKernels>> InStreamKernels::load() {
   std::unique_ptr<InStreamKernels> made(new InStreamKernels);
-  const std::span<const std::byte> image = in_stream_kernel_image();
+  ARC_RETURN_IF_ERROR(made->load(Codec::None));
+  return Result<std::unique_ptr<InStreamKernels>>(std::move(made));
+}
+
+Status InStreamKernels::load(Codec codec) {
+  const auto number = static_cast<std::size_t>(codec);
+  if (libraries_[number] != nullptr) return {};
   cudaLibrary_t library = nullptr;
-  cudaError_t done =
-      cudaLibraryLoadData(&library, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0);
+  cudaError_t done = cudaLibraryLoadData(&library, in_stream_kernel_images()[number].data(),
+                                         nullptr, nullptr, 0, nullptr, nullptr, 0);
   if (done != cudaSuccess) return cuda_error(done, "loading the kernels that clients launch");
-  made->library_ = library;
-  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels()) {
-    const std::string name = in_stream_kernel_name(algorithm, dtype, op);
+  libraries_[number] = library;
+  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels(codec)) {
+    const std::string name = in_stream_kernel_name(algorithm, dtype, op, codec);
     cudaKernel_t kernel = nullptr;
     done = cudaLibraryGetKernel(&kernel, library, name.c_str());
     const void* const handle = kernel;
@@ -30,25 +36,29 @@ Result<std::unique_ptr<InStreamKernels>> InStreamKernels::load() {
     bool early = false;
     if (done == cudaSuccess) done = device::ask_for_early_launch(handle, early);
     if (done != cudaSuccess) return cuda_error(done, ("loading " + name).c_str());
-    made->kernels_[static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
-                  [static_cast<std::size_t>(op)] = {.function = handle, .early = early};
+    kernels_[number][static_cast<std::size_t>(algorithm)][static_cast<std::size_t>(dtype)]
+            [static_cast<std::size_t>(op)] = {.function = handle, .early = early};
   }
-  return Result<std::unique_ptr<InStreamKernels>>(std::move(made));
+  return {};
 }
 
 InStreamKernels::~InStreamKernels() {
-  if (library_ != nullptr) cudaLibraryUnload(static_cast<cudaLibrary_t>(library_));
+  for (void* const library : libraries_) {
+    if (library != nullptr) cudaLibraryUnload(static_cast<cudaLibrary_t>(library));
+  }
 }
 
 Status InStreamKernels::launch(const InStreamShape& shape, DType dtype, ReduceOp op,
-                               InStreamCall call, void* stream) const {
-  const Kernel& kernel = kernels_[static_cast<std::size_t>(shape.algorithm)]
-                                 [static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
+                               InStreamCall call, void* stream, Codec codec) const {
+  const Kernel& kernel =
+      kernels_[static_cast<std::size_t>(codec)][static_cast<std::size_t>(shape.algorithm)]
+              [static_cast<std::size_t>(dtype)][static_cast<std::size_t>(op)];
   if (kernel.function == nullptr || shape.blocks == 0) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "no in-stream operation of ",
-                 text_of(dtype), " ", text_of(op), " in ", shape.blocks, " blocks");
+                 text_of(dtype), " ", text_of(op), ", codec ", text_of(codec), ", in ",
+                 shape.blocks, " blocks");
   }
-  call.say(shape.what(dtype, op, Codec::None, Collective::AllReduce), call.identity());
+  call.say(shape.what(dtype, op, codec, Collective::AllReduce), call.identity());
   void* arguments[] = {&call};
   const cudaError_t done =
       device::launch(kernel.function, {.blocks = shape.blocks, .threads = kInStreamBlockThreads},

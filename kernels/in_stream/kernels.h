@@ -1,35 +1,37 @@
 // AllReduces that a client's own stream runs: kernels that need no daemon between call and links,
 // and meet in memory that the ranks share (proto/gpu/exchange.h). The results are launch.h's, bit
-// for bit. One image serves all GPUs from sm_80 on. The daemon hands it to its clients, which find
-// a kernel in it by in_stream_kernel_name(). Built with CUDA only.
+// for bit, and with a codec those of codec/README.md. There is an image for each codec, and one of
+// the kernels that need none; each serves all GPUs from sm_80 on. The daemon hands them to its
+// clients, which find a kernel by in_stream_kernel_name(). Built with CUDA only.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <span>
 
 #include "proto/gpu/in_stream_call.h"
+#include "proto/gpu/in_stream_images.h"
 #include "proto/status.h"
 
 namespace arcomm {
 
-std::span<const std::byte> in_stream_kernel_image();
+InStreamImages in_stream_kernel_images();
 
-// The image's kernels in this process, on one of its GPUs: for a process that runs in-stream
+// The images' kernels in this process, on one of its GPUs: for a process that runs in-stream
 // operations without being a client. Any thread.
 class InStreamKernels {
  public:
-  // On the current GPU. Loads all kernels, which may wait for what runs there; launching then waits
-  // for nothing.
+  // On the current GPU. Loads all kernels that need no codec, which may wait for what runs there;
+  // launching then waits for nothing.
   static Result<std::unique_ptr<InStreamKernels>> load();
+  // A codec's, too, in the same way. Not beside launch().
+  Status load(Codec codec);
   ~InStreamKernels();
   InStreamKernels(const InStreamKernels&) = delete;
   InStreamKernels& operator=(const InStreamKernels&) = delete;
 
   // Into `stream`, a cudaStream_t of that GPU, early where a client launches it early. `call` says
-  // everything but what follows from the shape.
+  // everything but what follows from the shape. InvalidArgument where no such kernel is loaded.
   Status launch(const InStreamShape& shape, DType dtype, ReduceOp op, InStreamCall call,
-                void* stream) const;
+                void* stream, Codec codec = Codec::None) const;
 
  private:
   InStreamKernels() = default;
@@ -39,8 +41,9 @@ class InStreamKernels {
     bool early = false;              // may be launched so: proto/gpu/early_launch.h
   };
 
-  void* library_ = nullptr;  // a cudaLibrary_t
-  Kernel kernels_[kInStreamAlgorithms][kDTypes][kReduceOps] = {};
+  // By codec.
+  void* libraries_[kCodecs] = {};  // a cudaLibrary_t each
+  Kernel kernels_[kCodecs][kInStreamAlgorithms][kDTypes][kReduceOps] = {};
 };
 
 }  // namespace arcomm

@@ -57,10 +57,21 @@ inline constexpr std::uint64_t kInStreamPacketBytes = 1024, kInStreamPacketData 
 inline constexpr std::uint32_t kInStreamPartPackets = kInStreamThreads / 32;
 // Between two ranks a warp may have more packets than slots. It pushes packet i once it has taken
 // in packet i - kInStreamAhead of its peer, which had by then taken in i - 2 * kInStreamAhead: so
-// it writes no slot that is still to be read. Which lap over the slots it is, is part of a packet's
-// flag. Operations of more laps a launch of `stream` does in less time.
+// it writes no slot that is still to be read. Operations of more laps over the slots than
+// kInStreamLaps a launch of `stream` does in less time.
+//
+// With a codec there is no other way, so that an operation has as many laps as it needs: between
+// two ranks over these slots; between more in rounds, each a part and a result for each warp. A
+// rank writes its part of the next round over that of this one once it has the result of this one,
+// for which the owner had read it; and the owner writes the next result once it has all parts of
+// the next round, which each rank sends when it has read the result of this one. Which lap or
+// round it is, is part of every packet's flag, also where there is one only: the others' would
+// else be mistaken for its flag.
 inline constexpr std::uint32_t kInStreamAhead = 2, kInStreamSlots = 2 * kInStreamAhead,
                                kInStreamLaps = 3;
+inline constexpr std::uint32_t kInStreamLapBits = 8;  // of a packet's flag; the rest is the number
+inline constexpr std::uint32_t kMostInStreamLaps = (1U << kInStreamLapBits) - 1;
+static_assert(kInStreamLaps <= kMostInStreamLaps);
 constexpr std::uint32_t in_stream_packets(std::uint32_t ranks) {
   return (ranks == 2 ? kInStreamSlots : 2) * kInStreamPartPackets;
 }

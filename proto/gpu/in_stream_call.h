@@ -20,7 +20,7 @@ namespace arcomm {
 // Of what client and daemon share here and in exchange.h: the layouts, InStreamCall, the kernels'
 // names, and that they wait themselves for what is before them in the stream, as clients launch
 // them early (from 2 on). Nothing is in-stream in a communicator with a rank of another number.
-inline constexpr std::uint32_t kInStreamAbi = 10;
+inline constexpr std::uint32_t kInStreamAbi = 11;
 
 enum class InStreamAlgorithm : std::uint32_t {
   OneShotLl16 = 0,   // as CudaAlgorithm's of these names
@@ -36,44 +36,57 @@ struct InStreamShape {
   InStreamAlgorithm algorithm = InStreamAlgorithm::OneShotLl16;
   std::uint32_t blocks = 0;  // 0: not in-stream
 
-  // What ranks compare of an operation beside its count. Below kInStreamWhatBits.
+  // What ranks compare of an operation beside its count. Below kInStreamWhatBits. Its blocks are
+  // not in it: they follow from all that is, by one table.
   std::uint32_t what(DType dtype, ReduceOp op, Codec codec, Collective collective) const {
     return static_cast<std::uint32_t>(dtype) | static_cast<std::uint32_t>(op) << 4 |
            static_cast<std::uint32_t>(algorithm) << 7 | static_cast<std::uint32_t>(codec) << 10 |
-           blocks << 13 | static_cast<std::uint32_t>(collective) << 20;
+           static_cast<std::uint32_t>(collective) << 13;
   }
 };
 
 // What ranks say to each other of an operation: what it is, how many elements it has, and, in the
 // bits that these leave, its identity (captured_identity.h).
-inline constexpr std::uint32_t kInStreamWhatBits = 22, kInStreamCountBits = 24;
+inline constexpr std::uint32_t kInStreamWhatBits = 15, kInStreamCountBits = 31;
 inline constexpr std::uint32_t kInStreamIdentityBits = 64 - kInStreamWhatBits - kInStreamCountBits;
 static_assert(kIdentityBits <= kInStreamIdentityBits);
-// Elements of the longest operation: pair_ll128's, of the smallest type.
-static_assert(std::uint64_t{kMaxInStreamBlocks} * (kInStreamThreads / 32) * kInStreamSlots *
-                  kInStreamLaps * (kInStreamPacketData / 2) <
-              std::uint64_t{1} << kInStreamCountBits);
+// Elements of the longest operation.
+inline constexpr std::uint64_t kMostInStreamCount = (std::uint64_t{1} << kInStreamCountBits) - 1;
 
-// What is in the image beside kInStreamWaitName, and under which names: sets, by bit_of(). Of
+// What is in the images beside kInStreamWaitName, and under which names: sets, by bit_of(). Of
 // what is not in them no row of a launch table may be in-stream.
 inline constexpr std::uint16_t kInStreamDTypes =
     bit_of(DType::Float16) | bit_of(DType::BFloat16) | bit_of(DType::Float32);
-inline constexpr std::uint8_t kInStreamCodecs = bit_of(Codec::None);
 inline constexpr std::uint8_t kInStreamCollectives = bit_of(Collective::AllReduce);
 constexpr bool has_in_stream_kernel(DType dtype) {
   return (kInStreamDTypes & bit_of(dtype)) != 0;
 }
+// A codec has a kernel for each type, which takes sum and avg, and one algorithm for each number of
+// ranks: one hop between two, else two hops.
+inline constexpr std::uint8_t kInStreamCodecOps = bit_of(ReduceOp::Sum) | bit_of(ReduceOp::Avg);
+constexpr InStreamAlgorithm coded_algorithm(std::uint32_t ranks) {
+  return ranks == 2 ? InStreamAlgorithm::PairLl128 : InStreamAlgorithm::TwoShotLl128;
+}
+// That an algorithm has kernels for.
+constexpr std::uint8_t in_stream_codecs(InStreamAlgorithm algorithm) {
+  const bool is_coded =
+      algorithm == InStreamAlgorithm::PairLl128 || algorithm == InStreamAlgorithm::TwoShotLl128;
+  return is_coded ? std::uint8_t{(1U << kCodecs) - 1} : bit_of(Codec::None);
+}
 // InStreamShape::what() has room for so many.
 static_assert(kDTypes <= 1 << 4 && kReduceOps <= 1 << 3 && kInStreamAlgorithms <= 1 << 3 &&
-              kMaxInStreamBlocks < 1 << 7 && kInStreamCodecs < 1U << (1 << 3) &&
-              kInStreamCollectives < 1U << (1 << 2));
+              kCodecs <= 1 << 3 && kInStreamCollectives < 1U << (1 << 2));
+
 struct InStreamKernel {
   InStreamAlgorithm algorithm;
   DType dtype;
   ReduceOp op;
 };
-std::vector<InStreamKernel> all_in_stream_kernels();
-std::string in_stream_kernel_name(InStreamAlgorithm algorithm, DType dtype, ReduceOp op);
+// Those of a codec, or those that need none: what one image has. A codec's kernel takes both of its
+// operations, and so stands there twice.
+std::vector<InStreamKernel> all_in_stream_kernels(Codec codec);
+std::string in_stream_kernel_name(InStreamAlgorithm algorithm, DType dtype, ReduceOp op,
+                                  Codec codec);
 
 // Why a process itself keeps its communicators from being in-stream, as it says when it joins one;
 // the last is the daemon's own word.
@@ -111,6 +124,9 @@ struct InStreamCall {
     what = what_it_is | identity << kInStreamWhatBits;
     count_and_identity = count | identity >> (32 - kInStreamWhatBits) << kInStreamCountBits;
   }
+  // As InStreamShape::what() has put them there.
+  constexpr ReduceOp op() const { return static_cast<ReduceOp>(what >> 4 & 7U); }
+  constexpr Codec codec() const { return static_cast<Codec>(what >> 10 & 7U); }
   constexpr std::uint32_t identity() const {
     return what >> kInStreamWhatBits | count_and_identity >> kInStreamCountBits
                                                                  << (32 - kInStreamWhatBits);

@@ -63,7 +63,13 @@ Status check_in_stream(const LaunchRow& row, std::uint32_t ranks) {
                " blocks");
   }
   ARC_RETURN_IF_ERROR(check_served<DType>(row.dtypes, kInStreamDTypes, "in-stream"));
-  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, kInStreamCodecs, "in-stream"));
+  ARC_RETURN_IF_ERROR(
+      check_served<Codec>(row.codecs, in_stream_codecs(row.algorithm), "in-stream"));
+  if ((row.codecs & ~bit_of(Codec::None)) != 0) {
+    ARC_RETURN_IF_ERROR(check_served<ReduceOp>(row.ops, kInStreamCodecOps, "with a codec"));
+    if (row.algorithm != coded_algorithm(ranks))
+      return bad("has codecs in ", name_of(row.algorithm), " between ", ranks, " ranks");
+  }
   return check_served<Collective>(row.collectives, kInStreamCollectives, "in-stream");
 }
 

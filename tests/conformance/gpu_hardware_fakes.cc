@@ -21,7 +21,7 @@ class FakeHardwareNode final : public HardwareNode {
       hardware_.push_back({.grid = std::make_unique<test::FakeGrid>(node_),
                            .launcher = std::make_unique<test::FakeLauncher>(node_, gpu),
                            .resident_scratch_bytes = 4096,
-                           .in_stream_image = {}});
+                           .in_stream_images = {}});
     }
     std::vector<std::uint32_t> taken(hardware_.size());
     for (const int gpu : node_.gpus) {

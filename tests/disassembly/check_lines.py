@@ -24,8 +24,9 @@ import sys
 import tempfile
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-KERNELS = ["in_stream/all_reduce.cu", "all_reduce/one_shot_ll128.cu", "all_reduce/two_shot_ll128.cu",
-           "lines/ll128_self_test.cu"]
+# Of the codecs one for each layout of codes (kernels/codec/coded.cuh), with a transform and without.
+KERNELS = ["in_stream/all_reduce.cu", "in_stream/coded.cu Fp8", "in_stream/coded.cu Q6", "in_stream/coded.cu Q4Rotated",
+           "all_reduce/one_shot_ll128.cu", "all_reduce/two_shot_ll128.cu", "lines/ll128_self_test.cu"]
 # Those that move packets, by what their names hold.
 PACKETS = re.compile(r"ll128|_lines|store_packet")
 PACKET_HALF = 512  # bytes between the two accesses of a lane
@@ -250,14 +251,17 @@ def disassembler(nvcc, given):
 def texts_of(kernel, nvcc, cuobjdump, archs, folder):
     """Its PTX, and the disassembly for each of the architectures."""
     flags = ["-std=c++20", "--expt-relaxed-constexpr", "--fmad=false", f"-I{SOURCE}"]
-    out = pathlib.Path(folder, kernel.replace("/", "_"))
+    file, _, codec = kernel.partition(" ")
+    if codec:  # what the kernels are called by does not matter here
+        flags += [f"-DARC_CODEC={codec}", "-DARC_CODEC_TEXT=codec"]
+    out = pathlib.Path(folder, file.replace("/", "_").replace(".cu", codec + ".cu"))
     texts = [out.with_suffix(".ptx")]
-    run(nvcc, *flags, "-arch=compute_80", "-ptx", "-o", texts[0], SOURCE / "kernels" / kernel)
+    run(nvcc, *flags, "-arch=compute_80", "-ptx", "-o", texts[0], SOURCE / "kernels" / file)
     for arch in archs if cuobjdump else []:
         # All but 90a is what a driver makes of the PTX that travels along.
         of = "90a" if arch == "90a" else "80"
         cubin, text = out.with_suffix(f".{arch}.cubin"), out.with_suffix(f".{arch}.sass")
-        source = SOURCE / "kernels" / kernel if of == "90a" else texts[0]
+        source = SOURCE / "kernels" / file if of == "90a" else texts[0]
         more = flags if of == "90a" else []
         run(nvcc, *more, f"-gencode=arch=compute_{of},code=sm_{arch}", "-cubin", "-o", cubin, source)
         text.write_text(run(cuobjdump, "-sass", cubin))

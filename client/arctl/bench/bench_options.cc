@@ -27,8 +27,6 @@ Status take_codec(const BenchOptions& options, BenchPlan& plan) {
     return refused("--codec ", options.codec, " does not serve ", plan.op, " of ", plan.dtype, ": ",
                    kServedByCodecs);
   }
-  if (plan.device == RankDevice::Gpu)
-    return refused("--codec ", options.codec, " is of the host: no GPU serves it yet");
   return {};
 }
 

@@ -1,10 +1,12 @@
 #include "client/arctl/gpu/inputs.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 
 #include "client/arctl/bench/element.h"
+#include "proto/coding.h"
 
 namespace arcomm::arctl {
 namespace {
@@ -73,7 +75,11 @@ int combined(ReduceOp op, int so_far, int next) {
 }  // namespace
 
 GpuInputs::GpuInputs(DType dtype, ReduceOp op, int ranks, Rank rank, std::uint64_t seed)
-    : element_(size_of(dtype)), mine_(kPeriod * element_), expected_(kPeriod * element_) {
+    : dtype_(dtype),
+      element_(size_of(dtype)),
+      ranks_(ranks),
+      mine_(kPeriod * element_),
+      expected_(kPeriod * element_) {
   const unsigned most = largest_exact(dtype);
   for (std::uint64_t i = 0; i < kPeriod; ++i) {
     int result = 0;
@@ -85,9 +91,17 @@ GpuInputs::GpuInputs(DType dtype, ReduceOp op, int ranks, Rank rank, std::uint64
       std::memcpy(mine_.data() + i * element_, &bits, element_);
     }
     if (op == ReduceOp::Avg) result /= ranks;
+    largest_ = most;  // of sums; averages are smaller
     const std::uint64_t bits = encode_small(dtype, result);
     std::memcpy(expected_.data() + i * element_, &bits, element_);
   }
+}
+
+// And what rounding to the type adds.
+double GpuInputs::allowed(Codec codec) const {
+  const double of_type = dtype_ == DType::BFloat16 ? 0x1p-8 : 0x1p-11;
+  const double error = relative_error_of(codec, ranks_ == 2 ? 1 : 2);
+  return largest_ * (error + (1 + error) * of_type);
 }
 
 GpuInputs GpuInputs::zeros(DType dtype) {
@@ -98,7 +112,12 @@ GpuInputs GpuInputs::zeros(DType dtype) {
 }
 
 std::uint64_t GpuInputs::wrong(const std::byte* got, std::uint64_t shift, std::uint64_t first,
-                               std::uint64_t count, std::string* what) const {
+                               std::uint64_t count, std::string* what, Codec codec) const {
+  const double allowed_off = codec == Codec::None ? 0 : allowed(codec);
+  const auto is_wrong = [&](const std::byte* is, const std::byte* must_be) {
+    if (codec == Codec::None) return std::memcmp(is, must_be, element_) != 0;
+    return !(std::fabs(decode(dtype_, is) - decode(dtype_, must_be)) <= allowed_off);
+  };
   std::uint64_t wrong = 0;
   for (std::uint64_t done = 0, length = 0; done < count; done += length) {
     const std::uint64_t place = (first + shift + done) % kPeriod;
@@ -107,7 +126,7 @@ std::uint64_t GpuInputs::wrong(const std::byte* got, std::uint64_t shift, std::u
     const std::byte* const must_be = expected_.data() + place * element_;
     if (std::memcmp(is, must_be, length * element_) == 0) continue;
     for (std::uint64_t i = 0; i < length; ++i) {
-      if (std::memcmp(is + i * element_, must_be + i * element_, element_) == 0) continue;
+      if (!is_wrong(is + i * element_, must_be + i * element_)) continue;
       if (++wrong != 1 || what == nullptr) continue;
       unsigned long long one = 0, other = 0;
       const unsigned long long number = first + done + i;

@@ -1,7 +1,7 @@
 // Random inputs whose reduction every library must give to the bit, in whatever order it adds:
-// small integers, exact in every type. They repeat after a period that no tile of a kernel is a
-// multiple of, and may begin at any of its elements, which makes many inputs of one. Host memory;
-// immutable, any thread.
+// small integers, exact in every type; and, with a codec, within what it promises. They repeat
+// after a period that no tile of a kernel is a multiple of, and may begin at any of its elements,
+// which makes many inputs of one. Host memory; immutable, any thread.
 #pragma once
 
 #include <cstddef>
@@ -28,13 +28,19 @@ class GpuInputs {
 
   // Of `count` elements at `got`, which are those from element `first` of a result whose inputs
   // began at element `shift`: how many are not what they must be, and the first of them in words.
+  // With a codec an element may be off by its published error (proto/coding.h), of blocks that hold
+  // the largest inputs there are.
   std::uint64_t wrong(const std::byte* got, std::uint64_t shift, std::uint64_t first,
-                      std::uint64_t count, std::string* what) const;
+                      std::uint64_t count, std::string* what, Codec codec = Codec::None) const;
 
  private:
-  explicit GpuInputs(DType dtype) : element_(size_of(dtype)) {}
+  explicit GpuInputs(DType dtype) : dtype_(dtype), element_(size_of(dtype)) {}
+  double allowed(Codec codec) const;
 
+  DType dtype_;
   std::uint64_t element_;
+  int ranks_ = 1;
+  double largest_ = 0;  // a result of every rank's largest input
   std::vector<std::byte> mine_, expected_;
 };
 

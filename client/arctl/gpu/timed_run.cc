@@ -63,7 +63,7 @@ Status TimedRun::run(const BenchCase& what, GpuContender& contender) {
   const GpuBuffers buffers = contender.buffers();
   const std::byte* const in = what.in_place ? buffers.recv : buffers.send;
   const auto once = [&] {
-    return contender.all_reduce(in, buffers.recv, what.count, what.dtype, what.op);
+    return contender.all_reduce(in, buffers.recv, what.count, what.dtype, what.op, what.codec);
   };
   if (!what.in_graph) {
     const Enqueue calls = [&](std::uint32_t operations) -> Status {
@@ -166,12 +166,13 @@ Status TimedRun::check(const BenchCase& what, const Batch& batch, const std::str
   }
   ARC_RETURN_IF_ERROR(device_.download(to, batch.out + what.bytes(), kGuardBytes));
   ARC_RETURN_IF_ERROR(wait(what, 1));
+  const Codec codec = what.contender == Contender::Arcommd ? what.codec : Codec::None;
   std::string first;
   std::uint64_t wrong = 0, checked = 0;
   const std::byte* got = pinned_;
   for (const Window& window : windows) {
     wrong += batch.inputs.wrong(got, batch.shift, window.first, window.count,
-                                wrong == 0 ? &first : nullptr);
+                                wrong == 0 ? &first : nullptr, codec);
     got += window.count * element;
     checked += window.count * element;
   }
@@ -199,7 +200,7 @@ Status TimedRun::check_once(const BenchCase& what, GpuContender& contender) {
                     .in = buffers.recv,
                     .out = buffers.recv};
   const auto once = [&] {
-    return contender.all_reduce(batch.in, batch.out, what.count, what.dtype, what.op);
+    return contender.all_reduce(batch.in, batch.out, what.count, what.dtype, what.op, what.codec);
   };
   std::unique_ptr<GpuGraph> graph;  // of one: a chain would sum up what it has summed
   if (what.in_graph) {

@@ -1,5 +1,6 @@
 #include "client/src/gpu/gpu_member.h"
 
+#include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
@@ -68,10 +69,50 @@ void GpuMember::close(const Error& why) {
   error_.close(why);
 }
 
+Codec GpuMember::codec_for(const ErrorClass& wanted, const CollectiveCall& call) const {
+  const Codec codec = parts_.launches.codec_for(wanted, launch_key_of(call));
+  return codec != Codec::None && check_codec(call, codec) ? codec : Codec::None;
+}
+
+Status GpuMember::check_codec(const OperationSpec& call, Codec codec) const {
+  LaunchKey key = launch_key_of(call);
+  key.codec = codec;
+  if (parts_.launches.find(key).path == LaunchPath::InStream) return {};
+  const auto refused = [&](const auto&... why) {
+    return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(codec),
+                 " does not serve ", why...);
+  };
+  if (parts_.ranks == 1) return refused("a rank alone on a GPU: ask for no codec");
+  if (!parts_.launches.has_in_stream()) {
+    return refused(
+        "this communicator: on GPUs codecs are in-stream, and nothing of it is "
+        "(arctl comms says why); ask for no codec");
+  }
+  std::uint64_t most = 0;
+  for (const LaunchRow& row : parts_.launches.rows()) {
+    if (row.path == LaunchPath::InStream && (row.codecs & bit_of(codec)) != 0 &&
+        (row.dtypes & bit_of(key.dtype)) != 0)
+      most = std::max(most, row.most_bytes);
+  }
+  if (most != 0) {
+    return refused(key.bytes, " bytes of ", key.dtype, " here, only up to ", most,
+                   ": cut the operation up, or ask for no codec");
+  }
+  return refused(
+      "this communicator: the daemon's gpu.codecs is off, or its GPUs' stores of 128 "
+      "bytes do not arrive whole (arctl comms says so); ask for no codec");
+}
+
+Status GpuMember::prepare_codec(Codec codec) {
+  if (codec == Codec::None) return {};
+  ARC_RETURN_IF_ERROR(check_codec({.dtype = DType::Float32}, codec));
+  return in_stream_->load(codec);
+}
+
 Status GpuMember::all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,
                                        std::uint64_t timeout_ms, void* stream, Deadline deadline) {
   ARC_RETURN_IF_ERROR(error_.usable());
-  ARC_RETURN_IF_ERROR(in_stream_->check_memory(call));
+  ARC_RETURN_IF_ERROR(in_stream_->prepare(call));
   const std::unique_lock lock(mutex_, deadline.when());
   if (!lock) return other_thread_busy(kPreparing);
   const Result<bool> capturing = parts_.gpu->is_capturing(stream);

@@ -53,14 +53,17 @@ class GpuMember {
   Launch launch_of(const CollectiveCall& call) const {
     return parts_.launches.find(launch_key_of(call));
   }
-  Codec codec_for(const ErrorClass& wanted, const CollectiveCall& call) const {
-    return parts_.launches.codec_for(wanted, launch_key_of(call));
-  }
+  // None, too, where the codec that pays does not serve so long an operation.
+  Codec codec_for(const ErrorClass& wanted, const CollectiveCall& call) const;
+  // Whether an operation may have this codec; the error says why not.
+  Status check_codec(const OperationSpec& call, Codec codec) const;
+  // Loads its kernels ahead of the first call. Refused where not even the shortest may have it.
+  Status prepare_codec(Codec codec);
   // What needs no daemon: puts it on the stream and returns; nobody else has to know of it, nor of
   // its memory. check_in_stream: the same without the start.
   Status all_reduce_in_stream(const CollectiveCall& call, const Launch& launch,
                               std::uint64_t timeout_ms, void* stream, Deadline deadline);
-  Status check_in_stream(const CollectiveCall& call) { return in_stream_->check_memory(call); }
+  Status check_in_stream(const CollectiveCall& call) { return in_stream_->prepare(call); }
 
   // What is not: puts the start of the operation on the stream and returns.
   Status all_reduce(const CollectiveCall& call, const GpuBuffer& send, const GpuBuffer& recv,

@@ -23,10 +23,7 @@ Status choose_codec(const std::optional<Coding>& asked, const Member& member,
                  call.dtype, ": ", kServedByCodecs,
                  asked ? "" : "; give this call an arcAllReduceConfig_t without a codec");
   }
-  if (member.gpu) {
-    return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ", text_of(wanted.codec),
-                 " does not serve GPUs yet: ask for no codec");
-  }
+  if (member.gpu) ARC_RETURN_IF_ERROR(member.gpu->check_codec(call, wanted.codec));
   call.codec = wanted.codec;
   return {};
 }

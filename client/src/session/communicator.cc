@@ -87,11 +87,6 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       if (!current) return std::move(current).error();
       gpu_ = std::move(*current);
     }
-    if (gpus != nullptr && default_coding_.codec != Codec::None) {
-      return error(ErrorCode::InvalidArgument, Reason::Unsupported, "codec ",
-                   text_of(default_coding_.codec),
-                   " does not serve GPUs yet: give the communicator no default codec");
-    }
     const auto left = std::chrono::ceil<milliseconds>(deadline.left());
     Result<CreatedCommunicator> created = (*session)->control().create_communicator(
         (*session)->key(),
@@ -133,10 +128,13 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
         Result<std::shared_ptr<GpuMember>> on_gpu =
             gpus->join(gpu_, *created, static_cast<std::uint32_t>(rank_),
                        static_cast<std::uint32_t>(ranks_), deadline.plus(kGuard));
-        if (!on_gpu) {
+        // A default codec's kernels come now, while nothing of the communicator waits on the GPU.
+        Status loaded = on_gpu ? (*on_gpu)->prepare_codec(default_coding_.codec)
+                               : Status(std::move(on_gpu).error());
+        if (!loaded) {
           static_cast<void>((*session)->control().destroy_communicator(
               (*session)->key(), created->member, deadline.plus(kGuard)));
-          return std::move(on_gpu).error();
+          return std::move(loaded).error();
         }
         member->gpu = std::move(*on_gpu);
       }

@@ -4,15 +4,20 @@
 // verified, above 64 MB in windows of it.
 //   kernel_gpu_bench [--ranks N] [--nccl PATH] [--json FILE] [--blocks N] [--from BYTES]
 //     [--only NAME]: `peers`, or one of our columns
+//     [--codecs yes]: in-stream operations, with every codec, in the place of launched ones
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "kernels/host/reference_coded.h"
 #include "tests/gpu/bench/copy_rate.h"
 #include "tests/gpu/bench/gpu_clock.h"
+#include "tests/gpu/bench/in_stream_contender.h"
 #include "tests/gpu/bench/nccl_peer.h"
 #include "tests/gpu/kernels/node/gpu_node.h"
 
@@ -39,14 +44,18 @@ struct Options {
   std::uint32_t blocks = 0;  // 0: the kernels' own rule
   std::uint64_t from_bytes = 1024;
   std::string only;  // empty: everything
+  bool codecs = false;
 
-  bool takes(const char* name) const { return only.empty() || only == name; }
+  bool takes(std::string_view name) const { return only.empty() || only == name; }
 };
 
 class Bench {
  public:
-  Bench(GpuNode node, NcclPeer nccl, std::optional<NcclPeer> symmetric, const Options& options)
-      : node_(std::move(node)),
+  // in_stream: null but where codecs are timed.
+  Bench(GpuNode& node, std::unique_ptr<InStreamContender> in_stream, NcclPeer nccl,
+        std::optional<NcclPeer> symmetric, const Options& options)
+      : node_(node),
+        in_stream_(std::move(in_stream)),
         nccl_(std::move(nccl)),
         symmetric_(std::move(symmetric)),
         options_(options),
@@ -68,7 +77,11 @@ class Bench {
     std::printf(light_gbs_ ? "%.0f GB/s each\n" : "an unknown rate\n", light_gbs_.value_or(0));
     std::printf("%10s", "bytes");
     for (const Contender& one : kContenders) {
-      if (options_.takes(one.name)) std::printf(" | %9s  in graph", one.name);
+      if (!in_stream_ && options_.takes(one.name)) std::printf(" | %9s  in graph", one.name);
+    }
+    for (unsigned codec = 0; in_stream_ && codec < kCodecs; ++codec) {
+      if (options_.takes(name_in_stream(codec)))
+        std::printf(" | %9s  in graph", name_in_stream(codec).data());
     }
     std::printf(" |      NCCL  in graph | symmetric  in graph | best NCCL / ours: stream, graph\n");
     bool right = true;
@@ -94,10 +107,11 @@ class Bench {
 
   // Small integers, exact in float16 for up to 8 ranks: rank r holds (i % 13) + r.
   void fill(const Buffers& buffers) {
-    std::vector<std::uint16_t> pattern(kPeriod);
     const int ranks = node_.ranks();
+    patterns_.assign(static_cast<std::size_t>(ranks), std::vector<std::uint16_t>(kPeriod));
     for (int rank = 0; rank < ranks; ++rank) {
       cudaSetDevice(rank);
+      std::vector<std::uint16_t>& pattern = patterns_[static_cast<std::size_t>(rank)];
       for (std::size_t i = 0; i < pattern.size(); ++i)
         pattern[i] = half_of(static_cast<int>(i % 13) + rank);
       auto* const to = static_cast<std::byte*>(buffers.send[static_cast<std::size_t>(rank)]);
@@ -107,10 +121,27 @@ class Bench {
         cudaMemcpy(to + done, to, std::min(done, kMostBytes - done), cudaMemcpyDeviceToDevice);
       cudaDeviceSynchronize();
     }
-    expected_.resize(kPeriod);
-    for (std::size_t i = 0; i < expected_.size(); ++i) {
-      expected_[i] = half_of(ranks * static_cast<int>(i % 13) + ranks * (ranks - 1) / 2);
+    plain_.resize(kPeriod);
+    for (std::size_t i = 0; i < plain_.size(); ++i)
+      plain_[i] = half_of(ranks * static_cast<int>(i % 13) + ranks * (ranks - 1) / 2);
+  }
+  // Of the golden codec. The period is whole blocks, and so is every shard: results repeat, too.
+  std::vector<std::uint16_t> coded(Codec codec) {
+    if (codec == Codec::None) return plain_;
+    std::vector<std::uint16_t> sums(kPeriod);
+    AllReduceArgs args = AllReduceArgs::among(static_cast<std::uint32_t>(node_.ranks()), kPeriod,
+                                              DType::Float16, ReduceOp::Sum);
+    args.codec = codec;
+    for (std::size_t rank = 0; rank < patterns_.size(); ++rank)
+      args.inputs[rank] = patterns_[rank].data();
+    args.num_outputs = 1;
+    args.outputs[0] = sums.data();
+    if (node_.ranks() == 2) {
+      reference::coded_all_reduce_range(args, 0, kPeriod);
+    } else {
+      reference::coded_all_reduce_in_two_hops(args, 0, kPeriod);
     }
+    return sums;
   }
   static std::uint16_t half_of(int value) {  // 0 .. 2048
     if (value == 0) return 0;
@@ -135,7 +166,7 @@ class Bench {
       cudaSetDevice(rank);
       const auto* const from =
           static_cast<const std::byte*>(buffers.recv[static_cast<std::size_t>(rank)]);
-      bool right = node_.outcome(rank).code == 0;
+      bool right = node_.outcome(rank).code == 0 && !(in_stream_ && in_stream_->has_failed());
       for (std::uint64_t piece = 0; piece < pieces && right; ++piece) {
         const std::uint64_t at = pieces == 1 ? 0 : (bytes - length) / (pieces - 1) * piece / 2 * 2;
         const std::uint64_t first = piece + 1 == pieces ? bytes - length : at;
@@ -154,7 +185,7 @@ class Bench {
     for (std::uint64_t done = 0, length = 0; done < count; done += length) {
       const std::uint64_t place = (first + done) % kPeriod;
       length = std::min(count - done, kPeriod - place);
-      if (std::memcmp(&got_[done], &expected_[place], length * 2) != 0) return false;
+      if (std::memcmp(&got_[done], &(*expected_)[place], length * 2) != 0) return false;
     }
     return true;
   }
@@ -206,7 +237,7 @@ class Bench {
     const std::vector<CudaAlgorithm> algorithms = node_.algorithms();
     Times ours;
     for (const Contender& one : kContenders) {
-      if (!options_.takes(one.name)) continue;
+      if (in_stream_ || !options_.takes(one.name)) continue;
       Times times;
       const bool joint = entry_of(one.algorithm).launches_all_ranks;
       if ((joint || std::ranges::count(algorithms, one.algorithm) != 0) &&
@@ -223,6 +254,21 @@ class Bench {
       }
       ours = {best(ours.stream, times.stream), best(ours.graph, times.graph)};
       tell(one.name, times);
+    }
+    for (unsigned codec = 0; in_stream_ && codec < kCodecs; ++codec) {
+      const std::string_view name = name_in_stream(codec);
+      if (!options_.takes(name)) continue;
+      Times times;
+      if (in_stream_->takes(bytes, static_cast<Codec>(codec))) {
+        if (codec != 0 && coded_[codec].empty()) coded_[codec] = coded(static_cast<Codec>(codec));
+        if (codec != 0) expected_ = &coded_[codec];
+        times = measure(
+            name.data(), ours_, bytes,
+            [&] { return in_stream_->enqueue(bytes, static_cast<Codec>(codec)); }, right);
+        expected_ = &plain_;
+      }
+      ours = {best(ours.stream, times.stream), best(ours.graph, times.graph)};
+      tell(name.data(), times);
     }
     Times theirs, symmetric;
     if (options_.takes("peers")) theirs = measure_nccl("NCCL", nccl_, ours_, bytes, right);
@@ -253,7 +299,12 @@ class Bench {
     }
   }
 
-  GpuNode node_;
+  static std::string_view name_in_stream(unsigned codec) {
+    return codec == 0 ? "in_stream" : text_of(static_cast<Codec>(codec));
+  }
+
+  GpuNode& node_;
+  std::unique_ptr<InStreamContender> in_stream_;
   NcclPeer nccl_;
   std::optional<NcclPeer> symmetric_;
   const Options options_;
@@ -262,7 +313,10 @@ class Bench {
   std::optional<Buffers> windows_;
   std::vector<cudaStream_t> streams_;
   std::optional<double> light_gbs_;
-  std::vector<std::uint16_t> expected_, got_;
+  std::vector<std::vector<std::uint16_t>> patterns_;  // by rank
+  std::vector<std::uint16_t> plain_, got_;
+  std::vector<std::uint16_t> coded_[kCodecs];
+  const std::vector<std::uint16_t>* expected_ = &plain_;
   std::string json_;
 };
 
@@ -275,6 +329,7 @@ int run(int argc, char** argv) {
     if (flag == "--json") options.json = argv[i + 1];
     if (flag == "--blocks") options.blocks = static_cast<std::uint32_t>(std::atoi(argv[i + 1]));
     if (flag == "--only") options.only = argv[i + 1];
+    if (flag == "--codecs") options.codecs = true;
     if (flag == "--from") options.from_bytes = static_cast<std::uint64_t>(std::atoll(argv[i + 1]));
   }
   auto node = GpuNode::open(options.ranks, kMostBytes);
@@ -284,7 +339,15 @@ int run(int argc, char** argv) {
   auto second = NcclPeer::open(options.nccl, options.ranks);
   std::optional<NcclPeer> symmetric;
   if (second) symmetric = std::move(*second);
-  return Bench(std::move(*node), std::move(*nccl), std::move(symmetric), options).run() ? 0 : 1;
+  std::unique_ptr<InStreamContender> in_stream;
+  if (options.codecs) {
+    auto opened = InStreamContender::open(*node);
+    if (!opened) return std::fprintf(stderr, "%s\n", opened.error().to_string().c_str()), 1;
+    in_stream = std::make_unique<InStreamContender>(std::move(*opened));
+  }
+  return Bench(*node, std::move(in_stream), std::move(*nccl), std::move(symmetric), options).run()
+             ? 0
+             : 1;
 }
 
 }  // namespace

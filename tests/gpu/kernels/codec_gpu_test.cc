@@ -3,19 +3,14 @@
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
-#include <random>
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "kernels/codec/golden.h"
-#include "kernels/host/element.h"
 #include "kernels/host/reference.h"
+#include "kernels/host/reference_coded.h"
+#include "tests/gpu/kernels/coded_elements.h"
 #include "tests/gpu/kernels/coded_packets.h"
 
 namespace arcomm::gpu {
@@ -23,78 +18,6 @@ namespace {
 
 constexpr unsigned char kPoison = 0xc3;
 constexpr std::uint64_t kMostCount = 40'000;
-using Block = std::array<float, kCodecBlock>;
-using Bytes = std::vector<std::byte>;
-
-float read(DType dtype, const std::byte* from) {
-  if (dtype == DType::Float32) {
-    float value = 0;
-    std::memcpy(&value, from, sizeof value);
-    return value;
-  }
-  std::uint16_t half = 0;
-  std::memcpy(&half, from, sizeof half);
-  return dtype == DType::Float16 ? float_from_float16(half) : float_from_bfloat16(half);
-}
-void write(DType dtype, float value, std::byte* to) {
-  if (dtype == DType::Float32) {
-    std::memcpy(to, &value, sizeof value);
-    return;
-  }
-  const std::uint16_t half =
-      dtype == DType::Float16 ? float16_from_float(value) : bfloat16_from_float(value);
-  std::memcpy(to, &half, sizeof half);
-}
-
-// Blocks of what data are like, and of what codecs must not trip over.
-class Elements {
- public:
-  explicit Elements(unsigned seed) : random_(seed) {}
-
-  Bytes make(DType dtype, std::uint64_t count) {
-    Bytes bytes(count * size_of(dtype));
-    for (std::uint64_t i = 0; i < count; ++i) {
-      if (i % kCodecBlock == 0) kind_ = random_() % 16;
-      write(dtype, next(), bytes.data() + i * size_of(dtype));
-    }
-    return bytes;
-  }
-
- private:
-  float next() {
-    constexpr float kInf = std::numeric_limits<float>::infinity();
-    const float value = normal_(random_);
-    const bool is_rare = random_() % 32 == 0;
-    switch (kind_) {
-      case 0:
-        return random_() % 2 == 0 ? 0.0F : -0.0F;
-      case 1:
-        return is_rare ? std::numeric_limits<float>::quiet_NaN() : value;
-      case 2:
-        return is_rare ? -kInf : value;
-      case 3:
-        return is_rare ? 3e38F * (value < 0 ? -1.0F : 1.0F) : value * 1e37F;
-      case 4:
-        return value * 1e-40F;
-      case 5:
-        return value * 0x1p-100F;
-      case 6:
-        return is_rare ? 65504.0F : value * 100;
-      case 7:  // ties
-        return static_cast<float>(static_cast<int>(random_() % 513) - 256) * 0.5F;
-      case 8:  // equal magnitudes of both signs
-        return random_() % 2 == 0 ? 1.5F : -1.5F;
-      case 9:
-        return is_rare ? value * 1000 : value;
-      default:
-        return value;
-    }
-  }
-
-  std::mt19937 random_;
-  std::normal_distribution<float> normal_;
-  std::uint32_t kind_ = 0;
-};
 
 // Memory on the GPU, from `shift` bytes behind its start.
 class OnGpu {
@@ -131,50 +54,6 @@ class OnGpu {
   void* memory_ = nullptr;
   std::size_t bytes_, shift_;
 };
-
-// What an owner sends on is encoded as it is: of a rotated codec it is a transform already.
-Codec unrotated(Codec codec) {
-  switch (codec) {
-    case Codec::Q8Rotated:
-      return Codec::Q8;
-    case Codec::Q6Rotated:
-      return Codec::Q6;
-    case Codec::Q4Rotated:
-      return Codec::Q4;
-    default:
-      return codec;
-  }
-}
-
-Bytes two_hops(Codec codec, DType dtype, ReduceOp op, const Bytes& first, const Bytes& second) {
-  const std::size_t size = size_of(dtype);
-  Bytes result(first.size());
-  std::array<std::byte, kMostBlockBytes> block{};
-  for (std::size_t at = 0; at < first.size(); at += kCodecBlock * size) {
-    const std::size_t count = std::min<std::size_t>(kCodecBlock, (first.size() - at) / size);
-    Block sum{};
-    for (const Bytes* input : {&first, &second}) {
-      Block values{};
-      for (std::size_t i = 0; i < count; ++i)
-        values[i] = read(dtype, input->data() + at + i * size);
-      golden::encode(codec, values, block.data());
-      golden::decode(codec, block.data(), values);
-      for (std::size_t i = 0; i < kCodecBlock; ++i)
-        sum[i] = input == &first ? values[i] : sum[i] + values[i];
-    }
-    if (op == ReduceOp::Avg) {
-      for (float& value : sum) value /= 2;
-    }
-    golden::encode(unrotated(codec), sum, block.data());
-    golden::decode(unrotated(codec), block.data(), sum);
-    if (format_of(codec).rotated) {
-      golden::transform(sum);
-      for (float& value : sum) value *= 1.0F / kCodecBlock;
-    }
-    for (std::size_t i = 0; i < count; ++i) write(dtype, sum[i], result.data() + at + i * size);
-  }
-  return result;
-}
 
 // The first element that differs, and how; "" where none does. NaNs are equal.
 std::string difference(DType dtype, const Bytes& seen, const Bytes& right) {
@@ -225,8 +104,8 @@ class GpuCodec : public testing::TestWithParam<Of> {
     reference::all_reduce_range(args, 0, count);
     EXPECT_EQ(difference(dtype, pair.get(), right), "") << "between two";
     EXPECT_EQ(difference(dtype, one.get(), right), "") << "one hop";
-    EXPECT_EQ(difference(dtype, two.get(), two_hops(codec, dtype, op, first, second)), "")
-        << "two hops";
+    reference::coded_all_reduce_in_two_hops(args, 0, count);
+    EXPECT_EQ(difference(dtype, two.get(), right), "") << "two hops";
     for (const OnGpu* memory : {&pair, &one, &two}) EXPECT_TRUE(memory->is_poisoned_behind());
     EXPECT_EQ(difference(dtype, a.get(), first), "") << "an input was written";
   }

@@ -46,19 +46,19 @@ template <typename Format>
 cudaError_t of_type(const CodedSum& sum, cudaStream_t stream) {
   switch (sum.codec) {
     case Codec::Fp8:
-      return launch<CodedCodec<Format, Fp8Code, 8, false>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Fp8>>(sum, stream);
     case Codec::Q8:
-      return launch<CodedCodec<Format, IntegerCode<8>, 8, false>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q8>>(sum, stream);
     case Codec::Q6:
-      return launch<CodedCodec<Format, IntegerCode<6>, 6, false>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q6>>(sum, stream);
     case Codec::Q4:
-      return launch<CodedCodec<Format, IntegerCode<4>, 4, false>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q4>>(sum, stream);
     case Codec::Q8Rotated:
-      return launch<CodedCodec<Format, IntegerCode<8>, 8, true>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q8Rotated>>(sum, stream);
     case Codec::Q6Rotated:
-      return launch<CodedCodec<Format, IntegerCode<6>, 6, true>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q6Rotated>>(sum, stream);
     case Codec::Q4Rotated:
-      return launch<CodedCodec<Format, IntegerCode<4>, 4, true>>(sum, stream);
+      return launch<CodedOf<Format, Codec::Q4Rotated>>(sum, stream);
     case Codec::None:
       break;
   }

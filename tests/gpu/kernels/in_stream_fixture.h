@@ -13,9 +13,11 @@
 
 #include "daemon/plan/launch_table_builder.h"
 #include "kernels/host/reference.h"
+#include "kernels/host/reference_coded.h"
 #include "kernels/in_stream/kernels.h"
 #include "proto/gpu/launch_table.h"
 #include "tests/gpu/kernels/all_reduce_fixture.h"
+#include "tests/gpu/kernels/coded_elements.h"
 
 namespace arcomm::gpu {
 
@@ -41,6 +43,8 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
     std::uint64_t send_offset = 0, recv_offset = 0;  // bytes, behind the guard
     bool in_place = false;
     std::uint64_t timeout_ns = 5'000'000'000;
+    Codec codec = Codec::None;
+    std::uint32_t blocks = 0;  // 0: as the table has it
     std::uint64_t bytes() const { return count * size_of(dtype); }
   };
 
@@ -93,7 +97,12 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
 
   static std::uint32_t ranks() { return GetParam(); }
   InStreamShape shape_of(const Operation& what) const {
-    return launches_.find({.bytes = what.bytes(), .dtype = what.dtype, .op = what.op}).in_stream;
+    InStreamShape shape =
+        launches_
+            .find({.bytes = what.bytes(), .dtype = what.dtype, .op = what.op, .codec = what.codec})
+            .in_stream;
+    if (what.blocks != 0 && shape.blocks != 0) shape.blocks = what.blocks;
+    return shape;
   }
   std::byte* input(const Rank& rank, const Operation& what) const {
     return rank.send + kGuard + what.send_offset;
@@ -118,7 +127,8 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
     for (std::uint32_t other = 0; other < ranks(); ++other)
       call.exchange[other] = ranks_[other].exchange;
     ARC_ASSERT_CUDA(cudaSetDevice(rank.device));
-    const Status launched = rank.kernels->launch(shape, what.dtype, what.op, call, rank.stream);
+    const Status launched =
+        rank.kernels->launch(shape, what.dtype, what.op, call, rank.stream, what.codec);
     ASSERT_TRUE(launched.ok()) << launched.error().to_string();
   }
   void synchronize() {
@@ -145,7 +155,12 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
       const Rank& rank = ranks_[number];
       inputs[number].resize(what.bytes() + 8);
       outputs[number].resize(what.bytes() + 1);
-      fill(inputs[number], what.dtype, random_);
+      if (what.codec == Codec::None) {
+        fill(inputs[number], what.dtype, random_);
+      } else {
+        inputs[number] = Elements(static_cast<unsigned>(random_())).make(what.dtype, what.count);
+        inputs[number].resize(what.bytes() + 8);
+      }
       args.inputs[number] = inputs[number].data();
       args.outputs[number] = outputs[number].data();
       cudaSetDevice(rank.device);
@@ -154,7 +169,12 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
       cudaMemcpy(input(rank, what), inputs[number].data(), what.bytes(), cudaMemcpyHostToDevice);
       cudaDeviceSynchronize();
     }
-    reference::all_reduce_range(args, 0, what.count);
+    args.codec = what.codec;
+    if (what.codec != Codec::None && ranks() > 2) {
+      reference::coded_all_reduce_in_two_hops(args, 0, what.count);
+    } else {
+      reference::all_reduce_range(args, 0, what.count);
+    }
     expected_ = std::move(outputs[0]);
   }
   void expect_results(const Operation& what) {
@@ -166,6 +186,7 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
           cudaMemcpy(got.data(), output(rank, what) - kGuard, got.size(), cudaMemcpyDeviceToHost));
       ASSERT_EQ(std::memcmp(&got[kGuard], expected_.data(), what.bytes()), 0)
           << "rank " << number << " of " << ranks() << ", " << what.dtype << " " << what.op << ", "
+          << "codec " << text_of(what.codec) << ", " << shape_of(what).blocks << " blocks, "
           << what.count << " elements, offsets " << what.send_offset << " and " << what.recv_offset
           << (what.in_place ? ", in place" : "");
       const auto is_poison = [](std::byte b) { return b == std::byte{0xa5}; };

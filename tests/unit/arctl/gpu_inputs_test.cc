@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <limits>
 
 #include "client/arctl/bench/element.h"
 #include "client/arctl/gpu/batches.h"
 #include "client/arctl/gpu/inputs.h"
+#include "proto/coding.h"
 
 namespace arcomm::arctl {
 namespace {
@@ -50,6 +52,29 @@ TEST(GpuInputs, AreReducedAsEveryLibraryMust) {
           << text_of(dtype) << " " << text_of(op) << ": " << what;
     }
   }
+}
+
+TEST(GpuInputs, AllowACodecItsPublishedErrorAndNoMore) {
+  constexpr std::uint64_t kCount = 1000;
+  const GpuInputs inputs(DType::Float32, ReduceOp::Sum, 2, 0, 1);
+  const GpuInputs other(DType::Float32, ReduceOp::Sum, 2, 1, 1);
+  std::vector<std::byte> got(kCount * 4);
+  const auto wrong_by = [&](double share_of_largest, Codec codec) {
+    for (std::uint64_t i = 0; i < kCount; ++i) {
+      const double sum = decode(DType::Float32, inputs.mine().data() + i * 4) +
+                         decode(DType::Float32, other.mine().data() + i * 4);
+      encode(DType::Float32, static_cast<float>(sum + share_of_largest * 65'535), &got[i * 4]);
+    }
+    return inputs.wrong(got.data(), 0, 0, kCount, nullptr, codec);
+  };
+  for (const Codec codec : {Codec::Q8, Codec::Q6, Codec::Q4}) {
+    const double bound = relative_error_of(codec, 1);
+    EXPECT_EQ(wrong_by(0.99 * bound, codec), 0U);
+    EXPECT_EQ(wrong_by(-0.99 * bound, codec), 0U);
+    EXPECT_EQ(wrong_by(1.1 * bound, codec), kCount);
+    EXPECT_EQ(wrong_by(0.5 * bound, Codec::None), kCount);
+  }
+  EXPECT_EQ(wrong_by(std::numeric_limits<double>::quiet_NaN(), Codec::Q4), kCount);
 }
 
 TEST(GpuInputs, SayWhichElementIsWrongFromAnyShiftOn) {

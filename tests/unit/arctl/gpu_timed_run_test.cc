@@ -105,7 +105,7 @@ class FakeContender final : public GpuContender {
   }
   GpuBuffers buffers() const override { return buffers_; }
   Status all_reduce(const std::byte* send, std::byte* recv, std::uint64_t count, DType dtype,
-                    ReduceOp) override {
+                    ReduceOp, Codec) override {
     const std::uint64_t bytes = count * size_of(dtype);
     return device_.enqueue([=, this] {
       ++operations_;

@@ -9,8 +9,11 @@
 #include <random>
 #include <vector>
 
+#include "kernels/args.h"
 #include "kernels/codec/golden.h"
 #include "kernels/host/element.h"
+#include "kernels/host/reference_coded.h"
+#include "proto/coding.h"
 #include "tests/unit/kernels/codec_samples.h"
 
 namespace arcomm {
@@ -241,6 +244,44 @@ TEST(GoldenCodec, EveryElementIsWithinThePublishedBound) {
   for (const Codec codec : kAllRealCodecs) {
     for (const Block& block : adversarial_blocks()) expect_within_bounds(codec, block);
     for (int i = 0; i < 20'000; ++i) expect_within_bounds(codec, random_block(random));
+  }
+}
+
+// What more than two GPUs do: the sum is encoded once more. Its bound is that of all addends and
+// one more, of a block whose values may be off by the others' already.
+TEST(GoldenCodec, TwoHopsAddTheBoundOfOneQuantizationMore) {
+  constexpr std::uint32_t kRanks = 4;
+  std::mt19937_64 random(11);
+  for (const Codec codec : kAllRealCodecs) {
+    for (int run = 0; run < 2000; ++run) {
+      std::array<Block, kRanks> inputs{};
+      Block result{};
+      std::array<double, kCodecBlock> exact{}, bounds{}, own{};
+      AllReduceArgs args = AllReduceArgs::among(kRanks, kCodecBlock, DType::Float32, ReduceOp::Sum);
+      args.codec = codec;
+      args.num_outputs = 1;
+      args.outputs[0] = result.data();
+      std::normal_distribution<float> normal;
+      double largest = 0;  // of the sums, as they are when they are encoded
+      for (std::uint32_t rank = 0; rank < kRanks; ++rank) {
+        for (float& value : inputs[rank]) value = normal(random);
+        args.inputs[rank] = inputs[rank].data();
+        golden::error_bounds(codec, inputs[rank], own);
+        for (std::uint32_t i = 0; i < kCodecBlock; ++i) {
+          exact[i] += static_cast<double>(inputs[rank][i]);
+          bounds[i] += own[i];
+        }
+      }
+      reference::coded_all_reduce_in_two_hops(args, 0, kCodecBlock);
+      for (std::uint32_t i = 0; i < kCodecBlock; ++i) {
+        largest = std::max(largest, std::fabs(exact[i]) + bounds[i]);
+      }
+      const double once_more = relative_error_of(codec, 1) * largest;
+      for (std::uint32_t i = 0; i < kCodecBlock; ++i) {
+        const double off = std::fabs(static_cast<double>(result[i]) - exact[i]);
+        ASSERT_LE(off, bounds[i] + once_more + 1e-5 * largest) << text_of(codec);
+      }
+    }
   }
 }
 

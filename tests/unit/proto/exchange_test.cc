@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <random>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "proto/gpu/in_stream_call.h"
+#include "proto/gpu/in_stream_images.h"
 
 namespace arcomm {
 namespace {
@@ -17,7 +19,6 @@ namespace {
 TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
   std::set<std::uint32_t> seen;
   for (const InStreamShape shape : {InStreamShape{InStreamAlgorithm::OneShotLl16, 1},
-                                    InStreamShape{InStreamAlgorithm::OneShotLl16, 32},
                                     InStreamShape{InStreamAlgorithm::TwoShotLl128, 32},
                                     InStreamShape{InStreamAlgorithm::PairLl128, 32}}) {
     for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
@@ -40,11 +41,13 @@ TEST(InStreamShapeTest, TellsApartWhatRanksMustAgreeOn) {
 TEST(InStreamCallTest, SaysWhatItIsAndWhichOneItIs) {
   const InStreamShape shape{InStreamAlgorithm::PairLl128, kMaxInStreamBlocks};
   const std::uint32_t what =
-      shape.what(DType::Float32, ReduceOp::Avg, Codec::None, Collective::AllReduce);
+      shape.what(DType::Float32, ReduceOp::Avg, Codec::Q6Rotated, Collective::AllReduce);
   for (const std::uint64_t n : {0ULL, 1ULL, 4095ULL, 4096ULL, 262'142ULL, 262'143ULL}) {
-    InStreamCall one{.count = (1U << kInStreamCountBits) - 1}, other = one;
+    InStreamCall one{.count = std::uint32_t{kMostInStreamCount}}, other = one;
     one.say(what, identity_of_captured(n));
     EXPECT_EQ(one.identity(), identity_of_captured(n));
+    EXPECT_EQ(one.op(), ReduceOp::Avg);
+    EXPECT_EQ(one.codec(), Codec::Q6Rotated);
     EXPECT_NE(one.identity(), kNoIdentity);
     other.say(what, identity_of_captured(n + 1));
     const auto same = [&] {
@@ -62,8 +65,8 @@ TEST(InStreamCallTest, SaysWhatItIsAndWhichOneItIs) {
   }
 }
 
-// Two warps, as pair_ll128 has them, in any order of their steps: each takes in what the other
-// pushed, and not what came before or after it in the slot.
+// Two warps, as pair_ll128 and coded_pair have them, in any order of their steps: each takes in
+// what the other pushed, and not what came before or after it in the slot.
 TEST(InStreamExchangeTest, HasSlotsEnoughForTwoRanksThatPushAhead) {
   struct Warp {
     std::array<std::uint32_t, kInStreamSlots> slots{};  // the last packet that arrived, plus 1
@@ -113,6 +116,33 @@ TEST(InStreamExchangeTest, HasAreasThatDoNotMeet) {
   }
 }
 
+// Warps of coded_two_shot.cuh that deal with one shard's packet, in any order of their steps: its
+// owner's, and one of each peer. Each takes in what was sent for the round it is in.
+TEST(InStreamExchangeTest, HasRoomForOneRoundAfterTheOther) {
+  constexpr std::uint32_t kPeers = 3, kRounds = 9;
+  std::mt19937 random(20261126);
+  for (int run = 0; run < 500; ++run) {
+    // By peer; the round that a place shows, plus 1.
+    std::array<std::uint32_t, kPeers> parts{}, results{}, sent{}, taken{};
+    std::uint32_t reduced = 0;
+    while (std::ranges::any_of(taken, [](std::uint32_t done) { return done < kRounds; })) {
+      const auto who = static_cast<std::uint32_t>(random() % (kPeers + 1));
+      if (who == kPeers) {  // the owner
+        const auto is_here = [&](std::uint32_t part) { return part == reduced + 1; };
+        if (reduced == kRounds || !std::ranges::all_of(parts, is_here)) continue;
+        for (std::uint32_t peer = 0; peer < kPeers; ++peer)
+          ASSERT_EQ(results[peer], taken[peer]) << "still to be read";
+        results.fill(++reduced);
+      } else if (sent[who] == taken[who] && sent[who] < kRounds) {
+        ASSERT_EQ(parts[who], reduced) << "still to be read";
+        parts[who] = ++sent[who];
+      } else if (results[who] == taken[who] + 1) {
+        ++taken[who];
+      }
+    }
+  }
+}
+
 // The kernel wipes the areas of one block and half as one piece of either kind.
 TEST(InStreamExchangeTest, PutsTheAreasOfABlockAndHalfSideBySide) {
   for (std::uint32_t from = 1; from < 8; ++from) {
@@ -124,8 +154,41 @@ TEST(InStreamExchangeTest, PutsTheAreasOfABlockAndHalfSideBySide) {
 }
 
 TEST(InStreamKernelTest, IsNamedByWhatItDoes) {
-  EXPECT_EQ(in_stream_kernel_name(InStreamAlgorithm::TwoShotLl128, DType::BFloat16, ReduceOp::Avg),
+  EXPECT_EQ(in_stream_kernel_name(InStreamAlgorithm::TwoShotLl128, DType::BFloat16, ReduceOp::Avg,
+                                  Codec::None),
             "arcomm_two_shot_ll128_bfloat16_avg");
+  for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
+    EXPECT_EQ(
+        in_stream_kernel_name(InStreamAlgorithm::PairLl128, DType::Float32, op, Codec::Q4Rotated),
+        "arcomm_pair_ll128_float32_q4_rotated");
+  }
+}
+
+TEST(InStreamKernelTest, OfACodecIsOneForEachAlgorithmThatServesIt) {
+  EXPECT_EQ(all_in_stream_kernels(Codec::None).size(), 4U * 3 * kReduceOps);
+  EXPECT_EQ(all_in_stream_kernels(Codec::Q6).size(), 2U * 3 * 2);
+  for (const auto& [algorithm, dtype, op] : all_in_stream_kernels(Codec::Q6)) {
+    EXPECT_TRUE(codec_serves(Codec::Q6, op, dtype)) << op << " " << dtype;
+    EXPECT_TRUE(algorithm == coded_algorithm(2) || algorithm == coded_algorithm(3));
+  }
+}
+
+TEST(InStreamImagesTest, FindTheirPlacesInTheFile) {
+  const std::vector<std::byte> plain(5000), coded(4096);
+  InStreamImages images;
+  images[static_cast<std::size_t>(Codec::None)] = plain;
+  images[static_cast<std::size_t>(Codec::Q4)] = coded;
+  InStreamDirectory directory = InStreamDirectory::of(images);
+  const std::uint64_t end = InStreamDirectory::kPage * 4;
+  EXPECT_TRUE(directory.has(Codec::None, end));
+  EXPECT_TRUE(directory.has(Codec::Q4, end));
+  EXPECT_FALSE(directory.has(Codec::Q4, end - 1)) << "cut off";
+  EXPECT_FALSE(directory.has(Codec::Q6, end)) << "there is none";
+  auto& place = directory.images[static_cast<std::size_t>(Codec::Q4)];
+  place.offset += 8;
+  EXPECT_FALSE(directory.has(Codec::Q4, 2 * end)) << "where a driver cannot read it";
+  place = {~std::uint64_t{4095}, 4096};
+  EXPECT_FALSE(directory.has(Codec::Q4, end)) << "beyond all ends";
 }
 
 }  // namespace

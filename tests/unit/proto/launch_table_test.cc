@@ -16,7 +16,7 @@ LaunchRow in_stream_row(std::uint64_t most_bytes, std::uint32_t bytes_per_block 
                         std::uint32_t most_blocks = 16) {
   return {.most_bytes = most_bytes,
           .dtypes = kFloats,
-          .codecs = kInStreamCodecs,
+          .codecs = bit_of(Codec::None),
           .path = LaunchPath::InStream,
           .algorithm = InStreamAlgorithm::OneShotLl16,
           .bytes_per_block = bytes_per_block,
@@ -186,6 +186,27 @@ TEST(LaunchTable, RefusesWhatNoKernelOfThePathServesByItsName) {
     EXPECT_EQ(collective.error().message, "a launch table runs unknown collective (number 1) " +
                                               path + ", for which there is no kernel");
   }
+}
+
+TEST(LaunchTable, TakesCodecsInStreamOnlyAsTheirKernelsDo) {
+  LaunchRow row = in_stream_row(4096);
+  row.codecs = bit_of(Codec::Q6) | bit_of(Codec::Q6Rotated);
+  row.ops = kInStreamCodecOps;
+  row.algorithm = InStreamAlgorithm::PairLl128;
+  const Result<LaunchTable> pair = LaunchTable::create(2, {row, {}});
+  ASSERT_TRUE(pair.ok()) << pair.error().message;
+  EXPECT_EQ(pair->find({.bytes = 64, .codec = Codec::Q6}).path, LaunchPath::InStream);
+  EXPECT_EQ(pair->find({.bytes = 64}).path, LaunchPath::Launched) << "of no codec";
+  EXPECT_EQ(pair->find({.bytes = 64, .codec = Codec::Q4}).path, LaunchPath::Launched);
+  EXPECT_EQ(LaunchTable::decode(pair->encode()).value(), *pair);
+  const Result<LaunchTable> more = LaunchTable::create(3, {row, {}});
+  ASSERT_FALSE(more.ok());
+  EXPECT_EQ(more.error().message, "a launch table has codecs in pair_ll128 between 3 ranks");
+  row.ops = kAllOps;
+  const Result<LaunchTable> products = LaunchTable::create(2, {row, {}});
+  ASSERT_FALSE(products.ok());
+  EXPECT_EQ(products.error().message,
+            "a launch table runs prod (number 1) with a codec, for which there is no kernel");
 }
 
 TEST(LaunchTable, LeavesACommunicatorsOnlyRankAlone) {

@@ -42,11 +42,20 @@ class ArcommdContender final : public GpuContender {
 
   GpuBuffers buffers() const override { return buffers_; }
   Status all_reduce(const std::byte* send, std::byte* recv, std::uint64_t count, DType dtype,
-                    ReduceOp op) override {
-    return status_of(arcAllReduce(send, recv, count, static_cast<arcDataType_t>(dtype),
-                                  static_cast<arcRedOp_t>(op), comm_, device_.stream()));
+                    ReduceOp op, Codec codec) override {
+    const auto type = static_cast<arcDataType_t>(dtype);
+    const auto how = static_cast<arcRedOp_t>(op);
+    // Without one it is what applications call.
+    if (codec == Codec::None)
+      return status_of(arcAllReduce(send, recv, count, type, how, comm_, device_.stream()));
+    arcAllReduceConfig_t config = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+    config.codec = static_cast<arcCodec_t>(codec);
+    return status_of(
+        arcAllReduceWith(send, recv, count, type, how, &config, comm_, device_.stream()));
   }
-  Status meet() override { return all_reduce(met_, met_, 1, DType::Float32, ReduceOp::Max); }
+  Status meet() override {
+    return all_reduce(met_, met_, 1, DType::Float32, ReduceOp::Max, Codec::None);
+  }
   Status outcome() override {
     arcResult_t state = arcSuccess;
     ARC_RETURN_IF_ERROR(status_of(arcCommGetAsyncError(comm_, &state)));

@@ -25,9 +25,10 @@ class GpuContender {
   virtual ~GpuContender() = default;
 
   virtual GpuBuffers buffers() const = 0;
-  // Puts one on the device's stream and returns. All ranks call the same, in the same order.
+  // Puts one on the device's stream and returns. All ranks call the same, in the same order. codec:
+  // of a library that has none it is passed over.
   virtual Status all_reduce(const std::byte* send, std::byte* recv, std::uint64_t count,
-                            DType dtype, ReduceOp op) = 0;
+                            DType dtype, ReduceOp op, Codec codec) = 0;
   // The same of one element: what is behind it on the stream begins when all ranks are here.
   virtual Status meet() = 0;
   // After the stream was waited for: did everything go well?

@@ -96,12 +96,14 @@ class NcclContender final : public GpuContender {
 
   GpuBuffers buffers() const override { return buffers_; }
   Status all_reduce(const std::byte* send, std::byte* recv, std::uint64_t count, DType dtype,
-                    ReduceOp op) override {
+                    ReduceOp op, Codec) override {
     return nccl_.checked(nccl_.all_reduce(send, recv, count, nccl_number_of(dtype),
                                           nccl_number_of(op), comm_, device_.stream()),
                          "ncclAllReduce", comm_);
   }
-  Status meet() override { return all_reduce(met_, met_, 1, DType::Float32, ReduceOp::Max); }
+  Status meet() override {
+    return all_reduce(met_, met_, 1, DType::Float32, ReduceOp::Max, Codec::None);
+  }
   Status outcome() override {
     int state = 0;
     ARC_RETURN_IF_ERROR(

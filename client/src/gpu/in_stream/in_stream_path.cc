@@ -25,7 +25,13 @@ InStreamPath::InStreamPath(Parts parts)
                                   .exchange = parts_.exchange,
                                   .rank = parts_.rank})) {}
 
-Status InStreamPath::check_memory(const CollectiveCall& call) {
+Status InStreamPath::load(Codec codec) {
+  if (codec == Codec::None) return {};
+  return parts_.gpu->load_codec(parts_.exchange->kernels(), codec);
+}
+
+Status InStreamPath::prepare(const CollectiveCall& call) {
+  ARC_RETURN_IF_ERROR(load(call.codec));
   if (call.is_empty()) return {};
   ARC_RETURN_IF_ERROR(check_memory(call.send, call.send_bytes()));
   return call.recv == call.send ? Status() : check_memory(call.recv, call.recv_bytes());

@@ -1,7 +1,7 @@
 // A member's operations that its own streams run: those with the other ranks through the exchanges
 // (proto/gpu/exchange.h), and all of a communicator's only rank, which are copies. Any memory of
 // its GPU serves, and neither the daemon nor CUDA is asked about memory that was used before.
-// Thread: any for check_memory(), blocks() and forget(); launch() under its owner's lock, as the
+// Thread: any for prepare(), load(), blocks() and forget(); launch() under its owner's lock, as the
 // order of launches is the order of operations.
 #pragma once
 
@@ -38,8 +38,11 @@ class InStreamPath {
   };
   explicit InStreamPath(Parts parts);
 
-  // InvalidArgument unless both sides are memory of this rank's GPU, to their end.
-  Status check_memory(const CollectiveCall& call);
+  // InvalidArgument unless both sides are memory of this rank's GPU, to their end. Loads the
+  // kernels of the call's codec, if it is the first with it.
+  Status prepare(const CollectiveCall& call);
+  // The kernels alone.
+  Status load(Codec codec);
 
   struct Start {
     Launch launch;

@@ -84,7 +84,7 @@ Result<std::unique_ptr<GpuGroups>> GpuGroups::create(const std::vector<Device*>&
   if (groups->engines.empty()) return groups;
   // The same for all of them.
   Result<InStreamImage> image =
-      InStreamImage::create(groups->engines.front().hardware().in_stream_image);
+      InStreamImage::create(groups->engines.front().hardware().in_stream_images);
   if (!image) return std::move(image).error();
   groups->image_ = std::move(image).value();
   return groups;
@@ -180,6 +180,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
       make_table({.ranks = ranks,
                   .atomic_128b_stores = group->abilities.atomic_128b_stores,
                   .in_stream_blocks = group->in_stream_blocks,
+                  .codecs = codecs_,
                   .most_in_stream_bytes = most_bytes_of_share(group->in_stream_blocks)});
   if (spans_nodes) {
     group->launches = make_launch_table_between_nodes(

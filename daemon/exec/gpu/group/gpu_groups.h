@@ -34,6 +34,7 @@ class GpuGroups {
   GpuGroups& operator=(const GpuGroups&) = delete;
   void use_settings(const Settings& settings) {
     in_stream_ = settings.gpu.in_stream;
+    codecs_ = settings.gpu.codecs;
     in_stream_communicators_ = static_cast<std::uint32_t>(settings.gpu.in_stream_communicators);
   }
 
@@ -93,6 +94,7 @@ class GpuGroups {
   InStreamImage image_;
   // Settings' words, for communicators to come.
   bool in_stream_ = true;
+  bool codecs_ = true;
   std::uint32_t in_stream_communicators_ = 2;
 };
 

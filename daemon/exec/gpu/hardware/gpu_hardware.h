@@ -19,6 +19,7 @@
 #include "kernels/trial/trial.h"
 #include "proto/gpu/device_mailbox.h"
 #include "proto/gpu/in_stream_call.h"
+#include "proto/gpu/in_stream_images.h"
 #include "proto/status.h"
 
 namespace arcomm {
@@ -107,7 +108,7 @@ struct GpuHardware {
   std::uint64_t resident_scratch_bytes = 0;
   std::uint32_t sms = 0;  // streaming multiprocessors
   // What clients run by themselves, for any GPU; empty where there is nothing of the kind.
-  std::span<const std::byte> in_stream_image;
+  InStreamImages in_stream_images;
   // So many operations went before in a new mailbox, by its words: none, but where a test has
   // numbers come round.
   std::uint32_t operations_before = 0;

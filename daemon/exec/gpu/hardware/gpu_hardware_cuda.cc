@@ -304,7 +304,7 @@ Result<GpuHardware> open_gpu(Device& device) {
       std::make_unique<CudaLauncher>(std::move(queues).value(), std::move(beside).value(),
                                      std::move(copies), std::move(events), std::move(page).value(),
                                      in_stream ? std::move(in_stream).value() : nullptr),
-      resident_scratch_bytes(), sms_of(ordinal), in_stream_kernel_image()};
+      resident_scratch_bytes(), sms_of(ordinal), in_stream_kernel_images()};
 }
 
 }  // namespace arcomm

@@ -1,10 +1,9 @@
 // The in-stream kernels (kernels/in_stream/kernels.h) as clients get them: a memfd that nobody can
-// change, of which each client has a descriptor. Thread: the worker's.
+// change, of which each client has a descriptor. proto/gpu/in_stream_images.h says how it is laid
+// out. Thread: the worker's.
 #pragma once
 
-#include <cstddef>
-#include <span>
-
+#include "proto/gpu/in_stream_images.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
 
@@ -13,7 +12,7 @@ namespace arcomm {
 class InStreamImage {
  public:
   InStreamImage() = default;  // there is none
-  static Result<InStreamImage> create(std::span<const std::byte> image);
+  static Result<InStreamImage> create(const InStreamImages& images);
 
   explicit operator bool() const { return static_cast<bool>(fd_); }
   Result<UniqueFd> export_fd() const;

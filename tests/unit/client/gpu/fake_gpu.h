@@ -134,6 +134,12 @@ class FakeGpu final : public Gpu {
     return {};
   }
   Result<const InStreamKernels*> load_in_stream(int) override { return &kernels_; }
+  Status load_codec(const InStreamKernels&, Codec codec) override {
+    codecs.push_back(codec);
+    return codec == unloadable
+               ? Status(error(ErrorCode::Internal, Reason::Version, "there is no such image"))
+               : Status();
+  }
   Status launch_in_stream(const InStreamKernels&, const InStreamShape& shape, DType, ReduceOp,
                           const InStreamCall& call, bool waits_behind, void* stream) override {
     in_stream_starts.push_back({call, shape, stream, waits_behind});
@@ -194,6 +200,8 @@ class FakeGpu final : public Gpu {
   std::vector<MemoryStart> memory_starts;
   std::vector<InStreamStart> in_stream_starts;
   std::vector<Copy> copies;
+  std::vector<Codec> codecs;  // that were loaded
+  Codec unloadable = Codec::None;
   bool capturing = false;
   bool stuck = false, refuses_writes = false;
   std::function<void()> before_read = nullptr;

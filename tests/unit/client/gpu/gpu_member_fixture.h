@@ -35,7 +35,7 @@ class GpuMemberTest : public testing::Test {
     if (is_in_stream) {
       rows.push_back({.most_bytes = kMostInStream,
                       .dtypes = bit_of(DType::Float16) | bit_of(DType::Float32),
-                      .codecs = kInStreamCodecs,
+                      .codecs = bit_of(Codec::None),
                       .path = LaunchPath::InStream,
                       .algorithm = InStreamAlgorithm::OneShotLl16,
                       .bytes_per_block = 4096,

@@ -7,7 +7,9 @@
 
 #include "daemon/plan/explain.h"
 #include "daemon/plan/in_stream_share.h"
+#include "kernels/codec/format.h"
 #include "kernels/partition.h"
+#include "proto/coding.h"
 
 namespace arcomm {
 namespace {
@@ -74,7 +76,7 @@ TEST(LaunchTableBuilder, GivesNoBlockMoreThanItsAreasHold) {
         const LaunchTable table = table_of(ranks, blocks, atomic_128b_stores);
         std::vector<std::uint64_t> sizes;
         for (const LaunchRow& row : table.rows()) {
-          if (row.path != LaunchPath::InStream) continue;
+          if (row.path != LaunchPath::InStream || row.codecs != bit_of(Codec::None)) continue;
           for (const std::uint64_t less : {0, 2, 62, 64, 66, 990, 992, 994})
             sizes.push_back(row.most_bytes / 2 * 2 - less);
         }
@@ -119,6 +121,96 @@ TEST(LaunchTableBuilder, UsesLinesOf128BytesOnlyWhereTheyArriveWhole) {
     for (const LaunchRow& row : table.rows()) {
       if (row.path == LaunchPath::InStream) {
         EXPECT_EQ(row.algorithm, InStreamAlgorithm::OneShotLl16);
+      }
+    }
+  }
+}
+
+// What kernels/in_stream/coded_pair.cuh and coded_two_shot.cuh make of an operation.
+void expect_coded_room(const InStreamShape& shape, std::uint64_t count, std::uint64_t elements,
+                       std::uint32_t ranks) {
+  ASSERT_GE(shape.blocks, 1u);
+  ASSERT_EQ(shape.algorithm, coded_algorithm(ranks));
+  const std::uint64_t of_owner =
+      ranks == 2 ? count : ShardCut<std::uint64_t>(count, 2, ranks).of(0).size();
+  const std::uint64_t of_warp = up(up(up(of_owner, elements), shape.blocks), kInStreamPartPackets);
+  ASSERT_LE(of_warp, std::uint64_t{kMostInStreamLaps} * (ranks == 2 ? kInStreamSlots : 1));
+  ASSERT_LE(count, kMostInStreamCount);
+}
+
+TEST(LaunchTableBuilder, SendsEveryCodecInStreamAsFarAsFlagsCount) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
+    for (const std::uint32_t blocks : {1u, kTinyShare, kSmallShare, kMaxInStreamBlocks}) {
+      const LaunchTable table = table_of(ranks, blocks);
+      for (const CodecBound& bound : kCodecBounds) {
+        const Codec codec = bound.codec;
+        const std::uint64_t elements = packet_elements_of(codec);
+        for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
+          const auto shape = [&](std::uint64_t count, ReduceOp op = ReduceOp::Sum) {
+            return table
+                .find({.bytes = count * size_of(dtype), .dtype = dtype, .op = op, .codec = codec})
+                .in_stream;
+          };
+          std::uint64_t most = 0;
+          for (const LaunchRow& row : table.rows()) {
+            if (row.path == LaunchPath::InStream && row.codecs != bit_of(Codec::None) &&
+                (row.codecs & bit_of(codec)) != 0 && (row.dtypes & bit_of(dtype)) != 0)
+              most = row.most_bytes / size_of(dtype);
+          }
+          ASSERT_GT(most, 3'000'000u) << text_of(codec) << " in " << blocks << " blocks";
+          for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{33},
+                                            std::uint64_t{1} << 20, most - 1, most}) {
+            ASSERT_NO_FATAL_FAILURE(expect_coded_room(shape(count), count, elements, ranks))
+                << text_of(codec) << ", " << count << " of " << dtype << ", " << ranks << " ranks, "
+                << blocks << " blocks";
+            EXPECT_NE(shape(count, ReduceOp::Avg).blocks, 0u);
+            EXPECT_EQ(shape(count, ReduceOp::Max).blocks, 0u);
+          }
+          EXPECT_EQ(shape(most + 1).blocks, 0u);
+          if (blocks == kMaxInStreamBlocks) {
+            EXPECT_GE(most, 1'000'000'000u) << "2 GB of float16";
+          }
+        }
+      }
+      EXPECT_EQ(table.find({.bytes = 64, .dtype = DType::Int32, .codec = Codec::Q8}).path,
+                LaunchPath::Launched);
+    }
+  }
+}
+
+TEST(LaunchTableBuilder, HasNoCodecWhereNoneIsServed) {
+  const auto takes = [](const LaunchTable& table) {
+    return table.find({.bytes = 4096, .dtype = DType::Float16, .codec = Codec::Q6}).path ==
+           LaunchPath::InStream;
+  };
+  EXPECT_TRUE(takes(table_of(2)));
+  EXPECT_FALSE(takes(table_of(2, kMaxInStreamBlocks, false))) << "lines are torn";
+  EXPECT_FALSE(takes(table_of(2, 0)));
+  EXPECT_FALSE(takes(table_of(1)));
+  const LaunchTable off = make_launch_table({.ranks = 2,
+                                             .atomic_128b_stores = true,
+                                             .in_stream_blocks = kMaxInStreamBlocks,
+                                             .codecs = false});
+  EXPECT_FALSE(takes(off));
+  EXPECT_TRUE(off.has_in_stream());
+  EXPECT_TRUE(off.coding().empty());
+  EXPECT_EQ(stretches_of(off, DType::Float16), stretches_of(table_of(2), DType::Float16))
+      << "what people see of operations without a codec";
+}
+
+TEST(LaunchTableBuilder, LeavesWhatAsksForNoCodecWhereItWas) {
+  for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
+    const LaunchTable table = table_of(ranks);
+    for (std::uint64_t bytes = 2; bytes <= mib(64); bytes *= 2) {
+      const Launch launch = table.find({.bytes = bytes, .dtype = DType::Float16});
+      const LaunchRow* taken = nullptr;
+      for (const LaunchRow& row : table.rows()) {
+        if (taken == nullptr && row.covers({.bytes = bytes, .dtype = DType::Float16})) taken = &row;
+      }
+      ASSERT_NE(taken, nullptr);
+      EXPECT_EQ(launch.path, taken->path);
+      if (launch.path == LaunchPath::InStream) {
+        EXPECT_EQ(taken->codecs, bit_of(Codec::None));
       }
     }
   }
@@ -195,7 +287,13 @@ TEST(LaunchTableBuilder, GivesNoRowACodecOrCollectiveThatItsKernelsDoNotServe) {
     ASSERT_EQ(table.ranks(), ranks);
     const std::vector<LaunchRow>& rows = table.rows();
     for (std::size_t i = 0; i + 1 < rows.size(); ++i) {
-      EXPECT_EQ(rows[i].codecs, bit_of(Codec::None)) << "row " << i;
+      const bool is_coded = rows[i].path == LaunchPath::InStream && rows[i].ops != kAllOps;
+      if (is_coded) {
+        EXPECT_EQ(rows[i].codecs & bit_of(Codec::None), 0) << "row " << i;
+        EXPECT_EQ(rows[i].ops, kInStreamCodecOps) << "row " << i;
+      } else {
+        EXPECT_EQ(rows[i].codecs, bit_of(Codec::None)) << "row " << i;
+      }
       if (rows[i].path == LaunchPath::Launched) continue;
       EXPECT_EQ(rows[i].collectives, bit_of(Collective::AllReduce)) << "row " << i;
     }

@@ -123,7 +123,7 @@ class GpuWorkerTest : public ::testing::Test {
                          std::make_unique<FakeLauncher>(node_, gpu.ordinal()),
                          4096,
                          sms_,
-                         node_.in_stream_image,
+                         InStreamImages{node_.in_stream_image, node_.coded_image},
                          node_.operations_before};
     };
     DeviceWorker::Parts parts{.device = gpus[0]->name(),

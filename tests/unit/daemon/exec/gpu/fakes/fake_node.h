@@ -77,6 +77,7 @@ struct FakeRange {
 
 struct FakeNode {
   std::vector<std::byte> in_stream_image = {};  // none: clients launch nothing by themselves
+  std::vector<std::byte> coded_image = {};      // of the first codec
   // Of the ranks of every communicator that works at the time.
   std::vector<int> gpus{0, 1, 2};
   std::vector<FakeGrid*> grids;

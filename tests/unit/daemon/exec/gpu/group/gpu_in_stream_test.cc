@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "daemon/plan/in_stream_share.h"
 #include "daemon/plan/launch_table_builder.h"
 #include "daemon/plan/recorded_algorithm.h"
+#include "proto/gpu/in_stream_images.h"
 #include "proto/gpu/launch_table.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
@@ -19,6 +21,7 @@ class GpuInStreamTest : public GpuWorkerTest {
  protected:
   void SetUp() override {
     node_.in_stream_image.resize(1000, std::byte{42});
+    node_.coded_image.resize(5000, std::byte{43});
     GpuWorkerTest::SetUp();
   }
   static Done waited_for(Rank culprit) {
@@ -80,9 +83,22 @@ TEST_F(GpuInStreamTest, LendsEveryRankTheKernelsAndAllExchanges) {
 TEST_F(GpuInStreamTest, LetsNoClientWriteTheKernelsOfAll) {
   const auto ranks = group(2);
   const int fd = ranks[0]->image.get();
-  std::vector<std::byte> image(1000);
-  ASSERT_EQ(::pread(fd, image.data(), image.size(), 0), 1000);
+  InStreamDirectory directory;
+  ASSERT_EQ(::pread(fd, &directory, sizeof(directory), 0), sizeof(directory));
+  struct stat facts {};
+  ASSERT_EQ(::fstat(fd, &facts), 0);
+  const auto read = [&](Codec codec) {
+    EXPECT_TRUE(directory.has(codec, static_cast<std::uint64_t>(facts.st_size))) << text_of(codec);
+    const InStreamDirectory::Place place = directory.images[static_cast<std::size_t>(codec)];
+    std::vector<std::byte> image(place.bytes);
+    EXPECT_EQ(::pread(fd, image.data(), image.size(), static_cast<off_t>(place.offset)),
+              static_cast<ssize_t>(image.size()));
+    return image;
+  };
+  std::vector<std::byte> image = read(Codec::None);
   EXPECT_EQ(image, node_.in_stream_image);
+  EXPECT_EQ(read(Codec::Fp8), node_.coded_image);
+  EXPECT_FALSE(directory.has(Codec::Q4, static_cast<std::uint64_t>(facts.st_size)));
   EXPECT_LT(::pwrite(fd, image.data(), 1, 0), 0);
   EXPECT_NE(::ftruncate(fd, 10), 0);
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);

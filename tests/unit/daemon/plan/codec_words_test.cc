@@ -1,0 +1,52 @@
+#include "daemon/plan/codec_words.h"
+
+#include <gtest/gtest.h>
+
+#include "daemon/plan/launch_table_builder.h"
+
+namespace arcomm {
+namespace {
+
+LaunchTable on_gpus(std::uint32_t ranks, bool codecs = true, std::uint32_t blocks = 95) {
+  return make_launch_table(
+      {.ranks = ranks, .atomic_128b_stores = true, .in_stream_blocks = blocks, .codecs = codecs});
+}
+
+std::string words(Codec codec, const LaunchTable& table) {
+  return codec_words({.codec = codec}, CodecPlace::Gpus, table);
+}
+
+TEST(CodecWords, OfGpusSayHowFarACodecGoesAndHowOftenItQuantizes) {
+  EXPECT_EQ(words(Codec::Q6, on_gpus(2)),
+            "q6 as asked, in the ranks' own streams: up to 3406 MB of float16 and bfloat16, 6813 "
+            "MB of float32; each element is quantized once on its way");
+  EXPECT_NE(words(Codec::Q6, on_gpus(4)).find("quantized twice"), std::string::npos);
+}
+
+TEST(CodecWords, OfGpusSayWhatACodecNeedsWhereItIsRefused) {
+  for (const LaunchTable& table : {on_gpus(2, false), on_gpus(2, true, 0), on_gpus(1)}) {
+    EXPECT_EQ(words(Codec::Fp8, table),
+              "fp8 is refused: only in-stream kernels take codecs, between ranks whose GPUs' "
+              "stores of 128 bytes arrive whole, where gpu.codecs is on");
+  }
+}
+
+TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
+  Codec codec = Codec::None;
+  LaunchKey key{.bytes = 1 << 20, .dtype = DType::Float16};
+  codec_words({.codec = Codec::Q8}, CodecPlace::Gpus, on_gpus(2), key, codec);
+  EXPECT_EQ(codec, Codec::Q8);
+  codec_words({.codec = Codec::Q8}, CodecPlace::Gpus, on_gpus(2, false), key, codec);
+  EXPECT_EQ(codec, Codec::None);
+  key.op = ReduceOp::Max;
+  EXPECT_NE(codec_words({.codec = Codec::Q8}, CodecPlace::Gpus, on_gpus(2), key, codec)
+                .find("q8 is refused: codecs serve sum and avg"),
+            std::string::npos);
+  EXPECT_EQ(codec, Codec::None);
+  key.op = ReduceOp::Sum;
+  codec_words({.codec = Codec::Q8}, CodecPlace::SeveralNodes, on_gpus(2), key, codec);
+  EXPECT_EQ(codec, Codec::None);
+}
+
+}  // namespace
+}  // namespace arcomm
