@@ -49,7 +49,7 @@ struct Settings {
     friend bool operator==(const DeviceChoice&, const DeviceChoice&) = default;
   } device;
   struct Host {
-    std::uint64_t streams = 0;  // threads that reduce; 0: one per core
+    std::uint64_t streams = 0;                  // threads that reduce; 0: one per core
     std::uint64_t in_call_bytes = 32ull << 10;  // up to this ranks' calls meet without the worker
     friend bool operator==(const Host&, const Host&) = default;
   } host;

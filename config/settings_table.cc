@@ -103,11 +103,11 @@ constexpr SettingRow kRows[] = {
      .doc = "Threads of the host backend that reduce. 0: one per core, 64 at most."},
     {.section = "host",
      .key = "in_call_bytes",
-     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.in_call_bytes),
-                           .max = 64 << 10},
+     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.in_call_bytes), .max = 64 << 10},
      .reloadable = true,
-     .doc = "Operations of up to so many bytes, between at most 8 ranks that are all on this host, "
-            "run within the ranks' calls, which hand each other what they send in memory that the "
+     .doc = "Operations of up to so many bytes (of more than 4 ranks: fewer), between at most 8 "
+            "ranks that are all on this host, run within the ranks' calls, which hand each other "
+            "what they send in memory that the "
             "daemon makes for the communicator; whatever does not meet there soon goes to the "
             "worker. 0: the worker runs everything. Communicators keep what held when they were "
             "formed."},

@@ -1,5 +1,5 @@
-// Reductions of integers: the operations, and which type a call is of. Compiled once per instruction
-// set.
+// Reductions of integers: the operations, and which type a call is of. Compiled once per
+// instruction set.
 #if defined(ARCOMM_KERNELS_HOST_INTEGER_OPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ARCOMM_KERNELS_HOST_INTEGER_OPS_INL_H_
 #undef ARCOMM_KERNELS_HOST_INTEGER_OPS_INL_H_

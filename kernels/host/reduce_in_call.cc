@@ -44,7 +44,8 @@ namespace arcomm::host {
 
 bool can_reduce_in_call() {
 #if HWY_STATIC_TARGET == HWY_AVX2
-  // What that target may use of the processor (hwy/ops/set_macros-inl.h); whoever has AVX2 has F16C.
+  // What that target may use of the processor (hwy/ops/set_macros-inl.h); whoever has AVX2 has
+  // F16C.
   static const bool can =
       __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
       __builtin_cpu_supports("bmi") != 0 && __builtin_cpu_supports("bmi2") != 0 &&

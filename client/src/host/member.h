@@ -31,7 +31,7 @@ struct Member {
   Coding default_coding;  // of operations that say nothing themselves; the same on every rank
   LaunchTable launches;   // on the host; the GPU's member has its own
   std::shared_ptr<InCallPath> in_call;  // where the table has operations for it; else null
-  std::shared_ptr<GpuMember> gpu;  // in a session on GPUs, which uses none of what follows
+  std::shared_ptr<GpuMember> gpu;       // in a session on GPUs, which uses none of what follows
 
   // Under the mutex of the session's Submission; what is atomic may be read without it.
   std::uint64_t next_seq = 0;

@@ -135,7 +135,8 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
   // Held in one place: this function is copied, and the quota must be free before a refusal is
   // heard.
   auto holder = std::make_shared<HeldMember>(std::move(member));
-  return [this, id, holder, gets_ticket, answer = std::move(answer)](Result<Rendezvous::Joined> result) {
+  return [this, id, holder, gets_ticket,
+          answer = std::move(answer)](Result<Rendezvous::Joined> result) {
     SessionEntry* session = state_.ledger.find(id);
     if (result && session == nullptr) {
       result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");

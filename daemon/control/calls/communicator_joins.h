@@ -44,7 +44,8 @@ class CommunicatorJoins {
   // GPU workers: the reply with a ticket for the rank's mailbox.
   void hand_over_mailbox(SessionId id, MemberId member, v1::CreateCommunicatorReply reply,
                          const Answer<v1::CreateCommunicatorReply>& answer);
-  // Workers on the host: the reply with its table, and memory for calls to meet in where there is any.
+  // Workers on the host: the reply with its table, and memory for calls to meet in where there is
+  // any.
   Status hand_over_in_call(SessionEntry& session, const Rendezvous::Joined& joined,
                            v1::CreateCommunicatorReply& reply);
   void count();

@@ -1,6 +1,6 @@
-// The memory in which ranks' calls meet (proto/host/in_call.h), of communicators whose ranks are all
-// on this host: made when the first rank of an epoch is answered, the same for the others, gone with
-// the last. Thread: the control loop.
+// The memory in which ranks' calls meet (proto/host/in_call.h), of communicators whose ranks are
+// all on this host: made when the first rank of an epoch is answered, the same for the others, gone
+// with the last. Thread: the control loop.
 #pragma once
 
 #include <cstdint>

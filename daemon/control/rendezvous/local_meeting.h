@@ -28,7 +28,7 @@ struct LocalMeeting {
     std::vector<std::string> rank_devices;
     std::uint64_t segment_limit_bytes = 0;  // one for all ranks: the last caller's
     bool is_here = false;                   // with all its ranks
-    bool same_tables = false;  // all their libraries read this daemon's launch tables
+    bool same_tables = false;               // all their libraries read this daemon's launch tables
   };
   using Answer = std::function<void(Result<Joined>)>;
   struct Call {

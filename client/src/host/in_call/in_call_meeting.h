@@ -95,8 +95,8 @@ class InCallMeeting {
   InCallFate contest() {
     hook_();
     std::uint64_t last = control_.contested.load(std::memory_order_seq_cst);
-    while (last < number_ && !control_.contested.compare_exchange_weak(
-                                 last, number_, std::memory_order_seq_cst)) {
+    while (last < number_ &&
+           !control_.contested.compare_exchange_weak(last, number_, std::memory_order_seq_cst)) {
     }
     return ask();
   }

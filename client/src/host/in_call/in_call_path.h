@@ -1,8 +1,8 @@
 // Small operations of a member on the host, run within the call: the ranks' processes exchange what
-// they send in memory of their own (proto/host/in_call.h) and each combines it, with the kernels and
-// so the bits of the worker's. Only an operation with nothing before it under way, which its caller
-// waits for, and for which all ranks come soon; any other goes to the worker, with nothing lost.
-// Thread: any; one operation at a time, in the order of turn(). Ownership: its member's.
+// they send in memory of their own (proto/host/in_call.h) and each combines it, with the kernels
+// and so the bits of the worker's. Only an operation with nothing before it under way, which its
+// caller waits for, and for which all ranks come soon; any other goes to the worker, with nothing
+// lost. Thread: any; one operation at a time, in the order of turn(). Ownership: its member's.
 #pragma once
 
 #include <atomic>
@@ -69,8 +69,8 @@ class InCallPath {
   SharedMapping memory_;
   const std::uint32_t rank_, ranks_;
   std::mutex turn_;
-  std::uint64_t run_here_ = 0;                 // operations; changes while nothing is at the worker
-  std::atomic<std::uint64_t> at_worker_{0};    // requests that were sent there
+  std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
+  std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there
   LostTime lost_time_;
   AllReduceArgs args_;  // kept, for it is long
 };

@@ -246,6 +246,22 @@ TEST(LaunchTableBuilder, GivesAnOperationOfNoElementsOneBlock) {
   EXPECT_EQ(shape.blocks, 1u);
 }
 
+TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatEachReadsInAShortTime) {
+  const auto most = [](std::uint32_t ranks, std::uint64_t bytes) {
+    return make_launch_table_on_host(ranks, bytes).rows().front();
+  };
+  EXPECT_EQ(most(2, 32 * 1024).path, LaunchPath::InCall);
+  EXPECT_EQ(most(2, 32 * 1024).most_bytes, 32u * 1024);
+  EXPECT_EQ(most(2, kAnyBytes).most_bytes, 64u * 1024);
+  EXPECT_EQ(most(4, kAnyBytes).most_bytes, 32u * 1024);
+  EXPECT_LT(most(8, kAnyBytes).most_bytes, 16u * 1024);
+  EXPECT_EQ(most(1, kAnyBytes).path, LaunchPath::Launched);
+  EXPECT_EQ(most(2, 0).path, LaunchPath::Launched);
+  // What has a codec is the worker's.
+  EXPECT_EQ(make_launch_table_on_host(2, 32 * 1024).find({.bytes = 64, .codec = Codec::Q8}).path,
+            LaunchPath::Launched);
+}
+
 TEST(LaunchTableBuilder, IsWhatExplainTells) {
   const GpuTuningTable tuning = default_gpu_tuning();
   for (const std::uint32_t ranks : {2u, 4u, 8u}) {

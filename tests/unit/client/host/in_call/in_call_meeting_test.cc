@@ -28,13 +28,13 @@ constexpr std::uint32_t kOperations = 6;
 constexpr std::uint32_t kForever = 1'000'000;  // looks
 
 struct Plan {
-  bool goes_to_worker = false;     // at once, as who calls asynchronously
-  std::uint32_t patience = 0;      // looks
-  std::uint64_t count = 4;         // elements: another one is a mismatch
+  bool goes_to_worker = false;  // at once, as who calls asynchronously
+  std::uint32_t patience = 0;   // looks
+  std::uint64_t count = 4;      // elements: another one is a mismatch
 };
 
-// Ranks of a communicator that run operations as InCallPath does, with the worker's part played by a
-// board on which all must come.
+// Ranks of a communicator that run operations as InCallPath does, with the worker's part played by
+// a board on which all must come.
 class World {
  public:
   using Fates = std::vector<InCallFate>;  // by operation
@@ -134,7 +134,8 @@ TEST(InCallMeeting, EveryOperationHasOneFateInWhateverOrderRanksComeAndLoseTheir
     for (auto& own : plans) {
       for (Plan& plan : own)
         plan = {.goes_to_worker = random() % 12 == 0,
-                .patience = static_cast<std::uint32_t>(random() % 4 == 0 ? random() % 3 : random() % 40),
+                .patience =
+                    static_cast<std::uint32_t>(random() % 4 == 0 ? random() % 3 : random() % 40),
                 .count = random() % 25 == 0 ? 5u : 4u};
     }
     World world(ranks, seed);
@@ -155,8 +156,8 @@ TEST(InCallMeeting, EveryOperationHasOneFateInWhateverOrderRanksComeAndLoseTheir
   EXPECT_GT(by_worker, 300u);
 }
 
-// On the cores as they come, for ThreadSanitizer: parts are read only when they are there, and written
-// when nobody reads them any more.
+// On the cores as they come, for ThreadSanitizer: parts are read only when they are there, and
+// written when nobody reads them any more.
 TEST(InCallMeeting, PartsAreHandedOverInOrderBetweenThreads) {
   constexpr std::uint32_t kRanks = 3;
   constexpr std::uint64_t kCalls = 3000;
@@ -175,7 +176,8 @@ TEST(InCallMeeting, PartsAreHandedOverInOrderBetweenThreads) {
         areas[rank][turn] = 1000 * call + rank;
         meeting.come(all_reduce_of(4));
         auto seen = InCallMeeting<>::Seen::NotAll;
-        for (std::uint64_t left = random() % 20000; seen == InCallMeeting<>::Seen::NotAll && left != 0; --left) {
+        for (std::uint64_t left = random() % 20000;
+             seen == InCallMeeting<>::Seen::NotAll && left != 0; --left) {
           if (left % 64 == 0) std::this_thread::yield();
           seen = meeting.look();
         }
