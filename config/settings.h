@@ -50,7 +50,7 @@ struct Settings {
   } device;
   struct Host {
     std::uint64_t streams = 0;                  // threads that reduce; 0: one per core
-    std::uint64_t in_call_bytes = 32ull << 10;  // up to this ranks' calls meet without the worker
+    std::uint64_t in_call_bytes = 16ull << 10;  // up to this ranks' calls meet without the worker
     friend bool operator==(const Host&, const Host&) = default;
   } host;
   struct Gpu {

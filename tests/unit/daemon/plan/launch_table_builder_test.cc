@@ -247,18 +247,21 @@ TEST(LaunchTableBuilder, GivesAnOperationOfNoElementsOneBlock) {
 }
 
 TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatEachReadsInAShortTime) {
-  const auto most = [](std::uint32_t ranks, std::uint64_t bytes) {
-    return make_launch_table_on_host(ranks, bytes).rows().front();
+  const auto path = [](std::uint32_t ranks, std::uint64_t setting, std::uint64_t bytes,
+                       DType dtype = DType::Float32) {
+    return make_launch_table_on_host(ranks, setting).find({.bytes = bytes, .dtype = dtype}).path;
   };
-  EXPECT_EQ(most(2, 32 * 1024).path, LaunchPath::InCall);
-  EXPECT_EQ(most(2, 32 * 1024).most_bytes, 32u * 1024);
-  EXPECT_EQ(most(2, kAnyBytes).most_bytes, 64u * 1024);
-  EXPECT_EQ(most(4, kAnyBytes).most_bytes, 32u * 1024);
-  EXPECT_LT(most(8, kAnyBytes).most_bytes, 16u * 1024);
-  EXPECT_EQ(most(1, kAnyBytes).path, LaunchPath::Launched);
-  EXPECT_EQ(most(2, 0).path, LaunchPath::Launched);
+  EXPECT_EQ(path(2, 16384, 16384), LaunchPath::InCall);
+  EXPECT_EQ(path(2, 16384, 16385), LaunchPath::Launched);
+  EXPECT_EQ(path(2, 16384, 8192, DType::BFloat16), LaunchPath::InCall);
+  EXPECT_EQ(path(2, 16384, 8194, DType::BFloat16), LaunchPath::Launched);
+  EXPECT_EQ(path(4, kAnyBytes, 16384), LaunchPath::InCall);
+  EXPECT_EQ(path(4, kAnyBytes, 16388), LaunchPath::Launched);
+  EXPECT_EQ(path(8, kAnyBytes, 8192), LaunchPath::Launched);
+  EXPECT_EQ(path(1, kAnyBytes, 0), LaunchPath::Launched);
+  EXPECT_EQ(path(2, 0, 0), LaunchPath::Launched);
   // What has a codec is the worker's.
-  EXPECT_EQ(make_launch_table_on_host(2, 32 * 1024).find({.bytes = 64, .codec = Codec::Q8}).path,
+  EXPECT_EQ(make_launch_table_on_host(2, 16384).find({.bytes = 64, .codec = Codec::Q8}).path,
             LaunchPath::Launched);
 }
 
