@@ -54,7 +54,7 @@ TEST_F(ServiceWatchdog, IsNotPingedAnyMoreByADaemonWhoseWorkerIsFrozen) {  // 9
   start_watched({"ARCOMM_FAILPOINT=worker.freeze"});
   const Clients clients = start_ranks(node(), 2, "init 3000");
   const std::vector<Reply> replies =
-      ask_all(clients, "allreduce c0 10 float32 sum", milliseconds(3000) + kPrompt);
+      ask_all(clients, "allreduce c0 10000 float32 sum", milliseconds(3000) + kPrompt);
   if (replies[0].ok()) {
     GTEST_SKIP() << "this build of arcommd has no failpoints (ARCOMM_FAILPOINTS)";
   }
