@@ -298,18 +298,16 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * and the codec's name; other ranks are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
- * and none where no codec is faster than none: on one host, and for now everywhere. What is not
- * served gets none, too. The daemon decides, once, when the communicator is formed, for all ranks
- * alike; arcCommGetCodec, arctl comms and arctl tune --explain say what comes of it. Two classes,
- * on top of what arcAllReduce itself rounds:
- *   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
- *                        codec is off by), of Gaussian data: what is published of each codec, no
- *                        promise for other data
- *   most_relative_error  of every element: |what it is off by| is at most this times the sum over
- *                        the ranks of the largest magnitudes in its block (over their number, of an
- *                        average), whatever the data, but for the exceptions below
- *                            Fp8     Q8      Q6      Q4      Q8Rot.  Q6Rot.  Q4Rot.
- *     least_snr_db           32.4    45.3    33.3    21.2    45.3    33.3    21.2
+ * and none where no codec is known to be faster than none: on one host, and for now between more
+ * than two GPUs, and between two below 4 MB. What is not served gets none, too. The daemon decides,
+ * once, when the communicator is formed, for all ranks alike; arcCommGetCodec, arctl comms and
+ * arctl tune --explain say what comes of it. Two classes, on top of what arcAllReduce itself
+ * rounds: least_snr_db         10 log10 of (the sum of squares of the exact result / that of what
+ * the codec is off by), of Gaussian data: what is published of each codec, no promise for other
+ * data most_relative_error  of every element: |what it is off by| is at most this times the sum
+ * over the ranks of the largest magnitudes in its block (over their number, of an average),
+ * whatever the data, but for the exceptions below Fp8     Q8      Q6      Q4      Q8Rot.  Q6Rot.
+ * Q4Rot. least_snr_db           32.4    45.3    33.3    21.2    45.3    33.3    21.2
  *     most_relative_error    0.0628  0.0118  0.0352  0.1290  0.1256  0.5020  2.0079
  * Between more than two GPUs, where sums are quantized once more, it is 3.01 dB less, and
  * e + e (1 + e) in the place of e.

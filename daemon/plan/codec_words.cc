@@ -12,7 +12,7 @@ const char* why_none_pays(CodecPlace place) {
     case CodecPlace::OneHost:
       return "nothing travels between ranks of one host, so that a codec costs time and saves none";
     case CodecPlace::Gpus:
-      return "none is served there";
+      return "none is known to be faster there";
     case CodecPlace::SeveralNodes:
       return "no way between nodes takes a codec yet";
   }

@@ -145,9 +145,26 @@ void add_launched(const LaunchFacts& facts, std::vector<LaunchRow>& rows) {
   rows.back().codecs = kAllCodecs;  // what nothing serves is refused where a plan is made
 }
 
-// From which size on which codec is faster than none, the fastest first.
-std::vector<CodingRow> coding_rows(const LaunchFacts&) {
-  return {};
+// From which size on which codec is faster than none, the fastest first: float16 between two H100,
+// in a graph, of the fourfold sizes that were measured (tests/gpu/bench/README.md). As many bytes
+// of float32 are half as many elements to encode. Encoding fills SMs, so that on a smaller share of
+// them it takes longer than what it saves; and nobody has measured more ranks.
+std::vector<CodingRow> coding_rows(const LaunchFacts& facts) {
+  if (!facts.codecs || !facts.atomic_128b_stores || facts.ranks != 2 ||
+      facts.in_stream_blocks < kMaxInStreamBlocks)
+    return {};
+  constexpr std::uint64_t kMiB = 1024 * kKiB;
+  std::vector<CodingRow> rows;
+  for (const auto& [codec, least_bytes] : {std::pair{Codec::Q4, 4 * kMiB},
+                                           {Codec::Q4Rotated, 16 * kMiB},
+                                           {Codec::Fp8, 4 * kMiB},
+                                           {Codec::Q8, 4 * kMiB},
+                                           {Codec::Q6, 16 * kMiB},
+                                           {Codec::Q8Rotated, 16 * kMiB},
+                                           {Codec::Q6Rotated, 16 * kMiB}}) {
+    rows.push_back({.codec = codec, .least_bytes = least_bytes, .dtypes = kInStreamDTypes});
+  }
+  return rows;
 }
 
 }  // namespace

@@ -198,6 +198,26 @@ TEST(LaunchTableBuilder, HasNoCodecWhereNoneIsServed) {
       << "what people see of operations without a codec";
 }
 
+TEST(LaunchTableBuilder, GivesAnErrorClassACodecOnlyWhereItWasMeasuredToPay) {
+  const auto codec_for = [](const LaunchTable& table, double decibels, std::uint64_t bytes) {
+    return table.codec_for({.least_snr_db = decibels}, {.bytes = bytes, .dtype = DType::Float16});
+  };
+  EXPECT_EQ(codec_for(table_of(2), 20, mib(4)), Codec::Q4);
+  EXPECT_EQ(codec_for(table_of(2), 30, mib(4)), Codec::Fp8);
+  EXPECT_EQ(codec_for(table_of(2), 40, mib(64)), Codec::Q8);
+  EXPECT_EQ(codec_for(table_of(2), 20, mib(1)), Codec::None);
+  EXPECT_EQ(codec_for(table_of(2, kSmallShare), 20, mib(64)), Codec::None)
+      << "too few SMs to encode as fast as the links are";
+  EXPECT_EQ(codec_for(table_of(2, kMaxInStreamBlocks, false), 20, mib(64)), Codec::None);
+  EXPECT_EQ(codec_for(table_of(4), 20, mib(64)), Codec::None) << "nobody has measured it";
+  const LaunchTable pair = table_of(2);
+  for (const CodingRow& row : pair.coding()) {
+    const LaunchKey key{.bytes = row.least_bytes, .dtype = DType::Float32, .codec = row.codec};
+    EXPECT_EQ(row.times, 1);
+    EXPECT_EQ(pair.find(key).path, LaunchPath::InStream);
+  }
+}
+
 TEST(LaunchTableBuilder, LeavesWhatAsksForNoCodecWhereItWas) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     const LaunchTable table = table_of(ranks);
