@@ -105,13 +105,13 @@ constexpr SettingRow kRows[] = {
      .key = "in_call_bytes",
      .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.in_call_bytes), .max = 64 << 10},
      .reloadable = true,
-     .doc = "Operations of up to so many bytes (of more than 4 ranks, and of 16-bit types: fewer), "
-            "between at most 8 "
-            "ranks that are all on this host, run within the ranks' calls, which hand each other "
-            "what they send in memory that the "
-            "daemon makes for the communicator; whatever does not meet there soon goes to the "
-            "worker. 0: the worker runs everything. Communicators keep what held when they were "
-            "formed."},
+     .doc =
+         "Operations of up to so many bytes (of more than 4 ranks, and of 16-bit types: fewer), "
+         "between 2 to 8 ranks that are all on this host, run within the ranks' calls, which hand "
+         "each other what they send in memory that the daemon makes for the communicator; whatever "
+         "does not meet there soon goes to the "
+         "worker. 0: the worker runs everything. Communicators keep what held when they were "
+         "formed."},
     {.section = "gpu",
      .key = "mps",
      .kind = ARC_CHOICE(kMpsChoices, MpsChoice, gpu.mps),
