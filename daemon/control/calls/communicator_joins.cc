@@ -155,7 +155,8 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
     });
     count();
     holder->epoch = result->epoch;
-    session->members.emplace(result->member, std::move(*holder));
+    HeldMember& held = session->members[result->member];
+    held = std::move(*holder);
     v1::CreateCommunicatorReply reply;
     reply.set_segment_limit_bytes(result->segment_limit_bytes);
     reply.set_member(result->member.bits());
@@ -164,7 +165,7 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
     if (state_.worker_of(*session).on_gpus())
       return hand_over_mailbox(id, result->member, std::move(reply), answer);
     if (gets_ticket) --session->tickets_promised;
-    if (Status given = hand_over_in_call(*session, *result, reply); !given) {
+    if (Status given = hand_over_in_call(*session, held, *result, reply); !given) {
       state_.worker_of(*session).leave_communicator(id, result->member, [](const Status&) {});
       session->members.erase(result->member);
       return answer(given.error());
@@ -173,20 +174,20 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
   };
 }
 
-Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, const Rendezvous::Joined& joined,
+Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, HeldMember& member,
+                                            const Rendezvous::Joined& joined,
                                             v1::CreateCommunicatorReply& reply) {
   const auto ranks = static_cast<std::uint32_t>(joined.rank_devices.size());
   if (!joined.is_here) {
     reply.set_launch_table(make_launch_table_on_host(ranks).encode());
     return {};
   }
-  HeldMember& member = session.members.at(joined.member);
   member.in_call = state_.in_call.of(member.unique_id, member.epoch,
                                      {.uid = session.peer.uid,
                                       .ranks = ranks,
                                       .most_bytes = state_.settings->host.in_call_bytes,
                                       .same_tables = joined.same_tables});
-  const InCallExchange& exchange = *member.in_call;
+  InCallExchange& exchange = *member.in_call;
   reply.set_launch_table(exchange.launches().encode());
   if (!exchange.has_memory()) return {};
   Result<UniqueFd> memory = exchange.descriptor();

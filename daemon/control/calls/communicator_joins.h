@@ -46,8 +46,8 @@ class CommunicatorJoins {
                          const Answer<v1::CreateCommunicatorReply>& answer);
   // Workers on the host: the reply with its table, and memory for calls to meet in where there is
   // any.
-  Status hand_over_in_call(SessionEntry& session, const Rendezvous::Joined& joined,
-                           v1::CreateCommunicatorReply& reply);
+  Status hand_over_in_call(SessionEntry& session, HeldMember& member,
+                           const Rendezvous::Joined& joined, v1::CreateCommunicatorReply& reply);
   void count();
 
   ControlState& state_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "daemon/plan/launch_table_builder.h"
 #include "kernels/host/reduce_in_call.h"
@@ -53,7 +54,8 @@ Status InCallExchange::make(const Wanted& wanted, QuotaBook& quotas) {
   return {};
 }
 
-Result<UniqueFd> InCallExchange::descriptor() const {
+Result<UniqueFd> InCallExchange::descriptor() {
+  if (++handed_out_ >= ranks_) return std::exchange(memory_, UniqueFd());
   UniqueFd fd = duplicate(memory_.get());
   if (!fd) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,

@@ -37,8 +37,8 @@ class InCallExchange {
   const LaunchTable& launches() const { return launches_; }
   bool has_memory() const { return static_cast<bool>(control_); }
   std::uint64_t bytes() const { return has_memory() ? in_call_bytes(ranks_) : 0; }
-  // One for each rank.
-  Result<UniqueFd> descriptor() const;
+  // One for each rank; of the last one nothing is kept.
+  Result<UniqueFd> descriptor();
   const std::string& why_not() const { return why_not_; }  // nothing meets in calls; "": it does
   // That its ranks have run in their calls, as they say.
   InCallCounts::Sum counted() const;
@@ -53,7 +53,8 @@ class InCallExchange {
   InCallCounts& counts_;
   const std::uint32_t ranks_;
   ChargePtr reserved_, mapping_;
-  UniqueFd memory_;
+  UniqueFd memory_;  // as long as a rank has no descriptor of it
+  std::uint32_t handed_out_ = 0;
   SharedMapping control_;  // its first page
   LaunchTable launches_;
   std::string why_not_;

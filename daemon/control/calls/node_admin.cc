@@ -166,7 +166,7 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
 // What its ranks run without the worker.
 void fill(const InCallExchange& in_call, v1::CommunicatorStatus& wire) {
   fill(in_call.launches(), wire);
-  wire.set_why_not_in_stream(in_call.why_not());
+  wire.set_why_not_in_call(in_call.why_not());
   const auto ranks = static_cast<std::uint64_t>(std::max(wire.ranks(), 1));
   wire.set_operations_done(wire.operations_done() + in_call.counted().operations / ranks);
   for (v1::RankStatus& rank : *wire.mutable_members())
