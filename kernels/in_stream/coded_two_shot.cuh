@@ -18,22 +18,7 @@ namespace arcomm::device {
 
 // Shards are whole blocks, so that they are cut as the operation is.
 template <PacketCodec Codec>
-class CodedShards {
- public:
-  __device__ __forceinline__ explicit CodedShards(const InStreamCall& call)
-      : vectors(can_move_vectors(call)),
-        cut_(call.count, kCacheLineBytes / kCodecBlock, call.ranks) {}
-
-  __device__ __forceinline__ ElementRange of(std::uint32_t owner) const { return cut_.of(owner); }
-  __device__ __forceinline__ std::uint32_t packets() const {
-    return packets_of<Codec>(of(0).size());
-  }
-
-  const bool vectors;
-
- private:
-  ShardCut<std::uint32_t> cut_;
-};
+using CodedShards = InStreamShards<Codec, kCacheLineBytes / kCodecBlock>;
 
 // Codec: a CodedCodec.
 template <PacketCodec Codec>

@@ -97,13 +97,13 @@ class InStreamExchange {
   BlockEpoch epoch_;
 };
 
-// The shards of a two-hop operation: cut once, because a division takes long.
-template <PacketCodec Codec>
+// The shards of a two-hop operation: cut once, because a division takes long. They end at cache
+// lines of elements that have kElementBytes.
+template <PacketCodec Codec, std::size_t kElementBytes = sizeof(typename Codec::Stored)>
 class InStreamShards {
  public:
   __device__ __forceinline__ explicit InStreamShards(const InStreamCall& call)
-      : vectors(can_move_vectors(call)),
-        cut_(call.count, sizeof(typename Codec::Stored), call.ranks) {}
+      : vectors(can_move_vectors(call)), cut_(call.count, kElementBytes, call.ranks) {}
 
   __device__ __forceinline__ ElementRange of(std::uint32_t owner) const { return cut_.of(owner); }
   __device__ __forceinline__ std::uint32_t packets() const {

@@ -202,6 +202,17 @@ class InStreamOnGpus : public testing::TestWithParam<std::uint32_t> {
     ASSERT_NO_FATAL_FAILURE(synchronize());
     ASSERT_NO_FATAL_FAILURE(expect_results(what));
   }
+  // Rank 0 calls another operation than the others: all are told, and nothing is written.
+  void expect_mismatch(const Operation& what, const Operation& other) {
+    ASSERT_NO_FATAL_FAILURE(prepare(what));
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+      ASSERT_NO_FATAL_FAILURE(launch(rank, rank == 0 ? other : what));
+    ASSERT_NO_FATAL_FAILURE(synchronize());
+    expected_.assign(expected_.size(), std::byte{0xa5});
+    expect_results(what);
+    for (std::uint32_t rank = 0; rank < ranks(); ++rank)
+      EXPECT_EQ(failure(rank).reason, static_cast<std::uint8_t>(Reason::Mismatch)) << rank;
+  }
 
   std::vector<Rank> ranks_;
   std::vector<std::byte> expected_;
