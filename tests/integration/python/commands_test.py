@@ -4,28 +4,23 @@
 usage: commands_test.py <arcommd>     (PYTHONPATH: client/python; ARCOMM_LIBRARY: libarclient)
 """
 import os
-import signal
 import subprocess
 import sys
-import tempfile
 import unittest
 
-from node_daemon import start_daemon
+from node_daemon import NodeDaemon
 
 ARCOMMD = sys.argv.pop(1)
 DEADLINE = 120
 
 
 def setUpModule():
-    global folder, daemon
-    folder = tempfile.TemporaryDirectory(prefix="arc")
-    daemon = start_daemon(ARCOMMD, folder.name)
+    global daemon
+    daemon = NodeDaemon(ARCOMMD)
 
 
 def tearDownModule():
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(DEADLINE) == 0
-    folder.cleanup()
+    daemon.stop()
 
 
 def arcomm(*arguments, **environment):

@@ -1,8 +1,12 @@
 """The daemon that a test in Python starts."""
 import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+
+STOPS_WITHIN = 120  # seconds
 
 
 def start_daemon(arcommd, folder):
@@ -24,3 +28,17 @@ def start_daemon(arcommd, folder):
         time.sleep(0.01)
     os.environ["ARCOMM_RUNTIME_DIR"] = runtime
     return daemon
+
+
+class NodeDaemon:
+    """One in a folder that goes with it; it must end well when it is told to stop."""
+
+    def __init__(self, arcommd):
+        self._folder = tempfile.TemporaryDirectory(prefix="arc")
+        self.folder = self._folder.name
+        self.process = start_daemon(arcommd, self.folder)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(STOPS_WITHIN) == 0
+        self._folder.cleanup()

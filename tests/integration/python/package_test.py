@@ -8,10 +8,8 @@ import concurrent.futures
 import gc
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import unittest
@@ -20,7 +18,7 @@ import warnings
 import numpy
 
 import arcomm
-from node_daemon import start_daemon
+from node_daemon import NodeDaemon
 
 ARCOMMD = sys.argv.pop(1)
 RANKS = 2
@@ -28,17 +26,14 @@ DEADLINE = 30
 
 
 def setUpModule():
-    global folder, daemon
-    folder = tempfile.TemporaryDirectory(prefix="arc")
-    daemon = start_daemon(ARCOMMD, folder.name)
+    global daemon
+    daemon = NodeDaemon(ARCOMMD)
     arcomm.init(timeout=10)
 
 
 def tearDownModule():
     arcomm.finalize()
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(DEADLINE) == 0
-    folder.cleanup()
+    daemon.stop()
 
 
 def on_all_ranks(work, ranks=RANKS, **options):
@@ -387,7 +382,7 @@ class Failures(unittest.TestCase):
 
     def test_no_daemon_is_an_error_that_says_so(self):
         ended = subprocess.run([sys.executable, "-c", "import arcomm; arcomm.init()"], capture_output=True, text=True,
-                               timeout=DEADLINE, env=os.environ | {"ARCOMM_RUNTIME_DIR": folder.name + "/none"})
+                               timeout=DEADLINE, env=os.environ | {"ARCOMM_RUNTIME_DIR": daemon.folder + "/none"})
         self.assertIn("ArcommError", ended.stderr)
         self.assertIn("arcommd", ended.stderr)
 

@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 import arcomm
 import arcomm.torch_backend
-from node_daemon import start_daemon
+from node_daemon import NodeDaemon
 
 ARCOMMD = sys.argv.pop(1) if __name__ == "__main__" else None
 RANKS = 2
@@ -26,15 +26,12 @@ DEADLINE = 120
 
 
 def setUpModule():
-    global folder, daemon
-    folder = tempfile.TemporaryDirectory(prefix="arc")
-    daemon = start_daemon(ARCOMMD, folder.name)
+    global daemon
+    daemon = NodeDaemon(ARCOMMD)
 
 
 def tearDownModule():
-    daemon.send_signal(signal.SIGTERM)
-    assert daemon.wait(DEADLINE) == 0
-    folder.cleanup()
+    daemon.stop()
 
 
 def served():
