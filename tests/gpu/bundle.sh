@@ -43,9 +43,10 @@ if [[ $parts == *" service "* ]]; then
   take "$build/tests/gpu/fault_rank"
   take "$build/tests/gpu/node_rank"
   take "$build/tests/gpu/full_gpu"
+  take "$build/tests/gpu/memory_stages"
   take "$build/tests/gpu/thread_stacks.so"
   take "$build/tests/gpu/two_gpus_one_process"
-  take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"
+  take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl" "$build/tests/gpu/memory_stages"
 fi
 # Every program holds all kernels for several architectures, the same in each.
 tar -C "$out" -c . | xz -6 -T0 >"$stage/programs.tar.xz"
