@@ -60,9 +60,10 @@ struct Settings {
     bool in_stream = true;                      // small operations are launched by their clients
     std::uint64_t in_stream_communicators = 2;  // of one GPU, that share its SMs for them
     bool codecs = true;                         // operations that ask for one may have it
-    bool speculative = true;         // larger operations are launched before they are called
-    bool cuda_ipc = true;            // clients' memory by CUDA IPC handles, too
-    std::string algorithm = "auto";  // or the name of the kernel for what is launched
+    bool speculative = true;  // larger operations are launched before they are called
+    bool cuda_ipc = true;     // clients' memory by CUDA IPC handles, too
+    std::uint64_t scratch_bytes = 4ull << 30;  // of each GPU: communicators' slots count in it
+    std::string algorithm = "auto";            // or the name of the kernel for what is launched
     friend bool operator==(const Gpu&, const Gpu&) = default;
   } gpu;
   struct Rings {

@@ -193,6 +193,18 @@ constexpr SettingRow kRows[] = {
             "shareable handle (PyTorch's expandable segments); where clients of several users "
             "share GPUs under MPS. What is in-stream takes any memory all the same."},
     {.section = "gpu",
+     .key = "scratch_bytes",
+     .kind =
+         NumberSetting{.field = ARC_FIELD(std::uint64_t, gpu.scratch_bytes), .min = 0, .max = kTiB},
+     .unit = SettingUnit::Bytes,
+     .reloadable = true,
+     .doc = "Memory of each GPU for what the ranks' launched kernels hand each other. A "
+            "communicator has 34 MB of each of its GPUs from its beginning, and the slots of "
+            "stream and copy_engine, 64 MB more for each other rank, from when the first plan "
+            "comes that one of them is to run. Where that would be more than this, or the GPU has "
+            "no memory left, it has none in its life, and two_shot or flash runs these plans "
+            "instead, slower; arctl comms says so. A change holds for slots to come."},
+    {.section = "gpu",
      .key = "algorithm",
      .kind = text(ARC_FIELD(std::string, gpu.algorithm), kKernelName),
      .reloadable = true,

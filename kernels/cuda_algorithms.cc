@@ -19,6 +19,10 @@ constexpr CudaAlgorithmEntry with_atomic_128b_stores(CudaAlgorithmEntry entry) {
   entry.needs_atomic_128b_stores = true;
   return entry;
 }
+constexpr CudaAlgorithmEntry with_slots(CudaAlgorithmEntry entry) {
+  entry.needs_slots = true;
+  return entry;
+}
 constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensible_from) {
   entry.launches_all_ranks = true;
   entry.sensible_from = sensible_from;
@@ -28,13 +32,14 @@ constexpr CudaAlgorithmEntry joint(CudaAlgorithmEntry entry, std::uint64_t sensi
 constexpr std::array kAlgorithms = {
     plain(CudaAlgorithm::OneShotLl16, "one_shot_ll16", kMaxLl16Bytes),
     plain(CudaAlgorithm::TwoShot, "two_shot", 0),
-    plain(CudaAlgorithm::Stream, "stream", 0),
+    with_slots(plain(CudaAlgorithm::Stream, "stream", 0)),
     plain(CudaAlgorithm::Flash, "flash", 0),
     with_atomic_128b_stores(
         plain(CudaAlgorithm::OneShotLl128, "one_shot_ll128", max_one_shot_ll128_bytes(2))),
     with_atomic_128b_stores(
         plain(CudaAlgorithm::TwoShotLl128, "two_shot_ll128", kMaxTwoShotLl128Bytes)),
-    joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20),
+    with_slots(
+        joint(plain(CudaAlgorithm::CopyEngine, "copy_engine", max_copy_engine_bytes(2)), 16 << 20)),
     CudaAlgorithmEntry{.algorithm = CudaAlgorithm::Alone,
                        .name = "alone",
                        .min_ranks = 1,
@@ -104,6 +109,12 @@ Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ra
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities) {
   const CudaAlgorithmEntry& entry = entry_of(algorithm);
   return abilities.atomic_128b_stores || !entry.needs_atomic_128b_stores;
+}
+
+// What is the next fastest of the sizes for which those with slots are chosen.
+CudaAlgorithm without_slots(CudaAlgorithm algorithm, std::uint32_t ranks) {
+  if (!entry_of(algorithm).needs_slots) return algorithm;
+  return ranks == 2 ? CudaAlgorithm::TwoShot : CudaAlgorithm::Flash;
 }
 
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,

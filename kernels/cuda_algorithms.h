@@ -30,7 +30,8 @@ struct CudaAlgorithmEntry {
   std::uint32_t min_ranks, max_ranks;
   std::uint64_t max_bytes;  // per rank, between two; most_bytes_of() knows the rest. 0: any number
   bool needs_atomic_128b_stores =
-      false;  // only between GPUs that passed the test of lines/ll128_self_test.h
+      false;                 // only between GPUs that passed the test of lines/ll128_self_test.h
+  bool needs_slots = false;  // the large part of a scratch: launch/cuda_scratch.h
   bool launches_all_ranks = false;  // copies and launches, in the order that its caller knows
   std::uint64_t sensible_from = 0;  // bytes, where the tuner begins to measure it
   // Wire formats that it is compiled for, by bit_of(): others only of algorithms on lines (codec/).
@@ -53,6 +54,8 @@ Status serves(CudaAlgorithm algorithm, Codec codec);
 Status can_launch(CudaAlgorithm algorithm, std::uint64_t bytes, std::uint32_t ranks,
                   Codec codec = Codec::None);
 bool can_run(CudaAlgorithm algorithm, CudaAbilities abilities);
+// The algorithm itself where it needs no slots; otherwise what is run where there are none.
+CudaAlgorithm without_slots(CudaAlgorithm algorithm, std::uint32_t ranks);
 // The algorithm itself between GPUs that can run it; otherwise what to run instead.
 CudaAlgorithm algorithm_among(CudaAbilities abilities, CudaAlgorithm algorithm,
                               std::uint64_t bytes);

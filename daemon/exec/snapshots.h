@@ -43,6 +43,7 @@ struct CommunicatorSnapshot {
   // On GPUs: the table in use, and why not more of it is in-stream; "" where nothing hinders.
   std::optional<LaunchTable> launches = std::nullopt;
   std::string why_not_in_stream = {};
+  std::string why_no_slots = {};  // likewise, for the algorithms that need some
   Coding default_coding = {};
   bool spans_nodes = false;
 };

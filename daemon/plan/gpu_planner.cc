@@ -48,13 +48,20 @@ std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
   return stretches;
 }
 
-Plan make_plan(const LaunchTable& launches, const Signature& signature) {
-  const CudaAlgorithm algorithm =
-      launched_algorithm(launches.find_launched(launch_key_of(signature)));
+Plan make_plan(const LaunchTable& launches, const Signature& signature, std::uint32_t ranks,
+               bool has_slots) {
+  CudaAlgorithm algorithm = launched_algorithm(launches.find_launched(launch_key_of(signature)));
+  if (!has_slots) algorithm = without_slots(algorithm, ranks);
   Plan plan;
   // Of no elements a kernel tells the ranks that all have come.
   plan.add(signature.is_empty() ? KernelStep{algorithm} : step_for(algorithm));
   return plan;
+}
+
+bool needs_slots(const LaunchTable& launches, const Signature& signature) {
+  const std::uint8_t number = launches.find_launched(launch_key_of(signature));
+  return !signature.is_empty() && number < cuda_algorithms().size() &&
+         entry_of(launched_algorithm(number)).needs_slots;
 }
 
 Status can_launch(const LaunchTable& launches, const Signature& signature) {

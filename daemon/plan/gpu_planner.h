@@ -42,7 +42,11 @@ std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
                                                 std::uint32_t ranks, CudaAbilities abilities);
 
 // Of an operation that is launched; what a client's own stream or the resident grid runs has none.
-Plan make_plan(const LaunchTable& launches, const Signature& signature);
+// has_slots: of a communicator of so many ranks, in their scratches.
+Plan make_plan(const LaunchTable& launches, const Signature& signature, std::uint32_t ranks,
+               bool has_slots);
+// Whether such an operation would rather run with slots.
+bool needs_slots(const LaunchTable& launches, const Signature& signature);
 // Whether what such a plan launches serves the signature's codec; the error names what does not.
 Status can_launch(const LaunchTable& launches, const Signature& signature);
 

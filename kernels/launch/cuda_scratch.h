@@ -1,9 +1,11 @@
 // Where everything lies in a rank's scratch, through which launched kernels hand each other what
 // they need: pure arithmetic, proven in tests/unit/kernels. Sizes and offsets in bytes.
 //
-// A rank has cuda_scratch_bytes() per communicator: zeroed once, mapped on all the ranks' GPUs, and
-// then touched by these kernels alone. One that is alone hands nobody anything, and has the control
-// page only. Regions do not move with the size of an operation:
+// A rank has cuda_scratch_bytes() per communicator, mapped on all the ranks' GPUs and touched by
+// these kernels alone: the first cuda_state_bytes() from the beginning and zeroed once, the slots
+// behind them from when an algorithm first needs them, and never zeroed, since what says which of
+// them hold something is in the control page. One that is alone hands nobody anything, and has the
+// control page only. Regions do not move with the size of an operation:
 //   a control page (device/scratch.cuh)
 //   OneShotLl16  two halves, for odd and even epochs, of one area per rank, twice the data's size
 //   LL128        two halves (lines/ll128_layout.h), which both algorithms use in turn
@@ -52,6 +54,9 @@ constexpr std::uint64_t max_copy_engine_bytes(std::uint32_t ranks) {
              : std::min<std::uint64_t>(64, 512 / copy_entries(ranks)) * ranks * kCopySlotBytes;
 }
 
+constexpr std::uint64_t cuda_state_bytes(std::uint32_t ranks) {
+  return ranks < 2 ? kCudaControlBytes : kStreamOffset;
+}
 constexpr std::uint64_t cuda_scratch_bytes(std::uint32_t ranks) {
   return ranks < 2 ? kCudaControlBytes : std::max(stream_end(ranks), copy_end(ranks));
 }

@@ -37,7 +37,7 @@ Status start_over(void* scratch, std::uint32_t ranks, void* stream) {
   cudaError_t wiped = wipe(offsetof(Scratch, skipped), offsetof(Scratch, epoch));
   if (wiped == cudaSuccess) wiped = wipe(offsetof(Scratch, epoch), offsetof(Scratch, gates));
   if (wiped == cudaSuccess)
-    wiped = wipe(offsetof(Scratch, opened), static_cast<std::size_t>(cuda_scratch_bytes(ranks)));
+    wiped = wipe(offsetof(Scratch, opened), static_cast<std::size_t>(cuda_state_bytes(ranks)));
   if (wiped != cudaSuccess) return device::cuda_error(wiped, "letting a scratch start over");
   return {};
 }

@@ -43,9 +43,10 @@ if [[ $parts == *" service "* ]]; then
   take "$build/tests/gpu/fault_rank"
   take "$build/tests/gpu/node_rank"
   take "$build/tests/gpu/full_gpu"
+  take "$build/tests/gpu/memory_stages"
   take "$build/tests/gpu/thread_stacks.so"
   take "$build/tests/gpu/two_gpus_one_process"
-  take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl"
+  take_libraries "$build/daemon/arcommd" "$build/client/arctl/arctl" "$build/tests/gpu/memory_stages"
   mkdir -p "$stage/python"
   cp -r "$top/client/python/arcomm" "$stage/python/"
   find "$stage/python" \( -name __pycache__ -o -name '*.so.0' \) -exec rm -rf {} +

@@ -10,6 +10,7 @@
 #                   and NCCL over sockets beside them (RANKS=2)
 #                   jit, when it is named: fault 52, the kernels that a driver makes of PTX
 #                   full, when it is named: fault 45, on one GPU (RANKS=1), or of two one that is filled (RANKS=2)
+#                   memory, when it is named: what is taken of the GPUs' memory, step by step
 #                   four, named alone: what the second, third and fourth communicator of the same GPUs take
 #                   soak, when it is named: many replays (REPLAYS, SOAK_SECONDS, SEED), all ranks in one process
 #   SKIP_CHECKS=1   of `kernels` the measurements only
@@ -82,6 +83,7 @@ if [[ $parts == *" service "* || $parts == *" soak "* || $parts == *" four "* ||
   RANKS="${ranks_here[*]}" PARTS=$parts LIBNCCL=$nccl part "NCCL in one process" bash "$here/run_service.sh" "$out"
 fi
 if [[ $parts == *" nodes "* ]]; then GPUS=${ranks_here[-1]} LIBNCCL=$nccl timeout -k 20 540 bash "$here/run_nodes.sh" "$out" || status=1; fi
+if [[ $parts == *" memory "* ]]; then RANKS=${ranks_here[-1]} timeout -k 20 300 bash "$here/run_memory.sh" "$out" || status=1; fi
 if [[ $parts == *" sanitizer "* ]]; then bash "$here/run_sanitizer.sh" "$out" || status=1; fi
 if [[ $parts == *" faults "* ]]; then
   RANKS="${ranks_here[*]}" part "faults that are not possible here" timeout -k 20 400 bash "$here/run_faults.sh" "$out"

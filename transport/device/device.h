@@ -39,6 +39,12 @@ class Device {
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
   // Memory::bytes. Unavailable where the device is too busy to clear it within 40 ms.
   virtual Result<Memory> allocate(std::uint64_t bytes) = 0;
+  // The same, with addresses kept free behind it for Memory::grow() up to `most_bytes` in all; they
+  // take no memory. GPUs only.
+  virtual Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) {
+    return error(ErrorCode::Unimplemented, Reason::Unsupported, "memory of ", name(),
+                 " does not grow: ", bytes, " bytes to ", most_bytes);
+  }
   // Whether a kernel by which memory is cleared has not ended: beside other work that fills the
   // device it waits for that, and whoever lets go of memory would wait as long.
   virtual bool is_clearing() const { return false; }

@@ -36,6 +36,13 @@ class Memory {
     // A descriptor of its own for the whole allocation, to be sent to another process by
     // SCM_RIGHTS.
     virtual Result<UniqueFd> export_fd() const = 0;
+    // See Memory::grow.
+    virtual Status grow(std::uint64_t bytes) {
+      return error(ErrorCode::Unimplemented, Reason::Unsupported, view().bytes,
+                   " bytes of memory cannot grow to ", bytes,
+                   ": no addresses were reserved behind them");
+    }
+    virtual void cut_back() {}  // see Memory::cut_back
   };
 
   Memory() = default;
@@ -49,6 +56,12 @@ class Memory {
   // For kernels and copies that run on the device `ordinal`; null where it has no access.
   std::byte* data_on(int ordinal) const { return backing_->data_on(ordinal); }
   Result<UniqueFd> export_fd() const { return backing_->export_fd(); }
+  // Of Device::allocate_growing(): `bytes` in all, rounded up; what is there stays where it is, and
+  // what is added is not zeroed, and no part of export_fd(). After an error it is as it was. As
+  // slow as an allocation, and not while a kernel of ours is resident on the device.
+  Status grow(std::uint64_t bytes) { return backing_->grow(bytes); }
+  // Gives back all that grow() added: nothing uses it. As slow as freeing.
+  void cut_back() { backing_->cut_back(); }
 
  private:
   std::unique_ptr<Backing> backing_;

@@ -143,6 +143,8 @@ std::string communicators_text(const v1::CommunicatorsReply& reply, bool colour)
       out += "  why not more in-stream: " + printable(communicator.why_not_in_stream()) + "\n";
     if (!communicator.why_not_in_call().empty())
       out += "  why nothing in-call: " + printable(communicator.why_not_in_call()) + "\n";
+    if (!communicator.why_no_slots().empty())
+      out += "  why not stream or copy_engine: " + printable(communicator.why_no_slots()) + "\n";
     if (!communicator.default_codec_becomes().empty()) {
       out += "  default codec: " + printable(communicator.default_codec()) + ": " +
              printable(communicator.default_codec_becomes()) + "\n";
@@ -168,6 +170,7 @@ Json communicators_json(const v1::CommunicatorsReply& reply) {
                    {"launches", launches_json(communicator)},
                    {"why_not_in_stream", communicator.why_not_in_stream()},
                    {"why_not_in_call", communicator.why_not_in_call()},
+                   {"why_no_slots", communicator.why_no_slots()},
                    {"default_codec", default_codec_text(communicator)},
                    {"default_codec_becomes", communicator.default_codec_becomes()},
                    {"members", members_json(communicator)}});

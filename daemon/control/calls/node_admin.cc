@@ -144,6 +144,7 @@ void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire
   wire.set_diagnosis(communicator.diagnosis);
   if (communicator.launches) fill(*communicator.launches, wire);
   wire.set_why_not_in_stream(communicator.why_not_in_stream);
+  wire.set_why_no_slots(communicator.why_no_slots);
   wire.set_default_codec(to_string(communicator.default_coding));
   const CodecPlace place = communicator.spans_nodes ? CodecPlace::SeveralNodes
                            : communicator.launches  ? CodecPlace::Gpus

@@ -159,6 +159,7 @@ std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
   for (GpuEngine& engine : groups_->engines)
     engine.tend_grid(now_ns, lease_ns_, groups_->turn,
                      [&] { speculator.withdraw_all(groups_->turn, kMomentNs); });
+  groups_->slots.tend(now_ns);  // before what needs them is started
   groups_->quiescer.tend(now_ns);
   if (const std::uint64_t now = operations_elsewhere(); now != before)
     metrics_.operations[ErrorCode::Ok].add(now - before);
@@ -254,7 +255,11 @@ Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& sen
   if (plan.timeout_ns == 0) plan.timeout_ns = default_timeout_ns_;
   plan.timeout_ns = std::min(plan.timeout_ns, max_timeout_ns_);
   const Launch launch = group->launches.find(launch_key_of(plan.signature));
-  if (launch.path != LaunchPath::Resident) return can_launch(group->launches, plan.signature);
+  if (launch.path != LaunchPath::Resident) {
+    ARC_RETURN_IF_ERROR(can_launch(group->launches, plan.signature));
+    groups_->slots.want(*group, plan.signature);
+    return {};
+  }
   ARC_RETURN_IF_ERROR(ResidentPath::set_plan(id, member, plan));
   plan.resident_on = static_cast<int>(member.engine - groups_->engines.data());
   member.budget_ns = std::max(member.budget_ns, plan.timeout_ns);

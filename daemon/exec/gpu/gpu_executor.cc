@@ -123,7 +123,7 @@ bool GpuExecutor::begin(Run& run, const Arrival& arrival) {
 }
 
 bool GpuExecutor::has_room(GpuGroup& group, const Arrival& arrival) const {
-  const Plan plan = make_plan(group.launches, arrival.signature);
+  const Plan plan = plan_of(group, arrival.signature);
   std::uint32_t blocks = 0;
   for (const Step& step : plan.steps())
     blocks = std::max(blocks, blocks_of(step, group, arrival.signature));
@@ -154,7 +154,7 @@ void GpuExecutor::launch(Run& run, const Arrival& arrival) {
   const std::size_t ranks = group.members.size();
   GpuCalls calls = calls_of(group, request_of(arrival, ranks, now_ns()), buffers_);
   if (faults_) std::ranges::fill(calls[0].send, kNobodysMemory);
-  const Plan plan = make_plan(group.launches, arrival.signature);
+  const Plan plan = plan_of(group, arrival.signature);
   Status launched;
   for (const Step& step : plan.steps()) {
     if (!arrival.signature.is_empty()) record_algorithm(arrival, algorithm_of(step));

@@ -49,6 +49,11 @@ struct StepRunner {
 
 }  // namespace
 
+Plan plan_of(const GpuGroup& group, const Signature& signature) {
+  return make_plan(group.launches, signature, static_cast<std::uint32_t>(group.members.size()),
+                   group.slots == GpuGroup::Slots::Here);
+}
+
 std::uint32_t blocks_of(const Step& step, const GpuGroup& group, const Signature& signature) {
   return launched_blocks(algorithm_of(step), signature.send_count, signature.dtype,
                          static_cast<std::uint32_t>(group.members.size()), group.most_blocks);

@@ -12,6 +12,8 @@
 
 namespace arcomm {
 
+// Of an operation that is launched now: another one may come where the group gets its slots.
+Plan plan_of(const GpuGroup& group, const Signature& signature);
 // What an operation of so many elements needs of the GPUs: LaunchRoom.
 std::uint32_t blocks_of(const Step& step, const GpuGroup& group, const Signature& signature);
 

@@ -69,7 +69,9 @@ Result<std::optional<std::uint64_t>> GpuBench::prepare() {
     is_made_ = true;
     groups_.quiescer.measured = group_.get();
     parts_.resize(ranks());
+    group_->slots = GpuGroup::Slots::Wanted;
   }
+  if (group_->slots == GpuGroup::Slots::Wanted && !groups_.slots.take(*group_)) return Room();
   const Status taken = take_buffers();
   if (taken) return has_buffers() ? Room(room_bytes_) : Room();
   if (taken.error().code == ErrorCode::Unavailable || room_bytes_ / 4 < kLeastRoomBytes)
@@ -172,6 +174,11 @@ Status GpuBench::can_measure(const GpuMeasurement& what) const {
                  entry_of(*what.algorithm).needs_atomic_128b_stores
                      ? "stores of 128 bytes do not arrive whole between these GPUs"
                      : "not all of these GPUs are of the Hopper generation or later");
+  }
+  if (what.algorithm && entry_of(*what.algorithm).needs_slots &&
+      group_->slots != GpuGroup::Slots::Here) {
+    return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(*what.algorithm),
+                 " needs slots that are not to be had: ", group_->why_no_slots);
   }
   if (!what.algorithm && in_stream_shape_of(what.bytes).blocks == 0) {
     return error(ErrorCode::OutOfRange, Reason::Unsupported, "nothing of ", what.bytes,

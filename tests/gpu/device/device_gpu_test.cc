@@ -62,6 +62,35 @@ TEST_F(CudaDeviceTest, AllocatesZeroedGranules) {
   EXPECT_FALSE(device_->allocate(0).ok());
 }
 
+std::uint64_t free_bytes() {
+  std::size_t left = 0, all = 0;
+  EXPECT_EQ(cudaMemGetInfo(&left, &all), cudaSuccess);
+  return left;
+}
+
+TEST_F(CudaDeviceTest, MemoryGrowsWhereItLiesAndIsCutBack) {
+  constexpr std::uint64_t kMore = 64 * kGranule;
+  auto memory = device_->allocate_growing(kGranule, kGranule + kMore);
+  ASSERT_TRUE(memory.ok()) << memory.error().to_string();
+  fill(*memory, 0x5a);
+  const std::byte* const data = memory->data();
+  const std::uint64_t before = free_bytes();
+  ASSERT_TRUE(memory->grow(kGranule + kMore - 1).ok());
+  EXPECT_EQ(before - free_bytes(), kMore);
+  EXPECT_EQ(memory->data(), data);
+  ASSERT_EQ(memory->bytes(), kGranule + kMore);
+  EXPECT_TRUE(holds(data, kGranule, 0x5a));
+  fill(*memory, 0x33);
+  EXPECT_TRUE(holds(data, memory->bytes(), 0x33));
+  EXPECT_EQ(memory->grow(memory->bytes() + 1).error().code, ErrorCode::OutOfRange);
+  memory->cut_back();
+  EXPECT_EQ(memory->bytes(), kGranule);
+  EXPECT_EQ(free_bytes(), before);
+  EXPECT_TRUE(holds(data, kGranule, 0x33));
+  EXPECT_TRUE(memory->grow(2 * kGranule).ok()) << "again";
+  EXPECT_FALSE(allocate(kGranule).grow(2 * kGranule).ok()) << "nothing was reserved";
+}
+
 // A memset is a kernel, and waited for theirs: the thread that allocated stood still as long.
 TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
   {

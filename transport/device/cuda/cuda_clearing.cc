@@ -84,13 +84,14 @@ bool CudaClearing::has_room() {
   return wait_until(kernels_, Clock::now() + kTryLimit) != cudaErrorNotReady;
 }
 
-Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, const Make& make,
-                                          std::chrono::nanoseconds timeout) {
+Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, std::uint64_t most_bytes,
+                                          const Make& make, std::chrono::nanoseconds timeout) {
   const std::lock_guard lock(mutex_);
   const auto until = Clock::now() + timeout;
   Job job;
-  const auto kept =
-      std::ranges::find_if(kept_, [bytes](const Job& one) { return one.asked_bytes == bytes; });
+  const auto kept = std::ranges::find_if(kept_, [&](const Job& one) {
+    return one.asked_bytes == bytes && one.most_bytes == most_bytes;
+  });
   if (kept != kept_.end()) {
     job = std::move(*kept);
     kept_.erase(kept);
@@ -100,6 +101,7 @@ Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, const Make& make,
     if (!made) return made;
     job.mapping = std::move(made).value();
     job.asked_bytes = bytes;
+    job.most_bytes = most_bytes;
     job.is_by_kernel = has_room();
     if (!job.is_by_kernel) cudaGetLastError();
   }

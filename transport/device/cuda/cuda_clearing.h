@@ -32,7 +32,8 @@ class CudaClearing {
   // Unavailable where the GPU did not come to it in time. Then it is kept, as zeros may still be
   // stored there, later; the next who wants as many bytes gets it, and it is gone on with.
   using Make = std::function<Result<CudaMapping>()>;
-  Result<CudaMapping> provide(std::uint64_t bytes, const Make& make,
+  // most_bytes: as CudaMapping::create's, which `make` is to pass on.
+  Result<CudaMapping> provide(std::uint64_t bytes, std::uint64_t most_bytes, const Make& make,
                               std::chrono::nanoseconds timeout);
   // A kernel of it has not ended: one that tried whether there is room, perhaps.
   bool has_kernel() const;
@@ -41,6 +42,7 @@ class CudaClearing {
   struct Job {
     CudaMapping mapping;
     std::uint64_t asked_bytes = 0;  // 0: nobody gets it
+    std::uint64_t most_bytes = 0;
     bool is_by_kernel = false;
     std::uint64_t queued_bytes = 0;  // zeros for them are stored, or in the stream
   };

@@ -15,12 +15,19 @@ constexpr std::chrono::milliseconds kClearTimeout{30};
 
 class CudaMemory final : public Memory::Backing {
  public:
-  explicit CudaMemory(CudaMapping mapping) : mapping_(std::move(mapping)) {}
+  CudaMemory(CudaMapping mapping, const CudaDeviceOptions& home)
+      : mapping_(std::move(mapping)), home_(home) {}
   MemoryRef view() const override { return mapping_.view(); }
   Result<UniqueFd> export_fd() const override { return mapping_.export_fd(); }
+  Status grow(std::uint64_t bytes) override {
+    const CurrentCudaDevice current(home_.ordinal);
+    return mapping_.grow(home_.ordinal, bytes, home_.peers);
+  }
+  void cut_back() override { mapping_.cut_back(); }
 
  private:
   CudaMapping mapping_;
+  const CudaDeviceOptions& home_;  // the device's, which outlives it
 };
 
 // Lets the GPU that is current reach everything in the others' contexts.
@@ -79,13 +86,14 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
                      std::move(clearing).value()));
 }
 
-Result<Memory> CudaDevice::allocate(std::uint64_t bytes) {
+Result<Memory> CudaDevice::allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) {
   const CurrentCudaDevice current(options_.ordinal);
   Result<CudaMapping> mapping = clearing_->provide(
-      bytes, [&] { return CudaMapping::create(options_.ordinal, bytes, options_.peers); },
+      bytes, most_bytes,
+      [&] { return CudaMapping::create(options_.ordinal, bytes, options_.peers, most_bytes); },
       kClearTimeout);
   if (!mapping) return std::move(mapping).error();
-  return Memory(std::make_unique<CudaMemory>(std::move(*mapping)));
+  return Memory(std::make_unique<CudaMemory>(std::move(*mapping), options_));
 }
 
 Result<Memory> CudaDevice::import(const MemoryHandle& handle, int descriptor) {

@@ -30,7 +30,8 @@ class CudaDevice final : public Device {
   int ordinal() const override { return options_.ordinal; }
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
   std::uint64_t memory_bytes() const override { return memory_bytes_; }
-  Result<Memory> allocate(std::uint64_t bytes) override;
+  Result<Memory> allocate(std::uint64_t bytes) override { return allocate_growing(bytes, 0); }
+  Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override;
   bool is_clearing() const override { return clearing_->has_kernel(); }
   Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
   Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "proto/status.h"
 #include "proto/unique_fd.h"
@@ -18,8 +19,10 @@ namespace arcomm {
 class CudaMapping {
  public:
   // New memory on GPU `home`, rounded up to the driver's granularity (2 MB), not zeroed.
+  // most_bytes: what it may grow to, for which addresses are reserved; 0: no more than it has.
   static Result<CudaMapping> create(int home, std::uint64_t bytes,
-                                    std::span<const int> accessible_from);
+                                    std::span<const int> accessible_from,
+                                    std::uint64_t most_bytes = 0);
 
   CudaMapping() = default;
   ~CudaMapping();
@@ -27,16 +30,27 @@ class CudaMapping {
   CudaMapping& operator=(CudaMapping&& other) noexcept;
 
   MemoryRef view() const { return view_; }
-  Result<UniqueFd> export_fd() const;
+  std::uint64_t reserved_bytes() const { return reserved_bytes_; }
+  Result<UniqueFd> export_fd() const;  // of what create() made
+  // `bytes` in all, rounded up; not zeroed. With the GPUs that it was created with.
+  Status grow(int home, std::uint64_t bytes, std::span<const int> accessible_from);
+  void cut_back();  // to what create() made
 
  private:
-  static Result<CudaMapping> map(CUmemGenericAllocationHandle handle, std::uint64_t bytes,
-                                 std::span<const int> accessible_from);
+  struct Piece {
+    CUmemGenericAllocationHandle handle = 0;
+    std::uint64_t bytes = 0;
+  };
+
+  Status reserve(std::uint64_t bytes);
+  // One piece more, behind those that are there.
+  Status add(int home, std::uint64_t bytes, std::span<const int> accessible_from);
+  void remove_last();
   void release();
 
-  MemoryRef view_;
-  CUmemGenericAllocationHandle handle_ = 0;
-  bool owns_handle_ = false;
+  MemoryRef view_;  // what is mapped, from the first reserved address on
+  std::uint64_t reserved_bytes_ = 0;
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace arcomm

@@ -88,9 +88,13 @@ class GpuGroup final : public CommunicatorExtension {
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
   bool has_lent_sms = false;             // they are its own until it is closed
   std::string why_not_in_stream;         // or not all that could be: for people
-  bool waits_are_indexed = false;        // in_stream_waits.h
-  std::uint64_t compared_ns = 0;         // when the ranks' calls last were: path_mismatch.h
-  bool closed = false;                   // everybody was told so
+  // In its scratches: scratch_slots.h.
+  enum class Slots : std::uint8_t { None, Wanted, Here, Refused };
+  Slots slots = Slots::None;
+  std::string why_no_slots;        // where they were refused: for people
+  bool waits_are_indexed = false;  // in_stream_waits.h
+  std::uint64_t compared_ns = 0;   // when the ranks' calls last were: path_mismatch.h
+  bool closed = false;             // everybody was told so
   // A rank has left: the others are told this, once what all had called has ended.
   std::optional<Done> ending;
   std::uint32_t ends_after = 0;  // resident operations

@@ -22,10 +22,14 @@ constexpr std::uint64_t kMakeNs = 10'000'000;
 struct MemberPart {
   Memory GpuMember::*place;
   std::uint64_t bytes;
+  std::uint64_t most_bytes = 0;  // that it may grow to
 };
 
 Status take(GpuMember& member, const MemberPart& part) {
-  Result<Memory> memory = member.engine->device().allocate(part.bytes);
+  Device& device = member.engine->device();
+  Result<Memory> memory = part.most_bytes > part.bytes
+                              ? device.allocate_growing(part.bytes, part.most_bytes)
+                              : device.allocate(part.bytes);
   if (!memory) return std::move(memory).error();
   member.*part.place = std::move(memory).value();
   return {};
@@ -155,7 +159,7 @@ Result<bool> GpuGroups::make(const CommunicatorSpec& spec, const MakeTable& make
   const bool is_shared = ranks > 1 && !spans_nodes;
   const MemberPart own[] = {
       {&GpuMember::mailbox, kMailboxBytes},
-      {&GpuMember::scratch, cuda_scratch_bytes(ranks)},
+      {&GpuMember::scratch, cuda_state_bytes(ranks), spans_nodes ? 0 : cuda_scratch_bytes(ranks)},
       {&GpuMember::resident_scratch,
        is_shared ? engines.front().hardware().resident_scratch_bytes : 0},
       {&GpuMember::network, spans_nodes ? NetworkFifos::device_bytes(spec) : 0}};

@@ -17,6 +17,7 @@
 #include "daemon/exec/gpu/group/in_stream_waits.h"
 #include "daemon/exec/gpu/group/peer_lines.h"
 #include "daemon/exec/gpu/group/resident_path.h"
+#include "daemon/exec/gpu/group/scratch_slots.h"
 #include "daemon/exec/gpu/hardware/in_stream_image.h"
 #include "daemon/exec/gpu/quiescer.h"
 #include "daemon/exec/gpu/speculation/speculator.h"
@@ -36,6 +37,7 @@ class GpuGroups {
     in_stream_ = settings.gpu.in_stream;
     codecs_ = settings.gpu.codecs;
     in_stream_communicators_ = static_cast<std::uint32_t>(settings.gpu.in_stream_communicators);
+    slots.use_limit(settings.gpu.scratch_bytes);
   }
 
   // "" is the first GPU. NotFound names those there are.
@@ -72,6 +74,7 @@ class GpuGroups {
   Speculator speculator{all, deferred, room};
   Quiescer quiescer{engines, all, speculator, deferred, turn};
   ResidentPath resident{quiescer};
+  ScratchSlots slots{quiescer, all, turn};
   InStreamWaits in_stream_waits;
 
  private:

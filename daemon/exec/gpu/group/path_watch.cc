@@ -193,6 +193,7 @@ void PathWatch::describe(const GpuGroup& group, CommunicatorSnapshot& shot) {
   if (group.members.empty()) return;
   shot.launches = group.launches;
   shot.why_not_in_stream = group.why_not_in_stream;
+  shot.why_no_slots = group.why_no_slots;
   if (group.communicator->spans_nodes()) return;  // the worker sees all that it calls
   // Numbers come round.
   const GpuMember& first = group.members.front();

@@ -75,7 +75,7 @@ Result<SpeculationPlanner::Next> SpeculationPlanner::speculate(GpuGroup& group,
   GpuRequest request;
   if (!find_request(group, gate, request)) return Next::None;
   const auto ranks = static_cast<std::uint32_t>(group.members.size());
-  const Plan plan = make_plan(group.launches, request.signature);
+  const Plan plan = plan_of(group, request.signature);
   const auto* step = std::get_if<KernelStep>(&plan.steps().front());
   if (step == nullptr) return Next::None;  // copies are made only of what has been called
   if (!groups_.room.enter_ahead(group.place, blocks_of(*step, group, request.signature)))

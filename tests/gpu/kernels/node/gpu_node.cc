@@ -82,10 +82,15 @@ Result<GpuNode> GpuNode::open(int ranks, std::uint64_t bytes, Gpus gpus) {
       if (!made) return std::move(made).error();
       *stream = std::move(*made);
     }
-    for (const auto& [memory, size] :
-         {std::pair{&one.scratch, cuda_scratch_bytes(static_cast<std::uint32_t>(ranks))},
-          {&one.send, bytes},
-          {&one.recv, bytes}}) {
+    // As the daemon's: the slots behind the rest are another piece of memory.
+    const auto together = static_cast<std::uint32_t>(ranks);
+    auto scratch =
+        one.device->allocate_growing(cuda_state_bytes(together), cuda_scratch_bytes(together));
+    if (!scratch) return std::move(scratch).error();
+    one.scratch = std::move(*scratch);
+    ARC_RETURN_IF_ERROR(one.scratch.grow(cuda_scratch_bytes(together)));
+    for (Memory* const memory : {&one.send, &one.recv}) {
+      const std::uint64_t size = bytes;
       auto made = one.device->allocate(size);
       if (!made) return std::move(made).error();
       *memory = std::move(*made);

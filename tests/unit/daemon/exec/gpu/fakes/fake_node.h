@@ -20,6 +20,8 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/exec/gpu/hardware/gpu_hardware.h"
+#include "kernels/cuda_algorithms.h"
+#include "kernels/launch/cuda_scratch.h"
 #include "proto/gpu/device_mailbox.h"
 #include "tests/unit/daemon/exec/gpu/fakes/fake_in_stream.h"
 #include "tests/unit/daemon/exec/gpu/fakes/fake_words.h"
@@ -83,7 +85,10 @@ struct FakeNode {
   std::vector<FakeGrid*> grids;
   std::vector<FakeLaunch> launches;  // in the order of launching; the worker's
   std::map<const void*, FakeScratch> scratches;
-  std::map<const std::byte*, FakeRange> ranges;  // of GPUs' memory, by its address at home
+  std::map<const std::byte*, FakeRange> ranges;           // of GPUs' memory, by its address at home
+  std::map<const std::byte*, std::uint64_t> there;        // of its bytes, likewise
+  std::array<std::atomic<std::uint64_t>, 3> allocated{};  // bytes of each GPU
+  std::atomic<int> refuses_growth{-1};                    // a GPU that has no memory for more
   InStreamPushes in_stream_pushes;
   std::map<std::uintptr_t, std::shared_ptr<bool>> events;  // that serve: whether they have happened
   std::uintptr_t last_event = 0;
@@ -153,6 +158,17 @@ struct FakeNode {
     }
     gated = static_cast<int>(std::count_if(launches.begin(), launches.end(),
                                            [](const auto& one) { return one.waits(); }));
+  }
+
+  // A kernel that would read and write slots finds them on every rank.
+  void expect_slots(CudaAlgorithm algorithm, const CudaAllReduce& call) const {
+    if (!entry_of(algorithm).needs_slots) return;
+    for (std::uint32_t rank = 0; rank < call.ranks; ++rank) {
+      const auto found = there.find(static_cast<const std::byte*>(call.scratch[rank]));
+      if (found == there.end()) continue;
+      EXPECT_GE(found->second, cuda_scratch_bytes(call.ranks))
+          << name_of(algorithm) << " without slots on rank " << rank;
+    }
   }
 
   // What GPU `ordinal` finds at an address, if it is memory of a GPU's.

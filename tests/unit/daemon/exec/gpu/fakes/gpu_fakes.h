@@ -29,10 +29,12 @@ namespace arcomm::test {
 
 class FakeMemory final : public Memory::Backing {
  public:
-  FakeMemory(FakeNode& node, Memory memory, int home)
-      : node_(node), memory_(std::move(memory)), home_(home) {
+  // bytes: that are there, of what it may grow to.
+  FakeMemory(FakeNode& node, Memory memory, std::uint64_t bytes, int home)
+      : node_(node), memory_(std::move(memory)), bytes_(bytes), first_bytes_(bytes), home_(home) {
     ++node_.memories;
     node_.ranges[memory_.data()] = {memory_.bytes(), home_};
+    note();
   }
   ~FakeMemory() override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was let go while a grid ran";
@@ -47,15 +49,39 @@ class FakeMemory final : public Memory::Backing {
     node_.scratches.erase(memory_.data());
     node_.in_stream_pushes.erase(memory_.data());
     node_.ranges.erase(memory_.data());
+    node_.there.erase(memory_.data());
+    node_.allocated[home_] -= bytes_;
     --node_.memories;
   }
-  MemoryRef view() const override { return memory_.view(); }
+  MemoryRef view() const override { return {memory_.data(), bytes_}; }
   std::byte* data_on(int ordinal) const override {
     return as_found(memory_.data(), home_, ordinal);
   }
   Result<UniqueFd> export_fd() const override { return memory_.export_fd(); }
+  Status grow(std::uint64_t bytes) override {
+    EXPECT_EQ(node_.running_grids, 0) << "memory grew while a grid ran";
+    EXPECT_EQ(node_.gated, 0) << "memory grew while a launch waited for a client";
+    EXPECT_EQ(node_.network_running, 0) << "memory grew while a kernel waited for a peer";
+    EXPECT_LE(bytes, memory_.bytes()) << "no addresses are there for more";
+    if (home_ == node_.refuses_growth)
+      return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no ", bytes, " bytes");
+    node_.allocated[home_] -= bytes_;
+    bytes_ = bytes;
+    note();
+    return {};
+  }
+  void cut_back() override {
+    EXPECT_FALSE(is_used()) << "memory was let go while a kernel was at work in it";
+    node_.allocated[home_] -= bytes_;
+    bytes_ = first_bytes_;
+    note();
+  }
 
  private:
+  void note() {
+    node_.allocated[home_] += bytes_;
+    node_.there[memory_.data()] = bytes_;
+  }
   // By what has been launched and has not ended, wherever it finds it.
   bool is_used() const {
     const auto is_here = [this](const void* address) {
@@ -75,6 +101,8 @@ class FakeMemory final : public Memory::Backing {
   static constexpr int kGpus = 3;
   FakeNode& node_;
   Memory memory_;
+  std::uint64_t bytes_;
+  const std::uint64_t first_bytes_;
   int home_;
 };
 
@@ -84,7 +112,8 @@ class FakeGpu final : public Device {
   DeviceKind kind() const override { return DeviceKind::Cuda; }
   int ordinal() const override { return ordinal_; }
   std::string name() const override { return "GPU-" + std::to_string(ordinal_); }
-  Result<Memory> allocate(std::uint64_t bytes) override {
+  Result<Memory> allocate(std::uint64_t bytes) override { return allocate_growing(bytes, bytes); }
+  Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override {
     EXPECT_EQ(node_.running_grids, 0) << "memory was allocated while a grid ran";
     EXPECT_EQ(node_.gated, 0) << "memory was allocated while a launch waited for a client";
     EXPECT_EQ(node_.network_running, 0) << "memory was allocated while a kernel waited for a peer";
@@ -93,9 +122,9 @@ class FakeGpu final : public Device {
       std::this_thread::sleep_for(std::chrono::milliseconds(node_.allocation_ms));
     if (bytes > node_.most_bytes)
       return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "no ", bytes, " bytes");
-    Result<Memory> memory = SparseMemory::create(bytes);
+    Result<Memory> memory = SparseMemory::create(most_bytes);
     if (!memory) return memory;
-    return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), ordinal_));
+    return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), bytes, ordinal_));
   }
   bool is_clearing() const override { return node_.is_clearing(); }
   Result<Memory> import(const MemoryHandle& handle, int) override {
@@ -126,6 +155,7 @@ class FakeLauncher final : public GpuLauncher {
       EXPECT_EQ(call.count, 0u) << "copies and launches of all ranks";
       if (call.rank == 0) ++node_.by_copies;
     }
+    node_.expect_slots(algorithm, call);
     node_.launches.push_back({.launcher = this,
                               .queue = queue,
                               .parity = queue == 0 ? 0 : parity,
@@ -206,6 +236,7 @@ class FakeLauncher final : public GpuLauncher {
     EXPECT_FALSE(entry_of(algorithm).launches_all_ranks);
     ARC_RETURN_IF_ERROR(can_launch(algorithm, call));
     EXPECT_NE(queue, 0u) << "others' work is queued there";
+    node_.expect_slots(algorithm, call);
     if (call.count == 0 || call.ranks < 2) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue, call.count, " elements of ",
                    call.ranks, " ranks do not wait for their call");
