@@ -194,6 +194,29 @@ def split(rank):
     return told
 
 
+def of_a_group_with_a_codec(rank):
+    """Sums of floats are the codec's, and of them alone: how far each is off, in parts of its largest element."""
+    group = dist.new_group([0, 1], pg_options=arcomm.torch_backend.Options(codec="q4"))
+    off = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        for op in (dist.ReduceOp.SUM, dist.ReduceOp.AVG):
+            for is_async in (False, True):
+                torch.manual_seed(5)
+                parts = [torch.randn(1000).to(dtype) for _ in range(RANKS)]
+                x = parts[rank].clone()
+                work = dist.all_reduce(x, op=op, group=group, async_op=is_async)
+                if work is not None:
+                    work.wait()
+                exact = sum(part.double() for part in parts) / (RANKS if op == dist.ReduceOp.AVG else 1)
+                off[f"{dtype} {op} {is_async}"] = ((x.double() - exact).abs().max() / exact.abs().max()).item()
+    exact = []
+    for x, op in ((torch.tensor([rank + 70001]), dist.ReduceOp.SUM), (torch.tensor([rank + 0.123], dtype=torch.float64), dist.ReduceOp.SUM),
+                  (torch.tensor([rank + 0.123]), dist.ReduceOp.MAX), (torch.tensor([rank == 1, False]), dist.ReduceOp.SUM)):
+        dist.all_reduce(x, op=op, group=group)
+        exact.append(x.tolist())
+    return off, exact
+
+
 def dies(rank):
     dist.all_reduce(torch.ones(3))
     if rank == 1:
@@ -248,6 +271,22 @@ class Backend(unittest.TestCase):
 
     def test_sums_of_truth_values_are_any_and_products_all(self):
         self.assertEqual(run(truths, "arcomm"), [[[True, True, False]] * 2 + [[True, False, False]] * 2] * RANKS)
+
+    def test_a_group_with_a_codec_uses_it_for_what_it_serves_alone(self):
+        for off, exact in run(of_a_group_with_a_codec, "arcomm"):
+            for what, part in off.items():
+                self.assertGreater(part, 1e-3, what)
+                self.assertLess(part, 0.13, what)
+            self.assertEqual(exact, [[140003], [1 + 2 * 0.123], [torch.tensor(1.123).item()], [True, False]])
+
+    def test_a_codec_by_the_environment_is_refused_by_name_where_there_is_none_such(self):
+        program = ("import os, sys, torch, torch.distributed as dist, arcomm.torch_backend as b; b.register()\n"
+                   "dist.init_process_group('arcomm', init_method='file://' + sys.argv[1], rank=0, world_size=1)")
+        with tempfile.TemporaryDirectory() as place:
+            ended = subprocess.run([sys.executable, "-c", program, place + "/store"], capture_output=True, text=True,
+                                   timeout=DEADLINE, env=os.environ | {"ARCOMM_TORCH_CODEC": "q5"})
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertIn("codec is 'q5': it is one of none, fp8, q8", ended.stderr)
 
     def test_a_group_is_split(self):
         self.assertEqual(run(split, "arcomm"),

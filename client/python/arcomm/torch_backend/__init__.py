@@ -13,8 +13,9 @@ import logging
 import torch.distributed as dist
 
 from .group import ArcommProcessGroup, create
+from .options import Options
 
-__all__ = ["ArcommProcessGroup", "register", "register_at_import"]
+__all__ = ["ArcommProcessGroup", "Options", "register", "register_at_import"]
 
 
 def register() -> None:

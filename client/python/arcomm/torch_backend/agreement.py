@@ -13,6 +13,7 @@ import torch.distributed as dist
 from .. import session
 from ..communicator import Communicator, unique_id
 from ..errors import ArcommError
+from .options import Options
 
 _log = logging.getLogger(__name__)
 _MOST_GPUS = 8  # of a communicator: see arcCommInitRank
@@ -50,7 +51,7 @@ class Agreement:
             session.finalize()
         return False
 
-    def communicator(self, name: str) -> Communicator | None:
+    def communicator(self, name: str, options: Options) -> Communicator | None:
         """Of all ranks, on the GPU that is current where they are attached to GPUs; or None on all of them."""
         if session.on_gpu() and not self._share_a_node(name):
             return None
@@ -58,7 +59,7 @@ class Agreement:
             self._store.set(f"{name}/id", unique_id())
         made = None
         try:
-            made = Communicator(bytes(self._store.get(f"{name}/id")), self._rank, self._size)
+            made = Communicator(bytes(self._store.get(f"{name}/id")), self._rank, self._size, **options.coding)
             said = "yes"
         except ArcommError as failure:
             said = str(failure) or "?"

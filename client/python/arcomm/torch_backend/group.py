@@ -19,13 +19,14 @@ from .agreement import Agreement
 from .on_gpu import OnGpu
 from .on_host import OnHost
 from .operations import reduction_of
+from .options import Options
 
 _SUM = dist.ReduceOp.SUM
 _GLOO, _NCCL = dist.ProcessGroup.BackendType.GLOO, dist.ProcessGroup.BackendType.NCCL
 
 
 def create(options: Any, backend_options: Any = None) -> ArcommProcessGroup:
-    """What torch.distributed calls, with c10d's DistributedBackendOptions. backend_options are NCCL's."""
+    """What torch.distributed calls, with c10d's DistributedBackendOptions. backend_options: Options, or NCCL's."""
     return ArcommProcessGroup(
         options.store, options.group_rank, options.group_size, options.timeout, backend_options
     )  # fmt: skip
@@ -35,19 +36,20 @@ class ArcommProcessGroup(dist.ProcessGroup):
     """One rank of a group."""
 
     def __init__(
-        self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, nccl_options: Any = None
+        self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta, pg_options: Any = None
     ) -> None:
         super().__init__(rank, size)
         self._store = store
         self._timeout = timeout
         self._name = ""
         self._description = ""
+        self._options = Options.of(pg_options)
         self._sums: dict[torch.dtype, Any] = {}
         self._on_host: OnHost | None = None
         self._on_gpu: OnGpu | None = None
         self._inner = dist.ProcessGroup(store, rank, size)
         self._gloo = dist.ProcessGroupGloo(dist.PrefixStore("inner", store), rank, size, timeout)
-        self._nccl = _nccl_group(dist.PrefixStore("inner_cuda", store), rank, size, timeout, nccl_options)
+        self._nccl = _nccl_group(dist.PrefixStore("inner_cuda", store), rank, size, timeout, self._options.nccl)
         for group in (self, self._inner):
             group._register_backend(torch.device("cpu"), _GLOO, self._gloo)
             if self._nccl is not None:
@@ -57,8 +59,8 @@ class ArcommProcessGroup(dist.ProcessGroup):
         self.attached_to = self._agreement.device(timeout.total_seconds())
         self._may_form_on_gpu = self.attached_to == "gpu"
         if self.attached_to == "host":
-            communicator = self._agreement.communicator("cpu")
-            self._on_host = None if communicator is None else OnHost(communicator)
+            communicator = self._agreement.communicator("cpu", self._options)
+            self._on_host = None if communicator is None else OnHost(communicator, self._options)
 
     @property
     def communicator(self) -> Any:
@@ -109,10 +111,10 @@ class ArcommProcessGroup(dist.ProcessGroup):
                     "one before, or give init_process_group the device_id"
                 )
             torch.empty(1, device=device)  # the context that the rank is on
-            communicator = self._agreement.communicator("cuda")
+            communicator = self._agreement.communicator("cuda", self._options)
         self._may_form_on_gpu = False
         if communicator is not None:
-            self._on_gpu = OnGpu(communicator, torch.device("cuda", device.index), self._name or "default")
+            self._on_gpu = OnGpu(communicator, torch.device("cuda", device.index), self._name or "default", self._options)
             kinds = ((dtype, reduction_of(dtype, _SUM)) for dtype in _dtypes())
             self._sums = {dtype: reduction for dtype, reduction in kinds if reduction is not None}
 

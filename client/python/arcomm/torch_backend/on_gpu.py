@@ -4,6 +4,7 @@ is put into the current one meanwhile runs beside it; `wait()` makes the then cu
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import time
 from collections.abc import Sequence
@@ -12,14 +13,24 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from .. import abi
 from ..communicator import Communicator
 from ..errors import ArcommError
 from ..library import check, load
 from .operations import Reduction
+from .options import Options
 from .watchdog import Watchdog
 
 _raw_stream = torch._C._cuda_getCurrentRawStream if hasattr(torch._C, "_cuda_getCurrentRawStream") else None
 _Event = getattr(torch._C, "_CudaEventBase", None)  # torch.cuda.Event without its Python, which takes longer than CUDA
+
+
+_NO_CODEC = abi.AllReduceConfig(struct_size=ctypes.sizeof(abi.AllReduceConfig))
+
+
+def _uncoded(send: int, receive: int, count: int, kind: int, op: int, handle: int, stream: int) -> int:
+    """arcAllReduce of what a communicator's default codec does not serve."""
+    return load().arcAllReduceWith(send, receive, count, kind, op, ctypes.byref(_NO_CODEC), handle, stream)
 
 
 class InStreamWork(dist._Work):
@@ -79,12 +90,13 @@ class SideWork(dist._Work):
 class OnGpu:
     """What a group does with tensors of one GPU. Threads: any, one at a time."""
 
-    def __init__(self, communicator: Communicator, device: torch.device, name: str) -> None:
+    def __init__(self, communicator: Communicator, device: torch.device, name: str, options: Options) -> None:
         self.communicator = communicator
         self.device = device
         self.index = device.index
         self._handle = communicator.handle().value
         self._put = load().arcAllReduce
+        self._put_uncoded = _uncoded if options.asks_for_coding else self._put
         self._side: torch.cuda.Stream | None = None
         self._side_number = 0
         self._fork = _Event()  # what is behind the current stream's work: recorded anew for each
@@ -112,7 +124,8 @@ class OnGpu:
             self._order(stream, torch.cuda.current_stream(self.index))
         if tensor.is_contiguous() and reduction.factor is None:
             address = tensor.data_ptr()
-            check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, stream))
+            put = self._put if reduction.has_codecs else self._put_uncoded
+            check(put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, stream))
         else:
             self._reduce(tensor, reduction, stream)
         return self._in_stream
@@ -124,7 +137,8 @@ class OnGpu:
             tensor.mul_(reduction.factor)
         dense = tensor if tensor.is_contiguous() else tensor.contiguous()
         address = dense.data_ptr()
-        check(self._put(address, address, dense.numel(), reduction.kind, reduction.op, self._handle, stream))
+        put = self._put if reduction.has_codecs else self._put_uncoded
+        check(put(address, address, dense.numel(), reduction.kind, reduction.op, self._handle, stream))
         if dense is not tensor:
             tensor.copy_(dense)
 
@@ -142,7 +156,8 @@ class OnGpu:
         for tensor, reduction in zip(tensors, reductions):
             if reduction.factor is None and tensor.is_contiguous():
                 address = tensor.data_ptr()
-                check(self._put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, number))
+                put = self._put if reduction.has_codecs else self._put_uncoded
+                check(put(address, address, tensor.numel(), reduction.kind, reduction.op, self._handle, number))
             else:
                 with torch.cuda.stream(side):
                     self._reduce(tensor, reduction, number)

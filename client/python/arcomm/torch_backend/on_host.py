@@ -1,4 +1,5 @@
-"""AllReduces of CPU tensors, by tickets."""
+"""AllReduces of CPU tensors: with async_op=False the call itself sums, so that small ones need nobody but the ranks; by
+tickets otherwise."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import torch.distributed as dist
 from ..communicator import Communicator, Ticket
 from ..errors import ArcommError
 from .operations import Reduction
+from .options import Options
 
 _OPS = ("sum", "prod", "min", "max", "avg")
 
@@ -106,11 +108,12 @@ class Finisher:
 class OnHost:
     """What a group does with CPU tensors."""
 
-    def __init__(self, communicator: Communicator) -> None:
+    def __init__(self, communicator: Communicator, options: Options) -> None:
         self.communicator = communicator
+        self._uncoded = "none" if options.asks_for_coding else None
         self._finisher = Finisher()
 
-    def all_reduce(self, tensors: list[torch.Tensor], reductions: list[Reduction], _: Any) -> HostWork:
+    def all_reduce(self, tensors: list[torch.Tensor], reductions: list[Reduction], is_async: bool) -> HostWork:
         pending = []
         for tensor, reduction in zip(tensors, reductions):
             detached = tensor.detach()
@@ -118,8 +121,14 @@ class OnHost:
                 detached.mul_(reduction.factor)
             summed = detached if detached.is_contiguous() else detached.contiguous()
             seen = summed if reduction.view is None else summed.view(reduction.view)
-            ticket = self.communicator.all_reduce_async(seen, op=_OPS[reduction.op])
-            pending.append((ticket, summed, detached))
+            codec = None if reduction.has_codecs else self._uncoded
+            if is_async:
+                ticket = self.communicator.all_reduce_async(seen, op=_OPS[reduction.op], codec=codec)
+                pending.append((ticket, summed, detached))
+            else:
+                self.communicator.all_reduce(seen, op=_OPS[reduction.op], codec=codec)
+                if summed is not detached:
+                    detached.copy_(summed)
         return HostWork(tensors, pending, self._finisher)
 
     def close(self) -> None:

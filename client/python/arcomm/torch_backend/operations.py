@@ -31,16 +31,22 @@ _OF_BOOL = {
 }
 
 
-class Reduction:
-    """op: RedOp's number. factor: what the elements are multiplied by before, or None."""
+# What codecs serve: see arcAllReduceWith.
+_CODED_KINDS = {int(DataType.Float16), int(DataType.Bfloat16), int(DataType.Float32)}
+_CODED_OPS = {int(RedOp.Sum), int(RedOp.Avg)}
 
-    __slots__ = ("factor", "kind", "op", "view")
+
+class Reduction:
+    """op: RedOp's number. factor: what the elements are multiplied by before, or None. has_codecs: the group's serves it."""
+
+    __slots__ = ("factor", "has_codecs", "kind", "op", "view")
 
     def __init__(self, kind: int, op: int, view: torch.dtype | None = None, factor: Any = None) -> None:
         self.kind = kind
         self.op = op
         self.view = view
         self.factor = factor
+        self.has_codecs = kind in _CODED_KINDS and op in _CODED_OPS
 
 
 def reduction_of(dtype: torch.dtype, reduce_op: Any) -> Reduction | None:
