@@ -133,6 +133,13 @@ if [[ $parts == *" backend "* ]] && alive; then
     wait "${pids[$((ranks - 1))]}"
     tail -qn 1 "$out/backend-killed-$ranks-0.log"
     alive || break
+    if python3 -c 'import transformers' 2>/dev/null; then
+      LIMIT=210 run_ranks transformers "$ranks" python3 "$here/transformers_rank.py"
+      grep -v Warning "$out/transformers-$ranks-0.log" | tail -n 14
+    else
+      echo "transformers: not installed here"
+    fi
+    alive || break
     LIMIT=110 run_ranks backend-figures "$ranks" python3 "$here/torch_backend_rank.py" --figures
     cat "$out/backend-figures-$ranks-0.log"
   done
