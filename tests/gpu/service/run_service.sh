@@ -52,6 +52,16 @@ bench() {
   echo "benchmark of $1 ranks: $((SECONDS - before)) s"
 }
 
+# The same with each codec, whose kernels the daemon loads for it.
+bench_codecs() {
+  local codec
+  for codec in fp8 q8 q6 q4 q4_rotated; do
+    LIMIT=60 ask bench --device gpu -r "$1" -b 1M -e 64M -f 4 -d float16 --codec "$codec" >"$out/codec-$codec-$1.txt" 2>&1 ||
+      fail "arctl bench --codec $codec, $1 ranks: status $?"
+    tail -n 9 "$out/codec-$codec-$1.txt"
+  done
+}
+
 # NCCL in one process, unless this run has timed it beside our kernels; PyTorch's symmetric memory, if there is one.
 peers() {
   local before=$SECONDS
@@ -94,6 +104,7 @@ if [[ $parts == *" service "* ]]; then
     LIMIT=60 run_ranks calls "$ranks" "$programs/client_rank" --calls --dtype f16 --sizes 1k,64k,1m,8m,32m,64m
     grep -v 'all is well' "$out/calls-$ranks-0.log"
     bench "$ranks"
+    bench_codecs "$ranks"
   done
   alive && ask status
   alive && kill_a_rank "${ranks_here[0]}"
