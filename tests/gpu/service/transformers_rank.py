@@ -23,7 +23,7 @@ parser.add_argument("--small", action="store_true", help="a model of a few milli
 options = parser.parse_args()
 os.environ.setdefault("ARCOMM_DEVICE", "gpu" if options.device == "cuda" else "host:0")
 os.environ.update(RANK=str(options.rank), LOCAL_RANK=str(options.rank), WORLD_SIZE=str(options.ranks), HF_HUB_OFFLINE="1",
-                  TRANSFORMERS_VERBOSITY="error")
+                  TRANSFORMERS_VERBOSITY="error", HF_HUB_DISABLE_PROGRESS_BARS="1", TQDM_DISABLE="1")
 
 import torch
 import torch.distributed as dist
