@@ -1,6 +1,6 @@
 # arcomm_room(<target> SOURCES ... HEADERS ... DEPENDS ...): one room of the design as a static library.
-# Sources are named relative to the calling CMakeLists.txt. Every header named is also compiled alone
-# (target all_verify_interface_header_sets), so that an include a header forgot is found here.
+# Sources are named relative to the calling CMakeLists.txt. Every header named is also compiled alone, so that an
+# include a header forgot is found here: by tests/headers/check_alone.py, or target all_verify_interface_header_sets.
 function(arcomm_room target)
   cmake_parse_arguments(ARG "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE" ${ARGN})
   if(ARG_SOURCES)

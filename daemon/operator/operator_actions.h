@@ -11,7 +11,7 @@
 
 #include "config/settings.h"
 #include "daemon/backend.h"
-#include "daemon/control/calls/node_admin.h"
+#include "daemon/control/daemon_actions.h"
 #include "daemon/in_force.h"
 #include "daemon/operator/network_tuner.h"
 #include "daemon/operator/node_tuner.h"

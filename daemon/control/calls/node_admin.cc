@@ -1,17 +1,14 @@
 #include "daemon/control/calls/node_admin.h"
 
-#include <algorithm>
-#include <cstring>
 #include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "daemon/control/calls/communicator_status.h"
 #include "daemon/control/calls/limit_status.h"
 #include "daemon/control/calls/net_status.h"
-#include "daemon/plan/codec_words.h"
-#include "daemon/plan/launch_table_builder.h"
-#include "daemon/telemetry/flight_recorder.h"
+#include "daemon/control/calls/trace_reply.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 
@@ -19,56 +16,6 @@ namespace arcomm {
 namespace {
 
 constexpr std::chrono::milliseconds kInspectLimit{1000};
-
-// The first 8 bytes of a unique id, as `arctl comms` and `arctl trace` print it.
-std::string short_id(const std::byte* bytes) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (std::size_t i = 0; i < 8; ++i) {
-    text.push_back(kDigits[std::to_integer<unsigned>(bytes[i]) >> 4]);
-    text.push_back(kDigits[std::to_integer<unsigned>(bytes[i]) & 15]);
-  }
-  return text;
-}
-
-v1::TraceRecord to_wire(const FlightRecord& record) {
-  v1::TraceRecord wire;
-  std::byte id[8];
-  std::memcpy(id, &record.unique_id_prefix, sizeof(id));
-  wire.set_number(record.number);
-  wire.set_communicator(short_id(id));
-  wire.set_epoch(record.epoch);
-  wire.set_seq(record.seq);
-  wire.set_rank(record.rank);
-  wire.set_pid(record.pid);
-  wire.set_dtype(std::string(text_of(record.dtype)));
-  wire.set_op(std::string(text_of(record.op)));
-  wire.set_collective(std::string(text_of(record.collective)));
-  wire.set_codec(std::string(text_of(record.codec)));
-  wire.set_of_error_class(record.codec_origin == CodecOrigin::ErrorClass);
-  wire.set_send_count(record.send_count);
-  wire.set_recv_count(record.recv_count);
-  wire.set_code(static_cast<std::uint32_t>(record.code));
-  wire.set_reason(static_cast<std::uint32_t>(record.reason));
-  wire.set_culprit_rank(record.culprit);
-  wire.set_submitted_ns(record.submitted_ns);
-  wire.set_admitted_ns(record.admitted_ns);
-  wire.set_matched_ns(record.matched_ns);
-  wire.set_agreed_ns(record.agreed_ns);
-  wire.set_launched_ns(record.launched_ns);
-  wire.set_done_ns(record.done_ns);
-  return wire;
-}
-
-void fill(const NetworkSteps& steps, v1::TraceNetwork& wire) {
-  wire.set_nodes(steps.nodes);
-  wire.set_posted_ns(steps.posted_ns);
-  wire.set_sent_ns(steps.sent_ns);
-  wire.set_arrived_ns(steps.arrived_ns);
-  wire.set_credited_ns(steps.credited_ns);
-  wire.set_sent_bytes(steps.sent_bytes);
-  wire.set_received_bytes(steps.received_bytes);
-}
 
 void fill(const SessionSnapshot& session, const std::string& device, v1::SessionStatus& wire) {
   wire.set_session(session.id.bits());
@@ -87,110 +34,6 @@ void fill(const SessionSnapshot& session, const std::string& device, v1::Session
   wire.set_failed(session.failed);
   wire.set_rejected(session.rejected);
   wire.set_age_ms(session.age_ms);
-}
-
-const char* text_of(LaunchPath path) {
-  switch (path) {
-    case LaunchPath::Resident:
-      return "resident";
-    case LaunchPath::Launched:
-      return "launched";
-    case LaunchPath::InStream:
-      return "in-stream";
-    case LaunchPath::Alone:
-      return "alone";
-    case LaunchPath::InCall:
-      return "in-call";
-  }
-  return "unknown";
-}
-
-// Types that take the same ways are told together; what the last ones have in common is the rest.
-void fill(const LaunchTable& launches, v1::CommunicatorStatus& wire) {
-  std::vector<std::pair<std::vector<LaunchStretch>, std::string>> ways;
-  for (unsigned i = 0; i < kDTypes; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    std::vector<LaunchStretch> way = stretches_of(launches, dtype);
-    const std::string name(arcomm::text_of(dtype));
-    const auto same = std::ranges::find(ways, way, &decltype(ways)::value_type::first);
-    if (same == ways.end()) {
-      ways.emplace_back(std::move(way), name);
-    } else {
-      same->second += ", " + name;
-    }
-  }
-  if (ways.size() == 1) ways.front().second = "all types";
-  if (ways.size() > 1) ways.back().second = "other types";
-  for (const auto& [way, types] : ways) {
-    for (const LaunchStretch& stretch : way) {
-      v1::LaunchStretch& told = *wire.add_launches();
-      told.set_types(types);
-      told.set_path(text_of(stretch.path));
-      told.set_most_bytes(stretch.most_bytes);
-      if (stretch.launched) told.set_algorithm(std::string(name_of(*stretch.launched)));
-      if (stretch.between_nodes)
-        told.set_algorithm(std::string(arcomm::text_of(*stretch.between_nodes)));
-    }
-  }
-}
-
-void fill(const CommunicatorSnapshot& communicator, v1::CommunicatorStatus& wire) {
-  wire.set_id(short_id(communicator.unique_id.data()));
-  wire.set_epoch(communicator.epoch);
-  wire.set_ranks(static_cast<std::int32_t>(communicator.ranks.size()));
-  wire.set_state(communicator.state);
-  wire.set_operations_done(communicator.operations_done);
-  wire.set_operations_failed(communicator.operations_failed);
-  wire.set_diagnosis(communicator.diagnosis);
-  if (communicator.launches) fill(*communicator.launches, wire);
-  wire.set_why_not_in_stream(communicator.why_not_in_stream);
-  wire.set_why_no_slots(communicator.why_no_slots);
-  wire.set_default_codec(to_string(communicator.default_coding));
-  const CodecPlace place = communicator.spans_nodes ? CodecPlace::SeveralNodes
-                           : communicator.launches  ? CodecPlace::Gpus
-                                                    : CodecPlace::OneHost;
-  wire.set_default_codec_becomes(codec_words(
-      communicator.default_coding, place,
-      communicator.launches.value_or(
-          make_launch_table_on_host(static_cast<std::uint32_t>(communicator.ranks.size())))));
-  for (const RankSnapshot& rank : communicator.ranks) {
-    v1::RankStatus& member = *wire.add_members();
-    member.set_rank(rank.rank);
-    member.set_pid(rank.pid);
-    member.set_session(rank.session.bits());
-    member.set_last_seq(rank.next_seq);
-    member.set_waiting(rank.waiting);
-    member.set_node(rank.node);
-  }
-}
-
-// What its ranks run without the worker.
-void fill(const InCallExchange& in_call, v1::CommunicatorStatus& wire) {
-  fill(in_call.launches(), wire);
-  wire.set_why_not_in_call(in_call.why_not());
-  const auto ranks = static_cast<std::uint64_t>(std::max(wire.ranks(), 1));
-  wire.set_operations_done(wire.operations_done() + in_call.counted().operations / ranks);
-  for (v1::RankStatus& rank : *wire.mutable_members())
-    rank.set_last_seq(rank.last_seq() +
-                      in_call.operations_of(static_cast<std::uint32_t>(rank.rank())));
-}
-
-void fill(const Rendezvous::Forming& forming, std::chrono::steady_clock::time_point now,
-          v1::CommunicatorStatus& wire) {
-  wire.set_id(short_id(forming.unique_id.data()));
-  wire.set_epoch(forming.epoch);
-  wire.set_ranks(forming.ranks);
-  wire.set_state("forming " + std::to_string(forming.called.size()) + "/" +
-                 std::to_string(forming.ranks));
-  wire.set_diagnosis(forming.diagnosis);
-  for (const Rendezvous::Forming::Caller& caller : forming.called) {
-    v1::RankStatus& member = *wire.add_members();
-    member.set_rank(caller.rank);
-    member.set_pid(caller.pid);
-    member.set_session(caller.session.bits());
-    const auto since = std::chrono::duration_cast<std::chrono::milliseconds>(now - caller.since);
-    member.set_waiting("the other ranks since " + std::to_string(since.count()) + " ms");
-  }
 }
 
 }  // namespace
@@ -283,14 +126,14 @@ void NodeAdmin::list_communicators(const Caller&, const v1::Empty&,
       if (!view) return answer(view.error());
       for (const CommunicatorSnapshot& one : view->communicators) {
         v1::CommunicatorStatus& told = *reply.add_communicators();
-        fill(one, told);
+        fill_status(one, told);
         if (const auto in_call = control_.in_call().find(one.unique_id, one.epoch))
-          fill(*in_call, told);
+          fill_status(*in_call, told);
       }
     }
     const auto now = std::chrono::steady_clock::now();
     for (const Rendezvous::Forming& one : control_.rendezvous().forming())
-      fill(one, now, *reply.add_communicators());
+      fill_status(one, now, *reply.add_communicators());
     answer(reply);
   });
 }
@@ -305,7 +148,6 @@ void NodeAdmin::get_metrics(const Caller&, const v1::Empty&,
 void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
                       const Answer<v1::TraceReply>& answer) {
   FlightLog log;
-  v1::TraceReply reply;
   std::uint64_t lost = 0;
   if (request.previous()) log = actions_.previous_operations();
   for (const WorkerRef& worker : control_.workers()) {
@@ -315,31 +157,9 @@ void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
     lost += written > worker.recorder->capacity() ? written - worker.recorder->capacity() : 0;
     log.append(worker.recorder->log());
   }
-  std::vector<FlightRecord>& records = log.operations;
-  // An operation in flight is open, not failed: its code is Unknown and it has no end.
-  if (request.failed_only()) {
-    std::erase_if(records, [](const FlightRecord& one) {
-      return one.code == ErrorCode::Ok || one.done_ns == 0;
-    });
-  }
-  if (control_.workers().size() > 1) {
-    std::stable_sort(records.begin(), records.end(),
-                     [](const auto& a, const auto& b) { return a.admitted_ns < b.admitted_ns; });
-  }
-  const std::size_t wanted =
-      request.last() == 0 ? records.size() : std::min<std::size_t>(request.last(), records.size());
-  const NetworkStepsIndex network(log.network);
-  for (std::size_t i = records.size() - wanted; i < records.size(); ++i) {
-    v1::TraceRecord wire = to_wire(records[i]);
-    std::uint8_t algorithm = records[i].algorithm;
-    if (const NetworkSteps* steps = network.find(records[i])) {
-      fill(*steps, *wire.mutable_network());
-      // A record of what has not ended does not say it yet.
-      if (algorithm == kNoAlgorithm) algorithm = steps->algorithm;
-    }
-    wire.set_algorithm(actions_.algorithm_name(algorithm));
-    *reply.add_records() = std::move(wire);
-  }
+  v1::TraceReply reply =
+      trace_reply(std::move(log), request, control_.workers().size() > 1,
+                  [this](std::uint8_t algorithm) { return actions_.algorithm_name(algorithm); });
   reply.set_lost(lost);
   answer(reply);
 }

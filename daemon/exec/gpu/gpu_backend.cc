@@ -29,17 +29,6 @@ constexpr Nap kNaps[] = {{kSpinNs, 0},
                          {10'000'000'000, 1'000'000}};
 constexpr std::uint64_t kLongestNapNs = 5'000'000;
 
-Error measuring_would_disturb(std::size_t communicators) {
-  return error(ErrorCode::FailedPrecondition, Reason::None, communicators,
-               " communicators are on the GPUs, and measuring would hold them up: measure when "
-               "none is (arctl comms lists them)");
-}
-
-Error nobody_measures() {
-  return error(ErrorCode::FailedPrecondition, Reason::None,
-               "nobody has begun to measure, or a client came and took the memory: tune again");
-}
-
 }  // namespace
 
 OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open) {
@@ -91,7 +80,7 @@ void GpuBackend::begin_drain() {
   groups_->speculator.use_lease(0);
   if (network_ != nullptr) network_->use_early(0);
   groups_->speculator.withdraw_all(groups_->turn, kMomentNs);
-  end_measuring();
+  measurements_.end();
 }
 
 std::span<const DoorbellCall> GpuBackend::poll() {
@@ -141,7 +130,7 @@ void GpuBackend::stop(Communicator& communicator) {
 }
 
 std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
-  echoes_.tend();
+  measurements_.tend();
   Speculator& speculator = groups_->speculator;
   speculator.make_way(now_ns);
   const Speculator::Counts counts = speculator.take_counts();
@@ -217,7 +206,7 @@ Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const std
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "0 bytes cannot be allocated");
   Result<GpuEngine*> engine = groups_->find_gpu(device);
   if (!engine) return std::move(engine).error();
-  end_measuring();  // clients come first
+  measurements_.end();  // clients come first
   Result<Memory> memory = Memory{};
   ARC_RETURN_IF_ERROR(
       groups_->quiescer.quiesced([&] { memory = (*engine)->device().allocate(bytes); }));
@@ -301,7 +290,7 @@ void GpuBackend::unbind_all(std::span<const PlanId> plans) {
 
 Result<bool> GpuBackend::form(const CommunicatorSpec& spec,
                               std::unique_ptr<CommunicatorExtension>& made) {
-  end_measuring();  // clients come first
+  measurements_.end();  // clients come first
   std::unique_ptr<GpuGroup> group(static_cast<GpuGroup*>(made.release()));
   Result<bool> is_whole = groups_->make(
       spec, [this](const LaunchFacts& facts) { return planner_.make_table(facts); }, group);
@@ -321,67 +310,10 @@ void GpuBackend::abort(Communicator& communicator, Rank rank) {
   groups_->retire(*gpus_of(communicator), local_rank(communicator, rank));
 }
 
-Status GpuBackend::check_may_measure() {
-  if (groups_->all.empty()) return {};
-  end_measuring();
-  return measuring_would_disturb(groups_->all.size());
-}
-
-Status GpuBackend::begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) {
-  end_measuring();
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  Result<std::unique_ptr<GpuBench>> bench = GpuBench::create(*groups_, ranks, room_bytes);
-  if (!bench) return std::move(bench).error();
-  bench_ = std::move(bench).value();
-  return {};
-}
-
-Result<std::optional<std::uint64_t>> GpuBackend::prepare_measuring() {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ == nullptr) return nobody_measures();
-  Result<std::optional<std::uint64_t>> room = bench_->prepare();
-  if (!room && room.error().code != ErrorCode::Unavailable) bench_.reset();
-  return room;
-}
-
-Status GpuBackend::measure(GpuMeasurement what) {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ == nullptr || !bench_->is_ready()) return nobody_measures();
-  if (bench_->is_busy())
-    return error(ErrorCode::FailedPrecondition, Reason::None, "somebody else measures: try again");
-  return bench_->begin(what);
-}
-
-Result<std::optional<double>> GpuBackend::measured() {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ == nullptr || !bench_->is_busy()) return nobody_measures();
-  return bench_->go_on();
-}
-
-Status GpuBackend::begin_flag_echo(std::uint32_t gpu) {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  if (bench_ != nullptr)
-    return error(ErrorCode::Unavailable, Reason::None, "somebody else measures: try again");
-  return echoes_.begin(gpu);
-}
-
-Result<std::optional<FlagEcho>> GpuBackend::flag_echo() {
-  ARC_RETURN_IF_ERROR(check_may_measure());
-  return echoes_.go_on();
-}
-
-void GpuBackend::end_measuring() {
-  echoes_.end();  // tend() lets go of them
-  if (bench_ == nullptr) return;
-  bench_.reset();
-  // What it had is given back now, or a little later.
-  static_cast<void>(groups_->quiescer.quiesced([] {}));
-}
-
 bool GpuBackend::shut_down() {
   const std::uint64_t now = now_ns();
   if (shutting_down_ns_ == 0) shutting_down_ns_ = now;
-  end_measuring();
+  measurements_.end();
   bool is_over = true;
   {
     const QuiesceGuard guard(groups_->quiescer);

@@ -16,8 +16,7 @@
 #include "daemon/exec/gpu/group/path_watch.h"
 #include "daemon/exec/gpu/network/gpu_network.h"
 #include "daemon/exec/open_backend.h"
-#include "daemon/exec/tune/gpu_bench.h"
-#include "daemon/exec/tune/gpu_flag_echoes.h"
+#include "daemon/exec/tune/gpu_measurements.h"
 #include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {
@@ -88,18 +87,21 @@ class GpuBackend final : public Backend {
 
   NetworkExecutor* span_nodes(Links& links, const OfferedData& offered) override;
 
-  Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override;
-  Result<std::optional<std::uint64_t>> prepare_measuring() override;
-  Status measure(GpuMeasurement what) override;
-  Result<std::optional<double>> measured() override;
-  void end_measuring() override;
-  Status begin_flag_echo(std::uint32_t gpu) override;
-  Result<std::optional<FlagEcho>> flag_echo() override;
+  Status begin_measuring(std::uint32_t ranks, std::uint64_t room_bytes) override {
+    return measurements_.begin(ranks, room_bytes);
+  }
+  Result<std::optional<std::uint64_t>> prepare_measuring() override {
+    return measurements_.prepare();
+  }
+  Status measure(GpuMeasurement what) override { return measurements_.measure(what); }
+  Result<std::optional<double>> measured() override { return measurements_.measured(); }
+  void end_measuring() override { measurements_.end(); }
+  Status begin_flag_echo(std::uint32_t gpu) override { return measurements_.begin_flag_echo(gpu); }
+  Result<std::optional<FlagEcho>> flag_echo() override { return measurements_.flag_echo(); }
   bool shut_down() override;
 
  private:
   GpuBackend(const BackendParts& parts, std::unique_ptr<GpuGroups> groups);
-  Status check_may_measure();
   bool network_is_idle() const { return network_ == nullptr || network_->idle(); }
 
   BufferRegistry& buffers_;
@@ -112,8 +114,7 @@ class GpuBackend final : public Backend {
   GpuNetwork::Staging staging_;
   std::unique_ptr<GpuNetwork> network_;  // null: it has no memory, and there is no other node
   const OfferedData* offered_ = nullptr;
-  std::unique_ptr<GpuBench> bench_;  // while somebody measures
-  GpuFlagEchoes echoes_{*groups_};
+  GpuMeasurements measurements_{*groups_};
   std::vector<DoorbellCall> calls_;
   std::uint64_t lease_ns_ = 0;
   bool cuda_ipc_ = true;        // settings' word, for memory to come

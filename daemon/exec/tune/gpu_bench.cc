@@ -1,12 +1,10 @@
 #include "daemon/exec/tune/gpu_bench.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 #include <utility>
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/gpu/gpu_steps.h"
 #include "daemon/plan/gpu_planner.h"
 #include "daemon/plan/tuning/gpu_tuning_table.h"
 #include "daemon/telemetry/log/log.h"
@@ -24,15 +22,11 @@ constexpr std::uint32_t kFirstTimes = 3;
 constexpr std::uint32_t kFewestTimes = 2, kMostTimes = 64;
 // Each is dozens of entries.
 constexpr std::uint32_t kMostJointTimes = 8;
-// A kernel gives up by itself before the host gives it up.
-constexpr std::uint64_t kKernelTimeoutNs = 1'000'000'000;
 constexpr std::uint64_t kWaitNs = 2'000'000'000;
 constexpr std::uint64_t kGiveUpNs = 1'000'000'000;
 // Of a turn: what ends meanwhile is seen at once, as the clock wants it; clients come between.
 constexpr std::uint64_t kWatchNs = 20'000'000;
 constexpr std::uint64_t kTakeNs = 10'000'000;
-
-constexpr int kPath = static_cast<int>(LaunchPath::Launched);
 
 }  // namespace
 
@@ -62,13 +56,13 @@ Result<std::optional<std::uint64_t>> GpuBench::prepare() {
   using Room = std::optional<std::uint64_t>;
   const QuiesceGuard guard(groups_.quiescer);
   if (!guard.status()) return guard.status().error();
-  if (!is_made_) {
+  if (!launches_) {
     const Result<bool> made = groups_.make(spec_, make_launch_table, group_);
     if (!made) return made.error();
     if (!*made) return Room();
-    is_made_ = true;
+    launches_.emplace(*group_, buffers_);
     groups_.quiescer.measured = group_.get();
-    parts_.resize(ranks());
+    buffers_.resize(ranks());
     group_->slots = GpuGroup::Slots::Wanted;
   }
   if (group_->slots == GpuGroup::Slots::Wanted && !groups_.slots.take(*group_)) return Room();
@@ -86,8 +80,8 @@ GpuBench::~GpuBench() {
   if (stuck_) {
     // What a stuck GPU may still use is the driver's to take back, when the process ends.
     // NOLINTNEXTLINE(bugprone-unhandled-exception-at-new): without memory the daemon ends here too
-    static auto* const kept = new std::vector<std::pair<std::vector<Part>, GpuGroup*>>();
-    kept->emplace_back(std::move(parts_), group_.release());
+    static auto* const kept = new std::vector<std::pair<std::vector<TrialBuffers>, GpuGroup*>>();
+    kept->emplace_back(std::move(buffers_), group_.release());
     return;
   }
   if (is_busy()) stop();  // its memory goes when its queues are empty
@@ -96,15 +90,16 @@ GpuBench::~GpuBench() {
 }
 
 bool GpuBench::has_buffers() const {
-  return std::ranges::all_of(parts_, [](const Part& part) { return part.send && part.recv; });
+  return std::ranges::all_of(
+      buffers_, [](const TrialBuffers& of_rank) { return of_rank.send && of_rank.recv; });
 }
 
 // As many as the turn has time for.
 Status GpuBench::take_buffers() {
   const std::uint64_t until = groups_.turn.until_ns(now_ns(), kTakeNs);
   for (const GpuMember& member : group_->members) {
-    Part& part = parts_[static_cast<std::size_t>(member.rank)];
-    for (Memory* place : {&part.send, &part.recv}) {
+    TrialBuffers& of_rank = buffers_[static_cast<std::size_t>(member.rank)];
+    for (Memory* place : {&of_rank.send, &of_rank.recv}) {
       if (*place) continue;
       if (now_ns() >= until) return {};
       Result<Memory> memory = member.engine->device().allocate(room_bytes_);
@@ -116,51 +111,10 @@ Status GpuBench::take_buffers() {
 }
 
 void GpuBench::return_buffers() {
-  for (Part& part : parts_) {
-    if (part.send) groups_.deferred.add(std::exchange(part.send, {}));
-    if (part.recv) groups_.deferred.add(std::exchange(part.recv, {}));
+  for (TrialBuffers& of_rank : buffers_) {
+    if (of_rank.send) groups_.deferred.add(std::exchange(of_rank.send, {}));
+    if (of_rank.recv) groups_.deferred.add(std::exchange(of_rank.recv, {}));
   }
-}
-
-CudaAllReduce GpuBench::call_of(const GpuMember& member, std::uint64_t bytes) const {
-  const int ordinal = member.engine->ordinal();
-  RankCompletion& words = member.words();
-  CudaAllReduce call;
-  call.done = &member.device_mailbox()->paths[kPath].done;
-  call.host_done = &words.done;
-  call.host_outcome = &words.outcome;
-  call.count = bytes / size_of(kType);
-  call.timeout_ns = kKernelTimeoutNs;
-  call.rank = static_cast<std::uint32_t>(member.rank);
-  call.ranks = ranks();
-  call.dtype = kType;
-  call.most_blocks = group_->most_blocks;
-  for (std::uint32_t peer = 0; peer < call.ranks; ++peer) {
-    call.scratch[peer] = group_->members[peer].scratch.data();
-    call.send[peer] = parts_[peer].send.data_on(ordinal);
-    call.recv[peer] = parts_[peer].recv.data_on(ordinal);
-  }
-  return call;
-}
-
-InStreamShape GpuBench::in_stream_shape_of(std::uint64_t bytes) const {
-  return group_->launches.find({.bytes = bytes, .dtype = kType, .op = ReduceOp::Sum}).in_stream;
-}
-
-InStreamCall GpuBench::in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const {
-  const auto rank = static_cast<std::size_t>(member.rank);
-  InStreamCall call;
-  call.send = parts_[rank].send.data();
-  call.recv = parts_[rank].recv.data();
-  call.mailbox = member.device_mailbox();
-  call.doorbells = &member.words().doorbells;
-  for (std::uint32_t peer = 0; peer < ranks(); ++peer)
-    call.exchange[peer] = reinterpret_cast<InStreamControl*>(group_->members[peer].exchange.data());
-  call.timeout_ns = kKernelTimeoutNs;
-  call.count = static_cast<std::uint32_t>(bytes / size_of(kType));
-  call.rank = static_cast<std::uint32_t>(member.rank);
-  call.ranks = ranks();
-  return call;
 }
 
 Status GpuBench::can_measure(const GpuMeasurement& what) const {
@@ -180,7 +134,7 @@ Status GpuBench::can_measure(const GpuMeasurement& what) const {
     return error(ErrorCode::OutOfRange, Reason::Unsupported, name_of(*what.algorithm),
                  " needs slots that are not to be had: ", group_->why_no_slots);
   }
-  if (!what.algorithm && in_stream_shape_of(what.bytes).blocks == 0) {
+  if (!what.algorithm && launches_->shape_in_stream(what.bytes).blocks == 0) {
     return error(ErrorCode::OutOfRange, Reason::Unsupported, "nothing of ", what.bytes,
                  " bytes is in-stream between these GPUs");
   }
@@ -231,7 +185,7 @@ void GpuBench::enter(Stage stage, std::uint64_t limit_ns) {
 }
 
 Result<bool> GpuBench::step() {
-  Result<bool> is_so_far = stage_ == Stage::Running ? have_ended() : are_idle();
+  Result<bool> is_so_far = stage_ == Stage::Running ? launches_->have_ended() : are_idle();
   if (stage_ == Stage::Stopping) {
     // A queue in error holds nothing any more.
     if (!is_so_far || *is_so_far) return why_;
@@ -286,9 +240,9 @@ void GpuBench::end_round() {
 }
 
 TrialCall GpuBench::trial_of(const GpuMember& member, std::uint64_t bytes) const {
-  const Part& part = parts_[static_cast<std::size_t>(member.rank)];
-  return {.send = part.send.data(),
-          .recv = part.recv.data(),
+  const TrialBuffers& of_rank = buffers_[static_cast<std::size_t>(member.rank)];
+  return {.send = of_rank.send.data(),
+          .recv = of_rank.recv.data(),
           .wrong = &member.words().wrong,
           .count = bytes / size_of(kType),
           .seed = seed_,
@@ -301,6 +255,14 @@ Status GpuBench::fill() {
   enter(Stage::Filling, kWaitNs);  // peers read the inputs without asking: first all are there
   for (const GpuMember& member : group_->members)
     ARC_RETURN_IF_ERROR(member.launcher().fill_trial(member.queue, trial_of(member, what_.bytes)));
+  return {};
+}
+
+Status GpuBench::launch() {
+  enter(Stage::Running, kWaitNs);
+  const Result<std::uint64_t> begun = launches_->launch(what_, times_);
+  if (!begun) return begun.error();
+  begun_ns_ = *begun;
   return {};
 }
 
@@ -328,103 +290,6 @@ Result<bool> GpuBench::are_idle() const {
   for (const GpuMember& member : group_->members) {
     Result<bool> idle = member.launcher().idle(member.queue);
     if (!idle || !*idle) return idle;
-  }
-  return true;
-}
-
-// What is many entries of a queue could fill it, and wait there for the doorbell that this very
-// thread opens when all has been launched.
-bool GpuBench::can_wait() const {
-  return !(what_.algorithm && entry_of(*what_.algorithm).launches_all_ranks) &&
-         std::all_of(group_->members.begin(), group_->members.end(),
-                     [](const GpuMember& member) { return member.queue != 0; });
-}
-
-Status GpuBench::launch() {
-  gate_ = {.number = number_ + 1, .plans = {}};
-  enter(Stage::Running, kWaitNs);
-  const std::uint64_t launching_ns = now_ns();
-  const Status launched = launch_all();
-  const Result<std::uint64_t> opened = open();  // in any case: nothing may go on waiting
-  ARC_RETURN_IF_ERROR(launched);
-  if (!opened) return opened.error();
-  begun_ns_ = can_wait() ? *opened : launching_ns;  // else it started at once
-  return {};
-}
-
-Status GpuBench::launch_all() {
-  if (can_wait()) {  // else it starts at once
-    for (const GpuMember& member : group_->members) {
-      std::uint64_t* doorbell = &member.device_mailbox()->paths[kPath].doorbell;
-      ARC_RETURN_IF_ERROR(
-          member.launcher().wait_for(member.queue, doorbell, gate_.word(member.rank)));
-    }
-  }
-  if (!what_.algorithm) return launch_in_stream();
-  std::vector<CudaAllReduce> calls;
-  for (const GpuMember& member : group_->members) calls.push_back(call_of(member, what_.bytes));
-  const Step step = step_for(*what_.algorithm);
-  for (std::uint32_t time = 0; time < times_; ++time) {
-    ++number_;
-    for (CudaAllReduce& call : calls) call.done_word = to_word(Done{.number = number_});
-    std::uint64_t launched = 0;
-    ARC_RETURN_IF_ERROR(run_step(step, *group_, 0, calls, launched));
-  }
-  return {};
-}
-
-Status GpuBench::launch_in_stream() {
-  const InStreamShape shape = in_stream_shape_of(what_.bytes);
-  for (std::uint32_t time = 0; time < times_; ++time) {
-    ++number_;  // its own the kernels count; the next doorbell must be another one
-    for (const GpuMember& member : group_->members) {
-      ARC_RETURN_IF_ERROR(member.launcher().launch_in_stream(
-          member.queue, shape, kType, ReduceOp::Sum, in_stream_call_of(member, what_.bytes)));
-    }
-  }
-  return {};
-}
-
-Result<std::uint64_t> GpuBench::open() {
-  std::uint64_t begun = 0;
-  Status opened;
-  for (const GpuMember& member : group_->members) {
-    begun = now_ns();
-    std::uint64_t* doorbell = &member.device_mailbox()->paths[kPath].doorbell;
-    Status stored = member.launcher().store(doorbell, gate_.word(member.rank));
-    if (opened) opened = std::move(stored);
-  }
-  if (!opened) return opened.error();
-  return begun;
-}
-
-Result<bool> GpuBench::has_ended(const GpuMember& member) const {
-  // Both acquire what the kernel wrote before: pairs with its release at system scope.
-  const RankCompletion& words = member.words();
-  if (reached(done_from(__atomic_load_n(&words.done, __ATOMIC_ACQUIRE)).number, number_))
-    return true;
-  const std::uint32_t code = __atomic_load_n(&words.outcome.code, __ATOMIC_ACQUIRE);
-  if (code == 0) return false;
-  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " ended with outcome ",
-               code, ", having waited for rank ",
-               __atomic_load_n(&words.outcome.culprit, __ATOMIC_RELAXED));
-}
-
-// Such an operation tells nobody of its end but its stream.
-Result<bool> GpuBench::has_ended_in_stream(const GpuMember& member) const {
-  Result<bool> idle = member.launcher().idle(member.queue);
-  const std::uint64_t failed =
-      __atomic_load_n(&member.words().doorbells.in_stream_failed, __ATOMIC_ACQUIRE);
-  if (failed == 0) return idle;
-  const Done why = done_from(failed);
-  return error(ErrorCode::Internal, Reason::None, "rank ", member.rank, " failed (",
-               text_of(reason_from(why.reason)), "), having waited for rank ", why.culprit_rank);
-}
-
-Result<bool> GpuBench::have_ended() const {
-  for (const GpuMember& member : group_->members) {
-    Result<bool> ended = what_.algorithm ? has_ended(member) : has_ended_in_stream(member);
-    if (!ended || !*ended) return ended;
   }
   return true;
 }

@@ -11,6 +11,7 @@
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/specs.h"
+#include "daemon/exec/tune/timed_launches.h"
 
 namespace arcomm {
 
@@ -33,16 +34,12 @@ class GpuBench {
   // DataLoss: the sums were wrong. Each round has inputs of its own and poisoned outputs
   // (kernels/trial/trial.h), and what its last operation left is looked at.
   Status begin(const GpuMeasurement& what);
-  bool is_ready() const { return is_made_ && has_buffers(); }
+  bool is_ready() const { return launches_ && has_buffers(); }
   bool is_busy() const { return stage_ != Stage::Idle; }
   // While it is busy. None: call again, in another turn.
   Result<std::optional<double>> go_on();
 
  private:
-  struct Part {
-    Memory send, recv;
-  };
-
   enum class Stage : std::uint8_t {
     Idle,
     Filling,   // the ranks get new inputs
@@ -57,36 +54,24 @@ class GpuBench {
   void return_buffers();
   std::uint32_t ranks() const { return static_cast<std::uint32_t>(group_->members.size()); }
   Status can_measure(const GpuMeasurement& what) const;
-  InStreamShape in_stream_shape_of(std::uint64_t bytes) const;  // no blocks: it is not
-  CudaAllReduce call_of(const GpuMember& member, std::uint64_t bytes) const;
-  InStreamCall in_stream_call_of(const GpuMember& member, std::uint64_t bytes) const;
-  // Whether its launches can be held back until all have been made.
-  bool can_wait() const;
   TrialCall trial_of(const GpuMember& member, std::uint64_t bytes) const;
   // Goes on by a stage, if the GPUs are so far.
   Result<bool> step();
   void enter(Stage stage, std::uint64_t limit_ns);
   Status fill();
   Status launch();
-  Status launch_all();
-  Status launch_in_stream();
-  // From now on the ranks' queues may run. Returns when the last of them was told.
-  Result<std::uint64_t> open();
   Status check();
   Status read_check() const;
   void end_round();
   void stop();
   // Whether all of them are so far; the error says what has failed, or that it takes too long.
   Result<bool> are_idle() const;
-  Result<bool> have_ended() const;
-  Result<bool> has_ended(const GpuMember& member) const;
-  Result<bool> has_ended_in_stream(const GpuMember& member) const;
 
   GpuGroups& groups_;
   std::unique_ptr<GpuGroup> group_;
-  bool is_made_ = false;  // the group is whole
   CommunicatorSpec spec_;
-  std::vector<Part> parts_;  // by rank
+  std::vector<TrialBuffers> buffers_;      // by rank
+  std::optional<TimedLaunches> launches_;  // once the group is whole
   std::uint64_t room_bytes_ = 0;
   Stage stage_ = Stage::Idle;
   std::uint64_t limit_ns_ = 0;  // when the stage has taken too long
@@ -94,10 +79,8 @@ class GpuBench {
   std::uint32_t times_ = 0;            // operations of this round
   std::vector<std::uint64_t> rounds_;  // how long each took
   std::uint64_t begun_ns_ = 0, took_ns_ = 0;
-  Error why_;                 // of what stops
-  LaunchGate gate_;           // of the operations that are timed together
-  std::uint32_t number_ = 0;  // of the last operation that was launched
-  std::uint32_t seed_ = 0;    // of the inputs
+  Error why_;               // of what stops
+  std::uint32_t seed_ = 0;  // of the inputs
   bool failed_ = false;
   bool stuck_ = false;  // its memory is still in use
 };

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/exec/clock.h"
+#include "daemon/exec/worker/revocation.h"
 #include "daemon/telemetry/log/log.h"
 
 namespace arcomm {
@@ -17,13 +18,6 @@ constexpr std::uint64_t kEndingNs = 5'000'000'000;  // for what was stopped
 constexpr std::uint64_t kLinksEndNs = 500'000'000;  // for what was stopped and is on its way
 // Whose next requests a core can fetch side by side.
 constexpr std::size_t kFetchedAhead = 16;
-
-// Somebody asked for the end, or a process ended that nobody waited for: that is everyday life.
-bool is_orderly(const Communicator& communicator) {
-  const Reason why = communicator.revoked.reason;
-  return why == Reason::RemoteAborted || why == Reason::ShuttingDown ||
-         (why == Reason::RemoteDied && communicator.cut_off == 0);
-}
 
 }  // namespace
 
@@ -73,7 +67,7 @@ bool Worker::poll_sessions() {
     const std::size_t at = first_polled_ + i;
     found |= poll(*polled[at < count ? at : at - count]);
   }
-  if (!lost_.empty()) quarantine_lost();
+  if (quarantine_.is_due()) impose_quarantine();
   return found;
 }
 
@@ -92,9 +86,9 @@ bool Worker::poll(Session& session) {
     const Session::Room room = session.room();
     if (room == Session::Room::No) return taken != 0;
     if (room == Session::Room::Corrupt) {
-      lose(session, "the completion ring's index left its bounds");
+      quarantine_.mark(session, "the completion ring's index left its bounds");
     } else if (seen == ring::Pop::Corrupt || session.pop(slot) != ring::Pop::Done) {
-      lose(session, "the request ring's index or a slot's position is wrong");
+      quarantine_.mark(session, "the request ring's index or a slot's position is wrong");
     } else if (slot.magic == ring::kPlanMagic) {
       answer_plan(session, slot);
       break;  // one in a turn: whoever floods with them holds up nobody for longer
@@ -114,7 +108,7 @@ bool Worker::poll_device() {
   if (calls.empty()) return false;
   const std::uint64_t now = now_ns();  // read once for a sweep, and only if there is something
   for (const DoorbellCall& call : calls) take(call, now);
-  if (!lost_.empty()) quarantine_lost();
+  if (quarantine_.is_due()) impose_quarantine();
   return true;
 }
 
@@ -125,12 +119,13 @@ void Worker::take(const DoorbellCall& call, std::uint64_t now_ns) {
   if (session == nullptr || !session->readable() || member == nullptr ||
       !member->communicator->ready())
     return;
-  if (!call.in_order) return lose(*session, "the number at a doorbell is not the next one");
+  if (!call.in_order)
+    return quarantine_.mark(*session, "the number at a doorbell is not the next one");
   const Admitted admitted =
       state_.admission.admit_doorbell(*session, call.member, call.doorbell, now_ns);
   if (admitted.verdict == Admitted::Verdict::Done) return accept(*session, *admitted.operation);
   state_.completions.refuse_doorbell(*session, admitted, now_ns);
-  tell_refused(admitted, now_ns);
+  refuse_on_all_ranks(state_, admitted, now_ns);
   if (admitted.member == nullptr) return;
   // Its client waits in a stream, and there is one way to tell it.
   Failure told = admitted.failure;
@@ -153,23 +148,23 @@ void Worker::admit(Session& session, const ring::WorkRequest& slot, std::uint64_
   Admitted admitted = state_.admission.admit(session, slot, now_ns);
   switch (admitted.verdict) {
     case Admitted::Verdict::Broken:
-      return lose(session, "a request slot does not start with its magic");
+      return quarantine_.mark(session, "a request slot does not start with its magic");
     case Admitted::Verdict::Done:
       return accept(session, *admitted.operation);
     case Admitted::Verdict::Refused:
       break;
   }
   if (!state_.completions.refuse(session, slot, admitted, now_ns)) {
-    lose(session, "the completion ring's index left its bounds");
+    quarantine_.mark(session, "the completion ring's index left its bounds");
   }
-  tell_refused(admitted, now_ns);
+  refuse_on_all_ranks(state_, admitted, now_ns);
 }
 
 void Worker::answer_plan(Session& session, const ring::WorkRequest& slot) {
   const Result<PlanId> answer = plans_.answer(session, slot);
   // Catching up may have shown that its client is lost.
   if (session.readable() && !state_.completions.answer_plan(session, slot.ticket, answer))
-    lose(session, "the completion ring's index left its bounds");
+    quarantine_.mark(session, "the completion ring's index left its bounds");
 }
 
 void Worker::accept(Session& session, Operation& operation) {
@@ -177,29 +172,6 @@ void Worker::accept(Session& session, Operation& operation) {
   state_.parts.metrics.operations_in_flight.add(1);
   state_.parts.recorder.write(operation.record);
   state_.communicators.arrive(operation);
-}
-
-void Worker::tell_refused(const Admitted& admitted, std::uint64_t now_ns) {
-  Member* member = admitted.member;
-  if (member == nullptr) return;
-  // The caller's mistake ends this operation on all ranks, so that nobody waits for it until the
-  // deadline.
-  Failure told = admitted.failure;
-  if (told.reason != Reason::ShuttingDown) told.code = ErrorCode::FailedPrecondition;
-  told = make_failure(told.code, told.reason, member->rank, "refused on rank %d: %s", member->rank,
-                      admitted.failure.text.data());
-  if (!admitted.out_of_step) {
-    const bool late = told.reason == Reason::Timeout;
-    if (late) told.code = ErrorCode::DeadlineExceeded;
-    Communicator& communicator = *member->communicator;
-    state_.communicators.refuse(*member, admitted.seq, told, now_ns);
-    // As after any other timeout: its client has given it up.
-    if (late) state_.communicators.revoke(communicator, told);
-    return;
-  }
-  const bool skipped = admitted.seq > member->communicator->seats[member->seat].next_seq;
-  told.code = ErrorCode::Aborted;
-  if (skipped) state_.communicators.revoke(*member->communicator, told);
 }
 
 bool Worker::settle() {
@@ -212,7 +184,7 @@ bool Worker::settle() {
     const MemberId member = operation->member;
     const Failure failure = unheard ? operation->outcome : Failure{};
     if (!state_.completions.finish(*operation, now))
-      lose(session, "the completion ring's index left its bounds");
+      quarantine_.mark(session, "the completion ring's index left its bounds");
     if (!std::exchange(session.to_be_woken, true)) to_wake_.push_back(&session);
     // Nobody else hears of it. After a leave in good order what all had called still runs.
     const Member* called = unheard ? state_.communicators.find(member) : nullptr;
@@ -221,7 +193,7 @@ bool Worker::settle() {
     found = true;
   }
   if (!to_wake_.empty()) wake_clients();
-  if (!lost_.empty()) quarantine_lost();
+  if (quarantine_.is_due()) impose_quarantine();
   return found;
 }
 
@@ -305,51 +277,14 @@ bool Worker::reap() {
 
 void Worker::sweep_deadlines(std::uint64_t now_ns) {
   state_.communicators.sweep_deadlines(now_ns);
-  for (const PathFailure& failed : state_.backend->tend(now_ns)) note(failed, now_ns);
+  for (const PathFailure& failed : state_.backend->tend(now_ns))
+    note_path_failure(state_, failed, now_ns);
   departures_.sweep_deadlines(now_ns);
   state_.nodes.tend(now_ns);
 }
 
-void Worker::note(const PathFailure& failed, std::uint64_t now_ns) {
-  Communicator& communicator = *failed.communicator;
-  if (!communicator.ready()) return;
-  const Failure& failure = failed.failure;
-  state_.parts.metrics.operations[failure.code].add();
-  FlightRecord record{.unique_id_prefix = prefix_of(communicator.unique_id),
-                      .epoch = communicator.epoch,
-                      .seq = failed.number,
-                      .done_ns = now_ns,
-                      .rank = failed.rank,
-                      .culprit = failure.culprit,
-                      .pid = communicator.seat(failed.rank).pid,
-                      .algorithm = failed.algorithm,
-                      .code = failure.code,
-                      .reason = failed.crossed == nullptr ? failure.reason : Reason::Crossed};
-  state_.parts.recorder.write(record);
-  ++communicator.operations_failed;
-  if (failed.crossed != nullptr) {
-    state_.communicators.revoke_crossed(communicator, *failed.crossed, failure.culprit);
-  } else {
-    state_.communicators.revoke(communicator, failure);
-  }
-}
-
-void Worker::lose(Session& session, const char* why) {
-  const bool known = std::any_of(lost_.begin(), lost_.end(),
-                                 [&](const auto& lost) { return lost.first == &session; });
-  if (!known && session.readable()) lost_.emplace_back(&session, why);
-}
-
-void Worker::quarantine_lost() {
-  for (const auto& [session, why] : std::exchange(lost_, {})) {
-    log::warn_of(log::About::Sessions, session->origin().uid,
-                 "session {} (pid {}) broke the ring protocol and is quarantined: {}",
-                 fmt::streamed(session->id()), session->origin().pid, why);
-    session->set_state(ring::SessionState::Quarantined, Reason::Quarantined);
-    departures_.drop_members(*session, Reason::Quarantined, why);
-    if (state_.parts.events.session_lost)
-      state_.parts.events.session_lost(session->id(), Reason::Quarantined, why);
-  }
+void Worker::impose_quarantine() {
+  quarantine_.impose();
   settle();
 }
 
@@ -382,26 +317,9 @@ std::uint64_t Worker::next_deadline_ns() const {
 }
 
 void Worker::on_revoked(Communicator& communicator) {
-  const Failure& why = communicator.revoked;
   state_.nodes.revoked(communicator);
   state_.backend->stop(communicator);
-  state_.parts.metrics.communicators_revoked[why.reason].add();
-  const std::string line =
-      fmt::format("communicator {} epoch {} is revoked: {} ({}); {} operations ended with it",
-                  short_name(communicator.unique_id), communicator.epoch, why.message(),
-                  name_of(why.reason), communicator.cut_off);
-  // All its ranks are one user's, of whom some may have left.
-  const auto present = std::ranges::find_if(communicator.seats, [this](const Seat& seat) {
-    return state_.sessions.find(seat.session) != nullptr;
-  });
-  if (present == communicator.seats.end() ||
-      log::admits(log::About::Operations, state_.sessions.find(present->session)->origin().uid)) {
-    is_orderly(communicator) ? log::info("{}", line) : log::warn("{}", line);
-  }
-  if (state_.parts.events.communicator_revoked) {
-    state_.parts.events.communicator_revoked(communicator.unique_id, communicator.epoch, why.reason,
-                                             std::string(why.message()));
-  }
+  tell_revoked(state_, communicator);
 }
 
 bool Worker::shut_down() {

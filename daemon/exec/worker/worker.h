@@ -5,11 +5,10 @@
 
 #include <cstdint>
 #include <memory>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include "daemon/exec/worker/departures.h"
+#include "daemon/exec/worker/quarantine.h"
 #include "daemon/exec/worker/session_plans.h"
 #include "daemon/exec/worker/turns/turn_shares.h"
 #include "daemon/exec/worker/worker_state.h"
@@ -76,23 +75,19 @@ class Worker {
   void admit(Session& session, const ring::WorkRequest& slot, std::uint64_t now_ns);
   void answer_plan(Session& session, const ring::WorkRequest& slot);
   void accept(Session& session, Operation& operation);
-  // The other ranks hear why this one's request was refused.
-  void tell_refused(const Admitted& refused, std::uint64_t now_ns);
   void start(Communicator& communicator);
   bool work();
   void apply(std::vector<Outcome>& outcomes);
-  void note(const PathFailure& failed, std::uint64_t now_ns);
-  void lose(Session& session, const char* why);  // marks it; quarantined at the end of the verb
-  void quarantine_lost();
+  void impose_quarantine();  // at the end of a verb
   void wake_clients();
   void on_revoked(Communicator& communicator);
   void let_all_go();
 
   WorkerState state_;
   Departures departures_{state_};
+  Quarantine quarantine_{state_, departures_};
   SessionPlans plans_{state_, [this] { catch_up(); }};
   std::size_t first_polled_ = 0;
-  std::vector<std::pair<Session*, const char*>> lost_;
   std::vector<Session*> to_wake_;  // those that settle() has told something
   std::vector<Outcome> outcomes_;
   TurnShares shares_{state_.sessions};

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/comm/mismatch.h"
+#include "daemon/exec/net/agreement/node_fault.h"
 #include "proto/text.h"
 
 namespace arcomm {
@@ -27,17 +28,12 @@ net::FailureBody body_of(const Failure& failure) {
   return body;
 }
 
-Error fault_of(const NodeSpec& node, const auto&... parts) {
-  return error(ErrorCode::DataLoss, Reason::Corrupt, "node ", node.name,
-               " says what cannot be: ", parts...);
-}
-
 }  // namespace
 
 NodeAgreement::NodeAgreement(Parts parts)
     : parts_(std::move(parts)),
       offers_(static_cast<std::uint32_t>(parts_.nodes.size()), parts_.memory, parts_.uid),
-      waits_(parts_.nodes.size()) {}
+      waits_(parts_.communicator.world, parts_.nodes) {}
 
 NodeAgreement::~NodeAgreement() {
   parts_.executor.forget(communicator());
@@ -230,7 +226,7 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
     case net::MessageKind::Offer:
       return take_offer(node, names.seq, message.body, now_ns);
     case net::MessageKind::Waiting:
-      return take_waiting(node, names.seq, message.body, now_ns);
+      return waits_.take(node, names.seq, message.body, now_ns);
     case net::MessageKind::Window:
     case net::MessageKind::Ready:
     case net::MessageKind::Placed:
@@ -303,45 +299,14 @@ Status NodeAgreement::take_offer(std::uint32_t node, std::uint64_t seq,
   return {};
 }
 
-Status NodeAgreement::take_waiting(std::uint32_t node, std::uint64_t seq,
-                                   std::span<const std::byte> bytes, std::uint64_t now_ns) {
-  const auto body = net::body_of<net::WaitingBody>(bytes);
-  const World& world = communicator().world;
-  std::uint32_t seats = 0;
-  for (Rank rank = 0; rank < communicator().ranks(); ++rank)
-    seats += world.place(rank).node == node ? 1 : 0;
-  if (body.seats != seats)
-    return fault_of(parts_.nodes[node], "it has ", body.seats, " seats and not ", seats);
-  Waits& waits = waits_[node];
-  waits.seq = seq;
-  waits.called = body.called;
-  waits.heard_ns = now_ns;
-  waits.pids.resize(seats);
-  std::memcpy(waits.pids.data(), bytes.data() + sizeof body, seats * sizeof(std::int32_t));
-  return {};
-}
-
 bool NodeAgreement::has_called(Rank rank, std::uint64_t seq) const {
-  const Place& place = communicator().world.place(rank);
   // Nodes offer in order.
-  if (seq < offers_.offered_to(place.node)) return true;
-  const Waits& waits = waits_[place.node];
-  if (!waits.seq) return false;
-  return *waits.seq > seq || (*waits.seq == seq && (waits.called >> place.local & 1) != 0);
+  return seq < offers_.offered_to(node_at(rank)) || waits_.has_called(rank, seq);
 }
 
 std::optional<std::uint64_t> NodeAgreement::waits_at(Rank rank) const {
-  const Place& place = communicator().world.place(rank);
-  const Waits& waits = waits_[place.node];
-  const bool is_waiting =
-      waits.seq && (waits.called >> place.local & 1) != 0 && is_open(*waits.seq);
-  return is_waiting ? waits.seq : std::nullopt;
-}
-
-pid_t NodeAgreement::pid(Rank rank) const {
-  const Place& place = communicator().world.place(rank);
-  const Waits& waits = waits_[place.node];
-  return place.local < waits.pids.size() ? waits.pids[place.local] : 0;
+  const std::optional<std::uint64_t> seq = waits_.waits_at(rank);
+  return seq && is_open(*seq) ? seq : std::nullopt;
 }
 
 NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {
@@ -363,7 +328,7 @@ NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {
   if (const NodeOffers::Entry* entry = offers_.oldest_open(); entry != nullptr)
     consider(entry->seq, entry->since_ns);
   // Who tells of it has waited long enough.
-  for (const Waits& waits : waits_) {
+  for (const NodeWaits::OfNode& waits : waits_.by_node()) {
     if (waits.seq && is_open(*waits.seq))
       consider(*waits.seq, waits.heard_ns > kWaitingNs ? waits.heard_ns - kWaitingNs : 0);
   }

@@ -21,6 +21,7 @@
 
 #include "daemon/comm/communicator_table.h"
 #include "daemon/exec/net/agreement/node_offers.h"
+#include "daemon/exec/net/agreement/node_waits.h"
 #include "daemon/exec/net/links/link_table.h"
 #include "daemon/exec/net/network_executor.h"
 
@@ -82,15 +83,9 @@ class NodeAgreement final : public Elsewhere {
   std::uint64_t node_id(Rank rank) const override { return node(node_at(rank)).peer; }
   bool has_called(Rank rank, std::uint64_t seq) const override;
   std::optional<std::uint64_t> waits_at(Rank rank) const override;
-  pid_t pid(Rank rank) const override;
+  pid_t pid(Rank rank) const override { return waits_.pid(rank); }
 
  private:
-  // What a node has said last of its ranks that wait.
-  struct Waits {
-    std::optional<std::uint64_t> seq;
-    std::uint64_t called = 0, heard_ns = 0;
-    std::vector<std::int32_t> pids;  // by seat
-  };
   struct Oldest {  // that somebody waits for
     std::uint64_t seq = kNoSeq, since_ns = 0;
   };
@@ -114,16 +109,14 @@ class NodeAgreement final : public Elsewhere {
 
   Status take_offer(std::uint32_t node, std::uint64_t seq, std::span<const std::byte> body,
                     std::uint64_t now_ns);
-  Status take_waiting(std::uint32_t node, std::uint64_t seq, std::span<const std::byte> body,
-                      std::uint64_t now_ns);
   // As this node's ranks are to hear it.
   Result<Failure> read_failure(std::uint32_t node, std::span<const std::byte> body) const;
 
   Parts parts_;
   NodeOffers offers_;
   std::deque<std::uint64_t> to_offer_;  // Matched, in order of seq
-  std::vector<Waits> waits_;            // by node
-  bool is_told_ = false;                // another node has revoked it: all know
+  NodeWaits waits_;
+  bool is_told_ = false;  // another node has revoked it: all know
   // What was told last of who waits here.
   std::uint64_t told_seq_ = kNoSeq, told_called_ = 0, told_ns_ = 0;
 };

@@ -1,50 +1,10 @@
 // Operations that the library launches by itself: client/src/gpu/gpu_member.h with an exchange.
 #include <gtest/gtest.h>
 
-#include <optional>
-
-#include "tests/unit/client/gpu/gpu_member_fixture.h"
+#include "tests/unit/client/gpu/gpu_in_stream_fixture.h"
 
 namespace arcomm::client {
 namespace {
-
-class GpuInStreamTest : public GpuMemberTest {
- protected:
-  GpuInStreamTest() {
-    Result<std::unique_ptr<GpuExchange>> exchange = open(in_stream_exchange_bytes(2));
-    EXPECT_TRUE(exchange.ok());
-    make(std::move(*exchange));
-    for (const GpuBuffer& buffer : {send, recv, elsewhere()})
-      gpu->place(buffer.range.base, buffer.range.bytes, ++allocation_);
-  }
-  Result<std::unique_ptr<GpuExchange>> open(std::uint64_t bytes) {
-    std::vector<UniqueFd> descriptors;
-    descriptors.push_back(memfd(1));
-    for (int rank = 0; rank < 2; ++rank) descriptors.push_back(memfd(bytes));
-    return GpuExchange::open(*gpu, descriptors, bytes, 500);
-  }
-  Status all_reduce(const CollectiveCall& call, void* stream = nullptr) {
-    const Launch launch = member->launch_of(call);
-    EXPECT_EQ(launch.path, LaunchPath::InStream);
-    return member->all_reduce_in_stream(call, launch, 1000, stream, deadline());
-  }
-  Status all_reduce(std::uint64_t count, void* stream = nullptr) {
-    return all_reduce(call(count), stream);
-  }
-  static Status check_unused(const GpuBuffer& buffer) {
-    return InStreamUses::check_unused(reinterpret_cast<const void*>(buffer.range.base + 4096), 1);
-  }
-  GpuBuffer elsewhere() const {
-    return {.range = {.base = send.range.base + (1ULL << 31), .bytes = 1 << 20}, .id = {3, 1}};
-  }
-  static CollectiveCall in_place(std::uintptr_t address, std::uint64_t count = 1) {
-    return {all_reduce_of(count), reinterpret_cast<const std::byte*>(address),
-            reinterpret_cast<std::byte*>(address)};
-  }
-  Status all_reduce_in(const GpuBuffer& buffer) { return all_reduce(in_place(buffer.range.base)); }
-
-  std::uint64_t allocation_ = 0;
-};
 
 TEST_F(GpuInStreamTest, LaunchesAsTheTableSaysWithTheExchangesOfAll) {
   int stream = 0;
@@ -102,98 +62,6 @@ TEST_F(GpuInStreamTest, RefusesMemoryThatIsNotItsGpus) {
   const Status too_long = all_reduce(in_place(elsewhere().range.base + (1 << 20) - 16, 8));
   EXPECT_EQ(too_long.error().reason, Reason::OutOfBounds);
   EXPECT_TRUE(gpu->in_stream_starts.empty());
-}
-
-class GpuCodecTest : public GpuInStreamTest {
- protected:
-  static LaunchTable with_codecs(std::uint32_t ranks = 2) {
-    return LaunchTable::create(ranks,
-                               {{.most_bytes = kMostInStream,
-                                 .dtypes = bit_of(DType::Float32),
-                                 .codecs = bit_of(Codec::None),
-                                 .path = LaunchPath::InStream,
-                                 .bytes_per_block = 4096,
-                                 .most_blocks = 16},
-                                {.most_bytes = 1 << 20,
-                                 .dtypes = bit_of(DType::Float32),
-                                 .ops = kInStreamCodecOps,
-                                 .codecs = bit_of(Codec::Q6),
-                                 .path = LaunchPath::InStream,
-                                 .algorithm = coded_algorithm(ranks),
-                                 .bytes_per_block = 16384,
-                                 .most_blocks = 32},
-                                {}},
-                               {{.codec = Codec::Q4}, {.codec = Codec::Q6, .least_bytes = 1 << 18}})
-        .value();
-  }
-  GpuCodecTest() {
-    Result<std::unique_ptr<GpuExchange>> exchange = open(in_stream_exchange_bytes(2));
-    EXPECT_TRUE(exchange.ok());
-    make(std::move(*exchange), PostMode::Kernel, with_codecs());
-  }
-  CollectiveCall coded(std::uint64_t count, Codec codec = Codec::Q6) {
-    CollectiveCall made = call(count);
-    made.codec = codec;
-    return made;
-  }
-  void expect_refused(const OperationSpec& what, Codec codec, const std::string& part) {
-    const Status refused = member->check_codec(what, codec);
-    ASSERT_FALSE(refused.ok());
-    EXPECT_EQ(refused.error().reason, Reason::Unsupported);
-    EXPECT_NE(refused.error().message.find(part), std::string::npos) << refused.error().message;
-  }
-};
-
-TEST_F(GpuCodecTest, LoadsACodecsKernelsBeforeItsFirstLaunchAndTellsTheRanks) {
-  EXPECT_TRUE(gpu->codecs.empty()) << "nobody has asked";
-  ASSERT_TRUE(all_reduce(2048).ok());
-  EXPECT_TRUE(gpu->codecs.empty());
-  ASSERT_TRUE(all_reduce(coded(65536)).ok());
-  ASSERT_EQ(gpu->codecs, std::vector{Codec::Q6});
-  const FakeGpu::InStreamStart& start = gpu->in_stream_starts.back();
-  EXPECT_EQ(start.shape.algorithm, InStreamAlgorithm::PairLl128);
-  EXPECT_EQ(start.shape.blocks, 16u);
-  EXPECT_EQ(start.call.codec(), Codec::Q6);
-  EXPECT_EQ(start.call.op(), ReduceOp::Sum);
-  EXPECT_EQ(gpu->in_stream_starts.front().call.codec(), Codec::None);
-}
-
-TEST_F(GpuCodecTest, LaunchesNothingWhoseKernelsDoNotLoad) {
-  gpu->unloadable = Codec::Q6;
-  const Status failed = all_reduce(coded(64));
-  EXPECT_EQ(failed.error().reason, Reason::Version);
-  EXPECT_TRUE(gpu->in_stream_starts.empty());
-  EXPECT_TRUE(all_reduce(64).ok()) << "what asks for none goes on";
-}
-
-TEST_F(GpuCodecTest, LoadsADefaultCodecAhead) {
-  ASSERT_TRUE(member->prepare_codec(Codec::None).ok());
-  EXPECT_TRUE(gpu->codecs.empty());
-  ASSERT_TRUE(member->prepare_codec(Codec::Q6).ok());
-  EXPECT_EQ(gpu->codecs, std::vector{Codec::Q6});
-  EXPECT_EQ(member->prepare_codec(Codec::Q4).error().reason, Reason::Unsupported);
-}
-
-TEST_F(GpuCodecTest, SaysWhyACodecIsNotServed) {
-  EXPECT_TRUE(member->check_codec(call(64), Codec::Q6).ok());
-  EXPECT_TRUE(member->check_codec(call(1 << 18), Codec::Q6).ok());
-  expect_refused(call((1 << 18) + 1), Codec::Q6,
-                 "codec q6 does not serve 1048580 bytes of float32 here, only up to 1048576");
-  expect_refused(call(64), Codec::Q8, "the daemon's gpu.codecs is off, or its GPUs' stores");
-  make(nullptr);
-  expect_refused(call(64), Codec::Q6, "on GPUs codecs are in-stream, and nothing of it is");
-  make_alone();
-  expect_refused(call(64), Codec::Q6, "a rank alone on a GPU: ask for no codec");
-}
-
-TEST_F(GpuCodecTest, GivesAnErrorClassOnlyWhatIsServed) {
-  const ErrorClass wanted{.least_snr_db = 20};
-  EXPECT_EQ(member->codec_for(wanted, call(64)), Codec::None)
-      << "q4 pays by the table, and no row serves it";
-  const ErrorClass better{.least_snr_db = 30};
-  EXPECT_EQ(member->codec_for(better, call(1 << 15)), Codec::None) << "it does not pay yet";
-  EXPECT_EQ(member->codec_for(better, call(1 << 16)), Codec::Q6);
-  EXPECT_EQ(member->codec_for(better, call((1 << 18) + 1)), Codec::None) << "too long";
 }
 
 TEST_F(GpuInStreamTest, MeetsTheOthersWithNoElementsAndNoMemory) {
@@ -323,68 +191,6 @@ TEST_F(GpuInStreamTest, TellsTheKernelWhenToLetTheNextBegin) {
   EXPECT_EQ(gpu->in_stream_starts[1].call.triggers_late, 1u);
 }
 
-TEST_F(GpuInStreamTest, SaysWhichMemoryAnOperationMayStillTouch) {
-  EXPECT_TRUE(check_unused(send).ok()) << "nothing has used it";
-  ASSERT_TRUE(all_reduce(16384).ok());
-  const GpuBuffer other = elsewhere();
-  ASSERT_TRUE(all_reduce_in(other).ok());
-  for (const GpuBuffer& buffer : {send, recv, other})
-    EXPECT_EQ(check_unused(buffer).error().code, ErrorCode::FailedPrecondition);
-  FakeGpu::run(gpu->in_stream_starts[0]);
-  EXPECT_TRUE(check_unused(send).ok());
-  EXPECT_TRUE(check_unused(recv).ok());
-  EXPECT_FALSE(check_unused(other).ok()) << "called later";
-  FakeGpu::run(gpu->in_stream_starts[1]);
-  EXPECT_TRUE(check_unused(other).ok());
-}
-
-// It reads its input before it looks whether it may go on.
-TEST_F(GpuInStreamTest, RemembersWhatAnOperationTouchesWhenItsCommunicatorIsGone) {
-  ASSERT_TRUE(all_reduce(1).ok());
-  member.reset();
-  EXPECT_FALSE(check_unused(send).ok());
-  FakeGpu::run(gpu->in_stream_starts[0]);
-  EXPECT_TRUE(check_unused(send).ok());
-}
-
-TEST_F(GpuInStreamTest, TakesAllMemoryForUsedWhileBlocksOfAFailedCommunicatorAreUnderWay) {
-  ASSERT_TRUE(all_reduce(1).ok());
-  ASSERT_TRUE(all_reduce_in(elsewhere()).ok());
-  words->failed = to_word(Done{.code = static_cast<std::uint8_t>(ErrorCode::Aborted)});
-  FakeGpu::run(gpu->in_stream_starts[1]);  // on another stream it did not wait
-  EXPECT_FALSE(check_unused(send).ok());
-  FakeGpu::run(gpu->in_stream_starts[0]);
-  EXPECT_TRUE(check_unused(send).ok());
-}
-
-TEST_F(GpuInStreamTest, TakesMemoryForUsedWhileTheGpuDoesNotAnswer) {
-  ASSERT_TRUE(all_reduce(1).ok());
-  FakeGpu::run(gpu->in_stream_starts[0]);
-  gpu->stuck = true;
-  EXPECT_EQ(check_unused(recv).error().code, ErrorCode::FailedPrecondition);
-  gpu->stuck = false;
-}
-
-TEST_F(GpuInStreamTest, SeesAReplayOnTheMemoryWhileItRuns) {
-  gpu->capturing = true;
-  ASSERT_TRUE(all_reduce(1).ok());
-  EXPECT_TRUE(check_unused(send).ok()) << "no replay runs";
-  InStreamBlock& block = gpu->in_stream_starts[0].call.exchange[0]->blocks[0];
-  block.taken = 1;
-  EXPECT_EQ(check_unused(send).error().code, ErrorCode::FailedPrecondition);
-  EXPECT_TRUE(check_unused(elsewhere()).ok()) << "no graph uses it";
-  block.ended = 1;
-  EXPECT_TRUE(check_unused(send).ok());
-}
-
-TEST_F(GpuInStreamTest, GivesGraphsMemoryOfAFailedCommunicatorBack) {
-  gpu->capturing = true;
-  ASSERT_TRUE(all_reduce(1).ok());
-  gpu->in_stream_starts[0].call.exchange[0]->blocks[0].taken = 2;  // and ended may stay behind
-  member->close(Error{ErrorCode::Aborted, Reason::Revoked, "aborted", -1});
-  EXPECT_TRUE(check_unused(send).ok());
-}
-
 TEST_F(GpuInStreamTest, UnmapsTheExchangesOnceEveryBlockHasLeft) {
   ASSERT_TRUE(all_reduce(16384).ok());
   FakeGpu::run(gpu->in_stream_starts[0]);
@@ -403,67 +209,6 @@ TEST_F(GpuInStreamTest, RefusesADaemonWhoseExchangesAreTooSmall) {
   const auto opened = open(in_stream_exchange_bytes(2) - 4096);
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.error().reason, Reason::Version);
-}
-
-// By which the daemon tells that ranks have called different operations on different paths.
-class GpuCallNotesTest : public GpuInStreamTest {
- protected:
-  static constexpr std::uint64_t kSmall = 16, kResident = kMostInStream / 4 + 1,
-                                 kLarge = kMostResident / 4 + 1;
-  std::optional<NotedCall> noted(LaunchPath path, std::uint32_t number) {
-    const auto* const pages =
-        reinterpret_cast<const HostPages*>(gpu->in_stream_starts[0].call.doorbells);
-    return read_note(pages->called[static_cast<int>(path)][number % kCallNotes], number);
-  }
-  void expect_noted(LaunchPath path, std::uint32_t number, std::uint32_t call,
-                    std::uint64_t count) {
-    const std::optional<NotedCall> found = noted(path, number);
-    ASSERT_TRUE(found);
-    EXPECT_EQ(found->call, call);
-    EXPECT_EQ(found->spec, all_reduce_of(count));
-  }
-  void launch(std::uint64_t count) { ASSERT_TRUE(GpuMemberTest::all_reduce(count).ok()); }
-};
-
-TEST_F(GpuCallNotesTest, NumberOperationsByTheirPathAndOverAllPaths) {
-  ASSERT_TRUE(all_reduce(kSmall).ok());
-  launch(kLarge);
-  launch(kResident);
-  ASSERT_TRUE(all_reduce(0).ok());
-  expect_noted(LaunchPath::InStream, 1, 1, kSmall);
-  expect_noted(LaunchPath::Launched, 1, 2, kLarge);
-  expect_noted(LaunchPath::Resident, 1, 3, kResident);
-  expect_noted(LaunchPath::InStream, 2, 4, 0);
-  EXPECT_FALSE(noted(LaunchPath::InStream, 3));
-}
-
-TEST_F(GpuCallNotesTest, TheLastOnesAreKept) {
-  for (std::uint32_t i = 0; i < kCallNotes + 1; ++i) ASSERT_TRUE(all_reduce(kSmall).ok());
-  EXPECT_FALSE(noted(LaunchPath::InStream, 1));
-  expect_noted(LaunchPath::InStream, 2, 2, kSmall);
-  expect_noted(LaunchPath::InStream, kCallNotes + 1, kCallNotes + 1, kSmall);
-}
-
-TEST_F(GpuCallNotesTest, ACallThatFailsTakesNoNumber) {
-  ASSERT_TRUE(all_reduce(kSmall).ok());
-  refusals.push_back(error(ErrorCode::InvalidArgument, Reason::BadValue, "no"));
-  EXPECT_FALSE(GpuMemberTest::all_reduce(kLarge).ok());
-  launch(kLarge);
-  expect_noted(LaunchPath::Launched, 1, 2, kLarge);
-}
-
-// How often a graph is replayed, and when, nobody sees here.
-TEST_F(GpuCallNotesTest, NothingIsSaidAnyMoreOnceAGraphHasCalls) {
-  ASSERT_TRUE(all_reduce(kSmall).ok());
-  ASSERT_TRUE(noted(LaunchPath::InStream, 1));
-  gpu->capturing = true;
-  ASSERT_TRUE(all_reduce(kSmall).ok());
-  gpu->capturing = false;
-  EXPECT_FALSE(noted(LaunchPath::InStream, 1));
-  launch(kLarge);
-  ASSERT_TRUE(all_reduce(kSmall).ok());
-  EXPECT_FALSE(noted(LaunchPath::Launched, 1));
-  EXPECT_FALSE(noted(LaunchPath::InStream, 2));
 }
 
 }  // namespace

@@ -2,91 +2,11 @@
 // costs a bounded amount, the link at most, and clients that do not span the peer go on.
 #include <gtest/gtest.h>
 
-#include <deque>
-
-#include "daemon/exec/net/agreement/early_messages.h"
 #include "daemon/exec/net/agreement/node_offers.h"
-#include "tests/unit/daemon/exec/net/nodes_fixture.h"
+#include "tests/unit/daemon/exec/net/raw_peer.h"
 
 namespace arcomm::test {
 namespace {
-
-template <typename T>
-std::span<const std::byte> bytes_of(const T& value) {
-  return std::as_bytes(std::span(&value, 1));
-}
-
-// The test's own end of a link: it sends what it likes, and hears what comes.
-class RawPeer final : private net::Receiver {
- public:
-  void use(net::ConnectionPtr connection) { connection_ = std::move(connection); }
-  void send(net::MessageKind kind, std::uint64_t communicator, std::uint64_t seq,
-            std::initializer_list<std::span<const std::byte>> parts) {
-    std::vector<std::byte> payload(sizeof(net::MessageHead));
-    for (const auto& part : parts) payload.insert(payload.end(), part.begin(), part.end());
-    const net::MessageHead head{
-        .kind = kind,
-        .bytes = static_cast<std::uint32_t>(payload.size() - sizeof(net::MessageHead))};
-    std::memcpy(payload.data(), &head, sizeof head);
-    send_bytes(communicator, seq, std::move(payload));
-  }
-  void send_bytes(std::uint64_t communicator, std::uint64_t seq, std::vector<std::byte> payload) {
-    const auto end = std::chrono::steady_clock::now() + kPatience;
-    net::Transfer transfer = 0;
-    const net::FrameHeader names{.communicator = communicator, .epoch = epoch, .seq = seq};
-    while (connection_->post({.header = names, .payload = payload}, transfer) ==
-               net::Progress::Again &&
-           std::chrono::steady_clock::now() < end)
-      progress();
-    sent_.push_back(std::move(payload));
-    while (connection_->test(transfer) == net::Progress::Again &&
-           std::chrono::steady_clock::now() < end)
-      progress();
-  }
-  void offer(std::uint64_t communicator, std::uint64_t seq, std::size_t inline_bytes = 0,
-             Rank first_rank = 1, std::uint32_t identity = 0, milliseconds remaining = {}) {
-    net::OfferBody body = net::offer_of(all_reduce_of(5));
-    body.total_count = 5;
-    body.first_rank = first_rank;
-    body.identity = identity;
-    body.remaining_ns = static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(remaining).count());
-    body.inline_bytes = static_cast<std::uint32_t>(inline_bytes);
-    const std::vector<std::byte> data(inline_bytes);
-    send(net::MessageKind::Offer, communicator, seq, {bytes_of(body), data});
-  }
-  void fail(net::MessageKind kind, std::uint64_t communicator, std::uint64_t seq) {
-    net::FailureBody body{.code = static_cast<std::int32_t>(ErrorCode::Aborted), .culprit = 1};
-    send(kind, communicator, seq, {bytes_of(body)});
-  }
-  void progress() { connection_->progress(*this); }
-  bool is_over() {
-    progress();
-    return connection_->is_open() == net::Progress::Failed;
-  }
-  std::string why() const { return connection_->error().message; }
-  void cut() { connection_.reset(); }
-  int heard(net::MessageKind kind) const {
-    return static_cast<int>(std::count(heard_.begin(), heard_.end(), kind));
-  }
-
-  std::uint32_t epoch = 1;
-
- private:
-  Result<std::byte*> place(const net::FrameHeader&) override { return room_.data(); }
-  Status arrived(const net::FrameHeader&, std::span<const std::byte> payload) override {
-    const auto message = net::read_message(payload);
-    EXPECT_TRUE(message.ok());
-    if (message) heard_.push_back(message->kind);
-    return {};
-  }
-  void abandoned(const net::FrameHeader&) override {}
-
-  net::ConnectionPtr connection_;
-  std::vector<std::byte> room_ = std::vector<std::byte>(net::kMostMessageBytes);
-  std::deque<std::vector<std::byte>> sent_;  // until the end: a frame may still be on its way
-  std::vector<net::MessageKind> heard_;
-};
 
 class NodesBrokenPeerTest : public NodesTest {
  protected:
@@ -314,35 +234,6 @@ TEST_F(NodesBrokenPeerTest, OffersAreKeptUpToTheirUsersShareOfAllCommunicators) 
   expect_alive();
 }
 
-TEST(NodeOffers, AreChargedToTheirUserUntilTheyAreForgotten) {
-  OfferMemory memory(std::uint64_t{2} << 20);
-  const std::vector<std::byte> data(net::kMostInlineBytes);
-  {
-    NodeOffers one(2, memory, 1000), other(2, memory, 1000), of_another(2, memory, 70'000);
-    std::uint64_t seq = 0;
-    Error refusal;
-    for (bool fits = true; fits; ++seq) {
-      const auto added = one.add(1, seq, {}, data, 0);
-      if (!added) refusal = added.error();
-      fits = added.ok();
-    }
-    EXPECT_GT(seq, 50u) << "half of what there is";
-    EXPECT_LE(seq, 65u);
-    EXPECT_EQ(refusal.code, ErrorCode::ResourceExhausted);
-    EXPECT_NE(refusal.message.find("uid 1000 has"), std::string::npos) << refusal.message;
-    EXPECT_NE(refusal.message.find("of 2097152 (net.staging_bytes / 4)"), std::string::npos);
-    EXPECT_FALSE(other.has_room(data.size()));
-    EXPECT_FALSE(other.add(1, 0, {}, data, 0).ok());
-    EXPECT_FALSE(other.has(1, 0));
-    EXPECT_TRUE(of_another.has_room(data.size()));
-    EXPECT_TRUE(of_another.add(1, 0, {}, data, 0).ok());
-    one.forget([](std::uint64_t) { return true; });
-    EXPECT_LE(memory.taken(), 8 * OfferMemory::kGrain) << "what is idle keeps little";
-    EXPECT_TRUE(other.add(1, 0, {}, data, 0).ok());
-  }
-  EXPECT_EQ(memory.taken(), 0u);
-}
-
 TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToABound) {
   for (std::uint64_t number = 1000; number < 11'000; ++number) peer_.offer(number, 0);
   for (std::uint64_t seq = 0; seq < 1000; ++seq) peer_.offer(12'000, seq, net::kMostInlineBytes);
@@ -353,59 +244,6 @@ TEST_F(NodesBrokenPeerTest, WhatComesForCommunicatorsThatAreNotThereIsKeptUpToAB
   EXPECT_TRUE(until([&] { return dropped(NetDrop::NeverFormed) > 10'000; }))
       << "who sent it is gone";
   expect_alive();
-}
-
-// The first of them says where data go, and is not sent again: all would wait until their deadline.
-TEST(EarlyMessages, ThatAreLetGoOfAreMissedWhereTheirCommunicatorIsFormedAfterAll) {
-  EarlyMessages early;
-  const auto keep = [&](PeerId from, std::uint64_t number, std::uint64_t now) {
-    early.keep(from, {.communicator = number}, {net::MessageKind::Window, {}}, now);
-  };
-  keep(0xb, 1, 10);
-  keep(0xc, 2, 11);
-  keep(0xb, 3, 12);
-  early.forget(0xc);
-  EXPECT_TRUE(early.has_lost(2));
-  EXPECT_FALSE(early.has_lost(1));
-  early.forget_old(11 + EarlyMessages::kLongestNs);
-  EXPECT_TRUE(early.has_lost(1));
-  EXPECT_FALSE(early.has_lost(3));
-  EXPECT_EQ(early.take(3).size(), 1u);
-}
-
-TEST(EarlyMessages, AreKeptForTheirCommunicatorUntilThereAreTooMany) {
-  EarlyMessages early;
-  const std::vector<std::byte> body(8192);
-  const auto keep = [&](std::uint64_t number, std::uint64_t seq, std::uint64_t now) {
-    early.keep(0xb, {.communicator = number, .seq = seq}, {net::MessageKind::Offer, body}, now);
-  };
-  keep(1, 0, 10);
-  keep(2, 0, 11);
-  keep(1, 1, 12);
-  const auto taken = early.take(1);
-  ASSERT_EQ(taken.size(), 2u);
-  EXPECT_EQ(taken[0].names.seq, 0u);
-  EXPECT_EQ(taken[1].names.seq, 1u);
-  EXPECT_EQ(early.take(1).size(), 0u);
-  EXPECT_FALSE(early.has_lost(1));
-  // One that gets too much is known to lack something.
-  for (std::uint64_t seq = 0; seq < EarlyMessages::kMostBytesOfOne / body.size() + 2; ++seq)
-    keep(3, seq, 13);
-  EXPECT_TRUE(early.has_lost(3));
-  for (std::uint64_t number = 100; number < 2000; ++number) keep(number, 0, 14);
-  EXPECT_LE(early.bytes(), EarlyMessages::kMostBytes);
-  EXPECT_TRUE(early.has_lost(1999));
-  // What is over is not kept, and what is old is let go.
-  early.end(4);
-  EXPECT_GT(early.take_dropped()[static_cast<std::size_t>(NetDrop::TooMany)], 1u);
-  keep(4, 0, 15);
-  const NetDropCounts one = early.take_dropped();
-  EXPECT_EQ(one[static_cast<std::size_t>(NetDrop::Ended)], 1u);
-  EXPECT_EQ(one[static_cast<std::size_t>(NetDrop::TooMany)], 0u);
-  early.forget_old(14 + EarlyMessages::kLongestNs + 1);
-  EXPECT_GT(early.take_dropped()[static_cast<std::size_t>(NetDrop::NeverFormed)], 100u);
-  EXPECT_TRUE(early.empty());
-  EXPECT_EQ(early.bytes(), 0u);
 }
 
 TEST_F(NodesBrokenPeerTest, FramesOfAnotherEpochAreDropped) {

@@ -1,0 +1,132 @@
+// Memory of GPUs: allocated, registered by handle or descriptor, and shared out.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "tests/unit/daemon/control/calls/gpu_fixture.h"
+
+namespace arcomm::test {
+namespace {
+
+TEST_F(GpuTest, NobodyIsLentAllOfAGpusMemory) {
+  settings_.quota.registered_bytes = 1 << 30;
+  settings_.quota.buffers = 100;
+  gpu_bytes_ = {8 * FakeWorker::kGranule, 8 * FakeWorker::kGranule};
+  start({kFirst, kSecond});
+  const Session session = open_session();
+  v1::BufferReply buffer;
+  for (int i = 0; i < 6; ++i)
+    ASSERT_TRUE(allocate(session, FakeWorker::kGranule, &buffer, kSecond).status.ok()) << i;
+  const Outcome refused = allocate(session, FakeWorker::kGranule, &buffer, kSecond);
+  EXPECT_EQ(refused.status.error_code(), StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.reason, Reason::OutOfMemory);
+  EXPECT_NE(refused.status.error_message().find(kSecond + " is short of bytes"), std::string::npos)
+      << refused.status.error_message();
+  EXPECT_TRUE(allocate(session, FakeWorker::kGranule, &buffer, kFirst).status.ok());
+  const v1::LimitStatus told = limit("bytes of " + kSecond);
+  EXPECT_EQ(told.used(), 6 * FakeWorker::kGranule);
+  EXPECT_EQ(told.of_node(), 8 * FakeWorker::kGranule);
+  EXPECT_TRUE(told.in_bytes());
+  ASSERT_TRUE(detach(session).status.ok());
+  EXPECT_EQ(limit("bytes of " + kSecond).used(), 0u);
+}
+
+TEST_F(GpuTest, AllocatesOnTheNamedGpuAndChargesWholeGranules) {
+  start({kFirst, kSecond});
+  Session session = open_session();
+  v1::BufferReply reply;
+  ASSERT_TRUE(allocate(session, 5000, &reply, kSecond).status.ok());
+  EXPECT_EQ(reply.length_bytes(), FakeWorker::kGranule);
+  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+  EXPECT_EQ(metrics_.registered_bytes.value(), static_cast<std::int64_t>(FakeWorker::kGranule));
+  EXPECT_EQ(fetch(session, reply.fd_ticket()), 1u);
+  v1::ReleaseBufferRequest release;
+  *release.mutable_session() = session.ref;
+  release.set_buffer(reply.buffer());
+  v1::Empty empty;
+  ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::ReleaseBuffer, release, &empty).status.ok());
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_EQ(allocate(session, 0, &reply).status.error_code(), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(allocate(session, ~0ull, &reply).status.error_code(), StatusCode::OUT_OF_RANGE);
+}
+
+TEST_F(GpuTest, AnAllocationThatRoundsUpPastTheQuotaIsGivenBack) {
+  settings_.quota.registered_bytes = FakeWorker::kGranule + 4096;
+  start({kFirst});
+  const Session session = open_session();
+  v1::BufferReply reply;
+  EXPECT_EQ(allocate(session, FakeWorker::kGranule + 1, &reply).reason, Reason::Quota);
+  EXPECT_TRUE(eventually([&] { return worker_->buffers() == 0; }));
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+  EXPECT_TRUE(allocate(session, FakeWorker::kGranule, &reply).status.ok());
+}
+
+TEST_F(GpuTest, RegistersAnAllocationByItsHandle) {
+  start({kFirst, kSecond});
+  const Session session = open_session(kSecond);
+  v1::BufferReply reply;
+  const Outcome outcome = register_buffer(register_request(session), &reply);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  EXPECT_EQ(reply.length_bytes(), 1024u);
+  const auto seeds = worker_->buffer_seeds();
+  ASSERT_EQ(seeds.size(), 1u);
+  EXPECT_EQ(seeds[0].device, kSecond);
+  EXPECT_EQ(seeds[0].offset_bytes, 512u);
+  EXPECT_EQ(seeds[0].allocation_bytes, 4096u);
+  ASSERT_TRUE(seeds[0].handle);
+  EXPECT_EQ(seeds[0].handle->front(), std::byte{'h'});
+  EXPECT_EQ(metrics_.registered_bytes.value(), 1024);
+}
+
+TEST_F(GpuTest, RegistersAnOfferedDescriptorWithItsGpu) {
+  start({kFirst, kSecond});
+  Session session = open_session();
+  const UniqueFd memory(::memfd_create("exported", MFD_CLOEXEC));
+  const auto offer = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+  ASSERT_TRUE(offer && offer->code == 0);
+  v1::RegisterBufferRequest request = register_request(session);
+  request.clear_ipc_handle();
+  request.set_offered_fd(offer->ticket);
+  request.set_device(kSecond);
+  v1::BufferReply reply;
+  const Outcome outcome = register_buffer(request, &reply);
+  ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
+  EXPECT_FALSE(worker_->buffer_seeds().at(0).handle);
+  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+}
+
+TEST_F(GpuTest, RefusesHandlesAndRangesThatCannotBe) {
+  start({kFirst});
+  Session session = open_session();
+  v1::BufferReply reply;
+  for (const std::size_t size : {1u, 63u, 65u, 4096u}) {
+    v1::RegisterBufferRequest request = register_request(session);
+    request.set_ipc_handle(std::string(size, 'h'));
+    EXPECT_EQ(register_buffer(request, &reply).status.error_code(), StatusCode::INVALID_ARGUMENT)
+        << size;
+  }
+  v1::RegisterBufferRequest request = register_request(session);
+  request.clear_ipc_handle();
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::UnknownHandle);
+  request = register_request(session);
+  request.set_offset_bytes(~0ull - 511);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  request = register_request(session);
+  request.set_length_bytes(4096 - 512 + 1);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  request.set_length_bytes(0);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::BadValue);
+  request = register_request(session);
+  request.set_allocation_bytes(~0ull);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::OutOfBounds);
+  const UniqueFd memory(::memfd_create("exported", MFD_CLOEXEC));
+  const auto offer = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+  ASSERT_TRUE(offer && offer->code == 0);
+  request = register_request(session);
+  request.set_offered_fd(offer->ticket);
+  EXPECT_EQ(register_buffer(request, &reply).reason, Reason::BadValue) << "handle and descriptor";
+  EXPECT_EQ(worker_->buffers(), 0u);
+  EXPECT_EQ(metrics_.registered_bytes.value(), 0);
+}
+
+}  // namespace
+}  // namespace arcomm::test
