@@ -8,11 +8,11 @@
 
 namespace arcomm::gpu {
 
-Result<InStreamContender> InStreamContender::open(GpuNode& node) {
+Result<InStreamContender> InStreamContender::open(GpuNode& node, std::uint32_t blocks) {
   InStreamContender made(node);
   const auto ranks = static_cast<std::uint32_t>(node.ranks());
-  made.launches_ = make_launch_table(
-      {.ranks = ranks, .atomic_128b_stores = true, .in_stream_blocks = kMaxInStreamBlocks});
+  made.launches_ =
+      make_launch_table({.ranks = ranks, .atomic_128b_stores = true, .in_stream_blocks = blocks});
   const std::uint64_t bytes = in_stream_exchange_bytes(ranks);
   for (std::uint32_t number = 0; number < ranks; ++number) {
     node.use(static_cast<int>(number));

@@ -17,8 +17,8 @@ namespace arcomm::gpu {
 
 class InStreamContender {
  public:
-  // Loads the kernels of all codecs. The node must outlive it.
-  static Result<InStreamContender> open(GpuNode& node);
+  // Loads the kernels of all codecs. blocks: that an operation may have. The node must outlive it.
+  static Result<InStreamContender> open(GpuNode& node, std::uint32_t blocks);
 
   // Whether float16 sums of so many bytes are in-stream with that codec.
   bool takes(std::uint64_t bytes, Codec codec) const { return shape_of(bytes, codec).blocks != 0; }

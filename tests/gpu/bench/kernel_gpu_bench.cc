@@ -341,7 +341,8 @@ int run(int argc, char** argv) {
   if (second) symmetric = std::move(*second);
   std::unique_ptr<InStreamContender> in_stream;
   if (options.codecs) {
-    auto opened = InStreamContender::open(*node);
+    auto opened =
+        InStreamContender::open(*node, options.blocks == 0 ? kMaxInStreamBlocks : options.blocks);
     if (!opened) return std::fprintf(stderr, "%s\n", opened.error().to_string().c_str()), 1;
     in_stream = std::make_unique<InStreamContender>(std::move(*opened));
   }
