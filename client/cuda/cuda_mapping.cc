@@ -10,13 +10,13 @@ Result<std::unique_ptr<GpuMapping>> ImportedMemory::create(const CudaDriver& api
                                                            CUdevice device, int fd,
                                                            std::uint64_t bytes) {
   const CudaChunks::Piece whole{.descriptor = fd, .bytes = bytes};
-  Result<CudaChunks> memory = CudaChunks::import(api, {&whole, 1}, {&device, 1});
-  if (!memory) {
-    Error why = std::move(memory).error();
+  CudaChunks memory;
+  if (Status imported = memory.import(api, {&whole, 1}, {&device, 1}); !imported) {
+    Error why = std::move(imported).error();
     why.message = "the daemon's GPU memory: " + why.message;
     return why;
   }
-  return std::unique_ptr<GpuMapping>(new ImportedMemory(api, context, std::move(*memory)));
+  return std::unique_ptr<GpuMapping>(new ImportedMemory(api, context, std::move(memory)));
 }
 
 ImportedMemory::ImportedMemory(const CudaDriver& api, CUcontext context, CudaChunks memory)

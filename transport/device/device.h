@@ -51,13 +51,14 @@ class Device {
   // Memory of this device that another process made; the view is the buffer's range, and every GPU
   // that reaches this device reaches it, at Memory::data_on. `descriptor`: of a PosixFd or HostShm
   // handle, and stays the caller's. Trusts nothing: a range outside the allocation is OutOfRange,
-  // an allocation smaller than its maker says or of another device InvalidArgument. Slow; on a GPU
-  // not while a kernel of ours is resident there.
-  virtual Result<Memory> import(const MemoryHandle& handle, int descriptor) = 0;
+  // an allocation smaller than its maker says or of another device InvalidArgument. After an error
+  // `memory` owns what had been mapped by then, if anything: it goes when other memory may. Slow;
+  // on a GPU not while a kernel of ours is resident there.
+  virtual Status import(const MemoryHandle& handle, int descriptor, Memory& memory) = 0;
   // The same of memory whose pieces lie behind one another, in this order; the descriptors in them
   // stay the caller's. The range counts in their sum.
-  virtual Result<Memory> import_chunks(std::span<const MemoryChunk> chunks,
-                                       std::uint64_t offset_bytes, std::uint64_t length_bytes) = 0;
+  virtual Status import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                               std::uint64_t length_bytes, Memory& memory) = 0;
 };
 
 }  // namespace arcomm

@@ -193,11 +193,14 @@ Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec& spec) {
   const QuiesceGuard guard(groups_->quiescer);
   if (!guard.status()) return guard.status().error();
   Device& device = (*engine)->device();
-  Result<Memory> memory =
-      spec.chunks.empty() ? device.import(handle, spec.memory.get())
-                          : device.import_chunks(spec.chunks, spec.offset_bytes, spec.length_bytes);
-  if (!memory) return std::move(memory).error();
-  return buffers_.add(session, std::move(memory).value(), (*engine)->ordinal());
+  Memory memory;
+  Status imported = spec.chunks.empty() ? device.import(handle, spec.memory.get(), memory)
+                                        : device.import_chunks(spec.chunks, spec.offset_bytes,
+                                                               spec.length_bytes, memory);
+  if (imported) return buffers_.add(session, std::move(memory), (*engine)->ordinal());
+  // A part that was mapped would wait here for a kernel that finds no room to clear memory.
+  if (memory) groups_->deferred.add(std::move(memory));
+  return std::move(imported).error();
 }
 
 Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const std::string& device,

@@ -117,6 +117,21 @@ TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
     ASSERT_TRUE(memory.ok()) << memory.error().to_string();
     made.push_back(std::move(*memory));
   }
+  // The second of two pieces is refused: what had been mapped is not given back while a kernel of
+  // this device waits for room, to clear what was allocated.
+  EXPECT_TRUE(device_->is_clearing());
+  std::vector<MemoryChunk> chunks;
+  for (const Memory* one : {&made[0], &made[1]}) {
+    Result<UniqueFd> descriptor = one->export_fd();
+    ASSERT_TRUE(descriptor.ok()) << descriptor.error().to_string();
+    chunks.push_back({.memory = std::move(*descriptor), .bytes = one->bytes()});
+  }
+  chunks[1].bytes *= 2;
+  const auto since = std::chrono::steady_clock::now();
+  Memory rest;
+  EXPECT_EQ(device_->import_chunks(chunks, 0, 1, rest).error().code, ErrorCode::InvalidArgument);
+  EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::milliseconds(100));
+  EXPECT_TRUE(rest);
   EXPECT_EQ(cudaStreamQuery(strangers), cudaErrorNotReady) << "it did not fill the GPU meanwhile";
   __atomic_store_n(end, 1, __ATOMIC_RELEASE);
   ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
@@ -133,12 +148,13 @@ TEST_F(CudaDeviceTest, ImportsItsOwnExportByTheOneImporter) {
   MemoryHandle part = whole(memory);
   part.offset_bytes = 4096;
   part.length_bytes = 100;
-  Result<Memory> imported = device_->import(part, descriptor->get());
+  Memory mapped;
+  const Status imported = device_->import(part, descriptor->get(), mapped);
   ASSERT_TRUE(imported.ok()) << imported.error().to_string();
-  EXPECT_EQ(imported->bytes(), 100u);
-  EXPECT_NE(imported->data(), memory.data() + 4096);
-  EXPECT_TRUE(holds(imported->data(), 100, 0x5a));
-  EXPECT_FALSE(imported->export_fd().ok()) << "it is its maker's to export";
+  EXPECT_EQ(mapped.bytes(), 100u);
+  EXPECT_NE(mapped.data(), memory.data() + 4096);
+  EXPECT_TRUE(holds(mapped.data(), 100, 0x5a));
+  EXPECT_FALSE(mapped.export_fd().ok()) << "it is its maker's to export";
 }
 
 TEST_F(CudaDeviceTest, RefusesWhatIsNotAsItsMakerSays) {
@@ -147,12 +163,15 @@ TEST_F(CudaDeviceTest, RefusesWhatIsNotAsItsMakerSays) {
   ASSERT_TRUE(descriptor.ok());
   MemoryHandle larger = whole(memory);
   larger.allocation_bytes = 2 * kGranule;
-  EXPECT_EQ(device_->import(larger, descriptor->get()).error().code, ErrorCode::InvalidArgument);
+  Memory rest;
+  EXPECT_EQ(device_->import(larger, descriptor->get(), rest).error().code,
+            ErrorCode::InvalidArgument);
   MemoryHandle beyond = whole(memory);
   beyond.offset_bytes = 1;
-  EXPECT_EQ(device_->import(beyond, descriptor->get()).error().code, ErrorCode::OutOfRange);
+  EXPECT_EQ(device_->import(beyond, descriptor->get(), rest).error().code, ErrorCode::OutOfRange);
   const UniqueFd none(::open("/dev/null", O_RDWR | O_CLOEXEC));
-  EXPECT_EQ(device_->import(whole(memory), none.get()).error().code, ErrorCode::InvalidArgument);
+  EXPECT_EQ(device_->import(whole(memory), none.get(), rest).error().code,
+            ErrorCode::InvalidArgument);
   const Memory after = allocate(kGranule);  // nothing of that harmed the context
   EXPECT_TRUE(holds(after.data(), after.bytes(), 0));
 }
@@ -167,12 +186,14 @@ TEST_F(CudaDeviceTest, MapsChunksBehindOneAnother) {
     ASSERT_TRUE(descriptor.ok());
     chunks.push_back({.memory = std::move(*descriptor), .bytes = one->bytes()});
   }
-  Result<Memory> imported = device_->import_chunks(chunks, kGranule - 100, 200);
+  Memory mapped;
+  const Status imported = device_->import_chunks(chunks, kGranule - 100, 200, mapped);
   ASSERT_TRUE(imported.ok()) << imported.error().to_string();
-  EXPECT_TRUE(holds(imported->data(), 100, 1));
-  EXPECT_TRUE(holds(imported->data() + 100, 100, 2));
+  EXPECT_TRUE(holds(mapped.data(), 100, 1));
+  EXPECT_TRUE(holds(mapped.data() + 100, 100, 2));
   chunks[1].bytes = 5;
-  const Result<Memory> refused = device_->import_chunks(chunks, 0, 1);
+  Memory rest;
+  const Status refused = device_->import_chunks(chunks, 0, 1, rest);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::InvalidArgument);
   EXPECT_NE(refused.error().message.find("piece 1"), std::string::npos) << refused.error().message;

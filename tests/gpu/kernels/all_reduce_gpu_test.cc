@@ -297,11 +297,12 @@ TEST_P(AllReduceOnGpus, MemoryComesBackThroughItsDescriptor) {
   const CudaChunks::Piece whole{.descriptor = descriptor->get(), .bytes = one.send.bytes()};
   const Result<const CudaDriver*> driver = cuda_driver();
   ASSERT_TRUE(driver) << driver.error().to_string();
-  Result<CudaChunks> imported = CudaChunks::import(**driver, {&whole, 1}, both);
+  CudaChunks mapped;
+  const Status imported = mapped.import(**driver, {&whole, 1}, both);
   ASSERT_TRUE(imported) << imported.error().to_string();
   cudaSetDevice(last);  // also from another GPU
   std::vector<unsigned char> bytes(4096);
-  ASSERT_EQ(cudaMemcpy(bytes.data(), imported->view().data, bytes.size(), cudaMemcpyDeviceToHost),
+  ASSERT_EQ(cudaMemcpy(bytes.data(), mapped.view().data, bytes.size(), cudaMemcpyDeviceToHost),
             cudaSuccess);
   EXPECT_TRUE(std::all_of(bytes.begin(), bytes.end(), [](unsigned char b) { return b == 0x5a; }));
 }

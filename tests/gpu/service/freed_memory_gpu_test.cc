@@ -59,9 +59,9 @@ class FreedMemoryTest : public testing::TestWithParam<std::tuple<Sharing, Loss>>
     owner_.emplace(std::move(*owner));
     for (std::size_t i = 0; i < 2; ++i) {
       const MemoryOwner::Part& part = owner_->parts()[i];
-      Result<Memory> memory = (*node_)[1].device->import(part.handle, part.descriptor.get());
-      ASSERT_TRUE(memory) << memory.error().to_string();
-      imported_[i] = std::move(*memory);
+      const Status imported =
+          (*node_)[1].device->import(part.handle, part.descriptor.get(), imported_[i]);
+      ASSERT_TRUE(imported) << imported.error().to_string();
     }
   }
   void lose() {

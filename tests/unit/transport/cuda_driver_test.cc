@@ -80,14 +80,31 @@ TEST(CudaChunks, MapsPiecesBehindOneAnotherAndGivesAllBack) {
   {
     const CudaChunks::Piece chunks[] = {{.descriptor = 7, .bytes = kGranule},
                                         {.bytes = 2 * kGranule}};
-    Result<CudaChunks> mapped = CudaChunks::import(driver, chunks, kHere);
-    ASSERT_TRUE(mapped.ok()) << mapped.error().to_string();
-    EXPECT_EQ(mapped->view().bytes, 3 * kGranule);
+    CudaChunks mapped;
+    const Status imported = mapped.import(driver, chunks, kHere);
+    ASSERT_TRUE(imported.ok()) << imported.error().to_string();
+    EXPECT_EQ(mapped.view().bytes, 3 * kGranule);
     EXPECT_EQ(vmm.descriptor, 7);
     EXPECT_EQ(vmm.mapped, 2);
     EXPECT_EQ(vmm.handles, 0) << "the mapping keeps the memory";
-    const CudaChunks moved = std::move(*mapped);
+    const CudaChunks moved = std::move(mapped);
     EXPECT_EQ(moved.view().bytes, 3 * kGranule);
+  }
+  EXPECT_EQ(vmm.mapped, 0);
+  EXPECT_EQ(vmm.reserved, 0);
+}
+
+// Giving it back takes as long as whatever fills the GPU: whoever imports says when.
+TEST(CudaChunks, WhatWasMappedBeforeAFailureLastsUntilTheObjectGoes) {
+  const CudaDriver driver = fake_driver();
+  vmm.refuse_from = 2;
+  const CudaChunks::Piece chunks[] = {{.bytes = kGranule}, {.bytes = kGranule}};
+  {
+    CudaChunks mapped;
+    ASSERT_FALSE(mapped.import(driver, chunks, kHere).ok());
+    const CudaChunks kept = std::move(mapped);
+    EXPECT_EQ(vmm.mapped, 1);
+    EXPECT_EQ(vmm.reserved, 1);
   }
   EXPECT_EQ(vmm.mapped, 0);
   EXPECT_EQ(vmm.reserved, 0);
@@ -101,9 +118,10 @@ TEST(CudaChunks, NamesThePieceThatIsRefusedAndKeepsNone) {
   for (const auto& [pieces, said] :
        {std::pair{std::span(chunks), "piece 1, said to have 2097152 bytes"},
         std::pair{std::span(odd), "piece 1, said to have 5 bytes"}}) {
-    const Result<CudaChunks> mapped = CudaChunks::import(driver, pieces, kHere);
-    ASSERT_FALSE(mapped.ok());
-    EXPECT_NE(mapped.error().message.find(said), std::string::npos) << mapped.error().message;
+    CudaChunks mapped;
+    const Status imported = mapped.import(driver, pieces, kHere);
+    ASSERT_FALSE(imported.ok());
+    EXPECT_NE(imported.error().message.find(said), std::string::npos) << imported.error().message;
   }
   EXPECT_EQ(vmm.mapped, 0);
   EXPECT_EQ(vmm.handles, 0);
@@ -113,10 +131,10 @@ TEST(CudaChunks, NamesThePieceThatIsRefusedAndKeepsNone) {
 TEST(CudaChunks, RefusesSizesThatNoGpuHas) {
   const CudaDriver driver = fake_driver();
   const CudaChunks::Piece none{.descriptor = 7, .bytes = 0};
-  EXPECT_EQ(CudaChunks::import(driver, {&none, 1}, kHere).error().code, ErrorCode::OutOfRange);
+  EXPECT_EQ(CudaChunks().import(driver, {&none, 1}, kHere).error().code, ErrorCode::OutOfRange);
   const CudaChunks::Piece huge[] = {{.bytes = kGranule}, {.bytes = ~std::uint64_t{0}}};
-  EXPECT_EQ(CudaChunks::import(driver, huge, kHere).error().code, ErrorCode::OutOfRange);
-  EXPECT_EQ(CudaChunks::import(driver, {}, kHere).error().code, ErrorCode::InvalidArgument);
+  EXPECT_EQ(CudaChunks().import(driver, huge, kHere).error().code, ErrorCode::OutOfRange);
+  EXPECT_EQ(CudaChunks().import(driver, {}, kHere).error().code, ErrorCode::InvalidArgument);
   EXPECT_EQ(vmm.reserved, 0);
 }
 

@@ -37,20 +37,18 @@ Result<std::uint64_t> sum_of(std::span<const CudaChunks::Piece> chunks) {
 
 }  // namespace
 
-Result<CudaChunks> CudaChunks::import(const CudaDriver& driver,
-                                      std::span<const CudaChunks::Piece> chunks,
-                                      std::span<const int> accessible_from) {
+Status CudaChunks::import(const CudaDriver& driver, std::span<const CudaChunks::Piece> chunks,
+                          std::span<const int> accessible_from) {
   const Result<std::uint64_t> bytes = sum_of(chunks);
   if (!bytes) return bytes.error();
   CUdeviceptr base = 0;
   CUresult done = driver.cuMemAddressReserve_(&base, *bytes, 0, 0, 0);
   if (done != CUDA_SUCCESS) return driver.failed(done, "reserving addresses for GPU memory");
-  CudaChunks mapping;  // gives back whatever part was made, should a step fail
-  mapping.driver_ = &driver;
-  mapping.view_ = {reinterpret_cast<std::byte*>(base), *bytes};
+  driver_ = &driver;
+  view_ = {reinterpret_cast<std::byte*>(base), *bytes};
   for (const CudaChunks::Piece& chunk : chunks) {
-    if (const Status mapped = mapping.map(chunk); !mapped)
-      return at_chunk(mapped.error(), mapping.bytes_.size(), chunk.bytes);
+    if (const Status mapped = map(chunk); !mapped)
+      return at_chunk(mapped.error(), bytes_.size(), chunk.bytes);
   }
   std::vector<CUmemAccessDesc> access;
   for (const int ordinal : accessible_from) {
@@ -60,7 +58,7 @@ Result<CudaChunks> CudaChunks::import(const CudaDriver& driver,
   done = driver.cuMemSetAccess_(base, *bytes, access.data(), access.size());
   if (done != CUDA_SUCCESS)
     return driver.failed(done, "giving GPUs access to memory: can they reach each other?");
-  return mapping;
+  return {};
 }
 
 Status CudaChunks::map(const Piece& chunk) {

@@ -25,16 +25,16 @@ class CudaChunks {
     std::uint64_t bytes = 0;  // of the whole allocation, as its maker says
   };
 
-  // `driver` outlives this. All or nothing. The descriptors stay the caller's. Every size is its
-  // maker's word: the driver refuses one that is more than the allocation has, or no whole granules
-  // (2 MB), and the error names the piece.
-  static Result<CudaChunks> import(const CudaDriver& driver, std::span<const Piece> chunks,
-                                   std::span<const int> accessible_from);
-
   CudaChunks() = default;
   ~CudaChunks();
   CudaChunks(CudaChunks&& other) noexcept;
   CudaChunks& operator=(CudaChunks&& other) noexcept;
+
+  // Once. `driver` outlives this. The descriptors stay the caller's. Every size is its maker's
+  // word: the driver refuses one that is more than the allocation has, or no whole granules (2 MB),
+  // and the error names the piece. What had been mapped by then goes with this object.
+  Status import(const CudaDriver& driver, std::span<const Piece> chunks,
+                std::span<const int> accessible_from);
 
   MemoryRef view() const { return view_; }
 

@@ -96,13 +96,14 @@ Result<Memory> CudaDevice::allocate_growing(std::uint64_t bytes, std::uint64_t m
   return Memory(std::make_unique<CudaMemory>(std::move(*mapping), options_));
 }
 
-Result<Memory> CudaDevice::import(const MemoryHandle& handle, int descriptor) {
-  return import_cuda_memory(handle, descriptor, options_.ordinal, options_.peers);
+Status CudaDevice::import(const MemoryHandle& handle, int descriptor, Memory& memory) {
+  return import_cuda_memory(handle, descriptor, options_.ordinal, options_.peers, memory);
 }
 
-Result<Memory> CudaDevice::import_chunks(std::span<const MemoryChunk> chunks,
-                                         std::uint64_t offset_bytes, std::uint64_t length_bytes) {
-  return import_cuda_chunks(chunks, offset_bytes, length_bytes, options_.ordinal, options_.peers);
+Status CudaDevice::import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                                 std::uint64_t length_bytes, Memory& memory) {
+  return import_cuda_chunks(chunks, offset_bytes, length_bytes, options_.ordinal, options_.peers,
+                            memory);
 }
 
 }  // namespace arcomm

@@ -33,9 +33,9 @@ class CudaDevice final : public Device {
   Result<Memory> allocate(std::uint64_t bytes) override { return allocate_growing(bytes, 0); }
   Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override;
   bool is_clearing() const override { return clearing_->has_kernel(); }
-  Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
-  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
-                               std::uint64_t length_bytes) override;
+  Status import(const MemoryHandle& handle, int descriptor, Memory& memory) override;
+  Status import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                       std::uint64_t length_bytes, Memory& memory) override;
 
  private:
   CudaDevice(CudaDeviceOptions options, std::string name, std::uint64_t memory_bytes,

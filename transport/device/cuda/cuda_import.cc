@@ -25,13 +25,13 @@ Error not_ours_to_export() {
 class PartOfChunks final : public Memory::Backing {
  public:
   PartOfChunks(CudaChunks chunks, const MemoryHandle& handle)
-      : chunks_(std::move(chunks)), view_(part(chunks_.view().data, handle)) {}
-  MemoryRef view() const override { return view_; }
+      : chunks_(std::move(chunks)), handle_(handle) {}
+  MemoryRef view() const override { return part(chunks_.view().data, handle_); }
   Result<UniqueFd> export_fd() const override { return not_ours_to_export(); }
 
  private:
   CudaChunks chunks_;
-  MemoryRef view_;
+  MemoryHandle handle_;
 };
 
 // One opening for each GPU: the mapping that it makes serves the GPU alone that was current. The
@@ -140,13 +140,13 @@ Status check_found(const std::byte* base, std::uint64_t claimed_bytes, int home)
 }
 
 // What is wrong with the client's memory is the client's mistake.
-Result<CudaChunks> import_offered(std::span<const CudaChunks::Piece> chunks,
-                                  std::span<const int> accessible_from) {
+Status import_offered(std::span<const CudaChunks::Piece> chunks,
+                      std::span<const int> accessible_from, CudaChunks& mapped) {
   const Result<const CudaDriver*> driver = cuda_driver();
   if (!driver) return driver.error();
-  Result<CudaChunks> mapped = CudaChunks::import(**driver, chunks, accessible_from);
-  if (mapped) return mapped;
-  Error why = std::move(mapped).error();
+  Status imported = mapped.import(**driver, chunks, accessible_from);
+  if (imported) return imported;
+  Error why = std::move(imported).error();
   why.message +=
       ": each must be an allocation of cuMemCreate on this node, named with its whole size "
       "(allocation_bytes), by a descriptor of cuMemExportToShareableHandle or a fabric handle";
@@ -157,21 +157,25 @@ Result<CudaChunks> import_offered(std::span<const CudaChunks::Piece> chunks,
   return why;
 }
 
-Result<Memory> import_descriptor(const MemoryHandle& handle, int descriptor, int home,
-                                 std::span<const int> accessible_from) {
+Status import_descriptor(const MemoryHandle& handle, int descriptor, int home,
+                         std::span<const int> accessible_from, Memory& memory) {
   const CudaChunks::Piece whole{.descriptor = descriptor, .bytes = handle.allocation_bytes};
-  Result<CudaChunks> mapped = import_offered({&whole, 1}, accessible_from);
-  if (!mapped) return std::move(mapped).error();
-  ARC_RETURN_IF_ERROR(check_found(mapped->view().data, handle.allocation_bytes, home));
-  return Memory(std::make_unique<PartOfChunks>(std::move(*mapped), handle));
+  CudaChunks mapped;
+  const Status imported = import_offered({&whole, 1}, accessible_from, mapped);
+  const std::byte* base = mapped.view().data;
+  memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), handle));
+  ARC_RETURN_IF_ERROR(imported);
+  return check_found(base, handle.allocation_bytes, home);
 }
 
-Result<Memory> import_ipc(const MemoryHandle& handle, int home,
-                          std::span<const int> accessible_from) {
-  auto memory = std::make_unique<IpcPart>(handle);  // closes what was opened, should a step fail
-  cudaError_t opened = memory->open_on(home);
+Status import_ipc(const MemoryHandle& handle, int home, std::span<const int> accessible_from,
+                  Memory& memory) {
+  auto made = std::make_unique<IpcPart>(handle);
+  IpcPart& opening = *made;
+  memory = Memory(std::move(made));
+  cudaError_t opened = opening.open_on(home);
   for (const int ordinal : accessible_from) {
-    if (opened == cudaSuccess && ordinal != home) opened = memory->open_on(ordinal);
+    if (opened == cudaSuccess && ordinal != home) opened = opening.open_on(ordinal);
   }
   if (opened != cudaSuccess) {
     Error why = cuda_error(opened, "opening a CUDA IPC handle");
@@ -185,21 +189,20 @@ Result<Memory> import_ipc(const MemoryHandle& handle, int home,
     }
     return why;
   }
-  ARC_RETURN_IF_ERROR(check_found(memory->base(), handle.allocation_bytes, home));
-  return Memory(std::move(memory));
+  return check_found(opening.base(), handle.allocation_bytes, home);
 }
 
 }  // namespace
 
-Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
-                                  std::span<const int> accessible_from) {
+Status import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
+                          std::span<const int> accessible_from, Memory& memory) {
   ARC_RETURN_IF_ERROR(check_range(handle));
   const CurrentCudaDevice current(home);
   switch (handle.kind) {
     case MemoryKind::PosixFd:
-      return import_descriptor(handle, descriptor, home, accessible_from);
+      return import_descriptor(handle, descriptor, home, accessible_from, memory);
     case MemoryKind::CudaIpc:
-      return import_ipc(handle, home, accessible_from);
+      return import_ipc(handle, home, accessible_from, memory);
     case MemoryKind::HostShm:
     case MemoryKind::Fabric:
       break;
@@ -209,28 +212,30 @@ Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, in
                "handle");
 }
 
-Result<Memory> import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
-                                  std::uint64_t length_bytes, int home,
-                                  std::span<const int> accessible_from) {
+Status import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                          std::uint64_t length_bytes, int home,
+                          std::span<const int> accessible_from, Memory& memory) {
   const CurrentCudaDevice current(home);
   std::vector<CudaChunks::Piece> offered;
   offered.reserve(chunks.size());
   for (const MemoryChunk& chunk : chunks)
     offered.push_back({chunk.memory.get(), chunk.fabric, chunk.bytes});
-  Result<CudaChunks> mapped = import_offered(offered, accessible_from);
-  if (!mapped) return std::move(mapped).error();
+  CudaChunks mapped;
+  const Status imported = import_offered(offered, accessible_from, mapped);
   MemoryHandle range;
   range.kind = MemoryKind::PosixFd;
   range.offset_bytes = offset_bytes;
   range.length_bytes = length_bytes;
-  range.allocation_bytes = mapped->view().bytes;
+  range.allocation_bytes = mapped.view().bytes;
+  const std::byte* base = mapped.view().data;
+  memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), range));
+  ARC_RETURN_IF_ERROR(imported);
   ARC_RETURN_IF_ERROR(check_range(range));
-  const std::byte* base = mapped->view().data;
   for (const MemoryChunk& chunk : chunks) {
     ARC_RETURN_IF_ERROR(check_found(base, chunk.bytes, home));
     base += chunk.bytes;
   }
-  return Memory(std::make_unique<PartOfChunks>(std::move(*mapped), range));
+  return {};
 }
 
 }  // namespace arcomm

@@ -14,12 +14,12 @@ namespace arcomm {
 // As Device::import, for the GPU `home`; the GPUs of `accessible_from`, `home` among them, reach
 // the memory at Memory::data_on. An IPC handle does not tell which GPU its memory is on: it serves
 // on every one, at the speed of the way there.
-Result<Memory> import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
-                                  std::span<const int> accessible_from);
+Status import_cuda_memory(const MemoryHandle& handle, int descriptor, int home,
+                          std::span<const int> accessible_from, Memory& memory);
 
 // As Device::import_chunks, with the same two.
-Result<Memory> import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
-                                  std::uint64_t length_bytes, int home,
-                                  std::span<const int> accessible_from);
+Status import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                          std::uint64_t length_bytes, int home,
+                          std::span<const int> accessible_from, Memory& memory);
 
 }  // namespace arcomm

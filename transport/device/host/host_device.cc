@@ -26,13 +26,13 @@ Result<Memory> HostDevice::allocate(std::uint64_t bytes) {
   return Memory(*std::move(memory));
 }
 
-Result<Memory> HostDevice::import(const MemoryHandle&, int) {
+Status HostDevice::import(const MemoryHandle&, int, Memory&) {
   return error(ErrorCode::Unimplemented, Reason::Unsupported,
                "host memory is mapped by its descriptor, not imported by a device");
 }
 
-Result<Memory> HostDevice::import_chunks(std::span<const MemoryChunk>, std::uint64_t,
-                                         std::uint64_t) {
+Status HostDevice::import_chunks(std::span<const MemoryChunk>, std::uint64_t, std::uint64_t,
+                                 Memory&) {
   return error(ErrorCode::Unimplemented, Reason::Unsupported,
                "host memory is registered whole, by one descriptor, not in pieces");
 }

@@ -31,9 +31,9 @@ class HostDevice final : public Device {
   std::string name() const override;
   Result<Memory> allocate(std::uint64_t bytes) override;
   // Unimplemented: a stranger's memfd is mapped by transport/peer, which knows what to check.
-  Result<Memory> import(const MemoryHandle& handle, int descriptor) override;
-  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
-                               std::uint64_t length_bytes) override;  // Unimplemented
+  Status import(const MemoryHandle& handle, int descriptor, Memory& memory) override;
+  Status import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
+                       std::uint64_t length_bytes, Memory& memory) override;  // Unimplemented
   // `name`: what a debugger shows, at most 15 characters are kept.
   Result<Stream> create_stream(std::string_view name);
   Result<Event> create_event();

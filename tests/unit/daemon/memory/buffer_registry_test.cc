@@ -81,7 +81,8 @@ TEST(BufferRegistry, NothingIsLeftOfHostMemory) {
 TEST(HostDevice, ImportsNothing) {
   auto device = HostDevice::create({});
   ASSERT_TRUE(device);
-  EXPECT_EQ((*device)->import({}, -1).error().code, ErrorCode::Unimplemented);
+  Memory memory;
+  EXPECT_EQ((*device)->import({}, -1, memory).error().code, ErrorCode::Unimplemented);
 }
 
 }  // namespace

@@ -205,6 +205,27 @@ TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoKernelThatClearsWaitsForRoom) {
   EXPECT_LT(slowest_turn_ms(), 100);
 }
 
+// A client that names more than its memory has held the worker up for as long as the GPU was full.
+TEST_F(GpuTurnTest, WhatAFailedImportHadMappedIsLetGoOnceNoKernelThatClearsWaitsForRoom) {
+  GpuRank& one = rank(2, 4096);
+  node_.full = true;
+  rank(0, 4096);  // a kernel is to clear its memory, and waits
+  const int before = node_.memories;
+  node_.imports_fail = true;
+  auto spec = std::make_shared<BufferSpec>();
+  spec->handle.emplace();
+  spec->length_bytes = spec->allocation_bytes = 4096;
+  spec->device = "GPU-0";
+  const Result<BufferId> added = await<BufferId>(
+      [&](auto done) { worker_->add_buffer(one.client->id(), std::move(*spec), done); });
+  ASSERT_FALSE(added.ok());
+  EXPECT_EQ(added.error().code, ErrorCode::InvalidArgument);
+  EXPECT_EQ(node_.memories, before + 1);
+  node_.full = false;
+  EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
+  EXPECT_LT(slowest_turn_ms(), 100);
+}
+
 // The end waited for what hangs without a turn, and the watchdog saw a worker that stands still.
 TEST_F(GpuTurnTest, AtTheEndTheWorkerTakesTurnsWhileItWaitsForWhatHangs) {
   const auto ranks = group(2);

@@ -100,6 +100,7 @@ struct FakeNode {
   std::atomic<std::uint64_t> wrong_from{0};
   std::atomic<std::uint64_t> most_bytes{~std::uint64_t{0}};  // of an allocation
   std::atomic<std::size_t> imported_chunks{0};
+  std::atomic<bool> imports_fail{false};      // once all is mapped
   std::atomic<bool> queues_stay_busy{false};  // what has ended has not been seen to end
   std::atomic<int> running_grids{0}, resumes{0}, pauses{0}, aborts{0};
   std::atomic<int> network_launches{0}, network_running{0};  // kernels between nodes

@@ -127,16 +127,24 @@ class FakeGpu final : public Device {
     return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), bytes, ordinal_));
   }
   bool is_clearing() const override { return node_.is_clearing(); }
-  Result<Memory> import(const MemoryHandle& handle, int) override {
-    return allocate(handle.length_bytes);
+  Status import(const MemoryHandle& handle, int, Memory& memory) override {
+    return import(handle.length_bytes, memory);
   }
-  Result<Memory> import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t,
-                               std::uint64_t length_bytes) override {
+  Status import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t,
+                       std::uint64_t length_bytes, Memory& memory) override {
     node_.imported_chunks += chunks.size();
-    return allocate(length_bytes);
+    return import(length_bytes, memory);
   }
 
  private:
+  Status import(std::uint64_t bytes, Memory& memory) {
+    Result<Memory> mapped = allocate(bytes);
+    if (!mapped) return std::move(mapped).error();
+    memory = std::move(*mapped);
+    if (!node_.imports_fail) return {};
+    return error(ErrorCode::InvalidArgument, Reason::BadValue, "less was there than was said");
+  }
+
   FakeNode& node_;
   int ordinal_;
 };
