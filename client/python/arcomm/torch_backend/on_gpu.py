@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ctypes
 import datetime
+import sys
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -25,6 +26,7 @@ _raw_stream = torch._C._cuda_getCurrentRawStream if hasattr(torch._C, "_cuda_get
 _Event = getattr(torch._C, "_CudaEventBase", None)  # torch.cuda.Event without its Python, which takes longer than CUDA
 
 
+_MOST_STREAMS = 64  # that are kept: programs have a few, and one that makes them anew each time is served, too
 _NO_CODEC = abi.AllReduceConfig(struct_size=ctypes.sizeof(abi.AllReduceConfig))
 
 
@@ -44,7 +46,8 @@ class InStreamWork(dist._Work):
 
 
 class SideWork(dist._Work):
-    """Of AllReduces in the group's own stream."""
+    """Of AllReduces in the group's own stream. It keeps the tensors; whoever frees them after `wait()` frees them behind
+    the sums, and only where nobody has waited are they recorded as used there, which takes the host longer."""
 
     def __init__(self, tensors: list[torch.Tensor], ended: Any, on_gpu: OnGpu) -> None:
         super().__init__()
@@ -52,10 +55,21 @@ class SideWork(dist._Work):
         self._ended = ended
         self._on_gpu = on_gpu
         self._future: torch.futures.Future | None = None
+        self._is_ordered = False  # some stream waits, or the tensors are recorded
+
+    def __del__(self) -> None:
+        if not self._is_ordered and not sys.is_finalizing():
+            self._record()
+
+    def _record(self) -> None:
+        self._is_ordered = True
+        for tensor in self._tensors:
+            tensor.record_stream(self._on_gpu.side)
 
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """The current stream waits. With a timeout the host does, too, so long at most."""
-        self._ended.wait(torch.cuda.current_stream(self._on_gpu.index))
+        self._ended.wait(self._on_gpu.current())
+        self._is_ordered = True
         if timeout:
             end = time.monotonic() + timeout.total_seconds()
             while not self._ended.query():
@@ -80,6 +94,7 @@ class SideWork(dist._Work):
     def get_future(self) -> torch.futures.Future:
         """Ended already for the host; what waits for it, and callbacks, do so on their streams."""
         if self._future is None:
+            self._record()
             self._future = torch.futures.Future(devices=[self._on_gpu.device])
             with torch.cuda.stream(self._on_gpu.side):
                 self._ended.wait(self._on_gpu.side)
@@ -102,8 +117,18 @@ class OnGpu:
         self._fork = _Event()  # what is behind the current stream's work: recorded anew for each
         self._last: int | None = None  # the stream of the last operation, as a number
         self._captured_in: torch.cuda.Stream | None = None  # of the last operation that was captured
+        self._streams: dict[int, torch.cuda.Stream] = {}  # by their number, as making one takes longer than the call
         self._in_stream = InStreamWork()
         self._watchdog = Watchdog.of(communicator, name)
+
+    def current(self) -> torch.cuda.Stream:
+        number = _raw_stream(self.index)
+        stream = self._streams.get(number)
+        if stream is None:
+            if len(self._streams) == _MOST_STREAMS:
+                self._streams.clear()
+            stream = self._streams[number] = torch.cuda.current_stream(self.index)
+        return stream
 
     @property
     def side(self) -> torch.cuda.Stream:
@@ -149,7 +174,7 @@ class OnGpu:
             side = self._side = torch.cuda.Stream(self.device, priority=-1)
             self._side_number = side.cuda_stream
         number = self._side_number
-        self._fork.record(torch.cuda.current_stream(self.index))
+        self._fork.record(self.current())
         self._fork.wait(side)
         if number != self._last:
             self._order(number, side)
@@ -161,7 +186,6 @@ class OnGpu:
             else:
                 with torch.cuda.stream(side):
                     self._reduce(tensor, reduction, number)
-            tensor.record_stream(side)  # whoever frees it without having waited
         ended = _Event()
         ended.record(side)
         return SideWork(tensors, ended, self)
