@@ -7,9 +7,8 @@
 // its communicator, taken at once by the worker, which is the only one that launches:
 //
 //   narrow  It and all other narrow ones fit side by side on each of its GPUs, beside what
-//   in-stream
-//           operations and the resident grid may fill and one SM more. They find room whatever else
-//           happens, since nothing of that grows meanwhile.
+//           in-stream operations and the resident grid may fill and one SM more. They find room
+//           whatever else happens, since nothing of that grows meanwhile.
 //   wide    It does not. Of two wide ones that share a GPU one waits for the other's end.
 //
 // Nothing hangs then. What is narrow ends. What is wide always gets an SM on every GPU, once the
