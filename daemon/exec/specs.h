@@ -87,7 +87,7 @@ struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
   std::vector<RankSpec> ranks;    // of this node, all of them and sorted by rank
-  std::uint64_t deadline_ns = 0;  // who asks waits until then; 0: as long as is usual
+  std::uint64_t deadline_ns = 0;  // the caller waits until then; 0: as long as is usual
   // Where it spans several nodes; empty otherwise. Nodes in the order of their lowest ranks; each
   // has its open link.
   std::vector<std::uint32_t> node_of_rank = {};  // by global rank, an index of `nodes`

@@ -88,7 +88,7 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& links,
              std::unique_ptr<Device> host, std::uint64_t staging_bytes);
   Status pin();
-  // Moves what runs, for who quiesces the GPUs. True: no kernel of it is on them, nor will be
+  // Moves what runs, for the Quiescer. True: no kernel of it is on them, nor will be
   // before the worker's next turn.
   bool has_left_gpus();
   void group_failed(std::uint64_t group, const Error& why) override;
