@@ -48,9 +48,9 @@ Status GpuNetwork::pin() {
   if (is_pinned_) return {};
   ARC_RETURN_IF_ERROR(pool_.open());
   Status pinned;
-  const Status rested = groups_.quiescer.quiesced(
+  const Status quiesced = groups_.quiescer.quiesced(
       [&] { pinned = groups_.engines.front().launcher().pin(pool_.memory()); });
-  ARC_RETURN_IF_ERROR(rested);
+  ARC_RETURN_IF_ERROR(quiesced);
   is_pinned_ = pinned.ok();
   return pinned;
 }

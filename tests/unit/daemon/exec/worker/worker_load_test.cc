@@ -126,13 +126,13 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
   auto ranks = group(2);
   std::vector<PlanId> plans;
   for (Client* rank : ranks) {
-    PlanSpec seed{.member = rank->member,
+    PlanSpec spec{.member = rank->member,
                   .send_buffer = rank->buffer,
                   .recv_buffer = rank->buffer,
                   .recv_offset_bytes = 4096,
                   .spec = all_reduce_of(16, DType::Int32)};
     const Result<PlanId> plan =
-        await<PlanId>([&](auto done) { worker_->add_plan(rank->id(), seed, done); });
+        await<PlanId>([&](auto done) { worker_->add_plan(rank->id(), spec, done); });
     ASSERT_TRUE(plan.ok()) << plan.error().to_string();
     plans.push_back(*plan);
   }
@@ -163,13 +163,13 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
 
 TEST_F(WorkerLoad, APlanOverARangeThatLeavesItsBufferIsRefused) {
   auto ranks = group(2);
-  PlanSpec seed{.member = ranks[0]->member,
+  PlanSpec spec{.member = ranks[0]->member,
                 .send_buffer = ranks[0]->buffer,
                 .recv_buffer = ranks[0]->buffer,
                 .recv_offset_bytes = 4096,
                 .spec = all_reduce_of(4096, DType::Int32)};
   const Result<PlanId> plan =
-      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), seed, done); });
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), spec, done); });
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().reason, Reason::OutOfBounds);
 }
