@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "daemon/exec/gpu/gpu_backend.h"
-#include "tests/unit/daemon/exec/gpu/fakes/gpu_fakes.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_gpu.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_launcher.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {
