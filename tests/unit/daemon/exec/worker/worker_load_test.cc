@@ -1,18 +1,11 @@
 // Plans, every type, fairness, draining, and thousands of cycles.
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "tests/support/processes/busy_processes.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
-#include "transport/device/pause.h"
 
 namespace arcomm::test {
 namespace {
@@ -349,38 +342,12 @@ TEST_F(WorkerLoad, ThousandsOfSessionsLeaveNothingBehind) {
   EXPECT_EQ(shot.operations_pending, 0u);
 }
 
-// Processes that compute and nothing else, twice as many as cores.
-class BusyProcesses {
- public:
-  BusyProcesses() {
-    for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
-      const pid_t pid = ::fork();
-      if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) pause_briefly();
-      }
-      pids_.push_back(pid);
-    }
-  }
-  BusyProcesses(const BusyProcesses&) = delete;
-  BusyProcesses& operator=(const BusyProcesses&) = delete;
-  ~BusyProcesses() {
-    for (const pid_t pid : pids_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-  }
-
- private:
-  std::vector<pid_t> pids_;
-};
-
 TEST_F(WorkerLoad, TellsItsClientsThatOthersUseItsCoreAndWorksOn) {
   Settings spins;
   spins.wait.spin_us = 1'000'000;  // it stays on its core until it is driven away
   start(spins);
   auto ranks = group(2);
-  const BusyProcesses busy;
+  const support::BusyProcesses busy;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   bool told = false;
   while (!told && std::chrono::steady_clock::now() < until) {
