@@ -266,6 +266,10 @@ class GpuWorkerTest : public ::testing::Test {
     }
     return true;
   }
+  // The worker answers between two turns.
+  void turn(int times) {
+    for (int i = 0; i < times; ++i) inspect();
+  }
   // As the flight recorder numbers them.
   std::set<std::uint8_t> recorded_algorithms() const {
     std::set<std::uint8_t> seen;

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "tests/support/processes/busy_processes.h"
+#include "tests/support/thread_cpu_clock.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {
@@ -362,14 +363,10 @@ TEST_F(WorkerLoad, TellsItsClientsThatOthersUseItsCoreAndWorksOn) {
 TEST_F(WorkerLoad, AnIdleWorkerSleeps) {
   auto ranks = group(4);
   std::this_thread::sleep_for(milliseconds(100));
-  const auto cpu_ns = [] {
-    timespec used{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return static_cast<std::int64_t>(used.tv_sec) * 1'000'000'000 + used.tv_nsec;
-  };
-  const std::int64_t before = cpu_ns();
+  const support::ThreadCpuClock worker(thread_.native_handle());
+  const auto before = worker.now();
   std::this_thread::sleep_for(seconds(1));
-  EXPECT_LT(cpu_ns() - before, 10'000'000);  // 1% of a core
+  EXPECT_LT(worker.now() - before, milliseconds(10)) << "1% of a core";
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ TEST_F(GpuSpeculation, WhatIsLaunchedAheadDoesNotTakeTheCallOfWhatRunsForItsOwn)
   ASSERT_TRUE(eventually([&] { return node_.gated == 4; })) << node_.gated;
   node_.hold_launches = false;
   expect_sum(ranks, 14);
-  std::this_thread::sleep_for(milliseconds(5));
+  turn(100);
   EXPECT_EQ(node_.sums, 3);
   EXPECT_EQ(node_.gated, 4);
   run(ranks, same);
@@ -92,7 +92,7 @@ TEST_F(GpuSpeculation, WhatIsCalledInsteadWaitsUntilTheCancelledOneHasLeft) {
   node_.queues_stay_busy = true;
   for (std::size_t i = 0; i < 2; ++i) call(*ranks[i], other[i], 4);
   ASSERT_TRUE(eventually([&] { return misses() == ahead_; }));
-  std::this_thread::sleep_for(milliseconds(5));
+  turn(100);
   EXPECT_EQ(node_.sums, sums);
   node_.queues_stay_busy = false;
   expect_sum(ranks, 8, kOther);
