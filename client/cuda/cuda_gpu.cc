@@ -105,7 +105,7 @@ bool CudaGpu::is_in_place(const GpuChunk& chunk) {
   return scope.entered() && static_cast<const CudaChunk&>(chunk).is_in_place();
 }
 
-Result<GpuChunkExport> CudaGpu::export_chunk(const GpuChunk& chunk) {
+Result<MemoryChunk> CudaGpu::export_chunk(const GpuChunk& chunk) {
   const CudaScope scope(api_, context_);
   ARC_RETURN_IF_ERROR(scope.entered());
   return static_cast<const CudaChunk&>(chunk).share();

@@ -59,12 +59,6 @@ struct GpuExport {
   UniqueFd memory;
 };
 
-// And at a chunk: a descriptor, or, where there is none, a handle.
-struct GpuChunkExport {
-  UniqueFd memory;
-  FabricHandle fabric{};
-};
-
 // Memory of another process or of the host, as this GPU sees it. The destructor ends that.
 class GpuMapping {
  public:
@@ -99,7 +93,7 @@ class Gpu {
   // Whether it is that memory, all of it, which is mapped at its place now.
   virtual bool is_in_place(const GpuChunk& chunk) = 0;
   // Unsupported, with what to do, where its maker did not mean it to be shared.
-  virtual Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) = 0;
+  virtual Result<MemoryChunk> export_chunk(const GpuChunk& chunk) = 0;
   // The descriptor stays the caller's.
   virtual Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) = 0;
   virtual Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) = 0;

@@ -199,14 +199,16 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
       !charged)
     return answer(charged.error());
   buffer->session = session.id;
-  buffer->spec.offset_bytes = request.offset_bytes();
-  buffer->spec.length_bytes = request.length_bytes();
-  buffer->spec.allocation_bytes = request.allocation_bytes();
+  buffer->spec.handle = {.kind = MemoryKind::PosixFd,
+                         .offset_bytes = request.offset_bytes(),
+                         .length_bytes = request.length_bytes(),
+                         .allocation_bytes = request.allocation_bytes()};
+  if (!request.ipc_handle().empty()) {
+    buffer->spec.handle.kind = MemoryKind::CudaIpc;
+    std::memcpy(buffer->spec.handle.opaque.data(), request.ipc_handle().data(), kIpcHandleBytes);
+  }
   buffer->spec.device = *gpu;
   buffer->spec.deadline_ns = waits_until_ns;
-  if (!request.ipc_handle().empty()) {
-    std::memcpy(buffer->spec.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
-  }
   for (HeldChunk& held : *chunks) {
     if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
     buffer->spec.chunks.push_back(std::move(held.chunk));

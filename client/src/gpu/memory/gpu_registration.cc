@@ -105,16 +105,16 @@ Result<BufferId> GpuRegistration::add_chunks(Gpu& gpu, const GpuChunks& chunks, 
   std::vector<std::uint64_t> offered;
   const auto registered = [&]() -> Result<SharedBuffer> {
     for (const std::unique_ptr<GpuChunk>& chunk : chunks) {
-      const Result<GpuChunkExport> exported = gpu.export_chunk(*chunk);
+      const Result<MemoryChunk> exported = gpu.export_chunk(*chunk);
       if (!exported) return exported.error();
-      NewGpuChunk one{.bytes = chunk->bytes(), .fabric = exported->fabric};
+      NewGpuChunk one{.bytes = exported->bytes, .fabric = exported->fabric};
       if (exported->memory) {
         const Result<std::uint64_t> ticket = descriptors_.offer(exported->memory.get(), deadline);
         if (!ticket) return ticket.error();
         one.offered_fd = *ticket;
         offered.push_back(*ticket);
       }
-      wanted.bytes += chunk->bytes();
+      wanted.bytes += exported->bytes;
       wanted.chunks.push_back(one);
     }
     if (wanted.chunks.size() == 1 && !offered.empty()) {  // as any daemon understands it

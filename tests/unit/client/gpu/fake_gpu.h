@@ -111,10 +111,11 @@ class FakeGpu final : public Gpu {
     return now != allocations.end() && now->second.bytes == chunk.bytes() &&
            now->second.allocation == static_cast<const FakeChunk&>(chunk).memory;
   }
-  Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) override {
+  Result<MemoryChunk> export_chunk(const GpuChunk& chunk) override {
     if (static_cast<const FakeChunk&>(chunk).memory == unshared)
       return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "made without a descriptor");
-    return GpuChunkExport{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)), .fabric = {}};
+    return MemoryChunk{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)),
+                       .bytes = chunk.bytes()};
   }
   Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override {
     void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

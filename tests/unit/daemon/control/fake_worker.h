@@ -145,7 +145,7 @@ class FakeWorker final : public DeviceWorker {
                        Done<AllocatedBuffer> done) override {
     const std::uint64_t whole = (wanted.bytes + kGranule - 1) / kGranule * kGranule;
     BufferSpec spec;
-    spec.length_bytes = whole;
+    spec.handle.length_bytes = whole;
     spec.device = std::move(wanted.device);
     std::lock_guard lock(mutex_);
     const BufferId id{next_++, 1};
@@ -186,13 +186,7 @@ class FakeWorker final : public DeviceWorker {
     std::vector<BufferSpec> specs;
     for (const auto& [id, held] : buffers_) {
       const BufferSpec& spec = held.second;
-      specs.push_back({.memory = {},
-                       .offset_bytes = spec.offset_bytes,
-                       .length_bytes = spec.length_bytes,
-                       .device = spec.device,
-                       .handle = spec.handle,
-                       .chunks = {},
-                       .allocation_bytes = spec.allocation_bytes});
+      specs.push_back({.memory = {}, .handle = spec.handle, .device = spec.device, .chunks = {}});
       for (const MemoryChunk& chunk : spec.chunks) {
         specs.back().chunks.push_back({.memory = {}, .fabric = chunk.fabric, .bytes = chunk.bytes});
       }

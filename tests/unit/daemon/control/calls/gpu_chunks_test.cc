@@ -79,7 +79,7 @@ TEST_F(GpuChunksTest, RegistersPiecesInTheirOrder) {
   const auto specs = worker_->buffer_specs();
   ASSERT_EQ(specs.size(), 1u);
   EXPECT_EQ(specs[0].device, kSecond);
-  EXPECT_FALSE(specs[0].handle);
+  EXPECT_EQ(specs[0].handle.kind, MemoryKind::PosixFd);
   ASSERT_EQ(specs[0].chunks.size(), 4u);
   EXPECT_EQ(specs[0].chunks[1].bytes, 3 * kPiece);
   EXPECT_EQ(specs[0].chunks[3].fabric.back(), std::byte{'f'});

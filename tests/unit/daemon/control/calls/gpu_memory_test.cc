@@ -70,10 +70,10 @@ TEST_F(GpuTest, RegistersAnAllocationByItsHandle) {
   const auto specs = worker_->buffer_specs();
   ASSERT_EQ(specs.size(), 1u);
   EXPECT_EQ(specs[0].device, kSecond);
-  EXPECT_EQ(specs[0].offset_bytes, 512u);
-  EXPECT_EQ(specs[0].allocation_bytes, 4096u);
-  ASSERT_TRUE(specs[0].handle);
-  EXPECT_EQ(specs[0].handle->front(), std::byte{'h'});
+  EXPECT_EQ(specs[0].handle.offset_bytes, 512u);
+  EXPECT_EQ(specs[0].handle.allocation_bytes, 4096u);
+  EXPECT_EQ(specs[0].handle.kind, MemoryKind::CudaIpc);
+  EXPECT_EQ(specs[0].handle.opaque.front(), std::byte{'h'});
   EXPECT_EQ(metrics_.registered_bytes.value(), 1024);
 }
 
@@ -90,7 +90,7 @@ TEST_F(GpuTest, RegistersAnOfferedDescriptorWithItsGpu) {
   v1::BufferReply reply;
   const Outcome outcome = register_buffer(request, &reply);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
-  EXPECT_FALSE(worker_->buffer_specs().at(0).handle);
+  EXPECT_EQ(worker_->buffer_specs().at(0).handle.kind, MemoryKind::PosixFd);
   EXPECT_EQ(worker_->buffer_specs().at(0).device, kSecond);
 }
 

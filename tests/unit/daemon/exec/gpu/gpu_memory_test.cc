@@ -19,7 +19,7 @@ class GpuMemoryTest : public GpuWorkerTest {
     for (std::size_t i = 0; i < pieces; ++i) {
       spec.chunks.push_back({.memory = duplicate(writer.get()), .fabric = {}, .bytes = kPiece});
     }
-    spec.length_bytes = spec.allocation_bytes = pieces * kPiece;
+    spec.handle.length_bytes = spec.handle.allocation_bytes = pieces * kPiece;
     spec.device = "GPU-1";
     return spec;
   }
@@ -62,8 +62,8 @@ TEST_F(GpuMemoryTest, APieceThatCannotBeMappedLeavesNothingBehind) {
 TEST_F(GpuMemoryTest, MemoryByACudaIpcHandleIsRefusedWhereTheSettingForbidsIt) {
   const auto by_handle = [] {
     BufferSpec spec;
-    spec.handle.emplace();
-    spec.length_bytes = spec.allocation_bytes = kPiece;
+    spec.handle.kind = MemoryKind::CudaIpc;
+    spec.handle.length_bytes = spec.handle.allocation_bytes = kPiece;
     spec.device = "GPU-1";
     return spec;
   };

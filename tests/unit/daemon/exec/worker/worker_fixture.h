@@ -65,7 +65,9 @@ struct SharedBytes {
   SharedBytes& operator=(const SharedBytes&) = delete;
   ~SharedBytes() { ::munmap(data, bytes); }
 
-  BufferSpec spec() const { return {duplicate(fd.get()), 0, bytes}; }
+  BufferSpec spec() const {
+    return {.memory = duplicate(fd.get()), .handle = {.length_bytes = bytes}};
+  }
   template <typename T>
   T* as(std::size_t offset_bytes = 0) const {
     return reinterpret_cast<T*>(data + offset_bytes);
