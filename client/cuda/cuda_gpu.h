@@ -26,7 +26,7 @@ class CudaGpu final : public Gpu {
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return device_; }
   Result<GpuRange> range_of(const void* address) override;
-  Result<GpuExport> export_memory(const GpuRange& range) override;
+  Result<GpuIpcHandle> export_memory(const GpuRange& range) override;
   Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override;
   bool is_in_place(const GpuChunk& chunk) override;
   Result<MemoryChunk> export_chunk(const GpuChunk& chunk) override;

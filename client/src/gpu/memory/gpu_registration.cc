@@ -39,22 +39,17 @@ GpuSegments::Daemon GpuRegistration::of_chunks() {
 
 Result<BufferId> GpuRegistration::add(Gpu& gpu, const GpuRange& range, Deadline deadline) {
   NewGpuBuffer wanted{.device = gpu.uuid(), .bytes = range.bytes};
-  GpuExport exported;
-  const std::shared_ptr<GpuAllocation> ours =
-      gpu_allocations().find(reinterpret_cast<const void*>(range.base));
-  if (!ours) {
-    Result<GpuExport> made = gpu.export_memory(range);
-    if (!made) return std::move(made).error();
-    exported = std::move(*made);
-  }
-  if (exported.ipc_handle) {
-    wanted.ipc_handle = {reinterpret_cast<const char*>(exported.ipc_handle->data()),
-                         exported.ipc_handle->size()};
-  } else {
-    const int fd = ours ? ours->memory.get() : exported.memory.get();
-    const Result<std::uint64_t> offered = descriptors_.offer(fd, deadline);
+  GpuIpcHandle handle;
+  if (const std::shared_ptr<GpuAllocation> ours =
+          gpu_allocations().find(reinterpret_cast<const void*>(range.base))) {
+    const Result<std::uint64_t> offered = descriptors_.offer(ours->memory.get(), deadline);
     if (!offered) return offered.error();
     wanted.offered_fd = *offered;
+  } else {
+    const Result<GpuIpcHandle> exported = gpu.export_memory(range);
+    if (!exported) return exported.error();
+    handle = *exported;
+    wanted.ipc_handle = {reinterpret_cast<const char*>(handle.data()), handle.size()};
   }
   const Result<SharedBuffer> shared = control_.register_gpu_buffer(attached_.key, wanted, deadline);
   if (!shared) return shared.error();

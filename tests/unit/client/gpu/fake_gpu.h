@@ -98,7 +98,7 @@ class FakeGpu final : public Gpu {
     }
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
   }
-  Result<GpuExport> export_memory(const GpuRange&) override { return GpuExport{}; }
+  Result<GpuIpcHandle> export_memory(const GpuRange&) override { return GpuIpcHandle{}; }
   Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override {
     const Result<GpuRange> range = range_of(address);
     if (!range) return range.error();
