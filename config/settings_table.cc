@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "config/choice_words.h"
 #include "config/network_rules.h"
 #include "config/text_rules.h"
 
@@ -13,13 +14,6 @@ constexpr std::uint64_t kMiB = 1ull << 20;
 constexpr std::uint64_t kTiB = 1ull << 40;
 constexpr std::uint64_t kDayMs = 24ull * 3600 * 1000;
 
-constexpr std::array<std::string_view, 5> kLogLevels{"trace", "debug", "info", "warn", "error"};
-constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
-constexpr std::array<std::string_view, 3> kBackends{"auto", "host", "cuda"};
-constexpr std::array<std::string_view, 3> kMpsChoices{"manage", "require", "off"};
-constexpr std::array<std::string_view, 2> kNetOrders{"rank", "ring"};
-constexpr std::array<std::string_view, 2> kNetPartials{"wide", "dtype"};
-constexpr std::array<std::string_view, 4> kNetAlgorithms{"auto", "exchange", "direct", "ring"};
 constexpr std::array<LimitSetting::Word, 3> kBothWays{{{"auto", -2}, {"always", -1}, {"off", 0}}};
 
 // The member that a row stands for, named once. Captureless, so that a row is constant data.
@@ -577,28 +571,6 @@ constexpr SettingRow kRows[] = {
 
 std::span<const SettingRow> settings_table() {
   return kRows;
-}
-
-std::string_view text_of(LogLevel level) {
-  return kLogLevels.at(static_cast<std::size_t>(level));
-}
-std::string_view text_of(LogFormat format) {
-  return kLogFormats.at(static_cast<std::size_t>(format));
-}
-std::string_view text_of(BackendChoice backend) {
-  return kBackends.at(static_cast<std::size_t>(backend));
-}
-std::string_view text_of(MpsChoice mps) {
-  return kMpsChoices.at(static_cast<std::size_t>(mps));
-}
-std::string_view text_of(NetOrder order) {
-  return kNetOrders.at(static_cast<std::size_t>(order));
-}
-std::string_view text_of(NetPartials partials) {
-  return kNetPartials.at(static_cast<std::size_t>(partials));
-}
-std::string_view text_of(NetAlgorithm algorithm) {
-  return kNetAlgorithms.at(static_cast<std::size_t>(algorithm));
 }
 
 }  // namespace arcomm

@@ -8,10 +8,10 @@
 #include <thread>
 #include <utility>
 
-#include "daemon/backend.h"
 #include "daemon/exec/gpu/gpu_backend.h"
 #include "daemon/exec/host/host_backend.h"
 #include "daemon/mps_server.h"
+#include "daemon/node_backend.h"
 #include "transport/device/cuda/cuda_device.h"
 #include "transport/device/host/host_device.h"
 #include "transport/topology/gpus.h"

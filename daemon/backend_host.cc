@@ -1,7 +1,7 @@
 // The build without CUDA: one device, the CPU.
-#include "daemon/backend.h"
 #include "daemon/exec/host/host_backend.h"
 #include "daemon/mps_server.h"
+#include "daemon/node_backend.h"
 #include "transport/device/host/host_device.h"
 
 namespace arcomm {

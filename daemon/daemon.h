@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "config/settings.h"
-#include "daemon/backend.h"
 #include "daemon/control/control_plane.h"
 #include "daemon/in_force.h"
 #include "daemon/instance_lock.h"
+#include "daemon/node_backend.h"
 #include "daemon/operator/operator_actions.h"
 #include "daemon/session/kept_rings.h"
 #include "daemon/stall_watch.h"

@@ -1,6 +1,6 @@
 // What is in force: the settings with where each comes from, the tuning tables, and what there is
-// to be warned of. A value is replaced as a whole, never changed: who reads it keeps what it read.
-// Thread: any.
+// to be warned of. A value is replaced as a whole, never changed: a reader keeps the value that it
+// read. Thread: any.
 #pragma once
 
 #include <cstdint>

@@ -129,7 +129,8 @@ Result<std::unique_ptr<MpsServer>> MpsServer::start(const std::string& runtime_d
   bool for_all = as_root;
   Result<int> started = for_all ? run(Run::DaemonForAllUsers, {}, kStartLimit) : start_for_one();
   if (started && *started == 0 && for_all && !std::ofstream(mark))
-    log::warn("cannot write {}: who takes this MPS server over serves uid 0 alone", mark);
+    log::warn("cannot write {}: a daemon that takes over this MPS server will serve uid 0 alone",
+              mark);
   if (started && *started != 0) {
     // It refuses where one serves these folders already.
     const Result<int> answered = run(Run::Commands, "get_server_list\n", kAskLimit);

@@ -11,9 +11,9 @@
 #include <thread>
 #include <vector>
 
-#include "daemon/backend.h"
 #include "daemon/control/node_devices.h"
 #include "daemon/exec/worker/device_worker.h"
+#include "daemon/node_backend.h"
 #include "daemon/stall_watch.h"
 #include "daemon/telemetry/flight_recorder.h"
 #include "proto/status.h"

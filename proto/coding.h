@@ -58,6 +58,7 @@ struct CodecBound {
   double snr_db;
   double relative_error;
 };
+// Whoever changes these raises kLaunchTableVersion (proto/gpu/launch_table.h).
 inline constexpr double kBoundScale = 0x1p-8;  // what a scale may be off by, as a bfloat16
 // clang-format off
 inline constexpr std::array<CodecBound, kCodecs - 1> kCodecBounds = {{

@@ -60,8 +60,8 @@ bool CudaChunk::is_in_place() const {
   return now == handle_;
 }
 
-Result<GpuChunkExport> CudaChunk::share() const {
-  GpuChunkExport out;
+Result<MemoryChunk> CudaChunk::share() const {
+  MemoryChunk out{.memory = {}, .bytes = bytes()};
   int fd = -1;
   const CUresult as_descriptor =
       api_.cuMemExportToShareableHandle_(&fd, handle_, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);

@@ -17,7 +17,7 @@ class CudaChunk final : public GpuChunk {
   ~CudaChunk() override;
 
   bool is_in_place() const;
-  Result<GpuChunkExport> share() const;
+  Result<MemoryChunk> share() const;
 
  private:
   CudaChunk(const CudaDriver& api, CUcontext context, CUmemGenericAllocationHandle handle,

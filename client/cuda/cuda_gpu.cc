@@ -1,7 +1,7 @@
 #include "client/cuda/cuda_gpu.h"
 
+#include <bit>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "client/cuda/cuda_chunk.h"
@@ -105,23 +105,18 @@ bool CudaGpu::is_in_place(const GpuChunk& chunk) {
   return scope.entered() && static_cast<const CudaChunk&>(chunk).is_in_place();
 }
 
-Result<GpuChunkExport> CudaGpu::export_chunk(const GpuChunk& chunk) {
+Result<MemoryChunk> CudaGpu::export_chunk(const GpuChunk& chunk) {
   const CudaScope scope(api_, context_);
   ARC_RETURN_IF_ERROR(scope.entered());
   return static_cast<const CudaChunk&>(chunk).share();
 }
 
-Result<GpuExport> CudaGpu::export_memory(const GpuRange& range) {
+Result<GpuIpcHandle> CudaGpu::export_memory(const GpuRange& range) {
   const CudaScope scope(api_, context_);
   ARC_RETURN_IF_ERROR(scope.entered());
-  GpuExport out;
   CUipcMemHandle handle{};
   const CUresult as_ipc = api_.cuIpcGetMemHandle_(&handle, range.base);
-  if (as_ipc == CUDA_SUCCESS) {
-    static_assert(sizeof(handle) == sizeof(*out.ipc_handle));
-    std::memcpy(out.ipc_handle.emplace().data(), &handle, sizeof(handle));
-    return out;
-  }
+  if (as_ipc == CUDA_SUCCESS) return std::bit_cast<GpuIpcHandle>(handle);
   return error(
       ErrorCode::FailedPrecondition, Reason::Unsupported, "the allocation at ",
       reinterpret_cast<void*>(range.base), " (", range.bytes,

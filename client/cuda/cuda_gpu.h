@@ -26,10 +26,10 @@ class CudaGpu final : public Gpu {
   const std::string& uuid() const override { return uuid_; }
   int ordinal() const override { return device_; }
   Result<GpuRange> range_of(const void* address) override;
-  Result<GpuExport> export_memory(const GpuRange& range) override;
+  Result<GpuIpcHandle> export_memory(const GpuRange& range) override;
   Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override;
   bool is_in_place(const GpuChunk& chunk) override;
-  Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) override;
+  Result<MemoryChunk> export_chunk(const GpuChunk& chunk) override;
   Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override;
   Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) override;
   Result<bool> is_capturing(void* stream) override;

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -53,17 +52,8 @@ class GpuChunk {
   const std::uint64_t bytes_;
 };
 
-// How another process gets at an allocation: one of the two.
-struct GpuExport {
-  std::optional<std::array<std::byte, 64>> ipc_handle;  // cudaIpcMemHandle_t
-  UniqueFd memory;
-};
-
-// And at a chunk: a descriptor, or, where there is none, a handle.
-struct GpuChunkExport {
-  UniqueFd memory;
-  FabricHandle fabric{};
-};
+// By which another process gets at an allocation: a cudaIpcMemHandle_t.
+using GpuIpcHandle = std::array<std::byte, 64>;
 
 // Memory of another process or of the host, as this GPU sees it. The destructor ends that.
 class GpuMapping {
@@ -93,13 +83,13 @@ class Gpu {
 
   // InvalidArgument for memory that is not a GPU's. Of another GPU's only the ordinal is told.
   virtual Result<GpuRange> range_of(const void* address) = 0;
-  virtual Result<GpuExport> export_memory(const GpuRange& range) = 0;
+  virtual Result<GpuIpcHandle> export_memory(const GpuRange& range) = 0;
   // The mapping that `address`, of a mapped range, lies in.
   virtual Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) = 0;
   // Whether it is that memory, all of it, which is mapped at its place now.
   virtual bool is_in_place(const GpuChunk& chunk) = 0;
   // Unsupported, with what to do, where its maker did not mean it to be shared.
-  virtual Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) = 0;
+  virtual Result<MemoryChunk> export_chunk(const GpuChunk& chunk) = 0;
   // The descriptor stays the caller's.
   virtual Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) = 0;
   virtual Result<std::unique_ptr<GpuMapping>> map_host(void* memory, std::size_t bytes) = 0;

@@ -130,9 +130,9 @@ typedef struct {
   const char* runtime_dir; /* where the daemon's sockets are; default $ARCOMM_RUNTIME_DIR, then
                               /run/arcommd */
   const char* device;  /* "host:0", "gpu", "GPU-<uuid>"; default $ARCOMM_DEVICE, then the daemon's
-                          first device. Which GPU a rank is on says the context that is current
-                          when it calls arcCommInitRank; where none is, it is on "GPU-<uuid>", or
-                          with "gpu" on the first that the process sees. */
+                          first device. The rank uses the GPU whose context is current when it
+                          calls arcCommInitRank; where none is, "GPU-<uuid>", or with "gpu" the
+                          first that the process sees. */
   uint64_t timeout_ms; /* default deadline of operations and control calls; default the daemon's */
 } arcConfig_t;
 #define ARC_CONFIG_INITIALIZER \
@@ -187,7 +187,7 @@ ARC_API const char* arcGetErrorString(arcResult_t result);
 ARC_API const char* arcGetReasonString(arcReason_t reason);
 /* This thread's last failure, of whatever call; "" if none. Valid until the thread's next failing
  * call. Failures are kept by thread, not by communicator: comm is not looked at, and may be NULL or
- * destroyed. What ended a communicator, whoever noticed, says arcCommGetAsyncError. */
+ * destroyed. arcCommGetAsyncError says what ended a communicator, whoever noticed. */
 ARC_API const char* arcGetLastError(arcComm_t comm);
 ARC_API arcResult_t arcGetLastErrorInfo(arcErrorInfo_t* info); /* set info->struct_size first */
 
@@ -301,16 +301,22 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * and none where no codec is known to be faster than none: on one host, and for now between more
  * than two GPUs, and between two below 4 MB. What is not served gets none, too. The daemon decides,
  * once, when the communicator is formed, for all ranks alike; arcCommGetCodec, arctl comms and
- * arctl tune --explain say what comes of it. Two classes, on top of what arcAllReduce itself
- * rounds: least_snr_db         10 log10 of (the sum of squares of the exact result / that of what
- * the codec is off by), of Gaussian data: what is published of each codec, no promise for other
- * data most_relative_error  of every element: |what it is off by| is at most this times the sum
- * over the ranks of the largest magnitudes in its block (over their number, of an average),
- * whatever the data, but for the exceptions below Fp8     Q8      Q6      Q4      Q8Rot.  Q6Rot.
- * Q4Rot. least_snr_db           32.4    45.3    33.3    21.2    45.3    33.3    21.2
- *     most_relative_error    0.0628  0.0118  0.0352  0.1290  0.1256  0.5020  2.0079
- * Between more than two GPUs, where sums are quantized once more, it is 3.01 dB less, and
- * e + e (1 + e) in the place of e.
+ * arctl tune --explain say what comes of it. There are two classes, on top of what arcAllReduce
+ * itself rounds. */
+/* clang-format off */
+/*   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
+ *                        codec is off by), of Gaussian data: what is published of each codec, no
+ *                        promise for other data
+ *   most_relative_error  of every element: |what it is off by| is at most this times the sum over
+ *                        the ranks of the largest magnitudes in its block (over their number, of an
+ *                        average), whatever the data, but for the exceptions below
+ *
+ *                        |  Fp8     Q8      Q6      Q4      Q8Rotated  Q6Rotated  Q4Rotated
+ *   least_snr_db         |  32.4    45.3    33.3    21.2    45.3       33.3       21.2
+ *   most_relative_error  |  0.0628  0.0118  0.0352  0.1290  0.1256     0.5020     2.0079
+ *
+ * Between more than two GPUs, where sums are quantized once more, the ratio is 3.01 dB less, and the
+ * error is e + e (1 + e) in the place of e.
  *
  * How far off one rank's value x may be; a: the largest magnitude in its block of 32 elements,
  * counted from the first; L: 128 with Q8, 32 with Q6, 8 with Q4:
@@ -328,6 +334,7 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * beyond 2^118 NaN, too. kernels/codec/README.md has where these bounds are from, the format, and
  * signal over noise: about 32 dB with Fp8, 45 with Q8, 33 with Q6 and 21 with Q4 for Gaussian data.
  */
+/* clang-format on */
 ARC_API arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count,
                                      arcDataType_t dtype, arcRedOp_t op,
                                      const arcAllReduceConfig_t* config, arcComm_t comm,

@@ -113,7 +113,10 @@ class CommunicatorTable {
 
   // The oldest operation of the communicator may run: it is Running now. Null when nothing may.
   Communicator* next_ready();
-  // What next_ready() gave runs in so many parts at once; told before the first can have ended.
+  // What next_ready() gave runs in so many parts at once; told before the first can have ended. For
+  // a backend that runs pieces of an operation side by side, one over NVLink and one over the
+  // network, say: each calls completed(). The backends that there are run one part, and do not call
+  // this.
   void run_in_parts(Communicator& communicator, std::uint32_t parts) {
     communicator.board.open_parts(parts);
   }

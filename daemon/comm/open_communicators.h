@@ -28,8 +28,8 @@ class OpenCommunicators {
   // Is there anything to sweep? Cheap before next_deadline_ns().
   bool begin_sweep(std::uint64_t now_ns);
   // What is late of the next communicator that has something so, after begin_sweep() said yes:
-  // call it until there is none, then all was looked at. Who stops before that goes on there with
-  // the next sweep, which stays due.
+  // call it until there is none, then all was looked at. A sweep that is interrupted resumes there,
+  // and stays due.
   struct Late {
     Communicator& communicator;
     Arrival& arrival;

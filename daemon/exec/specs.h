@@ -87,7 +87,7 @@ struct CommunicatorSpec {
   UniqueIdBytes unique_id{};
   std::uint64_t epoch = 1;
   std::vector<RankSpec> ranks;    // of this node, all of them and sorted by rank
-  std::uint64_t deadline_ns = 0;  // who asks waits until then; 0: as long as is usual
+  std::uint64_t deadline_ns = 0;  // the caller waits until then; 0: as long as is usual
   // Where it spans several nodes; empty otherwise. Nodes in the order of their lowest ranks; each
   // has its open link.
   std::vector<std::uint32_t> node_of_rank = {};  // by global rank, an index of `nodes`
@@ -103,14 +103,11 @@ struct CommunicatorSpec {
 // closed.
 struct BufferSpec {
   UniqueFd memory;  // memfd sealed against shrinking; GPU workers: an exported allocation, or none
-  std::uint64_t offset_bytes = 0;
-  std::uint64_t length_bytes = 0;
+  MemoryHandle handle = {};  // where in it; CudaIpc: instead of it
   // GPU workers only.
-  std::string device = {};                               // where it lives: "GPU-<uuid>"
-  std::optional<std::array<std::byte, 64>> handle = {};  // cudaIpcMemHandle_t, not `memory`
-  std::vector<MemoryChunk> chunks = {};                  // or these, one behind the other
-  std::uint64_t allocation_bytes = 0;  // of the allocation that the offset counts in
-  std::uint64_t deadline_ns = 0;       // as CommunicatorSpec's
+  std::string device = {};               // where it lives: "GPU-<uuid>"
+  std::vector<MemoryChunk> chunks = {};  // instead of both, one behind the other
+  std::uint64_t deadline_ns = 0;         // as CommunicatorSpec's
 };
 
 // GPU workers: memory to be allocated. device: "" for the worker's first.

@@ -1,7 +1,7 @@
-// Lets go of clients' memory on a thread of its own: who drops the last reference gives the pages
-// back, and gigabytes of them take milliseconds, in which a worker would serve nobody. A small
-// mapping may be the last of a large file, so its size tells nothing. Thread: give() is the
-// owner's, one at a time. At most kMaxQueued wait; what comes on top is let go by who brings it.
+// Releases clients' memory on a thread of its own: the thread that drops the last reference gives
+// the pages back, and gigabytes of them take milliseconds, in which a worker would serve nobody. A
+// small mapping may be the last of a large file, so its size tells nothing. Thread: give() is the
+// owner's, one at a time. At most kMaxQueued wait; the caller releases what exceeds that.
 // The destructor finishes what is queued.
 #pragma once
 
@@ -27,7 +27,7 @@ class Unmapper {
   Unmapper(const Unmapper&) = delete;
   Unmapper& operator=(const Unmapper&) = delete;
 
-  // Takes it over, whoever lets it go.
+  // Takes it over, whichever thread releases it.
   void give(PeerMapping mapping) { give(Held{std::move(mapping), {}}); }
   void give(UniqueFd memory) { give(Held{{}, std::move(memory)}); }  // that could not be mapped
   // What the thread has let go. Any thread.

@@ -2,8 +2,8 @@
 // kept in the state folder, and used from then on. Thread: any; blocks for the whole measurement.
 #pragma once
 
-#include "daemon/backend.h"
 #include "daemon/in_force.h"
+#include "daemon/node_backend.h"
 #include "daemon/operator/tune_call.h"
 #include "daemon/workers.h"
 

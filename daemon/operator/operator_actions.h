@@ -10,9 +10,9 @@
 #include <string>
 
 #include "config/settings.h"
-#include "daemon/backend.h"
 #include "daemon/control/daemon_actions.h"
 #include "daemon/in_force.h"
+#include "daemon/node_backend.h"
 #include "daemon/operator/network_tuner.h"
 #include "daemon/operator/node_tuner.h"
 #include "daemon/telemetry/kept_recorders.h"

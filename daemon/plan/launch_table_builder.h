@@ -1,7 +1,7 @@
 // The launch table of a communicator: the one place where it is decided which operations between
-// GPUs go which way, and how many blocks they get, and which codecs pay (proto/gpu/launch_table.h
-// holds what comes of it). Pure: the same facts make the same table. Bounds were measured between
-// two and four H200.
+// GPUs take which path, and how many blocks they get, and which codecs pay
+// (proto/gpu/launch_table.h holds what comes of it). Pure: the same facts make the same table.
+// Bounds were measured between two and four H200.
 #pragma once
 
 #include <cstdint>

@@ -33,8 +33,8 @@ void AdaptiveWait::wait(const Around& around, const std::function<bool(bool)>& l
   const std::uint64_t now = now_ns();
   if (idle_since_ns_ == 0) idle_since_ns_ = now;
   const std::uint64_t idle = now - idle_since_ns_;
-  const bool is_crowded = lost_.sleeps(now);
-  if (!is_crowded && idle < ns_of(policy_.spin + policy_.yield)) {
+  const bool is_oversubscribed = lost_.sleeps(now);
+  if (!is_oversubscribed && idle < ns_of(policy_.spin + policy_.yield)) {
     const bool spins = idle < ns_of(policy_.spin);
     if (spins) {
       for (int i = 0; i < 16; ++i) pause_briefly();

@@ -58,7 +58,7 @@ class AdaptiveWait {
 
   // Wakes it, if it sleeps or is about to. What was stored before is seen by its next look.
   void ring();
-  // The descriptor to write to for who knows by other means that it sleeps.
+  // The descriptor to write to, for callers that know by other means that it sleeps.
   int descriptor() const { return event_.get(); }
 
   WaitTimes times() const;

@@ -23,8 +23,8 @@ class CudaEventRing {
     return *this;
   }
 
-  // The cudaEvent_t that was given out the longest ago. Nobody may be told to wait for what was
-  // recorded in it then; who has been told waits for that all the same.
+  // The cudaEvent_t that was given out the longest ago. No stream may be told to wait for what
+  // was recorded in it then; one that has been told waits for that all the same.
   void* next();
 
  private:

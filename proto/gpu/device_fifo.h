@@ -19,7 +19,7 @@
 // release too. The size word is stored last and carries the step's number, so whoever reads the
 // number of the step that it waits for has all else of the slot, in one look at one line: of what
 // an earlier lap left, the number differs, and nothing needs to be wiped. `filled` is for checks
-// and for people: who waits looks at the size word.
+// and for people: a waiter looks at the size word.
 //
 // Trust: the daemon makes the memory and lends it to nobody, but a kernel's stray store may reach
 // it. The proxy copies what a kernel wrote once, checks the copy (daemon/proxy/fifo/slot_memory.h),
@@ -99,7 +99,7 @@ struct DeviceFifo {
   alignas(128) std::uint64_t failed;
   // No wait of a kernel here lasts longer, whatever its call allows; the daemon may cut it short.
   alignas(128) std::uint64_t most_wait_ns;
-  // Not 0: the proxy sleeps, and who has published wakes it. A kernel cannot, so the daemon does
+  // Not 0: the proxy sleeps, and the publisher wakes it. A kernel cannot, so the daemon does
   // when it launches one, and with an operation open the proxy only naps.
   alignas(128) std::uint32_t doorbell;
   alignas(128) FifoSlot slots[kFifoSteps];

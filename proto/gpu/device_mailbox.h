@@ -49,7 +49,7 @@ inline constexpr std::uint64_t kMaxResidentBytes = 128ull * 1024;  // what the g
 inline constexpr std::uint8_t kResidentCodecs = bit_of(Codec::None);
 inline constexpr std::uint8_t kResidentCollectives = bit_of(Collective::AllReduce);
 
-// Which way an operation takes: the communicator's launch table says (proto/gpu/launch_table.h).
+// Which path an operation takes: the communicator's launch table says (proto/gpu/launch_table.h).
 // The first two go through the mailbox, each with words of its own. Alone: there is no other rank,
 // and the client's stream copies.
 // InCall is the host's alone: proto/host/in_call.h.

@@ -23,7 +23,8 @@
 
 namespace arcomm {
 
-// Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
+// Of the encoding, of what the rows mean, and of kCodecBounds (proto/coding.h), by which library
+// and daemon judge error classes alike. A library that reads another one cannot be a rank.
 inline constexpr std::uint32_t kLaunchTableVersion = 6;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "tests/conformance/gpu_hardware_node.h"
-#include "tests/unit/daemon/exec/gpu/fakes/gpu_fakes.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_gpu.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_launcher.h"
 
 namespace arcomm {
 namespace {

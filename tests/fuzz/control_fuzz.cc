@@ -37,9 +37,9 @@ void fuzz_rendezvous(const std::uint8_t* data, std::size_t size) {
   Rendezvous::Formed formed;
   std::size_t ranks = 0;
   Rendezvous rendezvous(
-      [&](std::size_t, const arcomm::CommunicatorSpec& seed, Rendezvous::Formed done) {
+      [&](std::size_t, const arcomm::CommunicatorSpec& spec, Rendezvous::Formed done) {
         formed = std::move(done);
-        ranks = seed.ranks.size();
+        ranks = spec.ranks.size();
       });
   auto now = Rendezvous::Clock::now();
   for (std::size_t i = 0; i + 4 <= size; i += 4) {

@@ -11,33 +11,58 @@ import sys
 from pathlib import Path
 
 # A room may include itself and the rooms listed. A file belongs to the longest room that is a prefix of its path.
-BELOW_DAEMON = ["proto", "config", "kernels", "transport/device", "transport/peer", "transport/net",
-                "transport/bootstrap", "transport/topology"]
+# What the kernels are made of. A header says what a launch takes and the .cu behind it how that runs, so a folder may
+# need one that needs it; what is listed in neither is apart, and stays so.
+OF_KERNELS = {
+    "launch": ["device", "lines", "all_reduce"],  # launch_cuda.cu knows every algorithm
+    "device": ["launch", "network"],  # what a call carries
+    "lines": ["device", "launch"],  # its self-test is launched
+    "codec": ["device", "lines", "host"],
+    "host": ["codec"],
+    "all_reduce": ["device", "lines", "codec", "launch"],
+    "in_stream": ["device", "lines", "codec", "all_reduce"],
+    "network": ["device"],
+    "resident": ["device", "lines", "codec", "launch"],
+    "trial": ["device"],
+}
+KERNELS = ["kernels"] + [f"kernels/{room}" for room in OF_KERNELS]
+BELOW_DAEMON = ["proto", "config", "transport/device", "transport/peer", "transport/net", "transport/topology"] + KERNELS
 ABOVE_DEVICE = ["proto", "transport/device"]
 DAEMON_ORDER = [["telemetry"], ["memory", "plan", "proxy"], ["comm"], ["session"], ["exec"], ["control"]]
+# How matched operations run: exec itself has the interfaces and values, the rooms in it what is behind them. Those who
+# drive workers see exec and these.
+OF_EXEC = {"net": [], "host": ["net"], "gpu": ["net"], "worker": ["net"], "tune": ["host", "worker"]}
+EXEC_FOR_CALLERS = {"control": ["worker"]}
 
 ROOMS = {
     "proto": [],
     "config": ["proto"],
-    "kernels": ["proto"],
+    "kernels": ["proto", "kernels/launch"],
     "transport/device": ["proto"],
     "transport/peer": ABOVE_DEVICE,
     "transport/net": ABOVE_DEVICE,
-    "transport/bootstrap": ABOVE_DEVICE,
     "transport/topology": ABOVE_DEVICE,
     "client/include": [],
     "client/cuda": ABOVE_DEVICE,
     # Small operations on the host are reduced where they are called.
-    "client/src": ABOVE_DEVICE + ["kernels", "client/include", "client/cuda"],
+    "client/src": ABOVE_DEVICE + ["kernels", "kernels/host", "client/include", "client/cuda"],
     "client/arctl": ABOVE_DEVICE + ["client/include", "client/src"],
     "client/examples": ["client/include"],
 }
+for room, others in OF_KERNELS.items():
+    ROOMS[f"kernels/{room}"] = ["proto", "kernels"] + [f"kernels/{other}" for other in others]
 for level, siblings in enumerate(DAEMON_ORDER):
     below = [f"daemon/{room}" for lower in DAEMON_ORDER[:level] for room in lower]
     for room in siblings:
-        ROOMS[f"daemon/{room}"] = BELOW_DAEMON + below
-# daemon.cc, main.cc and their neighbours meet everything; nothing in a room below includes them.
-ROOMS["daemon"] = BELOW_DAEMON + [f"daemon/{room}" for siblings in DAEMON_ORDER for room in siblings]
+        ROOMS[f"daemon/{room}"] = BELOW_DAEMON + below + [f"daemon/exec/{own}" for own in EXEC_FOR_CALLERS.get(room, [])]
+for room, others in OF_EXEC.items():
+    ROOMS[f"daemon/exec/{room}"] = ROOMS["daemon/exec"] + ["daemon/exec"] + [f"daemon/exec/{other}" for other in others]
+# daemon.cc, main.cc and their neighbours meet everything, operator/ among them: what they answer an operator with. Nothing
+# in a room below includes them.
+EVERYTHING = BELOW_DAEMON + [f"daemon/{room}" for siblings in DAEMON_ORDER for room in siblings] \
+    + [f"daemon/exec/{room}" for room in OF_EXEC]
+ROOMS["daemon"] = EVERYTHING + ["daemon/operator"]
+ROOMS["daemon/operator"] = EVERYTHING + ["daemon"]
 
 TOP_LEVEL = {"proto", "client", "kernels", "transport", "daemon", "config", "systemd", "tests",
              "CMakeLists.txt", "CMakePresets.json", "LICENSE", "README.md", "quickstart"}

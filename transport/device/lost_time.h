@@ -1,10 +1,10 @@
 // Notices that this thread's core is given to others, and says when to sleep instead of spinning.
 //
-// Whoever spins or yields on a core that others use pays with its own time slice: it is preempted
-// for milliseconds just when what it waits for has come, and holds everybody up who waits for it.
-// Whoever sleeps is woken within microseconds there, because the kernel prefers a thread that has
-// not had its share. On a core of one's own it is the other way round: waking an idle core takes
-// tens of microseconds, and spinning costs nobody anything.
+// A thread that spins or yields on a core that others use pays with its own time slice: it is
+// preempted for milliseconds just when what it waits for has come, and holds up all that wait for
+// it. A thread that sleeps is woken within microseconds there, because the kernel prefers a thread
+// that has not had its share. On a core of one's own it is the other way round: waking an idle core
+// takes tens of microseconds, and spinning costs nobody anything.
 //
 // A pause or a yield that took as long as a time slice is time lost to others. Where little else
 // is left, it is slept for a while, and tried again; where time is lost again, soon, the while is
@@ -69,7 +69,8 @@ class LostTime {
   void lose(std::uint64_t now_ns, std::uint64_t kept_ns) {
     if (sleeps(now_ns)) return;  // another thread noticed
     const std::uint64_t before = sleep_ns_.load(std::memory_order_relaxed);
-    // What was kept since tells more than how long ago it was: who does not wait loses nothing.
+    // What was kept since tells more than how long ago it was: a thread that does not wait loses
+    // nothing.
     const bool was_quiet = before == 0 || kept_ns >= std::max(before, kQuietNs);
     const std::uint64_t sleep = was_quiet ? kFirstSleepNs : std::min(4 * before, kLongestSleepNs);
     sleep_ns_.store(sleep, std::memory_order_relaxed);

@@ -17,7 +17,8 @@ Status check_answer(std::span<const std::byte> given, const Secret& expected) {
     difference |= given[i] ^ expected[i];
   if (difference == std::byte{0}) return {};
   return error(ErrorCode::Unauthenticated, Reason::Permission,
-               "who answers there does not know what the peer's control plane told this daemon to "
+               "the process that answers there does not know what the peer's control plane told "
+               "this daemon to "
                "expect: look what listens at that address, and whether it is the peer's");
 }
 

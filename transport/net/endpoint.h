@@ -35,7 +35,7 @@ struct EndpointOptions {
   std::shared_ptr<Regions> regions = {};
 };
 
-// Who has shown a good key.
+// The peer that has shown a good key.
 struct Guest {
   std::string peer;  // its name, for people
   Secret answer{};   // what it expects to be shown in return

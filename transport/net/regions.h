@@ -98,13 +98,13 @@ class Regions {
   // Instead of raise(): the bytes are there and are not what was sealed.
   void damage(const Visit& visit, const FrameHeader& header);
 
-  // Without a lock, for who polls the region's signals. Precondition: its add() came before, and no
-  // remove() has said true.
+  // Without a lock, for pollers of the region's signals. Precondition: its add() came before, and
+  // no remove() has said true.
   Damage damaged(RegionId region) const;
   // Frames that were dropped since the beginning, whoever sent them.
   std::uint64_t dropped() const { return dropped_.load(std::memory_order_relaxed); }
-  // Frames that were dropped, and payloads that came damaged, since the last call, whoever made it:
-  // for who counts them. Any thread.
+  // Frames that were dropped, and payloads that came damaged, since the last call, whichever thread
+  // made it: for counting them. Any thread.
   struct News {
     std::uint64_t dropped = 0, damaged = 0;
   };

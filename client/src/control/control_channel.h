@@ -2,8 +2,8 @@
 //
 // This is a gRPC client of its own, on nghttp2: the library must load beside any other gRPC or
 // protobuf in the process, start no thread, survive fork and end each call at its deadline, and
-// Debian's static gRPC cannot be linked into a shared library. Messages are bytes here; who has
-// generated classes uses control_call.h.
+// Debian's static gRPC cannot be linked into a shared library. Messages are bytes here; callers
+// with generated classes use control_call.h.
 //
 // Thread: any; calls run in parallel, each on a connection of its own, and idle connections are
 // kept for the next call. Errors: the daemon's status with its reason and rank; NotRunning where

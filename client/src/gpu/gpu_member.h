@@ -49,7 +49,7 @@ class GpuMember {
 
   Gpu& gpu() const { return *parts_.gpu; }
 
-  // Which way the daemon wants it to take.
+  // Which path the daemon wants it to take.
   Launch launch_of(const CollectiveCall& call) const {
     return parts_.launches.find(launch_key_of(call));
   }

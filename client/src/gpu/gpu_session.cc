@@ -5,18 +5,12 @@
 #include <string_view>
 #include <utility>
 
+#include "client/src/control/new_allocation.h"
 #include "client/src/gpu/in_stream/gpu_exchange.h"
 #include "client/src/gpu/memory/gpu_allocations.h"
 #include "proto/gpu/launch_table.h"
 
 namespace arcomm::client {
-namespace {
-
-// What did not reach the caller must not count against the quota for the session's life. The
-// deadline that it was asked for under may be what made it fail.
-constexpr std::chrono::milliseconds kGiveBackFor{20};
-
-}  // namespace
 
 Result<std::unique_ptr<GpuSession>> GpuSession::open(const Parts& parts) {
   const Result<PostMode> post = post_mode_from_environment();
@@ -98,37 +92,19 @@ Status GpuSession::register_ahead(const void* address, std::size_t bytes, Deadli
 Result<void*> GpuSession::allocate(std::size_t bytes, Deadline deadline) {
   const Result<std::shared_ptr<Gpu>> gpu = current();
   if (!gpu) return gpu.error();
-  const Result<SharedBuffer> shared =
-      control_.allocate_buffer(attached_.key, bytes, (*gpu)->uuid(), deadline);
-  if (!shared) return shared.error();
-  const auto mapped = [&]() -> Result<std::shared_ptr<GpuAllocation>> {
-    Result<std::vector<UniqueFd>> memory = descriptors_.fetch(shared->fd_ticket, 1, deadline);
-    if (!memory) return std::move(memory).error();
-    if (shared->length_bytes < bytes) {
-      return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
-                   " bytes and gave ", shared->length_bytes);
-    }
-    Result<std::unique_ptr<GpuMapping>> mapping =
-        (*gpu)->import_memory((*memory)[0].get(), shared->length_bytes);
-    if (!mapping) return std::move(mapping).error();
-    return std::make_shared<GpuAllocation>(GpuAllocation{.mapping = std::move(*mapping),
-                                                         .memory = std::move((*memory)[0]),
-                                                         .bytes = shared->length_bytes});
-  };
-  Result<std::shared_ptr<GpuAllocation>> allocation = mapped();
-  Status known;
-  if (allocation) {
-    const Result<GpuRange> range = (*gpu)->range_of((*allocation)->mapping->address());
-    known = range ? buffers_.add_known({.range = *range, .id = shared->buffer}, deadline)
-                  : Status(range.error());
-  }
-  if (!allocation || !known) {
-    static_cast<void>(
-        control_.release_buffer(attached_.key, shared->buffer, Deadline::after(kGiveBackFor)));
-    return allocation ? std::move(known).error() : std::move(allocation).error();
-  }
-  void* const address = (*allocation)->mapping->address();
-  gpu_allocations().insert(std::move(*allocation));
+  Result<NewAllocation> made =
+      NewAllocation::of(control_, descriptors_, attached_.key, bytes, (*gpu)->uuid(), deadline);
+  if (!made) return std::move(made).error();
+  Result<std::unique_ptr<GpuMapping>> mapping =
+      (*gpu)->import_memory(made->memory(), made->bytes());
+  if (!mapping) return std::move(mapping).error();
+  void* const address = (*mapping)->address();
+  const Result<GpuRange> range = (*gpu)->range_of(address);
+  if (!range) return range.error();
+  ARC_RETURN_IF_ERROR(buffers_.add_known({.range = *range, .id = made->id()}, deadline));
+  made->keep();
+  gpu_allocations().insert(std::make_shared<GpuAllocation>(GpuAllocation{
+      .mapping = std::move(*mapping), .memory = made->take_memory(), .bytes = made->bytes()}));
   return address;
 }
 

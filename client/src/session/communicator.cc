@@ -173,7 +173,7 @@ Error Communicator::state() {
     was_asked_just_now = now - asked_at_ < kAskEvery;
     if (!was_asked_just_now) asked_at_ = now;
   }
-  // The GPU is asked every time: who has synchronized a stream wants to know about that stream.
+  // The GPU is asked every time: a caller that has synchronized a stream wants to know of it.
   Error said = member->gpu ? member->gpu->look() : Error{ErrorCode::Ok, Reason::None, "", kNoRank};
   if (said.code == ErrorCode::Ok && was_asked_just_now) return said;
   const Result<Described> described =

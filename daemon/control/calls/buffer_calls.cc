@@ -36,7 +36,7 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
     return answer(promised.error());
   }
   buffer->session = (*session)->id;
-  buffer->seed.length_bytes = *length;
+  buffer->spec.handle.length_bytes = *length;
   buffer->give_ticket = true;
   buffer->answer = std::move(answer);
   charge_groups(buffer, caller.call, [this, buffer, call = caller.call] {
@@ -139,8 +139,8 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
     return answer(charged.error());
   }
   buffer->session = (*session)->id;
-  buffer->seed.offset_bytes = request.offset_bytes();
-  buffer->seed.length_bytes = request.length_bytes();
+  buffer->spec.handle.offset_bytes = request.offset_bytes();
+  buffer->spec.handle.length_bytes = request.length_bytes();
   buffer->answer = std::move(answer);
   charge_groups(buffer, caller.call,
                 [this, buffer, memory, uid = caller.peer.uid, call = caller.call] {
@@ -153,7 +153,7 @@ void BufferCalls::register_buffer(const Caller& caller, const v1::RegisterBuffer
 void BufferCalls::check_pages(const std::shared_ptr<NewBuffer>& buffer,
                               const std::shared_ptr<UniqueFd>& memory, uid_t uid,
                               std::uint64_t call) {
-  fair_prefault_.check({buffer->session, call}, memory, buffer->seed.length_bytes,
+  fair_prefault_.check({buffer->session, call}, memory, buffer->spec.handle.length_bytes,
                        [this, buffer, memory, uid](const Result<MissingPages>& missing) {
                          if (!missing) return buffer->fail(missing.error());
                          state_.quotas.note_available(missing->available_bytes);

@@ -11,13 +11,13 @@ namespace arcomm {
 CommunicatorJoins::CommunicatorJoins(ControlState& state)
     : state_(state),
       rendezvous_(
-          [this](std::size_t worker, CommunicatorSpec seed, Rendezvous::Formed formed) {
-            auto undo = [this, worker, ranks = seed.ranks](Result<std::vector<MemberId>> late) {
+          [this](std::size_t worker, CommunicatorSpec spec, Rendezvous::Formed formed) {
+            auto undo = [this, worker, ranks = spec.ranks](Result<std::vector<MemberId>> late) {
               for (std::size_t i = 0; late && i < std::min(ranks.size(), late->size()); ++i)
                 leave(worker, ranks[i].session, (*late)[i]);
             };
             state_.devices.workers()[worker].worker->form_communicator(
-                std::move(seed), state_.replies.on_loop<std::vector<MemberId>>(
+                std::move(spec), state_.replies.on_loop<std::vector<MemberId>>(
                                      "form the communicator", std::move(formed), std::move(undo)));
           },
           [this](std::size_t worker, SessionId session, MemberId member) {
@@ -43,7 +43,7 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
       return answer(taken.error());
     }
   }
-  // Who reads other tables is given no memory on the host.
+  // A client that reads another table version gets no memory on the host.
   const bool gets_ticket = call.on_gpu || call.launch_table_version == kLaunchTableVersion;
   if (gets_ticket) {
     if (Status promised = state_.ledger.promise_ticket(session); !promised) {

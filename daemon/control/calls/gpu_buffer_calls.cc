@@ -199,17 +199,19 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
       !charged)
     return answer(charged.error());
   buffer->session = session.id;
-  buffer->seed.offset_bytes = request.offset_bytes();
-  buffer->seed.length_bytes = request.length_bytes();
-  buffer->seed.allocation_bytes = request.allocation_bytes();
-  buffer->seed.device = *gpu;
-  buffer->seed.deadline_ns = waits_until_ns;
+  buffer->spec.handle = {.kind = MemoryKind::PosixFd,
+                         .offset_bytes = request.offset_bytes(),
+                         .length_bytes = request.length_bytes(),
+                         .allocation_bytes = request.allocation_bytes()};
   if (!request.ipc_handle().empty()) {
-    std::memcpy(buffer->seed.handle.emplace().data(), request.ipc_handle().data(), kIpcHandleBytes);
+    buffer->spec.handle.kind = MemoryKind::CudaIpc;
+    std::memcpy(buffer->spec.handle.opaque.data(), request.ipc_handle().data(), kIpcHandleBytes);
   }
+  buffer->spec.device = *gpu;
+  buffer->spec.deadline_ns = waits_until_ns;
   for (HeldChunk& held : *chunks) {
     if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
-    buffer->seed.chunks.push_back(std::move(held.chunk));
+    buffer->spec.chunks.push_back(std::move(held.chunk));
   }
   buffer->answer = std::move(answer);
   add_to_worker(state_, buffer, memory);

@@ -53,9 +53,9 @@ void add_to_worker(ControlState& state, const std::shared_ptr<NewBuffer>& buffer
                                 "; raise LimitNOFILE= of the service"));
     }
   }
-  buffer->seed.memory = std::move(*memory);
+  buffer->spec.memory = std::move(*memory);
   state.worker_of(*session).add_buffer(
-      buffer->session, std::move(buffer->seed),
+      buffer->session, std::move(buffer->spec),
       state.replies.on_loop<BufferId>(
           "map the buffer",
           [&state, buffer, for_client](Result<BufferId> added) {

@@ -11,7 +11,7 @@ namespace arcomm {
 
 struct NewBuffer {
   SessionId session;
-  BufferSpec seed;
+  BufferSpec spec;
   HeldBuffer held;
   bool give_ticket = false;  // it was promised: SessionLedger::promise_ticket
   Answer<v1::BufferReply> answer;

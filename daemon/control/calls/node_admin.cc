@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/control/calls/communicator_status.h"
-#include "daemon/control/calls/limit_status.h"
-#include "daemon/control/calls/net_status.h"
-#include "daemon/control/calls/trace_reply.h"
+#include "daemon/control/calls/status/communicator_status.h"
+#include "daemon/control/calls/status/limit_status.h"
+#include "daemon/control/calls/status/net_status.h"
+#include "daemon/control/calls/status/trace_reply.h"
 #include "daemon/telemetry/log/log.h"
 #include "daemon/telemetry/metrics/metrics.h"
 

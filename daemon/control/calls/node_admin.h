@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/control/access/caller.h"
-#include "daemon/control/calls/limit_status.h"
+#include "daemon/control/calls/status/limit_status.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/daemon_actions.h"
 #include "daemon/control/node_control.h"

@@ -33,8 +33,8 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
   if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
-  const std::optional<OperationSpec> spec = spec_of(request);
-  if (const char* fault = spec ? find_fault(*spec) : "a number is out of range") {
+  const std::optional<OperationSpec> operation = spec_of(request);
+  if (const char* fault = operation ? find_fault(*operation) : "a number is out of range") {
     return answer(error(ErrorCode::InvalidArgument, Reason::BadValue, fault, ": collective ",
                         request.collective(), ", dtype ", request.dtype(), ", op ", request.op(),
                         ", codec ", request.codec(), ", send count ", request.send_count(),
@@ -51,19 +51,19 @@ void PlanCalls::create_plan(const Caller& caller, const v1::CreatePlanRequest& r
   }
   const std::uint64_t timeout_ms =
       std::min(request.timeout_ms(), state_.settings->op.max_timeout_ms);
-  const PlanSpec seed{.member = MemberId::from_bits(request.member()),
+  const PlanSpec spec{.member = MemberId::from_bits(request.member()),
                       .send_buffer = BufferId::from_bits(request.send_buffer()),
                       .recv_buffer = BufferId::from_bits(request.recv_buffer()),
                       .send_offset_bytes = request.send_offset_bytes(),
                       .recv_offset_bytes = request.recv_offset_bytes(),
-                      .spec = *spec,
+                      .spec = *operation,
                       .timeout_ns = timeout_ms * 1'000'000};
   const SessionId id = (*session)->id;
   // Until the worker has answered, in time or late.
   const auto held = std::make_shared<HeldPlan>(
       HeldPlan{.charge = std::move(charged).value(), .on_gpus = std::move(on_gpus).value()});
   state_.worker_of(**session).add_plan(
-      id, seed,
+      id, spec,
       state_.replies.on_loop<PlanId>(
           "register the plan",
           [this, id, ahead = request.ahead(), answer = std::move(answer),

@@ -105,7 +105,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
   const std::uint64_t ticket = state_.ledger.add_ticket(**opened, std::move(for_client));
   const auto in_flight = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(state_.settings->rings.slots, state_.settings->quota.in_flight));
-  SessionSpec seed{.id = id,
+  SessionSpec spec{.id = id,
                    .peer = caller.peer,
                    .process_name = (*opened)->process_name,
                    .segment = std::move(segment).value(),
@@ -115,7 +115,7 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
     close(id, Reason::Timeout, "no Hello came on the descriptor socket within 5 s", {});
   });
   state_.worker_of(**opened).open_session(
-      std::move(seed),
+      std::move(spec),
       state_.replies.on_loop<void>(
           "open the session", [this, id, ticket, in_flight, answer](const Status& status) {
             SessionEntry* session = state_.ledger.find(id);

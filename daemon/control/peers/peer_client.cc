@@ -10,7 +10,7 @@
 namespace arcomm {
 namespace {
 
-// gRPC's own pauses between attempts to connect: who asks again has pauses of its own.
+// gRPC's own pauses between attempts to connect: a caller that asks again has pauses of its own.
 constexpr int kShortestReconnectMs = 50, kLongestReconnectMs = 500;
 
 grpc::ChannelArguments peer_channel_arguments() {

@@ -114,24 +114,24 @@ CommunicatorSpec LocalMeeting::begin(Part wanted, std::function<void(const Statu
   formed = std::move(when_formed);
   worker = calls.begin()->second.worker;
   part = std::move(wanted);
-  CommunicatorSpec seed = part.spec;
-  seed.uid = uid;
-  seed.default_coding = calls.begin()->second.default_coding;  // join_rules: everybody's
+  CommunicatorSpec spec = part.spec;
+  spec.uid = uid;
+  spec.default_coding = calls.begin()->second.default_coding;  // join_rules: everybody's
   Clock::time_point deadline = part.deadline;
   for (const auto& [rank, call] : calls) {
     deadline = std::min(deadline, call.deadline);
-    members.push_back({rank, call.session, {}, worker, seed.epoch});
-    seed.ranks.push_back({.session = call.session,
+    members.push_back({rank, call.session, {}, worker, spec.epoch});
+    spec.ranks.push_back({.session = call.session,
                           .rank = rank,
                           .device = call.on_gpu ? call.device : std::string(),
                           .visible_gpus = call.visible_gpus,
                           .in_stream_abi = call.in_stream_abi,
                           .in_stream_hindrance = call.in_stream_hindrance});
   }
-  // Who waits for it hears what it waited for.
-  seed.deadline_ns = static_cast<std::uint64_t>(
+  // A caller that waits hears what it waited for.
+  spec.deadline_ns = static_cast<std::uint64_t>(
       std::chrono::nanoseconds(deadline.time_since_epoch() - kAnswerBefore).count());
-  return seed;
+  return spec;
 }
 
 }  // namespace arcomm

@@ -51,11 +51,11 @@ void Rendezvous::build(Meetings::iterator at, Part part,
                        std::function<void(const Status&)> formed) {
   LocalMeeting& meeting = at->second;
   const auto prepare = std::exchange(part.prepare, nullptr);
-  CommunicatorSpec seed = meeting.begin(std::move(part), std::move(formed));
+  CommunicatorSpec spec = meeting.begin(std::move(part), std::move(formed));
   meeting.is_preparing = prepare != nullptr;
   const UniqueIdBytes unique_id = at->first;
-  auto form = [this, unique_id, worker = meeting.worker, seed = std::move(seed)] {
-    form_(worker, seed, [this, unique_id](Result<std::vector<MemberId>> members) {
+  auto form = [this, unique_id, worker = meeting.worker, spec = std::move(spec)] {
+    form_(worker, spec, [this, unique_id](Result<std::vector<MemberId>> members) {
       built(unique_id, std::move(members));
     });
   };

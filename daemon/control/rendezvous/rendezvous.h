@@ -41,7 +41,7 @@ class Rendezvous {
   using Forming = LocalMeeting::Forming;
   using Formed = std::function<void(Result<std::vector<MemberId>>)>;
   // Forms on worker `worker`; calls back on the control loop.
-  using Form = std::function<void(std::size_t worker, CommunicatorSpec seed, Formed formed)>;
+  using Form = std::function<void(std::size_t worker, CommunicatorSpec spec, Formed formed)>;
 
   // Gives a formed member back to its worker.
   using Leave = std::function<void(std::size_t worker, SessionId session, MemberId member)>;

@@ -1,5 +1,5 @@
 // What the gRPC servers of this daemon have in common: a completion queue with its threads, the
-// calls that are under way, and an orderly end. Who owns it registers services, then methods.
+// calls that are under way, and an orderly end. The owner registers services, then methods.
 // Thread: start and stop on the daemon's main thread, adopt() on any. The threads only translate:
 // handlers run on the control loop.
 #pragma once

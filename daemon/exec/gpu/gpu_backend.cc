@@ -171,12 +171,14 @@ std::uint64_t GpuBackend::rest_ns(std::uint64_t now_ns) const {
 }
 
 Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec& spec) {
-  if (!spec.memory && !spec.handle && spec.chunks.empty()) {
+  const MemoryHandle& handle = spec.handle;
+  const bool is_by_ipc = handle.kind == MemoryKind::CudaIpc;
+  if (!spec.memory && !is_by_ipc && spec.chunks.empty()) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue,
                  "GPU memory is registered by a descriptor, a CUDA IPC handle or its pieces: none "
                  "of these came");
   }
-  if (spec.handle && !cuda_ipc_) {
+  if (is_by_ipc && !cuda_ipc_) {
     return error(ErrorCode::FailedPrecondition, Reason::Unsupported,
                  "memory of cudaMalloc is shared by CUDA IPC, which this daemon does not take "
                  "(gpu.cuda_ipc = false): use arcMemAlloc, or memory of cuMemCreate with a "
@@ -184,19 +186,13 @@ Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec& spec) {
   }
   Result<GpuEngine*> engine = groups_->find_gpu(spec.device);
   if (!engine) return std::move(engine).error();
-  MemoryHandle handle;
-  handle.kind = spec.handle ? MemoryKind::CudaIpc : MemoryKind::PosixFd;
-  handle.offset_bytes = spec.offset_bytes;
-  handle.length_bytes = spec.length_bytes;
-  handle.allocation_bytes = spec.allocation_bytes;
-  if (spec.handle) handle.opaque = *spec.handle;
   const QuiesceGuard guard(groups_->quiescer);
   if (!guard.status()) return guard.status().error();
   Device& device = (*engine)->device();
   Memory memory;
   Status imported = spec.chunks.empty() ? device.import(handle, spec.memory.get(), memory)
-                                        : device.import_chunks(spec.chunks, spec.offset_bytes,
-                                                               spec.length_bytes, memory);
+                                        : device.import_chunks(spec.chunks, handle.offset_bytes,
+                                                               handle.length_bytes, memory);
   if (imported) return buffers_.add(session, std::move(memory), (*engine)->ordinal());
   // A part that was mapped would wait here for a kernel that finds no room to clear memory.
   if (memory) groups_->deferred.add(std::move(memory));

@@ -14,9 +14,9 @@
 #include "daemon/exec/gpu/gpu_executor.h"
 #include "daemon/exec/gpu/group/gpu_groups.h"
 #include "daemon/exec/gpu/group/path_watch.h"
+#include "daemon/exec/gpu/measure/gpu_measurements.h"
 #include "daemon/exec/gpu/network/gpu_network.h"
 #include "daemon/exec/open_backend.h"
-#include "daemon/exec/tune/gpu_measurements.h"
 #include "daemon/plan/gpu_planner.h"
 
 namespace arcomm {

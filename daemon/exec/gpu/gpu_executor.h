@@ -45,7 +45,7 @@ class GpuExecutor {
   // Launches it, or finds that it was launched speculatively. False: something else was, and has
   // not left, or others have the room that it needs, or the scratches start over first.
   bool begin(Run& run, const Arrival& arrival);
-  // Whether it has its place on the GPUs; who is in the way is told to leave.
+  // Whether it has its place on the GPUs; asks operations that are in the way to leave.
   bool has_room(GpuGroup& group, const Arrival& arrival) const;
   // Before the scratches' epochs come round. False: not yet.
   Result<bool> start_over(GpuGroup& group) const;

@@ -109,7 +109,7 @@ bool LaunchRoom::try_enter(LaunchPlace& place, std::uint32_t blocks, std::uint64
   const auto excludes = [&](const LaunchPlace* other, bool other_is_wide) {
     return other != &place && exclude_each_other(place, is_wide, *other, other_is_wide);
   };
-  // Those who wait will be wide.
+  // Those that wait will be wide.
   if (std::ranges::any_of(waiting_, [&](const LaunchPlace* other) {
         return other->turn < turn && excludes(other, true);
       }))

@@ -1,5 +1,6 @@
-// Who may have launched operations on the GPUs at a time, so that no two communicators hold each
-// other for want of SMs, whatever their number, the number of GPUs and of SMs.
+// Which communicators may have launched operations on the GPUs at a time, so that no two
+// communicators hold each other for want of SMs, whatever their number, the number of GPUs and of
+// SMs.
 //
 // Block b of a launched kernel waits for block b of its peers. Two communicators of many blocks
 // that begin in another order on another GPU could each fill one of them, and wait for room on the
@@ -7,9 +8,8 @@
 // its communicator, taken at once by the worker, which is the only one that launches:
 //
 //   narrow  It and all other narrow ones fit side by side on each of its GPUs, beside what
-//   in-stream
-//           operations and the resident grid may fill and one SM more. They find room whatever else
-//           happens, since nothing of that grows meanwhile.
+//           in-stream operations and the resident grid may fill and one SM more. They find room
+//           whatever else happens, since nothing of that grows meanwhile.
 //   wide    It does not. Of two wide ones that share a GPU one waits for the other's end.
 //
 // Nothing hangs then. What is narrow ends. What is wide always gets an SM on every GPU, once the
@@ -22,7 +22,8 @@
 // for each other's end, too. So does what waits for other nodes, wide or narrow, and anything else
 // in its queue: nodes launch in different orders.
 //
-// Turns are taken: who waits is not passed by those it would wait for. Thread: the worker's.
+// Turns are taken: an operation that waits is not overtaken by those it would wait for. Thread: the
+// worker's.
 #pragma once
 
 #include <cstdint>
@@ -65,9 +66,9 @@ class LaunchRoom {
   // An operation of so many blocks, which all ranks have called, is launched now. False: it waits
   // for its turn, and asks again. 0 blocks: it waits for no peer, and needs no place.
   bool enter(LaunchPlace& place, std::uint32_t blocks);
-  // The same for one that nobody may ever call: it does not wait, and makes way for who does.
+  // The same for one that nobody may ever call: it does not wait, and makes way for those that do.
   bool enter_ahead(LaunchPlace& place, std::uint32_t blocks);
-  // The same, where it is narrow: nobody but who shares its queue ever waits for it.
+  // The same, where it is narrow: only operations in the same queue ever wait for it.
   bool enter_narrow(LaunchPlace& place, std::uint32_t blocks);
   // Nothing of the communicator is in the queues any more.
   void leave(LaunchPlace& place);
@@ -76,12 +77,12 @@ class LaunchRoom {
 
   // Whether `holder` has what `waiter` waits for.
   static bool is_in_the_way(const LaunchPlace& holder, const LaunchPlace& waiter);
-  // Whether anybody waits for what the holder has.
+  // Whether any other waits for what the holder has.
   bool is_wanted(const LaunchPlace& holder) const;
-  // All who wait and may wait for the holder's end, or for that of somebody who does: they share a
-  // GPU with it, or with one of these.
+  // All that wait and may wait for the holder's end, or for that of another one that does: they
+  // share a GPU with it, or with one of these.
   std::vector<const LaunchPlace*> waiting_beside(const LaunchPlace& holder) const;
-  // Somebody has asked has_lent() in vain since the last call: narrow ones have what he needs.
+  // A caller has asked has_lent() in vain since the last call: narrow ones have what it needs.
   bool take_wish() { return std::exchange(has_wish_, false); }
   // SMs for narrow operations, of which others have some: for tests and people.
   std::uint32_t narrow_room(std::uint32_t gpu) const;
@@ -97,7 +98,7 @@ class LaunchRoom {
   bool try_enter(LaunchPlace& place, std::uint32_t blocks, std::uint64_t turn);
 
   std::vector<Gpu> gpus_;
-  std::vector<LaunchPlace*> inside_;   // who has a place
+  std::vector<LaunchPlace*> inside_;   // those that have a place
   std::vector<LaunchPlace*> waiting_;  // the oldest first
   std::uint64_t last_turn_ = 0;
   bool has_wish_ = false;

@@ -48,7 +48,7 @@ void Quiescer::in_one_quiescing(const std::function<void()>& act) {
 }
 
 QuiesceGuard::QuiesceGuard(Quiescer& quiescer, AtItsEnd end) : quiescer_(quiescer), end_(end) {
-  // Who comes within the same quiescing does not wait for it once more.
+  // A guard within another one's quiescing does not wait for it once more.
   if (quiescer_.outer_ != nullptr && !quiescer_.outer_->status()) {
     status_ = quiescer_.outer_->status();
     return;

@@ -69,7 +69,7 @@ class Quiescer {
 // While it lives, the GPUs are quiesced, if its status says so.
 class QuiesceGuard {
  public:
-  // Who does not let go leaves what is deferred to those within.
+  // A guard that resumes leaves what is deferred to those within.
   enum class AtItsEnd : std::uint8_t { LetsGo, Resumes };
   explicit QuiesceGuard(Quiescer& quiescer, AtItsEnd end = AtItsEnd::LetsGo);
   ~QuiesceGuard();

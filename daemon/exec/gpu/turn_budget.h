@@ -1,7 +1,7 @@
 // How long the worker waits in one turn of its loop, all in all, for what takes a GPU microseconds
 // where nothing holds it up: grids that leave, queues that empty, words that arrive. The time
-// begins with the turn's first wait. Who waits when it is over looks once and goes on; the next
-// turn has a budget of its own. Thread: the worker's.
+// begins with the turn's first wait. A wait that begins after the budget is spent looks once and
+// returns; the next turn has a budget of its own. Thread: the worker's.
 #pragma once
 
 #include <algorithm>

@@ -193,7 +193,8 @@ Result<bool> HostBackend::form(const CommunicatorSpec&,
 }
 
 Result<BufferId> HostBackend::add_buffer(SessionId session, BufferSpec& spec) {
-  return buffers_.add(session, std::move(spec.memory), spec.offset_bytes, spec.length_bytes);
+  return buffers_.add(session, std::move(spec.memory), spec.handle.offset_bytes,
+                      spec.handle.length_bytes);
 }
 
 }  // namespace arcomm

@@ -38,7 +38,8 @@ class HostBackend final : public Backend {
 
   // Ended where the operation is small.
   Started start(Communicator& communicator, std::uint64_t now_ns, Failure& failure) override;
-  // One tile, of each operation in flight in turn: who calls meanwhile waits for no more.
+  // One tile, of each operation in flight in turn: a request that comes meanwhile waits for no
+  // more.
   bool work() override;
   bool collect(std::vector<Outcome>& outcomes) override;
   void stop(Communicator& communicator) override;

@@ -201,7 +201,8 @@ bool HostNetwork::collect(std::vector<Outcome>& outcomes) {
       continue;
     }
     if (!run.operation->let_go()) {
-      if (run.is_stopped) sever(run, now_ns());
+      if (const std::uint64_t now = now_ns(); run.stalled.is_due(now))
+        run.stalled.sever(links_, peers_of(run), now);
       ++i;
       continue;
     }
@@ -238,36 +239,20 @@ void HostNetwork::stop(Communicator& communicator) {
   for (Run& run : running_) {
     if (run.communicator != &communicator || run.is_stopped) continue;
     run.is_stopped = true;
-    run.stopped_ns = run.looked_ns = now_ns();
-    look_at_links(run);
+    run.stalled.begin(links_, peers_of(run), now_ns());
   }
 }
 
-void HostNetwork::look_at_links(Run& run) const {
+std::vector<StalledLinks::Peer> HostNetwork::peers_of(const Run& run) {
   const NodeGroup& group = *run.member->group;
-  run.moved.resize(group.nodes());
-  group.for_each_peer(
-      [&](std::uint32_t node) { run.moved[node] = links_.moved_bytes(group.spec(node).peer); });
-}
-
-void HostNetwork::sever(Run& run, std::uint64_t now_ns) {
-  if (now_ns - run.looked_ns <= kMostHeldNs) return;
-  run.looked_ns = now_ns;
-  const std::vector<std::uint64_t> before = run.moved;
-  look_at_links(run);
-  const bool may_wait = now_ns - run.stopped_ns <= kMostHeldOfMovingNs;
-  NodeGroup& group = *run.member->group;
-  const bool all_back = group.partials().are_back() && group.results().are_back();
+  std::vector<StalledLinks::Peer> peers;
   group.for_each_peer([&](std::uint32_t node) {
-    const bool holds = !group.partials().are_back(node) || !group.results().are_back(node);
-    // Whose bytes are half way into a region is not known.
-    if (!holds && !all_back) return;
-    if (may_wait && run.moved[node] != before[node]) return;
     const NodeSpec& peer = group.spec(node);
-    links_.sever(peer.peer, error(ErrorCode::Unavailable, Reason::Timeout, "node ", peer.name,
-                                  " took no bytes for ", kMostHeldNs / 1'000'000,
-                                  " ms of an operation that was to end"));
+    peers.push_back({.id = peer.peer,
+                     .name = peer.name,
+                     .holds = !group.partials().are_back(node) || !group.results().are_back(node)});
   });
+  return peers;
 }
 
 }  // namespace arcomm

@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/exec/net/links/stalled_links.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/exec/net/node_group.h"
 #include "daemon/exec/net/operations/direct_operation.h"
@@ -23,13 +24,6 @@ namespace arcomm {
 
 class HostNetwork final : public NetworkExecutor {
  public:
-  // What a peer still holds so long after an operation was stopped ends its link, where nothing has
-  // moved on it meanwhile: this is for one that has frozen with a frame half way, and long enough
-  // that a busy machine does not look like it. Where something moves it may be waiting its turn
-  // behind other communicators' payloads, for as long as a peer may be silent.
-  static constexpr std::uint64_t kMostHeldNs = 500'000'000;
-  static constexpr std::uint64_t kMostHeldOfMovingNs = 10'000'000'000;
-
   // Links outlive it, or at least their streams and receivers are gone before it goes.
   HostNetwork(StagingPool& pool, Links& links) : pool_(pool), links_(links) {}
 
@@ -77,10 +71,9 @@ class HostNetwork final : public NetworkExecutor {
     Member* member = nullptr;
     NetworkOperation* operation = nullptr;
     bool is_stopped = false, is_told = false;
-    bool has_moved = true;                        // when it was looked at last
-    std::uint64_t stopped_ns = 0, looked_ns = 0;  // at what its peers' links have moved:
-    std::vector<std::uint64_t> moved = {};        // by node
-    Failure failure;                              // its own
+    bool has_moved = true;  // when it was looked at last
+    StalledLinks stalled = {};
+    Failure failure;  // its own
   };
 
   Member* find(const Communicator& communicator) const;
@@ -89,8 +82,7 @@ class HostNetwork final : public NetworkExecutor {
   void note_damage(Run& run);
   void note_steps(NodeGroup& group);
   void let_go(Run& run);
-  void look_at_links(Run& run) const;
-  void sever(Run& run, std::uint64_t now_ns);
+  static std::vector<StalledLinks::Peer> peers_of(const Run& run);
   void tend_leaving();
 
   StagingPool& pool_;

@@ -1,6 +1,6 @@
 // Runs the operations of communicators that span nodes: partial results go out as chunks into the
-// peers' windows, what arrives is combined, and results go to who lacks them. One for each backend
-// that has network steps. Thread: the worker's. Never blocks.
+// peers' windows, what arrives is combined, and results go to the nodes that lack them. One for
+// each backend that has network steps. Thread: the worker's. Never blocks.
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ class NetworkExecutor {
   virtual void record_with(FlightRecorder&) {}
 
   // Staging for it, and where it is: told to its peers. ResourceExhausted, naming net.staging_bytes
-  // and who has it.
+  // and what has it.
   virtual Status form(Communicator& communicator, const CommunicatorSpec& spec) = 0;
   // It goes: nothing of it runs any more.
   virtual void forget(Communicator& communicator) = 0;

@@ -66,7 +66,7 @@ class NodeGroup {
   // The oldest chunk of this node that was not used up; null where it is not there yet.
   const std::byte* arrived(std::uint32_t node) const;
   void use_up(std::uint32_t node) { ++peers_[node].used_up; }
-  // Tells who sent them, where it is half a window: the other half is still free. Call it now and
+  // Tells their senders, where it is half a window: the other half is still free. Call it now and
   // then while an operation runs; what is left over is told with a later one.
   void give_credits();
 
@@ -84,8 +84,8 @@ class NodeGroup {
   std::byte* scratch() const { return rooms_.data() + std::size_t{kRooms} * slot_bytes_; }
   bool has_rooms() const { return !rooms_.empty(); }
 
-  // Of the operation that runs. What is posted and credited here is noted; what arrives is noted by
-  // who takes it.
+  // Of the operation that runs. What is posted and credited here is noted; the
+  // caller that takes what arrives notes that.
   StepNotes& notes() { return notes_; }
 
   // Payloads that came changed into its slots.

@@ -64,7 +64,7 @@ class ControlRequests {
 
  private:
   Status check_may_measure() const;
-  // Answers who waits once there is an answer. Whether somebody waits.
+  // Answers the caller that waits once there is an answer. Whether one waits.
   template <typename T, typename Look>
   bool go_on(DeviceWorker::Done<T>& waits, Look look);
   // Who is to sit where: each seat's session is there.
@@ -74,7 +74,7 @@ class ControlRequests {
   Worker& worker_;
   WorkerState& state_;
   Departures& departures_;
-  DeviceWorker::Done<double> measuring_;  // who waits for what the backend measures; or empty
+  DeviceWorker::Done<double> measuring_;         // waits for what the backend measures; or empty
   DeviceWorker::Done<FlagEcho> flag_measuring_;  // likewise
   double busy_fraction_ = 0;
 };

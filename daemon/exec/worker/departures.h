@@ -1,7 +1,7 @@
 // Who is on the way out, and is told when it is over: sessions whose operations still run, ranks
 // that have left or aborted, and the whole worker while it drains. What one user held may be much,
 // a thousand communicators with sixteen thousand operations: it goes a piece at each settle(), and
-// whoever else calls waits for a piece and not for all of it. Thread: the worker's.
+// other callers wait for one piece only. Thread: the worker's.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,8 @@
 // The plans of sessions: made and removed as control asks (ControlRequests), or as a client does in
 // its ring, where that is answered by the next turn and not by a call that takes 100 us. Both go
 // through the same checks. In the ring a session makes no more plans than control has charged for,
-// and removes none for which GPUs must be quiesced: what is refused there, it asks control for.
+// and removes none for which GPUs must be quiesced: the session asks control for what the ring
+// refuses.
 // Thread: the worker's.
 #pragma once
 

@@ -96,11 +96,11 @@ class Collector : public prometheus::Collectable {
     gauge("arcomm_worker_turn_max_seconds",
           "The longest turn of a worker's loop: nothing was served meanwhile.",
           static_cast<double>(m.worker_turn_ns.value()) / kNsPerSecond);
-    MetricFamily& armed = family("arcomm_speculative_launches_total",
-                                 "Operations of GPUs that were launched before they were called.",
-                                 MetricType::Counter);
-    add_counter(armed, "result", "hit", static_cast<double>(m.speculative_hits.value()));
-    add_counter(armed, "result", "miss", static_cast<double>(m.speculative_misses.value()));
+    MetricFamily& speculative = family(
+        "arcomm_speculative_launches_total",
+        "Operations of GPUs that were launched before they were called.", MetricType::Counter);
+    add_counter(speculative, "result", "hit", static_cast<double>(m.speculative_hits.value()));
+    add_counter(speculative, "result", "miss", static_cast<double>(m.speculative_misses.value()));
     by("arcomm_control_calls_total", "Control calls answered, by code.", "code", m.control_calls);
     counter("arcomm_connections_refused_total", "Connections of users who may not attach.",
             static_cast<double>(m.connections_refused.value()));

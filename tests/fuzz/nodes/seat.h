@@ -63,7 +63,7 @@ class Seat {
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
     check(mapped != MAP_FAILED);
     memory_ = {static_cast<std::byte*>(mapped), bytes};
-    BufferSpec spec{.memory = std::move(memory), .length_bytes = bytes};
+    BufferSpec spec{.memory = std::move(memory), .handle = {.length_bytes = bytes}};
     buffer_ = control.add_buffer(id, spec).value();
   }
   ~Seat() { ::munmap(memory_.data(), memory_.size()); }

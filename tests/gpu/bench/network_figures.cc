@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "daemon/exec/tune/flag_answers.h"
+#include "daemon/exec/gpu/measure/flag_answers.h"
 #include "kernels/launch/pinned_page.h"
 #include "kernels/trial/flag_echo.h"
 #include "tests/gpu/kernels/network/network_world.h"

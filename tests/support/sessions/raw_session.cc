@@ -2,10 +2,7 @@
 
 #include <fcntl.h>
 #include <grpcpp/grpcpp.h>
-#include <poll.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -17,6 +14,7 @@
 #include "proto/arcommd/v1/control.grpc.pb.h"
 #include "proto/fd_message.h"
 #include "proto/ring/doorbell.h"
+#include "tests/support/sessions/descriptor_socket.h"
 
 namespace arcomm::support {
 namespace {
@@ -34,56 +32,6 @@ Error from_grpc(const grpc::Status& status, const grpc::ClientContext& context) 
   return failure;
 }
 
-// One message out, one in, with descriptors either way.
-Result<FdMessage> exchange(int socket, const FdMessage& request, int offered,
-                           std::vector<UniqueFd>* received) {
-  alignas(cmsghdr) char space[CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)] = {};
-  FdMessage body = request;
-  iovec part{&body, sizeof(body)};
-  msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
-  if (offered >= 0) {
-    message.msg_control = space;
-    message.msg_controllen = CMSG_SPACE(sizeof(int));
-    cmsghdr* header = CMSG_FIRSTHDR(&message);
-    header->cmsg_level = SOL_SOCKET;
-    header->cmsg_type = SCM_RIGHTS;
-    header->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(header), &offered, sizeof(int));
-  }
-  if (::sendmsg(socket, &message, MSG_NOSIGNAL) < 0) {
-    return error(ErrorCode::Unavailable, Reason::DaemonLost,
-                 "descriptor socket: ", std::strerror(errno));
-  }
-  pollfd waiting{socket, POLLIN, 0};
-  if (::poll(&waiting, 1, 10000) <= 0)
-    return error(ErrorCode::DeadlineExceeded, Reason::Timeout, "no answer");
-  message.msg_control = space;
-  message.msg_controllen = sizeof(space);
-  const ssize_t got = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  if (got != static_cast<ssize_t>(sizeof(body))) {
-    return error(ErrorCode::Unavailable, Reason::DaemonLost, "descriptor socket closed after ", got,
-                 " bytes");
-  }
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
-    if (header->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
-      if (received != nullptr) received->emplace_back(fd);
-      if (received == nullptr) ::close(fd);
-    }
-  }
-  if (body.code != 0) {
-    return error(error_code_from(body.code), reason_from(body.reason),
-                 "the descriptor socket refused");
-  }
-  return body;
-}
-
 std::shared_ptr<grpc::Channel> own_channel(const std::string& socket) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL,
@@ -92,23 +40,13 @@ std::shared_ptr<grpc::Channel> own_channel(const std::string& socket) {
   return grpc::CreateCustomChannel("unix:" + socket, grpc::InsecureChannelCredentials(), arguments);
 }
 
-UniqueFd connect_to(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.data(), std::min(path.size(), sizeof(address.sun_path) - 1));
-  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  if (fd && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0)
-    fd.reset();
-  return fd;
-}
-
 }  // namespace
 
 struct RawSession::Parts {
   std::shared_ptr<grpc::Channel> channel;
   std::unique_ptr<arcommd::v1::NodeControl::Stub> control;
   arcommd::v1::AttachReply attached;
-  UniqueFd descriptors;  // the descriptor socket
+  DescriptorSocket descriptors;
   UniqueFd segment_copy;
   std::optional<ring::Segment> segment;
   UniqueFd doorbell;
@@ -130,15 +68,6 @@ struct RawSession::Parts {
     const grpc::Status status = (control.get()->*method)(&context, request, answer);
     if (!status.ok()) return from_grpc(status, context);
     return {};
-  }
-  Result<std::vector<UniqueFd>> fetch(std::uint64_t ticket) const {
-    FdMessage request;
-    request.kind = FdMessageKind::Fetch;
-    request.ticket = ticket;
-    std::vector<UniqueFd> fds;
-    Result<FdMessage> answer = exchange(descriptors.get(), request, -1, &fds);
-    if (!answer) return std::move(answer).error();
-    return fds;
   }
 };
 
@@ -166,19 +95,17 @@ Result<std::unique_ptr<RawSession>> RawSession::attach(const std::string& runtim
   ARC_RETURN_IF_ERROR(
       parts->call(&arcommd::v1::NodeControl::Stub::Attach, request, &parts->attached));
 
-  parts->descriptors = connect_to(runtime_dir + "/fd.sock");
-  if (!parts->descriptors) {
-    return error(ErrorCode::Unavailable, Reason::NotRunning, "cannot connect to ", runtime_dir,
-                 "/fd.sock");
-  }
+  Result<DescriptorSocket> descriptors = DescriptorSocket::connect(runtime_dir + "/fd.sock");
+  if (!descriptors) return std::move(descriptors).error();
+  parts->descriptors = std::move(*descriptors);
   FdMessage hello;
   hello.kind = FdMessageKind::Hello;
   hello.session = parts->attached.session();
   std::memcpy(hello.token.data(), parts->attached.session_token().data(),
               std::min(hello.token.size(), parts->attached.session_token().size()));
-  Result<FdMessage> answered = exchange(parts->descriptors.get(), hello, -1, nullptr);
+  Result<FdMessage> answered = parts->descriptors.ask(hello);
   if (!answered) return std::move(answered).error();
-  Result<std::vector<UniqueFd>> fds = parts->fetch(parts->attached.fd_ticket());
+  Result<std::vector<UniqueFd>> fds = parts->descriptors.fetch(parts->attached.fd_ticket());
   if (!fds) return std::move(fds).error();
   if (fds->size() != 2)
     return error(ErrorCode::Internal, Reason::Bug, "Attach gave ", fds->size(), " descriptors");
@@ -260,7 +187,7 @@ Result<RawSession::Buffer> RawSession::allocate(std::uint64_t bytes) {
   arcommd::v1::BufferReply reply;
   ARC_RETURN_IF_ERROR(
       parts_->call(&arcommd::v1::NodeControl::Stub::AllocateBuffer, request, &reply));
-  Result<std::vector<UniqueFd>> fds = parts_->fetch(reply.fd_ticket());
+  Result<std::vector<UniqueFd>> fds = parts_->descriptors.fetch(reply.fd_ticket());
   if (!fds) return std::move(fds).error();
   if (fds->size() != 1)
     return error(ErrorCode::Internal, Reason::Bug, "AllocateBuffer gave ", fds->size(),
@@ -285,7 +212,7 @@ Result<RawSession::Buffer> RawSession::register_memory(int memory, std::uint64_t
                                                        std::uint64_t bytes) {
   FdMessage offer;
   offer.kind = FdMessageKind::Offer;
-  Result<FdMessage> answer = exchange(parts_->descriptors.get(), offer, memory, nullptr);
+  Result<FdMessage> answer = parts_->descriptors.ask(offer, memory);
   if (!answer) return std::move(answer).error();
   arcommd::v1::RegisterBufferRequest request;
   parts_->name(request.mutable_session());

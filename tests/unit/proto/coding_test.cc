@@ -9,6 +9,7 @@
 #include <random>
 
 #include "kernels/codec/golden.h"
+#include "proto/gpu/launch_table.h"
 #include "tests/unit/kernels/codec_samples.h"
 
 namespace arcomm {
@@ -55,6 +56,32 @@ TEST(CodecBounds, ASecondQuantizationCostsThreeDecibelsAndAsMuchErrorAgain) {
   EXPECT_NEAR(snr_db_of(Codec::Q6, 2), snr_db_of(Codec::Q6, 1) - 3.01, 1e-9);
   const double once = relative_error_of(Codec::Q6, 1);
   EXPECT_NEAR(relative_error_of(Codec::Q6, 2), once + once * (1 + once), 1e-12);
+}
+
+// The library judges an error class by the bounds that it was built with, and the daemon by its
+// own: where they differ, ranks and daemon would choose different codecs.
+TEST(CodecBounds, AreThoseOfTheirLaunchTableVersion) {
+  constexpr std::uint32_t kVersion = 6;
+  struct Bound {
+    std::uint32_t half_bits;
+    double snr_db, relative_error;
+  };
+  constexpr std::array<Bound, kCodecs - 1> kOfVersion = {{{17, 32.4, 0.062744140625},
+                                                          {17, 45.3, 0.01171875},
+                                                          {13, 33.3, 0.03515625},
+                                                          {9, 21.2, 0.12890625},
+                                                          {17, 45.3, 0.1255035400390625},
+                                                          {13, 33.3, 0.5019683837890625},
+                                                          {9, 21.2, 2.0078277587890625}}};
+  ASSERT_EQ(kLaunchTableVersion, kVersion) << "write down here what the bounds are now";
+  for (std::size_t i = 0; i < kOfVersion.size(); ++i) {
+    const CodecBound& bound = kCodecBounds[i];
+    EXPECT_TRUE(bound.half_bits == kOfVersion[i].half_bits &&
+                bound.snr_db == kOfVersion[i].snr_db &&
+                bound.relative_error == kOfVersion[i].relative_error)
+        << text_of(bound.codec) << " has other bounds than libraries of this version judge by: "
+        << "raise kLaunchTableVersion, and write them down here";
+  }
 }
 
 TEST(ErrorClass, IsHonouredByWhatIsPublished) {

@@ -30,7 +30,7 @@ class CudaClearing {
 
   // The GPU is current. What `make` makes of so many bytes, all zero, or the error says why not:
   // Unavailable where the GPU did not come to it in time. Then it is kept, as zeros may still be
-  // stored there, later; the next who wants as many bytes gets it, and it is gone on with.
+  // stored there, later; the next call for as many bytes gets it, and goes on with it.
   using Make = std::function<Result<CudaMapping>()>;
   // most_bytes: as CudaMapping::create's, which `make` is to pass on.
   Result<CudaMapping> provide(std::uint64_t bytes, std::uint64_t most_bytes, const Make& make,

@@ -83,7 +83,7 @@ Progress LoopbackConnection::progress(Receiver& receiver) {
 
 bool LoopbackConnection::send_step() {
   bool moved = false;
-  // Who has not answered with what was agreed gets nothing.
+  // A peer that has not answered with what was agreed gets nothing.
   while (state_ != State::Greeting && !waiting_.empty() &&
          bytes_on_their_way(*options_.out) < kMostInFlight) {
     const Frame& frame = waiting_.front();
@@ -176,7 +176,7 @@ void LoopbackConnection::close(std::string_view why) {
   if (is_open() == Progress::Failed) return;
   error_ = arcomm::error(ErrorCode::Cancelled, Reason::None, options_.name,
                          ": ended by this daemon: ", why);
-  // Who is not known yet gets neither what was posted nor our words.
+  // A peer that is not known yet gets neither what was posted nor our words.
   if (state_ == State::Greeting) {
     state_ = State::Failed;
     options_.out->is_over = true;

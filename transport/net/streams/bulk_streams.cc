@@ -21,8 +21,8 @@ Progress BulkStreams::post(const Frame& frame, OnLoan& on_loan) {
   if (has_failed_.load(std::memory_order_acquire)) return Progress::Failed;
   if (!queue_.push({.frame = frame, .on_loan = &on_loan})) return Progress::Again;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // as StreamThread::wake() wants
-  // One is woken; who is awake takes the frame without being told. In turns, so that no stream is
-  // the only one to carry the load.
+  // One is woken; a stream that is awake takes the frame without being told. In turns, so that no
+  // stream is the only one to carry the load.
   for (std::size_t i = 0; i < streams_.size(); ++i) {
     next_woken_ = (next_woken_ + 1) % streams_.size();
     if (streams_[next_woken_]->wake()) break;

@@ -2,7 +2,8 @@
 // that a slow rail gets less and nothing waits behind it; frames arrive in no order.
 // Thread: one posts; the receiver is called by the streams' threads, several at once. When one
 // stream fails nothing more is posted, and the set is to be taken down: the frames that the stream
-// held may or may not have arrived, and only who owns the operation knows what to do about that.
+// held may or may not have arrived, and only the owner of the operation knows what to do about
+// that.
 #pragma once
 
 #include <atomic>
@@ -22,7 +23,7 @@ namespace arcomm::net {
 class BulkStreams final : private StreamThread::Owner {
  public:
   // on_news: called on the streams' threads when bytes have come, payloads were given back, or a
-  // stream has failed: for waking who sleeps until then.
+  // stream has failed: for waking what sleeps until then.
   explicit BulkStreams(Receiver& receiver, std::function<void()> on_news = nullptr)
       : receiver_(receiver), on_news_(std::move(on_news)) {}
   // Ends the threads. Every payload is the poster's again afterwards.

@@ -187,7 +187,7 @@ void StreamThread::wait() {
 
 std::uint64_t StreamThread::sleep(std::uint64_t from_ns) {
   std::uint64_t until = from_ns;
-  // Who could not take a frame is not to be woken for one: another stream is.
+  // A stream that could not take a frame is not to be woken for one: another stream is.
   const bool may_take = held_count_ < kMostHeld && connection_->is_open() == Progress::Done;
   sleeps_.store(may_take);
   std::atomic_thread_fence(std::memory_order_seq_cst);

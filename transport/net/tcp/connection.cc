@@ -258,7 +258,7 @@ void TcpConnection::close(std::string_view why) {
   if (is_open() == Progress::Failed) return;
   error_ = arcomm::error(ErrorCode::Cancelled, Reason::None, options_.name,
                          ": ended by this daemon: ", why);
-  // Who is not known yet gets neither what was posted nor our words.
+  // A peer that is not known yet gets neither what was posted nor our words.
   if (is_open() == Progress::Again) {
     state_ = State::Failed;
     end_socket();

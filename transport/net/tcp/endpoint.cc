@@ -17,7 +17,7 @@ constexpr int kMostAccepted = 16;
 // Round trips between continents.
 constexpr std::chrono::milliseconds kFairTime{200};
 
-// Whoever spoke the protocol hears why, if it can be sent at once.
+// A peer that spoke the protocol hears why, if it can be sent at once.
 void say_goodbye(int socket, std::string_view why) {
   FrameHeader header{.kind = FrameKind::Goodbye};
   seal(header, std::as_bytes(std::span(why)));
@@ -63,7 +63,7 @@ TcpConnection::Options TcpEndpoint::connection_options(std::string name) const {
           .peer_timeout = options_.peer_timeout};
 }
 
-// Who has spoken goes first: those that come must not push out those whose hello is there.
+// Those that have spoken go first: those that come must not push out those whose hello is there.
 ConnectionPtr TcpEndpoint::accept(const CheckKey& check_key) {
   if (ConnectionPtr connection = hear_strangers(check_key)) return connection;
   admit_strangers();

@@ -39,22 +39,17 @@ GpuSegments::Daemon GpuRegistration::of_chunks() {
 
 Result<BufferId> GpuRegistration::add(Gpu& gpu, const GpuRange& range, Deadline deadline) {
   NewGpuBuffer wanted{.device = gpu.uuid(), .bytes = range.bytes};
-  GpuExport exported;
-  const std::shared_ptr<GpuAllocation> ours =
-      gpu_allocations().find(reinterpret_cast<const void*>(range.base));
-  if (!ours) {
-    Result<GpuExport> made = gpu.export_memory(range);
-    if (!made) return std::move(made).error();
-    exported = std::move(*made);
-  }
-  if (exported.ipc_handle) {
-    wanted.ipc_handle = {reinterpret_cast<const char*>(exported.ipc_handle->data()),
-                         exported.ipc_handle->size()};
-  } else {
-    const int fd = ours ? ours->memory.get() : exported.memory.get();
-    const Result<std::uint64_t> offered = descriptors_.offer(fd, deadline);
+  GpuIpcHandle handle;
+  if (const std::shared_ptr<GpuAllocation> ours =
+          gpu_allocations().find(reinterpret_cast<const void*>(range.base))) {
+    const Result<std::uint64_t> offered = descriptors_.offer(ours->memory.get(), deadline);
     if (!offered) return offered.error();
     wanted.offered_fd = *offered;
+  } else {
+    const Result<GpuIpcHandle> exported = gpu.export_memory(range);
+    if (!exported) return exported.error();
+    handle = *exported;
+    wanted.ipc_handle = {reinterpret_cast<const char*>(handle.data()), handle.size()};
   }
   const Result<SharedBuffer> shared = control_.register_gpu_buffer(attached_.key, wanted, deadline);
   if (!shared) return shared.error();
@@ -105,16 +100,16 @@ Result<BufferId> GpuRegistration::add_chunks(Gpu& gpu, const GpuChunks& chunks, 
   std::vector<std::uint64_t> offered;
   const auto registered = [&]() -> Result<SharedBuffer> {
     for (const std::unique_ptr<GpuChunk>& chunk : chunks) {
-      const Result<GpuChunkExport> exported = gpu.export_chunk(*chunk);
+      const Result<MemoryChunk> exported = gpu.export_chunk(*chunk);
       if (!exported) return exported.error();
-      NewGpuChunk one{.bytes = chunk->bytes(), .fabric = exported->fabric};
+      NewGpuChunk one{.bytes = exported->bytes, .fabric = exported->fabric};
       if (exported->memory) {
         const Result<std::uint64_t> ticket = descriptors_.offer(exported->memory.get(), deadline);
         if (!ticket) return ticket.error();
         one.offered_fd = *ticket;
         offered.push_back(*ticket);
       }
-      wanted.bytes += chunk->bytes();
+      wanted.bytes += exported->bytes;
       wanted.chunks.push_back(one);
     }
     if (wanted.chunks.size() == 1 && !offered.empty()) {  // as any daemon understands it

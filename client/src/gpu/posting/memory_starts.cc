@@ -5,7 +5,7 @@
 namespace arcomm::client {
 namespace {
 
-// Its worker naps for 5 ms at most; who has aborted tells it at once.
+// Its worker naps for 5 ms at most; a rank that has aborted tells it at once.
 constexpr std::chrono::milliseconds kDaemonHears{30};
 
 bool reached(std::uint32_t number, std::uint32_t wanted) {

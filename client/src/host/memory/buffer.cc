@@ -1,8 +1,8 @@
 #include "client/src/host/memory/buffer.h"
 
 #include <utility>
-#include <vector>
 
+#include "client/src/control/new_allocation.h"
 #include "client/src/host/memory/callers_memfd.h"
 #include "client/src/session/session.h"
 
@@ -17,13 +17,6 @@ Error busy(const void* address) {
   return error(
       ErrorCode::FailedPrecondition, Reason::BadValue, "the memory at ", address,
       " is used by an operation in flight or by a plan: wait for it, or destroy the plan, first");
-}
-
-// A buffer that did not reach the caller must not count against the quota for the session's life.
-// The deadline that it was asked for under may be what made it fail.
-void give_back(Session& session, BufferId buffer) {
-  constexpr std::chrono::milliseconds kFor{20};
-  static_cast<void>(session.control().release_buffer(session.key(), buffer, Deadline::after(kFor)));
 }
 
 // The daemon does not hold the buffer any more, or will not in a moment: it refuses calls for
@@ -98,41 +91,27 @@ Status Buffer::release(Deadline deadline) {
 }
 
 Result<void*> allocate_memory(std::size_t bytes, Session& session, Deadline deadline) {
-  Result<SharedBuffer> shared =
-      session.control().allocate_buffer(session.key(), bytes, {}, deadline);
-  if (!shared) return std::move(shared).error();
-  Result<std::vector<UniqueFd>> memory =
-      session.descriptors().fetch(shared->fd_ticket, 1, deadline);
-  if (!memory) {
-    give_back(session, shared->buffer);
-    return std::move(memory).error();
-  }
-  if (shared->length_bytes < bytes) {
-    give_back(session, shared->buffer);
-    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
-                 " bytes and gave ", shared->length_bytes);
-  }
-  Result<SharedMapping> mapping = SharedMapping::map(
-      (*memory)[0].get(), {.length_bytes = shared->length_bytes, .is_prefaulted = true});
-  if (!mapping) {
-    give_back(session, shared->buffer);
-    return std::move(mapping).error();
-  }
+  Result<NewAllocation> made = NewAllocation::of(session.control(), session.descriptors(),
+                                                 session.key(), bytes, {}, deadline);
+  if (!made) return std::move(made).error();
+  Result<SharedMapping> mapping =
+      SharedMapping::map(made->memory(), {.length_bytes = made->bytes(), .is_prefaulted = true});
+  if (!mapping) return std::move(mapping).error();
   std::byte* const base = mapping->data();
   auto buffer = std::make_shared<Buffer>(Buffer::Parts{.kind = Buffer::Kind::Allocated,
                                                        .base = base,
-                                                       .bytes = shared->length_bytes,
-                                                       .memory = std::move((*memory)[0]),
+                                                       .bytes = made->bytes(),
+                                                       .memory = made->take_memory(),
                                                        .mapping = std::move(*mapping)});
-  buffer->named(session, shared->buffer);
+  buffer->named(session, made->id());
   if (!buffers().insert(number_of(base), buffer->bytes(), buffer)) {
     // Someone registered addresses and then unmapped them behind our back.
-    give_back(session, shared->buffer);
     return error(
         ErrorCode::FailedPrecondition, Reason::BadValue, "the new memory at ",
         static_cast<void*>(base),
         " lies inside a range that is still registered: deregister memory before unmapping it");
   }
+  made->keep();
   return static_cast<void*>(base);
 }
 

@@ -4,9 +4,7 @@
 #include <bit>
 #include <utility>
 
-#include "client/src/control/fd_channel.h"
-#include "client/src/control/node_control.h"
-#include "proto/unique_fd.h"
+#include "client/src/control/new_allocation.h"
 
 namespace arcomm::client {
 namespace {
@@ -14,13 +12,6 @@ namespace {
 constexpr std::size_t kSmallestSlotBytes = std::size_t{64} << 10;
 // Announced memory larger than this is cut into segments anyway; its slots come at first use.
 constexpr std::size_t kLargestWarmUpBytes = std::size_t{4} << 20;
-
-// A buffer that could not be mapped must not count against the quota for the session's life. The
-// deadline that it was asked for under may be what made it fail.
-void give_back(NodeControl& control, const SessionKey& key, BufferId buffer) {
-  constexpr std::chrono::milliseconds kFor{20};
-  static_cast<void>(control.release_buffer(key, buffer, Deadline::after(kFor)));
-}
 
 std::size_t slot_size_for(std::size_t bytes) {
   return std::bit_ceil(std::max(bytes, kSmallestSlotBytes));
@@ -62,28 +53,15 @@ Status StagingPool::warm_up(std::size_t bytes, Deadline deadline) {
 }
 
 Result<std::unique_ptr<StagingSlot>> StagingPool::allocate(std::size_t bytes, Deadline deadline) {
-  Result<SharedBuffer> shared = control_.allocate_buffer(key_, bytes, {}, deadline);
-  if (!shared) return std::move(shared).error();
-  Result<std::vector<UniqueFd>> memory = descriptors_.fetch(shared->fd_ticket, 1, deadline);
-  if (!memory) {
-    give_back(control_, key_, shared->buffer);
-    return std::move(memory).error();
-  }
-  if (shared->length_bytes < bytes) {  // touching what is not there would raise SIGBUS
-    give_back(control_, key_, shared->buffer);
-    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon was asked for ", bytes,
-                 " bytes of staging memory and gave ", shared->length_bytes);
-  }
-  Result<SharedMapping> mapping =
-      SharedMapping::map((*memory)[0].get(), {.length_bytes = bytes,
-                                              .is_prefaulted = true,
-                                              .is_inherited = false,
-                                              .what = "staging memory"});
-  if (!mapping) {
-    give_back(control_, key_, shared->buffer);
-    return std::move(mapping).error();
-  }
-  return std::make_unique<StagingSlot>(std::move(*mapping), shared->buffer);
+  Result<NewAllocation> made = NewAllocation::of(control_, descriptors_, key_, bytes, {}, deadline);
+  if (!made) return std::move(made).error();
+  Result<SharedMapping> mapping = SharedMapping::map(made->memory(), {.length_bytes = bytes,
+                                                                      .is_prefaulted = true,
+                                                                      .is_inherited = false,
+                                                                      .what = "staging memory"});
+  if (!mapping) return std::move(mapping).error();
+  made->keep();
+  return std::make_unique<StagingSlot>(std::move(*mapping), made->id());
 }
 
 }  // namespace arcomm::client

@@ -1,6 +1,7 @@
 // What a session asks its worker in the rings beside operations: for plans, or to be rid of one
-// (proto/ring/layout.h, kPlanMagic). Each question gets one answer. Who does not wait for it any
-// longer leaves it here: a plan that comes late, and that nobody knows, is kept for who removes it.
+// (proto/ring/layout.h, kPlanMagic). Each question gets one answer. A caller that stops waiting
+// leaves its question here: a plan that comes late, and that nobody knows, is kept until a caller
+// removes it.
 // Thread: under the mutex of the session's Submission, but for Question::is_answered.
 #pragma once
 

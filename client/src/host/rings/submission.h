@@ -60,7 +60,7 @@ class Submission {
   // Asks the worker what is no operation; features() says whether it takes that. False: the ring
   // has no room, or the session is over.
   bool ask(Question& question);
-  // Plans that were made for who had stopped waiting: to be removed by a call.
+  // Plans whose caller had stopped waiting: to be removed by a call.
   std::vector<PlanId> take_late_plans();
   // To be called for each that was asked, before it goes. Whether it is answered.
   bool end(Question& question);

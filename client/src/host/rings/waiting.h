@@ -1,8 +1,8 @@
 // How a thread waits for operations: it works for everyone while it does. First it spins, if the
 // machine has cores to spare; then it yields between looks, for as long as a small operation may
 // take, because waking an idle core costs about 40 us and a yield about one; then it sleeps on the
-// completion ring. It sleeps at once while other processes use its core (LostTime): who yields to
-// them comes back a time slice later.
+// completion ring. It sleeps at once while other processes use its core (LostTime): a thread that
+// yields to them gets its core back a time slice later.
 // Thread: any. Time: every wait ends at its deadline, with false.
 #pragma once
 

@@ -84,7 +84,7 @@ class LinkMeter::Flood final : public net::Receiver {
     bytes_ += payload.size();
     return {};
   }
-  // Its place is lost, and its stream: who waits for the bytes hears of it.
+  // Its place is lost, and its stream: what waits for the bytes hears of it.
   void abandoned(const net::FrameHeader&) override {}
 
   Note received() const {

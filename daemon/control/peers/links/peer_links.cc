@@ -98,7 +98,7 @@ void PeerLinks::ensure(const PeerNode& peer, const std::string& worker, Clock::t
                " did not stand in time",
                link.why.message.empty() ? std::string() : ": " + link.why.message));
   });
-  // A reminder that is due is not put off by who comes later.
+  // A reminder that is due is not put off by waiters that come later.
   const bool is_reminding = link.waiters.size() > 1 && !connects_to(peer);
   if (link.state == State::Down && !is_reminding) begin(link);
 }

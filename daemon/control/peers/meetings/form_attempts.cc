@@ -110,7 +110,7 @@ void FormAttempts::settle(std::uint64_t communicator) {
   std::vector<std::size_t> due;
   for (std::size_t i = 0; i < attempt.members.size(); ++i) {
     Attempt::Member& member = attempt.members[i];
-    // What cannot be any more is told at once, also to who is still at it: it may wait for a link
+    // What cannot be any more is told at once, also to a member still at it: it may wait for a link
     // to a node that was not reached.
     if ((holds && !member.has_answered) || std::exchange(member.is_sent, true)) continue;
     due.push_back(i);

@@ -24,7 +24,7 @@ namespace arcomm {
 
 class GpuGroups;
 
-// What all ranks have called ends in microseconds; who asks waits so long for it at most.
+// What all ranks have called ends in microseconds; a caller waits at most this long.
 inline constexpr std::uint64_t kMomentNs = 200'000;
 
 struct GpuMember {
@@ -50,7 +50,8 @@ struct GpuMember {
   // How many they were before, if that was so for kStandingNs, and when it was over.
   std::uint32_t in_stream_stood_at = 0;
   std::uint64_t in_stream_stood_until_ns = 0;
-  std::uint64_t budget_ns = 0;  // of its longest plan: who posts nothing keeps no grid awake
+  std::uint64_t budget_ns =
+      0;  // of its longest plan: a rank that posts nothing keeps no grid awake
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
   GpuLauncher& launcher() const { return engine->launcher(); }
@@ -84,7 +85,7 @@ class GpuGroup final : public CommunicatorExtension {
   Communicator* communicator = nullptr;  // owns this
   std::vector<GpuMember> members;        // by local rank
   CudaAbilities abilities;               // of their GPUs, together
-  LaunchTable launches;                  // which way its operations take; all ranks have the same
+  LaunchTable launches;                  // which path its operations take; all ranks have the same
   std::uint32_t in_stream_blocks = 0;    // its share of each GPU's SMs; 0: nothing is in-stream
   bool has_lent_sms = false;             // they are its own until it is closed
   std::string why_not_in_stream;         // or not all that could be: for people

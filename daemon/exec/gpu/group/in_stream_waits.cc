@@ -7,7 +7,7 @@
 namespace arcomm {
 namespace {
 
-// Who has begun no other in-stream operation for so long waits for somebody, or is idle.
+// A rank that has begun no other in-stream operation for so long waits for somebody, or is idle.
 constexpr std::uint64_t kStandingNs = 10'000'000;
 // Longer than the worker takes to hear of an in-stream operation that failed.
 constexpr std::uint64_t kJustNowNs = 50'000'000;

@@ -1,7 +1,7 @@
-// How many in-stream operations each rank has begun, as clients say, and by that who waits for
-// whom. Those communicators whose ranks have begun differently many, or had until just now, are in
-// an index by session: what a rank waits for is found among what waits, however many communicators
-// there are. Thread: the worker's.
+// How many in-stream operations each rank has begun, as clients say, and by that which one
+// waits for which. Those communicators whose ranks have begun differently many, or had until just
+// now, are in an index by session: what a rank waits for is found among what waits, however many
+// communicators there are. Thread: the worker's.
 #pragma once
 
 #include <cstddef>

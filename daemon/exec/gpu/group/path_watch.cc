@@ -13,8 +13,8 @@ namespace {
 
 // Beyond a plan's timeout, which the grid keeps.
 constexpr std::uint64_t kGraceNs = 1'000'000'000;
-// Who waits for longer than this for other ranks may find that they called something else. Far more
-// than ranks that work together are apart, so that nothing is compared while all is well.
+// A rank that waits for longer than this for others may find that they called something else. Far
+// more than ranks that work together are apart, so that nothing is compared while all is well.
 constexpr std::uint64_t kCompareAfterNs = 1'000'000;
 // A grid that was not seen for so long has not started.
 constexpr std::uint64_t kAbsentNs = 10'000'000;
@@ -132,7 +132,7 @@ bool PathWatch::look_at_resident(GpuGroup& group, GpuMember& member, std::uint64
     return false;
   }
   if (!member.active || posted == status.done) return true;
-  // Who quiesces a GPU takes its grid away for less. Without a plan nothing can be posted.
+  // Quiescing takes the grid away for less time than this. Without a plan nothing can be posted.
   if (member.budget_ns != 0 && now_ns >= engine.grid_seen_ns + kAbsentNs &&
       now_ns >= member.changed_ns + member.budget_ns) {
     if (is_full()) return false;

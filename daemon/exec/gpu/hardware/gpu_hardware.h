@@ -26,8 +26,8 @@ namespace arcomm {
 
 class Device;
 
-// By which a launched kernel tells the worker how one rank's part ended: pinned host memory, at the
-// same address for host and GPU. Read without a call to the driver.
+// A launched kernel tells the worker through this how one rank's part ended. It is pinned host
+// memory, at the same address for host and GPU, and is read without a call to the driver.
 struct alignas(128) RankCompletion {
   std::uint64_t done = 0;    // CudaAllReduce::host_done
   CudaOutcome outcome = {};  // CudaAllReduce::host_outcome
@@ -59,7 +59,7 @@ class GpuLauncher : public GpuQueues {
   virtual Result<std::unique_ptr<PreparedLaunch>> prepare(std::uint32_t queue, const CudaGate& gate,
                                                           CudaAlgorithm algorithm,
                                                           const CudaAllReduce& call) = 0;
-  // What clients run by themselves, for who measures it: with parity 0.
+  // What clients run by themselves, for the tuner to measure: with parity 0.
   virtual Status launch_in_stream(std::uint32_t queue, const InStreamShape& shape, DType dtype,
                                   ReduceOp op, const InStreamCall& call) = 0;
   // A trial (kernels/trial/trial.h) of what is launched between the two, with parity 0.

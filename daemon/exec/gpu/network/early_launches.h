@@ -47,7 +47,7 @@ class EarlyLaunches {
   bool work(std::uint64_t now_ns);
   // The agreement will not come, or not in time.
   void let_go(const Communicator& communicator);
-  // For who quiesces the GPUs: all are let go of. True: none is there any more.
+  // For the Quiescer: all are let go of. True: none is there any more.
   bool have_left();
   // It goes, and its FIFOs wait for its kernel.
   void forget(const Communicator& communicator);

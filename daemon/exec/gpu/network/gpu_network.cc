@@ -13,8 +13,6 @@ namespace arcomm {
 namespace {
 
 constexpr int kMostRounds = 3;  // of the engine in one call: links and clients are looked at, too
-// As HostNetwork's of these names.
-constexpr std::uint64_t kMostHeldNs = 500'000'000, kMostHeldOfMovingNs = 10'000'000'000;
 
 }  // namespace
 
@@ -48,9 +46,9 @@ Status GpuNetwork::pin() {
   if (is_pinned_) return {};
   ARC_RETURN_IF_ERROR(pool_.open());
   Status pinned;
-  const Status rested = groups_.quiescer.quiesced(
+  const Status quiesced = groups_.quiescer.quiesced(
       [&] { pinned = groups_.engines.front().launcher().pin(pool_.memory()); });
-  ARC_RETURN_IF_ERROR(rested);
+  ARC_RETURN_IF_ERROR(quiesced);
   is_pinned_ = pinned.ok();
   return pinned;
 }
@@ -323,7 +321,9 @@ bool GpuNetwork::collect(std::vector<Outcome>& outcomes) {
     if (!is_done) {
       begin_to_end(run);
       if (!has_ended(run) || !(run.waits || fifos.windows().is_let_go())) {
-        sever(run, now_ns());
+        // Bytes may be back; the kernel is not.
+        if (const std::uint64_t now = now_ns(); run.stalled.is_due(now) && has_ended(run))
+          run.stalled.sever(links_, peers_of(run), now);
         ++i;
         continue;
       }
@@ -363,40 +363,19 @@ void GpuNetwork::stop(Communicator& communicator) {
   engine_.fail_group(member->group, communicator.revoked.to_error());
 }
 
-void GpuNetwork::begin_to_end(Run& run) const {
-  if (run.stopped_ns != 0) return;
-  run.stopped_ns = run.looked_ns = now_ns();
-  look_at_links(run);
-}
-
-void GpuNetwork::look_at_links(Run& run) const {
+std::vector<StalledLinks::Peer> GpuNetwork::peers_of(const Run& run) {
   const LaneWindows& windows = run.member->fifos->windows();
-  run.moved.resize(windows.nodes());
+  std::vector<StalledLinks::Peer> peers;
   for (std::uint32_t node = 0; node < windows.nodes(); ++node) {
-    if (node != windows.here()) run.moved[node] = links_.moved_bytes(windows.wire(node).peer());
-  }
-}
-
-void GpuNetwork::sever(Run& run, std::uint64_t now_ns) {
-  // Bytes may be back; the kernel is not.
-  if (now_ns - run.looked_ns <= kMostHeldNs || !has_ended(run)) return;
-  run.looked_ns = now_ns;
-  const std::vector<std::uint64_t> before = run.moved;
-  look_at_links(run);
-  const bool may_wait = now_ns - run.stopped_ns <= kMostHeldOfMovingNs;
-  const LaneWindows& windows = run.member->fifos->windows();
-  bool all_back = true;
-  for (std::uint32_t node = 0; node < windows.nodes(); ++node)
-    all_back &= node == windows.here() || windows.wire(node).are_back();
-  for (std::uint32_t node = 0; node < windows.nodes(); ++node) {
-    // Whose bytes are half way into a region is not known.
-    if (node == windows.here() || (!all_back && windows.wire(node).are_back())) continue;
-    if (may_wait && run.moved[node] != before[node]) continue;
+    if (node == windows.here()) continue;
     const PeerWire& wire = windows.wire(node);
-    links_.sever(wire.peer(), error(ErrorCode::Unavailable, Reason::Timeout, "node ", wire.name(),
-                                    " took no bytes for ", kMostHeldNs / 1'000'000,
-                                    " ms of an operation that was to end"));
+    peers.push_back({.id = wire.peer(), .name = wire.name(), .holds = !wire.are_back()});
   }
+  return peers;
+}
+
+void GpuNetwork::begin_to_end(Run& run) const {
+  if (!run.stalled.has_begun()) run.stalled.begin(links_, peers_of(run), now_ns());
 }
 
 }  // namespace arcomm

@@ -18,6 +18,7 @@
 #include "daemon/exec/gpu/network/early_launches.h"
 #include "daemon/exec/gpu/network/network_fifos.h"
 #include "daemon/exec/gpu/network/node_places.h"
+#include "daemon/exec/net/links/stalled_links.h"
 #include "daemon/exec/net/network_executor.h"
 #include "daemon/memory/buffer_registry.h"
 #include "daemon/memory/staging_pool.h"
@@ -80,15 +81,14 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
     std::uint64_t turn = 0;  // the lower, the older: on all nodes alike
     bool waits = true;       // for its place on the GPU, on all nodes
     bool is_stopped = false, is_told = false;
-    std::uint64_t stopped_ns = 0, looked_ns = 0;  // at what its peers' links have moved:
-    std::vector<std::uint64_t> moved = {};        // by node
-    Failure failure;                              // its own
+    StalledLinks stalled = {};
+    Failure failure;  // its own
   };
 
   GpuNetwork(GpuGroups& groups, const BufferRegistry& buffers, Links& links,
              std::unique_ptr<Device> host, std::uint64_t staging_bytes);
   Status pin();
-  // Moves what runs, for who quiesces the GPUs. True: no kernel of it is on them, nor will be
+  // Moves what runs, for the Quiescer. True: no kernel of it is on them, nor will be
   // before the worker's next turn.
   bool has_left_gpus();
   void group_failed(std::uint64_t group, const Error& why) override;
@@ -106,9 +106,8 @@ class GpuNetwork final : public NetworkExecutor, private proxy::ProxyEvents {
   void look_at(Run& run);
   static void leave_room(const Run& run);
   void note_steps(const Run& run);
+  static std::vector<StalledLinks::Peer> peers_of(const Run& run);
   void begin_to_end(Run& run) const;
-  void look_at_links(Run& run) const;
-  void sever(Run& run, std::uint64_t now_ns);
   void tend_leaving();
 
   GpuGroups& groups_;

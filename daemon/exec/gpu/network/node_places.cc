@@ -42,7 +42,7 @@ void NodePlaces::promise(std::uint64_t to) {
 
 bool NodePlaces::offer(std::uint64_t seq, std::uint32_t blocks, bool is_oldest) {
   offered_to_ = std::max(offered_to_, seq + 1);
-  // Who waits for a place will have it before those behind him.
+  // An operation that waits for a place gets it before those behind it.
   if (awaited_ != 0 || (promised_[here_] < seq && !is_oldest)) return false;
   if (!room_.enter_ahead(place_, blocks)) return false;
   place_.is_promised |= blocks != 0;

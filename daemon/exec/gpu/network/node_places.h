@@ -13,7 +13,7 @@
 //
 // A place is asked back for anybody while the nodes still agree, which may last; and from an
 // operation that was agreed on for an older one alone. How old it is all nodes know (turn_of() of
-// OfferedData). So who waits for a place waits for what runs, or for what is older: there is no
+// OfferedData). So what waits for a place waits for what runs, or for what is older: there is no
 // circle. What is narrow and alone in its queue is in nobody's way, and keeps its place, but for a
 // communicator to come that wants its SMs for in-stream operations.
 //

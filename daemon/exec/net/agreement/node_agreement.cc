@@ -166,7 +166,7 @@ void NodeAgreement::judge(NodeOffers::Entry& entry, std::uint32_t node, std::uin
       failure = reordered(late_rank, late.identity, first_rank, first.identity);
     }
     if (failure) {
-      // Who has offered learns from the offers of others; who has not will never.
+      // A node that has offered learns it from the others' offers; one that has not never would.
       if (!entry.has(here())) tell_failure(net::MessageKind::Refused, entry.seq, *failure);
       return parts_.table.refuse_all(communicator(), entry.seq, *failure, now_ns);
     }
@@ -178,7 +178,8 @@ void NodeAgreement::judge(NodeOffers::Entry& entry, std::uint32_t node, std::uin
 
 void NodeAgreement::refused(std::uint64_t seq, const Failure& failure) {
   if (has_room()) return tell_failure(net::MessageKind::Refused, seq, failure);
-  // Refusals cost their sender nothing: who makes more than the peers take would fill the links.
+  // Refusals cost their sender nothing: a rank that makes more than peers can take would fill the
+  // links.
   parts_.table.revoke(communicator(),
                       make_failure(ErrorCode::ResourceExhausted, Reason::Quota, failure.culprit,
                                    "operations are refused faster than other nodes hear of it"));
@@ -327,7 +328,7 @@ NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {
   if (first != nullptr) consider(first->seq, first->first_ns);
   if (const NodeOffers::Entry* entry = offers_.oldest_open(); entry != nullptr)
     consider(entry->seq, entry->since_ns);
-  // Who tells of it has waited long enough.
+  // The node that tells of it has waited long enough.
   for (const NodeWaits::OfNode& waits : waits_.by_node()) {
     if (waits.seq && is_open(*waits.seq))
       consider(*waits.seq, waits.heard_ns > kWaitingNs ? waits.heard_ns - kWaitingNs : 0);
@@ -338,7 +339,7 @@ NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {
 std::uint64_t NodeAgreement::tend(std::uint64_t now_ns) {
   const Communicator& its = communicator();
   if (!its.ready()) return kNever;
-  if (!offers_.empty()) forget_ended();  // so that who does nothing keeps little
+  if (!offers_.empty()) forget_ended();  // so that an idle node keeps little
   const Oldest oldest = oldest_waiting();
   if (oldest.seq == kNoSeq) return kNever;
   const std::uint64_t due = std::max(oldest.since_ns, told_ns_) + kWaitingNs;

@@ -30,7 +30,7 @@ namespace arcomm {
 class NodeAgreement final : public Elsewhere {
  public:
   static constexpr std::uint64_t kMostAhead = 8;
-  // Who waits for longer tells the others who has called.
+  // A node that waits for longer tells the others which ranks have called.
   static constexpr std::uint64_t kWaitingNs = 10'000'000;
   static constexpr std::uint64_t kGraceNs = 10'000'000;
   static constexpr std::uint64_t kNever = ~std::uint64_t{0};

@@ -27,7 +27,7 @@ namespace arcomm {
 
 class Link final : private net::Receiver {
  public:
-  // Messages that have not left. Above the first, who can wait should (has_room()); at the second
+  // Messages that have not left. Above the first, what can wait should (has_room()); at the second
   // the peer does not read any more, and the link has failed.
   static constexpr std::size_t kRoomBytes = std::size_t{1} << 20;
   static constexpr std::size_t kMostUnsentBytes = std::size_t{16} << 20;

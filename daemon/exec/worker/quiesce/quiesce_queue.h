@@ -1,8 +1,8 @@
 // Requests for which the GPUs must be quiesced: memory, joins, plans that go. Each quiescing stops
-// the resident grids of all tenants and takes back what was launched ahead for them. So there are
-// only so many for each user and for all, what is due goes into one quiescing, user by user in
-// turn, and who asks for more waits. What finds the GPUs held up, by a kernel of somebody's that
-// fills one, say, waits here too, and is tried again until its deadline. Thread: the worker's.
+// the resident grids of all tenants and takes back what was launched speculatively for them. So
+// there are only so many for each user and for all, what is due goes into one quiescing, user by
+// user in turn, and who asks for more waits. What finds the GPUs held up, by a kernel of somebody's
+// that fills one, say, waits here too, and is tried again until its deadline. Thread: the worker's.
 #pragma once
 
 #include <sys/types.h>

@@ -98,7 +98,7 @@ class FakeGpu final : public Gpu {
     }
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "device pointer expected");
   }
-  Result<GpuExport> export_memory(const GpuRange&) override { return GpuExport{}; }
+  Result<GpuIpcHandle> export_memory(const GpuRange&) override { return GpuIpcHandle{}; }
   Result<std::unique_ptr<GpuChunk>> hold_chunk(const void* address) override {
     const Result<GpuRange> range = range_of(address);
     if (!range) return range.error();
@@ -111,10 +111,11 @@ class FakeGpu final : public Gpu {
     return now != allocations.end() && now->second.bytes == chunk.bytes() &&
            now->second.allocation == static_cast<const FakeChunk&>(chunk).memory;
   }
-  Result<GpuChunkExport> export_chunk(const GpuChunk& chunk) override {
+  Result<MemoryChunk> export_chunk(const GpuChunk& chunk) override {
     if (static_cast<const FakeChunk&>(chunk).memory == unshared)
       return error(ErrorCode::FailedPrecondition, Reason::Unsupported, "made without a descriptor");
-    return GpuChunkExport{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)), .fabric = {}};
+    return MemoryChunk{.memory = UniqueFd(::memfd_create("chunk", MFD_CLOEXEC)),
+                       .bytes = chunk.bytes()};
   }
   Result<std::unique_ptr<GpuMapping>> import_memory(int fd, std::uint64_t bytes) override {
     void* const pages = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

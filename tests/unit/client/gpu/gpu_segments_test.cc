@@ -31,7 +31,7 @@ class GpuSegmentsTest : public testing::Test {
 
   Result<BufferId> add(Gpu& on, const GpuChunks& chunks) {
     for (const std::unique_ptr<GpuChunk>& chunk : chunks) {
-      const Result<GpuChunkExport> exported = on.export_chunk(*chunk);
+      const Result<MemoryChunk> exported = on.export_chunk(*chunk);
       if (!exported) return exported.error();
     }
     if (refuses || told.size() - removed.size() >= room)

@@ -113,11 +113,11 @@ class FakeWorker final : public DeviceWorker {
   void run() override {}
   void stop() override {}
 
-  void open_session(SessionSpec seed, Done<void> done) override {
-    const SessionId id = seed.id;
+  void open_session(SessionSpec spec, Done<void> done) override {
+    const SessionId id = spec.id;
     {
       std::lock_guard lock(mutex_);
-      sessions_.emplace(id, std::move(seed));
+      sessions_.emplace(id, std::move(spec));
     }
     answer(std::move(done), Status());
   }
@@ -131,25 +131,25 @@ class FakeWorker final : public DeviceWorker {
     }
     answer(std::move(done), Status());
   }
-  void add_buffer(SessionId session, BufferSpec seed, Done<BufferId> done) override {
+  void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
     if (refuse_buffers) {
       return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
                                                             Reason::OutOfMemory, "cannot map")));
     }
     std::lock_guard lock(mutex_);
     const BufferId id{next_++, 1};
-    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    buffers_.emplace(id, std::pair{session, std::move(spec)});
     answer(std::move(done), Result<BufferId>(id));
   }
   void allocate_buffer(SessionId session, AllocationSpec wanted,
                        Done<AllocatedBuffer> done) override {
     const std::uint64_t whole = (wanted.bytes + kGranule - 1) / kGranule * kGranule;
-    BufferSpec seed;
-    seed.length_bytes = whole;
-    seed.device = std::move(wanted.device);
+    BufferSpec spec;
+    spec.handle.length_bytes = whole;
+    spec.device = std::move(wanted.device);
     std::lock_guard lock(mutex_);
     const BufferId id{next_++, 1};
-    buffers_.emplace(id, std::pair{session, std::move(seed)});
+    buffers_.emplace(id, std::pair{session, std::move(spec)});
     answer(std::move(done), Result<AllocatedBuffer>(AllocatedBuffer{id, memory(), whole}));
   }
   void open_link(LinkSpec link, Done<void> done) override {
@@ -181,23 +181,17 @@ class FakeWorker final : public DeviceWorker {
   }
   bool on_gpus() const override { return gpus; }
   // What the buffers were added with, without their descriptors.
-  std::vector<BufferSpec> buffer_seeds() {
+  std::vector<BufferSpec> buffer_specs() {
     std::lock_guard lock(mutex_);
-    std::vector<BufferSpec> seeds;
+    std::vector<BufferSpec> specs;
     for (const auto& [id, held] : buffers_) {
-      const BufferSpec& seed = held.second;
-      seeds.push_back({.memory = {},
-                       .offset_bytes = seed.offset_bytes,
-                       .length_bytes = seed.length_bytes,
-                       .device = seed.device,
-                       .handle = seed.handle,
-                       .chunks = {},
-                       .allocation_bytes = seed.allocation_bytes});
-      for (const MemoryChunk& chunk : seed.chunks) {
-        seeds.back().chunks.push_back({.memory = {}, .fabric = chunk.fabric, .bytes = chunk.bytes});
+      const BufferSpec& spec = held.second;
+      specs.push_back({.memory = {}, .handle = spec.handle, .device = spec.device, .chunks = {}});
+      for (const MemoryChunk& chunk : spec.chunks) {
+        specs.back().chunks.push_back({.memory = {}, .fabric = chunk.fabric, .bytes = chunk.bytes});
       }
     }
-    return seeds;
+    return specs;
   }
   void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
     std::lock_guard lock(mutex_);
@@ -225,15 +219,15 @@ class FakeWorker final : public DeviceWorker {
     answer(std::move(done), Status());
   }
 
-  void form_communicator(CommunicatorSpec seed, Done<std::vector<MemberId>> done) override {
+  void form_communicator(CommunicatorSpec spec, Done<std::vector<MemberId>> done) override {
     std::vector<MemberId> members;
     {
       std::lock_guard lock(mutex_);
-      for (std::size_t i = 0; i < seed.ranks.size(); ++i) {
+      for (std::size_t i = 0; i < spec.ranks.size(); ++i) {
         members.push_back({next_++, 1});
-        epochs_[members.back()] = {seed.unique_id, seed.epoch};
+        epochs_[members.back()] = {spec.unique_id, spec.epoch};
       }
-      formed_.push_back(std::move(seed));
+      formed_.push_back(std::move(spec));
     }
     answer(std::move(done), Result<std::vector<MemberId>>(members));
   }
@@ -266,11 +260,11 @@ class FakeWorker final : public DeviceWorker {
     view.state = "sleeping";
     {
       std::lock_guard lock(mutex_);
-      for (const auto& [id, seed] : sessions_) {
+      for (const auto& [id, spec] : sessions_) {
         SessionSnapshot session;
         session.id = id;
-        session.peer = seed.peer;
-        session.process_name = seed.process_name;
+        session.peer = spec.peer;
+        session.process_name = spec.process_name;
         view.sessions.push_back(session);
       }
     }

@@ -76,13 +76,13 @@ TEST_F(GpuChunksTest, RegistersPiecesInTheirOrder) {
   const Outcome outcome = register_buffer(request, &reply);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
   EXPECT_EQ(reply.length_bytes(), 6 * kPiece);
-  const auto seeds = worker_->buffer_seeds();
-  ASSERT_EQ(seeds.size(), 1u);
-  EXPECT_EQ(seeds[0].device, kSecond);
-  EXPECT_FALSE(seeds[0].handle);
-  ASSERT_EQ(seeds[0].chunks.size(), 4u);
-  EXPECT_EQ(seeds[0].chunks[1].bytes, 3 * kPiece);
-  EXPECT_EQ(seeds[0].chunks[3].fabric.back(), std::byte{'f'});
+  const auto specs = worker_->buffer_specs();
+  ASSERT_EQ(specs.size(), 1u);
+  EXPECT_EQ(specs[0].device, kSecond);
+  EXPECT_EQ(specs[0].handle.kind, MemoryKind::PosixFd);
+  ASSERT_EQ(specs[0].chunks.size(), 4u);
+  EXPECT_EQ(specs[0].chunks[1].bytes, 3 * kPiece);
+  EXPECT_EQ(specs[0].chunks[3].fabric.back(), std::byte{'f'});
   EXPECT_EQ(metrics_.registered_bytes.value(), static_cast<std::int64_t>(6 * kPiece));
   expect_no_offers();
 }

@@ -36,7 +36,7 @@ TEST_F(GpuTest, AllocatesOnTheNamedGpuAndChargesWholeGranules) {
   v1::BufferReply reply;
   ASSERT_TRUE(allocate(session, 5000, &reply, kSecond).status.ok());
   EXPECT_EQ(reply.length_bytes(), FakeWorker::kGranule);
-  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+  EXPECT_EQ(worker_->buffer_specs().at(0).device, kSecond);
   EXPECT_EQ(metrics_.registered_bytes.value(), static_cast<std::int64_t>(FakeWorker::kGranule));
   EXPECT_EQ(fetch(session, reply.fd_ticket()), 1u);
   v1::ReleaseBufferRequest release;
@@ -67,13 +67,13 @@ TEST_F(GpuTest, RegistersAnAllocationByItsHandle) {
   const Outcome outcome = register_buffer(register_request(session), &reply);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
   EXPECT_EQ(reply.length_bytes(), 1024u);
-  const auto seeds = worker_->buffer_seeds();
-  ASSERT_EQ(seeds.size(), 1u);
-  EXPECT_EQ(seeds[0].device, kSecond);
-  EXPECT_EQ(seeds[0].offset_bytes, 512u);
-  EXPECT_EQ(seeds[0].allocation_bytes, 4096u);
-  ASSERT_TRUE(seeds[0].handle);
-  EXPECT_EQ(seeds[0].handle->front(), std::byte{'h'});
+  const auto specs = worker_->buffer_specs();
+  ASSERT_EQ(specs.size(), 1u);
+  EXPECT_EQ(specs[0].device, kSecond);
+  EXPECT_EQ(specs[0].handle.offset_bytes, 512u);
+  EXPECT_EQ(specs[0].handle.allocation_bytes, 4096u);
+  EXPECT_EQ(specs[0].handle.kind, MemoryKind::CudaIpc);
+  EXPECT_EQ(specs[0].handle.opaque.front(), std::byte{'h'});
   EXPECT_EQ(metrics_.registered_bytes.value(), 1024);
 }
 
@@ -90,8 +90,8 @@ TEST_F(GpuTest, RegistersAnOfferedDescriptorWithItsGpu) {
   v1::BufferReply reply;
   const Outcome outcome = register_buffer(request, &reply);
   ASSERT_TRUE(outcome.status.ok()) << outcome.status.error_message();
-  EXPECT_FALSE(worker_->buffer_seeds().at(0).handle);
-  EXPECT_EQ(worker_->buffer_seeds().at(0).device, kSecond);
+  EXPECT_EQ(worker_->buffer_specs().at(0).handle.kind, MemoryKind::PosixFd);
+  EXPECT_EQ(worker_->buffer_specs().at(0).device, kSecond);
 }
 
 TEST_F(GpuTest, RefusesHandlesAndRangesThatCannotBe) {

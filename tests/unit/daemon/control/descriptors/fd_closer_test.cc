@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <filesystem>
+#include <iterator>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -31,6 +33,11 @@ UniqueFd memory() {
 
 bool is_open(int fd) {
   return ::fcntl(fd, F_GETFD) >= 0;
+}
+
+std::size_t threads_of_process() {
+  const std::filesystem::directory_iterator tasks("/proc/self/task");
+  return static_cast<std::size_t>(std::distance(begin(tasks), end(tasks)));
 }
 
 bool closed_soon(int fd) {
@@ -63,6 +70,8 @@ TEST(FdCloser, IsFullForTheOwnerOfOneThatBlocksAndForNobodyElse) {
 TEST(FdCloser, HasAThreadLessForEachOwnerWhoseCloseIsStuckUntilOneReturns) {
   FdCloser closer;
   std::vector<LingeringSocket> stuck(FdCloser::kMostThreads);
+  std::vector<int> numbers;
+  for (const LingeringSocket& one : stuck) numbers.push_back(one.end.get());
   for (std::size_t i = 0; i + 1 < stuck.size(); ++i)
     closer.close(kStranger + static_cast<uid_t>(i), std::move(stuck[i].end));
   UniqueFd served = memory();
@@ -71,10 +80,13 @@ TEST(FdCloser, HasAThreadLessForEachOwnerWhoseCloseIsStuckUntilOneReturns) {
   EXPECT_TRUE(closed_soon(first));
 
   closer.close(kStranger + static_cast<uid_t>(stuck.size()), std::move(stuck.back().end));
+  for (const int number : numbers)
+    ASSERT_TRUE(closed_soon(number)) << "its number is free once a thread is in its close";
+  const std::size_t threads = threads_of_process();
   UniqueFd waits = memory();
   const int second = waits.get();
   closer.close(kOther, std::move(waits));
-  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_EQ(threads_of_process(), threads) << "all there may be are stuck";
   EXPECT_TRUE(is_open(second));
   stuck.front().deaf.reset();
   EXPECT_TRUE(closed_soon(second));

@@ -47,13 +47,13 @@ TEST(LocalMeeting, BeginsTheNextEpochInTimeForItsCallersToHear) {
   LocalMeeting meeting = meeting_with(0, milliseconds(300));
   meeting.calls.emplace(1, call_of(1, milliseconds(200)));
   meeting.unheard.push_back(1);  // of an attempt before
-  const CommunicatorSpec seed = meeting.begin(meeting.part_of_all(), nullptr);
+  const CommunicatorSpec spec = meeting.begin(meeting.part_of_all(), nullptr);
   EXPECT_EQ(meeting.state, State::Building);
   EXPECT_TRUE(meeting.unheard.empty());
-  EXPECT_EQ(seed.epoch, 5U);
-  EXPECT_EQ(seed.uid, 1000U);
-  EXPECT_EQ(seed.ranks.size(), 2U);
-  EXPECT_LT(seed.deadline_ns, 200'000'000U);
+  EXPECT_EQ(spec.epoch, 5U);
+  EXPECT_EQ(spec.uid, 1000U);
+  EXPECT_EQ(spec.ranks.size(), 2U);
+  EXPECT_LT(spec.deadline_ns, 200'000'000U);
   EXPECT_TRUE(meeting.has(kSession));
 }
 

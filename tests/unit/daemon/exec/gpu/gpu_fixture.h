@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "daemon/exec/gpu/gpu_backend.h"
-#include "tests/unit/daemon/exec/gpu/fakes/gpu_fakes.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_gpu.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_grid.h"
+#include "tests/unit/daemon/exec/gpu/fakes/fake_launcher.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
 
 namespace arcomm::test {
@@ -180,16 +182,16 @@ class GpuWorkerTest : public ::testing::Test {
   }
   // Rank i on GPU i, where nothing else is said.
   void form(const std::vector<GpuRank*>& ranks, std::vector<int> gpus = {0, 1, 2}) {
-    CommunicatorSpec seed;
-    seed.unique_id.fill(std::byte{++names_});
+    CommunicatorSpec spec;
+    spec.unique_id.fill(std::byte{++names_});
     node_.gpus = gpus;
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      seed.ranks.push_back(
+      spec.ranks.push_back(
           {ranks[i]->client->id(), static_cast<Rank>(i), "GPU-" + std::to_string(gpus[i]),
            i < see_.size() ? see_[i] : see_.back(), i < abis_.size() ? abis_[i] : kInStreamAbi,
            i < hindrances_.size() ? hindrances_[i] : InStreamHindrance::None});
     const auto formed =
-        await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
+        await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(spec, done); });
     ASSERT_TRUE(formed.ok()) << formed.error().to_string();
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       GpuRank& one = *ranks[i];
@@ -229,13 +231,13 @@ class GpuWorkerTest : public ::testing::Test {
     return made;
   }
   Result<PlanId> try_plan(const GpuRank& rank, std::uint64_t count, milliseconds timeout) {
-    PlanSpec seed;
-    seed.member = rank.member;
-    seed.send_buffer = seed.recv_buffer = rank.buffer;
-    seed.recv_offset_bytes = rank.half_bytes;
-    seed.spec = all_reduce_of(count);
-    seed.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
-    return await<PlanId>([&](auto done) { worker_->add_plan(rank.client->id(), seed, done); });
+    PlanSpec spec;
+    spec.member = rank.member;
+    spec.send_buffer = spec.recv_buffer = rank.buffer;
+    spec.recv_offset_bytes = rank.half_bytes;
+    spec.spec = all_reduce_of(count);
+    spec.timeout_ns = static_cast<std::uint64_t>(std::chrono::nanoseconds(timeout).count());
+    return await<PlanId>([&](auto done) { worker_->add_plan(rank.client->id(), spec, done); });
   }
   PlanId plan(const GpuRank& rank, std::uint64_t count,
               milliseconds timeout = std::chrono::seconds(60)) {
@@ -263,6 +265,10 @@ class GpuWorkerTest : public ::testing::Test {
       std::this_thread::sleep_for(milliseconds(1));
     }
     return true;
+  }
+  // The worker answers between two turns.
+  void turn(int times) {
+    for (int i = 0; i < times; ++i) inspect();
   }
   // As the flight recorder numbers them.
   std::set<std::uint8_t> recorded_algorithms() const {

@@ -166,10 +166,10 @@ TEST_F(GpuLaunched, PlanNeedsMemoryOfItsRanksGpu) {
 }
 
 TEST_F(GpuLaunched, TwoRanksOnOneGpuAreRefused) {
-  CommunicatorSpec seed;
-  for (Rank i = 0; i < 2; ++i) seed.ranks.push_back({rank(0, 4096).client->id(), i, "GPU-0"});
+  CommunicatorSpec spec;
+  for (Rank i = 0; i < 2; ++i) spec.ranks.push_back({rank(0, 4096).client->id(), i, "GPU-0"});
   const auto formed =
-      await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
+      await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(spec, done); });
   ASSERT_FALSE(formed.ok());
   EXPECT_EQ(formed.error().code, ErrorCode::InvalidArgument);
 }

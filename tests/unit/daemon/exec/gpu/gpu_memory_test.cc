@@ -10,21 +10,21 @@ namespace {
 class GpuMemoryTest : public GpuWorkerTest {
  protected:
   // Pieces whose descriptors are one end of a pipe: the other one tells when all are closed.
-  BufferSpec seed(std::size_t pieces) {
+  BufferSpec spec(std::size_t pieces) {
     int ends[2];
     EXPECT_EQ(::pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
     reader_ = UniqueFd(ends[0]);
     const UniqueFd writer(ends[1]);
-    BufferSpec seed;
+    BufferSpec spec;
     for (std::size_t i = 0; i < pieces; ++i) {
-      seed.chunks.push_back({.memory = duplicate(writer.get()), .fabric = {}, .bytes = kPiece});
+      spec.chunks.push_back({.memory = duplicate(writer.get()), .fabric = {}, .bytes = kPiece});
     }
-    seed.length_bytes = seed.allocation_bytes = pieces * kPiece;
-    seed.device = "GPU-1";
-    return seed;
+    spec.handle.length_bytes = spec.handle.allocation_bytes = pieces * kPiece;
+    spec.device = "GPU-1";
+    return spec;
   }
-  Result<BufferId> add(SessionId session, BufferSpec seed) {
-    auto shared = std::make_shared<BufferSpec>(std::move(seed));
+  Result<BufferId> add(SessionId session, BufferSpec spec) {
+    auto shared = std::make_shared<BufferSpec>(std::move(spec));
     return await<BufferId>(
         [&](auto done) { worker_->add_buffer(session, std::move(*shared), done); });
   }
@@ -39,7 +39,7 @@ class GpuMemoryTest : public GpuWorkerTest {
 
 TEST_F(GpuMemoryTest, MapsPiecesAndClosesTheirDescriptors) {
   const GpuRank& client = rank(0, 4096);
-  const Result<BufferId> added = add(client.client->id(), seed(3));
+  const Result<BufferId> added = add(client.client->id(), spec(3));
   ASSERT_TRUE(added.ok()) << added.error().to_string();
   EXPECT_EQ(node_.imported_chunks, 3u);
   EXPECT_TRUE(eventually([&] { return pieces_are_closed(); }));
@@ -52,7 +52,7 @@ TEST_F(GpuMemoryTest, MapsPiecesAndClosesTheirDescriptors) {
 TEST_F(GpuMemoryTest, APieceThatCannotBeMappedLeavesNothingBehind) {
   const GpuRank& client = rank(0, 4096);
   node_.most_bytes = kPiece;
-  const Result<BufferId> added = add(client.client->id(), seed(2));
+  const Result<BufferId> added = add(client.client->id(), spec(2));
   ASSERT_FALSE(added.ok());
   EXPECT_TRUE(eventually([&] { return pieces_are_closed(); }));
   EXPECT_EQ(node_.memories, 1);
@@ -61,11 +61,11 @@ TEST_F(GpuMemoryTest, APieceThatCannotBeMappedLeavesNothingBehind) {
 // By a handle of cudaMalloc's, whose lifetime nobody promises.
 TEST_F(GpuMemoryTest, MemoryByACudaIpcHandleIsRefusedWhereTheSettingForbidsIt) {
   const auto by_handle = [] {
-    BufferSpec seed;
-    seed.handle.emplace();
-    seed.length_bytes = seed.allocation_bytes = kPiece;
-    seed.device = "GPU-1";
-    return seed;
+    BufferSpec spec;
+    spec.handle.kind = MemoryKind::CudaIpc;
+    spec.handle.length_bytes = spec.handle.allocation_bytes = kPiece;
+    spec.device = "GPU-1";
+    return spec;
   };
   EXPECT_TRUE(add(rank(0, 4096).client->id(), by_handle()).ok());
   Settings settings;
@@ -77,7 +77,7 @@ TEST_F(GpuMemoryTest, MemoryByACudaIpcHandleIsRefusedWhereTheSettingForbidsIt) {
   EXPECT_EQ(refused.error().code, ErrorCode::FailedPrecondition);
   EXPECT_EQ(refused.error().reason, Reason::Unsupported);
   EXPECT_NE(refused.error().message.find("arcMemAlloc"), std::string::npos);
-  EXPECT_TRUE(add(client, seed(2)).ok()) << "by descriptors";
+  EXPECT_TRUE(add(client, spec(2)).ok()) << "by descriptors";
 }
 
 // The fakes see to it that nothing goes while a kernel is at work in it.

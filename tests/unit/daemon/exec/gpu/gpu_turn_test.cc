@@ -213,8 +213,8 @@ TEST_F(GpuTurnTest, WhatAFailedImportHadMappedIsLetGoOnceNoKernelThatClearsWaits
   const int before = node_.memories;
   node_.imports_fail = true;
   auto spec = std::make_shared<BufferSpec>();
-  spec->handle.emplace();
-  spec->length_bytes = spec->allocation_bytes = 4096;
+  spec->handle.kind = MemoryKind::CudaIpc;
+  spec->handle.length_bytes = spec->handle.allocation_bytes = 4096;
   spec->device = "GPU-0";
   const Result<BufferId> added = await<BufferId>(
       [&](auto done) { worker_->add_buffer(one.client->id(), std::move(*spec), done); });

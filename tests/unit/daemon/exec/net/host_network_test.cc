@@ -220,7 +220,7 @@ TEST(HostNetwork, APeerWhoseLinkMovesKeepsItUntilItsTurnHasCome) {
     cluster.go_on(400);
     cluster.fabric().let_others_move();
     cluster.revoke(0, aborted());
-    const std::uint64_t until = now_ns() + 3 * HostNetwork::kMostHeldNs;
+    const std::uint64_t until = now_ns() + 3 * StalledLinks::kMostHeldNs;
     while (now_ns() < until) cluster.go_on(64);
     EXPECT_FALSE(cluster.is_answered());
     cluster.fabric().thaw(0, 1);

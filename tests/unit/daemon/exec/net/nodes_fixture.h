@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/thread_cpu_clock.h"
 #include "tests/unit/daemon/exec/net/linked_pair.h"
 #include "tests/unit/daemon/exec/net/spanning_backend.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
@@ -61,6 +62,8 @@ class TestNode {
     return lost;
   }
 
+  // The worker's thread's.
+  support::ThreadCpuClock cpu_clock() { return support::ThreadCpuClock(thread_.native_handle()); }
   FlightRecorder& recorder() { return *recorder_; }
   Metrics& metrics() { return metrics_; }
 

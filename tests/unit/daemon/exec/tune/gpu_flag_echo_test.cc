@@ -1,6 +1,6 @@
 // What flags between kernels and the CPU take: measured in turns of the worker, for as long as
 // nobody needs the GPUs.
-#include "daemon/exec/tune/flag_answers.h"
+#include "daemon/exec/gpu/measure/flag_answers.h"
 #include "daemon/exec/tune/flag_survey.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 

@@ -27,7 +27,7 @@ class WorkerDeadlineTest : public ::testing::Test {
                           .limits = {}};
       EXPECT_TRUE(requests_.open_session(std::move(session), now_ns()).ok());
       memories_.push_back(std::make_unique<SharedBytes>(8192));
-      BufferSpec buffer = memories_.back()->seed();
+      BufferSpec buffer = memories_.back()->spec();
       buffers_.push_back(requests_.add_buffer({i, 1}, buffer).value());
       spec.ranks.push_back({.session = {i, 1}, .rank = static_cast<Rank>(i)});
     }

@@ -65,7 +65,9 @@ struct SharedBytes {
   SharedBytes& operator=(const SharedBytes&) = delete;
   ~SharedBytes() { ::munmap(data, bytes); }
 
-  BufferSpec seed() const { return {duplicate(fd.get()), 0, bytes}; }
+  BufferSpec spec() const {
+    return {.memory = duplicate(fd.get()), .handle = {.length_bytes = bytes}};
+  }
   template <typename T>
   T* as(std::size_t offset_bytes = 0) const {
     return reinterpret_cast<T*>(data + offset_bytes);
@@ -94,13 +96,13 @@ class Client {
     EXPECT_TRUE(event.ok());
     event_ = duplicate(event->get());
     bell_.emplace(control_->requests.consumer_sleeps, event_.get());
-    SessionSpec seed{id,
+    SessionSpec spec{id,
                      PeerCredentials{pid, 1000, 1000},
                      "client " + std::to_string(pid),
                      std::move(*segment),
                      std::move(*event),
                      limits};
-    auto opened = std::make_shared<SessionSpec>(std::move(seed));
+    auto opened = std::make_shared<SessionSpec>(std::move(spec));
     const Result<void> open =
         await<void>([&](auto done) { worker_.open_session(std::move(*opened), done); });
     EXPECT_TRUE(open.ok());
@@ -118,7 +120,7 @@ class Client {
   SharedBytes& memory(std::size_t bytes) {
     memories_.push_back(std::make_unique<SharedBytes>(bytes));
     const Result<BufferId> added = await<BufferId>(
-        [&](auto done) { worker_.add_buffer(id_, memories_.back()->seed(), done); });
+        [&](auto done) { worker_.add_buffer(id_, memories_.back()->spec(), done); });
     EXPECT_TRUE(added.ok()) << (added ? "" : added.error().to_string());
     buffer = added ? *added : BufferId{};
     return *memories_.back();
@@ -242,13 +244,13 @@ class WorkerTest : public ::testing::Test {
   // The clients' ranks are their places in the list.
   std::vector<MemberId> form(const std::vector<Client*>& ranks, std::uint8_t name = 1,
                              std::uint64_t epoch = 1) {
-    CommunicatorSpec seed;
-    seed.unique_id.fill(std::byte{name});
-    seed.epoch = epoch;
+    CommunicatorSpec spec;
+    spec.unique_id.fill(std::byte{name});
+    spec.epoch = epoch;
     for (std::size_t i = 0; i < ranks.size(); ++i)
-      seed.ranks.push_back({ranks[i]->id(), static_cast<Rank>(i)});
+      spec.ranks.push_back({ranks[i]->id(), static_cast<Rank>(i)});
     Result<std::vector<MemberId>> formed =
-        await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(seed, done); });
+        await<std::vector<MemberId>>([&](auto done) { worker_->form_communicator(spec, done); });
     EXPECT_TRUE(formed.ok()) << (formed ? "" : formed.error().to_string());
     if (!formed) return {};
     for (std::size_t i = 0; i < ranks.size(); ++i) {

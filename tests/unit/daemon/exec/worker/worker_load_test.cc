@@ -1,18 +1,12 @@
 // Plans, every type, fairness, draining, and thousands of cycles.
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "tests/support/processes/busy_processes.h"
+#include "tests/support/thread_cpu_clock.h"
 #include "tests/unit/daemon/exec/worker/worker_fixture.h"
-#include "transport/device/pause.h"
 
 namespace arcomm::test {
 namespace {
@@ -126,13 +120,13 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
   auto ranks = group(2);
   std::vector<PlanId> plans;
   for (Client* rank : ranks) {
-    PlanSpec seed{.member = rank->member,
+    PlanSpec spec{.member = rank->member,
                   .send_buffer = rank->buffer,
                   .recv_buffer = rank->buffer,
                   .recv_offset_bytes = 4096,
                   .spec = all_reduce_of(16, DType::Int32)};
     const Result<PlanId> plan =
-        await<PlanId>([&](auto done) { worker_->add_plan(rank->id(), seed, done); });
+        await<PlanId>([&](auto done) { worker_->add_plan(rank->id(), spec, done); });
     ASSERT_TRUE(plan.ok()) << plan.error().to_string();
     plans.push_back(*plan);
   }
@@ -163,13 +157,13 @@ TEST_F(WorkerLoad, APlanRunsAgainAndAgainAndHoldsItsBuffers) {
 
 TEST_F(WorkerLoad, APlanOverARangeThatLeavesItsBufferIsRefused) {
   auto ranks = group(2);
-  PlanSpec seed{.member = ranks[0]->member,
+  PlanSpec spec{.member = ranks[0]->member,
                 .send_buffer = ranks[0]->buffer,
                 .recv_buffer = ranks[0]->buffer,
                 .recv_offset_bytes = 4096,
                 .spec = all_reduce_of(4096, DType::Int32)};
   const Result<PlanId> plan =
-      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), seed, done); });
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->id(), spec, done); });
   ASSERT_FALSE(plan.ok());
   EXPECT_EQ(plan.error().reason, Reason::OutOfBounds);
 }
@@ -349,38 +343,12 @@ TEST_F(WorkerLoad, ThousandsOfSessionsLeaveNothingBehind) {
   EXPECT_EQ(shot.operations_pending, 0u);
 }
 
-// Processes that compute and nothing else, twice as many as cores.
-class BusyProcesses {
- public:
-  BusyProcesses() {
-    for (unsigned i = 0; i < 2 * std::max(1u, std::thread::hardware_concurrency()); ++i) {
-      const pid_t pid = ::fork();
-      if (pid == 0) {
-        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;) pause_briefly();
-      }
-      pids_.push_back(pid);
-    }
-  }
-  BusyProcesses(const BusyProcesses&) = delete;
-  BusyProcesses& operator=(const BusyProcesses&) = delete;
-  ~BusyProcesses() {
-    for (const pid_t pid : pids_) {
-      ::kill(pid, SIGKILL);
-      ::waitpid(pid, nullptr, 0);
-    }
-  }
-
- private:
-  std::vector<pid_t> pids_;
-};
-
 TEST_F(WorkerLoad, TellsItsClientsThatOthersUseItsCoreAndWorksOn) {
   Settings spins;
   spins.wait.spin_us = 1'000'000;  // it stays on its core until it is driven away
   start(spins);
   auto ranks = group(2);
-  const BusyProcesses busy;
+  const support::BusyProcesses busy;
   const auto until = std::chrono::steady_clock::now() + kPatience;
   bool told = false;
   while (!told && std::chrono::steady_clock::now() < until) {
@@ -395,14 +363,10 @@ TEST_F(WorkerLoad, TellsItsClientsThatOthersUseItsCoreAndWorksOn) {
 TEST_F(WorkerLoad, AnIdleWorkerSleeps) {
   auto ranks = group(4);
   std::this_thread::sleep_for(milliseconds(100));
-  const auto cpu_ns = [] {
-    timespec used{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-    return static_cast<std::int64_t>(used.tv_sec) * 1'000'000'000 + used.tv_nsec;
-  };
-  const std::int64_t before = cpu_ns();
+  const support::ThreadCpuClock worker(thread_.native_handle());
+  const auto before = worker.now();
   std::this_thread::sleep_for(seconds(1));
-  EXPECT_LT(cpu_ns() - before, 10'000'000);  // 1% of a core
+  EXPECT_LT(worker.now() - before, milliseconds(10)) << "1% of a core";
 }
 
 }  // namespace

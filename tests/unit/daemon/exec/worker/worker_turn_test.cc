@@ -137,7 +137,7 @@ TEST_F(WorkerTurns, LetGoOfASessionsMemorySomeAtATime) {
   Rank& rank = open();
   const SharedBytes memory(4096);
   for (int i = 0; i < 300; ++i) {
-    BufferSpec spec = memory.seed();
+    BufferSpec spec = memory.spec();
     ASSERT_TRUE(requests_.add_buffer(rank.id, spec).ok());
   }
   bool is_done = false;
@@ -156,7 +156,7 @@ TEST_F(WorkerTurns, AtTheEndLetGoOfAllThatStillGoes) {
   Rank& rank = open();
   const SharedBytes memory(4096);
   for (int i = 0; i < 300; ++i) {
-    BufferSpec spec = memory.seed();
+    BufferSpec spec = memory.spec();
     ASSERT_TRUE(requests_.add_buffer(rank.id, spec).ok());
   }
   for (int i = 0; i < 100; ++i) form_alone(rank, i);

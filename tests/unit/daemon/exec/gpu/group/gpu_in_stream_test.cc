@@ -290,13 +290,13 @@ TEST_F(GpuInStreamTest, TakesNonsenseForTheFailureOfWhoeverSaysIt) {
 
 TEST_F(GpuInStreamTest, TakesSuchAPlanAwayWhenever) {
   const auto ranks = group(2);
-  PlanSpec seed;
-  seed.member = ranks[0]->member;
-  seed.send_buffer = seed.recv_buffer = ranks[0]->buffer;
-  seed.recv_offset_bytes = ranks[0]->half_bytes;
-  seed.spec = all_reduce_of(kSmall);
+  PlanSpec spec;
+  spec.member = ranks[0]->member;
+  spec.send_buffer = spec.recv_buffer = ranks[0]->buffer;
+  spec.recv_offset_bytes = ranks[0]->half_bytes;
+  spec.spec = all_reduce_of(kSmall);
   const Result<PlanId> made =
-      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->client->id(), seed, done); });
+      await<PlanId>([&](auto done) { worker_->add_plan(ranks[0]->client->id(), spec, done); });
   ASSERT_TRUE(made.ok());
   EXPECT_TRUE(remove_plan(*ranks[0], *made).ok());
 }

@@ -1,4 +1,4 @@
-#include "daemon/exec/tune/timed_launches.h"
+#include "daemon/exec/gpu/measure/timed_launches.h"
 
 #include <algorithm>
 

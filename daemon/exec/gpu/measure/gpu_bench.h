@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
+#include "daemon/exec/gpu/measure/timed_launches.h"
 #include "daemon/exec/specs.h"
-#include "daemon/exec/tune/timed_launches.h"
 
 namespace arcomm {
 

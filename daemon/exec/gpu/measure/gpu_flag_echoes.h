@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "daemon/exec/tune/gpu_flag_echo.h"
+#include "daemon/exec/gpu/measure/gpu_flag_echo.h"
 
 namespace arcomm {
 

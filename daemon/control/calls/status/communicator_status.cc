@@ -1,4 +1,4 @@
-#include "daemon/control/calls/communicator_status.h"
+#include "daemon/control/calls/status/communicator_status.h"
 
 #include <algorithm>
 #include <string>

@@ -1,7 +1,7 @@
-#include "daemon/exec/tune/gpu_flag_echo.h"
+#include "daemon/exec/gpu/measure/gpu_flag_echo.h"
 
 #include "daemon/exec/clock.h"
-#include "daemon/exec/tune/flag_answers.h"
+#include "daemon/exec/gpu/measure/flag_answers.h"
 
 namespace arcomm {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/exec/tune/gpu_measurements.h"
+#include "daemon/exec/gpu/measure/gpu_measurements.h"
 
 #include <utility>
 

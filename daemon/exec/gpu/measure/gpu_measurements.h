@@ -7,9 +7,9 @@
 #include <optional>
 
 #include "daemon/exec/gpu/group/gpu_groups.h"
+#include "daemon/exec/gpu/measure/gpu_bench.h"
+#include "daemon/exec/gpu/measure/gpu_flag_echoes.h"
 #include "daemon/exec/specs.h"
-#include "daemon/exec/tune/gpu_bench.h"
-#include "daemon/exec/tune/gpu_flag_echoes.h"
 
 namespace arcomm {
 

@@ -1,4 +1,4 @@
-#include "daemon/control/calls/limit_status.h"
+#include "daemon/control/calls/status/limit_status.h"
 
 #include <string>
 

@@ -1,4 +1,4 @@
-#include "daemon/exec/tune/gpu_flag_echoes.h"
+#include "daemon/exec/gpu/measure/gpu_flag_echoes.h"
 
 #include <algorithm>
 #include <utility>

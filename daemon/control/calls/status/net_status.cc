@@ -1,4 +1,4 @@
-#include "daemon/control/calls/net_status.h"
+#include "daemon/control/calls/status/net_status.h"
 
 #include <fmt/format.h>
 

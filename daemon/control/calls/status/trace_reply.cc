@@ -1,4 +1,4 @@
-#include "daemon/control/calls/trace_reply.h"
+#include "daemon/control/calls/status/trace_reply.h"
 
 #include <algorithm>
 #include <cstring>

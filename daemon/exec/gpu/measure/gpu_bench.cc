@@ -1,4 +1,4 @@
-#include "daemon/exec/tune/gpu_bench.h"
+#include "daemon/exec/gpu/measure/gpu_bench.h"
 
 #include <algorithm>
 #include <string>
