@@ -137,9 +137,9 @@ class ArrivalBoard {
     for (Arrival* arrival = first_open_; arrival != nullptr; arrival = arrival->open_behind)
       visit(*arrival);
   }
-  // Failed ones of the user on all boards; 0 where nobody counts.
-  std::uint64_t failed_of(std::uint32_t seat) const {
-    return share_ == nullptr ? 0 : share_->held(uid_of(seat));
+  // The user has more failed ones on all boards than may be; never where nobody counts.
+  bool is_share_over(std::uint32_t seat) const {
+    return share_ != nullptr && share_->is_over(uid_of(seat));
   }
 
  private:

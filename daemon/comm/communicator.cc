@@ -142,11 +142,12 @@ Failure describe_leave(const Communicator& communicator, Rank who_left, std::uin
 std::optional<Failure> describe_too_many_failed(const Communicator& communicator,
                                                 std::uint32_t seat) {
   const ArrivalBoard& board = communicator.board;
-  if (board.failed() != 0 && board.failed_of(seat) > FailedShare::kMost)
+  if (board.failed() != 0 && board.is_share_over(seat))
     return make_failure(ErrorCode::ResourceExhausted, Reason::Quota, communicator.seats[seat].rank,
-                        "more than %" PRIu64
-                        " operations of uid %u failed while other ranks did not call",
-                        FailedShare::kMost, communicator.seats[seat].uid);
+                        "more operations of uid %u failed while other ranks did not call than the "
+                        "%" PRIu64 " that a user may have, or the %" PRIu64 " of a range of uids",
+                        communicator.seats[seat].uid, FailedShare::kMost,
+                        FailedShare::kMostOfRange);
   if (board.failed() <= ArrivalBoard::kMaxFailed) return std::nullopt;
   return make_failure(ErrorCode::ResourceExhausted, Reason::Quota, kNoRank,
                       "more than %" PRIu64 " operations failed while a rank did not call",

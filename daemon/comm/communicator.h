@@ -88,7 +88,7 @@ struct Communicator {
   std::uint64_t operations_failed = 0;
   std::uint64_t bytes_reduced = 0;
   bool queued = false;                               // on the table's ready list
-  bool listed = false;                               // among those that may have open arrivals
+  bool listed = false;                               // in OpenCommunicators
   Communicator* next_ready = nullptr;                // there
   std::unique_ptr<CommunicatorExtension> extension;  // may look at what is above as it goes
   std::unique_ptr<Elsewhere> elsewhere;              // the same; null on one node

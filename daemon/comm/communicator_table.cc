@@ -87,6 +87,10 @@ void CommunicatorTable::limit(Communicator& communicator, std::uint64_t seq,
   open_.await(communicator, deadline_ns);
 }
 
+void CommunicatorTable::note_waiting_elsewhere(Communicator& communicator) {
+  if (communicator.ready()) open_.list(communicator);
+}
+
 void CommunicatorTable::refuse(Member& member, std::uint64_t seq, const Failure& told,
                                std::uint64_t now_ns) {
   Communicator& communicator = *member.communicator;
@@ -379,9 +383,9 @@ void CommunicatorTable::end_by_one(Communicator& communicator, std::uint64_t seq
 
 Communicator* CommunicatorTable::find_crossing_between_nodes(const Communicator& communicator,
                                                              const Arrival& arrival) const {
-  for (const auto& other : communicators_) {
-    if (other.get() == &communicator || !other->ready() || !other->spans_nodes()) continue;
-    if (cross_between_nodes(communicator, arrival.seq, *other)) return other.get();
+  for (Communicator* other : open_.all()) {
+    if (other == &communicator || !other->ready() || !other->spans_nodes()) continue;
+    if (cross_between_nodes(communicator, arrival.seq, *other)) return other;
   }
   return nullptr;
 }

@@ -64,6 +64,8 @@ class CommunicatorTable {
   // Another node says until when its ranks wait: the arrival ends here at the earliest of all that
   // was said and its own ranks' deadlines. Nothing where nobody has called `seq` here.
   void limit(Communicator& communicator, std::uint64_t seq, std::uint64_t deadline_ns);
+  // Another node says that ranks of its wait, whoever has called here: they may cross others.
+  void note_waiting_elsewhere(Communicator& communicator);
   // Said by another node, or found in what others have said: as the Notices of these names, which
   // are not given for them.
   void refuse_all(Communicator& communicator, std::uint64_t seq, const Failure& told,

@@ -21,14 +21,14 @@ Process process_of(const Communicator& communicator, Rank rank) {
 // Where the rank has called, and others have not.
 std::optional<std::uint64_t> waits_at(const Communicator& communicator, Rank rank) {
   if (!communicator.world.is_here(rank)) return communicator.elsewhere->waits_at(rank);
-  std::optional<std::uint64_t> oldest;
   const std::uint32_t seat = communicator.seat(rank).index;
-  communicator.board.for_each_open([&](const Arrival& arrival) {
-    const bool waits =
-        arrival.state == Arrival::State::Gathering || arrival.state == Arrival::State::Matched;
-    if (!oldest && waits && arrival.operations[seat] != nullptr) oldest = arrival.seq;
-  });
-  return oldest;
+  const Arrival* oldest = communicator.board.oldest_open();
+  while (oldest != nullptr && oldest->state != Arrival::State::Gathering &&
+         oldest->state != Arrival::State::Matched)
+    oldest = oldest->open_behind;
+  // Seats call in order: who has not called this one has called none behind it.
+  if (oldest == nullptr || oldest->operations[seat] == nullptr) return std::nullopt;
+  return oldest->seq;
 }
 
 template <typename Visit>
@@ -69,22 +69,25 @@ bool cross_here(const Communicator& one, const Arrival& arrival, const Communica
 
 bool cross_between_nodes(const Communicator& one, std::uint64_t seq, const Communicator& other) {
   if (one.elsewhere == nullptr || other.elsewhere == nullptr) return false;
+  const auto is_missed_by_one = [&](const Process& process) {
+    return any_rank(one, [&](Rank rank) {
+      return process_of(one, rank) == process && !one.has_called(rank, seq);
+    });
+  };
   const auto waits_in_one = [&](const Process& process) {
     return any_rank(one, [&](Rank rank) {
       return one.has_called(rank, seq) && process_of(one, rank) == process;
     });
   };
-  return any_rank(one, [&](Rank missing) {
-    const Process absent = process_of(one, missing);
-    if (absent.pid == 0 || one.has_called(missing, seq)) return false;
-    return any_rank(other, [&](Rank there) {
-      if (process_of(other, there) != absent) return false;
-      const std::optional<std::uint64_t> at = waits_at(other, there);
-      if (!at) return false;
-      return any_rank(other, [&](Rank awaited) {
-        const Process process = process_of(other, awaited);
-        return process.pid != 0 && !other.has_called(awaited, *at) && waits_in_one(process);
-      });
+  // Who waits comes first: mostly it is nobody.
+  return any_rank(other, [&](Rank there) {
+    const std::optional<std::uint64_t> at = waits_at(other, there);
+    if (!at) return false;
+    const Process absent = process_of(other, there);
+    if (absent.pid == 0 || !is_missed_by_one(absent)) return false;
+    return any_rank(other, [&](Rank awaited) {
+      const Process process = process_of(other, awaited);
+      return process.pid != 0 && !other.has_called(awaited, *at) && waits_in_one(process);
     });
   });
 }

@@ -22,6 +22,7 @@ class Elsewhere {
   virtual bool has_called(Rank rank, std::uint64_t seq) const = 0;
   // In which it has called, and waits for others since a while; nothing where that is not known.
   virtual std::optional<std::uint64_t> waits_at(Rank rank) const = 0;
+  virtual bool anybody_waits() const = 0;  // waits_at() any of them
   virtual pid_t pid(Rank rank) const = 0;  // 0: not known
 };
 

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "daemon/telemetry/uid_range.h"
+
 namespace arcomm {
 
 class FailedShare {
@@ -14,19 +16,37 @@ class FailedShare {
   // Of one user, on all boards: a user with many communicators could pile up that many times what
   // one of them may hold.
   static constexpr std::uint64_t kMost = 1024;
+  // Of a range of uids, which may be one person's. It may also be those of a directory's users:
+  // where the range has more, whoever has a few loses no communicator for what the others pile up.
+  static constexpr std::uint64_t kMostOfRange = 8 * kMost;
+  static constexpr std::uint64_t kFew = 16;
 
-  void add(uid_t uid) { ++held_[uid]; }
-  void drop(uid_t uid) {
-    const auto held = held_.find(uid);
-    if (held != held_.end() && --held->second == 0) held_.erase(held);
+  void add(uid_t uid) {
+    ++of_uid_[uid];
+    ++of_range_[first_of_range(uid)];
   }
-  std::uint64_t held(uid_t uid) const {
-    const auto held = held_.find(uid);
-    return held == held_.end() ? 0 : held->second;
+  void drop(uid_t uid) {
+    drop_from(of_uid_, uid);
+    drop_from(of_range_, first_of_range(uid));
+  }
+  std::uint64_t held(uid_t uid) const { return held_in(of_uid_, uid); }
+  bool is_over(uid_t uid) const {
+    const std::uint64_t own = held(uid);
+    return own > kMost || (own > kFew && held_in(of_range_, first_of_range(uid)) > kMostOfRange);
   }
 
  private:
-  std::unordered_map<uid_t, std::uint64_t> held_;
+  using Held = std::unordered_map<uid_t, std::uint64_t>;  // none is 0
+  static void drop_from(Held& all, uid_t key) {
+    const auto held = all.find(key);
+    if (held != all.end() && --held->second == 0) all.erase(held);
+  }
+  static std::uint64_t held_in(const Held& all, uid_t key) {
+    const auto held = all.find(key);
+    return held == all.end() ? 0 : held->second;
+  }
+
+  Held of_uid_, of_range_;
 };
 
 }  // namespace arcomm

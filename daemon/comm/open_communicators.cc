@@ -8,11 +8,21 @@ namespace {
 
 constexpr std::uint64_t kSweepEveryNs = 500'000;
 
+bool is_open(const Communicator& communicator) {
+  if (communicator.board.has_open()) return true;
+  return communicator.ready() && communicator.elsewhere != nullptr &&
+         communicator.elsewhere->anybody_waits();
+}
+
 }  // namespace
 
 void OpenCommunicators::await(Communicator& communicator, std::uint64_t deadline_ns) {
   next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
   swept_next_ns_ = std::min(swept_next_ns_, deadline_ns);
+  list(communicator);
+}
+
+void OpenCommunicators::list(Communicator& communicator) {
   if (!std::exchange(communicator.listed, true)) open_.push_back(&communicator);
 }
 
@@ -43,7 +53,7 @@ bool OpenCommunicators::begin_sweep(std::uint64_t now_ns) {
 std::optional<OpenCommunicators::Late> OpenCommunicators::next_late(std::uint64_t now_ns) {
   while (swept_ < open_.size()) {
     Communicator& communicator = *open_[swept_];
-    if (!communicator.board.has_open()) {
+    if (!is_open(communicator)) {
       communicator.listed = false;
       open_[swept_] = open_.back();
       open_.pop_back();

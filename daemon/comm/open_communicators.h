@@ -1,6 +1,6 @@
-// Those of a worker's communicators that have had open arrivals lately, and what of them is past
-// its deadline. The table of communicators, which owns them, says who is to be looked at, and does
-// what is to be done. Thread: the worker's.
+// Those of a worker's communicators that have had open arrivals lately, here or, as other nodes
+// have said, there, and what of them is past its deadline. The table of communicators, which owns
+// them, says who is to be looked at, and does what is to be done. Thread: the worker's.
 #pragma once
 
 #include <cstddef>
@@ -18,6 +18,8 @@ class OpenCommunicators {
  public:
   // Something of it is open, until then at the latest.
   void await(Communicator& communicator, std::uint64_t deadline_ns);
+  // Something of it is open elsewhere, where its deadline is looked after.
+  void list(Communicator& communicator);
   // It goes.
   void erase(Communicator& communicator);
   void clear();

@@ -6,9 +6,15 @@ namespace arcomm {
 
 NodeControl::NodeControl(Parts parts)
     : state_(parts.loop, parts.metrics, std::move(parts.settings), std::move(parts.workers)),
-      joins_(state_),
+      fair_prefault_(
+          {.loop = state_.loop,
+           .thread = parts.memory_thread,
+           .closer = state_.memory_closer,
+           .promised = [this] { return state_.quotas.total(QuotaKind::UnfilledBytes); }}),
+      groups_(state_.ledger, fair_prefault_),
+      joins_(state_, groups_),
       communicators_(state_, joins_),
-      buffers_(state_, parts.memory_thread),
+      buffers_(state_, fair_prefault_, groups_),
       plans_(state_),
       sessions_(
           {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {

@@ -18,7 +18,9 @@
 #include "daemon/control/calls/communicator_joins.h"
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/calls/session_calls.h"
+#include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
+#include "daemon/control/descriptors/fair_prefault.h"
 #include "daemon/control/peers/meetings/meetings.h"
 
 namespace arcomm {
@@ -100,6 +102,8 @@ class NodeControl {
 
  private:
   ControlState state_;
+  FairPrefault fair_prefault_;
+  SessionGroups groups_;
   CommunicatorJoins joins_;
   std::optional<Meetings> meetings_;  // where there are peers
   CommunicatorCalls communicators_;

@@ -82,7 +82,7 @@ struct SessionEntry {
   EventLoop::TimerKey hello_deadline;
   std::chrono::steady_clock::time_point attached_at;
   ChargePtr charge, mapping;
-  // Of its process, with their limits, as they were when it first asked for host memory.
+  // Of its process, with their limits, as SessionGroups found them; none: nobody has asked yet.
   std::optional<std::vector<MemoryGroup>> memory_groups;
   std::unordered_map<BufferId, HeldBuffer> buffers;
   std::vector<HeldPlan> plans;  // paid for: those that it has at its worker, or may have

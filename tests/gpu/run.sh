@@ -75,6 +75,13 @@ if [[ $parts == *" jit "* ]]; then
   # As on a GPU that the image has no machine code for. The driver takes minutes for all kernels, once: it keeps them.
   export CUDA_FORCE_PTX_JIT=1
   check 400 jit_in_stream "$programs/in_stream_gpu_test" --gtest_brief=1 --gtest_filter='*EqualTheReference*/0:*NameTheRank*/0'
+  check 400 jit_coded_in_stream "$programs/in_stream_gpu_test" --gtest_brief=1 --gtest_filter='*CodedInStream.EqualTheGoldenCodec*/2Ranks:*CodedInStream.NameTheRank*/2Ranks:*CodedInStreamApart*/2Ranks'
+  # The grid that stays is one of two GPUs at least.
+  if [ "${ranks_here[-1]}" -ge 2 ]; then
+    check 400 jit_resident "$programs/resident_gpu_test" --gtest_brief=1 --gtest_filter='*RunOneOperation/2Gpus:*EveryTypeAndOperation*/2Gpus:*CountsAndAlignments*/2Gpus:*ResidentFaults.ARankThatDoesNotCome*/2Gpus'
+  else
+    not_seen+=("resident grids made of PTX (two GPUs)")
+  fi
   check 500 jit_all_reduce "$programs/all_reduce_gpu_test" --gtest_brief=1 --gtest_filter='*EqualsTheReference*/2:*EqualsTheReference*/3:*RefusesWhat*'
   unset CUDA_FORCE_PTX_JIT
 fi

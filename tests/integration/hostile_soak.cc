@@ -6,6 +6,8 @@
 // for the figures.
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -19,6 +21,7 @@
 #include "tests/integration/node_test.h"
 #include "tests/support/latency_histogram.h"
 #include "tests/support/processes/user_namespace.h"
+#include "tests/support/scratch_folder.h"
 
 namespace arcomm::support {
 namespace {
@@ -89,6 +92,21 @@ class HostileSoak : public NodeTest {
       std::printf("  both hostiles are one user each: %s\n", made.error().message.c_str());
     }
   }
+  // With a port for other daemons, which hostiles reach, too. Tests that run at once have addresses
+  // of their own.
+  void start_node() {
+    const auto pid = static_cast<unsigned>(::getpid());
+    daemons_port_ = "127." + std::to_string(1 + pid / 250 % 250) + "." +
+                    std::to_string(1 + pid % 250) + ".1:7400";
+    const std::string token = scratch_ / "token";
+    write_text(token, "a token that only this test knows\n");
+    ::chmod(token.c_str(), 0600);
+    DaemonProcess::Options options;
+    options.settings["access.group"] = "nogroup";
+    options.settings["net.listen"] = daemons_port_;
+    options.settings["net.token_file"] = token;
+    start(std::move(options));
+  }
   void start_tenant() {
     for (int rank = 0; rank < 2; ++rank) tenant_.push_back(client_of(kTenant));
     newcomer_ = client_of(kTenant);
@@ -100,6 +118,7 @@ class HostileSoak : public NodeTest {
     for (uid_t i = 0; i < kHostiles; ++i) {
       ChildOptions options;
       options.command = {ARCOMM_HOSTILE_CLIENT, node().runtime_dir(), std::to_string(++seed_)};
+      options.environment = {"ARCOMM_HOSTILE_DAEMONS_PORT=" + daemons_port_};
       options.uid = kFirstHostile + i;
       options.gid = kNogroup;
       if (i == 0 && space_) {
@@ -288,6 +307,8 @@ class HostileSoak : public NodeTest {
   // What leaked for good at the rates of these attacks would be gigabytes in ten minutes.
   static constexpr std::uint64_t kResidentSlack = (96u << 20) + kQuarantineBytes;
 
+  ScratchFolder scratch_;
+  std::string daemons_port_;
   std::optional<UserNamespace> space_;
   Clients tenant_;
   std::unique_ptr<ClientProcess> newcomer_;
@@ -301,9 +322,7 @@ class HostileSoak : public NodeTest {
 
 TEST_F(HostileSoak, AThirdUserIsServedWhileTwoDoTheirWorst) {
   if (::geteuid() != 0) GTEST_SKIP() << "needs root to become other users";
-  DaemonProcess::Options options;
-  options.settings["access.group"] = "nogroup";
-  start(options);
+  start_node();
   make_namespace();
   start_tenant();
   // What is filled once is filled before anything is measured, and the CPU time that hostiles use

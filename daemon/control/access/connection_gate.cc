@@ -57,7 +57,11 @@ Status ConnectionGate::open(std::vector<ListeningSocket> sockets) {
 }
 
 void ConnectionGate::close_listeners() {
-  for (const ListeningSocket& listener : listeners_) parts_.loop.unwatch(listener.fd());
+  // What was never accepted goes with them, and what strangers have put into that.
+  for (ListeningSocket& listener : listeners_) {
+    parts_.loop.unwatch(listener.fd());
+    parts_.closer.close(listener.retire());
+  }
   listeners_.clear();
 }
 

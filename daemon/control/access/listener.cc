@@ -104,6 +104,14 @@ ListeningSocket::~ListeningSocket() {
   if (made_here_) ::unlink(path_.c_str());
 }
 
+UniqueFd ListeningSocket::retire() {
+  if (std::exchange(made_here_, false)) {
+    ::unlink(path_.c_str());
+    ::shutdown(fd_.get(), SHUT_RDWR);
+  }
+  return std::move(fd_);
+}
+
 void ListeningSocket::use_groups(const AccessGroups& groups,
                                  std::vector<std::string>& warnings) const {
   if (made_here_) give_to_group(kind_, path_, groups, warnings);

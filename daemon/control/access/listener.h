@@ -29,6 +29,9 @@ class ListeningSocket {
   int fd() const { return fd_.get(); }
   const std::string& path() const { return path_; }
   void rename_to(std::string path) { path_ = std::move(path); }  // after the file was renamed
+  // Nobody can connect any more to one that was made here. What is left to be closed: that may take
+  // long (fd_closer.h).
+  UniqueFd retire();
   // Mode and group of a socket made here; systemd sees to those it passed. Looks nothing up.
   void use_groups(const AccessGroups& groups, std::vector<std::string>& warnings) const;
 

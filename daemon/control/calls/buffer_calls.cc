@@ -6,14 +6,8 @@
 
 namespace arcomm {
 
-BufferCalls::BufferCalls(ControlState& state, TaskThread& memory_thread)
-    : state_(state),
-      on_gpus_(state),
-      fair_prefault_(
-          {.loop = state.loop,
-           .thread = memory_thread,
-           .closer = state.memory_closer,
-           .promised = [&state] { return state.quotas.total(QuotaKind::UnfilledBytes); }}) {}
+BufferCalls::BufferCalls(ControlState& state, FairPrefault& fair_prefault, SessionGroups& groups)
+    : state_(state), on_gpus_(state), fair_prefault_(fair_prefault), groups_(groups) {}
 
 void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
                                   Answer<v1::BufferReply> answer) {
@@ -76,35 +70,22 @@ HeldBuffer* BufferCalls::find_unfetched(const Caller& caller, const v1::SessionR
   return found == (*owner)->buffers.end() ? nullptr : &found->second;
 }
 
-// The groups are looked at before the first memory of a session. They are those of the process that
-// attached: the session ends with it, so that its number is nobody else's.
 void BufferCalls::charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
                                 std::function<void()> then) {
-  const auto give_up = [this, buffer](const Error& why) {
-    buffer->drop_promise(state_.ledger);
-    buffer->fail(why);
-  };
-  SessionEntry* owner = state_.ledger.find(buffer->session);
-  if (owner == nullptr) {
-    return give_up(
-        error(ErrorCode::Aborted, Reason::RemoteDied, "session ", buffer->session, " has ended"));
-  }
-  if (!owner->memory_groups) {
-    return fair_prefault_.look_at_groups(
-        {buffer->session, call}, owner->peer.pid,
-        [this, buffer, call, give_up,
-         then = std::move(then)](Result<std::vector<MemoryGroup>> groups) {
-          if (!groups) return give_up(groups.error());
-          if (SessionEntry* entry = state_.ledger.find(buffer->session); entry != nullptr)
-            entry->memory_groups = std::move(groups).value();
-          charge_groups(buffer, call, then);
-        });
-  }
-  Result<GroupChargePtr> of_group =
-      state_.client_groups.charge(*owner->memory_groups, buffer->held.length_bytes);
-  if (!of_group) return give_up(of_group.error());
-  buffer->held.of_group = std::move(of_group).value();
-  then();
+  groups_.look(buffer->session, call,
+               [this, buffer,
+                then = std::move(then)](const Result<const std::vector<MemoryGroup>*>& groups) {
+                 const auto give_up = [&](const Error& why) {
+                   buffer->drop_promise(state_.ledger);
+                   buffer->fail(why);
+                 };
+                 if (!groups) return give_up(groups.error());
+                 Result<GroupChargePtr> of_group =
+                     state_.client_groups.charge(**groups, buffer->held.length_bytes);
+                 if (!of_group) return give_up(of_group.error());
+                 buffer->held.of_group = std::move(of_group).value();
+                 then();
+               });
 }
 
 void BufferCalls::cancel_allocation(std::uint64_t call) {

@@ -10,15 +10,15 @@
 
 #include "daemon/control/calls/gpu_buffer_calls.h"
 #include "daemon/control/calls/new_buffer.h"
+#include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/descriptors/fair_prefault.h"
-#include "daemon/control/rpc/task_thread.h"
 
 namespace arcomm {
 
 class BufferCalls {
  public:
-  BufferCalls(ControlState& state, TaskThread& memory_thread);
+  BufferCalls(ControlState& state, FairPrefault& fair_prefault, SessionGroups& groups);
 
   void allocate_buffer(const Caller& caller, const v1::AllocateBufferRequest& request,
                        Answer<v1::BufferReply> answer);
@@ -54,7 +54,8 @@ class BufferCalls {
 
   ControlState& state_;
   GpuBufferCalls on_gpus_;
-  FairPrefault fair_prefault_;
+  FairPrefault& fair_prefault_;
+  SessionGroups& groups_;
 };
 
 }  // namespace arcomm

@@ -8,8 +8,9 @@
 
 namespace arcomm {
 
-CommunicatorJoins::CommunicatorJoins(ControlState& state)
+CommunicatorJoins::CommunicatorJoins(ControlState& state, SessionGroups& groups)
     : state_(state),
+      groups_(groups),
       rendezvous_(
           [this](std::size_t worker, CommunicatorSpec spec, Rendezvous::Formed formed) {
             auto undo = [this, worker, ranks = spec.ranks](Result<std::vector<MemberId>> late) {
@@ -52,7 +53,21 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
     }
   }
   call.answer = joined(call.session, std::move(member), gets_ticket, std::move(answer));
+  if (!may_meet_in_call(call)) return replace_earlier(std::move(call));
+  groups_.look(call.session, call.serial,
+               [this, call](const Result<const std::vector<MemoryGroup>*>& groups) {
+                 if (!groups) return call.answer(groups.error());
+                 replace_earlier(call);
+               });
+}
 
+bool CommunicatorJoins::may_meet_in_call(const Rendezvous::Call& call) const {
+  return !call.on_gpu && state_.settings->host.in_call_bytes != 0 && call.ranks > 1 &&
+         std::cmp_less_equal(call.ranks, kMaxInCallRanks) &&
+         call.launch_table_version == kLaunchTableVersion;
+}
+
+void CommunicatorJoins::replace_earlier(Rendezvous::Call call) {
   const std::optional<Rendezvous::Live> live =
       rendezvous_.live(call.unique_id, call.peer.uid, call.rank);
   if (!live) return enter(std::move(call));
@@ -103,6 +118,8 @@ Status CommunicatorJoins::take_places(const SessionEntry& session, Rendezvous::C
 }
 
 void CommunicatorJoins::enter(Rendezvous::Call call) {
+  if (Status stopping = state_.refuse_when_stopping(); !stopping)
+    return call.answer(stopping.error());
   if (state_.ledger.find(call.session) == nullptr) {
     return call.answer(
         error(ErrorCode::Aborted, Reason::RemoteDied, "session ", call.session, " has ended"));
@@ -184,6 +201,7 @@ Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, HeldMember& m
   }
   member.in_call = state_.in_call.of(member.unique_id, member.epoch,
                                      {.uid = session.peer.uid,
+                                      .groups = session.memory_groups,
                                       .ranks = ranks,
                                       .most_bytes = state_.settings->host.in_call_bytes,
                                       .same_tables = joined.same_tables});
@@ -247,6 +265,7 @@ void CommunicatorJoins::hand_over_mailbox(SessionId id, MemberId member,
 }
 
 void CommunicatorJoins::cancel(std::uint64_t call) {
+  groups_.cancel(call);
   looking_.erase(call);
   rendezvous_.cancel(call);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "daemon/control/calls/session_groups.h"
 #include "daemon/control/control_state.h"
 #include "daemon/control/rendezvous/rendezvous.h"
 
@@ -14,7 +15,7 @@ namespace arcomm {
 
 class CommunicatorJoins {
  public:
-  explicit CommunicatorJoins(ControlState& state);
+  CommunicatorJoins(ControlState& state, SessionGroups& groups);
 
   // `call` is complete but for its answer and the segment limit.
   void join(SessionEntry& session, Rendezvous::Call call,
@@ -33,6 +34,10 @@ class CommunicatorJoins {
  private:
   // On the GPU that it names.
   Status take_places(const SessionEntry& session, Rendezvous::Call& call, HeldMember& member);
+  // Its ranks' calls may meet in memory of the daemon's, if they are all here.
+  bool may_meet_in_call(const Rendezvous::Call& call) const;
+  // Enters, once it is known whether an earlier holder of its rank is still there.
+  void replace_earlier(Rendezvous::Call call);
   void enter(Rendezvous::Call call);
   void arm_sweep();
   void leave(std::size_t worker, SessionId session, MemberId member);
@@ -51,6 +56,7 @@ class CommunicatorJoins {
   void count();
 
   ControlState& state_;
+  SessionGroups& groups_;
   Rendezvous rendezvous_;
   std::optional<EventLoop::TimerKey> sweep_;   // at the earliest deadline, when armed
   std::unordered_set<std::uint64_t> looking_;  // calls that wait for the worker before they join

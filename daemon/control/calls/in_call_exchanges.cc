@@ -10,12 +10,13 @@
 
 namespace arcomm {
 
-InCallExchange::InCallExchange(const Wanted& wanted, QuotaBook& quotas, InCallCounts& counts)
-    : counts_(counts), ranks_(wanted.ranks) {
-  if (const Status made = make(wanted, quotas); !made) {
+InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
+    : counts_(books.counts), ranks_(wanted.ranks) {
+  if (const Status made = make(wanted, books); !made) {
     why_not_ = made.error().message;
     control_ = {};
     memory_.reset();
+    of_group_.reset();
     reserved_.reset();
     mapping_.reset();
   } else {
@@ -28,7 +29,7 @@ InCallExchange::~InCallExchange() {
   if (has_memory()) counts_.remove(control());
 }
 
-Status InCallExchange::make(const Wanted& wanted, QuotaBook& quotas) {
+Status InCallExchange::make(const Wanted& wanted, const Books& books) {
   const auto not_here = [](const auto&... parts) {
     return error(ErrorCode::Unavailable, Reason::Unsupported, parts...);
   };
@@ -38,13 +39,19 @@ Status InCallExchange::make(const Wanted& wanted, QuotaBook& quotas) {
   if (ranks_ > kMaxInCallRanks)
     return not_here("it has ", ranks_, " ranks, and the calls of up to ", kMaxInCallRanks, " meet");
   if (!wanted.same_tables) return not_here("a rank has a library of another version");
+  // As when in_call_bytes was 0 at the call of this rank.
+  if (!wanted.groups) return not_here("its process's control groups have not been looked at");
   Result<ChargePtr> reserved =
-      quotas.charge(wanted.uid, QuotaKind::HostBytes, in_call_bytes(ranks_));
+      books.quotas.charge(wanted.uid, QuotaKind::HostBytes, in_call_bytes(ranks_));
   if (!reserved) return reserved.error();
   reserved_ = std::move(reserved).value();
-  Result<ChargePtr> mapping = quotas.charge(wanted.uid, QuotaKind::Mappings);
+  Result<ChargePtr> mapping = books.quotas.charge(wanted.uid, QuotaKind::Mappings);
   if (!mapping) return mapping.error();
   mapping_ = std::move(mapping).value();
+  // Every page is there from the beginning, and the kernel has the daemon's group pay for it.
+  Result<GroupChargePtr> of_group = books.groups.charge(*wanted.groups, in_call_bytes(ranks_));
+  if (!of_group) return of_group.error();
+  of_group_ = std::move(of_group).value();
   Result<UniqueFd> memory = create_in_call_memory(ranks_);
   if (!memory) return memory.error();
   memory_ = std::move(memory).value();
@@ -83,7 +90,7 @@ std::shared_ptr<InCallExchange> InCallExchanges::of(const UniqueIdBytes& unique_
   std::weak_ptr<InCallExchange>& place = exchanges_[{unique_id, epoch}];
   std::shared_ptr<InCallExchange> exchange = place.lock();
   if (!exchange) {
-    exchange = std::make_shared<InCallExchange>(wanted, quotas_, counts_);
+    exchange = std::make_shared<InCallExchange>(wanted, books_);
     place = exchange;
   }
   return exchange;

@@ -6,16 +6,20 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "daemon/comm/unique_id.h"
+#include "daemon/control/limits/client_groups.h"
 #include "daemon/control/limits/quota.h"
 #include "daemon/telemetry/metrics/in_call_counts.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
 #include "proto/unique_fd.h"
+#include "transport/device/memory_groups.h"
 
 namespace arcomm {
 
@@ -24,11 +28,19 @@ class InCallExchange {
  public:
   struct Wanted {
     uid_t uid = 0;
+    // Of the process of whichever rank is answered first: a user who has another process where
+    // more is allowed could have made this memory there.
+    const std::optional<std::vector<MemoryGroup>>& groups;  // none: not looked at
     std::uint32_t ranks = 0;
     std::uint64_t most_bytes = 0;  // host.in_call_bytes
     bool same_tables = false;      // every rank's library reads this daemon's launch tables
   };
-  InCallExchange(const Wanted& wanted, QuotaBook& quotas, InCallCounts& counts);
+  struct Books {
+    QuotaBook& quotas;
+    ClientGroups& groups;
+    InCallCounts& counts;
+  };
+  InCallExchange(const Wanted& wanted, const Books& books);
   ~InCallExchange();
   InCallExchange(const InCallExchange&) = delete;
   InCallExchange& operator=(const InCallExchange&) = delete;
@@ -45,7 +57,7 @@ class InCallExchange {
   std::uint64_t operations_of(std::uint32_t rank) const;
 
  private:
-  Status make(const Wanted& wanted, QuotaBook& quotas);
+  Status make(const Wanted& wanted, const Books& books);
   const InCallControl& control() const {
     return *reinterpret_cast<const InCallControl*>(control_.data());
   }
@@ -53,6 +65,7 @@ class InCallExchange {
   InCallCounts& counts_;
   const std::uint32_t ranks_;
   ChargePtr reserved_, mapping_;
+  GroupChargePtr of_group_;
   UniqueFd memory_;  // as long as a rank has no descriptor of it
   std::uint32_t handed_out_ = 0;
   SharedMapping control_;  // its first page
@@ -62,7 +75,7 @@ class InCallExchange {
 
 class InCallExchanges {
  public:
-  InCallExchanges(QuotaBook& quotas, InCallCounts& counts) : quotas_(quotas), counts_(counts) {}
+  explicit InCallExchanges(const InCallExchange::Books& books) : books_(books) {}
 
   std::shared_ptr<InCallExchange> of(const UniqueIdBytes& unique_id, std::uint64_t epoch,
                                      const InCallExchange::Wanted& wanted);
@@ -72,8 +85,7 @@ class InCallExchanges {
 
  private:
   using Key = std::pair<UniqueIdBytes, std::uint64_t>;
-  QuotaBook& quotas_;
-  InCallCounts& counts_;
+  const InCallExchange::Books books_;
   std::map<Key, std::weak_ptr<InCallExchange>> exchanges_;  // swept now and then
   static constexpr std::size_t kLeastSwept = 64;
   std::size_t sweep_at_ = kLeastSwept;

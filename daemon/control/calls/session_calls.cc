@@ -91,6 +91,9 @@ void SessionCalls::attach(const Caller& caller, const v1::AttachRequest& request
     state_.ledger.close(id, why.reason, why.message);
     answer(why);
   };
+  // Not charged to the process's control groups, as other memory is: at Attach nobody has looked at
+  // them, and whoever attaches is not to wait for that behind others' memory (fair_prefault.h). It
+  // is bounded all the same, by quota.sessions times 68 KB (of rings.slots = 256).
   Result<ring::Segment> segment =
       ring::Segment::create(static_cast<std::uint32_t>(state_.settings->rings.slots), id,
                             ring::kErrorClasses | ((*opened)->on_gpus ? ring::kPlansInRing : 0));

@@ -57,6 +57,9 @@ std::unique_ptr<Session> SessionSet::remove(SessionId id) {
   return session;
 }
 
+// By uid, not by range: what a range has in flight is bounded by the rings of its sessions, of
+// which it has no more than its share (quota.h). In one limit for all of a directory's users one of
+// them could have the others' operations refused.
 std::shared_ptr<Tenant> SessionSet::tenant_of(uid_t uid) {
   std::erase_if(tenants_, [](const auto& known) { return known.second.expired(); });
   std::weak_ptr<Tenant>& known = tenants_[uid];

@@ -1,6 +1,7 @@
 // A user whose tables are full at the default quotas: all of it expires in one turn, or all of it
-// is reclaimed in one. Fault matrix 47. What another user has of it is printed beside what it has
-// while that one does nothing; only what no machine explains is a failure.
+// is reclaimed in one. Fault matrix 47, which wants another user's 99th percentile at most doubled.
+// By how much it grew is printed, and whether the machine was quiet enough to judge by that: cores
+// that others use explain almost any figure, so that only what no machine explains is a failure.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr uid_t kTenant = 65'531, kFiller = 65'532;
 constexpr milliseconds kWindow{800};
 constexpr double kAbsurd_us = 50'000, kAbsurdTimes = 10;
+// Beside nobody: a 99th percentile below that is one that lost no time slice to anybody.
+constexpr double kQuiet_us = 2'000;
 
 class FullTables : public NodeTest {
  protected:
@@ -86,6 +89,10 @@ class FullTables : public NodeTest {
   }
   static void expect_not_absurd(const LatencyHistogram& measured, const LatencyHistogram& quiet) {
     if (kQuarantineBytes != 0) return;  // a sanitizer slows down by how much it pleases
+    std::printf("  p99 grew to %.2f times what it is beside nobody; %s\n",
+                measured.at(99) / std::max(quiet.at(99), 1.0),
+                quiet.at(99) <= kQuiet_us ? "the machine was quiet: 2 is the most that it should be"
+                                          : "the machine was too busy to judge by that");
     EXPECT_LE(measured.at(99), std::max(kAbsurd_us, kAbsurdTimes * quiet.at(99)));
   }
 

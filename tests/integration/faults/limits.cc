@@ -277,6 +277,28 @@ TEST_F(NodeLimits, OfMemoryAreForAClientThoseOfItsOwnControlGroup) {  // 44
   EXPECT_TRUE(eventually(kPrompt, [&] { return limit_of("host_bytes")["used"] == 200 * kMiB; }));
   ASSERT_TRUE(small.enter());
 
+  // Nor is there more in the memory in which calls meet: what does not fit is the worker's.
+  const Result<RawSession::Buffer> nearly_all =
+      (*session)->register_memory(memory.back().get(), 0, 55 * kMiB);
+  ASSERT_TRUE(nearly_all.ok()) << nearly_all.error().to_string();
+  ASSERT_TRUE(divided.enter());
+  const Clients ranks = start_ranks(node(), 2);
+  ASSERT_TRUE(small.enter());
+  for (int i = 1; i < 6; ++i) form_communicator(ranks, "c" + std::to_string(i));
+  int meet_in_call = 0, told = 0;
+  for (const nlohmann::json& one : arctl_json(node(), {"comms"})["communicators"]) {
+    if (one["ranks"] != 2) continue;
+    const std::string why_not = one["why_not_in_call"];
+    meet_in_call += why_not.empty() ? 1 : 0;
+    told += why_not.find(small.folder()) != std::string::npos ? 1 : 0;
+  }
+  EXPECT_EQ(meet_in_call, 3) << "each has 260 KiB of the 1 MiB that is left";
+  EXPECT_EQ(told, 3);
+  for (int i = 0; i < 6; ++i)
+    expect_all_ok(ranks, "allreduce c" + std::to_string(i) + " 10 float32 sum");
+  expect_all_ok(ranks, "finalize");
+  ASSERT_TRUE((*session)->release(nearly_all->id).ok());
+
   std::uint64_t seq = 0, most = 0;
   for (int turn = 0; turn < 3; ++turn) {
     for (std::size_t i = 0; i < buffers.size(); ++i)

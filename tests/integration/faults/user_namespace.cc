@@ -317,7 +317,7 @@ TEST_F(ManyUids, OfAUserNamespaceAtTheNodesLimitsLeaveRoomForAnotherUser) {  // 
   expect_newcomer_is_served("nobody any more");
 }
 
-// Of mappings, which cost more time: NodeLimits.OfMappingsCountTheSameMemoryEachTimeItIsRegistered.
+// Of mappings, which cost more time: Exhaustion.TheSameMemoryIsAMapping...
 TEST_F(ManyUids, OfAUserNamespaceTakeTheirShareOfTheMachinesOwnConnectionsAndNoMore) {  // 43
   if (!make_namespace()) GTEST_SKIP() << skipped_;
   DaemonProcess::Options options;

@@ -42,6 +42,7 @@ class Attacker {
   // Invalid where nobody accepts.
   UniqueFd connect_packets() const;  // to the descriptor socket
   UniqueFd connect_stream() const;   // to the clients' socket
+  UniqueFd connect_metrics() const;
 
   // A session that attacks may use and spoil; null where the daemon gives none.
   RawSession* session();
@@ -69,6 +70,7 @@ std::span<const Attack> socket_attacks();   // bytes and descriptors, without a 
 std::span<const Attack> http2_attacks();    // frames
 std::span<const Attack> control_attacks();  // sessions, joins, registrations
 std::span<const Attack> request_attacks();  // rings
+std::span<const Attack> port_attacks();     // of the metrics and of other daemons
 
 // Memory of that size whose pages are not there, sealed so that it can be registered.
 UniqueFd make_sparse(std::uint64_t bytes);

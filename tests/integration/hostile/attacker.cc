@@ -36,6 +36,9 @@ UniqueFd Attacker::connect_packets() const {
 UniqueFd Attacker::connect_stream() const {
   return connect_to(client_socket(), SOCK_STREAM);
 }
+UniqueFd Attacker::connect_metrics() const {
+  return connect_to(runtime_dir_ + "/../metrics.sock", SOCK_STREAM);  // as DaemonProcess has it
+}
 
 RawSession* Attacker::session() {
   return sessions_.empty() ? fresh_session() : sessions_[below(sessions_.size())].get();

@@ -172,6 +172,67 @@ std::uint64_t bound_memory(Attacker& attacker) {
   return made;
 }
 
+// Pages that go while the daemon works in them, and come again as its own.
+std::uint64_t holes_in_memory(Attacker& attacker) {
+  constexpr std::uint64_t kBytes = 1 << 20, kPages = kBytes / 4096;
+  RawSession* session = attacker.fresh_session();
+  if (session == nullptr) return 0;
+  const Result<MemberId> member = session->create_lone_communicator();
+  const UniqueFd memory = make_sparse(kBytes);
+  const Result<RawSession::Buffer> buffer = session->register_memory(memory.get(), 0, kBytes);
+  if (!member || !buffer) return 0;
+  std::uint64_t made = 0, seq = 0;
+  for (; attacker.goes_on(); ++made) {
+    if (session->submit(valid_request(*member, seq, buffer->id, kBytes / sizeof(float))) ==
+        ring::Push::Done)
+      ++seq;
+    for (int i = 0; i < 16; ++i) {
+      const std::uint64_t first = attacker.below(kPages);
+      ::fallocate(memory.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                  static_cast<off_t>(4096 * first),
+                  static_cast<off_t>(4096 * (1 + attacker.below(kPages - first))));
+    }
+    static_cast<void>(session->next_completion(milliseconds(20)));
+  }
+  return made;
+}
+
+std::uint64_t plans_in_a_flood(Attacker& attacker) {
+  RawSession* session = attacker.fresh_session();
+  if (session == nullptr) return 0;
+  const Result<MemberId> member = session->create_lone_communicator();
+  const Result<RawSession::Buffer> buffer = session->allocate(65'536);
+  if (!member || !buffer) return 0;
+  std::uint64_t made = 0;
+  for (; attacker.goes_on(); ++made) {
+    const std::uint64_t count =
+        attacker.below(4) == 0 ? attacker.random()() : attacker.below(16'384);
+    static_cast<void>(session->create_plan(*member, buffer->id, count));
+  }
+  return made;
+}
+
+// Many communicators, and in the memory where their ranks' calls meet nothing is as it should be.
+std::uint64_t rubbish_where_calls_meet(Attacker& attacker) {
+  RawSession *one = attacker.fresh_session(), *other = attacker.fresh_session();
+  std::uint64_t made = 0;
+  while (one != nullptr && other != nullptr && attacker.goes_on()) {
+    const std::string id = attacker.random_bytes(128);
+    std::thread second(
+        [&] { static_cast<void>(other->join_in_call(id, 1, 2, milliseconds(1000))); });
+    const Result<RawSession::InCallSeat> seat = one->join_in_call(id, 0, 2, milliseconds(1000));
+    second.join();
+    if (!seat) break;
+    ++made;
+    auto* const words = static_cast<std::uint64_t*>(seat->memory);
+    const std::uint64_t count = seat->bytes / sizeof(*words), first_page = 4096 / sizeof(*words);
+    for (int i = 0; count != 0 && i < 2000; ++i)
+      words[attacker.below(i % 2 == 0 ? first_page : count)] = attacker.random()();
+    if (attacker.below(8) == 0) static_cast<void>(one->abort(seat->member, strange_name(attacker)));
+  }
+  return made;
+}
+
 }  // namespace
 
 std::span<const Attack> control_attacks() {
@@ -182,7 +243,10 @@ std::span<const Attack> control_attacks() {
                                         {"registrations up to the quota", registrations},
                                         {"allocations of any size", allocations},
                                         {"sparse memory", sparse_memory},
-                                        {"memory bound to a node", bound_memory}};
+                                        {"memory bound to a node", bound_memory},
+                                        {"holes in registered memory", holes_in_memory},
+                                        {"plans in a flood", plans_in_a_flood},
+                                        {"rubbish where calls meet", rubbish_where_calls_meet}};
   return kAttacks;
 }
 

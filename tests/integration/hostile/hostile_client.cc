@@ -35,7 +35,7 @@ std::vector<Attack> all_attacks() {
   const char* const some_name = std::getenv("ARCOMM_SOAK_ATTACKS");
   std::vector<Attack> all;
   for (const std::span<const Attack> some :
-       {socket_attacks(), http2_attacks(), control_attacks(), request_attacks()}) {
+       {socket_attacks(), http2_attacks(), port_attacks(), control_attacks(), request_attacks()}) {
     std::copy_if(some.begin(), some.end(), std::back_inserter(all), [&](const Attack& attack) {
       return some_name == nullptr ||
              std::string_view(attack.name).find(some_name) != std::string_view::npos;

@@ -13,6 +13,7 @@
 
 #include "proto/arcommd/v1/control.grpc.pb.h"
 #include "proto/fd_message.h"
+#include "proto/gpu/launch_table.h"
 #include "proto/ring/doorbell.h"
 #include "tests/support/sessions/descriptor_socket.h"
 
@@ -68,6 +69,19 @@ struct RawSession::Parts {
     const grpc::Status status = (control.get()->*method)(&context, request, answer);
     if (!status.ok()) return from_grpc(status, context);
     return {};
+  }
+  // The one descriptor of a ticket, mapped for as long as the session is there.
+  Result<void*> map(std::uint64_t ticket, std::uint64_t bytes) {
+    Result<std::vector<UniqueFd>> fds = descriptors.fetch(ticket);
+    if (!fds) return std::move(fds).error();
+    if (fds->size() != 1)
+      return error(ErrorCode::Internal, Reason::Bug, "a ticket for memory gave ", fds->size(),
+                   " descriptors");
+    void* base = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[0].get(), 0);
+    if (base == MAP_FAILED)
+      return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, std::strerror(errno));
+    mappings.emplace_back(base, bytes);
+    return base;
   }
 };
 
@@ -133,6 +147,27 @@ Result<MemberId> RawSession::create_communicator(const std::string& unique_id, R
   return MemberId::from_bits(reply.member());
 }
 
+Result<RawSession::InCallSeat> RawSession::join_in_call(const std::string& unique_id, Rank rank,
+                                                        int ranks, milliseconds timeout) {
+  arcommd::v1::CreateCommunicatorRequest request;
+  parts_->name(request.mutable_session());
+  request.set_unique_id(unique_id);
+  request.set_rank(rank);
+  request.set_ranks(ranks);
+  request.set_timeout_ms(static_cast<std::uint64_t>(timeout.count()));
+  request.set_launch_table_version(kLaunchTableVersion);
+  arcommd::v1::CreateCommunicatorReply reply;
+  ARC_RETURN_IF_ERROR(
+      parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply));
+  InCallSeat seat{.member = MemberId::from_bits(reply.member())};
+  if (reply.exchange_bytes() == 0) return seat;
+  const Result<void*> memory = parts_->map(reply.fd_ticket(), reply.exchange_bytes());
+  if (!memory) return memory.error();
+  seat.memory = *memory;
+  seat.bytes = reply.exchange_bytes();
+  return seat;
+}
+
 Status RawSession::join_with_gpus(std::size_t gpus) {
   arcommd::v1::CreateCommunicatorRequest request;
   parts_->name(request.mutable_session());
@@ -187,17 +222,9 @@ Result<RawSession::Buffer> RawSession::allocate(std::uint64_t bytes) {
   arcommd::v1::BufferReply reply;
   ARC_RETURN_IF_ERROR(
       parts_->call(&arcommd::v1::NodeControl::Stub::AllocateBuffer, request, &reply));
-  Result<std::vector<UniqueFd>> fds = parts_->descriptors.fetch(reply.fd_ticket());
-  if (!fds) return std::move(fds).error();
-  if (fds->size() != 1)
-    return error(ErrorCode::Internal, Reason::Bug, "AllocateBuffer gave ", fds->size(),
-                 " descriptors");
-  void* base =
-      ::mmap(nullptr, reply.length_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, (*fds)[0].get(), 0);
-  if (base == MAP_FAILED)
-    return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, std::strerror(errno));
-  parts_->mappings.emplace_back(base, reply.length_bytes());
-  return Buffer{BufferId::from_bits(reply.buffer()), base, reply.length_bytes()};
+  const Result<void*> base = parts_->map(reply.fd_ticket(), reply.length_bytes());
+  if (!base) return base.error();
+  return Buffer{BufferId::from_bits(reply.buffer()), *base, reply.length_bytes()};
 }
 
 Status RawSession::allocate_unfetched(std::uint64_t bytes, milliseconds patience) {

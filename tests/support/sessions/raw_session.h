@@ -47,6 +47,15 @@ class RawSession {
   Result<MemberId> create_lone_communicator();
   Result<MemberId> create_communicator(const std::string& unique_id, Rank rank, int ranks,
                                        milliseconds timeout);
+  // As a rank whose calls may meet with others' (proto/host/in_call.h): with the memory for that,
+  // where the daemon gives any.
+  struct InCallSeat {
+    MemberId member;
+    void* memory = nullptr;
+    std::uint64_t bytes = 0;
+  };
+  Result<InCallSeat> join_in_call(const std::string& unique_id, Rank rank, int ranks,
+                                  milliseconds timeout);
   // Rank 0 of two; the well-behaved `peer`, attached already, is rank 1 of it as "c0".
   Result<MemberId> create_communicator_with(ClientProcess& peer);
   struct Buffer {

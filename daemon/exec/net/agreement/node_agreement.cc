@@ -227,7 +227,9 @@ Status NodeAgreement::take(std::uint32_t node, const net::FrameHeader& names,
     case net::MessageKind::Offer:
       return take_offer(node, names.seq, message.body, now_ns);
     case net::MessageKind::Waiting:
-      return waits_.take(node, names.seq, message.body, now_ns);
+      if (Status taken = waits_.take(node, names.seq, message.body, now_ns); !taken) return taken;
+      if (anybody_waits()) parts_.table.note_waiting_elsewhere(communicator());
+      return {};
     case net::MessageKind::Window:
     case net::MessageKind::Ready:
     case net::MessageKind::Placed:
@@ -308,6 +310,12 @@ bool NodeAgreement::has_called(Rank rank, std::uint64_t seq) const {
 std::optional<std::uint64_t> NodeAgreement::waits_at(Rank rank) const {
   const std::optional<std::uint64_t> seq = waits_.waits_at(rank);
   return seq && is_open(*seq) ? seq : std::nullopt;
+}
+
+bool NodeAgreement::anybody_waits() const {
+  return std::ranges::any_of(waits_.by_node(), [this](const NodeWaits::OfNode& waits) {
+    return waits.seq && waits.called != 0 && is_open(*waits.seq);
+  });
 }
 
 NodeAgreement::Oldest NodeAgreement::oldest_waiting() const {

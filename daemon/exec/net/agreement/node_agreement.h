@@ -83,6 +83,7 @@ class NodeAgreement final : public Elsewhere {
   std::uint64_t node_id(Rank rank) const override { return node(node_at(rank)).peer; }
   bool has_called(Rank rank, std::uint64_t seq) const override;
   std::optional<std::uint64_t> waits_at(Rank rank) const override;
+  bool anybody_waits() const override;
   pid_t pid(Rank rank) const override { return waits_.pid(rank); }
 
  private:

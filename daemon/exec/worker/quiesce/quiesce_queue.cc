@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/telemetry/uid_range.h"
+
 namespace arcomm {
 namespace {
 
@@ -18,6 +20,8 @@ uid_t owner_of(const QuiesceQueue::Request& request) {
 }  // namespace
 
 void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
+  // Not uid by uid: a user namespace has thousands, and each would have its burst and its turn.
+  std::ranges::transform(request.uids, request.uids.begin(), first_of_range);
   std::ranges::sort(request.uids);
   request.uids.erase(std::unique(request.uids.begin(), request.uids.end()), request.uids.end());
   if (size_ == kMostWaiting) {
@@ -31,7 +35,8 @@ void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
     if (due <= now_ns + kLongestWaitNs) continue;
     return request.refuse(
         error(ErrorCode::ResourceExhausted, Reason::Quota, "uid ", uid,
-              " registers memory, joins and leaves faster than ", kSecondNs / kOfUser.interval_ns,
+              " and its range register memory, join and leave faster than ",
+              kSecondNs / kOfUser.interval_ns,
               " times a second, and each time the GPUs stop for all: try again in ",
               (due - now_ns) / 1'000'000, " ms"));
   }
@@ -40,7 +45,7 @@ void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
   if (users_[whose].waiting.size() >= kMostOfUser) {
     return request.refuse(
         error(ErrorCode::ResourceExhausted, Reason::Quota, kMostOfUser, " requests of uid ", whose,
-              " wait until the GPUs may stop for them",
+              " and its range wait until the GPUs may stop for them",
               held_up_ ? ", which are held up: " + held_up_->message : std::string(": try again")));
   }
   for (const uid_t uid : request.uids) users_[uid].bucket.take(kOfUser, now_ns, request.cost);

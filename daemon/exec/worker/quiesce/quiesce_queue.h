@@ -47,8 +47,10 @@ class QuiesceQueue {
     std::uint64_t took_ns = 0;
   };
   struct Request {
-    std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is
-    std::uint64_t cost = 1;   // quiescings, those included that undoing it will take
+    // Who asks, once it is in the queue the first uids of their ranges: all of them pay, the first
+    // one's turn it is.
+    std::vector<uid_t> uids;
+    std::uint64_t cost = 1;  // quiescings, those included that undoing it will take
     std::function<Try()> act;
     std::function<void(Error)> refuse;  // instead, or after tries; let go of right behind it
     std::uint64_t deadline_ns = 0;      // refused then, or kLongestHeldNs after it came
@@ -82,8 +84,8 @@ class QuiesceQueue {
   void forget_idle(std::uint64_t now_ns);
 
   TokenBucket all_;
-  std::unordered_map<uid_t, User> users_;
-  std::deque<uid_t> turns_;  // of those who wait for something
+  std::unordered_map<uid_t, User> users_;  // by first_of_range()
+  std::deque<uid_t> turns_;                // of those who wait for something
   std::size_t size_ = 0;
   std::uint64_t last_number_ = 0;
   std::uint64_t earliest_ns_ = ~std::uint64_t{0};        // nothing is due before

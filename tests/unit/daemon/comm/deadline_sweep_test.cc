@@ -138,6 +138,24 @@ TEST_F(DeadlineSweep, FailedOperationsAreBoundedOverAllCommunicatorsOfAUser) {
   EXPECT_TRUE(table_.find(of_another[0])->communicator->ready());
 }
 
+// Nor with many uids, as a user namespace gives them to one person.
+TEST_F(DeadlineSweep, FailedOperationsAreBoundedOverAllUidsOfARange) {
+  constexpr uid_t kMapped = 196'608;
+  const std::vector<MemberId> of_another = form(900, 1001);
+  refuse(of_another[0], 100);
+  const std::vector<MemberId> of_a_neighbour = form(902, kMapped + 60'000);
+  for (uid_t uid = 0; uid < 100; ++uid) {
+    refuse(form(2 * uid, kMapped + uid)[0], 200);
+    // Revoked, one has none.
+    EXPECT_LE(200 * (uid + 1 - static_cast<uid_t>(revoked_)), FailedShare::kMostOfRange + 200);
+  }
+  EXPECT_EQ(revoked_, 100 - static_cast<int>(FailedShare::kMostOfRange) / 200);
+  EXPECT_TRUE(table_.find(of_another[0])->communicator->ready());
+  // Who has a few does not pay for them.
+  refuse(of_a_neighbour[0], static_cast<int>(FailedShare::kFew));
+  EXPECT_TRUE(table_.find(of_a_neighbour[0])->communicator->ready());
+}
+
 TEST_F(DeadlineSweep, WhatAllRanksHaveHeardOfIsNoLongerOnTheUsersShare) {
   for (int round = 0; round < 20; ++round) {
     const std::vector<MemberId> members = form(0);

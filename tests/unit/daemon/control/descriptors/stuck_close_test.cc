@@ -267,6 +267,18 @@ TEST_F(StuckClose, TurnsAConnectionAwayWithoutWaitingForWhatItBrought) {
   EXPECT_EQ(metrics_.connections_refused.value(), 1u);
 }
 
+TEST_F(StuckClose, StopsListeningWithoutWaitingForWhatNobodyAccepted) {
+  const UniqueFd client = connect_to_gate(SocketKind::Descriptor, 10, [](UniqueFd) {});
+  LingeringSocket stuck;
+  ASSERT_TRUE(support::send_descriptor(client.get(), stuck.end.get()));
+  stuck.end.reset();
+  const auto since = std::chrono::steady_clock::now();
+  gate_->close_listeners();
+  EXPECT_LT(std::chrono::steady_clock::now() - since, seconds(3)) << "the loop would be held up";
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/fd.sock"));
+  stuck.deaf.release();  // stays stuck
+}
+
 TEST_F(StuckClose, ForgetsAnRpcConnectionWithoutWaitingForWhatNobodyRead) {
   // As a server that gives the connection up at once.
   UniqueFd client = connect_to_gate(SocketKind::Client, 10, [](UniqueFd fd) { fd.reset(); });

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace arcomm {
 namespace {
@@ -102,6 +103,26 @@ TEST_F(QuiesceQueueTest, UsersAreServedInTurn) {
   for (; mine == 0 && now_ < since + 1000 * kMs; now_ += kMs) run();
   EXPECT_EQ(mine, 1);
   EXPECT_LT(now_ - since, 50 * kMs);
+}
+
+// A user namespace gives one person 65,536 uids.
+TEST_F(QuiesceQueueTest, ManyUidsOfOneRangeHaveTheBurstAndTheTurnOfOneUser) {
+  constexpr uid_t kMapped = 196'608;
+  for (uid_t i = 0; i < 1000; ++i) {
+    ask({kMapped + 7 * i});
+    ask({kMapped + 7 * i, kMapped + 7 * i + 1});  // pays once
+  }
+  ask({kOtherUser});
+  EXPECT_NE(why_.message.find("uid 196608 and its range"), std::string::npos) << why_.message;
+  std::size_t first = 0;
+  for (const QuiesceQueue::Request& request : queue_.take(now_)) {
+    if (request.uids == std::vector<uid_t>{kOtherUser}) ++first;
+    request.act();
+  }
+  EXPECT_EQ(first, 1u) << "the other user's turn came behind those of many uids";
+  while (run() != 0) {
+  }
+  EXPECT_EQ(acted_, static_cast<int>(QuiesceQueue::kOfUser.burst) + 1);
 }
 
 TEST_F(QuiesceQueueTest, ARequestThatWouldWaitForLongIsRefusedByWhoseShareItIs) {

@@ -1,0 +1,62 @@
+// Whose quotas and control groups pay for the memory in which calls meet.
+#include "daemon/control/calls/in_call_exchanges.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "daemon/telemetry/metrics/metrics.h"
+#include "kernels/host/reduce_in_call.h"
+
+namespace arcomm {
+namespace {
+
+class InCallExchangesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!host::can_reduce_in_call()) GTEST_SKIP() << "needs AVX2";
+  }
+  std::shared_ptr<InCallExchange> of(std::uint64_t epoch,
+                                     const std::optional<std::vector<MemoryGroup>>& groups) {
+    return exchanges_.of(
+        {}, epoch,
+        {.uid = 7, .groups = groups, .ranks = 2, .most_bytes = 8192, .same_tables = true});
+  }
+
+  Metrics metrics_;
+  static constexpr MachineFacts kMachine{
+      .descriptors = 1024, .mappings = 65'530, .memory_bytes = std::uint64_t{1} << 30};
+  QuotaBook quotas_{Settings::Quota{}, kMachine, metrics_};
+  ClientGroups groups_;
+  InCallExchanges exchanges_{{.quotas = quotas_, .groups = groups_, .counts = metrics_.in_call}};
+};
+
+TEST_F(InCallExchangesTest, TheControlGroupOfTheProcessPaysForEveryPage) {
+  const std::vector<MemoryGroup> group{
+      {.folder = "/g", .most_bytes = in_call_bytes(2) + in_call_bytes(2) / 2}};
+  std::shared_ptr<InCallExchange> first = of(1, group);
+  EXPECT_TRUE(first->has_memory()) << first->why_not();
+  EXPECT_EQ(groups_.held("/g"), in_call_bytes(2));
+  // A refusal is no failure: its operations are the worker's.
+  const std::shared_ptr<InCallExchange> refused = of(2, group);
+  EXPECT_FALSE(refused->has_memory());
+  EXPECT_NE(refused->why_not().find("the control group /g"), std::string::npos)
+      << refused->why_not();
+  EXPECT_EQ(quotas_.total(QuotaKind::HostBytes), in_call_bytes(2));
+  first.reset();
+  EXPECT_EQ(groups_.held("/g"), 0u);
+  EXPECT_TRUE(of(3, group)->has_memory());
+}
+
+TEST_F(InCallExchangesTest, AProcessWhoseControlGroupsAreNotKnownGetsNone) {
+  const std::shared_ptr<InCallExchange> unknown = of(1, std::nullopt);
+  EXPECT_FALSE(unknown->has_memory());
+  EXPECT_NE(unknown->why_not().find("have not been looked at"), std::string::npos)
+      << unknown->why_not();
+  EXPECT_EQ(quotas_.total(QuotaKind::HostBytes), 0u);
+}
+
+}  // namespace
+}  // namespace arcomm
