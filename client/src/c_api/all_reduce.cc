@@ -49,11 +49,11 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
   // It waits for no one, so that in a group it need not wait for the group's end either.
   if (member->gpu) return all_reduce_on_gpu(member, call, stream, operation_timeout());
   const std::chrono::milliseconds timeout = operation_timeout();
-  const Deadline deadline = Deadline::after(timeout);
+  DeadlineOnDemand deadline(timeout);
   Group& group = Group::of_this_thread();
   if (!group.open() && is_in_call(*member, call) && member->in_call->run(*member, call, deadline))
     return {};
-  Result<Operation*> operation = prepare(member, call, PlanId{}, deadline);
+  Result<Operation*> operation = prepare(member, call, PlanId{}, deadline.get());
   if (!operation) return std::move(operation).error();
   if (group.open()) {
     group.add(**operation, timeout, true);

@@ -55,7 +55,7 @@ InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t r
   args_.num_outputs = 1;
 }
 
-bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadline) {
+bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline) {
   const std::unique_lock<std::mutex> held = turn();
   // What is under way comes first: this may be to work on its result.
   if (member.active.load(std::memory_order_acquire) != 0 ||
@@ -84,7 +84,7 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadli
   return true;
 }
 
-bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, Deadline deadline) {
+bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline) {
   Submission& submission = member.session->submission();
   const bool yields_at_once = is_one_core() || submission.is_oversubscribed();
   Seen seen = meeting.look();
@@ -94,10 +94,11 @@ bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, Deadline d
   }
   if (seen != Seen::NotAll) return seen == Seen::All;
 
+  const Clock::duration left = deadline.get().left();
   const auto start = Clock::now();
   const auto spin_until = yields_at_once ? start : start + kSpinForPeers;
   const auto yield_until = start + kYieldForPeers;
-  const auto until = start + std::min<Clock::duration>(kPatience, deadline.left() / kPartForWorker);
+  const auto until = start + std::min<Clock::duration>(kPatience, left / kPartForWorker);
   for (auto now = start; now < until && seen == Seen::NotAll; now = Clock::now()) {
     if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now)) &&
         !submission.core_is_shared()) {

@@ -37,7 +37,7 @@ class InCallPath {
 
   // True: it is done, and the result is there. False: it is to go to the worker, as if it had not
   // been tried. Time: 10 ms at most, and half of what the deadline leaves.
-  bool run(Member& member, const CollectiveCall& call, Deadline deadline);
+  bool run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline);
 
   // Whoever submits an operation of the member holds it: what meets here and what the worker gets
   // have one order. Held by run() throughout.
@@ -60,7 +60,7 @@ class InCallPath {
     return at_worker_.load(std::memory_order_relaxed) + run_here_ + 1;
   }
   // False: not all come, or not in time, or not for this.
-  bool wait_for_all(const Member& member, Meeting& meeting, Deadline deadline);
+  bool wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline);
   Meeting::Seen sleep(Meeting& meeting, std::chrono::nanoseconds most);
   // After what they may sleep for.
   void wake_others();
