@@ -23,8 +23,9 @@
 
 namespace arcomm {
 
-// Of the encoding and of what the rows mean. A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 6;
+// Of the encoding and of what the rows mean, the memory of calls that meet (proto/host/in_call.h)
+// included. A library that reads another one cannot be a rank.
+inline constexpr std::uint32_t kLaunchTableVersion = 7;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};

@@ -64,9 +64,10 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDeman
   member.session->check_now_and_then();
   if (!member.session->submission().is_open()) return false;
   const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
+  const std::uint64_t bytes = call.send_bytes();
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
   if (meeting.is_contested()) return false;
-  host::copy_for_others(call.send, area(rank_, turn), call.send_bytes());
+  host::copy_for_others(call.send, part(rank_, turn, bytes), bytes);
   meeting.come(call);
   wake_others();
   if (!wait_for_all(member, meeting, deadline)) {
@@ -79,8 +80,7 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDeman
   combine(call, turn);
   ++run_here_;
   own().operations.store(run_here_, std::memory_order_relaxed);
-  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + call.send_bytes(),
-                    std::memory_order_relaxed);
+  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   return true;
 }
 
@@ -139,7 +139,8 @@ void InCallPath::wake_others() {
 
 void InCallPath::combine(const CollectiveCall& call, std::uint32_t turn) {
   if (call.is_empty()) return;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) args_.inputs[rank] = area(rank, turn);
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+    args_.inputs[rank] = part(rank, turn, call.send_bytes());
   args_.inputs[rank_] = call.send;
   args_.outputs[0] = call.recv;
   args_.count = call.send_count;

@@ -52,8 +52,10 @@ class InCallPath {
   InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks);
   InCallControl& control() const { return *reinterpret_cast<InCallControl*>(memory_.data()); }
   InCallRank& own() const { return control().ranks[rank_]; }
-  std::byte* area(std::uint32_t rank, std::uint32_t turn) const {
-    return memory_.data() + in_call_area_offset(rank, turn);
+  // Where what the rank sends lies: the same place for all ranks of an operation.
+  std::byte* part(std::uint32_t rank, std::uint32_t turn, std::uint64_t bytes) const {
+    return bytes <= kInCallBytesBesideHead ? control().ranks[rank].heads[turn].part
+                                           : memory_.data() + in_call_area_offset(rank, turn);
   }
   // Of the next operation, wherever it will run.
   std::uint64_t next_number() const {
