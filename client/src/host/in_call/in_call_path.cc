@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "client/src/host/in_call/in_call_meeting.h"
+#include "client/src/host/in_call/shared_cache.h"
 #include "client/src/host/member.h"
 #include "client/src/session/session.h"
 #include "kernels/host/reduce_in_call.h"
@@ -50,7 +52,10 @@ Result<std::unique_ptr<InCallPath>> InCallPath::open(const UniqueFd& memory, Ran
 }
 
 InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks)
-    : memory_(std::move(memory)), rank_(rank), ranks_(ranks) {
+    : memory_(std::move(memory)),
+      rank_(rank),
+      ranks_(ranks),
+      around_caches_(!cores_share_a_cache("")) {
   args_.num_inputs = args_.divisor = ranks;
   args_.num_outputs = 1;
 }
@@ -67,7 +72,11 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDeman
   const std::uint64_t bytes = call.send_bytes();
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
   if (meeting.is_contested()) return false;
-  host::copy_for_others(call.send, part(rank_, turn, bytes), bytes);
+  if (around_caches_) {
+    host::copy_for_others(call.send, part(rank_, turn, bytes), bytes);
+  } else if (bytes != 0) {
+    std::memcpy(part(rank_, turn, bytes), call.send, bytes);
+  }
   meeting.come(call);
   wake_others();
   if (!wait_for_all(member, meeting, deadline)) {

@@ -70,6 +70,7 @@ class InCallPath {
 
   SharedMapping memory_;
   const std::uint32_t rank_, ranks_;
+  const bool around_caches_;  // parts are copied so: no cache is between this core and the peers'
   std::mutex turn_;
   std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
   std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there
