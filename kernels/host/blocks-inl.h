@@ -101,12 +101,48 @@ class Blocks {
     finish<kNonTemporal>(a, b, c, e, {out_, outputs(), i});
   }
 
-  // At most a block of the `left` elements at i, through a padded copy: the same instructions as in
-  // block(), so that an element's result does not depend on where a range was cut. Returns how
-  // many.
+  // At most a block of the `left` elements at i: the same instructions as in block() between what
+  // reads and writes, so that an element's result does not depend on where a range was cut.
+  // Returns how many.
   HWY_NOINLINE std::uint64_t part(std::uint64_t i, std::uint64_t left) const {
-    const D d;
     const std::uint64_t count = std::min(left, elements());
+    if constexpr (In::kTakesSome && Out::kTakesSome) {
+      some(i, count);
+    } else {
+      through_copy(i, count);
+    }
+    return count;
+  }
+
+  HWY_INLINE void some(std::uint64_t i, std::uint64_t count) const {
+    const D d;
+    auto a = In::template load_some<0>(d, in_[0] + i, count);
+    auto b = In::template load_some<1>(d, in_[0] + i, count);
+    auto c = In::template load_some<2>(d, in_[0] + i, count);
+    auto e = In::template load_some<3>(d, in_[0] + i, count);
+    for (std::uint32_t r = 1; r < inputs(); ++r) {
+      const From* in = in_[r] + i;
+      a = Op::combine(d, a, In::template load_some<0>(d, in, count));
+      b = Op::combine(d, b, In::template load_some<1>(d, in, count));
+      c = Op::combine(d, c, In::template load_some<2>(d, in, count));
+      e = Op::combine(d, e, In::template load_some<3>(d, in, count));
+    }
+    a = Op::finish(d, a, divisor_);
+    b = Op::finish(d, b, divisor_);
+    c = Op::finish(d, c, divisor_);
+    e = Op::finish(d, e, divisor_);
+    for (std::uint32_t r = 0; r < outputs(); ++r) {
+      To* out = out_[r] + i;
+      Out::template store_some<0>(d, a, out, count);
+      Out::template store_some<1>(d, b, out, count);
+      Out::template store_some<2>(d, c, out, count);
+      Out::template store_some<3>(d, e, out, count);
+    }
+  }
+
+  // Through a padded copy.
+  HWY_INLINE void through_copy(std::uint64_t i, std::uint64_t count) const {
+    const D d;
     const std::size_t bytes = count * sizeof(From);
     HWY_ALIGN From padded[kMaxElements] = {};
     std::memcpy(padded, in_[0] + i, bytes);
@@ -124,7 +160,6 @@ class Blocks {
     for (std::uint32_t r = 0; r < outputs(); ++r) {
       std::memcpy(out_[r] + i, result, count * sizeof(To));
     }
-    return count;
   }
 
   template <class V>

@@ -20,6 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class Derived>
 struct WordFormat {
   using Stored = std::uint16_t;
+  static constexpr bool kTakesSome = false;  // no instruction masks words
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   using Bits = hn::RebindToUnsigned<D>;
@@ -61,6 +62,7 @@ struct BFloat16Words : WordFormat<BFloat16Words> {
 // in its upper half: widening is a shift or a mask, and nothing has to cross lanes.
 struct BFloat16Format {
   using Stored = std::uint16_t;
+  static constexpr bool kTakesSome = false;  // no instruction masks words
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
   using Bits = hn::RebindToUnsigned<D>;

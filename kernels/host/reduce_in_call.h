@@ -19,7 +19,8 @@ void reduce_in_call(const AllReduceArgs& args);
 // caches, as a peer gets lines from memory in less time than from this core's cache, where they
 // would have to be taken from the peer's before the next copy. Between two cores of an EPYC 9004
 // with an L3 each: 1 KiB in 0.57 us and not 0.87, 64 KiB in 7 and not 35. `to`: aligned to 64
-// bytes. In order with whatever this thread stores next.
+// bytes. In order with whatever this thread stores next. Between cores that share an L3 a plain
+// copy is faster at every size: 1 KiB in 0.6 us and not 0.8 on a Xeon.
 void copy_for_others(const void* from, void* to, std::uint64_t bytes);
 
 }  // namespace arcomm::host

@@ -3,8 +3,9 @@
 // operations go this way stands in the communicator's launch table (LaunchPath::InCall).
 //
 // The daemon makes the memory, sized and sealed, and every rank's process maps it whole. A rank
-// copies what it sends into its own area and says so in its head; who has found the heads of all,
-// and all alike, combines what lies in the areas, in the order of the ranks, by itself.
+// copies what it sends into its own area, or beside its head, and says so in its head; who has
+// found the heads of all, and all alike, combines what lies there, in the order of the ranks, by
+// itself.
 //
 // It is a short cut and nothing else. Whatever does not come as it should, and soon (a rank is
 // late, or asks for something else, or has gone, or calls asynchronously), the operation goes
@@ -35,20 +36,24 @@ inline constexpr std::uint32_t kMaxInCallRanks = 8;
 inline constexpr std::uint64_t kMaxInCallBytes = std::uint64_t{64} << 10;
 // Pairs of lines: the processor fetches neighbours.
 inline constexpr std::size_t kInCallLine = 128;
+// So much lies beside its head, with which it then travels. It fills the pair of lines.
+inline constexpr std::size_t kInCallBytesBesideHead = kInCallLine - 3 * sizeof(std::uint64_t);
 
 // Of one operation of one rank. `number` is stored last.
-struct InCallHead {
+struct alignas(kInCallLine) InCallHead {
   std::atomic<std::uint64_t> number;
   std::atomic<std::uint64_t> what;  // in_call_word(): type, operation, collective, codec
   std::atomic<std::uint64_t> count;
+  std::byte part[kInCallBytesBesideHead];  // what it sends, where that fits
 };
+static_assert(sizeof(InCallHead) == kInCallLine);
 
 struct InCallRank {
   // By turns: the next operation but one that meets here takes the same, when all are through.
-  alignas(kInCallLine) InCallHead heads[2];
-  std::atomic<std::uint64_t> by_worker;  // the last that this rank has sent to the worker
-  // 1 while it sleeps, or is about to; the futex word.
-  alignas(kInCallLine) std::atomic<std::uint32_t> sleeps;
+  InCallHead heads[2];
+  // Seldom written, and read by whoever waits and whoever has come.
+  alignas(kInCallLine) std::atomic<std::uint64_t> by_worker;  // the last that it sent to the worker
+  std::atomic<std::uint32_t> sleeps;  // 1 while it does, or is about to; the futex word
   // The last for which it has found everybody. Read where a fate is in doubt.
   alignas(kInCallLine) std::atomic<std::uint64_t> found_all;
   std::atomic<std::uint64_t> operations, bytes;  // that it has run here; for people
@@ -61,7 +66,7 @@ struct InCallControl {
   std::atomic<std::uint64_t> fates[4];  // in_call_fate(), by number
   InCallRank ranks[kMaxInCallRanks];
 };
-inline constexpr std::uint64_t kInCallControlBytes = 4096;
+inline constexpr std::uint64_t kInCallControlBytes = 8192;
 static_assert(sizeof(InCallControl) <= kInCallControlBytes &&
               std::is_standard_layout_v<InCallControl> &&
               std::atomic<std::uint64_t>::is_always_lock_free);

@@ -25,15 +25,15 @@ static_assert(static_cast<int>(arcUint64) == static_cast<int>(DType::Uint64));
 static_assert(static_cast<int>(arcAvg) == static_cast<int>(ReduceOp::Avg));
 
 // The member, where the call and it are sound.
-Result<std::shared_ptr<Member>> find_member(const void* send, void* recv, std::size_t count,
-                                            arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
-                                            arcStream_t stream) {
-  Result<std::shared_ptr<Communicator>> communicator = find(comm);
-  if (!communicator) return std::move(communicator).error();
-  std::shared_ptr<Member> member = (*communicator)->member();
-  ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, member->gpu ? nullptr : stream));
-  if (member->session->lost()) return member->session->submission().loss();
-  return member;
+Result<std::shared_ptr<Member>> member_for(const void* send, void* recv, std::size_t count,
+                                           arcDataType_t dtype, arcRedOp_t op, arcComm_t comm,
+                                           arcStream_t stream) {
+  Result<std::shared_ptr<Member>> found = find_member(comm);
+  if (!found) return found;
+  const Member& member = **found;
+  ARC_RETURN_IF_ERROR(check_call(send, recv, count, dtype, op, member.gpu ? nullptr : stream));
+  if (member.session->lost()) return member.session->submission().loss();
+  return found;
 }
 
 // Whether its ranks' calls meet, and end, without the daemon; which is to show what error classes
@@ -49,11 +49,11 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
   // It waits for no one, so that in a group it need not wait for the group's end either.
   if (member->gpu) return all_reduce_on_gpu(member, call, stream, operation_timeout());
   const std::chrono::milliseconds timeout = operation_timeout();
-  const Deadline deadline = Deadline::after(timeout);
+  DeadlineOnDemand deadline(timeout);
   Group& group = Group::of_this_thread();
   if (!group.open() && is_in_call(*member, call) && member->in_call->run(*member, call, deadline))
     return {};
-  Result<Operation*> operation = prepare(member, call, PlanId{}, deadline);
+  Result<Operation*> operation = prepare(member, call, PlanId{}, deadline.get());
   if (!operation) return std::move(operation).error();
   if (group.open()) {
     group.add(**operation, timeout, true);
@@ -78,7 +78,7 @@ Status all_reduce(const void* send, void* recv, std::size_t count, arcDataType_t
   const Result<std::optional<Coding>> asked = read_config(config);
   if (!asked) return asked.error();
   const Result<std::shared_ptr<Member>> member =
-      find_member(send, recv, count, dtype, op, comm, stream);
+      member_for(send, recv, count, dtype, op, comm, stream);
   if (!member) return member.error();
   const Result<CollectiveCall> call = coded_call(send, recv, count, dtype, op, *asked, **member);
   if (!call) return call.error();
@@ -93,7 +93,7 @@ Status all_reduce_async(const void* send, void* recv, std::size_t count, arcData
   const Result<std::optional<Coding>> asked = read_config(config);
   if (!asked) return asked.error();
   const Result<std::shared_ptr<Member>> member =
-      find_member(send, recv, count, dtype, op, comm, stream);
+      member_for(send, recv, count, dtype, op, comm, stream);
   if (!member) return member.error();
   if ((*member)->gpu) {
     return error(ErrorCode::Unimplemented, Reason::Unsupported,

@@ -31,6 +31,24 @@ Result<std::shared_ptr<Communicator>> find(arcComm_t handle) {
                " is not a communicator, or was destroyed");
 }
 
+Result<std::shared_ptr<Member>> find_member(arcComm_t handle) {
+  struct Found {
+    arcComm_t handle = nullptr;
+    std::uint64_t changes = 0;
+    std::weak_ptr<Member> member;  // a thread that calls no more keeps nothing
+  };
+  thread_local Found last;
+  const std::uint64_t changes = communicators().changes();
+  if (handle == last.handle && changes == last.changes) {
+    if (std::shared_ptr<Member> member = last.member.lock()) return member;
+  }
+  const Result<std::shared_ptr<Communicator>> communicator = find(handle);
+  if (!communicator) return communicator.error();
+  std::shared_ptr<Member> member = (*communicator)->member();
+  last = {.handle = handle, .changes = changes, .member = member};
+  return member;
+}
+
 std::chrono::milliseconds operation_timeout() {
   return std::chrono::milliseconds(Library::instance().timeout_ms());
 }

@@ -44,6 +44,9 @@ arcResult_t guarded(Body&& body) {
 
 Error null_argument(const char* name);
 Result<std::shared_ptr<Communicator>> find(arcComm_t handle);
+// Of the communicator, as it is now. Of the one that this thread asked for last it knows without a
+// lock.
+Result<std::shared_ptr<Member>> find_member(arcComm_t handle);
 // How long an operation may take, counted from its call.
 std::chrono::milliseconds operation_timeout();
 

@@ -236,10 +236,13 @@ Status Communicator::rebuild() {
       error(ErrorCode::Aborted, Reason::Revoked, "the communicator is being rebuilt"), deadline));
   Result<std::shared_ptr<Member>> member = join(deadline, true);
   if (!member) return std::move(member).error();
-  const std::lock_guard lock(mutex_);
-  member_ = std::move(*member);
-  asked_ = Error{ErrorCode::Ok, Reason::None, "", -1};
-  asked_at_ = {};
+  {
+    const std::lock_guard lock(mutex_);
+    member_ = std::move(*member);
+    asked_ = Error{ErrorCode::Ok, Reason::None, "", -1};
+    asked_at_ = {};
+  }
+  communicators().note_change();
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdint>
+#include <optional>
 
 namespace arcomm::client {
 
@@ -49,6 +50,22 @@ class Deadline {
 
  private:
   Clock::time_point when_;
+};
+
+// The deadline of a call that mostly ends before anybody asks for it, and then reads no clock. It
+// counts from the first question, which comes within microseconds of the call or after a wait that
+// asked.
+class DeadlineOnDemand {
+ public:
+  explicit DeadlineOnDemand(std::chrono::milliseconds span) : span_(span) {}
+  Deadline get() {
+    if (!deadline_) deadline_ = Deadline::after(span_);
+    return *deadline_;
+  }
+
+ private:
+  const std::chrono::milliseconds span_;
+  std::optional<Deadline> deadline_;
 };
 
 }  // namespace arcomm::client

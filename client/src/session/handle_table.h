@@ -3,6 +3,7 @@
 // find() takes a shared lock. Ownership: the table and whoever holds a found reference.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -24,6 +25,7 @@ class HandleTable {
     Slot& slot = slots_[index];
     slot.object = std::move(object);
     slot.generation = (slot.generation + 1) & kGenerationMask;
+    note_change();
     return encode(index, slot.generation);
   }
 
@@ -37,8 +39,15 @@ class HandleTable {
   std::shared_ptr<Object> take(std::uintptr_t handle) {
     const std::unique_lock lock(mutex_);
     Slot* slot = const_cast<Slot*>(at(handle));
+    note_change();
     return slot != nullptr ? std::exchange(slot->object, nullptr) : nullptr;
   }
+
+  // Grows with whatever a handle came to name or names no more, so that what was found may be kept
+  // as long as this is what it was before the search.
+  std::uint64_t changes() const { return changes_.load(std::memory_order_acquire); }
+  // What an object stands for is another thing now.
+  void note_change() { changes_.fetch_add(1, std::memory_order_release); }
 
  private:
   struct Slot {
@@ -60,6 +69,7 @@ class HandleTable {
 
   mutable std::shared_mutex mutex_;
   std::vector<Slot> slots_;
+  std::atomic<std::uint64_t> changes_{0};
 };
 
 }  // namespace arcomm::client

@@ -47,7 +47,7 @@ class Session {
   // Asks the socket whether the daemon is still there. Streams that wait for a daemon that is not
   // are told.
   void check();
-  // The same, but for most calls nothing: for the path of every operation.
+  // The same, but for most calls nothing: for the path of every operation. Every few milliseconds.
   void check_now_and_then();
   // Aborts at the daemon the members that gave up by themselves: see DueAborts::tell().
   void tell_aborts() { aborts_.tell(); }
@@ -68,7 +68,7 @@ class Session {
   Submission submission_;
   Waiting waiting_;
   std::unique_ptr<GpuSession> gpus_;
-  std::atomic<Deadline::Clock::rep> checked_at_{0};
+  std::atomic<std::int64_t> checked_at_ns_{0};
 };
 
 }  // namespace arcomm::client

@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "client/src/host/in_call/in_call_meeting.h"
+#include "client/src/host/in_call/shared_cache.h"
 #include "client/src/host/member.h"
 #include "client/src/session/session.h"
 #include "kernels/host/reduce_in_call.h"
@@ -50,12 +52,15 @@ Result<std::unique_ptr<InCallPath>> InCallPath::open(const UniqueFd& memory, Ran
 }
 
 InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks)
-    : memory_(std::move(memory)), rank_(rank), ranks_(ranks) {
+    : memory_(std::move(memory)),
+      rank_(rank),
+      ranks_(ranks),
+      around_caches_(!cores_share_a_cache("")) {
   args_.num_inputs = args_.divisor = ranks;
   args_.num_outputs = 1;
 }
 
-bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadline) {
+bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline) {
   const std::unique_lock<std::mutex> held = turn();
   // What is under way comes first: this may be to work on its result.
   if (member.active.load(std::memory_order_acquire) != 0 ||
@@ -64,9 +69,14 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadli
   member.session->check_now_and_then();
   if (!member.session->submission().is_open()) return false;
   const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
+  const std::uint64_t bytes = call.send_bytes();
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
   if (meeting.is_contested()) return false;
-  host::copy_for_others(call.send, area(rank_, turn), call.send_bytes());
+  if (around_caches_) {
+    host::copy_for_others(call.send, part(rank_, turn, bytes), bytes);
+  } else if (bytes != 0) {
+    std::memcpy(part(rank_, turn, bytes), call.send, bytes);
+  }
   meeting.come(call);
   wake_others();
   if (!wait_for_all(member, meeting, deadline)) {
@@ -79,12 +89,11 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, Deadline deadli
   combine(call, turn);
   ++run_here_;
   own().operations.store(run_here_, std::memory_order_relaxed);
-  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + call.send_bytes(),
-                    std::memory_order_relaxed);
+  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
   return true;
 }
 
-bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, Deadline deadline) {
+bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline) {
   Submission& submission = member.session->submission();
   const bool yields_at_once = is_one_core() || submission.is_oversubscribed();
   Seen seen = meeting.look();
@@ -94,10 +103,11 @@ bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, Deadline d
   }
   if (seen != Seen::NotAll) return seen == Seen::All;
 
+  const Clock::duration left = deadline.get().left();
   const auto start = Clock::now();
   const auto spin_until = yields_at_once ? start : start + kSpinForPeers;
   const auto yield_until = start + kYieldForPeers;
-  const auto until = start + std::min<Clock::duration>(kPatience, deadline.left() / kPartForWorker);
+  const auto until = start + std::min<Clock::duration>(kPatience, left / kPartForWorker);
   for (auto now = start; now < until && seen == Seen::NotAll; now = Clock::now()) {
     if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now)) &&
         !submission.core_is_shared()) {
@@ -138,7 +148,8 @@ void InCallPath::wake_others() {
 
 void InCallPath::combine(const CollectiveCall& call, std::uint32_t turn) {
   if (call.is_empty()) return;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank) args_.inputs[rank] = area(rank, turn);
+  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+    args_.inputs[rank] = part(rank, turn, call.send_bytes());
   args_.inputs[rank_] = call.send;
   args_.outputs[0] = call.recv;
   args_.count = call.send_count;

@@ -37,7 +37,7 @@ class InCallPath {
 
   // True: it is done, and the result is there. False: it is to go to the worker, as if it had not
   // been tried. Time: 10 ms at most, and half of what the deadline leaves.
-  bool run(Member& member, const CollectiveCall& call, Deadline deadline);
+  bool run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline);
 
   // Whoever submits an operation of the member holds it: what meets here and what the worker gets
   // have one order. Held by run() throughout.
@@ -52,15 +52,17 @@ class InCallPath {
   InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks);
   InCallControl& control() const { return *reinterpret_cast<InCallControl*>(memory_.data()); }
   InCallRank& own() const { return control().ranks[rank_]; }
-  std::byte* area(std::uint32_t rank, std::uint32_t turn) const {
-    return memory_.data() + in_call_area_offset(rank, turn);
+  // Where what the rank sends lies: the same place for all ranks of an operation.
+  std::byte* part(std::uint32_t rank, std::uint32_t turn, std::uint64_t bytes) const {
+    return bytes <= kInCallBytesBesideHead ? control().ranks[rank].heads[turn].part
+                                           : memory_.data() + in_call_area_offset(rank, turn);
   }
   // Of the next operation, wherever it will run.
   std::uint64_t next_number() const {
     return at_worker_.load(std::memory_order_relaxed) + run_here_ + 1;
   }
   // False: not all come, or not in time, or not for this.
-  bool wait_for_all(const Member& member, Meeting& meeting, Deadline deadline);
+  bool wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline);
   Meeting::Seen sleep(Meeting& meeting, std::chrono::nanoseconds most);
   // After what they may sleep for.
   void wake_others();
@@ -68,6 +70,7 @@ class InCallPath {
 
   SharedMapping memory_;
   const std::uint32_t rank_, ranks_;
+  const bool around_caches_;  // parts are copied so: no cache is between this core and the peers'
   std::mutex turn_;
   std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
   std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there

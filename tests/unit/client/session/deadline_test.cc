@@ -43,5 +43,14 @@ TEST(Deadline, IsNeverBeforeTheTimeThatItCountsFrom) {
   EXPECT_EQ(now.plus(milliseconds(5)).when(), now.when() + milliseconds(5));
 }
 
+TEST(DeadlineOnDemand, CountsFromTheFirstQuestionAndStaysTheSame) {
+  DeadlineOnDemand deadline(milliseconds(1000));
+  const auto before = Deadline::Clock::now();
+  const auto when = deadline.get().when();
+  EXPECT_GE(when, before + milliseconds(1000));
+  EXPECT_LE(when, Deadline::Clock::now() + milliseconds(1000));
+  EXPECT_EQ(deadline.get().when(), when);
+}
+
 }  // namespace
 }  // namespace arcomm::client

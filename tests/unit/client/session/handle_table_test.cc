@@ -33,5 +33,20 @@ TEST(HandleTable, ForgetsAHandleEvenWhenItsPlaceIsUsedAgain) {
   EXPECT_EQ(*table.find(second), 2);
 }
 
+TEST(HandleTable, TellsThatWhatWasFoundMayBeAnotherNow) {
+  HandleTable<int> table;
+  const std::uint64_t empty = table.changes();
+  const std::uintptr_t handle = table.insert(std::make_shared<int>(1));
+  const std::uint64_t inserted = table.changes();
+  EXPECT_NE(inserted, empty);
+  EXPECT_NE(table.find(handle), nullptr);
+  EXPECT_EQ(table.changes(), inserted);
+  table.note_change();
+  const std::uint64_t noted = table.changes();
+  EXPECT_NE(noted, inserted);
+  EXPECT_NE(table.take(handle), nullptr);
+  EXPECT_NE(table.changes(), noted);
+}
+
 }  // namespace
 }  // namespace arcomm::client
