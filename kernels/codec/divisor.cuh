@@ -17,10 +17,10 @@ class Divisor {
   // quotient, with its remainder put right once, is exact to a double; and that, rounded once more,
   // is the nearest float, as a double has more than twice a float's bits.
   __device__ __forceinline__ void divide(HalfBlock& half) const {
+    if (by_ == 1) return;
     if (is_power_of_two_) {
-      const auto inverse = static_cast<float>(inverse_);
 #pragma unroll
-      for (float& value : half.values) value = __fmul_rn(value, inverse);
+      for (float& value : half.values) value = __fmul_rn(value, inverse());
       return;
     }
 #pragma unroll
@@ -30,6 +30,10 @@ class Divisor {
       if (fabsf(value) <= kLargestFinite)
         value = __double2float_rn(__fma_rn(rest, inverse_, quotient));
     }
+  }
+
+  __device__ __forceinline__ float inverse() const {
+    return static_cast<float>(inverse_);
   }
 
  private:
