@@ -4,7 +4,7 @@
 // numbers of eleven bits differ so much in size that float32 rounds their sum, the smaller is less
 // than a half of what float16 rounds away, by more than float32 does.
 //
-// Opened: of a CodedCodec of four bits, with four turns.
+// Opened: of PacketCodes of four bits, with four turns.
 #pragma once
 
 #include <cuda_fp16.h>
