@@ -24,7 +24,12 @@ class Carried {
   static_assert(kFirst + kLanes < kLl128Lanes);  // the last lane carries nothing
 
   // Between the two: what the lanes want carried is put to its place in bytes().
-  static __device__ __forceinline__ void begin() { __syncwarp(kWarp); }
+  static __device__ __forceinline__ void begin() {
+    __syncwarp(kWarp);
+    // Behind it nothing travels, and nothing of whose the memory was before.
+    if (lane_of_thread() - kFirst < kWordsBehind)
+      bytes<std::uint32_t>(kBytes)[lane_of_thread() - kFirst] = 0;
+  }
   static __device__ __forceinline__ void put_into(LaneWords& packet) {
     __syncwarp(kWarp);
     if (carries()) packet.data = place();
@@ -42,6 +47,8 @@ class Carried {
   }
 
  private:
+  static constexpr std::uint32_t kWordsBehind = (kLanes * sizeof(LaneData) - kBytes) / 4;
+  static_assert(kBytes % 4 == 0 && kWordsBehind <= kLl128Lanes - kFirst);
   static constexpr std::uint32_t kRoom = kLl128Lanes - kFirst;
   static constexpr std::uint32_t kMostWarps = kLl128Warps + 1;
 
