@@ -66,6 +66,39 @@ struct HalfBlockOf16Bits {
   }
 };
 
+// Twice the place of the first element of the half that has this magnitude, and 1 where it is
+// negative; all bits where there is none.
+template <std::uint32_t kInVector, typename Half>
+__device__ __forceinline__ std::uint32_t first_of_magnitude(const Half& half,
+                                                            std::uint32_t magnitude) {
+  constexpr std::uint32_t kSign = 1U << (8 * Half::kBytes - 1);
+  std::uint32_t words[Extremes<Half::kBytes>::kWords];
+  half.bits(words);
+  std::uint32_t first = ~0U;
+#pragma unroll
+  for (std::uint32_t i = 0; i < kHalfBlock; ++i) {
+    const std::uint32_t bits =
+        Half::kBytes == 4 ? words[i] : words[i / 2] >> (16 * (i % 2)) & 0xffffU;
+    const std::uint32_t sign = (bits & kSign) != 0 ? 1 : 0;
+    if ((bits & (kSign - 1)) == magnitude)
+      first = min(first, 2 * place_in_block<kInVector>(i) + sign);
+  }
+  return first;
+}
+
+// Out of line, as few blocks have the largest magnitude in both signs; but not of floats, which are
+// too many for registers to be kept beside a call.
+template <std::uint32_t kInVector, typename Format>
+__device__ __noinline__ std::uint32_t first_of_magnitude_apart(HalfBlockOf16Bits<Format> half,
+                                                               std::uint32_t magnitude) {
+  return first_of_magnitude<kInVector>(half, magnitude);
+}
+template <std::uint32_t kInVector>
+__device__ __forceinline__ std::uint32_t first_of_magnitude_apart(const HalfBlock& half,
+                                                                  std::uint32_t magnitude) {
+  return first_of_magnitude<kInVector>(half, magnitude);
+}
+
 // The 32-point Walsh-Hadamard transform of the block, unnormalized: strides within a vector, the
 // one between the lanes, and those between a lane's vectors.
 template <std::uint32_t kInVector>

@@ -108,23 +108,13 @@ struct PacketCodes {
     template <std::uint32_t kCount, typename HalfOf>
     static __device__ __forceinline__ void break_tie(const HalfOf (&halves)[kCount],
                                                      Largest& largest) {
-      constexpr std::uint32_t kSign = 1U << (8 * HalfOf::kBytes - 1);
 #pragma unroll
       for (std::uint32_t n = 0; n < kCount; ++n) {
         const std::uint32_t owner = kCount == 2 ? (lane_of_thread() & ~1U) | n : lane_of_thread();
         const std::uint32_t magnitude =
             __shfl_sync(kWarp, largest.magnitude, static_cast<int>(owner));
-        std::uint32_t first = ~0U;  // twice the place of the first that has it, and 1: negative
-        const auto look = [&](std::uint32_t i, std::uint32_t bits) {
-          if ((bits & (kSign - 1)) != magnitude) return;
-          first = min(first, 2 * place_in_block<kInVector>(i) + ((bits & kSign) != 0 ? 1 : 0));
-        };
-        std::uint32_t bits[Extremes<HalfOf::kBytes>::kWords];
-        halves[n].bits(bits);
-#pragma unroll
-        for (std::uint32_t i = 0; i < kHalfBlock; ++i)
-          look(i, HalfOf::kBytes == 4 ? bits[i] : bits[i / 2] >> (16 * (i % 2)) & 0xffffU);
-        first = min(first, __shfl_xor_sync(kWarp, first, 1));
+        const std::uint32_t here = first_of_magnitude_apart<kInVector>(halves[n], magnitude);
+        const std::uint32_t first = min(here, __shfl_xor_sync(kWarp, here, 1));
         if (owner == lane_of_thread()) largest.is_negative = first % 2 != 0;
       }
     }
