@@ -17,20 +17,23 @@
 namespace arcomm::device {
 
 // Whether all scales, and half of them, are numbers with which that is so: products are finite, and
-// none has bits below float16's last one. Scales of nothing but zeros are not, though they could.
+// none has bits below float16's last one; or zero. So the least is looked for among scales less 1,
+// of which zero's is the largest there is.
 inline constexpr std::uint32_t kLeastScaleInHalf = 0x3780, kMostScaleInHalf = 0x45ff;
 
 template <typename Opened>
 __device__ __forceinline__ bool are_exact_in_half(const Opened& first, const Opened& second) {
-  std::uint32_t most = 0, least = 0xffff'ffffU;
+  constexpr std::uint32_t kBoth = 0x1'0001U, kMinusOne = 0xffff'ffffU;  // in both halves
+  constexpr std::uint32_t kLeast = (kLeastScaleInHalf - 1) * kBoth;
+  constexpr std::uint32_t kMost = kMostScaleInHalf * kBoth;
+  std::uint32_t most = kMost, least = kLeast;
 #pragma unroll
   for (std::uint32_t n = 0; n < 2; ++n) {
     const std::uint32_t a = first.scales(n) & 0x7fff'7fffU, b = second.scales(n) & 0x7fff'7fffU;
     most = __vmaxu2(most, __vmaxu2(a, b));
-    least = __vminu2(least, __vminu2(a, b));
+    least = __viaddmin_u16x2(a, kMinusOne, __viaddmin_u16x2(b, kMinusOne, least));
   }
-  return __vmaxu2(most, kMostScaleInHalf * 0x1'0001U) == kMostScaleInHalf * 0x1'0001U &&
-         __vminu2(least, kLeastScaleInHalf * 0x1'0001U) == kLeastScaleInHalf * 0x1'0001U;
+  return most == kMost && least == kLeast;
 }
 
 // Codes 2 j and 2 j + 1 of such a word: as code_words.h has them, in the mantissas of two float16.
