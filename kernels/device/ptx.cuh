@@ -161,6 +161,22 @@ __device__ __forceinline__ void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
+// (word & mask) | more, with one instruction: of two constants the compiler makes two.
+__device__ __forceinline__ std::uint32_t bits_of_both(std::uint32_t word, std::uint32_t mask,
+                                                      std::uint32_t more) {
+  std::uint32_t bits;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(bits) : "r"(word), "r"(mask), "r"(more));
+  return bits;
+}
+
+// 1 / value, off by its last bit at most, where both are normal numbers; without rcp.rn's code for
+// where they are not.
+__device__ __forceinline__ float approximate_inverse(float value) {
+  float inverse;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(value));
+  return inverse;
+}
+
 __device__ __forceinline__ std::uint64_t global_nanoseconds() {
   std::uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));

@@ -28,11 +28,11 @@ __device__ __forceinline__ void run_two_shot(const InStreamCall& call) {
 }  // namespace
 
 #define ARC_CODED_KERNELS(type, Format, codec)                                            \
-  extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                     \
+  extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads, 1)                  \
       arcomm_pair_ll128_##type##_##codec(const __grid_constant__ InStreamCall call) {     \
     run_pair<Format>(call);                                                               \
   }                                                                                       \
-  extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads)                     \
+  extern "C" __global__ void __launch_bounds__(kInStreamBlockThreads, 1)                  \
       arcomm_two_shot_ll128_##type##_##codec(const __grid_constant__ InStreamCall call) { \
     run_two_shot<Format>(call);                                                           \
   }

@@ -22,9 +22,14 @@ __device__ __forceinline__ void coded_pair(InStreamExchange& exchange, bool vect
   const auto exists = [&](std::uint32_t i) { return exchange.moves() && number(i) < packets; };
   const bool has_one_each = packet_of_all(kLl128Warps) >= packets;
 
+  // A packet's elements are on their way while the one before it is decoded.
+  constexpr bool kLoadsEarly = Codec::kLoadsEarly;
+
   exchange.enter();
   auto budget = exchange.budget();
   typename Codec::Packet sent[kAhead], next{};  // the one that comes in first, first
+  typename Codec::Input input;
+  if (kLoadsEarly && exists(0)) input = elements.load(exchange.send(), number(0));
   bool received = false;
 #pragma unroll 1
   for (std::uint32_t i = 0;; ++i) {
@@ -32,7 +37,11 @@ __device__ __forceinline__ void coded_pair(InStreamExchange& exchange, bool vect
     const bool takes = i >= kAhead && exists(in);
     Ll128Packet theirs;
     if (takes) theirs.load(exchange.slot(rank, peer, in));  // on its way while this one is encoded
-    if (exists(i)) next = elements.read(exchange.send(), number(i));
+    if (exists(i)) {
+      if (!kLoadsEarly) input = elements.load(exchange.send(), number(i));
+      next = elements.encode(input);
+    }
+    if (kLoadsEarly && exists(i + 1)) input = elements.load(exchange.send(), number(i + 1));
     if (i == 0 && !exchange.begins()) return exchange.leave(false);
     received = takes && (__all_sync(kWarp, theirs.is_of(exchange.flag_in_slot(in))) ||
                          receive_packet(theirs, exchange.slot(rank, peer, in), peer,

@@ -112,7 +112,7 @@ class GpuCodec : public testing::TestWithParam<Of> {
 };
 
 TEST_P(GpuCodec, MakesTheBitsOfTheGoldenOneOfAnyElements) {
-  for (unsigned seed = 1; seed <= 8; ++seed) {
+  for (unsigned seed = 1; seed <= 12; ++seed) {
     expect_golden(ReduceOp::Sum, kMostCount, 0, seed);
     expect_golden(ReduceOp::Avg, kMostCount, 0, seed + 100);
   }

@@ -2,6 +2,7 @@
 // over. Any one thread.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -43,14 +44,17 @@ class Elements {
   Bytes make(DType dtype, std::uint64_t count) {
     Bytes bytes(count * size_of(dtype));
     for (std::uint64_t i = 0; i < count; ++i) {
-      if (i % kCodecBlock == 0) kind_ = random_() % 16;
-      write(dtype, next(), bytes.data() + i * size_of(dtype));
+      if (i % kCodecBlock == 0) {
+        kind_ = random_() % 20;
+        exponent_ = static_cast<int>(random_() % 280) - 150;
+      }
+      write(dtype, next(dtype), bytes.data() + i * size_of(dtype));
     }
     return bytes;
   }
 
  private:
-  float next() {
+  float next(DType dtype) {
     constexpr float kInf = std::numeric_limits<float>::infinity();
     const float value = normal_(random_);
     const bool is_rare = random_() % 32 == 0;
@@ -75,6 +79,20 @@ class Elements {
         return random_() % 2 == 0 ? 1.5F : -1.5F;
       case 9:
         return is_rare ? value * 1000 : value;
+      case 10:  // every exponent that the type has, denormals and what is beyond the largest
+        return std::ldexp(value, dtype == DType::Float16 ? exponent_ / 6 : exponent_);
+      case 11:  // zeros but for a few
+        return is_rare ? value : 0.0F * value;
+      case 12:  // float16's last denormals
+        return static_cast<float>(static_cast<int>(random_() % 9) - 4) * 0x1p-24F;
+      case 13: {  // every code of a scale that is no power of two, and the ties between codes
+        const float steps = static_cast<float>(static_cast<int>(random_() % 514) - 257) * 0.5F;
+        return std::ldexp(steps * 1.328125F, exponent_ / 20);
+      }
+      case 14:  // the largest magnitude in both signs, seldom, among smaller ones
+        return is_rare ? (value < 0 ? -8.0F : 8.0F) : std::fmod(value, 8.0F);
+      case 15:  // about the largest scales with which float16 sums are made in float16
+        return std::ldexp(value, is_rare ? 14 : 13);
       default:
         return value;
     }
@@ -82,7 +100,8 @@ class Elements {
 
   std::mt19937 random_;
   std::normal_distribution<float> normal_;
-  std::uint32_t kind_ = 0;
+  std::uint32_t kind_ = 0;  // of the block
+  int exponent_ = 0;
 };
 
 }  // namespace arcomm::gpu
