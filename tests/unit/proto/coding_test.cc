@@ -94,14 +94,14 @@ TEST(ErrorClass, IsHonouredByWhatIsPublished) {
 }
 
 TEST(Coding, SaysWhatIsWrongWithIt) {
-  EXPECT_EQ(find_fault({}), nullptr);
-  EXPECT_EQ(find_fault({.codec = Codec::Q8}), nullptr);
-  EXPECT_EQ(find_fault({.error_class = {30, 0.1}}), nullptr);
-  EXPECT_NE(find_fault({.codec = static_cast<Codec>(kCodecs)}), nullptr);
-  EXPECT_NE(find_fault({.codec = Codec::Q8, .error_class = {30, 0}}), nullptr);
+  EXPECT_EQ(find_fault(Coding{}), nullptr);
+  EXPECT_EQ(find_fault(Coding{.codec = Codec::Q8}), nullptr);
+  EXPECT_EQ(find_fault(Coding{.error_class = {30, 0.1}}), nullptr);
+  EXPECT_NE(find_fault(Coding{.codec = static_cast<Codec>(kCodecs)}), nullptr);
+  EXPECT_NE(find_fault(Coding{.codec = Codec::Q8, .error_class = {30, 0}}), nullptr);
   for (const double wrong : {-1.0, kNan, std::numeric_limits<double>::infinity()}) {
-    EXPECT_NE(find_fault({.error_class = {wrong, 0}}), nullptr) << wrong;
-    EXPECT_NE(find_fault({.error_class = {0, wrong}}), nullptr) << wrong;
+    EXPECT_NE(find_fault(Coding{.error_class = {wrong, 0}}), nullptr) << wrong;
+    EXPECT_NE(find_fault(Coding{.error_class = {0, wrong}}), nullptr) << wrong;
   }
 }
 
