@@ -171,7 +171,7 @@ class Asking {
     demand(asked_ == answered_);
     for (std::size_t kind = 0; kind < kQuotaKinds; ++kind)
       demand(node_.control().quotas().total(static_cast<QuotaKind>(kind)) == 0);
-    demand(node_.worker().buffer_seeds().empty());
+    demand(node_.worker().buffer_specs().empty());
     demand(node_.control().rendezvous().forming().empty());
   }
 
@@ -214,17 +214,18 @@ class Asking {
     if (ticket) offers_.push_back(*ticket);
   }
   void check_worker() const {
-    for (const BufferSpec& seed : node_.worker().buffer_seeds()) {
-      demand(seed.device == "GPU-0" || seed.device == "GPU-1");
-      demand(seed.length_bytes != 0);
-      demand(seed.chunks.size() <= kMostChunks);
-      if (seed.allocation_bytes == 0) continue;  // that the worker has allocated itself
-      demand(seed.offset_bytes <= seed.allocation_bytes &&
-             seed.length_bytes <= seed.allocation_bytes - seed.offset_bytes);
+    for (const BufferSpec& spec : node_.worker().buffer_specs()) {
+      const MemoryHandle& handle = spec.handle;
+      demand(spec.device == "GPU-0" || spec.device == "GPU-1");
+      demand(handle.length_bytes != 0);
+      demand(spec.chunks.size() <= kMostChunks);
+      if (handle.allocation_bytes == 0) continue;  // that the worker has allocated itself
+      demand(handle.offset_bytes <= handle.allocation_bytes &&
+             handle.length_bytes <= handle.allocation_bytes - handle.offset_bytes);
       std::uint64_t sum = 0;
-      for (const MemoryChunk& chunk : seed.chunks) sum += chunk.bytes;
-      demand(seed.chunks.empty() || sum == seed.allocation_bytes);
-      demand(seed.chunks.empty() || !seed.handle);
+      for (const MemoryChunk& chunk : spec.chunks) sum += chunk.bytes;
+      demand(spec.chunks.empty() || sum == handle.allocation_bytes);
+      demand(spec.chunks.empty() || handle.kind != MemoryKind::CudaIpc);
     }
   }
 
