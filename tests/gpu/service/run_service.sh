@@ -144,6 +144,15 @@ if [[ $parts == *" backend "* ]] && alive; then
     wait "${pids[$((ranks - 1))]}"
     tail -qn 1 "$out/backend-killed-$ranks-0.log"
     alive || break
+    LIMIT=60 start_ranks backend-abandoned "$ranks" python3 "$here/torch_backend_rank.py" --abandoned
+    for ((rank = 0; rank < ranks - 1; ++rank)); do
+      wait "${pids[$rank]}"
+      code=$?
+      [ $code = 70 ] || { fail "backend, rank $rank was not ended by its watchdog: status $code"; tail -n 8 "$out/backend-abandoned-$ranks-$rank.log"; }
+    done
+    wait "${pids[$((ranks - 1))]}"
+    tail -qn 1 "$out/backend-abandoned-$ranks-0.log"
+    alive || break
     if python3 -c 'import transformers' 2>/dev/null; then
       LIMIT=210 run_ranks transformers "$ranks" python3 "$here/transformers_rank.py"
       grep -v Warning "$out/transformers-$ranks-0.log" | tail -n 14

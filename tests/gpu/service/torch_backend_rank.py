@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A PyTorch process, one per GPU, whose default process group is "arcomm", held to a group of NCCL's beside it.
 
-  torch_backend_rank.py --rank R --ranks N --id-file PATH [--killed | --figures]
+  torch_backend_rank.py --rank R --ranks N --id-file PATH [--killed | --abandoned | --figures]
 
 Without a word: AllReduces of CUDA tensors over types, operations, streams and graphs, DDP, groups. --killed: the last
-rank dies, and the others must hear its name within seconds. --figures: host time of a call and tokens per second of a
+rank dies, and the others must hear its name within seconds. --abandoned: it dies, and the others look at nothing any
+more: their watchdogs must end them, with status 70. --figures: host time of a call and tokens per second of a
 tensor-parallel decoder, ours and NCCL's. Prints lines with the verdict; exit code 1 where anything differs.
 """
 import argparse
@@ -93,6 +94,20 @@ def killed(options):
     os._exit(0)
 
 
+def abandoned(options):
+    """Does not return: the watchdog ends the process. Status 1 where it does not."""
+    started(options, torch.device("cuda", options.rank))
+    x = torch.ones(1000, device="cuda")
+    for _ in range(10):
+        dist.all_reduce(x)
+    torch.cuda.synchronize()
+    if options.rank == options.ranks - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    print(f"rank {options.rank}: waits for its watchdog", flush=True)
+    time.sleep(PATIENCE_S / 2)
+    raise RuntimeError("the watchdog did not end this process")
+
+
 def figures(options):
     group = started(options, torch.device("cuda", options.rank))
     reference = dist.new_group(list(range(options.ranks)), backend="nccl")
@@ -111,13 +126,14 @@ def main():
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--id-file", required=True)
     parser.add_argument("--killed", action="store_true")
+    parser.add_argument("--abandoned", action="store_true")
     parser.add_argument("--figures", action="store_true")
     parser.add_argument("--only", nargs="*", help="checks by their names")
     options = parser.parse_args()
     logging.basicConfig(format="%(message)s")
     faulthandler.dump_traceback_later(100, exit=True)  # says where it hung
     try:
-        (killed if options.killed else figures if options.figures else check)(options)
+        (killed if options.killed else abandoned if options.abandoned else figures if options.figures else check)(options)
     except Exception as why:  # one line is all that the caller shows; the process group may hang in its own end
         traceback.print_exc()
         print(f"rank {options.rank}: FAILED: {type(why).__name__}: {why}", flush=True)
