@@ -68,7 +68,7 @@ class InCallExchange {
   GroupChargePtr of_group_;
   UniqueFd memory_;  // as long as a rank has no descriptor of it
   std::uint32_t handed_out_ = 0;
-  SharedMapping control_;  // its first page
+  SharedMapping control_;  // its first pages
   LaunchTable launches_;
   std::string why_not_;
 };
