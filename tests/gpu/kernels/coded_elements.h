@@ -45,7 +45,7 @@ class Elements {
     Bytes bytes(count * size_of(dtype));
     for (std::uint64_t i = 0; i < count; ++i) {
       if (i % kCodecBlock == 0) {
-        kind_ = random_() % 20;
+        kind_ = static_cast<std::uint32_t>(random_() % 20);
         exponent_ = static_cast<int>(random_() % 280) - 150;
       }
       write(dtype, next(dtype), bytes.data() + i * size_of(dtype));
