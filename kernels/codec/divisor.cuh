@@ -15,7 +15,8 @@ class Divisor {
 
   // As __fdiv_rn() does it, whose code is long. By a power of two it is a product. Else the
   // quotient, with its remainder put right once, is exact to a double; and that, rounded once more,
-  // is the nearest float, as a double has more than twice a float's bits.
+  // is the nearest float, as a double has more than twice a float's bits. What is zero stays as it
+  // is: the rest of -0 would make +0 of it.
   __device__ __forceinline__ void divide(HalfBlock& half) const {
     if (by_ == 1) return;
     if (is_power_of_two_) {
@@ -27,7 +28,7 @@ class Divisor {
     for (float& value : half.values) {
       const double of = value, quotient = __dmul_rn(of, inverse_);
       const double rest = __fma_rn(-quotient, by_, of);
-      if (fabsf(value) <= kLargestFinite)
+      if (value != 0 && fabsf(value) <= kLargestFinite)
         value = __double2float_rn(__fma_rn(rest, inverse_, quotient));
     }
   }
