@@ -156,12 +156,12 @@ std::vector<CodingRow> coding_rows(const LaunchFacts& facts) {
   constexpr std::uint64_t kMiB = 1024 * kKiB;
   std::vector<CodingRow> rows;
   for (const auto& [codec, least_bytes] : {std::pair{Codec::Q4, 4 * kMiB},
-                                           {Codec::Q4Rotated, 16 * kMiB},
+                                           {Codec::Q4Rotated, 4 * kMiB},
+                                           {Codec::Q6, 16 * kMiB},
+                                           {Codec::Q6Rotated, 16 * kMiB},
                                            {Codec::Fp8, 4 * kMiB},
                                            {Codec::Q8, 4 * kMiB},
-                                           {Codec::Q6, 16 * kMiB},
-                                           {Codec::Q8Rotated, 16 * kMiB},
-                                           {Codec::Q6Rotated, 16 * kMiB}}) {
+                                           {Codec::Q8Rotated, 4 * kMiB}}) {
     rows.push_back({.codec = codec, .least_bytes = least_bytes, .dtypes = kInStreamDTypes});
   }
   return rows;
