@@ -51,7 +51,7 @@ TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
 TEST(CodecWords, OfAnErrorClassOnGpusNameWhatPays) {
   const Coding coding{.error_class = {.least_snr_db = 40}};
   EXPECT_EQ(codec_words(coding, CodecPlace::Gpus, on_gpus(2)),
-            "q8 from 4194304 bytes on, else q8_rotated from 16777216 bytes on, else none");
+            "q8 from 4194304 bytes on, else q8_rotated from 4194304 bytes on, else none");
   EXPECT_EQ(codec_words(coding, CodecPlace::Gpus, on_gpus(4)),
             "none at any size: none is known to be faster there");
 }
