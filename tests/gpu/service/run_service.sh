@@ -52,11 +52,12 @@ bench() {
   echo "benchmark of $1 ranks: $((SECONDS - before)) s"
 }
 
-# The same with each codec, whose kernels the daemon loads for it.
+# The same with each codec, whose kernels the daemon loads for it. In batches that are long enough for a GPU that has waited
+# for a check to come to its clocks; 4 MB at most, as a check takes the host its time.
 bench_codecs() {
   local codec
   for codec in fp8 q8 q6 q4 q4_rotated; do
-    LIMIT=60 ask bench --device gpu -r "$1" -b 1M -e 64M -f 4 -d float16 --codec "$codec" >"$out/codec-$codec-$1.txt" 2>&1 ||
+    LIMIT=60 ask bench --device gpu -r "$1" -b 256K -e 4M -f 4 -n 300 -d float16 --codec "$codec" >"$out/codec-$codec-$1.txt" 2>&1 ||
       fail "arctl bench --codec $codec, $1 ranks: status $?"
     tail -n 9 "$out/codec-$codec-$1.txt"
   done
