@@ -1,5 +1,7 @@
 // Operations in one process: many at once, open tickets, groups, and parts that do not belong
 // together.
+#include <pthread.h>
+
 #include <string>
 #include <thread>
 #include <vector>
@@ -64,6 +66,36 @@ TEST_F(ClientLibrary, TellsWhichCodecACallGetsByItsConfigItsCommunicatorOrAnErro
             arcInvalidArgument);
   EXPECT_NE(std::string(arcGetLastError(nullptr)).find("the communicator's default"),
             std::string::npos);
+}
+
+// The library keeps what a thread found last for that thread: destructors of a thread's keys run
+// when that is gone, as handlers at exit do on the main thread.
+TEST_F(ClientLibrary, ServesCallsOfAThreadThatIsEnding) {
+  start();
+  arc::Communicator first, second;
+  for (arc::Communicator* each : {&first, &second})
+    arc::check(arcCommInitRank(each->out(), 1, arc::unique_id(), 0));
+  struct Work {
+    arc::Communicator *first, *second;
+    int value = 5, results[3] = {};
+  } work{&first, &second};
+  pthread_key_t key{};
+  ASSERT_EQ(::pthread_key_create(&key,
+                                 [](void* argument) {
+                                   auto* const its = static_cast<Work*>(argument);
+                                   its->second->all_reduce(&its->value, &its->results[1], 1);
+                                   its->first->all_reduce(&its->value, &its->results[2], 1);
+                                 }),
+            0);
+  std::thread([&] {
+    first.all_reduce(&work.value, &work.results[0], 1);
+    ::pthread_setspecific(key, &work);
+  }).join();
+  for (const int result : work.results) EXPECT_EQ(result, 5);
+  int again = 0;
+  first.all_reduce(&work.value, &again, 1);
+  EXPECT_EQ(again, 5);
+  ::pthread_key_delete(key);
 }
 
 TEST_F(ClientLibrary, LetsOneThreadSubmitMoreThanTheDaemonHoldsAtOnce) {

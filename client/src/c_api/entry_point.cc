@@ -32,11 +32,19 @@ Result<std::shared_ptr<Communicator>> find(arcComm_t handle) {
 }
 
 Result<std::shared_ptr<Member>> find_member(arcComm_t handle) {
+  // Handlers that run at exit, and destructors of a thread's keys, may call when `last` is gone.
+  thread_local bool is_over = false;
   struct Found {
     arcComm_t handle = nullptr;
     std::uint64_t changes = 0;
     std::weak_ptr<Member> member;  // a thread that calls no more keeps nothing
+    ~Found() { is_over = true; }
   };
+  if (is_over) {
+    const Result<std::shared_ptr<Communicator>> communicator = find(handle);
+    if (!communicator) return communicator.error();
+    return (*communicator)->member();
+  }
   thread_local Found last;
   const std::uint64_t changes = communicators().changes();
   if (handle == last.handle && changes == last.changes) {
@@ -45,7 +53,9 @@ Result<std::shared_ptr<Member>> find_member(arcComm_t handle) {
   const Result<std::shared_ptr<Communicator>> communicator = find(handle);
   if (!communicator) return communicator.error();
   std::shared_ptr<Member> member = (*communicator)->member();
-  last = {.handle = handle, .changes = changes, .member = member};
+  last.handle = handle;
+  last.changes = changes;
+  last.member = member;
   return member;
 }
 

@@ -241,8 +241,8 @@ Status Communicator::rebuild() {
     member_ = std::move(*member);
     asked_ = Error{ErrorCode::Ok, Reason::None, "", -1};
     asked_at_ = {};
+    communicators().note_change();  // who sees it waits here, and finds the new member
   }
-  communicators().note_change();
   return {};
 }
 

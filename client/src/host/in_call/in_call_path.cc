@@ -61,7 +61,7 @@ InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t r
 }
 
 bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline) {
-  const std::unique_lock<std::mutex> held = turn();
+  const std::unique_lock<std::mutex> held = turn(deadline);
   // What is under way comes first: this may be to work on its result.
   if (member.active.load(std::memory_order_acquire) != 0 ||
       member.failed.load(std::memory_order_acquire))

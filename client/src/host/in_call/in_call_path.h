@@ -42,6 +42,15 @@ class InCallPath {
   // Whoever submits an operation of the member holds it: what meets here and what the worker gets
   // have one order. Held by run() throughout.
   std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
+  // The same; waiting for other threads' calls counts in the deadline.
+  std::unique_lock<std::mutex> turn(DeadlineOnDemand& deadline) {
+    std::unique_lock held(turn_, std::try_to_lock);
+    if (!held) {
+      deadline.get();
+      held.lock();
+    }
+    return held;
+  }
   // A request of an operation that was submitted under turn(), and has not ended, leaves now. One
   // thread at a time.
   void sent_to_worker();
