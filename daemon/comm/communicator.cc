@@ -144,8 +144,8 @@ std::optional<Failure> describe_too_many_failed(const Communicator& communicator
   const ArrivalBoard& board = communicator.board;
   if (board.failed() != 0 && board.is_share_over(seat))
     return make_failure(ErrorCode::ResourceExhausted, Reason::Quota, communicator.seats[seat].rank,
-                        "more operations of uid %u failed while other ranks did not call than the "
-                        "%" PRIu64 " that a user may have, or the %" PRIu64 " of a range of uids",
+                        "more operations of uid %u failed as ranks did not call than the %" PRIu64
+                        " of a user, or %" PRIu64 " of a range",
                         communicator.seats[seat].uid, FailedShare::kMost,
                         FailedShare::kMostOfRange);
   if (board.failed() <= ArrivalBoard::kMaxFailed) return std::nullopt;

@@ -19,7 +19,7 @@ class FailedShare {
   // Of a range of uids, which may be one person's. It may also be those of a directory's users:
   // where the range has more, whoever has a few loses no communicator for what the others pile up.
   static constexpr std::uint64_t kMostOfRange = 8 * kMost;
-  static constexpr std::uint64_t kFew = 16;
+  static constexpr std::uint64_t kFew = 128;
 
   void add(uid_t uid) {
     ++of_uid_[uid];

@@ -71,7 +71,7 @@ void FairPrefault::look_at_groups(Asker asker, pid_t process,
     if (!dropped) return done(dropped.error());
     done(std::move(*groups));
   };
-  queue(std::move(job));
+  queue(std::move(job), true);
   run_next();
 }
 
@@ -97,7 +97,12 @@ void FairPrefault::drop(const std::function<bool(const Asker&)>& unwanted, const
   for (const auto& job : ended) job->end(why);
 }
 
-void FairPrefault::queue(std::unique_ptr<Job> job) {
+void FairPrefault::queue(std::unique_ptr<Job> job, bool first) {
+  if (first) {
+    turns_.push_front({job->asker.session, {}});
+    turns_.front().jobs.push_back(std::move(job));
+    return;
+  }
   auto turn = std::find_if(turns_.begin(), turns_.end(),
                            [&](const Turn& one) { return one.session == job->asker.session; });
   if (turn == turns_.end()) turn = turns_.insert(turn, Turn{job->asker.session, {}});

@@ -47,7 +47,7 @@ class FairPrefault {
   void check(Asker asker, std::shared_ptr<UniqueFd> memory, std::uint64_t length_bytes,
              std::function<void(Result<MissingPages>)> done);
 
-  // read_memory_groups, in its session's turn.
+  // read_memory_groups, before any further slice: it takes microseconds.
   void look_at_groups(Asker asker, pid_t process,
                       std::function<void(Result<std::vector<MemoryGroup>>)> done);
 
@@ -70,7 +70,7 @@ class FairPrefault {
     std::deque<std::unique_ptr<Job>> jobs;
   };
 
-  void queue(std::unique_ptr<Job> job);
+  void queue(std::unique_ptr<Job> job, bool first = false);
   std::unique_ptr<Job> take_next();
   void run_next();
   void sliced();

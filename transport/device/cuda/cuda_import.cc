@@ -163,7 +163,7 @@ Status import_descriptor(const MemoryHandle& handle, int descriptor, int home,
   CudaChunks mapped;
   const Status imported = import_offered({&whole, 1}, accessible_from, mapped);
   const std::byte* base = mapped.view().data;
-  memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), handle));
+  if (base != nullptr) memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), handle));
   ARC_RETURN_IF_ERROR(imported);
   return check_found(base, handle.allocation_bytes, home);
 }
@@ -172,8 +172,8 @@ Status import_ipc(const MemoryHandle& handle, int home, std::span<const int> acc
                   Memory& memory) {
   auto made = std::make_unique<IpcPart>(handle);
   IpcPart& opening = *made;
-  memory = Memory(std::move(made));
   cudaError_t opened = opening.open_on(home);
+  if (opened == cudaSuccess) memory = Memory(std::move(made));
   for (const int ordinal : accessible_from) {
     if (opened == cudaSuccess && ordinal != home) opened = opening.open_on(ordinal);
   }
@@ -228,7 +228,7 @@ Status import_cuda_chunks(std::span<const MemoryChunk> chunks, std::uint64_t off
   range.length_bytes = length_bytes;
   range.allocation_bytes = mapped.view().bytes;
   const std::byte* base = mapped.view().data;
-  memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), range));
+  if (base != nullptr) memory = Memory(std::make_unique<PartOfChunks>(std::move(mapped), range));
   ARC_RETURN_IF_ERROR(imported);
   ARC_RETURN_IF_ERROR(check_range(range));
   for (const MemoryChunk& chunk : chunks) {

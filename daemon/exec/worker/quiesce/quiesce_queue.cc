@@ -19,9 +19,18 @@ uid_t owner_of(const QuiesceQueue::Request& request) {
 
 }  // namespace
 
+bool QuiesceQueue::is_beyond_few(const User& user, std::uint64_t now_ns) const {
+  return user.bucket.due_ns(kOfUser, now_ns, kOfUser.burst - kFew) > now_ns;
+}
+
+void QuiesceQueue::line_up(uid_t whose, bool first) {
+  const uid_t number = first_of_range(whose);
+  std::deque<uid_t>& its = ranges_[number].turns;
+  if (its.empty()) turns_.insert(first ? turns_.begin() : turns_.end(), number);
+  its.insert(first ? its.begin() : its.end(), whose);
+}
+
 void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
-  // Not uid by uid: a user namespace has thousands, and each would have its burst and its turn.
-  std::ranges::transform(request.uids, request.uids.begin(), first_of_range);
   std::ranges::sort(request.uids);
   request.uids.erase(std::unique(request.uids.begin(), request.uids.end()), request.uids.end());
   if (size_ == kMostWaiting) {
@@ -29,28 +38,44 @@ void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
                                 " requests wait until the GPUs may stop for them: try again"));
   }
   std::uint64_t due_ns = now_ns;
+  const auto refuse_until = [&](std::uint64_t due, const auto&... who) {
+    request.refuse(error(ErrorCode::ResourceExhausted, Reason::Quota, who...,
+                         " times a second, and each time the GPUs stop for all: try again in ",
+                         (due - now_ns) / 1'000'000, " ms"));
+  };
   for (const uid_t uid : request.uids) {
-    const std::uint64_t due = users_[uid].bucket.due_ns(kOfUser, now_ns, request.cost);
+    const User& user = users_[uid];
+    const std::uint64_t due = user.bucket.due_ns(kOfUser, now_ns, request.cost);
     due_ns = std::max(due_ns, due);
-    if (due <= now_ns + kLongestWaitNs) continue;
-    return request.refuse(
-        error(ErrorCode::ResourceExhausted, Reason::Quota, "uid ", uid,
-              " and its range register memory, join and leave faster than ",
-              kSecondNs / kOfUser.interval_ns,
-              " times a second, and each time the GPUs stop for all: try again in ",
-              (due - now_ns) / 1'000'000, " ms"));
+    if (due > now_ns + kLongestWaitNs)
+      return refuse_until(due, "uid ", uid, " registers memory, joins and leaves faster than ",
+                          kSecondNs / kOfUser.interval_ns);
+    if (!is_beyond_few(user, now_ns)) continue;
+    const uid_t first = first_of_range(uid);
+    const std::uint64_t of_all = ranges_[first].bucket.due_ns(kOfRange, now_ns, request.cost);
+    due_ns = std::max(due_ns, of_all);
+    if (of_all > now_ns + kLongestWaitNs)
+      return refuse_until(of_all, "uids ", first, " to ", first + kUidRange - 1,
+                          " register memory, join and leave together faster than ",
+                          kSecondNs / kOfRange.interval_ns);
   }
   if (users_.size() > kManyUsers) forget_idle(now_ns);
   const uid_t whose = owner_of(request);
   if (users_[whose].waiting.size() >= kMostOfUser) {
     return request.refuse(
         error(ErrorCode::ResourceExhausted, Reason::Quota, kMostOfUser, " requests of uid ", whose,
-              " and its range wait until the GPUs may stop for them",
+              " wait until the GPUs may stop for them",
               held_up_ ? ", which are held up: " + held_up_->message : std::string(": try again")));
   }
-  for (const uid_t uid : request.uids) users_[uid].bucket.take(kOfUser, now_ns, request.cost);
+  std::optional<uid_t> paid;  // by the range of the uids before, which are sorted
+  for (const uid_t uid : request.uids) {
+    users_[uid].bucket.take(kOfUser, now_ns, request.cost);
+    const uid_t range = first_of_range(uid);
+    if (paid != range) ranges_[range].bucket.take(kOfRange, now_ns, request.cost);
+    paid = range;
+  }
   User& user = users_[whose];
-  if (user.waiting.empty()) turns_.push_back(whose);
+  if (user.waiting.empty()) line_up(whose, false);
   const std::uint64_t longest = now_ns + kLongestHeldNs;
   request.deadline_ns = request.deadline_ns == 0 ? longest : std::min(request.deadline_ns, longest);
   first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
@@ -71,7 +96,7 @@ void QuiesceQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
   }
   const uid_t whose = owner_of(request);
   User& user = users_[whose];
-  if (user.waiting.empty()) turns_.push_front(whose);
+  if (user.waiting.empty()) line_up(whose, true);
   first_deadline_ns_ = std::min(first_deadline_ns_, request.deadline_ns);
   const auto behind = std::ranges::find_if(user.waiting, [&](const Waiting& waiting) {
     return waiting.request.number > request.number;
@@ -95,7 +120,9 @@ void QuiesceQueue::expire(std::uint64_t now_ns) {
     });
   }
   size_ -= expired.size();
-  std::erase_if(turns_, [this](uid_t whose) { return users_[whose].waiting.empty(); });
+  for (auto& [first, range] : ranges_)
+    std::erase_if(range.turns, [this](uid_t whose) { return users_[whose].waiting.empty(); });
+  std::erase_if(turns_, [this](uid_t first) { return ranges_[first].turns.empty(); });
   for (Request& request : expired) {
     const std::optional<Error>& why = request.held_up ? request.held_up : held_up_;
     request.refuse(
@@ -107,6 +134,20 @@ void QuiesceQueue::expire(std::uint64_t now_ns) {
   if (size_ == 0) held_up_.reset();
 }
 
+// Takes him out of his range's turns.
+std::optional<uid_t> QuiesceQueue::next_due(Range& range, std::uint64_t now_ns,
+                                            std::uint64_t& earliest_ns) {
+  for (std::size_t left = range.turns.size(); left > 0; --left) {
+    const uid_t whose = range.turns.front();
+    range.turns.pop_front();
+    const std::uint64_t due_ns = users_[whose].waiting.front().due_ns;
+    if (due_ns <= now_ns) return whose;
+    earliest_ns = std::min(earliest_ns, due_ns);
+    range.turns.push_back(whose);
+  }
+  return std::nullopt;
+}
+
 std::vector<QuiesceQueue::Request> QuiesceQueue::take(std::uint64_t now_ns) {
   std::vector<Request> taken;
   if (now_ns >= first_deadline_ns_) expire(now_ns);
@@ -115,24 +156,26 @@ std::vector<QuiesceQueue::Request> QuiesceQueue::take(std::uint64_t now_ns) {
   std::deque<uid_t> later;
   std::size_t passed = 0;  // one after the other
   while (passed < turns_.size() && taken.size() < kMostAtOnce) {
-    const uid_t whose = turns_.front();
+    const uid_t first = turns_.front();
     turns_.pop_front();
-    std::deque<Waiting>& waiting = users_[whose].waiting;
-    if (waiting.front().due_ns > now_ns) {
-      earliest_ns = std::min(earliest_ns, waiting.front().due_ns);
-      turns_.push_back(whose);
+    Range& range = ranges_[first];
+    const std::optional<uid_t> whose = next_due(range, now_ns, earliest_ns);
+    if (!whose) {
+      turns_.push_back(first);
       ++passed;
       continue;
     }
     passed = 0;
+    std::deque<Waiting>& waiting = users_[*whose].waiting;
     taken.push_back(std::move(waiting.front().request));
     waiting.pop_front();
     --size_;
+    if (!range.turns.empty()) turns_.push_back(first);
     if (waiting.empty()) continue;
     // What was held up may be so again, and keeps its place before those behind it.
-    (taken.back().held_up ? later : turns_).push_back(whose);
+    taken.back().held_up ? later.push_back(*whose) : line_up(*whose, false);
   }
-  turns_.insert(turns_.end(), later.begin(), later.end());
+  for (const uid_t whose : later) line_up(whose, false);
   if (!taken.empty()) {
     all_.take(kOfAll, now_ns);
   } else {
@@ -147,9 +190,11 @@ std::uint64_t QuiesceQueue::next_ns(std::uint64_t now_ns) const {
 }
 
 void QuiesceQueue::refuse_all(const Error& why) {
-  for (const uid_t whose : std::exchange(turns_, {})) {
-    for (const Waiting& waiting : std::exchange(users_[whose].waiting, {}))
-      waiting.request.refuse(why);
+  for (const uid_t first : std::exchange(turns_, {})) {
+    for (const uid_t whose : std::exchange(ranges_[first].turns, {})) {
+      for (const Waiting& waiting : std::exchange(users_[whose].waiting, {}))
+        waiting.request.refuse(why);
+    }
   }
   size_ = 0;
   first_deadline_ns_ = earliest_ns_ = ~std::uint64_t{0};
@@ -158,6 +203,9 @@ void QuiesceQueue::refuse_all(const Error& why) {
 void QuiesceQueue::forget_idle(std::uint64_t now_ns) {
   std::erase_if(users_, [now_ns](const auto& user) {
     return user.second.waiting.empty() && user.second.bucket.is_full(now_ns);
+  });
+  std::erase_if(ranges_, [now_ns](const auto& range) {
+    return range.second.turns.empty() && range.second.bucket.is_full(now_ns);
   });
 }
 

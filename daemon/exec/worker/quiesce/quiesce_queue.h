@@ -23,6 +23,11 @@ class QuiesceQueue {
  public:
   // A server that starts registers some hundred buffers; then it is quiet.
   static constexpr BucketRate kOfUser{.interval_ns = 5'000'000, .burst = 256};
+  // Of a range of uids (daemon/telemetry/uid_range.h), which may be one person's or a directory's:
+  // as much as so many users, and one turn. Whoever has had a few lately does not wait for it.
+  static constexpr std::uint64_t kUsersOfRange = 8, kFew = 16;
+  static constexpr BucketRate kOfRange{.interval_ns = kOfUser.interval_ns / kUsersOfRange,
+                                       .burst = kOfUser.burst * kUsersOfRange};
   static constexpr BucketRate kOfAll{.interval_ns = 2'000'000, .burst = 64};
   static constexpr std::size_t kMostAtOnce = 8;  // each takes milliseconds at worst
   static constexpr std::uint64_t kLongestWaitNs = 2'000'000'000;
@@ -47,10 +52,8 @@ class QuiesceQueue {
     std::uint64_t took_ns = 0;
   };
   struct Request {
-    // Who asks, once it is in the queue the first uids of their ranges: all of them pay, the first
-    // one's turn it is.
-    std::vector<uid_t> uids;
-    std::uint64_t cost = 1;  // quiescings, those included that undoing it will take
+    std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is
+    std::uint64_t cost = 1;   // quiescings, those included that undoing it will take
     std::function<Try()> act;
     std::function<void(Error)> refuse;  // instead, or after tries; let go of right behind it
     std::uint64_t deadline_ns = 0;      // refused then, or kLongestHeldNs after it came
@@ -80,12 +83,21 @@ class QuiesceQueue {
     TokenBucket bucket;
     std::deque<Waiting> waiting;
   };
+  struct Range {
+    TokenBucket bucket;
+    std::deque<uid_t> turns;  // of its users who wait for something
+  };
+  bool is_beyond_few(const User& user, std::uint64_t now_ns) const;
+  std::optional<uid_t> next_due(Range& range, std::uint64_t now_ns, std::uint64_t& earliest_ns);
+  // Behind the others, or before them; of a range, and of a user in it.
+  void line_up(uid_t whose, bool first);
   void expire(std::uint64_t now_ns);
   void forget_idle(std::uint64_t now_ns);
 
   TokenBucket all_;
-  std::unordered_map<uid_t, User> users_;  // by first_of_range()
-  std::deque<uid_t> turns_;                // of those who wait for something
+  std::unordered_map<uid_t, User> users_;
+  std::unordered_map<uid_t, Range> ranges_;  // by first_of_range()
+  std::deque<uid_t> turns_;                  // of ranges of which somebody waits
   std::size_t size_ = 0;
   std::uint64_t last_number_ = 0;
   std::uint64_t earliest_ns_ = ~std::uint64_t{0};        // nothing is due before
