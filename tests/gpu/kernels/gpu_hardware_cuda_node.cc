@@ -12,7 +12,7 @@
 
 #include "kernels/launch/cuda_queue.h"
 #include "kernels/launch/pinned_page.h"
-#include "tests/conformance/gpu_hardware_node.h"
+#include "tests/conformance/gpu_hardware/node.h"
 #include "tests/gpu/kernels/aged_scratch.h"
 #include "tests/gpu/kernels/filler.h"
 #include "transport/device/cuda/cuda_device.h"

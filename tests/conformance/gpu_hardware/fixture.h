@@ -16,7 +16,7 @@
 
 #include "kernels/launch/cuda_scratch.h"
 #include "proto/gpu/device_mailbox.h"
-#include "tests/conformance/gpu_hardware_node.h"
+#include "tests/conformance/gpu_hardware/node.h"
 
 namespace arcomm {
 

@@ -1,5 +1,5 @@
 // What ResidentGrid promises, as kernels/resident/grid.h words it.
-#include "tests/conformance/gpu_hardware_resident_fixture.h"
+#include "tests/conformance/gpu_hardware/resident_fixture.h"
 
 namespace arcomm {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/conformance/net_kinds.h"
+#include "tests/conformance/net/kinds.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "proto/unique_fd.h"
-#include "tests/conformance/frame_relay.h"
+#include "tests/conformance/net/frame_relay.h"
 #include "transport/net/loopback/endpoint.h"
 #include "transport/net/loopback/network.h"
 #include "transport/net/tcp/endpoint.h"

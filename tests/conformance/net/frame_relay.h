@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "proto/unique_fd.h"
-#include "tests/conformance/net_kinds.h"
+#include "tests/conformance/net/kinds.h"
 
 namespace arcomm::net {
 

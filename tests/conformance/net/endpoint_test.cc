@@ -2,7 +2,7 @@
 // transport.
 #include <gmock/gmock.h>
 
-#include "tests/conformance/net_fixture.h"
+#include "tests/conformance/net/fixture.h"
 
 namespace arcomm::net {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "tests/conformance/gpu_hardware_node.h"
+#include "tests/conformance/gpu_hardware/node.h"
 #include "tests/unit/daemon/exec/gpu/fakes/fake_gpu.h"
 #include "tests/unit/daemon/exec/gpu/fakes/fake_grid.h"
 #include "tests/unit/daemon/exec/gpu/fakes/fake_launcher.h"

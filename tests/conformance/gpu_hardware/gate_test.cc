@@ -1,6 +1,6 @@
 // What GpuLauncher promises of operations that wait behind a gate for their client's doorbell, as
 // kernels/launch/gated_launch.h words it.
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {

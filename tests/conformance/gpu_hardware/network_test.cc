@@ -8,7 +8,7 @@
 #include "daemon/proxy/adaptive_wait.h"
 #include "daemon/proxy/proxy_engine.h"
 #include "kernels/network/ring_steps.h"
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 #include "tests/support/sessions/memory_link.h"
 
 namespace arcomm {

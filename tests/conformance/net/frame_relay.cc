@@ -1,4 +1,4 @@
-#include "tests/conformance/frame_relay.h"
+#include "tests/conformance/net/frame_relay.h"
 
 #include <sys/socket.h>
 

@@ -1,6 +1,6 @@
 // What GpuLauncher promises of the operations that clients launch by themselves:
 // launch_in_stream().
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {

@@ -1,7 +1,7 @@
 // How connections come to stand, of every transport: who is turned away, and who is given up.
 #include <gmock/gmock.h>
 
-#include "tests/conformance/net_fixture.h"
+#include "tests/conformance/net/fixture.h"
 
 namespace arcomm::net {
 namespace {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/conformance/net_kinds.h"
+#include "tests/conformance/net/kinds.h"
 
 namespace arcomm::net {
 

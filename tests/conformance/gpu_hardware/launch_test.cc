@@ -1,5 +1,5 @@
 // What GpuLauncher promises of operations that begin at once, and of what goes beside them.
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {

@@ -1,6 +1,6 @@
 // What GpuLauncher promises of try_atomic_128b_stores(): a verdict in time, and GPUs that serve
 // afterwards.
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {

@@ -2,7 +2,7 @@
 // and what is expected of them. Thread: the test's.
 #pragma once
 
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 

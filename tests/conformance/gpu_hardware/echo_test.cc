@@ -1,6 +1,6 @@
 // What GpuLauncher promises of launch_flag_echo(): questions one after the other, and an end that
 // comes whatever the CPU does.
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {

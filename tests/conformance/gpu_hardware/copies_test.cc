@@ -1,6 +1,6 @@
 // What GpuQueues promises of events, copies and combining, and the AllReduce that is made of them.
 #include "daemon/exec/gpu/copy_operation.h"
-#include "tests/conformance/gpu_hardware_fixture.h"
+#include "tests/conformance/gpu_hardware/fixture.h"
 
 namespace arcomm {
 namespace {
