@@ -1,8 +1,8 @@
 // Places where a test may make the daemon misbehave, by the environment: ARCOMM_FAILPOINT is
 //   worker.freeze   a worker that has work stands still
 //   worker.lost     a worker that has work ends, as with a GPU that is lost
-//   gpu.fault       what is launched for a called operation, not speculatively, reads nobody's
-//   memory
+//   gpu.fault       what is launched for a called operation (not speculatively) reads nobody's
+//                   memory
 // Compiled in only where ARCOMM_FAILPOINTS is defined; otherwise a failpoint is a constant false
 // and costs nothing.
 #pragma once

@@ -5,8 +5,8 @@ namespace arcomm {
 void write_note(CallNote& place, std::uint32_t number, const NotedCall& noted) {
   const OperationSpec& spec = noted.spec;
   __atomic_store_n(&place.number, 0U, __ATOMIC_RELAXED);
-  __atomic_thread_fence(
-      __ATOMIC_RELEASE);  // with read_note()'s: a reader of what follows sees the 0
+  // With read_note()'s: a reader of what follows sees the 0.
+  __atomic_thread_fence(__ATOMIC_RELEASE);
   __atomic_store_n(&place.call, noted.call, __ATOMIC_RELAXED);
   __atomic_store_n(&place.send_count, spec.send_count, __ATOMIC_RELAXED);
   __atomic_store_n(&place.recv_count, spec.recv_count, __ATOMIC_RELAXED);

@@ -40,22 +40,22 @@ Result<std::shared_ptr<Member>> find_member(arcComm_t handle) {
     std::weak_ptr<Member> member;  // a thread that calls no more keeps nothing
     ~Found() { is_over = true; }
   };
-  if (is_over) {
+  const auto search = [&]() -> Result<std::shared_ptr<Member>> {
     const Result<std::shared_ptr<Communicator>> communicator = find(handle);
     if (!communicator) return communicator.error();
     return (*communicator)->member();
-  }
+  };
+  if (is_over) return search();
   thread_local Found last;
   const std::uint64_t changes = communicators().changes();
   if (handle == last.handle && changes == last.changes) {
     if (std::shared_ptr<Member> member = last.member.lock()) return member;
   }
-  const Result<std::shared_ptr<Communicator>> communicator = find(handle);
-  if (!communicator) return communicator.error();
-  std::shared_ptr<Member> member = (*communicator)->member();
+  Result<std::shared_ptr<Member>> member = search();
+  if (!member) return member;
   last.handle = handle;
   last.changes = changes;
-  last.member = member;
+  last.member = *member;
   return member;
 }
 

@@ -110,8 +110,8 @@ Result<Operation*> Plan::prepare_start(Deadline deadline) {
     return rebuilt();
   }
   preparing_ = true;
-  lock.unlock();  // preparing may last until the deadline; a thread that waits for the plan must
-                  // not
+  // Preparing may last until the deadline; a thread that waits for the plan must not.
+  lock.unlock();
   Result<Operation*> operation = prepare(member_, call_, id_, deadline);
   lock.lock();
   preparing_ = false;

@@ -84,8 +84,8 @@ class NodeGroup {
   std::byte* scratch() const { return rooms_.data() + std::size_t{kRooms} * slot_bytes_; }
   bool has_rooms() const { return !rooms_.empty(); }
 
-  // Of the operation that runs. What is posted and credited here is noted; the
-  // caller that takes what arrives notes that.
+  // Of the operation that runs. What is posted and credited here is noted; the caller that takes
+  // what arrives notes that.
   StepNotes& notes() { return notes_; }
 
   // Payloads that came changed into its slots.

@@ -70,6 +70,21 @@ struct RawSession::Parts {
     if (!status.ok()) return from_grpc(status, context);
     return {};
   }
+  // table_version: 0 as of a library that reads no launch table.
+  Result<arcommd::v1::CreateCommunicatorReply> join(const std::string& unique_id, Rank rank,
+                                                    int ranks, milliseconds timeout,
+                                                    std::uint32_t table_version) {
+    arcommd::v1::CreateCommunicatorRequest request;
+    name(request.mutable_session());
+    request.set_unique_id(unique_id);
+    request.set_rank(rank);
+    request.set_ranks(ranks);
+    request.set_timeout_ms(static_cast<std::uint64_t>(timeout.count()));
+    request.set_launch_table_version(table_version);
+    arcommd::v1::CreateCommunicatorReply reply;
+    ARC_RETURN_IF_ERROR(call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply));
+    return reply;
+  }
   // The one descriptor of a ticket, mapped for as long as the session is there.
   Result<void*> map(std::uint64_t ticket, std::uint64_t bytes) {
     Result<std::vector<UniqueFd>> fds = descriptors.fetch(ticket);
@@ -135,36 +150,21 @@ Result<std::unique_ptr<RawSession>> RawSession::attach(const std::string& runtim
 
 Result<MemberId> RawSession::create_communicator(const std::string& unique_id, Rank rank, int ranks,
                                                  milliseconds timeout) {
-  arcommd::v1::CreateCommunicatorRequest request;
-  parts_->name(request.mutable_session());
-  request.set_unique_id(unique_id);
-  request.set_rank(rank);
-  request.set_ranks(ranks);
-  request.set_timeout_ms(static_cast<std::uint64_t>(timeout.count()));
-  arcommd::v1::CreateCommunicatorReply reply;
-  ARC_RETURN_IF_ERROR(
-      parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply));
-  return MemberId::from_bits(reply.member());
+  const auto reply = parts_->join(unique_id, rank, ranks, timeout, 0);
+  if (!reply) return reply.error();
+  return MemberId::from_bits(reply->member());
 }
 
 Result<RawSession::InCallSeat> RawSession::join_in_call(const std::string& unique_id, Rank rank,
                                                         int ranks, milliseconds timeout) {
-  arcommd::v1::CreateCommunicatorRequest request;
-  parts_->name(request.mutable_session());
-  request.set_unique_id(unique_id);
-  request.set_rank(rank);
-  request.set_ranks(ranks);
-  request.set_timeout_ms(static_cast<std::uint64_t>(timeout.count()));
-  request.set_launch_table_version(kLaunchTableVersion);
-  arcommd::v1::CreateCommunicatorReply reply;
-  ARC_RETURN_IF_ERROR(
-      parts_->call(&arcommd::v1::NodeControl::Stub::CreateCommunicator, request, &reply));
-  InCallSeat seat{.member = MemberId::from_bits(reply.member())};
-  if (reply.exchange_bytes() == 0) return seat;
-  const Result<void*> memory = parts_->map(reply.fd_ticket(), reply.exchange_bytes());
+  const auto reply = parts_->join(unique_id, rank, ranks, timeout, kLaunchTableVersion);
+  if (!reply) return reply.error();
+  InCallSeat seat{.member = MemberId::from_bits(reply->member())};
+  if (reply->exchange_bytes() == 0) return seat;
+  const Result<void*> memory = parts_->map(reply->fd_ticket(), reply->exchange_bytes());
   if (!memory) return memory.error();
   seat.memory = *memory;
-  seat.bytes = reply.exchange_bytes();
+  seat.bytes = reply->exchange_bytes();
   return seat;
 }
 

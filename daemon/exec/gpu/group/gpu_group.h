@@ -50,8 +50,8 @@ struct GpuMember {
   // How many they were before, if that was so for kStandingNs, and when it was over.
   std::uint32_t in_stream_stood_at = 0;
   std::uint64_t in_stream_stood_until_ns = 0;
-  std::uint64_t budget_ns =
-      0;  // of its longest plan: a rank that posts nothing keeps no grid awake
+  // Of its longest plan: a rank that posts nothing keeps no grid awake.
+  std::uint64_t budget_ns = 0;
 
   DeviceMailbox* device_mailbox() const { return reinterpret_cast<DeviceMailbox*>(mailbox.data()); }
   GpuLauncher& launcher() const { return engine->launcher(); }

@@ -134,7 +134,7 @@ void QuiesceQueue::expire(std::uint64_t now_ns) {
   if (size_ == 0) held_up_.reset();
 }
 
-// Takes him out of his range's turns.
+// Takes the user out of its range's turns.
 std::optional<uid_t> QuiesceQueue::next_due(Range& range, std::uint64_t now_ns,
                                             std::uint64_t& earliest_ns) {
   for (std::size_t left = range.turns.size(); left > 0; --left) {
