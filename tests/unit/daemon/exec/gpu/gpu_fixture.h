@@ -143,6 +143,7 @@ class GpuWorkerTest : public ::testing::Test {
     worker_ = DeviceWorker::create(std::move(parts)).value();
     ended_ = false;
     thread_ = std::thread([this] {
+      worker_tid_ = ::gettid();
       worker_->run();
       ended_ = true;
     });
@@ -313,6 +314,7 @@ class GpuWorkerTest : public ::testing::Test {
   std::vector<std::unique_ptr<FakeGpu>> gpus_;
   std::unique_ptr<DeviceWorker> worker_;
   std::atomic<bool> ended_{false};  // run() has returned
+  std::atomic<pid_t> worker_tid_{0};
   std::thread thread_;
   std::vector<std::unique_ptr<Client>> clients_;
   std::vector<std::unique_ptr<GpuRank>> ranks_;

