@@ -1,5 +1,6 @@
 #include "proto/coding.h"
 
+#include <array>
 #include <cmath>
 #include <cstdio>
 
@@ -21,8 +22,7 @@ bool is_wish(double value) {
 }  // namespace
 
 const char* find_fault(const Coding& coding) {
-  if (static_cast<unsigned>(coding.codec) >= kCodecs)
-    return "the codec is unknown: this version knows 0 (none) to 7 (q4_rotated)";
+  if (static_cast<unsigned>(coding.codec) >= kCodecs) return kUnknownCodec;
   if (!is_wish(coding.error_class.least_snr_db))
     return "the least signal over noise is no number of decibels from 0, which is none, on";
   if (!is_wish(coding.error_class.most_relative_error))
@@ -42,13 +42,6 @@ std::string to_string(const Coding& coding) {
             short_number(wanted.most_relative_error) + " of a block's largest";
   }
   return text;
-}
-
-const CodecBound& bound_of(Codec codec) {
-  for (const CodecBound& bound : kCodecBounds) {
-    if (bound.codec == codec) return bound;
-  }
-  return kCodecBounds.front();
 }
 
 double snr_db_of(Codec codec, unsigned times) {

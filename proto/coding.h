@@ -1,10 +1,9 @@
 // Which codec an AllReduce gets: one by its name, or the fastest one that honours an error class.
-// And what each codec promises, from which that follows: the table behind arclient.h's words. Pure
-// values; any thread. Decibels are 10 log10 of powers; errors are relative to the largest magnitude
-// of a block of kCodecBlock elements.
+// And what each codec promises, from which that follows: the numbers behind arclient.h's words.
+// Pure values; any thread. Decibels are 10 log10 of powers; errors are relative to the largest
+// magnitude of a block of kCodecBlock elements.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 
@@ -43,8 +42,7 @@ std::string to_string(const Coding& coding);
 //   fp8                      12 * 8^2 * 7/3: in each binade 8 steps, and x^2 is 7/3 of its lower
 //                            end's on average
 //   rotated                  as unrotated: the transform of Gaussian data is Gaussian
-// `relative_error` is the most of golden.h's
-// error_bounds() over the block's largest magnitude a:
+// `relative_error` is the most of golden.h's error_bounds() over the block's largest magnitude a:
 //   q8, q6, q4               1 / L + 2^-8: of a value beyond the greatest code, for which there is
 //                            one code less; any other is off by half of that
 //   fp8                      1/16 (1 + 2^-8): half a step of 2^-3 of x, and |x| is a at most
@@ -52,28 +50,36 @@ std::string to_string(const Coding& coding);
 //                            a block of equal magnitudes, and half a step of it is what all others
 //                            may be off by
 // A block whose a is below 2^-100 counts as zeros, whatever the codec.
+// Whoever changes these raises kLaunchTableVersion (proto/gpu/launch_table.h).
 struct CodecBound {
-  Codec codec;
   std::uint32_t half_bits;  // that an element takes on the wire, its share of the scale included
   double snr_db;
   double relative_error;
 };
-// Whoever changes these raises kLaunchTableVersion (proto/gpu/launch_table.h).
 inline constexpr double kBoundScale = 0x1p-8;  // what a scale may be off by, as a bfloat16
-// clang-format off
-inline constexpr std::array<CodecBound, kCodecs - 1> kCodecBounds = {{
-    {Codec::Fp8,       17, 32.4, (1 + kBoundScale) / 16},
-    {Codec::Q8,        17, 45.3, 1.0 / 128 + kBoundScale},
-    {Codec::Q6,        13, 33.3, 1.0 / 32 + kBoundScale},
-    {Codec::Q4,         9, 21.2, 1.0 / 8 + kBoundScale},
-    {Codec::Q8Rotated, 17, 45.3, 16.0 / 128 * (1 + kBoundScale) + 0x1p-16},
-    {Codec::Q6Rotated, 13, 33.3, 16.0 / 32 * (1 + kBoundScale) + 0x1p-16},
-    {Codec::Q4Rotated,  9, 21.2, 16.0 / 8 * (1 + kBoundScale) + 0x1p-16},
-}};
-// clang-format on
-
+constexpr double published_snr_db(Codec codec) {
+  switch (codec) {
+#define X(name, number, text, bits, levels, rotated, snr_db) \
+  case Codec::name:                                          \
+    return snr_db;
+    ARC_CODECS(X)
+#undef X
+  }
+  return 0;
+}
+constexpr double published_relative_error(const CodecFormat& format) {
+  if (format.is_fp8()) return (1 + kBoundScale) / 16;
+  const double levels = format.levels;
+  return format.rotated ? 16.0 / levels * (1 + kBoundScale) + 0x1p-16 : 1.0 / levels + kBoundScale;
+}
 // Of a real codec.
-const CodecBound& bound_of(Codec codec);
+constexpr CodecBound bound_of(Codec codec) {
+  const CodecFormat format = format_of(codec);
+  return {.half_bits = 2 * 8 * format.block_bytes() / kCodecBlock,
+          .snr_db = published_snr_db(codec),
+          .relative_error = published_relative_error(format)};
+}
+
 // The bounds where every element is quantized `times` times, once or twice, on its way. Each time
 // adds as much noise as the first: 3.01 dB. A second time quantizes sums, whose largest is at most
 // (1 + e) times what their addends' are together: e + e (1 + e).

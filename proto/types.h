@@ -8,6 +8,8 @@
 #include <ostream>
 #include <string_view>
 
+#include "proto/codec.h"
+
 namespace arcomm {
 
 // X(name, number, bytes, text). Numbers cross the ring and the C ABI: appended to, never
@@ -23,13 +25,6 @@ namespace arcomm {
   X(Uint32, 7, 4, "uint32")     \
   X(Int64, 8, 8, "int64")       \
   X(Uint64, 9, 8, "uint64")
-
-// How an operation came by its codec, which may be none: it was named, or not spoken of; or it is
-// what the launch table has for an error class (proto/coding.h).
-enum class CodecOrigin : std::uint8_t { Named, ErrorClass };
-constexpr std::string_view text_of(CodecOrigin origin) {
-  return origin == CodecOrigin::ErrorClass ? "an error class" : "its name";
-}
 
 // X(name, number, text)
 #define ARC_REDUCE_OPS(X) \
@@ -52,31 +47,17 @@ enum class ReduceOp : std::uint8_t {
 // What the ranks do together. Broadcast, ReduceScatter, AllGather, AllToAll, Send and Recv take the
 // next numbers. X(name, number, text); the text is also what tuning files say.
 #define ARC_COLLECTIVES(X) X(AllReduce, 0, "all_reduce")
-// What travels in the place of an element's own bits: kernels/codec/README.md has the formats.
-#define ARC_CODECS(X)           \
-  X(None, 0, "none")            \
-  X(Fp8, 1, "fp8")              \
-  X(Q8, 2, "q8")                \
-  X(Q6, 3, "q6")                \
-  X(Q4, 4, "q4")                \
-  X(Q8Rotated, 5, "q8_rotated") \
-  X(Q6Rotated, 6, "q6_rotated") \
-  X(Q4Rotated, 7, "q4_rotated")
 enum class Collective : std::uint8_t {
 #define X(name, number, text) name = number,
   ARC_COLLECTIVES(X)
 #undef X
 };
-enum class Codec : std::uint8_t {
-#define X(name, number, text) name = number,
-  ARC_CODECS(X)
-#undef X
-};
 
-inline constexpr unsigned kDTypes = 10;
-inline constexpr unsigned kReduceOps = 5;
-inline constexpr unsigned kCodecs = 8;
-inline constexpr unsigned kCollectives = 1;
+#define X(...) +1
+inline constexpr unsigned kDTypes = ARC_DTYPES(X);
+inline constexpr unsigned kReduceOps = ARC_REDUCE_OPS(X);
+inline constexpr unsigned kCollectives = ARC_COLLECTIVES(X);
+#undef X
 
 // Of sets: a bit for each number.
 constexpr std::uint16_t bit_of(DType dtype) {
@@ -135,16 +116,6 @@ constexpr std::string_view text_of(Collective collective) {
   }
   return "unknown collective";
 }
-constexpr std::string_view text_of(Codec codec) {
-  switch (codec) {
-#define X(name, number, text) \
-  case Codec::name:           \
-    return text;
-    ARC_CODECS(X)
-#undef X
-  }
-  return "unknown codec";
-}
 inline std::ostream& operator<<(std::ostream& out, DType dtype) {
   return out << text_of(dtype);
 }
@@ -158,7 +129,6 @@ constexpr bool codec_serves(Codec codec, ReduceOp op, DType dtype) {
   return (op == ReduceOp::Sum || op == ReduceOp::Avg) &&
          (dtype == DType::Float16 || dtype == DType::BFloat16 || dtype == DType::Float32);
 }
-inline constexpr std::uint32_t kCodecBlock = 32;  // elements that share a scale
 inline constexpr const char* kServedByCodecs =
     "codecs serve sum and avg of float16, bfloat16 and float32";
 

@@ -5,7 +5,6 @@
 
 #include "daemon/plan/recorded_algorithm.h"
 #include "kernels/codec/format.h"
-#include "proto/coding.h"
 #include "proto/host/in_call.h"
 
 namespace arcomm {
@@ -26,8 +25,8 @@ constexpr std::uint64_t kCodedTwoHopPackets = 6;
 // Codecs of which a packet holds as much, and so goes as far.
 constexpr std::uint8_t codecs_like(Codec one) {
   std::uint8_t codecs = 0;
-  for (const CodecBound& bound : kCodecBounds) {
-    if (packet_elements_of(bound.codec) == packet_elements_of(one)) codecs |= bit_of(bound.codec);
+  for (const Codec codec : kRealCodecs) {
+    if (packet_elements_of(codec) == packet_elements_of(one)) codecs |= bit_of(codec);
   }
   return codecs;
 }

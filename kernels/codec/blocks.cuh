@@ -175,10 +175,7 @@ template <int kBits>
 struct IntegerCode {
   using Words = CodeWords<kBits>;
   static constexpr std::uint32_t kWords = Words::kWords, kLevels = 1U << (kBits - 1);
-  static constexpr std::uint32_t kMostScale = format_of(kBits == 8   ? Codec::Q8
-                                                        : kBits == 6 ? Codec::Q6
-                                                                     : Codec::Q4)
-                                                  .most_scale;
+  static constexpr std::uint32_t kMostScale = CodecFormat{kBits, kLevels}.most_scale();
 
   // Of a finite magnitude.
   static __device__ __forceinline__ std::uint32_t scale_of(float magnitude, bool is_negative) {
@@ -226,7 +223,7 @@ struct IntegerCode {
 struct Fp8Code {
   static constexpr std::uint32_t kWords = kHalfBlock / 4;
   static constexpr float kMost = 448;
-  static constexpr std::uint32_t kMostScale = format_of(Codec::Fp8).most_scale;
+  static constexpr std::uint32_t kMostScale = format_of(Codec::Fp8).most_scale();
 
   // As __fdiv_rn() does it: a quotient that is off by its last bit at most is put right by what it
   // leaves.

@@ -53,7 +53,7 @@ std::uint16_t scale_of(const CodecFormat& format, Values values) {
   const float exact =
       format.is_fp8() ? std::fabs(m) / 448.0F : -m / static_cast<float>(format.levels);
   const std::uint16_t rounded = bfloat16_from_float(exact);
-  const std::uint32_t magnitude = std::min<std::uint32_t>(rounded & 0x7fffU, format.most_scale);
+  const std::uint32_t magnitude = std::min<std::uint32_t>(rounded & 0x7fffU, format.most_scale());
   return static_cast<std::uint16_t>((rounded & 0x8000U) | magnitude);
 }
 

@@ -35,7 +35,7 @@ class Quantizer {
       : lowest_(-static_cast<float>(format.levels)),
         highest_(static_cast<float>(format.levels) - 1),
         steps_(static_cast<float>(format.levels)),
-        most_scale_(format.most_scale) {}
+        most_scale_(format.most_scale()) {}
 
   // Replaces `sum` by what `block` decodes to, or adds it. Both are aligned as vectors are.
   HWY_INLINE void decode(const float* HWY_RESTRICT block, float* HWY_RESTRICT sum,

@@ -23,9 +23,9 @@
 
 namespace arcomm {
 
-// Of the encoding, of what the rows mean, of kCodecBounds (proto/coding.h), by which library and
-// daemon judge error classes alike, and of the memory of calls that meet (proto/host/in_call.h). A
-// library that reads another one cannot be a rank.
+// Of the encoding, of what the rows mean, of what is published of codecs (proto/coding.h), by which
+// library and daemon judge error classes alike, and of the memory of calls that meet
+// (proto/host/in_call.h). A library that reads another one cannot be a rank.
 inline constexpr std::uint32_t kLaunchTableVersion = 7;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;

@@ -26,11 +26,11 @@ void transform_block(CodedBlock& block) {
 }
 
 // m: the first of those of the largest magnitude in the block.
-double bound_of_value(Codec codec, double x, double m) {
+double bound_of_value(const CodecFormat& format, double x, double m) {
   const double a = std::fabs(m), magnitude = std::fabs(x);
   if (a < kLeastCoded) return magnitude;
-  if (codec == Codec::Fp8) return std::max(magnitude / 16, a / 448 * 0x1p-10) * (1 + kScaleError);
-  const double levels = levels_of(codec);
+  if (format.is_fp8()) return std::max(magnitude / 16, a / 448 * 0x1p-10) * (1 + kScaleError);
+  const double levels = format.levels;
   const bool is_cut = std::signbit(x) != std::signbit(m) &&
                       magnitude > a * (levels - 0.5) / levels * (1 - kScaleError);
   return is_cut ? a * (1 / levels + kScaleError)
@@ -39,29 +39,21 @@ double bound_of_value(Codec codec, double x, double m) {
 
 }  // namespace
 
-bool is_rotated(Codec codec) {
-  return codec == Codec::Q8Rotated || codec == Codec::Q6Rotated || codec == Codec::Q4Rotated;
-}
-
-double levels_of(Codec codec) {
-  if (codec == Codec::Q8 || codec == Codec::Q8Rotated) return 128;
-  return codec == Codec::Q6 || codec == Codec::Q6Rotated ? 32 : 8;
-}
-
 void codec_bounds(Codec codec, std::span<const float, kCodecBlock> values,
                   std::span<double, kCodecBlock> bounds) {
   std::ranges::fill(bounds, 0.0);
   if (codec == Codec::None) return;
+  const CodecFormat format = format_of(codec);
   CodedBlock quantized{};
   std::ranges::copy(values, quantized.begin());
-  if (is_rotated(codec)) transform_block(quantized);
+  if (format.rotated) transform_block(quantized);
   float m = quantized[0];
   for (const float value : quantized) {
     if (std::fabs(value) > std::fabs(m)) m = value;
   }
   for (std::size_t i = 0; i < quantized.size(); ++i)
-    bounds[i] = bound_of_value(codec, static_cast<double>(quantized[i]), static_cast<double>(m));
-  if (!is_rotated(codec)) return;
+    bounds[i] = bound_of_value(format, static_cast<double>(quantized[i]), static_cast<double>(m));
+  if (!format.rotated) return;
   double of_bounds = 0, of_values = 0, of_transform = 0;
   for (std::size_t i = 0; i < quantized.size(); ++i) {
     of_bounds += bounds[i];

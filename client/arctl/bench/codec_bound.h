@@ -1,5 +1,5 @@
 // How far off one rank's values may be with a codec: the bounds that arclient.h publishes, from its
-// words alone and by other code than the codecs have. Pure; any thread.
+// words and the codecs' rows alone, by other code than the codecs have. Pure; any thread.
 #pragma once
 
 #include <span>
@@ -11,8 +11,5 @@ namespace arcomm::arctl {
 // Of the values of one block, its last ones zeros where it is not full. Zeros without a codec.
 void codec_bounds(Codec codec, std::span<const float, kCodecBlock> values,
                   std::span<double, kCodecBlock> bounds);
-
-bool is_rotated(Codec codec);
-double levels_of(Codec codec);  // L; of no meaning for fp8
 
 }  // namespace arcomm::arctl

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "client/arctl/bench/codec_bound.h"
 #include "client/arctl/bench/element.h"
 
 namespace arcomm::arctl {
@@ -138,14 +137,15 @@ void Pattern::fill(std::byte* data, std::uint64_t count, Rank rank) const {
 // Inputs are not negative, and then the largest of a block's transform is its sum: half a step of
 // the largest input, or of that sum, is what a rank may be off by.
 double Pattern::half_steps(std::uint64_t first, std::uint64_t last) const {
+  const CodecFormat format = format_of(codec_);
   double together = 0;
   for (Rank rank = 0; rank < ranks_; ++rank) {
     double most = classes_ - 1;
-    if (is_rotated(codec_)) {
+    if (format.rotated) {
       most = 0;
       for (std::uint64_t i = first; i < last; ++i) most += input(class_of(i, classes_), rank);
     }
-    together += most / (2 * levels_of(codec_));
+    together += most / (2.0 * format.levels);
   }
   return together;
 }
@@ -154,13 +154,14 @@ std::uint64_t Pattern::wrong_coded(const std::byte* data, std::uint64_t count) c
   std::array<double, kMaxClasses> expected{};
   for (unsigned place = 0; place < classes_; ++place) expected[place] = reduced(place);
   const double divisor = op_ == ReduceOp::Avg ? ranks_ : 1;
+  const bool is_fp8 = format_of(codec_).is_fp8();
   std::uint64_t wrong = 0;
   for (std::uint64_t first = 0; first < count; first += kCodecBlock) {
     const std::uint64_t last = std::min<std::uint64_t>(first + kCodecBlock, count);
-    const double steps = codec_ == Codec::Fp8 ? 0 : half_steps(first, last) / divisor;
+    const double steps = is_fp8 ? 0 : half_steps(first, last) / divisor;
     for (std::uint64_t i = first; i < last; ++i) {
       const double want = expected[class_of(i, classes_)];
-      const double off = (codec_ == Codec::Fp8 ? want / 16 : steps) * kScaleRounding;
+      const double off = (is_fp8 ? want / 16 : steps) * kScaleRounding;
       const double got = decode(dtype_, data + i * size_of(dtype_));
       wrong += !(std::abs(got - want) <= off + (want + off) * tolerance_of(dtype_));
     }

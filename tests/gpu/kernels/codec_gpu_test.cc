@@ -124,15 +124,14 @@ TEST_P(GpuCodec, MakesThemOfAnyCountAndAlignment) {
     for (const std::size_t shift : {0, 1, 3}) expect_golden(ReduceOp::Sum, count, shift, 7);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, GpuCodec,
-    testing::Combine(testing::Values(Codec::Fp8, Codec::Q8, Codec::Q6, Codec::Q4, Codec::Q8Rotated,
-                                     Codec::Q6Rotated, Codec::Q4Rotated),
-                     testing::Values(DType::Float16, DType::BFloat16, DType::Float32)),
-    [](const testing::TestParamInfo<Of>& test) {
-      return std::string(text_of(std::get<0>(test.param))) + "_" +
-             std::string(text_of(std::get<1>(test.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(All, GpuCodec,
+                         testing::Combine(testing::ValuesIn(kRealCodecs),
+                                          testing::Values(DType::Float16, DType::BFloat16,
+                                                          DType::Float32)),
+                         [](const testing::TestParamInfo<Of>& test) {
+                           return std::string(text_of(std::get<0>(test.param))) + "_" +
+                                  std::string(text_of(std::get<1>(test.param)));
+                         });
 
 }  // namespace
 }  // namespace arcomm::gpu

@@ -35,7 +35,7 @@ TEST(Accuracy, ItsBoundsAreTheGoldenCodecs) {
   std::vector<Block> blocks = adversarial_blocks();
   std::mt19937_64 random(11);
   for (int i = 0; i < 5000; ++i) blocks.push_back(random_block(random));
-  for (const Codec codec : kAllRealCodecs) {
+  for (const Codec codec : kRealCodecs) {
     for (const Block& block : blocks) {
       std::array<double, kCodecBlock> golden{}, own{};
       golden::error_bounds(codec, block, golden);
@@ -81,7 +81,7 @@ TEST(Accuracy, FindsTheGoldenCodecWithinItsBoundsAndCloseToThem) {
   for (const AccuracyData data : kMadeUpData) {
     const std::vector<std::vector<float>> inputs = {make_data(data, 0, count, DType::Float32),
                                                     make_data(data, 1, count, DType::Float32)};
-    for (const Codec codec : kAllRealCodecs) {
+    for (const Codec codec : kRealCodecs) {
       const AccuracyFound found = judge(inputs, bytes_of(golden_sum(codec, inputs)).data(),
                                         DType::Float32, ReduceOp::Sum, codec);
       EXPECT_EQ(found.beyond, 0u) << text_of(codec) << " on " << text_of(data);

@@ -16,10 +16,6 @@ namespace arcomm {
 
 using Block = std::array<float, kCodecBlock>;
 
-inline constexpr Codec kAllRealCodecs[] = {Codec::Fp8,      Codec::Q8,        Codec::Q6,
-                                           Codec::Q4,       Codec::Q8Rotated, Codec::Q6Rotated,
-                                           Codec::Q4Rotated};
-
 // All of them finite.
 inline std::vector<Block> adversarial_blocks() {
   constexpr float kMost = std::numeric_limits<float>::max();

@@ -9,7 +9,6 @@
 #include "daemon/plan/in_stream_share.h"
 #include "kernels/codec/format.h"
 #include "kernels/partition.h"
-#include "proto/coding.h"
 
 namespace arcomm {
 namespace {
@@ -142,8 +141,7 @@ TEST(LaunchTableBuilder, SendsEveryCodecInStreamAsFarAsFlagsCount) {
   for (std::uint32_t ranks = 2; ranks <= kMaxGpuRanks; ++ranks) {
     for (const std::uint32_t blocks : {1u, kTinyShare, kSmallShare, kMaxInStreamBlocks}) {
       const LaunchTable table = table_of(ranks, blocks);
-      for (const CodecBound& bound : kCodecBounds) {
-        const Codec codec = bound.codec;
+      for (const Codec codec : kRealCodecs) {
         const std::uint64_t elements = packet_elements_of(codec);
         for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
           const auto shape = [&](std::uint64_t count, ReduceOp op = ReduceOp::Sum) {
