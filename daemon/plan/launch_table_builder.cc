@@ -22,11 +22,11 @@ constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
 constexpr std::uint64_t kOneHopPackets = 4, kTwoHopPackets = 12;  // of a block, of all its peers
 constexpr std::uint64_t kCodedTwoHopPackets = 6;
 
-// Codecs of which a packet holds as much, and so goes as far.
-constexpr std::uint8_t codecs_like(Codec one) {
+// Those whose packets have that shape: each holds as much, and so goes as far.
+constexpr std::uint8_t codecs_of(const PacketShape& shape) {
   std::uint8_t codecs = 0;
   for (const Codec codec : kRealCodecs) {
-    if (packet_elements_of(codec) == packet_elements_of(one)) codecs |= bit_of(codec);
+    if (format_of(codec).bits == shape.bits) codecs |= bit_of(codec);
   }
   return codecs;
 }
@@ -63,9 +63,9 @@ class InStreamRows {
   void add_coded() {
     if (!facts_.codecs || !facts_.atomic_128b_stores) return;
     if (blocks_ == 0 || facts_.ranks < 2 || facts_.ranks > kMaxGpuRanks) return;
-    for (const Codec one : {Codec::Q4, Codec::Q6, Codec::Q8}) {
-      add_coded(one, bit_of(DType::Float16) | bit_of(DType::BFloat16), 2);
-      add_coded(one, bit_of(DType::Float32), 4);
+    for (const PacketShape& shape : kPacketShapes) {
+      add_coded(shape, bit_of(DType::Float16) | bit_of(DType::BFloat16), 2);
+      add_coded(shape, bit_of(DType::Float32), 4);
     }
   }
 
@@ -88,8 +88,8 @@ class InStreamRows {
     add(std::min(most_bytes, longest_shard * ranks), InStreamAlgorithm::TwoShotLl128,
         kTwoHopPackets * kInStreamPacketData * ranks / (ranks - 1), blocks_);
   }
-  void add_coded(Codec one, std::uint16_t dtypes, std::uint64_t element_bytes) {
-    const std::uint64_t ranks = facts_.ranks, elements = packet_elements_of(one);
+  void add_coded(const PacketShape& shape, std::uint16_t dtypes, std::uint64_t element_bytes) {
+    const std::uint64_t ranks = facts_.ranks, elements = shape.elements();
     const bool is_pair = ranks == 2;
     // Of a warp between two; of a warp's own shard between more, of which the first is longest.
     const std::uint64_t packets_each =
@@ -102,7 +102,7 @@ class InStreamRows {
         {.most_bytes = std::min(room, kMostInStreamCount) * element_bytes,
          .dtypes = dtypes,
          .ops = kInStreamCodecOps,
-         .codecs = codecs_like(one),
+         .codecs = codecs_of(shape),
          .collectives = kInStreamCollectives,
          .path = LaunchPath::InStream,
          .algorithm = coded_algorithm(facts_.ranks),

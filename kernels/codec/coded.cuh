@@ -19,29 +19,14 @@
 
 namespace arcomm::device {
 
-// Lanes with blocks, and how many of them: what a packet has room for.
-template <int kBits>
-struct PacketShape;
-template <>
-struct PacketShape<8> {
-  static constexpr std::uint32_t kPairs = 14, kTurns = 2;
-};
-template <>
-struct PacketShape<6> {
-  static constexpr std::uint32_t kPairs = 12, kTurns = 3;
-};
-template <>
-struct PacketShape<4> {
-  static constexpr std::uint32_t kPairs = 13, kTurns = 4;
-};
-
 template <typename ElementFormat, typename Code, int kBits, bool kRotated>
 struct CodedCodec {
   using Format = ElementFormat;
   using Stored = typename Format::Stored;
-  static constexpr std::uint32_t kPairs = PacketShape<kBits>::kPairs,
-                                 kTurns = PacketShape<kBits>::kTurns;
-  static constexpr std::uint64_t kPacketElements = std::uint64_t{kPairs} * kTurns * kCodecBlock;
+  static constexpr PacketShape kShape = packet_shape_of(kBits);
+  static_assert(kShape.elements() != 0, "kPacketShapes (format.h) has no codes of so many bits");
+  static constexpr std::uint32_t kPairs = kShape.pairs, kTurns = kShape.turns;
+  static constexpr std::uint64_t kPacketElements = kShape.elements();
 
   static constexpr bool serves(ReduceOp op) { return op == ReduceOp::Sum || op == ReduceOp::Avg; }
 
@@ -258,8 +243,5 @@ template <typename ElementFormat, Codec kCodec>
 using CodedOf = CodedCodec<ElementFormat, typename CodeOf<kCodec>::Type,
                            static_cast<int>(format_of(kCodec).bits), format_of(kCodec).rotated>;
 static_assert(PacketCodec<CodedOf<Float16, Codec::Q6>>);
-static_assert(CodedOf<Float16, Codec::Q8>::kPacketElements == packet_elements_of(Codec::Q8) &&
-              CodedOf<Float16, Codec::Q6>::kPacketElements == packet_elements_of(Codec::Q6) &&
-              CodedOf<Float16, Codec::Q4>::kPacketElements == packet_elements_of(Codec::Q4));
 
 }  // namespace arcomm::device

@@ -12,18 +12,20 @@ namespace arcomm {
 inline constexpr std::uint16_t kNanScale = 0x7fc0;  // of a block that holds a NaN or an infinity
 inline constexpr float kLeastCodedMagnitude = 0x1p-100F;  // a block below it is all zeros
 
-// Elements in a GPU's packet of eight lines (coded.cuh), whole blocks.
-constexpr std::uint32_t packet_elements_of(Codec codec) {
-  switch (format_of(codec).bits) {
-    case 8:
-      return 896;
-    case 6:
-      return 1152;
-    case 4:
-      return 1664;
-    default:
-      return 0;
+// What a GPU's packet of eight lines (coded.cuh) has room for, of codes of so many bits: pairs of
+// lanes with blocks, and how many blocks each pair has.
+struct PacketShape {
+  std::uint32_t bits = 0, pairs = 0, turns = 0;
+
+  constexpr std::uint32_t elements() const { return pairs * turns * kCodecBlock; }
+};
+inline constexpr PacketShape kPacketShapes[] = {{4, 13, 4}, {6, 12, 3}, {8, 14, 2}};
+// Empty where no packet is made of such codes.
+constexpr PacketShape packet_shape_of(std::uint32_t bits) {
+  for (const PacketShape& shape : kPacketShapes) {
+    if (shape.bits == bits) return shape;
   }
+  return {};
 }
 // The codec of the same codes whose blocks are not transformed: how a transform itself is encoded.
 constexpr Codec unrotated(Codec codec) {

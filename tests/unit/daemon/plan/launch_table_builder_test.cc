@@ -142,7 +142,7 @@ TEST(LaunchTableBuilder, SendsEveryCodecInStreamAsFarAsFlagsCount) {
     for (const std::uint32_t blocks : {1u, kTinyShare, kSmallShare, kMaxInStreamBlocks}) {
       const LaunchTable table = table_of(ranks, blocks);
       for (const Codec codec : kRealCodecs) {
-        const std::uint64_t elements = packet_elements_of(codec);
+        const std::uint64_t elements = packet_shape_of(format_of(codec).bits).elements();
         for (const DType dtype : {DType::Float16, DType::BFloat16, DType::Float32}) {
           const auto shape = [&](std::uint64_t count, ReduceOp op = ReduceOp::Sum) {
             return table
