@@ -256,8 +256,8 @@ def built_of(kernel, build):
     file, _, codec = kernel.partition(" ")
     if not file.startswith("in_stream/"):
         return pathlib.Path(build, "kernels/CMakeFiles/arcomm_kernels_cuda.dir", file + ".o")
-    words = re.sub(r"(?<!^)(?=[A-Z])", "_", codec).lower()
-    return pathlib.Path(build, "kernels", f"in_stream_{words}.fatbin" if codec else "in_stream.fatbin")
+    words = re.sub(r"(?<!^)(?=[A-Z])", "_", codec or "None").lower()
+    return pathlib.Path(build, "kernels", f"in_stream_{words}.fatbin")
 
 
 def texts_of(kernel, nvcc, cuobjdump, build, archs, folder):
