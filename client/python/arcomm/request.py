@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import Any
 
 from . import abi, session
@@ -11,16 +12,8 @@ from .arrays import Elements, elements_of
 from .errors import ArcommError
 
 OPS = {op.name.lower(): op for op in RedOp}
-_CODECS = {
-    "none": Codec.NONE,
-    "fp8": Codec.Fp8,
-    "q8": Codec.Q8,
-    "q6": Codec.Q6,
-    "q4": Codec.Q4,
-    "q8_rotated": Codec.Q8Rotated,
-    "q6_rotated": Codec.Q6Rotated,
-    "q4_rotated": Codec.Q4Rotated,
-}
+# "q8_rotated" is Codec.Q8Rotated.
+_CODECS = {re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", codec.name).lower(): codec for codec in Codec}
 
 
 def _named(kind: Any, names: dict[str, Any], value: Any, what: str) -> int:

@@ -9,7 +9,11 @@
 namespace arcomm::client {
 namespace {
 
-static_assert(static_cast<int>(arcCodecQ4Rotated) == static_cast<int>(Codec::Q4Rotated));
+// What proto/codec.h has a row for arclient.h has a name for.
+#define X(name, ...) \
+  static_assert(static_cast<int>(arcCodec##name) == static_cast<int>(Codec::name));
+ARC_CODECS(X)
+#undef X
 
 constexpr std::size_t kMostBytes = 4096;  // beyond what any version will have
 
@@ -52,7 +56,8 @@ Result<std::optional<Coding>> read_config(const arcAllReduceConfig_t* config) {
   std::memcpy(&codec, &known.codec, sizeof(codec));
   if (codec < 0 || static_cast<unsigned>(codec) >= kCodecs) {
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "codec is ", codec,
-                 "; the codecs are 0 (none) to ", kCodecs - 1, " (q4_rotated)");
+                 "; the codecs are 0 (none) to ", kCodecs - 1, " (", text_of(kRealCodecs.back()),
+                 ")");
   }
   const Coding coding{.codec = static_cast<Codec>(codec),
                       .error_class = {known.least_snr_db, known.most_relative_error}};
