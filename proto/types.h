@@ -45,7 +45,9 @@ enum class ReduceOp : std::uint8_t {
 #undef X
 };
 // What the ranks do together. Broadcast, ReduceScatter, AllGather, AllToAll, Send and Recv take the
-// next numbers. X(name, number, text); the text is also what tuning files say.
+// next numbers. X(name, number, text); the text is also what tuning files say. Where code is made
+// for an AllReduce alone a switch or a static_assert says so, so that the compiler names what
+// another row needs.
 #define ARC_COLLECTIVES(X) X(AllReduce, 0, "all_reduce")
 enum class Collective : std::uint8_t {
 #define X(name, number, text) name = number,

@@ -50,6 +50,7 @@ std::vector<LaunchedStretch> launched_stretches(const GpuTuningTable& table,
 
 Plan make_plan(const LaunchTable& launches, const Signature& signature, std::uint32_t ranks,
                bool has_slots) {
+  static_assert(kCollectives == 1, "planned as an AllReduce, whatever the signature says");
   CudaAlgorithm algorithm = launched_algorithm(launches.find_launched(launch_key_of(signature)));
   if (!has_slots) algorithm = without_slots(algorithm, ranks);
   Plan plan;

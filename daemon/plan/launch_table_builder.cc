@@ -197,8 +197,8 @@ LaunchTable make_launch_table_on_host(std::uint32_t ranks, std::uint64_t most_in
   if (most_in_call_bytes != 0 && ranks > 1) {
     LaunchRow row{.most_bytes = std::min(
                       {most_in_call_bytes, kMaxInCallBytes, kMostInCallTraffic / (ranks - 1)}),
-                  .codecs = bit_of(Codec::None),
-                  .collectives = bit_of(Collective::AllReduce),
+                  .codecs = kInCallCodecs,
+                  .collectives = kInCallCollectives,
                   .path = LaunchPath::InCall};
     rows.push_back(row);
     rows.back().most_bytes /= 2;  // of 16-bit types, which take as long for half the bytes

@@ -52,6 +52,7 @@ Choice choose(std::uint64_t bytes, DType dtype, std::uint32_t ranks, const Devic
 
 Plan make_plan(const Signature& signature, std::uint32_t ranks, const DeviceShape& shape,
                const TuningTable& table) {
+  static_assert(kCollectives == 1, "planned as an AllReduce, whatever the signature says");
   Plan plan;
   if (signature.is_empty()) return plan;  // that all ranks have come is all there is to it
   plan.add(LaunchStep{choose(signature.send_bytes(), signature.dtype, ranks, shape, table,

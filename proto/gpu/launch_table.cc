@@ -82,8 +82,8 @@ Status check_in_call(const LaunchRow& row, std::uint32_t ranks) {
   if (ranks > kMaxInCallRanks || row.most_bytes > kMaxInCallBytes)
     return bad("lets calls of ", ranks, " ranks meet for up to ", row.most_bytes,
                " bytes: ", kMaxInCallRanks, " ranks and ", kMaxInCallBytes, " bytes can be");
-  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, bit_of(Codec::None), "in-call"));
-  return check_served<Collective>(row.collectives, bit_of(Collective::AllReduce), "in-call");
+  ARC_RETURN_IF_ERROR(check_served<Codec>(row.codecs, kInCallCodecs, "in-call"));
+  return check_served<Collective>(row.collectives, kInCallCollectives, "in-call");
 }
 
 Status check_coding(const CodingRow& row) {

@@ -27,10 +27,14 @@
 
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
+#include "proto/types.h"
 #include "proto/unique_fd.h"
 
 namespace arcomm {
 
+// What the library combines in calls, by bit_of(): all types and operations, but no more.
+inline constexpr std::uint8_t kInCallCodecs = bit_of(Codec::None);
+inline constexpr std::uint8_t kInCallCollectives = bit_of(Collective::AllReduce);
 inline constexpr std::uint32_t kMaxInCallRanks = 8;
 // That one rank sends. An area is that long.
 inline constexpr std::uint64_t kMaxInCallBytes = std::uint64_t{64} << 10;

@@ -10,6 +10,7 @@ CudaAllReduce call_of(const GpuGroup& group, const GpuMember& own, const GpuRequ
   const int ordinal = own.engine->ordinal();
   RankCompletion& words = own.words();
   const std::uint32_t number = request.parts[static_cast<std::size_t>(own.rank)].number;
+  static_assert(kCollectives == 1, "called as an AllReduce, whatever the signature says");
   CudaAllReduce call;
   call.done = &own.device_mailbox()->paths[static_cast<int>(LaunchPath::Launched)].done;
   call.done_word = to_word(Done{.number = number});

@@ -21,6 +21,7 @@ const TuningTable& tuning_of(const Communicator& communicator) {
 
 // The seats' inputs and outputs: all there are on one node.
 void fill(AllReduceArgs& args, const Arrival& arrival, const Communicator& communicator) {
+  static_assert(kCollectives == 1, "called as an AllReduce, whatever the signature says");
   const auto seats = static_cast<std::uint32_t>(communicator.seats.size());
   args.count = arrival.signature.send_count;
   args.num_inputs = args.num_outputs = seats;

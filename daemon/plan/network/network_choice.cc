@@ -29,6 +29,7 @@ const char* keeps_from_ring(const NetworkQuestion& question, const NetworkPolicy
 }
 
 Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
+  static_assert(kCollectives == 1, "all ways between nodes are an AllReduce's");
   using enum NetworkAlgorithm;
   const char* const no_ring = keeps_from_ring(question, policy);
   switch (policy.algorithm) {

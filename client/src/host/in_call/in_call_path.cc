@@ -147,6 +147,9 @@ void InCallPath::wake_others() {
 }
 
 void InCallPath::combine(const CollectiveCall& call, std::uint32_t turn) {
+  static_assert(
+      kInCallCodecs == bit_of(Codec::None) && kInCallCollectives == bit_of(Collective::AllReduce),
+      "combine() is written for these alone");
   if (call.is_empty()) return;
   for (std::uint32_t rank = 0; rank < ranks_; ++rank)
     args_.inputs[rank] = part(rank, turn, call.send_bytes());
