@@ -9,23 +9,16 @@
 
 namespace arcomm::device {
 
-// visit.operator()<Codec>(): the format of that number (proto/types.h), for elements of Format.
+// visit.operator()<Codec>(): the format of that number (proto/codec.h), for elements of Format.
 // cudaErrorNotSupported where no kernel knows it.
 template <typename Format, typename Visit>
 cudaError_t with_codec(Codec codec, Visit&& visit) {
   switch (codec) {
     case Codec::None:
       return visit.template operator()<PlainCodec<Format>>();
-    case Codec::Fp8:
-    case Codec::Q8:
-    case Codec::Q6:
-    case Codec::Q4:
-    case Codec::Q8Rotated:
-    case Codec::Q6Rotated:
-    case Codec::Q4Rotated:
-      break;
+    default:
+      return cudaErrorNotSupported;  // planner and launcher have refused it by name
   }
-  return cudaErrorNotSupported;  // planner and launcher have refused it by name
 }
 
 // visit.operator()<Codec, kOp>(). cudaErrorNotSupported: the format does not serve them.
