@@ -231,17 +231,12 @@ struct CodedCodec {
 };
 
 template <Codec kCodec>
-struct CodeOf {
-  using Type = IntegerCode<static_cast<int>(format_of(kCodec).bits)>;
-};
-template <>
-struct CodeOf<Codec::Fp8> {
-  using Type = Fp8Code;
-};
+using CodeOf = std::conditional_t<format_of(kCodec).is_fp8(), Fp8Code,
+                                  IntegerCode<static_cast<int>(format_of(kCodec).bits)>>;
 // Of any codec but None.
 template <typename ElementFormat, Codec kCodec>
-using CodedOf = CodedCodec<ElementFormat, typename CodeOf<kCodec>::Type,
-                           static_cast<int>(format_of(kCodec).bits), format_of(kCodec).rotated>;
+using CodedOf = CodedCodec<ElementFormat, CodeOf<kCodec>, static_cast<int>(format_of(kCodec).bits),
+                           format_of(kCodec).rotated>;
 static_assert(PacketCodec<CodedOf<Float16, Codec::Q6>>);
 
 }  // namespace arcomm::device
