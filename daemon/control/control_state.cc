@@ -16,6 +16,7 @@ ControlState::ControlState(EventLoop& its_loop, Metrics& its_metrics,
       replies(loop, worker_limit),
       quotas(settings->quota, read_machine(), metrics),
       gpu_shares(metrics, devices.memory_of_gpus()),
+      at_workers(loop),
       in_call({.quotas = quotas, .groups = client_groups, .counts = metrics.in_call}) {
   gpu_shares.use_memory_limit(settings->quota.node_gpu_bytes);
 }

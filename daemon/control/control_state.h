@@ -12,6 +12,7 @@
 #include "daemon/control/calls/in_call_exchanges.h"
 #include "daemon/control/calls/worker_replies.h"
 #include "daemon/control/descriptors/fd_closer.h"
+#include "daemon/control/limits/charges_at_workers.h"
 #include "daemon/control/limits/client_groups.h"
 #include "daemon/control/limits/gpu_shares.h"
 #include "daemon/control/limits/quota.h"
@@ -55,8 +56,9 @@ struct ControlState {
   QuotaBook quotas;
   ClientGroups client_groups;
   GpuShares gpu_shares;
+  ChargesAtWorkers at_workers;
   InCallExchanges in_call;
-  SessionLedger ledger;    // after these four: entries hold charges, shares and exchanges
+  SessionLedger ledger;    // after these five: entries hold charges, shares and exchanges
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   const PeerMessenger* peers = nullptr;  // to other daemons, where there is a network
   std::shared_ptr<const NetworkTuning> network = std::make_shared<const NetworkTuning>();

@@ -44,15 +44,19 @@ inline constexpr std::size_t kMaxOffers = kMostChunks + kMaxOffersOnHost;
 // Of all sessions of a uid: as many as one process for each of 16 GPUs offers at a time.
 inline constexpr std::size_t kMaxOffersOfUid = 16 * kMaxOffers;
 
-struct HeldBuffer {
-  std::uint64_t length_bytes = 0;
-  std::uint64_t fd_ticket = 0;     // of its memory, for as long as nobody fetched it
-  EventLoop::TimerKey fetched_by;  // of an allocation: what nobody has fetched then is released
+struct BufferCharges {
   ChargePtr count, bytes, mapping;
   ChargePtr reserved, unfilled;  // host memory
   GroupChargePtr of_group;       // the same
   ChargePtr rest;                // GPU memory: what the device rounded up to
   GpuShares::SharePtr of_gpu;    // GPU memory that the daemon allocated
+};
+struct HeldBuffer {
+  std::uint64_t length_bytes = 0;
+  std::uint64_t fd_ticket = 0;     // of its memory, for as long as nobody fetched it
+  EventLoop::TimerKey fetched_by;  // of an allocation: what nobody has fetched then is released
+  // For GPU memory its worker has a token of them, too (ChargesAtWorkers).
+  std::shared_ptr<BufferCharges> charges;
 };
 struct HeldPlan {
   ChargePtr charge;

@@ -9,7 +9,7 @@ Error only_on_gpus(const char* what) {
 
 }  // namespace
 
-Result<AllocatedBuffer> Backend::allocate_buffer(SessionId, const std::string&, std::uint64_t) {
+Result<AllocatedBuffer> Backend::allocate_buffer(SessionId, const AllocationSpec&) {
   return only_on_gpus("this device's memory is the client's own: nothing is allocated here");
 }
 

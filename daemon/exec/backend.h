@@ -117,9 +117,13 @@ class Backend {
   // Unavailable (here and below): the device is held up, nothing was done, and the same call may be
   // made again. Otherwise what the spec owns may have been taken from it.
   virtual Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) = 0;
-  virtual Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
-                                                  std::uint64_t bytes);
+  virtual Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec);
+  // It goes when the device can do without it.
   virtual void release(RemovedBuffer) {}
+  // Some of that has not gone yet; and: it goes now. False: there is more of it than a turn has
+  // time for, and the same call goes on in another one.
+  virtual bool keeps_released() const { return false; }
+  virtual Result<bool> let_go_of_released() { return true; }
 
   // ---- plans ----
   // The plan that gets `id` next: what the device needs for it, or why it cannot be. Fills what is

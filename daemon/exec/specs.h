@@ -7,6 +7,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -99,6 +100,11 @@ struct CommunicatorSpec {
   Coding default_coding = {};      // of operations that say nothing themselves; of all ranks alike
 };
 
+// GPU workers: goes when nothing of that memory is left at the worker, on the worker's thread.
+// Memory that was released, or that was mapped for a buffer that came to nothing, may stay until no
+// kernel is in its way.
+using MemoryToken = std::shared_ptr<const void>;
+
 // Memory that a session may name in its requests. The descriptor is mapped by the worker and then
 // closed.
 struct BufferSpec {
@@ -108,6 +114,7 @@ struct BufferSpec {
   std::string device = {};               // where it lives: "GPU-<uuid>"
   std::vector<MemoryChunk> chunks = {};  // instead of both, one behind the other
   std::uint64_t deadline_ns = 0;         // as CommunicatorSpec's
+  MemoryToken token = {};
 };
 
 // GPU workers: memory to be allocated. device: "" for the worker's first.
@@ -115,6 +122,7 @@ struct AllocationSpec {
   std::string device;
   std::uint64_t bytes = 0;
   std::uint64_t deadline_ns = 0;  // as CommunicatorSpec's
+  MemoryToken token = {};
 };
 
 // GPU workers: memory that the worker allocated, for the client to map.

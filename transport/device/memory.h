@@ -43,6 +43,10 @@ class Memory {
                    ": no addresses were reserved behind them");
     }
     virtual void cut_back() {}  // see Memory::cut_back
+
+   private:
+    friend class Memory;
+    std::shared_ptr<const void> token_;  // the base's: it goes after what is derived from it
   };
 
   Memory() = default;
@@ -62,6 +66,8 @@ class Memory {
   Status grow(std::uint64_t bytes) { return backing_->grow(bytes); }
   // Gives back all that grow() added: nothing uses it. As slow as freeing.
   void cut_back() { backing_->cut_back(); }
+  // Goes right after the memory has, wherever that is moved and whoever lets go of it at last.
+  void keep(std::shared_ptr<const void> token) { backing_->token_ = std::move(token); }
 
  private:
   std::unique_ptr<Backing> backing_;

@@ -83,7 +83,7 @@ void BufferCalls::charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::u
                  Result<GroupChargePtr> of_group =
                      state_.client_groups.charge(**groups, buffer->held.length_bytes);
                  if (!of_group) return give_up(of_group.error());
-                 buffer->held.of_group = std::move(of_group).value();
+                 buffer->held.charges->of_group = std::move(of_group).value();
                  then();
                });
 }
@@ -141,7 +141,7 @@ void BufferCalls::check_pages(const std::shared_ptr<NewBuffer>& buffer,
                          Result<ChargePtr> unfilled =
                              state_.quotas.charge(uid, QuotaKind::UnfilledBytes, missing->bytes);
                          if (!unfilled) return buffer->fail(unfilled.error());
-                         buffer->held.unfilled = std::move(unfilled).value();
+                         buffer->held.charges->unfilled = std::move(unfilled).value();
                          add_to_worker(state_, buffer, memory);
                        });
 }

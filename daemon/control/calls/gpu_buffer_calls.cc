@@ -11,6 +11,11 @@ namespace {
 
 constexpr std::uint64_t kMostGpuBytes = std::uint64_t{1} << 46;  // no GPU has more
 constexpr std::size_t kIpcHandleBytes = 64;
+constexpr std::uint64_t kMakeRoomNs = 1'000'000'000;  // milliseconds where nothing fills the GPUs
+
+Error has_ended(SessionId session) {
+  return error(ErrorCode::Aborted, Reason::RemoteDied, "session ", session, " has ended");
+}
 
 Status check_gpu_range(const v1::RegisterBufferRequest& request) {
   if (request.length_bytes() == 0) {
@@ -107,46 +112,80 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
                         " bytes of GPU memory cannot be allocated: ask "
                         "for 1 or more, and no more than a GPU has"));
   }
-  const uid_t uid = session.peer.uid;
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, uid, asked, NewBuffer::Memory::Gpu); !charged)
-    return answer(charged.error());
-  Result<GpuShares::SharePtr> of_gpu = state_.gpu_shares.take(uid, *gpu, GpuResource::Bytes, asked);
-  if (!of_gpu) {
-    buffer.reset();
-    return answer(of_gpu.error());
-  }
-  buffer->held.of_gpu = std::move(of_gpu).value();
-  if (Status promised = state_.ledger.promise_ticket(session); !promised) {
-    buffer.reset();
-    return answer(promised.error());
-  }
   buffer->session = session.id;
   buffer->answer = std::move(answer);
-  DeviceWorker* worker = &state_.worker_of(session);
+  const auto charge = [this, buffer, asked, uid = session.peer.uid, gpu = *gpu]() -> Status {
+    ARC_RETURN_IF_ERROR(buffer->charge(state_.quotas, uid, asked, NewBuffer::Memory::Gpu));
+    Result<GpuShares::SharePtr> of_gpu =
+        state_.gpu_shares.take(uid, gpu, GpuResource::Bytes, asked);
+    if (!of_gpu) {
+      buffer->held = {};
+      return std::move(of_gpu).error();
+    }
+    buffer->held.charges->of_gpu = std::move(of_gpu).value();
+    return {};
+  };
+  charge_with_room(session, waits_until_ns, charge,
+                   [this, buffer, asked, waits_until_ns, gpu = *gpu](const Status& charged) {
+                     if (!charged) return buffer->fail(charged.error());
+                     allocate(buffer, {.device = gpu,
+                                       .bytes = asked,
+                                       .deadline_ns = waits_until_ns,
+                                       .token = state_.at_workers.token_of(buffer->held.charges)});
+                   });
+}
+
+void GpuBufferCalls::charge_with_room(const SessionEntry& session, std::uint64_t waits_until_ns,
+                                      std::function<Status()> charge,
+                                      std::function<void(const Status&)> then) {
+  const Status at_once = charge();
+  if (at_once || at_once.error().code != ErrorCode::ResourceExhausted) return then(at_once);
+  const std::uint64_t longest = EventLoop::now_ns() + kMakeRoomNs;
+  state_.worker_of(session).let_go_of_released(
+      session.id, waits_until_ns == 0 ? longest : std::min(waits_until_ns, longest),
+      state_.replies.on_loop<void>(
+          "let go of what was released",
+          [charge = std::move(charge), then = std::move(then)](const Status& gone) {
+            const Status charged = charge();
+            if (charged || gone) return then(charged);
+            Error why = charged.error();
+            why.message += "; memory that was released is charged for until it has gone: ";
+            why.message += gone.error().message;
+            then(why);
+          }));
+}
+
+void GpuBufferCalls::allocate(const std::shared_ptr<NewBuffer>& buffer, AllocationSpec wanted) {
+  SessionEntry* session = state_.ledger.find(buffer->session);
+  if (session == nullptr) return buffer->fail(has_ended(buffer->session));
+  if (const Status promised = state_.ledger.promise_ticket(*session); !promised)
+    return buffer->fail(promised.error());
+  DeviceWorker* worker = &state_.worker_of(*session);
+  const uid_t uid = session->peer.uid;
+  const std::uint64_t asked = wanted.bytes;
+  const std::string gpu = wanted.device;
   worker->allocate_buffer(
-      session.id, {.device = *gpu, .bytes = asked, .deadline_ns = waits_until_ns},
+      buffer->session, std::move(wanted),
       state_.replies.on_loop<AllocatedBuffer>(
           "allocate the buffer",
-          [this, buffer, worker, uid, asked, gpu = *gpu](Result<AllocatedBuffer> made) {
+          [this, buffer, worker, uid, asked, gpu](Result<AllocatedBuffer> made) {
             SessionEntry* owner = state_.ledger.find(buffer->session);
             if (owner != nullptr) --owner->tickets_promised;
             if (!made) return buffer->fail(made.error());
             const std::shared_ptr<UniqueFd> memory =
                 state_.memory_closer.hold(std::move(made->memory));
-            if (owner == nullptr) {
-              return buffer->fail(error(ErrorCode::Aborted, Reason::RemoteDied, "session ",
-                                        buffer->session, " has ended"));
-            }
+            if (owner == nullptr) return buffer->fail(has_ended(buffer->session));
             const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
             Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
             if (!rest) {
               worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
               return buffer->fail(rest.error());
             }
-            buffer->held.rest = std::move(rest).value();
-            buffer->held.of_gpu.reset();
-            buffer->held.of_gpu =
+            BufferCharges& charges = *buffer->held.charges;
+            charges.rest = std::move(rest).value();
+            charges.of_gpu.reset();
+            charges.of_gpu =
                 state_.gpu_shares.note(uid, gpu, GpuResource::Bytes, made->length_bytes);
             buffer->held.length_bytes = made->length_bytes;
             std::vector<UniqueFd> fds;
@@ -194,10 +233,6 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
   }
   if (const Status checked = check_gpu_range(request); !checked) return answer(checked.error());
   auto buffer = std::make_shared<NewBuffer>();
-  if (Status charged = buffer->charge(state_.quotas, session.peer.uid, request.length_bytes(),
-                                      NewBuffer::Memory::Gpu);
-      !charged)
-    return answer(charged.error());
   buffer->session = session.id;
   buffer->spec.handle = {.kind = MemoryKind::PosixFd,
                          .offset_bytes = request.offset_bytes(),
@@ -214,7 +249,14 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
     buffer->spec.chunks.push_back(std::move(held.chunk));
   }
   buffer->answer = std::move(answer);
-  add_to_worker(state_, buffer, memory);
+  const auto charge = [this, buffer, uid = session.peer.uid, bytes = request.length_bytes()] {
+    return buffer->charge(state_.quotas, uid, bytes, NewBuffer::Memory::Gpu);
+  };
+  charge_with_room(session, waits_until_ns, charge, [this, buffer, memory](const Status& charged) {
+    if (!charged) return buffer->fail(charged.error());
+    buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
+    add_to_worker(state_, buffer, memory);
+  });
 }
 
 }  // namespace arcomm

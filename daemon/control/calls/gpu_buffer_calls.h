@@ -3,6 +3,11 @@
 // session and releases what this gave. Thread: the control loop.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "daemon/control/calls/new_buffer.h"
 #include "daemon/control/control_state.h"
 
 namespace arcomm {
@@ -19,6 +24,14 @@ class GpuBufferCalls {
                        std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer);
 
  private:
+  // Where a charge finds no room, what was released may still be charged for at the worker, though
+  // nothing but its next quiescing is waited for: it is asked to let go of that, and `charge` is
+  // called once more.
+  void charge_with_room(const SessionEntry& session, std::uint64_t waits_until_ns,
+                        std::function<Status()> charge, std::function<void(const Status&)> then);
+  // Once it is charged for.
+  void allocate(const std::shared_ptr<NewBuffer>& buffer, AllocationSpec wanted);
+
   ControlState& state_;
 };
 

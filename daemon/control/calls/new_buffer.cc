@@ -18,16 +18,16 @@ Status NewBuffer::charge(QuotaBook& quotas, uid_t uid, std::uint64_t length_byte
   Result<ChargePtr> reserved =
       quotas.charge(uid, QuotaKind::HostBytes, memory == Memory::Host ? length_bytes : 0);
   if (!reserved) return reserved.error();
-  held = HeldBuffer{.length_bytes = length_bytes,
-                    .fetched_by = {},
-                    .count = std::move(count).value(),
-                    .bytes = std::move(bytes).value(),
-                    .mapping = std::move(mapping).value(),
-                    .reserved = std::move(reserved).value(),
-                    .unfilled = {},
-                    .of_group = {},
-                    .rest = {},
-                    .of_gpu = {}};
+  held.length_bytes = length_bytes;
+  held.charges =
+      std::make_shared<BufferCharges>(BufferCharges{.count = std::move(count).value(),
+                                                    .bytes = std::move(bytes).value(),
+                                                    .mapping = std::move(mapping).value(),
+                                                    .reserved = std::move(reserved).value(),
+                                                    .unfilled = {},
+                                                    .of_group = {},
+                                                    .rest = {},
+                                                    .of_gpu = {}});
   return {};
 }
 

@@ -3,6 +3,7 @@
 // rest. Thread: the worker's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <utility>
@@ -23,6 +24,7 @@ class DeferredRelease {
   void add(std::vector<PreparedParts> prepared, const GpuGroup& group);
 
   bool empty() const { return items_.empty(); }
+  std::size_t size() const { return items_.size(); }
   // Worth quiescing the GPUs?
   bool is_due(std::uint64_t now_ns) const;
   void put_off(std::uint64_t now_ns, std::uint64_t by_ns = kPutOffNs);

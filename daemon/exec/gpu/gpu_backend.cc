@@ -193,23 +193,24 @@ Result<BufferId> GpuBackend::add_buffer(SessionId session, BufferSpec& spec) {
   Status imported = spec.chunks.empty() ? device.import(handle, spec.memory.get(), memory)
                                         : device.import_chunks(spec.chunks, handle.offset_bytes,
                                                                handle.length_bytes, memory);
+  if (memory) memory.keep(spec.token);
   if (imported) return buffers_.add(session, std::move(memory), (*engine)->ordinal());
   // A part that was mapped would wait here for a kernel that finds no room to clear memory.
   if (memory) groups_->deferred.add(std::move(memory));
   return std::move(imported).error();
 }
 
-Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const std::string& device,
-                                                    std::uint64_t bytes) {
-  if (bytes == 0)
+Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const AllocationSpec& spec) {
+  if (spec.bytes == 0)
     return error(ErrorCode::InvalidArgument, Reason::BadValue, "0 bytes cannot be allocated");
-  Result<GpuEngine*> engine = groups_->find_gpu(device);
+  Result<GpuEngine*> engine = groups_->find_gpu(spec.device);
   if (!engine) return std::move(engine).error();
   measurements_.end();  // clients come first
   Result<Memory> memory = Memory{};
   ARC_RETURN_IF_ERROR(
-      groups_->quiescer.quiesced([&] { memory = (*engine)->device().allocate(bytes); }));
+      groups_->quiescer.quiesced([&] { memory = (*engine)->device().allocate(spec.bytes); }));
   if (!memory) return std::move(memory).error();
+  memory->keep(spec.token);
   Result<UniqueFd> descriptor = memory->export_fd();
   if (!descriptor) {
     groups_->deferred.add(std::move(memory).value());
@@ -222,6 +223,20 @@ Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const std
 
 void GpuBackend::release(RemovedBuffer removed) {
   if (removed.memory) groups_->deferred.add(std::move(removed.memory));
+}
+
+bool GpuBackend::keeps_released() const {
+  return !groups_->deferred.empty();
+}
+
+Result<bool> GpuBackend::let_go_of_released() {
+  const std::size_t before = groups_->deferred.size();
+  ARC_RETURN_IF_ERROR(groups_->quiescer.quiesced([] {}));  // and lets go of it behind that
+  const std::size_t left = groups_->deferred.size();
+  if (left == 0 || left < before) return left == 0;
+  return error(ErrorCode::Unavailable, Reason::None,
+               "other work fills a GPU on which a kernel of the daemon's waits for room, and CUDA "
+               "would wait for both; try again");
 }
 
 Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,

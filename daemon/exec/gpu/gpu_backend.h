@@ -56,9 +56,10 @@ class GpuBackend final : public Backend {
   }
 
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
-  Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
-                                          std::uint64_t bytes) override;
+  Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec) override;
   void release(RemovedBuffer removed) override;
+  bool keeps_released() const override;
+  Result<bool> let_go_of_released() override;
 
   Status bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,
               const CheckedRange& recv) override;

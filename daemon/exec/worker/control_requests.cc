@@ -39,6 +39,7 @@ void ControlRequests::let_go(BufferSpec& spec) {
   for (MemoryChunk& chunk : spec.chunks) {
     if (chunk.memory) state_.buffers.let_go(std::move(chunk.memory));
   }
+  spec.token.reset();
 }
 
 Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec& spec) {
@@ -51,11 +52,10 @@ Result<BufferId> ControlRequests::add_buffer(SessionId id, BufferSpec& spec) {
   return buffer;
 }
 
-Result<AllocatedBuffer> ControlRequests::allocate_buffer(SessionId id, const std::string& device,
-                                                         std::uint64_t bytes) {
+Result<AllocatedBuffer> ControlRequests::allocate_buffer(SessionId id, const AllocationSpec& spec) {
   Result<Session*> session = state_.sessions.need(id);
   if (!session) return std::move(session).error();
-  Result<AllocatedBuffer> allocated = state_.backend->allocate_buffer(id, device, bytes);
+  Result<AllocatedBuffer> allocated = state_.backend->allocate_buffer(id, spec);
   if (!allocated) return allocated;
   (*session)->buffers.push_back(allocated->buffer);
   (*session)->registered_bytes += allocated->length_bytes;

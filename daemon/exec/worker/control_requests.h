@@ -26,8 +26,7 @@ class ControlRequests {
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec);
   // What was not added, and will not be: closed elsewhere.
   void let_go(BufferSpec& spec);
-  Result<AllocatedBuffer> allocate_buffer(SessionId session, const std::string& device,
-                                          std::uint64_t bytes);
+  Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec);
   Status remove_buffer(SessionId session, BufferId buffer);
   Result<PlanId> add_plan(SessionId session, const PlanSpec& spec);
   void pay_plans(SessionId session, std::uint64_t more);

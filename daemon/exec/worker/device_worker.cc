@@ -89,13 +89,25 @@ class ThreadedWorker final : public DeviceWorker {
   void allocate_buffer(SessionId session, AllocationSpec spec,
                        Done<AllocatedBuffer> done) override {
     const QuiesceTurns::Claim claim{.who = {session}, .deadline_ns = spec.deadline_ns};
-    ask_quiesced(std::move(done), claim, [this, session, spec = std::move(spec)] {
-      return requests_.allocate_buffer(session, spec.device, spec.bytes);
-    });
+    const auto held = share(std::move(spec));
+    Done<AllocatedBuffer> end = [held, done = std::move(done)](Result<AllocatedBuffer> made) {
+      held->token.reset();
+      done(std::move(made));
+    };
+    ask_quiesced(std::move(end), claim,
+                 [this, session, held] { return requests_.allocate_buffer(session, *held); });
   }
   void remove_buffer(SessionId session, BufferId buffer, Done<void> done) override {
     ask(std::move(done),
         [this, session, buffer] { return requests_.remove_buffer(session, buffer); });
+  }
+  void let_go_of_released(SessionId asking, std::uint64_t deadline_ns, Done<void> done) override {
+    post(done, [this, asking, deadline_ns, done] {
+      Backend& backend = *worker_->state().backend;
+      if (!backend.keeps_released()) return done({});
+      quiesce_turns_.act(done, {.who = {asking}, .deadline_ns = deadline_ns},
+                         [&backend] { return backend.let_go_of_released(); });
+    });
   }
   void add_plan(SessionId session, PlanSpec spec, Done<PlanId> done) override {
     ask(std::move(done), [this, session, spec] { return requests_.add_plan(session, spec); });

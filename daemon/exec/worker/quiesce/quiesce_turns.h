@@ -71,7 +71,13 @@ class QuiesceTurns {
     if (done) done(std::move(result));
     return {};
   }
-  // None: it goes on in another turn.
+  // False: it goes on in another turn.
+  static Try tried(const Done<void>& done, Result<bool> is_over) {
+    if (!is_over) return tried(done, Status(std::move(is_over).error()));
+    if (!*is_over) return {.state = Try::State::GoesOn};
+    return tried(done, Status());
+  }
+  // None: likewise.
   template <typename T>
   static Try tried(const Done<T>& done, Result<std::optional<T>> result) {
     if (!result) return tried(done, Result<T>(std::move(result).error()));

@@ -33,6 +33,8 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> silent{false};          // never answers
   std::atomic<bool> holding{false};         // answers at let_go()
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
+  // What is released, or refused, stays until let_go_of_released(), or for good.
+  std::atomic<bool> keeps_released{false}, is_held_up{false};
   std::atomic<std::uint64_t> turns{0};
   std::atomic<bool> gpus{false};             // it serves GPUs, whose granule is kGranule
   std::atomic<bool> refuse_mailbox{false};   // export_mailbox fails
@@ -125,7 +127,11 @@ class FakeWorker final : public DeviceWorker {
     {
       std::lock_guard lock(mutex_);
       sessions_.erase(session);
-      std::erase_if(buffers_, [&](const auto& one) { return one.second.first == session; });
+      std::erase_if(buffers_, [&](const auto& one) {
+        if (one.second.first != session) return false;
+        release(one.second.second);
+        return true;
+      });
       std::erase_if(plans_, [&](const auto& one) { return one.second == session; });
       closed_.push_back({session, reason, std::move(why)});
     }
@@ -133,6 +139,8 @@ class FakeWorker final : public DeviceWorker {
   }
   void add_buffer(SessionId session, BufferSpec spec, Done<BufferId> done) override {
     if (refuse_buffers) {
+      std::lock_guard lock(mutex_);
+      release(spec);
       return answer(std::move(done), Result<BufferId>(error(ErrorCode::ResourceExhausted,
                                                             Reason::OutOfMemory, "cannot map")));
     }
@@ -147,6 +155,7 @@ class FakeWorker final : public DeviceWorker {
     BufferSpec spec;
     spec.handle.length_bytes = whole;
     spec.device = std::move(wanted.device);
+    spec.token = std::move(wanted.token);
     std::lock_guard lock(mutex_);
     const BufferId id{next_++, 1};
     buffers_.emplace(id, std::pair{session, std::move(spec)});
@@ -195,7 +204,19 @@ class FakeWorker final : public DeviceWorker {
   }
   void remove_buffer(SessionId, BufferId buffer, Done<void> done) override {
     std::lock_guard lock(mutex_);
-    buffers_.erase(buffer);
+    if (const auto found = buffers_.find(buffer); found != buffers_.end()) {
+      release(found->second.second);
+      buffers_.erase(found);
+    }
+    answer(std::move(done), Status());
+  }
+  void let_go_of_released(SessionId, std::uint64_t, Done<void> done) override {
+    std::lock_guard lock(mutex_);
+    if (is_held_up && !released_.empty()) {
+      return answer(std::move(done),
+                    Status(error(ErrorCode::Unavailable, Reason::None, "a GPU is full")));
+    }
+    released_.clear();
     answer(std::move(done), Status());
   }
   void add_plan(SessionId session, PlanSpec, Done<PlanId> done) override {
@@ -288,6 +309,10 @@ class FakeWorker final : public DeviceWorker {
   std::uint64_t progress() const override { return turns; }
 
  private:
+  // Under mutex_; the spec goes behind it.
+  void release(const BufferSpec& spec) {
+    if (keeps_released && spec.token.use_count() != 0) released_.push_back(spec.token);
+  }
   static Error no_kernels() {
     return error(ErrorCode::Unimplemented, Reason::Unsupported, "this worker measures nothing");
   }
@@ -309,6 +334,7 @@ class FakeWorker final : public DeviceWorker {
   std::mutex mutex_;
   std::map<SessionId, SessionSpec> sessions_;
   std::map<BufferId, std::pair<SessionId, BufferSpec>> buffers_;
+  std::vector<MemoryToken> released_;
   std::vector<LinkSpec> links_;
   std::vector<std::pair<PeerId, std::string>> closed_links_;
   std::map<PlanId, SessionId> plans_;

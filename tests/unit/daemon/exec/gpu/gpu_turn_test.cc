@@ -37,6 +37,18 @@ class GpuTurnTest : public GpuWorkerTest {
     });
     return promise->get_future();
   }
+  // By an IPC handle, on GPU-0.
+  Result<BufferId> enter(const GpuRank& rank, std::weak_ptr<const void>& token) {
+    auto kept = std::make_shared<int>();
+    token = kept;
+    BufferSpec spec;
+    spec.handle.kind = MemoryKind::CudaIpc;
+    spec.handle.length_bytes = spec.handle.allocation_bytes = 4096;
+    spec.device = "GPU-0";
+    spec.token = std::move(kept);
+    return await<BufferId>(
+        [&](auto done) { worker_->add_buffer(rank.client->id(), std::move(spec), done); });
+  }
   double slowest_turn_ms() const {
     return static_cast<double>(metrics_->worker_turn_ns.value()) / 1e6;
   }
@@ -221,17 +233,72 @@ TEST_F(GpuTurnTest, WhatAFailedImportHadMappedIsLetGoOnceNoKernelThatClearsWaits
   rank(0, 4096);  // a kernel is to clear its memory, and waits
   const int before = node_.memories;
   node_.imports_fail = true;
-  auto spec = std::make_shared<BufferSpec>();
-  spec->handle.kind = MemoryKind::CudaIpc;
-  spec->handle.length_bytes = spec->handle.allocation_bytes = 4096;
-  spec->device = "GPU-0";
-  const Result<BufferId> added = await<BufferId>(
-      [&](auto done) { worker_->add_buffer(one.client->id(), std::move(*spec), done); });
+  std::weak_ptr<const void> token;
+  const Result<BufferId> added = enter(one, token);
   ASSERT_FALSE(added.ok());
   EXPECT_EQ(added.error().code, ErrorCode::InvalidArgument);
   EXPECT_EQ(node_.memories, before + 1);
+  EXPECT_FALSE(token.expired()) << "it would not be charged for";
   node_.full = false;
   EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
+  EXPECT_TRUE(eventually([&] { return token.expired(); }));
+  expect_short_turns();
+}
+
+TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
+  GpuRank& one = rank(2, 4096);
+  const int before = node_.memories;
+  std::weak_ptr<const void> of_entered, of_allocated;
+  const Result<BufferId> entered = enter(one, of_entered);
+  ASSERT_TRUE(entered.ok()) << entered.error().to_string();
+  auto kept = std::make_shared<int>();
+  of_allocated = kept;
+  AllocationSpec wanted{.device = "GPU-0", .bytes = 4096, .token = std::move(kept)};
+  const Result<AllocatedBuffer> allocated = await<AllocatedBuffer>([&](auto done) {
+    worker_->allocate_buffer(one.client->id(), std::move(wanted), std::move(done));
+  });
+  ASSERT_TRUE(allocated.ok()) << allocated.error().to_string();
+  node_.full = true;
+  rank(1, 4096);  // a kernel is to clear its memory, and waits
+  for (const BufferId buffer : {*entered, allocated->buffer}) {
+    const Result<void> removed =
+        await<void>([&](auto done) { worker_->remove_buffer(one.client->id(), buffer, done); });
+    EXPECT_TRUE(removed.ok());
+  }
+  const std::uint64_t soon = now_ns() + 100'000'000;
+  const Result<void> held_up =
+      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), soon, done); });
+  EXPECT_EQ(held_up.error().code, ErrorCode::Unavailable);
+  EXPECT_NE(held_up.error().message.find("fills a GPU"), std::string::npos)
+      << held_up.error().message;
+  EXPECT_EQ(node_.memories, before + 3);
+  EXPECT_FALSE(of_entered.expired());
+  EXPECT_FALSE(of_allocated.expired());
+  node_.full = false;
+  const Result<void> gone =
+      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+  EXPECT_TRUE(gone.ok()) << gone.error().to_string();
+  EXPECT_EQ(node_.memories, before + 1);
+  EXPECT_TRUE(of_entered.expired());
+  EXPECT_TRUE(of_allocated.expired());
+  expect_short_turns();
+}
+
+TEST_F(GpuTurnTest, WhatIsReleasedGoesWhenItIsAskedForInAsManyTurnsAsItTakes) {
+  GpuRank& one = rank(2, 4096);
+  std::vector<BufferId> buffers;
+  std::vector<std::weak_ptr<const void>> tokens(300);
+  for (std::weak_ptr<const void>& token : tokens) {
+    const Result<BufferId> entered = enter(one, token);
+    ASSERT_TRUE(entered.ok()) << entered.error().to_string();
+    buffers.push_back(*entered);
+  }
+  for (const BufferId buffer : buffers)
+    worker_->remove_buffer(one.client->id(), buffer, [](const Result<void>&) {});
+  const Result<void> gone =
+      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+  EXPECT_TRUE(gone.ok()) << gone.error().to_string();
+  EXPECT_TRUE(std::ranges::all_of(tokens, [](const auto& token) { return token.expired(); }));
   expect_short_turns();
 }
 
