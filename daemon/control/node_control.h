@@ -16,6 +16,7 @@
 #include "daemon/control/calls/buffer_calls.h"
 #include "daemon/control/calls/communicator_calls.h"
 #include "daemon/control/calls/communicator_joins.h"
+#include "daemon/control/calls/numbered_answers.h"
 #include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/calls/session_calls.h"
 #include "daemon/control/calls/session_groups.h"
@@ -66,6 +67,8 @@ class NodeControl {
                    Answer<v1::CreatePlanReply> answer);
   void destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,
                     Answer<v1::Empty> answer);
+  void take_back(const Caller& caller, const v1::TakeBackRequest& request,
+                 const Answer<v1::Empty>& answer);
   void describe(const Caller& caller, const v1::DescribeRequest& request,
                 Answer<v1::DescribeReply> answer);
   void detach(const Caller& caller, const v1::DetachRequest& request, Answer<v1::Empty> answer);
@@ -109,6 +112,7 @@ class NodeControl {
   CommunicatorCalls communicators_;
   BufferCalls buffers_;
   PlanCalls plans_;
+  NumberedAnswers answers_;
   SessionCalls sessions_;  // tells joins_ and buffers_ who has gone
 };
 

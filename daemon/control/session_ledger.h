@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,6 +59,12 @@ struct HeldBuffer {
   // For GPU memory its worker has a token of them, too (ChargesAtWorkers).
   std::shared_ptr<BufferCharges> charges;
 };
+// What a call gave to which its client had given a number.
+struct NumberedAnswer {
+  std::uint64_t call = 0;
+  std::function<void()>
+      take_back;  // none: its client has given up on it, and it has given nothing yet
+};
 struct HeldPlan {
   ChargePtr charge;
   ChargePtr on_gpus;
@@ -91,7 +98,8 @@ struct SessionEntry {
   std::unordered_map<BufferId, HeldBuffer> buffers;
   std::vector<HeldPlan> plans;  // paid for: those that it has at its worker, or may have
   std::unordered_map<MemberId, HeldMember> members;
-  std::size_t tickets_promised = 0;  // of calls under way that will each store one
+  std::deque<NumberedAnswer> answers;  // the last ones (NumberedAnswers)
+  std::size_t tickets_promised = 0;    // of calls under way that will each store one
 
   std::unordered_map<std::uint64_t, std::vector<UniqueFd>> tickets;
   std::unordered_map<std::uint64_t, UniqueFd> offers;  // the ledger's functions alone change it

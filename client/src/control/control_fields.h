@@ -7,7 +7,7 @@
 
 namespace arcomm::client::field {
 
-enum class SessionRef : protozero::pbf_tag_type { Session = 1, SessionToken = 2 };
+enum class SessionRef : protozero::pbf_tag_type { Session = 1, SessionToken = 2, Call = 3 };
 
 enum class AttachRequest : protozero::pbf_tag_type {
   RingAbiMajor = 1,
@@ -97,6 +97,8 @@ enum class CreatePlanRequest : protozero::pbf_tag_type {
 };
 enum class CreatePlanReply : protozero::pbf_tag_type { Plan = 1 };
 enum class DestroyPlanRequest : protozero::pbf_tag_type { Session = 1, Plan = 2 };
+
+enum class TakeBackRequest : protozero::pbf_tag_type { Session = 1 };
 
 enum class DescribeRequest : protozero::pbf_tag_type { Session = 1, Member = 2 };
 enum class DescribeReply : protozero::pbf_tag_type {

@@ -1,5 +1,6 @@
 #include "client/src/control/node_control.h"
 
+#include <chrono>
 #include <cstring>
 #include <protozero/pbf_builder.hpp>
 #include <span>
@@ -20,14 +21,19 @@ protozero::data_view as_view(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+constexpr std::chrono::milliseconds kTakeBackFor{20};  // behind the deadline of the call
+
 // Every request after Attach starts with who asks. Field: the request's; `message` outlives it.
+// call: its number, by which it can be taken back; 0: none.
 template <typename Field>
-protozero::pbf_builder<Field> request_of(const SessionKey& session, std::string& message) {
+protozero::pbf_builder<Field> request_of(const SessionKey& session, std::string& message,
+                                         std::uint64_t call = 0) {
   protozero::pbf_builder<Field> request(message);
   {
     protozero::pbf_builder<field::SessionRef> reference(request, Field::Session);
     reference.add_uint64(field::SessionRef::Session, session.id.bits());
     reference.add_bytes(field::SessionRef::SessionToken, as_view(session.token));
+    if (call != 0) reference.add_uint64(field::SessionRef::Call, call);
   }
   return request;
 }
@@ -229,11 +235,12 @@ Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session,
                                                   std::uint64_t length_bytes, Deadline deadline) {
   using Request = field::RegisterBufferRequest;
   std::string message;
-  auto request = request_of<Request>(session, message);
+  const std::uint64_t call = next_call_++;
+  auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::OfferedFd, offered_fd);
   request.add_uint64(Request::OffsetBytes, offset_bytes);
   request.add_uint64(Request::LengthBytes, length_bytes);
-  return buffer_call(channel_, "RegisterBuffer", message, deadline);
+  return heard(session, call, buffer_call(channel_, "RegisterBuffer", message, deadline));
 }
 
 Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
@@ -241,7 +248,8 @@ Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
                                                       Deadline deadline) {
   using Request = field::RegisterBufferRequest;
   std::string message;
-  auto request = request_of<Request>(session, message);
+  const std::uint64_t call = next_call_++;
+  auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::OfferedFd, wanted.offered_fd);
   request.add_uint64(Request::LengthBytes, wanted.bytes);
   request.add_string(Request::Device, as_view(wanted.device));
@@ -256,7 +264,7 @@ Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
     }
     one.add_uint64(field::MemoryChunk::Bytes, chunk.bytes);
   }
-  return buffer_call(channel_, "RegisterBuffer", message, deadline);
+  return heard(session, call, buffer_call(channel_, "RegisterBuffer", message, deadline));
 }
 
 Status NodeControl::release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline) {
@@ -281,7 +289,8 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   using Request = field::CreatePlanRequest;
   using Reply = field::CreatePlanReply;
   std::string message;
-  auto request = request_of<Request>(session, message);
+  const std::uint64_t call = next_call_++;
+  auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::Member, wanted.member.bits());
   request.add_uint64(Request::SendBuffer, wanted.send_buffer.bits());
   request.add_uint64(Request::SendOffsetBytes, wanted.send_offset_bytes);
@@ -298,12 +307,23 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   request.add_uint32(Request::Ahead, wanted.ahead);
   request.add_bool(Request::OfErrorClass, wanted.spec.codec_origin == CodecOrigin::ErrorClass);
   PlanId plan;
-  ARC_RETURN_IF_ERROR(exchange<Reply>(channel_, "CreatePlan", message, deadline,
+  const Status made = exchange<Reply>(channel_, "CreatePlan", message, deadline,
                                       [&plan](const WireReader<Reply>& reply) {
                                         if (reply.field() == Reply::Plan)
                                           plan = PlanId::from_bits(reply.number());
-                                      }));
-  return plan;
+                                      });
+  return heard(session, call, made ? Result<PlanId>(plan) : Result<PlanId>(made.error()));
+}
+
+template <typename T>
+Result<T> NodeControl::heard(const SessionKey& session, std::uint64_t call, Result<T> answer) {
+  const bool is_in_doubt = !answer && (answer.error().reason == Reason::Timeout ||
+                                       answer.error().reason == Reason::DaemonLost);
+  if (!is_in_doubt) return answer;
+  std::string message;
+  request_of<field::TakeBackRequest>(session, message, call);
+  static_cast<void>(exchange(channel_, "TakeBack", message, Deadline::after(kTakeBackFor)));
+  return answer;
 }
 
 Status NodeControl::destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -133,7 +134,12 @@ class NodeControl {
   Status detach(const SessionKey& session, Deadline deadline);
 
  private:
+  // Where nobody knows what came of that call, the daemon is told that it shall have given nothing.
+  template <typename T>
+  Result<T> heard(const SessionKey& session, std::uint64_t call, Result<T> answer);
+
   ControlChannel channel_;
+  std::atomic<std::uint64_t> next_call_{1};
 };
 
 }  // namespace arcomm::client

@@ -101,6 +101,7 @@ void RpcServer::listen() {
   ARC_METHOD(control_service_, false, CreatePlan, CreatePlanRequest, CreatePlanReply,
              control.create_plan, take_back);
   ARC_METHOD(control_service_, false, DestroyPlan, DestroyPlanRequest, Empty, control.destroy_plan);
+  ARC_METHOD(control_service_, false, TakeBack, TakeBackRequest, Empty, control.take_back);
   ARC_METHOD(control_service_, false, Describe, DescribeRequest, DescribeReply, control.describe);
   ARC_METHOD(control_service_, false, Detach, DetachRequest, Empty, control.detach);
   ARC_METHOD(admin_service_, true, GetStatus, Empty, StatusReply, admin.get_status);

@@ -209,6 +209,45 @@ TEST(NodeControlMessages, BuffersOnGpus) {
   EXPECT_EQ(request.chunks(1).bytes(), 200u);
 }
 
+// What a call gives that nobody answers in time, or whose connection breaks, nobody can name.
+TEST(NodeControlMessages, CallsWhoseEndIsNotHeardAreTakenBackByTheirNumbers) {
+  using Call = std::function<Error(NodeControl&)>;
+  const Deadline late = Deadline::after(std::chrono::milliseconds(50));
+  const Call calls[] = {
+      [&](NodeControl& control) { return control.register_buffer(key(), 1, 0, 300, late).error(); },
+      [](NodeControl& control) {
+        return control.register_gpu_buffer(key(), {.bytes = 300}, soon()).error();
+      },
+      [](NodeControl& control) { return control.create_plan(key(), {}, soon()).error(); }};
+  for (const Call& call : calls) {
+    std::string asked, taken_back;
+    {
+      const bool in_time = &call != calls;
+      FakeGrpcServer server({[&](FakePeer& peer) {
+                               peer.read_request();
+                               asked = peer.message();
+                               if (!in_time) peer.wait_for_hang_up();
+                             },
+                             [&](FakePeer& peer) {
+                               const std::uint32_t stream = peer.read_request();
+                               taken_back = peer.message();
+                               peer.send(http2::answer(stream, ""));
+                               peer.wait_for_hang_up();
+                             }});
+      NodeControl control(server.path());
+      const Error why = call(control);
+      EXPECT_EQ(why.reason, in_time ? Reason::DaemonLost : Reason::Timeout) << why.message;
+    }
+    v1::DetachRequest first;  // any that begins with the session
+    v1::TakeBackRequest second;
+    ASSERT_TRUE(first.ParseFromString(asked));
+    ASSERT_TRUE(second.ParseFromString(taken_back));
+    EXPECT_NE(first.session().call(), 0u);
+    EXPECT_EQ(second.session().call(), first.session().call());
+    EXPECT_EQ(second.session().session(), kLarge);
+  }
+}
+
 TEST(NodeControlMessages, BuffersAndOffersThatAreLetGo) {
   const auto released = asked_of_session<v1::ReleaseBufferRequest>("", [&](NodeControl& control) {
     EXPECT_TRUE(control.release_buffer(key(), BufferId::from_bits(kLarge), soon()).ok());

@@ -101,6 +101,7 @@ SAME(CreatePlanRequest, OfErrorClass);
 SAME(CreatePlanReply, Plan);
 SAME(DestroyPlanRequest, Session);
 SAME(DestroyPlanRequest, Plan);
+SAME(TakeBackRequest, Session);
 SAME(DescribeRequest, Session);
 SAME(DescribeRequest, Member);
 SAME(DescribeReply, State);

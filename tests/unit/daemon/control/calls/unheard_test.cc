@@ -51,6 +51,21 @@ class UnheardTest : public ControlTest {
     return metrics_.buffers.value() == 0 && metrics_.registered_bytes.value() == 0 &&
            metrics_.plans.value() == 0 && worker_->buffers() == 0 && worker_->plans() == 0;
   }
+  std::uint64_t offer(Session& session) {
+    const UniqueFd memory(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    EXPECT_EQ(::ftruncate(memory.get(), 4096), 0);
+    EXPECT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    const auto offered = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
+    EXPECT_TRUE(offered && offered->code == 0);
+    return offered ? offered->ticket : 0;
+  }
+  StatusCode take_back(const Session& session, std::uint64_t number) {
+    v1::TakeBackRequest request;
+    *request.mutable_session() = session.ref;
+    request.mutable_session()->set_call(number);
+    v1::Empty done;
+    return call(*client_, &v1::NodeControl::Stub::TakeBack, request, &done).status.error_code();
+  }
   // Allocations: as many answers as a session may leave unfetched, and one.
   void give_up_more_than_may_wait(Session& session) {
     for (std::size_t i = 0; i < kMaxTickets + 1; ++i) {
@@ -91,17 +106,12 @@ TEST_F(UnheardTest, LateBuffersOnAGpuGiveBackTheirQuotaAndTheirTickets) {
 TEST_F(UnheardTest, LateRegistrationsGiveBackTheirQuota) {
   start();
   Session session = open_session();
-  const UniqueFd memory(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(::ftruncate(memory.get(), 4096), 0);
-  ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
   v1::RegisterBufferRequest request;
   *request.mutable_session() = session.ref;
   request.set_length_bytes(4096);
   // An offer serves once, so each try has its own.
   for (int i = 0; i < 5; ++i) {
-    const auto offered = session.fds->ask(fd_request(FdMessageKind::Offer), {memory.get()});
-    ASSERT_TRUE(offered && offered->code == 0);
-    request.set_offered_fd(offered->ticket);
+    request.set_offered_fd(offer(session));
     v1::BufferReply reply;
     worker_->holding = true;
     auto late = std::async(std::launch::async, [&] {
@@ -164,6 +174,68 @@ TEST_F(UnheardTest, ASeatOnAGpuThatNobodyHeardOfLeavesNoTicket) {
   v1::CreateCommunicatorReply reply;
   const Outcome served = join(session, unique_id('h'), 0, 1, &reply);
   EXPECT_TRUE(served.status.ok()) << served.status.error_message();
+}
+
+// The answer had left when its client gave up, and gave what nobody can name.
+TEST_F(UnheardTest, WhatACallGaveGoesWhenItsClientTakesItBackByItsNumber) {
+  start();
+  Session session = open_session();
+  v1::RegisterBufferRequest buffer;
+  *buffer.mutable_session() = session.ref;
+  buffer.set_length_bytes(4096);
+  v1::CreatePlanRequest plan;
+  *plan.mutable_session() = session.ref;
+  for (std::uint64_t i = 1; i <= 5; ++i) {  // more than the quotas
+    buffer.set_offered_fd(offer(session));
+    buffer.mutable_session()->set_call(2 * i);
+    plan.mutable_session()->set_call(2 * i + 1);
+    v1::BufferReply unheard;
+    v1::CreatePlanReply unheard_plan;
+    ASSERT_TRUE(
+        call(*client_, &v1::NodeControl::Stub::RegisterBuffer, buffer, &unheard).status.ok());
+    ASSERT_TRUE(
+        call(*client_, &v1::NodeControl::Stub::CreatePlan, plan, &unheard_plan).status.ok());
+    EXPECT_FALSE(nothing_is_held());
+    EXPECT_EQ(take_back(session, 2 * i), StatusCode::OK);
+    EXPECT_EQ(take_back(session, 2 * i + 1), StatusCode::OK);
+    ASSERT_TRUE(eventually([&] { return nothing_is_held(); })) << i;
+  }
+}
+
+TEST_F(UnheardTest, WhatIsTakenBackBeforeItIsThereIsNotKept) {
+  start();
+  Session session = open_session();
+  v1::CreatePlanRequest request;
+  *request.mutable_session() = session.ref;
+  request.mutable_session()->set_call(7);
+  worker_->holding = true;
+  v1::CreatePlanReply reply;
+  auto slow = std::async(std::launch::async, [&] {
+    return call(*client_, &v1::NodeControl::Stub::CreatePlan, request, &reply).status;
+  });
+  ASSERT_TRUE(eventually([&] { return worker_->held() == 1; }));
+  EXPECT_EQ(take_back(session, 7), StatusCode::OK);
+  worker_->let_go();
+  EXPECT_EQ(slow.get().error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(eventually([&] { return nothing_is_held(); }));
+}
+
+TEST_F(UnheardTest, NobodyTakesBackAnothersCallsNorOnesWithoutANumber) {
+  start();
+  Session session = open_session(), other = open_session();
+  v1::CreatePlanRequest request;
+  *request.mutable_session() = session.ref;
+  for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{7}}) {
+    request.mutable_session()->set_call(number);
+    v1::CreatePlanReply reply;
+    ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::CreatePlan, request, &reply).status.ok());
+  }
+  EXPECT_EQ(take_back(session, 0), StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(take_back(other, 7), StatusCode::OK);
+  EXPECT_EQ(take_back(session, 8), StatusCode::OK);
+  other.ref.set_session(session.ref.session());  // with its own token
+  EXPECT_NE(take_back(other, 7), StatusCode::OK);
+  EXPECT_EQ(worker_->plans(), 2u);
 }
 
 // The ticket is promised until it is stored, however long the worker takes.
