@@ -154,6 +154,24 @@ TEST_F(Requests, MemoryThatCouldShrinkUnderTheDaemonIsRefused) {  // 14
   expect_refusal_told("RegisterBuffer", ::getpid(), "OutOfRange");
 }
 
+TEST_F(Requests, WhatACallHasGivenThatIsTakenBackIsGone) {
+  ASSERT_NO_FATAL_FAILURE(attach());
+  const UniqueFd memory(::memfd_create("sealed", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(memory.get(), 65536), 0);
+  ASSERT_EQ(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  const auto given = raw_->register_memory(memory.get(), 0, 65536, 1);
+  const auto kept = raw_->register_memory(memory.get(), 0, 65536, 2);
+  ASSERT_TRUE(given.ok() && kept.ok());
+  ASSERT_TRUE(raw_->take_back(1).ok());
+  EXPECT_FALSE(raw_->release(given->id).ok());
+  EXPECT_TRUE(raw_->release(kept->id).ok());
+  ASSERT_TRUE(raw_->take_back(3).ok()) << "a call that is still to come";
+  const auto late = raw_->register_memory(memory.get(), 0, 65536, 3);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::Cancelled) << late.error().to_string();
+  EXPECT_EQ(raw_->take_back(0).error().code, ErrorCode::InvalidArgument);
+}
+
 // The counts flip between valid and impossible values, one after the other, while the daemon reads
 // it: what it checks must be what it uses. The millions of a long run: ARCOMM_RACE_OPERATIONS.
 TEST_F(Requests, ARequestRewrittenWhileReadIsTakenOldOrNewAndNeverMixed) {  // 12

@@ -236,13 +236,14 @@ Status RawSession::allocate_unfetched(std::uint64_t bytes, milliseconds patience
 }
 
 Result<RawSession::Buffer> RawSession::register_memory(int memory, std::uint64_t offset,
-                                                       std::uint64_t bytes) {
+                                                       std::uint64_t bytes, std::uint64_t call) {
   FdMessage offer;
   offer.kind = FdMessageKind::Offer;
   Result<FdMessage> answer = parts_->descriptors.ask(offer, memory);
   if (!answer) return std::move(answer).error();
   arcommd::v1::RegisterBufferRequest request;
   parts_->name(request.mutable_session());
+  request.mutable_session()->set_call(call);
   request.set_offered_fd(answer->ticket);
   request.set_offset_bytes(offset);
   request.set_length_bytes(bytes);
@@ -250,6 +251,14 @@ Result<RawSession::Buffer> RawSession::register_memory(int memory, std::uint64_t
   ARC_RETURN_IF_ERROR(
       parts_->call(&arcommd::v1::NodeControl::Stub::RegisterBuffer, request, &reply));
   return Buffer{BufferId::from_bits(reply.buffer()), nullptr, bytes};
+}
+
+Status RawSession::take_back(std::uint64_t call) {
+  arcommd::v1::TakeBackRequest request;
+  parts_->name(request.mutable_session());
+  request.mutable_session()->set_call(call);
+  arcommd::v1::Empty reply;
+  return parts_->call(&arcommd::v1::NodeControl::Stub::TakeBack, request, &reply);
 }
 
 Status RawSession::release(BufferId buffer) {

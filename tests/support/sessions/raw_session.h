@@ -67,7 +67,11 @@ class RawSession {
   // The call has so long; nobody fetches what it gives.
   Status allocate_unfetched(std::uint64_t bytes, milliseconds patience);
   // Offers `memory` (kept by the caller) and registers [offset, offset + bytes) of it.
-  Result<Buffer> register_memory(int memory, std::uint64_t offset, std::uint64_t bytes);
+  // call: its number; 0: none.
+  Result<Buffer> register_memory(int memory, std::uint64_t offset, std::uint64_t bytes,
+                                 std::uint64_t call = 0);
+  // Whatever the call of that number has given, or gives yet.
+  Status take_back(std::uint64_t call);
   Status release(BufferId buffer);
   // A plan of so many elements in place.
   Status create_plan(MemberId member, BufferId buffer, std::uint64_t count);
