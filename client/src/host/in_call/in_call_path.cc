@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <thread>
 #include <utility>
 
@@ -12,7 +11,6 @@
 #include "client/src/host/in_call/shared_cache.h"
 #include "client/src/host/member.h"
 #include "client/src/session/session.h"
-#include "kernels/host/reduce_in_call.h"
 #include "proto/ring/doorbell.h"
 #include "transport/device/pause.h"
 
@@ -55,10 +53,7 @@ InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t r
     : memory_(std::move(memory)),
       rank_(rank),
       ranks_(ranks),
-      around_caches_(!cores_share_a_cache("")) {
-  args_.num_inputs = args_.divisor = ranks;
-  args_.num_outputs = 1;
-}
+      parts_(memory_.data(), rank, ranks, !cores_share_a_cache("")) {}
 
 bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline) {
   const std::unique_lock<std::mutex> held = turn(deadline);
@@ -69,14 +64,9 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDeman
   member.session->check_now_and_then();
   if (!member.session->submission().is_open()) return false;
   const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
-  const std::uint64_t bytes = call.send_bytes();
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
   if (meeting.is_contested()) return false;
-  if (around_caches_) {
-    host::copy_for_others(call.send, part(rank_, turn, bytes), bytes);
-  } else if (bytes != 0) {
-    std::memcpy(part(rank_, turn, bytes), call.send, bytes);
-  }
+  parts_.put(call, turn);
   meeting.come(call);
   wake_others();
   if (!wait_for_all(member, meeting, deadline)) {
@@ -86,10 +76,11 @@ bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDeman
   } else if (meeting.settle() == InCallFate::Worker) {
     return false;
   }
-  combine(call, turn);
+  parts_.combine(call, turn);
   ++run_here_;
   own().operations.store(run_here_, std::memory_order_relaxed);
-  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + bytes, std::memory_order_relaxed);
+  own().bytes.store(own().bytes.load(std::memory_order_relaxed) + call.send_bytes(),
+                    std::memory_order_relaxed);
   return true;
 }
 
@@ -144,21 +135,6 @@ void InCallPath::wake_others() {
   for (std::uint32_t rank = 0; rank < ranks_; ++rank) {
     if (rank != rank_) ring::FutexDoorbell(control().ranks[rank].sleeps).ring_in_order();
   }
-}
-
-void InCallPath::combine(const CollectiveCall& call, std::uint32_t turn) {
-  static_assert(
-      kInCallCodecs == bit_of(Codec::None) && kInCallCollectives == bit_of(Collective::AllReduce),
-      "combine() is written for these alone");
-  if (call.is_empty()) return;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
-    args_.inputs[rank] = part(rank, turn, call.send_bytes());
-  args_.inputs[rank_] = call.send;
-  args_.outputs[0] = call.recv;
-  args_.count = call.send_count;
-  args_.dtype = call.dtype;
-  args_.op = call.op;
-  host::reduce_in_call(args_);
 }
 
 void InCallPath::sent_to_worker() {

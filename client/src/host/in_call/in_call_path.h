@@ -7,15 +7,14 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
 
 #include "client/src/host/collective_call.h"
 #include "client/src/host/in_call/in_call_meeting.h"
+#include "client/src/host/in_call/in_call_parts.h"
 #include "client/src/session/deadline.h"
-#include "kernels/args.h"
 #include "proto/host/in_call.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
@@ -61,11 +60,6 @@ class InCallPath {
   InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks);
   InCallControl& control() const { return *reinterpret_cast<InCallControl*>(memory_.data()); }
   InCallRank& own() const { return control().ranks[rank_]; }
-  // Where what the rank sends lies: the same place for all ranks of an operation.
-  std::byte* part(std::uint32_t rank, std::uint32_t turn, std::uint64_t bytes) const {
-    return bytes <= kInCallBytesBesideHead ? control().ranks[rank].heads[turn].part
-                                           : memory_.data() + in_call_area_offset(rank, turn);
-  }
   // Of the next operation, wherever it will run.
   std::uint64_t next_number() const {
     return at_worker_.load(std::memory_order_relaxed) + run_here_ + 1;
@@ -75,16 +69,14 @@ class InCallPath {
   Meeting::Seen sleep(Meeting& meeting, std::chrono::nanoseconds most);
   // After what they may sleep for.
   void wake_others();
-  void combine(const CollectiveCall& call, std::uint32_t turn);
 
   SharedMapping memory_;
   const std::uint32_t rank_, ranks_;
-  const bool around_caches_;  // parts are copied so: no cache is between this core and the peers'
+  InCallParts parts_;
   std::mutex turn_;
   std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
   std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there
   LostTime lost_time_;
-  AllReduceArgs args_;  // kept, for it is long
 };
 
 }  // namespace arcomm::client
