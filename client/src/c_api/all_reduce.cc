@@ -51,8 +51,10 @@ Status all_reduce(const std::shared_ptr<Member>& member, const CollectiveCall& c
   const std::chrono::milliseconds timeout = operation_timeout();
   DeadlineOnDemand deadline(timeout);
   Group& group = Group::of_this_thread();
-  if (!group.open() && is_in_call(*member, call) && member->in_call->run(*member, call, deadline))
-    return {};
+  if (!group.open() && is_in_call(*member, call)) {
+    if (std::optional<Status> end = member->in_call->run(*member, call, deadline))
+      return *std::move(end);
+  }
   Result<Operation*> operation = prepare(member, call, PlanId{}, deadline.get());
   if (!operation) return std::move(operation).error();
   if (group.open()) {

@@ -55,33 +55,39 @@ InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t r
       ranks_(ranks),
       parts_(memory_.data(), rank, ranks, !cores_share_a_cache("")) {}
 
-bool InCallPath::run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline) {
-  const std::unique_lock<std::mutex> held = turn(deadline);
+std::optional<Status> InCallPath::run(Member& member, const CollectiveCall& call,
+                                      DeadlineOnDemand& deadline) {
+  Turn held(turn_, std::try_to_lock);
+  if (!held && !held.try_lock_until(deadline.get().when())) {
+    member.session->submission().give_up(member);
+    member.session->tell_aborts();
+    return late_for_turn();
+  }
   // What is under way comes first: this may be to work on its result.
   if (member.active.load(std::memory_order_acquire) != 0 ||
       member.failed.load(std::memory_order_acquire))
-    return false;
+    return std::nullopt;
   member.session->check_now_and_then();
-  if (!member.session->submission().is_open()) return false;
+  if (!member.session->submission().is_open()) return std::nullopt;
   const auto turn = static_cast<std::uint32_t>(run_here_ % 2);
   Meeting meeting(control(), rank_, ranks_, next_number(), turn);
-  if (meeting.is_contested()) return false;
+  if (meeting.is_contested()) return std::nullopt;
   parts_.put(call, turn);
   meeting.come(call);
   wake_others();
   if (!wait_for_all(member, meeting, deadline)) {
     const InCallFate fate = meeting.contest();
     wake_others();
-    if (fate == InCallFate::Worker) return false;
+    if (fate == InCallFate::Worker) return std::nullopt;
   } else if (meeting.settle() == InCallFate::Worker) {
-    return false;
+    return std::nullopt;
   }
   parts_.combine(call, turn);
   ++run_here_;
   own().operations.store(run_here_, std::memory_order_relaxed);
   own().bytes.store(own().bytes.load(std::memory_order_relaxed) + call.send_bytes(),
                     std::memory_order_relaxed);
-  return true;
+  return Status();
 }
 
 bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline) {

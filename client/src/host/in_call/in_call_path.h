@@ -10,11 +10,13 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "client/src/host/collective_call.h"
 #include "client/src/host/in_call/in_call_meeting.h"
 #include "client/src/host/in_call/in_call_parts.h"
 #include "client/src/session/deadline.h"
+#include "client/src/session/deadline_mutex.h"
 #include "proto/host/in_call.h"
 #include "proto/shared_mapping.h"
 #include "proto/status.h"
@@ -34,22 +36,17 @@ class InCallPath {
   InCallPath(const InCallPath&) = delete;
   InCallPath& operator=(const InCallPath&) = delete;
 
-  // True: it is done, and the result is there. False: it is to go to the worker, as if it had not
-  // been tried. Time: 10 ms at most, and half of what the deadline leaves.
-  bool run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline);
+  // How it ended: done, with the result there, or late for its turn. None: it is to go to the
+  // worker, as if it had not been tried. Time: once it has its turn, 10 ms at most, and half of
+  // what the deadline leaves.
+  std::optional<Status> run(Member& member, const CollectiveCall& call, DeadlineOnDemand& deadline);
 
   // Whoever submits an operation of the member holds it: what meets here and what the worker gets
-  // have one order. Held by run() throughout.
-  std::unique_lock<std::mutex> turn() { return std::unique_lock(turn_); }
-  // The same; waiting for other threads' calls counts in the deadline.
-  std::unique_lock<std::mutex> turn(DeadlineOnDemand& deadline) {
-    std::unique_lock held(turn_, std::try_to_lock);
-    if (!held) {
-      deadline.get();
-      held.lock();
-    }
-    return held;
-  }
+  // have one order. Held by run() throughout. Not held where other threads' calls lasted until the
+  // deadline: then the member gives up, whose peers may have begun the operation without it.
+  using Turn = std::unique_lock<DeadlineMutex>;
+  Turn turn(Deadline deadline) { return Turn(turn_, deadline.when()); }
+  static Error late_for_turn() { return other_thread_busy("in a call of this communicator"); }
   // A request of an operation that was submitted under turn(), and has not ended, leaves now. One
   // thread at a time.
   void sent_to_worker();
@@ -73,7 +70,7 @@ class InCallPath {
   SharedMapping memory_;
   const std::uint32_t rank_, ranks_;
   InCallParts parts_;
-  std::mutex turn_;
+  DeadlineMutex turn_;
   std::uint64_t run_here_ = 0;               // operations; changes while nothing is at the worker
   std::atomic<std::uint64_t> at_worker_{0};  // requests that were sent there
   LostTime lost_time_;

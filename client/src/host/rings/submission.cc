@@ -59,7 +59,14 @@ Status Submission::submit(Operation& operation) {
   if (operation.num_staged > 0) StagedCopying::fill_first(operation);
   Member& member = *operation.member;
   // An operation that meets its peers in its call ends, or comes here as well, before this one.
-  const auto turn = member.in_call ? member.in_call->turn() : std::unique_lock<std::mutex>();
+  InCallPath::Turn turn;
+  if (member.in_call) {
+    turn = member.in_call->turn(operation.deadline);
+    if (!turn) {
+      give_up(member);
+      return InCallPath::late_for_turn();
+    }
+  }
   const Lock lock(mutex_);
   if (loss_.is_told()) look_at_state();
   if (loss_.why()) return *loss_.why();

@@ -51,7 +51,8 @@ class Submission {
   // After this no operation of the member is touched: what was open has failed with `why`.
   void remove(Member& member, const Error& why);
 
-  // Takes the operation over; a refusal leaves it the caller's.
+  // Takes the operation over; a refusal leaves it the caller's. Waits for calls of the member that
+  // other threads have begun, until the operation's deadline.
   Status submit(Operation& operation);
   // Gives up on an operation whose ticket the caller has spent. Its member takes no further ones.
   void abandon(Operation& operation);
