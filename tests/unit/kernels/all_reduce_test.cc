@@ -19,8 +19,8 @@ namespace {
 
 TEST_P(OnTarget, EqualsTheReferenceBitForBit) {
   std::mt19937_64 random(20261121);
-  for (const DType dtype : kAllTypes) {
-    for (const ReduceOp op : kAllOps) {
+  for (const DType dtype : kEveryType) {
+    for (const ReduceOp op : kEveryOp) {
       for (int i = 0; i < 60; ++i) {
         const std::string difference =
             SampleOperation(random_shape(dtype, op, random)).run_and_compare();
@@ -31,7 +31,7 @@ TEST_P(OnTarget, EqualsTheReferenceBitForBit) {
 }
 
 TEST_P(OnTarget, EveryRankCountFromOneToSixtyFourEqualsTheReference) {
-  for (const DType dtype : kAllTypes) {
+  for (const DType dtype : kEveryType) {
     for (std::uint32_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
       const Shape shape{.dtype = dtype,
                         .op = ReduceOp::Sum,
@@ -48,7 +48,7 @@ TEST_P(OnTarget, EveryRankCountFromOneToSixtyFourEqualsTheReference) {
 
 // As between nodes: more inputs than outputs, or fewer, and a world larger than both.
 TEST_P(OnTarget, AnyInputsGoToAnyOutputsAndAvgDividesByTheWorld) {
-  for (const DType dtype : kAllTypes) {
+  for (const DType dtype : kEveryType) {
     for (const ReduceOp op : {ReduceOp::Sum, ReduceOp::Avg}) {
       for (const std::uint32_t outputs : {1u, 2u, 3u, 5u}) {
         for (const std::uint32_t inputs : {1u, 3u, 4u}) {
@@ -70,7 +70,7 @@ TEST_P(OnTarget, AnyInputsGoToAnyOutputsAndAvgDividesByTheWorld) {
 }
 
 TEST_P(OnTarget, ManyBlocksEqualTheReference) {
-  for (const DType dtype : kAllTypes) {
+  for (const DType dtype : kEveryType) {
     for (const bool non_temporal : {false, true}) {
       const Shape shape{.dtype = dtype,
                         .op = ReduceOp::Avg,

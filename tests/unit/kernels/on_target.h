@@ -7,20 +7,9 @@
 #include <vector>
 
 #include "hwy/highway.h"
-#include "proto/types.h"
+#include "tests/unit/kernels/sample_operation.h"
 
 namespace arcomm {
-
-inline constexpr DType kAllTypes[] = {
-#define X(name, number, bytes, text) DType::name,
-    ARC_DTYPES(X)
-#undef X
-};
-inline constexpr ReduceOp kAllOps[] = {
-#define X(name, number, text) ReduceOp::name,
-    ARC_REDUCE_OPS(X)
-#undef X
-};
 
 // Every instruction set that was compiled and that this machine runs, the scalar fallback included.
 inline std::vector<std::int64_t> runnable_targets() {

@@ -193,8 +193,8 @@ using StagesOnTarget = OnTarget;
 
 TEST_P(StagesOnTarget, FinalOverPartialsIsTheReferenceWhereverItIsCut) {
   std::mt19937_64 random(20261123);
-  for (const DType dtype : kAllTypes) {
-    for (const ReduceOp op : kAllOps) {
+  for (const DType dtype : kEveryType) {
+    for (const ReduceOp op : kEveryOp) {
       for (int i = 0; i < 12; ++i) {
         World world = random_world(dtype, op, random);
         std::vector<std::vector<std::byte>> wanted_partials;
@@ -215,7 +215,7 @@ TEST_P(StagesOnTarget, FinalOverPartialsIsTheReferenceWhereverItIsCut) {
 
 TEST_P(StagesOnTarget, NothingOutsideOfTheRangeIsWritten) {
   std::mt19937_64 random(5);
-  for (const DType dtype : kAllTypes) {
+  for (const DType dtype : kEveryType) {
     for (const ReduceStage stage : {ReduceStage::Partial, ReduceStage::Final}) {
       const DType from = stage == ReduceStage::Final ? accumulator_of(dtype) : dtype;
       const DType to = stage == ReduceStage::Partial ? accumulator_of(dtype) : dtype;

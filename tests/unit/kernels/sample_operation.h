@@ -14,8 +14,20 @@
 
 #include "kernels/args.h"
 #include "kernels/catalog.h"
+#include "proto/types.h"
 
 namespace arcomm {
+
+inline constexpr DType kEveryType[] = {
+#define X(name, number, bytes, text) DType::name,
+    ARC_DTYPES(X)
+#undef X
+};
+inline constexpr ReduceOp kEveryOp[] = {
+#define X(name, number, text) ReduceOp::name,
+    ARC_REDUCE_OPS(X)
+#undef X
+};
 
 struct Shape {
   DType dtype = DType::Float32;
