@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs every fuzz target of a build over its kept inputs and then on new ones, the given seconds in all.
-#   tests/fuzz/run.sh build/fuzz 60
+#   tests/fuzz/run.sh build/asan 60
 # A finding ends with the input that made it, in the current folder: make it a named unit test, then fix it.
 set -euo pipefail
 build=$(cd "${1:?the build folder}" && pwd)
