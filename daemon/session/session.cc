@@ -39,10 +39,13 @@ void Session::set_core_is_shared(bool shared) {
   segment_.control().core_is_shared.store(shared ? 1 : 0, std::memory_order_relaxed);
 }
 
-void Session::set_oversubscribed(bool oversubscribed) {
-  if (oversubscribed_ == oversubscribed) return;
+void Session::set_oversubscribed(bool oversubscribed, bool by_clients) {
+  if (oversubscribed_ == oversubscribed && oversubscribed_by_clients_ == by_clients) return;
   oversubscribed_ = oversubscribed;
-  segment_.control().oversubscribed.store(oversubscribed ? 1 : 0, std::memory_order_relaxed);
+  oversubscribed_by_clients_ = by_clients;
+  ring::ControlLines& control = segment_.control();
+  control.oversubscribed.store(oversubscribed ? 1 : 0, std::memory_order_relaxed);
+  control.oversubscribed_by_clients.store(by_clients ? 1 : 0, std::memory_order_relaxed);
 }
 
 }  // namespace arcomm

@@ -72,7 +72,8 @@ class Session {
   bool readable() const {
     return state_ == ring::SessionState::Open || state_ == ring::SessionState::ShuttingDown;
   }
-  void set_oversubscribed(bool oversubscribed);
+  // With the worker among the spinners, and without it.
+  void set_oversubscribed(bool oversubscribed, bool by_clients);
   void set_core_is_shared(bool shared);
 
   std::uint32_t max_in_flight() const { return max_in_flight_; }
@@ -100,7 +101,7 @@ class Session {
   std::uint32_t in_flight_ = 0;
   std::shared_ptr<Tenant> tenant_;
   ring::SessionState state_ = ring::SessionState::Open;
-  bool oversubscribed_ = false;
+  bool oversubscribed_ = false, oversubscribed_by_clients_ = false;
   ring::Consumer<ring::WorkRequest> requests_;
   ring::Producer<ring::Completion> completions_;
   ring::EventDoorbell requests_bell_;

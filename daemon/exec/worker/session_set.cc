@@ -72,7 +72,7 @@ void SessionSet::update_oversubscription() {
   std::size_t seats = 0;
   for (const Session* session : polled_) seats += std::max<std::size_t>(1, session->members.size());
   oversubscribed_ = seats + 1 > cores_;
-  for (Session* session : polled_) session->set_oversubscribed(oversubscribed_);
+  for (Session* session : polled_) session->set_oversubscribed(oversubscribed_, seats > cores_);
 }
 
 void SessionSet::set_core_is_shared(bool shared) {

@@ -92,7 +92,7 @@ std::optional<Status> InCallPath::run(Member& member, const CollectiveCall& call
 
 bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOnDemand& deadline) {
   Submission& submission = member.session->submission();
-  const bool yields_at_once = is_one_core() || submission.is_oversubscribed();
+  const bool yields_at_once = is_one_core() || submission.is_oversubscribed_by_clients();
   Seen seen = meeting.look();
   for (int i = 0; seen == Seen::NotAll && i < kFirstLooks && !yields_at_once; ++i) {
     pause_briefly();

@@ -81,6 +81,11 @@ class Submission {
     return rings_.control().oversubscribed.load(std::memory_order_relaxed) != 0;
   }
 
+  // The same of calls that meet without the daemon's worker.
+  bool is_oversubscribed_by_clients() const {
+    return rings_.control().oversubscribed_by_clients.load(std::memory_order_relaxed) != 0;
+  }
+
   // The daemon says that other processes use its core.
   bool core_is_shared() const {
     return rings_.control().core_is_shared.load(std::memory_order_relaxed) != 0;
