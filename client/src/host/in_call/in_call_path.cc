@@ -106,8 +106,7 @@ bool InCallPath::wait_for_all(const Member& member, Meeting& meeting, DeadlineOn
   const auto yield_until = start + kYieldForPeers;
   const auto until = start + std::min<Clock::duration>(kPatience, left / kPartForWorker);
   for (auto now = start; now < until && seen == Seen::NotAll; now = Clock::now()) {
-    if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now)) &&
-        !submission.core_is_shared()) {
+    if (now < yield_until && !lost_time_.sleeps(LostTime::ns_of(now))) {
       if (now < spin_until) {
         for (int i = 0; i < 8; ++i) pause_briefly();
       } else {
