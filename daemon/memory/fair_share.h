@@ -29,6 +29,10 @@ class FairShare {
   explicit FairShare(Limits limits) : limits_(limits) {}
 
   Answer ask(uid_t uid, std::uint64_t amount = 1) const;
+  // Whether the limits allow it to one where nobody has anything.
+  bool could_have(uid_t uid, std::uint64_t amount) const {
+    return FairShare(limits_).ask(uid, amount) == Answer::Yes;
+  }
   // Whatever ask() says of it.
   void take(uid_t uid, std::uint64_t amount = 1);
   // No more than was taken.

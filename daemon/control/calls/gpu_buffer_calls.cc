@@ -126,7 +126,11 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
     buffer->held.charges->of_gpu = std::move(of_gpu).value();
     return {};
   };
-  charge_with_room(session, waits_until_ns, charge,
+  std::vector<Demand> demands = demands_of(asked);
+  const GpuShares::OfGpu* of_gpu = state_.gpu_shares.find(*gpu);
+  if (of_gpu != nullptr)
+    demands.push_back({(*of_gpu)[static_cast<std::size_t>(GpuResource::Bytes)], asked});
+  charge_with_room(session, waits_until_ns, demands, charge,
                    [this, buffer, asked, waits_until_ns, gpu = *gpu](const Status& charged) {
                      if (!charged) return buffer->fail(charged.error());
                      allocate(buffer, {.device = gpu,
@@ -136,17 +140,32 @@ void GpuBufferCalls::allocate_buffer(SessionEntry& session,
                    });
 }
 
+std::vector<GpuBufferCalls::Demand> GpuBufferCalls::demands_of(std::uint64_t bytes) const {
+  return {{state_.quotas.shares(QuotaKind::Buffers), 1},
+          {state_.quotas.shares(QuotaKind::RegisteredBytes), bytes},
+          {state_.quotas.shares(QuotaKind::Mappings), 1}};
+}
+
 void GpuBufferCalls::charge_with_room(const SessionEntry& session, std::uint64_t waits_until_ns,
+                                      const std::vector<Demand>& demands,
                                       std::function<Status()> charge,
                                       std::function<void(const Status&)> then) {
-  const Status at_once = charge();
-  if (at_once || at_once.error().code != ErrorCode::ResourceExhausted) return then(at_once);
+  const uid_t uid = session.peer.uid;
+  const bool has_room = std::ranges::all_of(demands, [uid](const Demand& one) {
+    return one.of.ask(uid, one.amount) == FairShare::Answer::Yes;
+  });
+  const bool could_have = std::ranges::all_of(
+      demands, [uid](const Demand& one) { return one.of.could_have(uid, one.amount); });
+  if (has_room || !could_have) return then(charge());
   const std::uint64_t longest = EventLoop::now_ns() + kMakeRoomNs;
   state_.worker_of(session).let_go_of_released(
       session.id, waits_until_ns == 0 ? longest : std::min(waits_until_ns, longest),
       state_.replies.on_loop<void>(
-          "let go of what was released",
-          [charge = std::move(charge), then = std::move(then)](const Status& gone) {
+          "let go of what was released", [this, id = session.id, charge = std::move(charge),
+                                          then = std::move(then)](const Status& gone) {
+            if (const Status stopping = state_.refuse_when_stopping(); !stopping)
+              return then(stopping);
+            if (state_.ledger.find(id) == nullptr) return then(has_ended(id));
             const Status charged = charge();
             if (charged || gone) return then(charged);
             Error why = charged.error();
@@ -158,45 +177,41 @@ void GpuBufferCalls::charge_with_room(const SessionEntry& session, std::uint64_t
 
 void GpuBufferCalls::allocate(const std::shared_ptr<NewBuffer>& buffer, AllocationSpec wanted) {
   SessionEntry* session = state_.ledger.find(buffer->session);
-  if (session == nullptr) return buffer->fail(has_ended(buffer->session));
   if (const Status promised = state_.ledger.promise_ticket(*session); !promised)
     return buffer->fail(promised.error());
+  buffer->give_ticket = true;
   DeviceWorker* worker = &state_.worker_of(*session);
-  const uid_t uid = session->peer.uid;
   const std::uint64_t asked = wanted.bytes;
+  const std::uint64_t waits_until_ns = wanted.deadline_ns;
   const std::string gpu = wanted.device;
   worker->allocate_buffer(
       buffer->session, std::move(wanted),
       state_.replies.on_loop<AllocatedBuffer>(
           "allocate the buffer",
-          [this, buffer, worker, uid, asked, gpu](Result<AllocatedBuffer> made) {
-            SessionEntry* owner = state_.ledger.find(buffer->session);
-            if (owner != nullptr) --owner->tickets_promised;
-            if (!made) return buffer->fail(made.error());
+          [this, buffer, worker, asked, waits_until_ns, gpu](Result<AllocatedBuffer> result) {
+            const SessionEntry* owner = state_.ledger.find(buffer->session);
+            if (!result || owner == nullptr) buffer->drop_promise(state_.ledger);
+            if (!result) return buffer->fail(result.error());
             const std::shared_ptr<UniqueFd> memory =
-                state_.memory_closer.hold(std::move(made->memory));
+                state_.memory_closer.hold(std::move(result->memory));
             if (owner == nullptr) return buffer->fail(has_ended(buffer->session));
-            const std::uint64_t more = made->length_bytes - std::min(asked, made->length_bytes);
-            Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
-            if (!rest) {
-              worker->remove_buffer(buffer->session, made->buffer, [](const Status&) {});
-              return buffer->fail(rest.error());
-            }
-            BufferCharges& charges = *buffer->held.charges;
-            charges.rest = std::move(rest).value();
-            charges.of_gpu.reset();
-            charges.of_gpu =
-                state_.gpu_shares.note(uid, gpu, GpuResource::Bytes, made->length_bytes);
-            buffer->held.length_bytes = made->length_bytes;
-            std::vector<UniqueFd> fds;
-            fds.push_back(std::move(*memory));
-            buffer->held.fd_ticket = state_.ledger.add_ticket(*owner, std::move(fds));
-            v1::BufferReply reply;
-            reply.set_buffer(made->buffer.bits());
-            reply.set_length_bytes(made->length_bytes);
-            reply.set_fd_ticket(buffer->held.fd_ticket);
-            owner->buffers.emplace(made->buffer, std::move(buffer->held));
-            buffer->answer(reply);
+            const std::uint64_t bytes = result->length_bytes;
+            const std::uint64_t more = bytes - std::min(asked, bytes);
+            const auto charge = [this, buffer, uid = owner->peer.uid, more]() -> Status {
+              Result<ChargePtr> rest = state_.quotas.charge(uid, QuotaKind::RegisteredBytes, more);
+              if (!rest) return std::move(rest).error();
+              buffer->held.charges->rest = std::move(rest).value();
+              return {};
+            };
+            charge_with_room(*owner, waits_until_ns,
+                             {{state_.quotas.shares(QuotaKind::RegisteredBytes), more}}, charge,
+                             [this, buffer, worker, gpu, memory, made = result->buffer,
+                              bytes](const Status& charged) {
+                               buffer->drop_promise(state_.ledger);
+                               if (charged) return give(buffer, gpu, made, bytes, memory);
+                               worker->remove_buffer(buffer->session, made, [](const Status&) {});
+                               buffer->fail(charged.error());
+                             });
           },
           [this, worker, buffer](Result<AllocatedBuffer> late) {
             if (!late) {
@@ -208,12 +223,31 @@ void GpuBufferCalls::allocate(const std::shared_ptr<NewBuffer>& buffer, Allocati
           }));
 }
 
+void GpuBufferCalls::give(const std::shared_ptr<NewBuffer>& buffer, const std::string& gpu,
+                          BufferId made, std::uint64_t length_bytes,
+                          const std::shared_ptr<UniqueFd>& memory) {
+  SessionEntry& owner = *state_.ledger.find(buffer->session);
+  BufferCharges& charges = *buffer->held.charges;
+  charges.of_gpu.reset();
+  charges.of_gpu = state_.gpu_shares.note(owner.peer.uid, gpu, GpuResource::Bytes, length_bytes);
+  buffer->held.length_bytes = length_bytes;
+  std::vector<UniqueFd> fds;
+  fds.push_back(std::move(*memory));
+  buffer->held.fd_ticket = state_.ledger.add_ticket(owner, std::move(fds));
+  v1::BufferReply reply;
+  reply.set_buffer(made.bits());
+  reply.set_length_bytes(length_bytes);
+  reply.set_fd_ticket(buffer->held.fd_ticket);
+  owner.buffers.emplace(made, std::move(buffer->held));
+  buffer->answer(reply);
+}
+
 void GpuBufferCalls::register_buffer(SessionEntry& session,
                                      const v1::RegisterBufferRequest& request,
                                      std::uint64_t waits_until_ns, Answer<v1::BufferReply> answer) {
   // Taken in any case: a refused offer must not stay behind.
-  Result<std::vector<HeldChunk>> chunks =
-      take_chunks(state_.ledger, state_.memory_closer, session, request);
+  auto chunks = std::make_shared<Result<std::vector<HeldChunk>>>(
+      take_chunks(state_.ledger, state_.memory_closer, session, request));
   std::shared_ptr<UniqueFd> memory = state_.memory_closer.hold(UniqueFd());
   const bool is_whole = request.chunks().empty() && request.ipc_handle().empty();
   if (request.offered_fd() != 0 || is_whole) {
@@ -221,7 +255,7 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
     if (!offered) return answer(offered.error());
     memory = state_.memory_closer.hold(std::move(offered).value());
   }
-  if (!chunks) return answer(chunks.error());
+  if (!*chunks) return answer(chunks->error());
   const Result<std::string> gpu = state_.devices.gpu_of(session, request.device());
   if (!gpu) return answer(gpu.error());
   if (!request.ipc_handle().empty() &&
@@ -244,19 +278,21 @@ void GpuBufferCalls::register_buffer(SessionEntry& session,
   }
   buffer->spec.device = *gpu;
   buffer->spec.deadline_ns = waits_until_ns;
-  for (HeldChunk& held : *chunks) {
-    if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
-    buffer->spec.chunks.push_back(std::move(held.chunk));
-  }
   buffer->answer = std::move(answer);
   const auto charge = [this, buffer, uid = session.peer.uid, bytes = request.length_bytes()] {
     return buffer->charge(state_.quotas, uid, bytes, NewBuffer::Memory::Gpu);
   };
-  charge_with_room(session, waits_until_ns, charge, [this, buffer, memory](const Status& charged) {
-    if (!charged) return buffer->fail(charged.error());
-    buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
-    add_to_worker(state_, buffer, memory);
-  });
+  charge_with_room(session, waits_until_ns, demands_of(request.length_bytes()), charge,
+                   [this, buffer, memory, chunks](const Status& charged) {
+                     if (!charged) return buffer->fail(charged.error());
+                     // Not before: of what is refused the last close may be ours, and take long.
+                     for (HeldChunk& held : **chunks) {
+                       if (held.memory != nullptr) held.chunk.memory = std::move(*held.memory);
+                       buffer->spec.chunks.push_back(std::move(held.chunk));
+                     }
+                     buffer->spec.token = state_.at_workers.token_of(buffer->held.charges);
+                     add_to_worker(state_, buffer, memory);
+                   });
 }
 
 }  // namespace arcomm

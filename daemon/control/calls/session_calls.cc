@@ -197,7 +197,8 @@ void SessionCalls::close(SessionId id, Reason reason, const std::string& why,
           [entry, answer = std::move(answer)](const Status& status) {
             const ErrorCode code = status ? ErrorCode::Ok : status.error().code;
             // Before the answer: whoever hears it may take the same
-            // quota again. A worker that is late still has the memory.
+            // quota again, but for what GPU memory was charged that has
+            // not gone yet. A worker that is late still has the memory.
             if (code != ErrorCode::DeadlineExceeded) *entry = {};
             if (code == ErrorCode::NotFound) return answer ? answer(v1::Empty{}) : void();
             if (answer) answer(empty_or(status));

@@ -60,6 +60,11 @@ class GpuShares {
   // Of each GPU's memory so many bytes are lent at most; 0: all.
   void use_memory_limit(std::uint64_t bytes);
   const std::map<std::string, OfGpu>& shares() const { return by_gpu_; }
+  // Null where nobody has asked for any of it.
+  const OfGpu* find(const std::string& gpu) const {
+    const auto found = by_gpu_.find(gpu);
+    return found == by_gpu_.end() ? nullptr : &found->second;
+  }
 
  private:
   void count(GpuResource what, std::int64_t amount);

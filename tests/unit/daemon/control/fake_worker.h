@@ -35,6 +35,7 @@ class FakeWorker final : public DeviceWorker {
   std::atomic<bool> refuse_buffers{false};  // add_buffer fails
   // What is released, or refused, stays until let_go_of_released(), or for good.
   std::atomic<bool> keeps_released{false}, is_held_up{false};
+  std::atomic<int> asked_to_let_go{0};
   std::atomic<std::uint64_t> turns{0};
   std::atomic<bool> gpus{false};             // it serves GPUs, whose granule is kGranule
   std::atomic<bool> refuse_mailbox{false};   // export_mailbox fails
@@ -211,10 +212,11 @@ class FakeWorker final : public DeviceWorker {
     answer(std::move(done), Status());
   }
   void let_go_of_released(SessionId, std::uint64_t, Done<void> done) override {
+    ++asked_to_let_go;
     std::lock_guard lock(mutex_);
     if (is_held_up && !released_.empty()) {
       return answer(std::move(done),
-                    Status(error(ErrorCode::Unavailable, Reason::None, "a GPU is full")));
+                    Status(error(ErrorCode::FailedPrecondition, Reason::None, "a GPU is full")));
     }
     released_.clear();
     answer(std::move(done), Status());

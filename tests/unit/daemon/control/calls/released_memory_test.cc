@@ -7,6 +7,7 @@
 
 #include "daemon/control/calls/gpu_buffer_calls.h"
 #include "daemon/control/limits/charges_at_workers.h"
+#include "tests/support/sessions/lingering_socket.h"
 #include "tests/unit/daemon/control/calls/late_worker_fixture.h"
 
 namespace arcomm::test {
@@ -144,6 +145,75 @@ TEST_F(ReleasedMemory, IsLetGoOfWhenItsUserHasNoOtherRoom) {
     ASSERT_TRUE(entered.ok()) << entered.error().to_string();
     release(*entered);
   }
+}
+
+TEST_F(ReleasedMemory, IsLetGoOfForWhatItsDeviceRoundedUpTo) {
+  may_have(64, 2 * kBytes - 1);
+  const Result<BufferId> made = allocate(kBytes - 2);
+  ASSERT_TRUE(made.ok()) << made.error().to_string();
+  release(*made);
+  const Result<BufferId> next = allocate(kBytes - 1);  // that fits, and the rest of its granule not
+  EXPECT_TRUE(next.ok()) << next.error().to_string();
+  EXPECT_EQ(charged(QuotaKind::RegisteredBytes), kBytes);
+}
+
+TEST_F(ReleasedMemory, CountsAsARefusalOnlyWhereSomebodyHearsOfIt) {
+  may_have(64, kBytes);
+  const Result<BufferId> made = allocate();
+  ASSERT_TRUE(made.ok()) << made.error().to_string();
+  release(*made);
+  ASSERT_TRUE(enter().ok());
+  EXPECT_EQ(worker_->asked_to_let_go, 1);
+  EXPECT_EQ(metrics_.rejected[Reason::Quota].value(), 0u);
+  EXPECT_EQ(enter().error().reason, Reason::Quota);
+  EXPECT_EQ(metrics_.rejected[Reason::Quota].value(), 1u);
+}
+
+TEST_F(ReleasedMemory, IsNoRoomForWhoAsksForMoreThanTheLimit) {
+  may_have(64, kBytes);
+  EXPECT_EQ(allocate(2 * kBytes).error().reason, Reason::Quota);
+  EXPECT_EQ(worker_->asked_to_let_go, 0) << "the GPUs would stop for nothing";
+}
+
+TEST_F(ReleasedMemory, ThatIsWaitedForMakesNoRoomInADaemonThatStops) {
+  may_have(64, kBytes);
+  const Result<BufferId> made = allocate();
+  ASSERT_TRUE(made.ok()) << made.error().to_string();
+  release(*made);
+  const Result<BufferId> refused = end_of_call([this](Answer<v1::BufferReply> answer) {
+    v1::AllocateBufferRequest request;
+    request.set_bytes(kBytes);
+    calls_.allocate_buffer(*session_, request, 0, std::move(answer));
+    state_->stopping = true;
+  });
+  EXPECT_EQ(refused.error().reason, Reason::ShuttingDown);
+}
+
+// The last close of a large piece takes as long as touching it did, and holds up everybody where
+// the loop does it. A socket stands for gigabytes.
+TEST_F(ReleasedMemory, PiecesOfARegistrationForWhichThereIsNoRoomAreClosedElsewhere) {
+  may_have(1, 1 << 30);
+  ASSERT_TRUE(enter().ok());
+  support::LingeringSocket stuck;
+  const auto offer = on_loop<std::uint64_t>(
+      [&] { return state_->ledger.add_offer(*session_, std::move(stuck.end)).value(); });
+  std::promise<Error> refused;
+  loop_->post([&] {
+    v1::RegisterBufferRequest request;
+    request.set_length_bytes(kBytes);
+    request.set_allocation_bytes(kBytes);
+    v1::MemoryChunk& piece = *request.add_chunks();
+    piece.set_offered_fd(offer);
+    piece.set_bytes(kBytes);
+    calls_.register_buffer(*session_, request, 0, [&](const Result<v1::BufferReply>& reply) {
+      refused.set_value(reply.error());
+    });
+  });
+  EXPECT_EQ(refused.get_future().get().reason, Reason::Quota);
+  auto is_free = std::make_shared<std::promise<void>>();
+  loop_->post([is_free] { is_free->set_value(); });
+  EXPECT_EQ(is_free->get_future().wait_for(std::chrono::seconds(3)), std::future_status::ready);
+  stuck.deaf.release();  // stays stuck
 }
 
 TEST(ChargesAtWorkersTest, TokensMayOutliveEverythingElse) {
