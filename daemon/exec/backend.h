@@ -120,9 +120,11 @@ class Backend {
   virtual Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec);
   // It goes when the device can do without it.
   virtual void release(RemovedBuffer) {}
-  // Some of that has not gone yet; and: it goes now. False: there is more of it than a turn has
-  // time for, and the same call goes on in another one.
-  virtual bool keeps_released() const { return false; }
+  // Some of that has not gone yet, and would if the device were quiesced; FailedPrecondition: it
+  // would not, as somebody is in its way.
+  virtual Result<bool> keeps_released() const { return false; }
+  // It goes now, or FailedPrecondition. False: there is more of it than a turn has time for, and
+  // the same call goes on in another one.
   virtual Result<bool> let_go_of_released() { return true; }
 
   // ---- plans ----

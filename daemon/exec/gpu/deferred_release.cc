@@ -69,6 +69,17 @@ void DeferredRelease::put_off(std::uint64_t now_ns, std::uint64_t by_ns) {
   first_ns_ = now_ns + by_ns;
 }
 
+void DeferredRelease::keep(Error why) {
+  put_off(now_ns());
+  stuck_until_ns_ = first_ns_;
+  stuck_ = std::move(why);
+}
+
+Status DeferredRelease::stuck(std::uint64_t now_ns) const {
+  if (now_ns >= stuck_until_ns_) return {};
+  return stuck_;
+}
+
 const GpuEngine* DeferredRelease::find_busy() const {
   for (const Item& item : items_) {
     if (item.engine != nullptr && !is_idle(*item.engine, item.queue)) return item.engine;
@@ -86,13 +97,18 @@ void DeferredRelease::release(std::vector<GpuEngine>& engines, TurnBudget& turn)
     if (flushed) continue;
     log::error("{}: memory is kept, as what was stored there did not arrive: {}", engine.name(),
                flushed.error().message);
-    return put_off(now_ns());
+    return keep(error(ErrorCode::FailedPrecondition, Reason::None, "what was stored there on ",
+                      engine.name(), " did not arrive: ", flushed.error().message));
   }
   // All places before any memory: a member's entry names its peers' memory, too.
   for (Item& item : items_) {
-    if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) return put_off(now_ns());
+    if (item.slot != kNoSlot && !item.engine->remove_member(item.slot)) {
+      return keep(error(ErrorCode::FailedPrecondition, Reason::None, "a rank's place on ",
+                        item.engine->name(), " could not be taken back; try again"));
+    }
     item.slot = kNoSlot;
   }
+  stuck_until_ns_ = 0;
   const std::uint64_t until = turn.until_ns(now_ns(), kReleaseNs);
   do {
     const Item& item = items_.front();

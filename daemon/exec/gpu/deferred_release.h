@@ -28,6 +28,8 @@ class DeferredRelease {
   // Worth quiescing the GPUs?
   bool is_due(std::uint64_t now_ns) const;
   void put_off(std::uint64_t now_ns, std::uint64_t by_ns = kPutOffNs);
+  // FailedPrecondition: it could not go when it was tried, and is not tried again yet.
+  Status stuck(std::uint64_t now_ns) const;
   // A GPU in whose queue something of those is left that are gone; null: there is none.
   const GpuEngine* find_busy() const;
   // No grid runs, nor waits to. As much as the turn has time for; what cannot go yet is kept, and
@@ -46,9 +48,12 @@ class DeferredRelease {
     std::vector<std::pair<GpuEngine*, std::uint32_t>> prepared_for;  // these GPUs' queues
   };
   void add(Item item);
+  void keep(Error why);
 
   std::deque<Item> items_;
   std::uint64_t first_ns_ = 0;
+  std::uint64_t stuck_until_ns_ = 0;
+  Error stuck_{};
 };
 
 }  // namespace arcomm

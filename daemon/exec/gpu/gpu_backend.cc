@@ -29,6 +29,12 @@ constexpr Nap kNaps[] = {{kSpinNs, 0},
                          {10'000'000'000, 1'000'000}};
 constexpr std::uint64_t kLongestNapNs = 5'000'000;
 
+Error other_work_fills() {
+  return error(ErrorCode::FailedPrecondition, Reason::None,
+               "other work fills a GPU on which a kernel of the daemon's waits for room, and CUDA "
+               "would wait for both; try again");
+}
+
 }  // namespace
 
 OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open) {
@@ -225,18 +231,22 @@ void GpuBackend::release(RemovedBuffer removed) {
   if (removed.memory) groups_->deferred.add(std::move(removed.memory));
 }
 
-bool GpuBackend::keeps_released() const {
-  return !groups_->deferred.empty();
+Result<bool> GpuBackend::keeps_released() const {
+  const DeferredRelease& deferred = groups_->deferred;
+  if (deferred.empty()) return false;
+  if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
+  if (!groups_->quiescer.may_let_go()) return other_work_fills();
+  return true;
 }
 
 Result<bool> GpuBackend::let_go_of_released() {
-  const std::size_t before = groups_->deferred.size();
+  const DeferredRelease& deferred = groups_->deferred;
+  const std::size_t before = deferred.size();
+  if (before == 0) return true;
   ARC_RETURN_IF_ERROR(groups_->quiescer.quiesced([] {}));  // and lets go of it behind that
-  const std::size_t left = groups_->deferred.size();
-  if (left == 0 || left < before) return left == 0;
-  return error(ErrorCode::Unavailable, Reason::None,
-               "other work fills a GPU on which a kernel of the daemon's waits for room, and CUDA "
-               "would wait for both; try again");
+  if (deferred.size() < before) return deferred.empty();
+  if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
+  return other_work_fills();
 }
 
 Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,

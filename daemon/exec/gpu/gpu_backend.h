@@ -58,7 +58,7 @@ class GpuBackend final : public Backend {
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec) override;
   void release(RemovedBuffer removed) override;
-  bool keeps_released() const override;
+  Result<bool> keeps_released() const override;
   Result<bool> let_go_of_released() override;
 
   Status bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,

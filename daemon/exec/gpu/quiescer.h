@@ -36,6 +36,9 @@ class Quiescer {
   // Quiescings by `act` find the GPUs quiesced, or all hear why they are not.
   void in_one_quiescing(const std::function<void()>& act);
 
+  // Whether what lets go of memory would find nothing on the GPUs to wait for, once quiesced.
+  bool may_let_go() const;
+
   // Lets go of what has been deferred for long enough.
   void tend(std::uint64_t now_ns);
 
@@ -52,8 +55,6 @@ class Quiescer {
 
  private:
   friend class QuiesceGuard;
-  // Whether what lets go of memory would find nothing on the GPUs to wait for, once quiesced.
-  bool may_let_go() const;
   // Where something runs that is no communicator's of clients.
   const GpuEngine* find_busy() const;
 

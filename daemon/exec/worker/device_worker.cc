@@ -104,7 +104,9 @@ class ThreadedWorker final : public DeviceWorker {
   void let_go_of_released(SessionId asking, std::uint64_t deadline_ns, Done<void> done) override {
     post(done, [this, asking, deadline_ns, done] {
       Backend& backend = *worker_->state().backend;
-      if (!backend.keeps_released()) return done({});
+      // Nobody's turn is taken, nor a GPU stopped, for what would not go.
+      if (const Result<bool> keeps = backend.keeps_released(); !keeps || !*keeps)
+        return done(keeps ? Status() : Status(keeps.error()));
       quiesce_turns_.act(done, {.who = {asking}, .deadline_ns = deadline_ns},
                          [&backend] { return backend.let_go_of_released(); });
     });

@@ -78,7 +78,8 @@ class DeviceWorker {
   // Refused with FailedPrecondition while an operation in flight uses it.
   virtual void remove_buffer(SessionId session, BufferId buffer, Done<void> done) = 0;
   // GPU workers, which let go of memory some time after it was released. done: all of it has gone,
-  // whoever's it was; Unavailable: not until the deadline.
+  // whoever's it was; FailedPrecondition: what is in its way; Unavailable: the GPUs could not be
+  // quiesced for it until the deadline.
   virtual void let_go_of_released(SessionId asking, std::uint64_t deadline_ns, Done<void> done) = 0;
   // Of a plan that its caller has charged for, and that takes its charge along. pay_plans: charged
   // for likewise, for as many plans that the session itself makes in its ring.

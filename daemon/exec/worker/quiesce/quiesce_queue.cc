@@ -86,7 +86,7 @@ void QuiesceQueue::add(Request request, std::uint64_t now_ns) {
 }
 
 void QuiesceQueue::put_back(Request request, Try tried, std::uint64_t now_ns) {
-  std::uint64_t due_ns = now_ns;
+  std::uint64_t due_ns = now_ns + tried.pause_ns;
   if (tried.state == Try::State::HeldUp) {
     due_ns += std::max(kHeldUpNs, kForOthers * tried.took_ns);
     held_up_ = request.held_up = std::move(tried.why);

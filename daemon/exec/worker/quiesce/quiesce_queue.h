@@ -44,12 +44,13 @@ class QuiesceQueue {
   struct Try {
     enum class State : std::uint8_t {
       Answered,
-      GoesOn,  // it has done a part, and does the next in another turn
+      GoesOn,  // it has done a part, and does the next in another turn, after `pause_ns`
       HeldUp   // nothing was done: `why`
     };
     State state = State::Answered;
     Error why = {};
     std::uint64_t took_ns = 0;
+    std::uint64_t pause_ns = 0;
   };
   struct Request {
     std::vector<uid_t> uids;  // who asks: all of them pay, the first one's turn it is

@@ -62,6 +62,7 @@ class QuiesceTurns {
 
  private:
   using Try = QuiesceQueue::Try;
+  static constexpr std::uint64_t kPauseNs = 5'000'000;
   template <typename T>
   static Try tried(const Done<T>& done, Result<T> result) {
     // Of a device that is held up; where it is lost, or the daemon ends, the reason says so.
@@ -71,10 +72,10 @@ class QuiesceTurns {
     if (done) done(std::move(result));
     return {};
   }
-  // False: it goes on in another turn.
+  // False: it goes on in another turn, for which nobody pays: others' grids run meanwhile.
   static Try tried(const Done<void>& done, Result<bool> is_over) {
     if (!is_over) return tried(done, Status(std::move(is_over).error()));
-    if (!*is_over) return {.state = Try::State::GoesOn};
+    if (!*is_over) return {.state = Try::State::GoesOn, .pause_ns = kPauseNs};
     return tried(done, Status());
   }
   // None: likewise.

@@ -268,7 +268,7 @@ TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
   const std::uint64_t soon = now_ns() + 100'000'000;
   const Result<void> held_up =
       await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), soon, done); });
-  EXPECT_EQ(held_up.error().code, ErrorCode::Unavailable);
+  EXPECT_EQ(held_up.error().code, ErrorCode::FailedPrecondition);
   EXPECT_NE(held_up.error().message.find("fills a GPU"), std::string::npos)
       << held_up.error().message;
   EXPECT_EQ(node_.memories, before + 3);
@@ -281,6 +281,28 @@ TEST_F(GpuTurnTest, ReleasedMemoryKeepsItsTokenUntilItHasGone) {
   EXPECT_EQ(node_.memories, before + 1);
   EXPECT_TRUE(of_entered.expired());
   EXPECT_TRUE(of_allocated.expired());
+  expect_short_turns();
+}
+
+// It was tried every 20 ms until its deadline, before all else that its user asked for.
+TEST_F(GpuTurnTest, WhoAsksForWhatCannotGoHearsSoAtOnceAndStopsNoGpu) {
+  const auto ranks = group(2);
+  ranks[0]->start(plan(*ranks[0], kSmall), LaunchPath::Resident);
+  ASSERT_TRUE(eventually([&] { return node_.running_grids == 1; }));
+  GpuRank& one = rank(2, 4096);
+  node_.full = true;
+  rank(1, 4096);  // a kernel is to clear its memory, and waits
+  ASSERT_TRUE(await<void>([&](auto done) {
+                worker_->remove_buffer(one.client->id(), one.buffer, done);
+              }).ok());
+  const int pauses = node_.pauses;
+  const Result<void> held_up =
+      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+  EXPECT_EQ(held_up.error().code, ErrorCode::FailedPrecondition);
+  EXPECT_EQ(node_.pauses, pauses);
+  node_.full = false;
+  ranks[1]->start(plan(*ranks[1], kSmall), LaunchPath::Resident);
+  for (GpuRank* rank : ranks) EXPECT_TRUE(rank->wait(LaunchPath::Resident));
   expect_short_turns();
 }
 

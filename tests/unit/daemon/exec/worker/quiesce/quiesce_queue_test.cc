@@ -283,6 +283,23 @@ TEST_F(HeldUpTest, WhatGoesOnInManyTurnsIsTakenUpAtOnce) {
   EXPECT_TRUE(queue_.empty());
 }
 
+TEST_F(HeldUpTest, WhatGoesOnAfterAPauseLeavesTheGpusToOthersMeanwhile) {
+  int parts = 0;
+  queue_.add({.uids = {kOtherUser},
+              .act = [&parts]() -> QuiesceQueue::Try {
+                if (++parts == 10) return {};
+                return {.state = QuiesceQueue::Try::State::GoesOn, .pause_ns = 5 * kMs};
+              },
+              .refuse = {}},
+             now_);
+  work(15);
+  EXPECT_GE(parts, 2);
+  EXPECT_LE(parts, 4);
+  work(60);
+  EXPECT_EQ(parts, 10);
+  EXPECT_TRUE(queue_.empty());
+}
+
 TEST_F(HeldUpTest, OneUserHasSoManyHeldUpAndNoMore) {
   for (int second = 0; second < 9; ++second) {  // none is held for longer
     for (int i = 0; i < 300; ++i) ask(kHostileUser, now_ + 1'000'000 * kMs);
