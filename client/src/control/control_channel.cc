@@ -15,13 +15,14 @@ ControlChannel::ControlChannel(std::string socket_path) : socket_path_(std::move
 ControlChannel::~ControlChannel() = default;
 
 Result<std::string> ControlChannel::call(std::string_view method, std::string_view request,
-                                         Deadline deadline) {
+                                         Deadline deadline, CallEnd* end) {
   std::string reply;
   std::size_t messages = 0;
-  ARC_RETURN_IF_ERROR(stream(method, request, deadline, [&](std::string_view bytes) {
+  const auto keep = [&](std::string_view bytes) {
     reply.assign(bytes);
     ++messages;
-  }));
+  };
+  ARC_RETURN_IF_ERROR(stream(method, request, deadline, keep, end));
   if (messages != 1) {
     return error(ErrorCode::Internal, Reason::Corrupt, method, " was answered with ", messages,
                  " messages instead of one");
@@ -30,10 +31,12 @@ Result<std::string> ControlChannel::call(std::string_view method, std::string_vi
 }
 
 Status ControlChannel::stream(std::string_view method, std::string_view request, Deadline deadline,
-                              const OnMessage& on_message) {
+                              const OnMessage& on_message, CallEnd* end) {
+  if (end != nullptr) *end = CallEnd::NotSent;
   Result<std::unique_ptr<Http2Connection>> connection = take(deadline);
   if (!connection) return std::move(connection).error();
   Status status = (*connection)->call(method, request, deadline, on_message);
+  if (end != nullptr) *end = (*connection)->is_answered() ? CallEnd::Answered : CallEnd::InDoubt;
   give_back(std::move(*connection));
   return status;
 }

@@ -10,6 +10,7 @@
 // nobody listens; DaemonLost where the connection broke; Timeout where the deadline passed.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -23,6 +24,9 @@
 namespace arcomm::client {
 
 class Http2Connection;
+
+// InDoubt: the daemon may have done what was asked, or may do it yet; nobody heard.
+enum class CallEnd : std::uint8_t { NotSent, InDoubt, Answered };
 
 class ControlChannel {
  public:
@@ -38,10 +42,11 @@ class ControlChannel {
 
   // `method` is the full name, "/arcommd.v1.NodeControl/Attach"; both strings are serialised
   // messages.
-  Result<std::string> call(std::string_view method, std::string_view request, Deadline deadline);
+  Result<std::string> call(std::string_view method, std::string_view request, Deadline deadline,
+                           CallEnd* end = nullptr);
   // A server-streaming call: on_message runs on the calling thread for each message, in order.
   Status stream(std::string_view method, std::string_view request, Deadline deadline,
-                const OnMessage& on_message);
+                const OnMessage& on_message, CallEnd* end = nullptr);
 
  private:
   Result<std::unique_ptr<Http2Connection>> take(Deadline deadline);

@@ -303,6 +303,7 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
 
   // A connection left in the middle of a call is not used again: closing it cancels the call.
   broken_ = true;
+  is_answered_ = false;
   stream_ = &stream;
   Status status;
   while (status.ok() && !stream.closed && !stream.malformed) {
@@ -316,6 +317,7 @@ Status Http2Connection::call(std::string_view method, std::string_view request, 
     if (status.ok() && !stream.closed && deadline.passed()) status = late();
   }
   stream_ = nullptr;
+  is_answered_ = stream.grpc_status >= 0 || refusal_;
   // The last frames (acknowledgements) may still have to leave; they must not hold the caller up.
   if (status.ok()) {
     status = refusal_ && stream.grpc_status < 0 ? Status(*refusal_) : outcome(stream);

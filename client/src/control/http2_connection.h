@@ -31,6 +31,8 @@ class Http2Connection {
   // Sends one request and hands each answer to on_message until the status arrives.
   Status call(std::string_view method, std::string_view request, Deadline deadline,
               const OnMessage& on_message);
+  // The last call's status is the peer's word, and not what became of the connection.
+  bool is_answered() const { return is_answered_; }
 
  private:
   struct Stream;
@@ -51,6 +53,7 @@ class Http2Connection {
   nghttp2_session* session_ = nullptr;
   Stream* stream_ = nullptr;  // the call in progress
   bool broken_ = false;
+  bool is_answered_ = false;
   std::optional<Error> refusal_;  // what a peer said that will not serve this process
 };
 

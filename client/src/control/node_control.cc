@@ -1,7 +1,9 @@
 #include "client/src/control/node_control.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <iterator>
 #include <protozero/pbf_builder.hpp>
 #include <span>
 
@@ -21,7 +23,8 @@ protozero::data_view as_view(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-constexpr std::chrono::milliseconds kTakeBackFor{20};  // behind the deadline of the call
+constexpr std::chrono::milliseconds kTakeBackFor{
+    20};  // behind the deadline of a call, or before it
 
 // Every request after Attach starts with who asks. Field: the request's; `message` outlives it.
 // call: its number, by which it can be taken back; 0: none.
@@ -41,9 +44,9 @@ protozero::pbf_builder<Field> request_of(const SessionKey& session, std::string&
 // Calls and hands every field of the reply to `read`. Reply: the reply's fields.
 template <typename Reply, typename Read>
 Status exchange(ControlChannel& channel, std::string_view method, std::string_view request,
-                Deadline deadline, Read&& read) {
+                Deadline deadline, Read&& read, CallEnd* end = nullptr) {
   std::string path("/arcommd.v1.NodeControl/");
-  Result<std::string> reply = channel.call(path.append(method), request, deadline);
+  Result<std::string> reply = channel.call(path.append(method), request, deadline, end);
   if (!reply) return std::move(reply).error();
   WireReader<Reply> reader(*reply);
   while (reader.next()) read(reader);
@@ -55,24 +58,22 @@ Status exchange(ControlChannel& channel, std::string_view method, std::string_vi
 }
 
 Status exchange(ControlChannel& channel, std::string_view method, std::string_view request,
-                Deadline deadline) {
-  return exchange<field::Empty>(channel, method, request, deadline,
-                                [](const WireReader<field::Empty>&) {});
+                Deadline deadline, CallEnd* end = nullptr) {
+  return exchange<field::Empty>(
+      channel, method, request, deadline, [](const WireReader<field::Empty>&) {}, end);
 }
 
 Result<SharedBuffer> buffer_call(ControlChannel& channel, std::string_view method,
-                                 std::string_view request, Deadline deadline) {
+                                 std::string_view request, Deadline deadline,
+                                 CallEnd* end = nullptr) {
   using Reply = field::BufferReply;
   SharedBuffer buffer;
-  ARC_RETURN_IF_ERROR(exchange<Reply>(channel, method, request, deadline,
-                                      [&buffer](const WireReader<Reply>& reply) {
-                                        if (reply.field() == Reply::Buffer)
-                                          buffer.buffer = BufferId::from_bits(reply.number());
-                                        if (reply.field() == Reply::LengthBytes)
-                                          buffer.length_bytes = reply.number();
-                                        if (reply.field() == Reply::FdTicket)
-                                          buffer.fd_ticket = reply.number();
-                                      }));
+  const auto read = [&buffer](const WireReader<Reply>& reply) {
+    if (reply.field() == Reply::Buffer) buffer.buffer = BufferId::from_bits(reply.number());
+    if (reply.field() == Reply::LengthBytes) buffer.length_bytes = reply.number();
+    if (reply.field() == Reply::FdTicket) buffer.fd_ticket = reply.number();
+  };
+  ARC_RETURN_IF_ERROR(exchange<Reply>(channel, method, request, deadline, read, end));
   return buffer;
 }
 
@@ -235,12 +236,15 @@ Result<SharedBuffer> NodeControl::register_buffer(const SessionKey& session,
                                                   std::uint64_t length_bytes, Deadline deadline) {
   using Request = field::RegisterBufferRequest;
   std::string message;
-  const std::uint64_t call = next_call_++;
+  const std::uint64_t call = next_call(session, deadline);
   auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::OfferedFd, offered_fd);
   request.add_uint64(Request::OffsetBytes, offset_bytes);
   request.add_uint64(Request::LengthBytes, length_bytes);
-  return heard(session, call, buffer_call(channel_, "RegisterBuffer", message, deadline));
+  CallEnd end{};
+  Result<SharedBuffer> made = buffer_call(channel_, "RegisterBuffer", message, deadline, &end);
+  if (end == CallEnd::InDoubt) take_back(session, call);
+  return made;
 }
 
 Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
@@ -248,7 +252,7 @@ Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
                                                       Deadline deadline) {
   using Request = field::RegisterBufferRequest;
   std::string message;
-  const std::uint64_t call = next_call_++;
+  const std::uint64_t call = next_call(session, deadline);
   auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::OfferedFd, wanted.offered_fd);
   request.add_uint64(Request::LengthBytes, wanted.bytes);
@@ -264,7 +268,10 @@ Result<SharedBuffer> NodeControl::register_gpu_buffer(const SessionKey& session,
     }
     one.add_uint64(field::MemoryChunk::Bytes, chunk.bytes);
   }
-  return heard(session, call, buffer_call(channel_, "RegisterBuffer", message, deadline));
+  CallEnd end{};
+  Result<SharedBuffer> made = buffer_call(channel_, "RegisterBuffer", message, deadline, &end);
+  if (end == CallEnd::InDoubt) take_back(session, call);
+  return made;
 }
 
 Status NodeControl::release_buffer(const SessionKey& session, BufferId buffer, Deadline deadline) {
@@ -289,7 +296,7 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   using Request = field::CreatePlanRequest;
   using Reply = field::CreatePlanReply;
   std::string message;
-  const std::uint64_t call = next_call_++;
+  const std::uint64_t call = next_call(session, deadline);
   auto request = request_of<Request>(session, message, call);
   request.add_uint64(Request::Member, wanted.member.bits());
   request.add_uint64(Request::SendBuffer, wanted.send_buffer.bits());
@@ -307,23 +314,47 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
   request.add_uint32(Request::Ahead, wanted.ahead);
   request.add_bool(Request::OfErrorClass, wanted.spec.codec_origin == CodecOrigin::ErrorClass);
   PlanId plan;
-  const Status made = exchange<Reply>(channel_, "CreatePlan", message, deadline,
-                                      [&plan](const WireReader<Reply>& reply) {
-                                        if (reply.field() == Reply::Plan)
-                                          plan = PlanId::from_bits(reply.number());
-                                      });
-  return heard(session, call, made ? Result<PlanId>(plan) : Result<PlanId>(made.error()));
+  const auto read = [&plan](const WireReader<Reply>& reply) {
+    if (reply.field() == Reply::Plan) plan = PlanId::from_bits(reply.number());
+  };
+  CallEnd end{};
+  const Status made = exchange<Reply>(channel_, "CreatePlan", message, deadline, read, &end);
+  if (end == CallEnd::InDoubt) take_back(session, call);
+  return made ? Result<PlanId>(plan) : Result<PlanId>(made.error());
 }
 
-template <typename T>
-Result<T> NodeControl::heard(const SessionKey& session, std::uint64_t call, Result<T> answer) {
-  const bool is_in_doubt = !answer && (answer.error().reason == Reason::Timeout ||
-                                       answer.error().reason == Reason::DaemonLost);
-  if (!is_in_doubt) return answer;
-  std::string message;
-  request_of<field::TakeBackRequest>(session, message, call);
-  static_cast<void>(exchange(channel_, "TakeBack", message, Deadline::after(kTakeBackFor)));
-  return answer;
+std::uint64_t NodeControl::next_call(const SessionKey& session, Deadline deadline) {
+  settle(session, Deadline::after(kTakeBackFor).earlier(deadline));
+  return next_call_++;
+}
+
+void NodeControl::take_back(const SessionKey& session, std::uint64_t call) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (in_doubt_.size() == kMostInDoubt) in_doubt_.erase(in_doubt_.begin());
+    in_doubt_.push_back({session.id, call});
+  }
+  settle(session, Deadline::after(kTakeBackFor));
+}
+
+void NodeControl::settle(const SessionKey& session, Deadline deadline) {
+  std::vector<InDoubt> mine;
+  {
+    const std::lock_guard lock(mutex_);
+    std::ranges::copy_if(in_doubt_, std::back_inserter(mine),
+                         [&](const InDoubt& one) { return one.session == session.id; });
+  }
+  for (const InDoubt& one : mine) {
+    std::string message;
+    request_of<field::TakeBackRequest>(session, message, one.call);
+    CallEnd end{};
+    static_cast<void>(exchange(channel_, "TakeBack", message, deadline, &end));
+    if (end != CallEnd::Answered) return;
+    const std::lock_guard lock(mutex_);
+    std::erase_if(in_doubt_, [&](const InDoubt& other) {
+      return other.session == one.session && other.call == one.call;
+    });
+  }
 }
 
 Status NodeControl::destroy_plan(const SessionKey& session, PlanId plan, Deadline deadline) {
@@ -358,6 +389,10 @@ Result<Described> NodeControl::describe(const SessionKey& session, MemberId memb
 Status NodeControl::detach(const SessionKey& session, Deadline deadline) {
   std::string message;
   request_of<field::DetachRequest>(session, message);
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(in_doubt_, [&](const InDoubt& one) { return one.session == session.id; });
+  }
   return exchange(channel_, "Detach", message, deadline);
 }
 

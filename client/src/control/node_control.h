@@ -1,9 +1,12 @@
-// The daemon's NodeControl service, call by call. Thread: any. Holds no session state.
+// The daemon's NodeControl service, call by call. Thread: any. Holds no session state, but for
+// which calls nobody knows the end of.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -134,12 +137,23 @@ class NodeControl {
   Status detach(const SessionKey& session, Deadline deadline);
 
  private:
-  // Where nobody knows what came of that call, the daemon is told that it shall have given nothing.
-  template <typename T>
-  Result<T> heard(const SessionKey& session, std::uint64_t call, Result<T> answer);
+  // Of a call whose end nobody knows: the daemon is told that it shall have given nothing, now or,
+  // where it does not answer, before the session's next call that has a number.
+  struct InDoubt {
+    SessionId session;
+    std::uint64_t call = 0;
+  };
+  static constexpr std::size_t kMostInDoubt = 16;  // the last ones
+
+  // A number for a call, once those before it are settled.
+  std::uint64_t next_call(const SessionKey& session, Deadline deadline);
+  void take_back(const SessionKey& session, std::uint64_t call);
+  void settle(const SessionKey& session, Deadline deadline);
 
   ControlChannel channel_;
   std::atomic<std::uint64_t> next_call_{1};
+  std::mutex mutex_;
+  std::vector<InDoubt> in_doubt_;  // guarded by mutex_
 };
 
 }  // namespace arcomm::client

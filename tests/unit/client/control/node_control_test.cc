@@ -248,6 +248,57 @@ TEST(NodeControlMessages, CallsWhoseEndIsNotHeardAreTakenBackByTheirNumbers) {
   }
 }
 
+// A daemon that stands still for a moment hears neither the call nor that it is taken back.
+TEST(NodeControlMessages, ACallThatCouldNotBeTakenBackIsSoBeforeTheNextOne) {
+  std::string taken_back, asked;
+  const auto hear_nothing = [](FakePeer& peer) {
+    peer.read_request();
+    peer.wait_for_hang_up();
+  };
+  {
+    FakeGrpcServer server({hear_nothing, hear_nothing, [&](FakePeer& peer) {
+                             std::uint32_t stream = peer.read_request();
+                             taken_back = peer.message();
+                             peer.send(http2::answer(stream, ""));
+                             for (int calls = 0; calls < 2; ++calls) {
+                               stream = peer.read_request();
+                               asked = peer.message();
+                               peer.send(http2::answer(stream, ""));
+                             }
+                             peer.wait_for_hang_up();
+                           }});
+    NodeControl control(server.path());
+    const Deadline late = Deadline::after(std::chrono::milliseconds(50));
+    EXPECT_EQ(control.register_buffer(key(), 1, 0, 300, late).error().reason, Reason::Timeout);
+    EXPECT_TRUE(control.register_buffer(key(), 1, 0, 400, soon()).ok());
+    EXPECT_TRUE(control.register_buffer(key(), 1, 0, 500, soon()).ok());
+  }
+  v1::TakeBackRequest again;
+  ASSERT_TRUE(again.ParseFromString(taken_back));
+  EXPECT_EQ(again.session().call(), 1u);
+  v1::RegisterBufferRequest last;
+  ASSERT_TRUE(last.ParseFromString(asked));
+  EXPECT_EQ(last.length_bytes(), 500u) << "and only once";
+}
+
+TEST(NodeControlMessages, WhatTheDaemonItselfRefusesIsNotTakenBack) {
+  for (const char* code : {"4", "14"}) {  // DeadlineExceeded, Unavailable
+    int requests = 0;
+    {
+      FakeGrpcServer server({[&](FakePeer& peer) {
+        while (const std::uint32_t stream = peer.read_request()) {
+          ++requests;
+          peer.send(http2::answer_start(stream) +
+                    http2::answer_end(stream, {{"grpc-status", code}}));
+        }
+      }});
+      NodeControl control(server.path());
+      EXPECT_FALSE(control.create_plan(key(), {}, soon()).ok());
+    }
+    EXPECT_EQ(requests, 1) << code;
+  }
+}
+
 TEST(NodeControlMessages, BuffersAndOffersThatAreLetGo) {
   const auto released = asked_of_session<v1::ReleaseBufferRequest>("", [&](NodeControl& control) {
     EXPECT_TRUE(control.release_buffer(key(), BufferId::from_bits(kLarge), soon()).ok());
