@@ -16,7 +16,7 @@ NodeControl::NodeControl(Parts parts)
       communicators_(state_, joins_),
       buffers_(state_, fair_prefault_, groups_),
       plans_(state_),
-      answers_(state_),
+      answers_(state_, buffers_, plans_),
       sessions_(
           {.state = state_, .kept_rings = parts.kept_rings, .joins = joins_, .buffers = buffers_}) {
 }
@@ -81,12 +81,8 @@ void NodeControl::cancel_allocation(std::uint64_t call) {
 
 void NodeControl::register_buffer(const Caller& caller, const v1::RegisterBufferRequest& request,
                                   Answer<v1::BufferReply> answer) {
-  const auto undo = [this, caller, session = request.session()](const v1::BufferReply& given) {
-    buffers_.take_back(caller, session, given);
-  };
-  buffers_.register_buffer(
-      caller, request,
-      answers_.remembered<v1::BufferReply>(caller, request.session(), undo, std::move(answer)));
+  buffers_.register_buffer(caller, request,
+                           answers_.remembered(caller, request.session(), std::move(answer)));
 }
 
 void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRequest& request,
@@ -96,12 +92,8 @@ void NodeControl::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
 
 void NodeControl::create_plan(const Caller& caller, const v1::CreatePlanRequest& request,
                               Answer<v1::CreatePlanReply> answer) {
-  const auto undo = [this, caller, session = request.session()](const v1::CreatePlanReply& given) {
-    plans_.take_back(caller, session, given);
-  };
-  plans_.create_plan(
-      caller, request,
-      answers_.remembered<v1::CreatePlanReply>(caller, request.session(), undo, std::move(answer)));
+  plans_.create_plan(caller, request,
+                     answers_.remembered(caller, request.session(), std::move(answer)));
 }
 
 void NodeControl::destroy_plan(const Caller& caller, const v1::DestroyPlanRequest& request,

@@ -7,12 +7,12 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <variant>
 #include <vector>
 
 #include "daemon/control/access/caller.h"
@@ -62,8 +62,7 @@ struct HeldBuffer {
 // What a call gave to which its client had given a number.
 struct NumberedAnswer {
   std::uint64_t call = 0;
-  std::function<void()>
-      take_back;  // none: its client has given up on it, and it has given nothing yet
+  std::variant<BufferId, PlanId> given;
 };
 struct HeldPlan {
   ChargePtr charge;
@@ -98,8 +97,11 @@ struct SessionEntry {
   std::unordered_map<BufferId, HeldBuffer> buffers;
   std::vector<HeldPlan> plans;  // paid for: those that it has at its worker, or may have
   std::unordered_map<MemberId, HeldMember> members;
-  std::deque<NumberedAnswer> answers;  // the last ones (NumberedAnswers)
-  std::size_t tickets_promised = 0;    // of calls under way that will each store one
+  // The last ones, and the numbers of calls that are taken back and have given nothing yet
+  // (NumberedAnswers).
+  std::deque<NumberedAnswer> answers;
+  std::deque<std::uint64_t> given_up;
+  std::size_t tickets_promised = 0;  // of calls under way that will each store one
 
   std::unordered_map<std::uint64_t, std::vector<UniqueFd>> tickets;
   std::unordered_map<std::uint64_t, UniqueFd> offers;  // the ledger's functions alone change it

@@ -14,7 +14,7 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   if (Status stopping = state_.refuse_when_stopping(); !stopping) return answer(stopping.error());
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
-  answer = kept_if_fetched(caller, request.session(), std::move(answer));
+  answer = kept_if_fetched(caller, (*session)->id, std::move(answer));
   if (state_.worker_of(**session).on_gpus()) {
     return on_gpus_.allocate_buffer(**session, request, caller.waits_until_ns, std::move(answer));
   }
@@ -45,29 +45,31 @@ void BufferCalls::allocate_buffer(const Caller& caller, const v1::AllocateBuffer
   });
 }
 
-Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller,
-                                                     const v1::SessionRef& session,
+Answer<v1::BufferReply> BufferCalls::kept_if_fetched(const Caller& caller, SessionId session,
                                                      Answer<v1::BufferReply> answer) {
   if (caller.waits_until_ns == 0) return answer;
-  return [this, caller, session, answer = std::move(answer)](const Result<v1::BufferReply>& made) {
-    if (HeldBuffer* fresh = made ? find_unfetched(caller, session, *made) : nullptr) {
-      const std::chrono::nanoseconds until(caller.waits_until_ns);
+  return [this, session, until = std::chrono::nanoseconds(caller.waits_until_ns),
+          answer = std::move(answer)](const Result<v1::BufferReply>& made) {
+    const BufferId buffer = made ? BufferId::from_bits(made->buffer()) : BufferId{};
+    HeldBuffer* fresh = made ? find_unfetched(state_.ledger.find(session), buffer) : nullptr;
+    if (fresh != nullptr) {
       fresh->fetched_by = state_.loop.at(EventLoop::Clock::time_point(until + kTimeToFetch),
-                                         [this, caller, session, reply = *made] {
-                                           if (find_unfetched(caller, session, reply) != nullptr)
-                                             take_back(caller, session, reply);
+                                         [this, session, buffer] {
+                                           SessionEntry* owner = state_.ledger.find(session);
+                                           if (find_unfetched(owner, buffer) != nullptr)
+                                             take_back(*owner, buffer);
                                          });
     }
     answer(made);
   };
 }
 
-HeldBuffer* BufferCalls::find_unfetched(const Caller& caller, const v1::SessionRef& session,
-                                        const v1::BufferReply& given) {
-  const Result<SessionEntry*> owner = state_.authorize(caller, session);
-  if (!owner || !(*owner)->tickets.contains(given.fd_ticket())) return nullptr;
-  const auto found = (*owner)->buffers.find(BufferId::from_bits(given.buffer()));
-  return found == (*owner)->buffers.end() ? nullptr : &found->second;
+HeldBuffer* BufferCalls::find_unfetched(SessionEntry* session, BufferId buffer) {
+  if (session == nullptr) return nullptr;
+  const auto found = session->buffers.find(buffer);
+  if (found == session->buffers.end() || !session->tickets.contains(found->second.fd_ticket))
+    return nullptr;
+  return &found->second;
 }
 
 void BufferCalls::charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
@@ -150,8 +152,6 @@ void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
                                  Answer<v1::Empty> answer) {
   const Result<SessionEntry*> session = state_.authorize(caller, request.session());
   if (!session) return answer(session.error());
-  const SessionId id = (*session)->id;
-  const BufferId buffer = BufferId::from_bits(request.buffer());
   if (request.offered_fds_size() > static_cast<int>(kMaxOffers)) {
     return answer(error(ErrorCode::OutOfRange, Reason::BadValue, "no session can have offered ",
                         request.offered_fds_size(), " descriptors: ", kMaxOffers, " is the most"));
@@ -161,11 +161,16 @@ void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
       state_.memory_closer.close(std::move(offered).value());
   }
   if (!request.offered_fds().empty() && request.buffer() == 0) return answer(v1::Empty{});
-  if (!(*session)->buffers.contains(buffer)) {
+  release(**session, BufferId::from_bits(request.buffer()), std::move(answer));
+}
+
+void BufferCalls::release(const SessionEntry& session, BufferId buffer, Answer<v1::Empty> answer) {
+  const SessionId id = session.id;
+  if (!session.buffers.contains(buffer)) {
     return answer(error(ErrorCode::NotFound, Reason::UnknownHandle, "buffer ", buffer,
                         " is not one of session ", id));
   }
-  state_.worker_of(**session).remove_buffer(
+  state_.worker_of(session).remove_buffer(
       id, buffer,
       state_.replies.on_loop<void>(
           "release the buffer",
@@ -181,10 +186,12 @@ void BufferCalls::release_buffer(const Caller& caller, const v1::ReleaseBufferRe
 
 void BufferCalls::take_back(const Caller& caller, const v1::SessionRef& session,
                             const v1::BufferReply& unheard) {
-  v1::ReleaseBufferRequest release;
-  *release.mutable_session() = session;
-  release.set_buffer(unheard.buffer());
-  release_buffer(caller, release, [](const Result<v1::Empty>&) {});
+  if (const Result<SessionEntry*> owner = state_.authorize(caller, session))
+    take_back(**owner, BufferId::from_bits(unheard.buffer()));
+}
+
+void BufferCalls::take_back(const SessionEntry& session, BufferId unheard) {
+  release(session, unheard, [](const Result<v1::Empty>&) {});
 }
 
 // Its memory goes with its quota, the descriptor too that nobody has fetched.

@@ -31,6 +31,7 @@ class BufferCalls {
   // An answer did not reach its caller, who can neither use nor release what it gave.
   void take_back(const Caller& caller, const v1::SessionRef& session,
                  const v1::BufferReply& unheard);
+  void take_back(const SessionEntry& session, BufferId unheard);
 
   // What it waits for is answered with Aborted. What it holds is the ledger's.
   void session_gone(SessionId session);
@@ -40,11 +41,11 @@ class BufferCalls {
   // from when the daemon reads it. Clients fetch the descriptor within the time of the call: what
   // is not fetched so long after it is released.
   static constexpr std::chrono::seconds kTimeToFetch{1};
-  Answer<v1::BufferReply> kept_if_fetched(const Caller& caller, const v1::SessionRef& session,
+  Answer<v1::BufferReply> kept_if_fetched(const Caller& caller, SessionId session,
                                           Answer<v1::BufferReply> answer);
-  // What the reply gave; nullptr where it was fetched or is gone.
-  HeldBuffer* find_unfetched(const Caller& caller, const v1::SessionRef& session,
-                             const v1::BufferReply& given);
+  // nullptr: its descriptor was fetched, or it is gone.
+  static HeldBuffer* find_unfetched(SessionEntry* session, BufferId buffer);
+  void release(const SessionEntry& session, BufferId buffer, Answer<v1::Empty> answer);
   // Of host memory: what the client's control groups allow. Fails the buffer, or goes on.
   void charge_groups(const std::shared_ptr<NewBuffer>& buffer, std::uint64_t call,
                      std::function<void()> then);

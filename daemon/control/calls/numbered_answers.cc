@@ -2,35 +2,30 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
+#include <type_traits>
 
 namespace arcomm {
 namespace {
 
-// Takes it out; none: nothing has come of that call yet, or it was long ago.
-std::optional<NumberedAnswer> take(std::deque<NumberedAnswer>& answers, std::uint64_t call) {
-  const auto found =
-      std::ranges::find_if(answers, [&](const NumberedAnswer& one) { return one.call == call; });
-  if (found == answers.end()) return std::nullopt;
-  NumberedAnswer answer = std::move(*found);
-  answers.erase(found);
-  return answer;
-}
+// So many are kept of each session that nothing of a client's message may hang on them.
+static_assert(std::is_trivially_copyable_v<NumberedAnswer>);
 
-void add(std::deque<NumberedAnswer>& answers, NumberedAnswer answer) {
-  answers.push_back(std::move(answer));
-  if (answers.size() > NumberedAnswers::kMostOfSession) answers.pop_front();
+template <typename T>
+void add(std::deque<T>& last, T one) {
+  last.push_back(one);
+  if (last.size() > NumberedAnswers::kMostOfSession) last.pop_front();
 }
 
 }  // namespace
 
-bool NumberedAnswers::remember(const Caller& caller, const v1::SessionRef& session,
-                               std::function<void()> take_back) {
-  const Result<SessionEntry*> owner = state_.authorize(caller, session);
-  if (!owner) return true;
-  const std::optional<NumberedAnswer> earlier = take((*owner)->answers, session.call());
-  if (earlier && !earlier->take_back) return false;
-  add((*owner)->answers, {.call = session.call(), .take_back = std::move(take_back)});
+bool NumberedAnswers::remember(SessionId session, NumberedAnswer answer) {
+  SessionEntry* owner = state_.ledger.find(session);
+  if (owner == nullptr) return true;  // and what it gave went with it
+  if (std::erase(owner->given_up, answer.call) != 0) {
+    let_go(*owner, answer.given);
+    return false;
+  }
+  add(owner->answers, answer);
   return true;
 }
 
@@ -43,13 +38,22 @@ void NumberedAnswers::take_back(const Caller& caller, const v1::TakeBackRequest&
     return answer(error(ErrorCode::InvalidArgument, Reason::BadValue,
                         "a call that has no number cannot be taken back"));
   }
-  const std::optional<NumberedAnswer> given = take((*owner)->answers, call);
-  if (given && given->take_back) {
-    given->take_back();
+  std::deque<NumberedAnswer>& answers = (*owner)->answers;
+  const auto found =
+      std::ranges::find_if(answers, [&](const NumberedAnswer& one) { return one.call == call; });
+  if (found == answers.end()) {
+    add((*owner)->given_up, call);
   } else {
-    add((*owner)->answers, {.call = call, .take_back = {}});
+    const Given given = found->given;
+    answers.erase(found);
+    let_go(**owner, given);
   }
   answer(v1::Empty{});
+}
+
+void NumberedAnswers::let_go(const SessionEntry& session, const Given& given) {
+  if (const auto* buffer = std::get_if<BufferId>(&given)) buffers_.take_back(session, *buffer);
+  if (const auto* plan = std::get_if<PlanId>(&given)) plans_.take_back(session, *plan);
 }
 
 }  // namespace arcomm

@@ -5,32 +5,34 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <utility>
+#include <variant>
 
+#include "daemon/control/calls/buffer_calls.h"
+#include "daemon/control/calls/plan_calls.h"
 #include "daemon/control/control_state.h"
 
 namespace arcomm {
 
 class NumberedAnswers {
  public:
-  // Clients have few calls under way, and give up on them at once or not at all.
+  // Clients have few calls under way, and give up on them at once or not at all. As many answers,
+  // and as many numbers of calls that may answer yet.
   static constexpr std::size_t kMostOfSession = 64;
 
-  explicit NumberedAnswers(ControlState& state) : state_(state) {}
+  NumberedAnswers(ControlState& state, BufferCalls& buffers, PlanCalls& plans)
+      : state_(state), buffers_(buffers), plans_(plans) {}
 
-  // Hands on what is answered and remembers how to undo it; where it was taken back already,
-  // undoes it and answers Cancelled.
+  // Hands on what is answered and remembers what it gave; where it was taken back already, lets go
+  // of that and answers Cancelled.
   template <typename Reply>
   Answer<Reply> remembered(const Caller& caller, const v1::SessionRef& session,
-                           std::function<void(const Reply&)> undo, Answer<Reply> answer) {
-    if (session.call() == 0) return answer;
-    return [this, caller, session, undo = std::move(undo),
+                           Answer<Reply> answer) {
+    const Result<SessionEntry*> owner = state_.authorize(caller, session);
+    if (session.call() == 0 || !owner) return answer;
+    return [this, id = (*owner)->id, call = session.call(),
             answer = std::move(answer)](const Result<Reply>& reply) {
-      if (!reply) return answer(reply);
-      const auto take_back = [undo, given = *reply] { undo(given); };
-      if (remember(caller, session, take_back)) return answer(reply);
-      take_back();
+      if (!reply || remember(id, {.call = call, .given = given_by(*reply)})) return answer(reply);
       answer(error(ErrorCode::Cancelled, Reason::None, "its caller has given up on this call"));
     };
   }
@@ -38,11 +40,21 @@ class NumberedAnswers {
                  const Answer<v1::Empty>& answer);
 
  private:
-  // False: its caller has given up on it.
-  bool remember(const Caller& caller, const v1::SessionRef& session,
-                std::function<void()> take_back);
+  using Given = std::variant<BufferId, PlanId>;
+
+  static Given given_by(const v1::BufferReply& reply) {
+    return BufferId::from_bits(reply.buffer());
+  }
+  static Given given_by(const v1::CreatePlanReply& reply) {
+    return PlanId::from_bits(reply.plan());
+  }
+  // False: its caller has given up on it, and it is let go of.
+  bool remember(SessionId session, NumberedAnswer answer);
+  void let_go(const SessionEntry& session, const Given& given);
 
   ControlState& state_;
+  BufferCalls& buffers_;
+  PlanCalls& plans_;
 };
 
 }  // namespace arcomm

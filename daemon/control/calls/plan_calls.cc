@@ -138,10 +138,12 @@ void PlanCalls::pay_ahead(SessionEntry& session, std::uint32_t asked) {
 
 void PlanCalls::take_back(const Caller& caller, const v1::SessionRef& session,
                           const v1::CreatePlanReply& unheard) {
-  v1::DestroyPlanRequest destroy;
-  *destroy.mutable_session() = session;
-  destroy.set_plan(unheard.plan());
-  destroy_plan(caller, destroy, [](const Result<v1::Empty>&) {});
+  if (const Result<SessionEntry*> owner = state_.authorize(caller, session))
+    take_back(**owner, PlanId::from_bits(unheard.plan()));
+}
+
+void PlanCalls::take_back(const SessionEntry& session, PlanId unheard) {
+  remove(state_.worker_of(session), session.id, unheard, [](const Status&) {});
 }
 
 }  // namespace arcomm

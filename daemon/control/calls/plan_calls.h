@@ -19,6 +19,7 @@ class PlanCalls {
   // An answer did not reach its caller, who can neither use nor destroy the plan.
   void take_back(const Caller& caller, const v1::SessionRef& session,
                  const v1::CreatePlanReply& unheard);
+  void take_back(const SessionEntry& session, PlanId unheard);
 
  private:
   // At the session's worker; what it was charged for is given back once it has gone there.

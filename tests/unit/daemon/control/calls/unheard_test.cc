@@ -7,6 +7,7 @@
 #include <future>
 #include <vector>
 
+#include "daemon/control/calls/numbered_answers.h"
 #include "tests/unit/daemon/control/control_fixture.h"
 
 namespace arcomm::test {
@@ -217,6 +218,20 @@ TEST_F(UnheardTest, WhatIsTakenBackBeforeItIsThereIsNotKept) {
   EXPECT_EQ(take_back(session, 7), StatusCode::OK);
   worker_->let_go();
   EXPECT_EQ(slow.get().error_code(), StatusCode::CANCELLED);
+  EXPECT_TRUE(eventually([&] { return nothing_is_held(); }));
+}
+
+TEST_F(UnheardTest, CallsThatAreTakenBackAndNeverComePushOutNoneThatGaveSomething) {
+  start();
+  Session session = open_session();
+  v1::CreatePlanRequest request;
+  *request.mutable_session() = session.ref;
+  request.mutable_session()->set_call(7);
+  v1::CreatePlanReply reply;
+  ASSERT_TRUE(call(*client_, &v1::NodeControl::Stub::CreatePlan, request, &reply).status.ok());
+  for (std::uint64_t never = 0; never < NumberedAnswers::kMostOfSession + 1; ++never)
+    ASSERT_EQ(take_back(session, 1000 + never), StatusCode::OK);
+  EXPECT_EQ(take_back(session, 7), StatusCode::OK);
   EXPECT_TRUE(eventually([&] { return nothing_is_held(); }));
 }
 
