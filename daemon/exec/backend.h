@@ -122,7 +122,7 @@ class Backend {
   virtual void release(RemovedBuffer) {}
   // Some of that has not gone yet, and would if the device were quiesced; FailedPrecondition: it
   // would not, as somebody is in its way.
-  virtual Result<bool> keeps_released() const { return false; }
+  virtual Result<bool> keeps_released() { return false; }
   // It goes now, or FailedPrecondition. False: there is more of it than a turn has time for, and
   // the same call goes on in another one.
   virtual Result<bool> let_go_of_released() { return true; }

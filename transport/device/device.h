@@ -5,9 +5,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "proto/memory_handle.h"
 #include "proto/status.h"
@@ -39,6 +41,17 @@ class Device {
   // Zeroed, present (no access faults later) and exportable. Rounded up to whole pages: see
   // Memory::bytes. Unavailable where the device is too busy to clear it within 40 ms.
   virtual Result<Memory> allocate(std::uint64_t bytes) = 0;
+  // The same for one who is charged for it: `token` goes behind the memory (Memory::keep), also
+  // where that is kept until it is cleared, and not given.
+  virtual Result<Memory> allocate_for(const std::shared_ptr<const void>& token,
+                                      std::uint64_t bytes) {
+    Result<Memory> memory = allocate(bytes);
+    if (memory) memory->keep(token);
+    return memory;
+  }
+  // What could not be cleared in time, is now, and nobody has asked for again for a second. It goes
+  // when other memory may.
+  virtual std::vector<Memory> take_abandoned() { return {}; }
   // The same, with addresses kept free behind it for Memory::grow() up to `most_bytes` in all; they
   // take no memory. GPUs only.
   virtual Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) {

@@ -147,6 +147,7 @@ std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
   if (now_ns >= asked_health_ns_ + kHealthNs) {
     asked_health_ns_ = now_ns;
     for (GpuEngine& engine : groups_->engines) engine.look_at_health();
+    defer_abandoned();
   }
   for (GpuGroup* group : groups_->all) speculator.look_at(*group, now_ns);
   const std::uint64_t before = operations_elsewhere();
@@ -213,10 +214,9 @@ Result<AllocatedBuffer> GpuBackend::allocate_buffer(SessionId session, const All
   if (!engine) return std::move(engine).error();
   measurements_.end();  // clients come first
   Result<Memory> memory = Memory{};
-  ARC_RETURN_IF_ERROR(
-      groups_->quiescer.quiesced([&] { memory = (*engine)->device().allocate(spec.bytes); }));
+  ARC_RETURN_IF_ERROR(groups_->quiescer.quiesced(
+      [&] { memory = (*engine)->device().allocate_for(spec.token, spec.bytes); }));
   if (!memory) return std::move(memory).error();
-  memory->keep(spec.token);
   Result<UniqueFd> descriptor = memory->export_fd();
   if (!descriptor) {
     groups_->deferred.add(std::move(memory).value());
@@ -231,7 +231,15 @@ void GpuBackend::release(RemovedBuffer removed) {
   if (removed.memory) groups_->deferred.add(std::move(removed.memory));
 }
 
-Result<bool> GpuBackend::keeps_released() const {
+void GpuBackend::defer_abandoned() {
+  for (const GpuEngine& engine : groups_->engines) {
+    for (Memory& memory : engine.device().take_abandoned())
+      groups_->deferred.add(std::move(memory));
+  }
+}
+
+Result<bool> GpuBackend::keeps_released() {
+  defer_abandoned();
   const DeferredRelease& deferred = groups_->deferred;
   if (deferred.empty()) return false;
   if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();

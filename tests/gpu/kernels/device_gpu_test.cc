@@ -140,6 +140,37 @@ TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
   EXPECT_EQ(cudaFreeHost(end), cudaSuccess);
 }
 
+// 8 GB take a copy engine longer than who allocates may wait.
+TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
+  std::uint32_t* end = nullptr;
+  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&end), sizeof(*end), cudaHostAllocMapped),
+            cudaSuccess);
+  *end = 0;
+  cudaStream_t strangers = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithFlags(&strangers, cudaStreamNonBlocking), cudaSuccess);
+  ASSERT_EQ(gpu::fill_gpu(end, strangers), cudaSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  auto first = std::make_shared<int>(), second = std::make_shared<int>();
+  const std::weak_ptr<int> of_first = first, of_second = second;
+  constexpr std::uint64_t kBytes = 4096 * kGranule;
+  EXPECT_EQ(device_->allocate_for(std::move(first), kBytes).error().code, ErrorCode::Unavailable);
+  EXPECT_FALSE(of_first.expired());
+  EXPECT_EQ(device_->allocate_for(std::move(second), kBytes).error().code, ErrorCode::Unavailable);
+  EXPECT_TRUE(of_first.expired()) << "another one goes on with it, and pays";
+  EXPECT_FALSE(of_second.expired());
+  EXPECT_TRUE(device_->take_abandoned().empty()) << "it may be asked for again";
+  __atomic_store_n(end, 1, __ATOMIC_RELEASE);
+  ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  std::vector<Memory> abandoned = device_->take_abandoned();
+  EXPECT_EQ(abandoned.size(), 1u);
+  EXPECT_FALSE(of_second.expired());
+  abandoned.clear();
+  EXPECT_TRUE(of_second.expired());
+  EXPECT_EQ(cudaStreamDestroy(strangers), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(end), cudaSuccess);
+}
+
 TEST_F(CudaDeviceTest, ImportsItsOwnExportByTheOneImporter) {
   const Memory memory = allocate(3 * kGranule);
   fill(memory, 0x5a);

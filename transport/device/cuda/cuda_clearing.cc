@@ -18,6 +18,8 @@ constexpr std::size_t kTriedBytes = 1 << 20;
 // A kernel that finds room takes 10 us.
 constexpr std::chrono::microseconds kTryLimit{300};
 constexpr std::uint64_t kPieceBytes = 4 << 20;
+// Whoever still wants it asks again within 150 ms (QuiesceQueue).
+constexpr std::chrono::seconds kWantedFor{1};
 // Far fewer copies than a stream takes before it makes its caller wait.
 constexpr int kPiecesAtOnce = 32;
 
@@ -84,10 +86,13 @@ bool CudaClearing::has_room() {
   return wait_until(kernels_, Clock::now() + kTryLimit) != cudaErrorNotReady;
 }
 
-Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, std::uint64_t most_bytes,
-                                          const Make& make, std::chrono::nanoseconds timeout) {
+Result<CudaClearing::Provided> CudaClearing::provide(std::uint64_t bytes, std::uint64_t most_bytes,
+                                                     std::shared_ptr<const void> token,
+                                                     const Make& make,
+                                                     std::chrono::nanoseconds timeout) {
   const std::lock_guard lock(mutex_);
-  const auto until = Clock::now() + timeout;
+  const auto now = Clock::now();
+  const auto until = now + timeout;
   Job job;
   const auto kept = std::ranges::find_if(kept_, [&](const Job& one) {
     return one.asked_bytes == bytes && one.most_bytes == most_bytes;
@@ -98,18 +103,33 @@ Result<CudaMapping> CudaClearing::provide(std::uint64_t bytes, std::uint64_t mos
   } else {
     if (!kept_.empty() && is_idle()) kept_.clear();
     Result<CudaMapping> made = make();
-    if (!made) return made;
+    if (!made) return std::move(made).error();
     job.mapping = std::move(made).value();
     job.asked_bytes = bytes;
     job.most_bytes = most_bytes;
     job.is_by_kernel = has_room();
     if (!job.is_by_kernel) cudaGetLastError();
   }
+  job.token = std::move(token);
+  job.asked_at = now;
   const cudaError_t state = go_on(job, until);
-  if (state == cudaSuccess) return std::move(job.mapping);
+  if (state == cudaSuccess) return Provided{std::move(job.token), std::move(job.mapping)};
   if (state != cudaErrorNotReady) job.asked_bytes = 0;
   kept_.push_back(std::move(job));
   return told(state, bytes, timeout).error();
+}
+
+std::vector<CudaClearing::Provided> CudaClearing::take_abandoned() {
+  const std::lock_guard lock(mutex_);
+  std::vector<Provided> abandoned;
+  if (kept_.empty() || !is_idle()) return abandoned;
+  const auto before = Clock::now() - kWantedFor;
+  std::erase_if(kept_, [&](Job& job) {
+    if (job.asked_at > before) return false;
+    abandoned.push_back({std::move(job.token), std::move(job.mapping)});
+    return true;
+  });
+  return abandoned;
 }
 
 cudaError_t CudaClearing::go_on(Job& job, Clock::time_point until) {

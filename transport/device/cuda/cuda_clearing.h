@@ -32,15 +32,26 @@ class CudaClearing {
   // Unavailable where the GPU did not come to it in time. Then it is kept, as zeros may still be
   // stored there, later; the next call for as many bytes gets it, and goes on with it.
   using Make = std::function<Result<CudaMapping>()>;
-  // most_bytes: as CudaMapping::create's, which `make` is to pass on.
-  Result<CudaMapping> provide(std::uint64_t bytes, std::uint64_t most_bytes, const Make& make,
-                              std::chrono::nanoseconds timeout);
+  struct Provided {
+    std::shared_ptr<const void> token;  // before the mapping: goes after it
+    CudaMapping mapping;
+  };
+  // most_bytes: as CudaMapping::create's, which `make` is to pass on. token: of who pays for it,
+  // instead of who asked for it before.
+  Result<Provided> provide(std::uint64_t bytes, std::uint64_t most_bytes,
+                           std::shared_ptr<const void> token, const Make& make,
+                           std::chrono::nanoseconds timeout);
+  // What is kept and has not been asked for again for a second, once nothing is stored there any
+  // more.
+  std::vector<Provided> take_abandoned();
   // A kernel of it has not ended: one that tried whether there is room, perhaps.
   bool has_kernel() const;
 
  private:
   struct Job {
+    std::shared_ptr<const void> token;  // before the mapping: goes after it
     CudaMapping mapping;
+    std::chrono::steady_clock::time_point asked_at;
     std::uint64_t asked_bytes = 0;  // 0: nobody gets it
     std::uint64_t most_bytes = 0;
     bool is_by_kernel = false;

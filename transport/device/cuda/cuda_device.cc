@@ -86,14 +86,28 @@ Result<std::unique_ptr<CudaDevice>> CudaDevice::create(CudaDeviceOptions options
                      std::move(clearing).value()));
 }
 
-Result<Memory> CudaDevice::allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) {
+Result<Memory> CudaDevice::provide(std::uint64_t bytes, std::uint64_t most_bytes,
+                                   std::shared_ptr<const void> token) {
   const CurrentCudaDevice current(options_.ordinal);
-  Result<CudaMapping> mapping = clearing_->provide(
-      bytes, most_bytes,
+  Result<CudaClearing::Provided> provided = clearing_->provide(
+      bytes, most_bytes, std::move(token),
       [&] { return CudaMapping::create(options_.ordinal, bytes, options_.peers, most_bytes); },
       kClearTimeout);
-  if (!mapping) return std::move(mapping).error();
-  return Memory(std::make_unique<CudaMemory>(std::move(*mapping), options_));
+  if (!provided) return std::move(provided).error();
+  return memory_of(std::move(*provided));
+}
+
+std::vector<Memory> CudaDevice::take_abandoned() {
+  std::vector<Memory> abandoned;
+  for (CudaClearing::Provided& one : clearing_->take_abandoned())
+    abandoned.push_back(memory_of(std::move(one)));
+  return abandoned;
+}
+
+Memory CudaDevice::memory_of(CudaClearing::Provided provided) const {
+  Memory memory(std::make_unique<CudaMemory>(std::move(provided.mapping), options_));
+  memory.keep(std::move(provided.token));
+  return memory;
 }
 
 Status CudaDevice::import(const MemoryHandle& handle, int descriptor, Memory& memory) {

@@ -30,8 +30,15 @@ class CudaDevice final : public Device {
   int ordinal() const override { return options_.ordinal; }
   std::string name() const override { return name_; }  // "GPU-<uuid>", as nvidia-smi -L says it
   std::uint64_t memory_bytes() const override { return memory_bytes_; }
-  Result<Memory> allocate(std::uint64_t bytes) override { return allocate_growing(bytes, 0); }
-  Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override;
+  Result<Memory> allocate(std::uint64_t bytes) override { return provide(bytes, 0, {}); }
+  Result<Memory> allocate_for(const std::shared_ptr<const void>& token,
+                              std::uint64_t bytes) override {
+    return provide(bytes, 0, token);
+  }
+  std::vector<Memory> take_abandoned() override;
+  Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override {
+    return provide(bytes, most_bytes, {});
+  }
   bool is_clearing() const override { return clearing_->has_kernel(); }
   Status import(const MemoryHandle& handle, int descriptor, Memory& memory) override;
   Status import_chunks(std::span<const MemoryChunk> chunks, std::uint64_t offset_bytes,
@@ -44,6 +51,10 @@ class CudaDevice final : public Device {
         name_(std::move(name)),
         memory_bytes_(memory_bytes),
         clearing_(std::move(clearing)) {}
+
+  Result<Memory> provide(std::uint64_t bytes, std::uint64_t most_bytes,
+                         std::shared_ptr<const void> token);
+  Memory memory_of(CudaClearing::Provided provided) const;
 
   CudaDeviceOptions options_;
   std::string name_;

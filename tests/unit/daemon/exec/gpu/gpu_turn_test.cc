@@ -306,6 +306,28 @@ TEST_F(GpuTurnTest, WhoAsksForWhatCannotGoHearsSoAtOnceAndStopsNoGpu) {
   expect_short_turns();
 }
 
+// A client that asks for more and more beside a full GPU, and for none of it twice.
+TEST_F(GpuTurnTest, MemoryThatIsKeptToBeClearedKeepsItsTokenUntilItHasGone) {
+  GpuRank& one = rank(2, 4096);
+  const int before = node_.memories;
+  node_.clears_late = true;
+  auto kept = std::make_shared<int>();
+  const std::weak_ptr<const void> token = kept;
+  AllocationSpec wanted{.device = "GPU-0",
+                        .bytes = 4096,
+                        .deadline_ns = now_ns() + 50'000'000,
+                        .token = std::move(kept)};
+  const Result<AllocatedBuffer> refused = await<AllocatedBuffer>([&](auto done) {
+    worker_->allocate_buffer(one.client->id(), std::move(wanted), std::move(done));
+  });
+  EXPECT_EQ(refused.error().code, ErrorCode::Unavailable);
+  EXPECT_GT(node_.memories, before);
+  EXPECT_FALSE(token.expired()) << "it would not be charged for";
+  node_.clears_late = false;
+  EXPECT_TRUE(eventually([&] { return node_.memories == before; }));
+  EXPECT_TRUE(eventually([&] { return token.expired(); }));
+}
+
 TEST_F(GpuTurnTest, WhatIsReleasedGoesWhenItIsAskedForInAsManyTurnsAsItTakes) {
   GpuRank& one = rank(2, 4096);
   std::vector<BufferId> buffers;

@@ -118,6 +118,18 @@ class FakeGpu final : public Device {
     if (!memory) return memory;
     return Memory(std::make_unique<FakeMemory>(node_, std::move(memory).value(), bytes, ordinal_));
   }
+  Result<Memory> allocate_for(const std::shared_ptr<const void>& token,
+                              std::uint64_t bytes) override {
+    Result<Memory> memory = allocate(bytes);
+    if (!memory) return memory;
+    memory->keep(token);
+    if (!node_.clears_late) return memory;
+    abandoned_.push_back(std::move(*memory));
+    return error(ErrorCode::Unavailable, Reason::None, bytes, " bytes could not be cleared");
+  }
+  std::vector<Memory> take_abandoned() override {
+    return node_.clears_late ? std::vector<Memory>{} : std::exchange(abandoned_, {});
+  }
   bool is_clearing() const override { return node_.is_clearing(); }
   Status import(const MemoryHandle& handle, int, Memory& memory) override {
     return import(handle.length_bytes, memory);
@@ -139,6 +151,7 @@ class FakeGpu final : public Device {
 
   FakeNode& node_;
   int ordinal_;
+  std::vector<Memory> abandoned_;
 };
 
 }  // namespace arcomm::test

@@ -115,9 +115,10 @@ struct FakeNode {
   std::atomic<bool> stands_still{false};     // no GPU gets on, and none is in error
   // Of an allocation: beside a kernel that fills the GPU its memory is cleared by a copy engine.
   std::atomic<int> allocation_ms{0};
-  bool gates_expire = true;             // by the clock; else only those that are told to:
-  std::atomic<int> gates_giving_up{0};  // so many, as their lives are over
-  std::atomic<int> prepared{0};         // launches, not let go
+  std::atomic<bool> clears_late{false};  // and keeps what it was to clear
+  bool gates_expire = true;              // by the clock; else only those that are told to:
+  std::atomic<int> gates_giving_up{0};   // so many, as their lives are over
+  std::atomic<int> prepared{0};          // launches, not let go
   std::atomic<int> prepared_used{0};
   std::atomic<int> by_copies{0};  // operations that copy engines have carried
   std::atomic<int> copies{0}, combined{0};
