@@ -23,8 +23,8 @@ protozero::data_view as_view(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-constexpr std::chrono::milliseconds kTakeBackFor{
-    20};  // behind the deadline of a call, or before it
+// Behind the deadline of a call, or before it.
+constexpr std::chrono::milliseconds kTakeBackFor{20};
 
 // Every request after Attach starts with who asks. Field: the request's; `message` outlives it.
 // call: its number, by which it can be taken back; 0: none.
