@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string_view>
+#include <thread>
 
 #include "proto/futex.h"
 #include "proto/status.h"
@@ -36,17 +37,32 @@ class DeadlineMutex {
       if (now >= when) return false;
       futex_wait(word_, kWaitedFor, when - now, FutexScope::Process);
     }
+    passed_over_ = 0;
     return true;
   }
   void unlock() {
-    if (word_.exchange(kFree, std::memory_order_release) == kWaitedFor)
-      futex_wake_one(word_, FutexScope::Process);
+    const bool is_patient = is_waited_for() && ++passed_over_ > kMostPassedOver;
+    if (word_.exchange(kFree, std::memory_order_release) != kWaitedFor) return;
+    futex_wake_one(word_, FutexScope::Process);
+    if (is_patient) let_it_be_taken();
   }
 
  private:
   static constexpr std::uint32_t kFree = 0, kHeld = 1, kWaitedFor = 2;
+  // Who comes again at once takes it before the one that was woken has a core. So often, since
+  // handing it over each time would cost a wake-up for each turn; then not until it was taken.
+  static constexpr std::uint32_t kMostPassedOver = 16;
+  static constexpr std::chrono::microseconds kWakes{500};  // a thread that is woken, at most
+
+  bool is_waited_for() const { return word_.load(std::memory_order_relaxed) == kWaitedFor; }
+  void let_it_be_taken() const {
+    const Clock::time_point until = Clock::now() + kWakes;
+    while (word_.load(std::memory_order_relaxed) == kFree && Clock::now() < until)
+      std::this_thread::yield();
+  }
 
   std::atomic<std::uint32_t> word_{kFree};
+  std::uint32_t passed_over_ = 0;  // turns since one that was waited for; whose turn it is has it
 };
 
 // What a call gets that waited for such a lock until its deadline. doing: "telling the daemon about

@@ -75,5 +75,31 @@ TEST(DeadlineMutex, WhoeverLetsGoWakesTheNextOfManySleepers) {
       << "somebody slept until the deadline";
 }
 
+// Of a thread that lets go only to take it again nobody else would get it but by chance.
+TEST(DeadlineMutex, WhoeverWaitsHasItAfterAFewTurnsOfOneThatComesAgainAtOnce) {
+  DeadlineMutex mutex;
+  constexpr int kTimes = 10;
+  std::atomic<bool> over{false};
+  std::atomic<int> turns{0};
+  std::thread again_at_once([&] {
+    while (!over) {
+      const Held lock(mutex);
+      ++turns;
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  });
+  int had = 0;
+  const int before = turns;
+  for (int i = 0; i < kTimes; ++i) {
+    const Held lock(mutex, DeadlineMutex::Clock::now() + milliseconds(30'000));
+    had += lock.owns_lock() ? 1 : 0;
+  }
+  const int passed = turns - before;
+  over = true;
+  again_at_once.join();
+  EXPECT_EQ(had, kTimes);
+  EXPECT_LT(passed, kTimes * 100) << "turns of the other thread";
+}
+
 }  // namespace
 }  // namespace arcomm::client
