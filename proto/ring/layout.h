@@ -129,7 +129,8 @@ struct ControlLines {
       oversubscribed;  // 1: more spinners than cores, so yield instead of spinning
   // 1: other processes use the daemon's core, so sleep instead of yielding.
   std::atomic<std::uint32_t> core_is_shared;
-  // 1: the same as `oversubscribed` where the worker is none of the spinners, as clients' calls meet.
+  // 1: the same as `oversubscribed` where the worker is none of the spinners, as clients' calls
+  // meet.
   std::atomic<std::uint32_t> oversubscribed_by_clients;
   ConsumerLines requests;
   ConsumerLines completions;
