@@ -23,8 +23,21 @@ protozero::data_view as_view(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Behind the deadline of a call, or before it.
-constexpr std::chrono::milliseconds kTakeBackFor{20};
+// What a daemon says that has taken the call back, or that has nothing of it, or never will: asking
+// it once more would come to the same. What it says while it is busy, or ends, is not among them.
+bool is_settled(const Status& said) {
+  if (said) return true;
+  switch (said.error().code) {
+    case ErrorCode::NotFound:
+    case ErrorCode::PermissionDenied:
+    case ErrorCode::Unauthenticated:
+    case ErrorCode::Unimplemented:
+    case ErrorCode::InvalidArgument:
+      return true;
+    default:
+      return false;
+  }
+}
 
 // Every request after Attach starts with who asks. Field: the request's; `message` outlives it.
 // call: its number, by which it can be taken back; 0: none.
@@ -324,17 +337,19 @@ Result<PlanId> NodeControl::create_plan(const SessionKey& session, const NewPlan
 }
 
 std::uint64_t NodeControl::next_call(const SessionKey& session, Deadline deadline) {
-  settle(session, Deadline::after(kTakeBackFor).earlier(deadline));
+  settle(session, Deadline::after(take_back_for_).earlier(deadline));
   return next_call_++;
 }
 
 void NodeControl::take_back(const SessionKey& session, std::uint64_t call) {
   {
     const std::lock_guard lock(mutex_);
-    if (in_doubt_.size() == kMostInDoubt) in_doubt_.erase(in_doubt_.begin());
+    const auto is_of_session = [&](const InDoubt& one) { return one.session == session.id; };
+    if (std::ranges::count_if(in_doubt_, is_of_session) >= kMostInDoubt)
+      in_doubt_.erase(std::ranges::find_if(in_doubt_, is_of_session));
     in_doubt_.push_back({session.id, call});
   }
-  settle(session, Deadline::after(kTakeBackFor));
+  settle(session, Deadline::after(take_back_for_));
 }
 
 void NodeControl::settle(const SessionKey& session, Deadline deadline) {
@@ -348,8 +363,8 @@ void NodeControl::settle(const SessionKey& session, Deadline deadline) {
     std::string message;
     request_of<field::TakeBackRequest>(session, message, one.call);
     CallEnd end{};
-    static_cast<void>(exchange(channel_, "TakeBack", message, deadline, &end));
-    if (end != CallEnd::Answered) return;
+    const Status said = exchange(channel_, "TakeBack", message, deadline, &end);
+    if (end != CallEnd::Answered || !is_settled(said)) return;
     const std::lock_guard lock(mutex_);
     std::erase_if(in_doubt_, [&](const InDoubt& other) {
       return other.session == one.session && other.call == one.call;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
@@ -110,7 +111,13 @@ bool is_gone(const Error& why);
 
 class NodeControl {
  public:
-  explicit NodeControl(std::string socket_path) : channel_(std::move(socket_path)) {}
+  // Behind the deadline of a call, or before it: longer than a daemon's turn, and not for callers
+  // to notice.
+  static constexpr std::chrono::milliseconds kTakeBackFor{20};
+
+  explicit NodeControl(std::string socket_path,
+                       std::chrono::milliseconds take_back_for = kTakeBackFor)
+      : channel_(std::move(socket_path)), take_back_for_(take_back_for) {}
 
   Result<Attached> attach(std::string_view device, std::string_view process_name,
                           Deadline deadline);
@@ -143,7 +150,7 @@ class NodeControl {
     SessionId session;
     std::uint64_t call = 0;
   };
-  static constexpr std::size_t kMostInDoubt = 16;  // the last ones
+  static constexpr std::ptrdiff_t kMostInDoubt = 64;  // of a session, the last ones
 
   // A number for a call, once those before it are settled.
   std::uint64_t next_call(const SessionKey& session, Deadline deadline);
@@ -151,6 +158,7 @@ class NodeControl {
   void settle(const SessionKey& session, Deadline deadline);
 
   ControlChannel channel_;
+  const std::chrono::milliseconds take_back_for_;
   std::atomic<std::uint64_t> next_call_{1};
   std::mutex mutex_;
   std::vector<InDoubt> in_doubt_;  // guarded by mutex_

@@ -28,8 +28,16 @@ SessionKey key() {
   return key;
 }
 
+// Longer than a busy machine makes a daemon wait that answers.
+constexpr std::chrono::seconds kTakeBackFor{5};
+
 Deadline soon() {
   return Deadline::after(std::chrono::seconds(5));
+}
+
+// Time enough to be sent to a daemon that does not answer.
+Deadline late() {
+  return Deadline::after(std::chrono::milliseconds(500));
 }
 
 // Answers `call` with `reply` and gives what it was asked, as the generated code reads it.
@@ -212,9 +220,10 @@ TEST(NodeControlMessages, BuffersOnGpus) {
 // What a call gives that nobody answers in time, or whose connection breaks, nobody can name.
 TEST(NodeControlMessages, CallsWhoseEndIsNotHeardAreTakenBackByTheirNumbers) {
   using Call = std::function<Error(NodeControl&)>;
-  const Deadline late = Deadline::after(std::chrono::milliseconds(50));
   const Call calls[] = {
-      [&](NodeControl& control) { return control.register_buffer(key(), 1, 0, 300, late).error(); },
+      [](NodeControl& control) {
+        return control.register_buffer(key(), 1, 0, 300, late()).error();
+      },
       [](NodeControl& control) {
         return control.register_gpu_buffer(key(), {.bytes = 300}, soon()).error();
       },
@@ -234,7 +243,7 @@ TEST(NodeControlMessages, CallsWhoseEndIsNotHeardAreTakenBackByTheirNumbers) {
                                peer.send(http2::answer(stream, ""));
                                peer.wait_for_hang_up();
                              }});
-      NodeControl control(server.path());
+      NodeControl control(server.path(), kTakeBackFor);
       const Error why = call(control);
       EXPECT_EQ(why.reason, in_time ? Reason::DaemonLost : Reason::Timeout) << why.message;
     }
@@ -267,9 +276,8 @@ TEST(NodeControlMessages, ACallThatCouldNotBeTakenBackIsSoBeforeTheNextOne) {
                              }
                              peer.wait_for_hang_up();
                            }});
-    NodeControl control(server.path());
-    const Deadline late = Deadline::after(std::chrono::milliseconds(50));
-    EXPECT_EQ(control.register_buffer(key(), 1, 0, 300, late).error().reason, Reason::Timeout);
+    NodeControl control(server.path(), std::chrono::seconds(1));
+    EXPECT_EQ(control.register_buffer(key(), 1, 0, 300, late()).error().reason, Reason::Timeout);
     EXPECT_TRUE(control.register_buffer(key(), 1, 0, 400, soon()).ok());
     EXPECT_TRUE(control.register_buffer(key(), 1, 0, 500, soon()).ok());
   }
@@ -279,6 +287,40 @@ TEST(NodeControlMessages, ACallThatCouldNotBeTakenBackIsSoBeforeTheNextOne) {
   v1::RegisterBufferRequest last;
   ASSERT_TRUE(last.ParseFromString(asked));
   EXPECT_EQ(last.length_bytes(), 500u) << "and only once";
+}
+
+// A daemon that is busy has not taken back what it refuses to; one that knows no such call has.
+TEST(NodeControlMessages, ACallIsTakenBackAgainUntilTheDaemonSaysThatItIs) {
+  struct Said {
+    const char* code;
+    bool is_settled;
+  };
+  // DeadlineExceeded, ResourceExhausted, Unavailable; InvalidArgument, NotFound, PermissionDenied,
+  // Unimplemented, Unauthenticated.
+  for (const auto& [code, is_settled] :
+       {Said{"4", false}, Said{"8", false}, Said{"14", false}, Said{"3", true}, Said{"5", true},
+        Said{"7", true}, Said{"12", true}, Said{"16", true}}) {
+    std::string next;
+    {
+      FakeGrpcServer server({[](FakePeer& peer) { peer.read_request(); },  // and hangs up
+                             [&, code = code](FakePeer& peer) {
+                               std::uint32_t stream = peer.read_request();
+                               peer.send(http2::answer_start(stream) +
+                                         http2::answer_end(stream, {{"grpc-status", code}}));
+                               stream = peer.read_request();
+                               next = peer.message();
+                               do {
+                                 peer.send(http2::answer(stream, ""));
+                               } while ((stream = peer.read_request()) != 0);
+                             }});
+      NodeControl control(server.path(), kTakeBackFor);
+      EXPECT_EQ(control.create_plan(key(), {}, soon()).error().reason, Reason::DaemonLost);
+      EXPECT_TRUE(control.register_buffer(key(), 1, 0, 400, soon()).ok());
+    }
+    v1::TakeBackRequest request;  // or another that begins with the session
+    ASSERT_TRUE(request.ParseFromString(next));
+    EXPECT_EQ(request.session().call(), is_settled ? 2u : 1u) << code;
+  }
 }
 
 TEST(NodeControlMessages, WhatTheDaemonItselfRefusesIsNotTakenBack) {
