@@ -120,9 +120,11 @@ class Backend {
   virtual Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec);
   // It goes when the device can do without it.
   virtual void release(RemovedBuffer) {}
-  // Some of that has not gone yet, and would if the device were quiesced; FailedPrecondition: it
-  // would not, as somebody is in its way.
-  virtual Result<bool> keeps_released() { return false; }
+  // Whether some of that has not gone yet, and would if the device were quiesced, or not in this
+  // moment: look again in another turn. FailedPrecondition: it would not, as somebody is in its
+  // way. Unavailable: what is left is still being cleared, or may be wanted by who asked for it.
+  enum class Released : std::uint8_t { None, WouldGo, NotYet };
+  virtual Result<Released> keeps_released() { return Released::None; }
   // It goes now, or FailedPrecondition. False: there is more of it than a turn has time for, and
   // the same call goes on in another one.
   virtual Result<bool> let_go_of_released() { return true; }

@@ -49,9 +49,12 @@ class Device {
     if (memory) memory->keep(token);
     return memory;
   }
-  // What could not be cleared in time, is now, and nobody has asked for again for a second. It goes
+  // What could not be cleared in time, is now, and nobody has asked for again for a second, or,
+  // where its room is needed, for as long as who waits for it lets pass between two tries. It goes
   // when other memory may.
-  virtual std::vector<Memory> take_abandoned() { return {}; }
+  virtual std::vector<Memory> take_abandoned([[maybe_unused]] bool is_needed) { return {}; }
+  // Whether something is left of what could not be cleared in time.
+  virtual bool keeps_uncleared() const { return false; }
   // The same, with addresses kept free behind it for Memory::grow() up to `most_bytes` in all; they
   // take no memory. GPUs only.
   virtual Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) {

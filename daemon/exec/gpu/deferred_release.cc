@@ -114,6 +114,7 @@ void DeferredRelease::release(std::vector<GpuEngine>& engines, TurnBudget& turn)
     const Item& item = items_.front();
     if (item.engine != nullptr) item.engine->give_back(item.completion, item.queue);
     items_.pop_front();
+    ++gone_;
   } while (!items_.empty() && now_ns() < until);
   first_ns_ = items_.empty() ? 0 : now_ns();  // the rest in a quiescing of its own
 }

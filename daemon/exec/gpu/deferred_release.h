@@ -24,7 +24,8 @@ class DeferredRelease {
   void add(std::vector<PreparedParts> prepared, const GpuGroup& group);
 
   bool empty() const { return items_.empty(); }
-  std::size_t size() const { return items_.size(); }
+  // How many have gone since it was made.
+  std::uint64_t gone() const { return gone_; }
   // Worth quiescing the GPUs?
   bool is_due(std::uint64_t now_ns) const;
   void put_off(std::uint64_t now_ns, std::uint64_t by_ns = kPutOffNs);
@@ -51,6 +52,7 @@ class DeferredRelease {
   void keep(Error why);
 
   std::deque<Item> items_;
+  std::uint64_t gone_ = 0;
   std::uint64_t first_ns_ = 0;
   std::uint64_t stuck_until_ns_ = 0;
   Error stuck_{};

@@ -35,6 +35,12 @@ Error other_work_fills() {
                "would wait for both; try again");
 }
 
+Error clears_late(const GpuEngine& engine) {
+  return error(ErrorCode::Unavailable, Reason::None, "memory of ", engine.name(),
+               " that could not be cleared in time is kept until it is, or nobody asks for it "
+               "any more; try again");
+}
+
 }  // namespace
 
 OpenBackend gpu_backend_on(std::vector<Device*> gpus, OpenGpu open) {
@@ -147,7 +153,7 @@ std::span<const PathFailure> GpuBackend::tend(std::uint64_t now_ns) {
   if (now_ns >= asked_health_ns_ + kHealthNs) {
     asked_health_ns_ = now_ns;
     for (GpuEngine& engine : groups_->engines) engine.look_at_health();
-    defer_abandoned();
+    defer_abandoned(false);
   }
   for (GpuGroup* group : groups_->all) speculator.look_at(*group, now_ns);
   const std::uint64_t before = operations_elsewhere();
@@ -231,30 +237,46 @@ void GpuBackend::release(RemovedBuffer removed) {
   if (removed.memory) groups_->deferred.add(std::move(removed.memory));
 }
 
-void GpuBackend::defer_abandoned() {
+void GpuBackend::defer_abandoned(bool is_needed) {
   for (const GpuEngine& engine : groups_->engines) {
-    for (Memory& memory : engine.device().take_abandoned())
+    for (Memory& memory : engine.device().take_abandoned(is_needed))
       groups_->deferred.add(std::move(memory));
   }
 }
 
-Result<bool> GpuBackend::keeps_released() {
-  defer_abandoned();
+Result<Backend::Released> GpuBackend::keeps_released() {
+  defer_abandoned(true);
   const DeferredRelease& deferred = groups_->deferred;
-  if (deferred.empty()) return false;
+  if (deferred.empty()) {
+    for (const GpuEngine& engine : groups_->engines) {
+      if (engine.device().keeps_uncleared()) return clears_late(engine);
+    }
+    return Released::None;
+  }
   if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
-  if (!groups_->quiescer.may_let_go()) return other_work_fills();
-  return true;
+  measurements_.end();  // clients come first
+  switch (groups_->quiescer.look_at_letting_go(now_ns())) {
+    case Quiescer::LettingGo::May:
+      return Released::WouldGo;
+    case Quiescer::LettingGo::NotYet:
+      return Released::NotYet;
+    case Quiescer::LettingGo::Blocked:
+      break;
+  }
+  return other_work_fills();
 }
 
 Result<bool> GpuBackend::let_go_of_released() {
   const DeferredRelease& deferred = groups_->deferred;
-  const std::size_t before = deferred.size();
-  if (before == 0) return true;
+  if (deferred.empty()) return true;
+  const std::uint64_t before = deferred.gone();
   ARC_RETURN_IF_ERROR(groups_->quiescer.quiesced([] {}));  // and lets go of it behind that
-  if (deferred.size() < before) return deferred.empty();
+  if (deferred.gone() != before) return deferred.empty();
   if (const Status stuck = deferred.stuck(now_ns()); !stuck) return stuck.error();
-  return other_work_fills();
+  // Else in another turn: what is in the way passes.
+  if (groups_->quiescer.look_at_letting_go(now_ns()) == Quiescer::LettingGo::Blocked)
+    return other_work_fills();
+  return false;
 }
 
 Status GpuBackend::bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,

@@ -58,7 +58,7 @@ class GpuBackend final : public Backend {
   Result<BufferId> add_buffer(SessionId session, BufferSpec& spec) override;
   Result<AllocatedBuffer> allocate_buffer(SessionId session, const AllocationSpec& spec) override;
   void release(RemovedBuffer removed) override;
-  Result<bool> keeps_released() override;
+  Result<Released> keeps_released() override;
   Result<bool> let_go_of_released() override;
 
   Status bind(PlanId id, PersistentPlan& plan, const CheckedRange& send,
@@ -104,7 +104,7 @@ class GpuBackend final : public Backend {
  private:
   GpuBackend(const BackendParts& parts, std::unique_ptr<GpuGroups> groups);
   // What devices keep and nobody wants any more goes as other memory does.
-  void defer_abandoned();
+  void defer_abandoned(bool is_needed);
   bool network_is_idle() const { return network_ == nullptr || network_->idle(); }
 
   BufferRegistry& buffers_;

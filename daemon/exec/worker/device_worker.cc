@@ -105,8 +105,11 @@ class ThreadedWorker final : public DeviceWorker {
     post(done, [this, asking, deadline_ns, done] {
       Backend& backend = *worker_->state().backend;
       // Nobody's turn is taken, nor a GPU stopped, for what would not go.
-      if (const Result<bool> keeps = backend.keeps_released(); !keeps || !*keeps)
+      const Result<Backend::Released> keeps = backend.keeps_released();
+      if (!keeps || *keeps == Backend::Released::None)
         return done(keeps ? Status() : Status(keeps.error()));
+      // The backend says so for milliseconds, and then that it would not.
+      if (*keeps == Backend::Released::NotYet) return let_go_of_released(asking, deadline_ns, done);
       quiesce_turns_.act(done, {.who = {asking}, .deadline_ns = deadline_ns},
                          [&backend] { return backend.let_go_of_released(); });
     });

@@ -158,12 +158,14 @@ TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
   EXPECT_EQ(device_->allocate_for(std::move(second), kBytes).error().code, ErrorCode::Unavailable);
   EXPECT_TRUE(of_first.expired()) << "another one goes on with it, and pays";
   EXPECT_FALSE(of_second.expired());
-  EXPECT_TRUE(device_->take_abandoned().empty()) << "it may be asked for again";
+  EXPECT_TRUE(device_->take_abandoned(true).empty()) << "it may be asked for again";
+  EXPECT_TRUE(device_->keeps_uncleared());
   __atomic_store_n(end, 1, __ATOMIC_RELEASE);
   ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
-  std::vector<Memory> abandoned = device_->take_abandoned();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  std::vector<Memory> abandoned = device_->take_abandoned(true);
   EXPECT_EQ(abandoned.size(), 1u);
+  EXPECT_FALSE(device_->keeps_uncleared());
   EXPECT_FALSE(of_second.expired());
   abandoned.clear();
   EXPECT_TRUE(of_second.expired());

@@ -18,8 +18,10 @@ constexpr std::size_t kTriedBytes = 1 << 20;
 // A kernel that finds room takes 10 us.
 constexpr std::chrono::microseconds kTryLimit{300};
 constexpr std::uint64_t kPieceBytes = 4 << 20;
-// Whoever still wants it asks again within 150 ms (QuiesceQueue).
+// Whoever still waits for it asks again within 150 ms (QuiesceQueue); who was refused may come back
+// for it later, unless others want the room.
 constexpr std::chrono::seconds kWantedFor{1};
+constexpr std::chrono::milliseconds kWaitedFor{200};
 // Far fewer copies than a stream takes before it makes its caller wait.
 constexpr int kPiecesAtOnce = 32;
 
@@ -119,17 +121,22 @@ Result<CudaClearing::Provided> CudaClearing::provide(std::uint64_t bytes, std::u
   return told(state, bytes, timeout).error();
 }
 
-std::vector<CudaClearing::Provided> CudaClearing::take_abandoned() {
+std::vector<CudaClearing::Provided> CudaClearing::take_abandoned(bool is_needed) {
   const std::lock_guard lock(mutex_);
   std::vector<Provided> abandoned;
   if (kept_.empty() || !is_idle()) return abandoned;
-  const auto before = Clock::now() - kWantedFor;
+  const auto before = Clock::now() - (is_needed ? kWaitedFor : kWantedFor);
   std::erase_if(kept_, [&](Job& job) {
     if (job.asked_at > before) return false;
     abandoned.push_back({std::move(job.token), std::move(job.mapping)});
     return true;
   });
   return abandoned;
+}
+
+bool CudaClearing::keeps() const {
+  const std::lock_guard lock(mutex_);
+  return !kept_.empty();
 }
 
 cudaError_t CudaClearing::go_on(Job& job, Clock::time_point until) {

@@ -41,9 +41,10 @@ class CudaClearing {
   Result<Provided> provide(std::uint64_t bytes, std::uint64_t most_bytes,
                            std::shared_ptr<const void> token, const Make& make,
                            std::chrono::nanoseconds timeout);
-  // What is kept and has not been asked for again for a second, once nothing is stored there any
-  // more.
-  std::vector<Provided> take_abandoned();
+  // What is kept and has not been asked for again for a second, or 200 ms where its room is needed,
+  // once nothing is stored there any more.
+  std::vector<Provided> take_abandoned(bool is_needed);
+  bool keeps() const;  // anything
   // A kernel of it has not ended: one that tried whether there is room, perhaps.
   bool has_kernel() const;
 
@@ -63,7 +64,7 @@ class CudaClearing {
   cudaError_t go_on(Job& job, std::chrono::steady_clock::time_point until);
   bool is_idle() const;
 
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   cudaStream_t kernels_ = nullptr, copies_ = nullptr;
   void* tried_ = nullptr;  // device memory
   void* zeros_ = nullptr;  // pinned host memory

@@ -97,9 +97,9 @@ Result<Memory> CudaDevice::provide(std::uint64_t bytes, std::uint64_t most_bytes
   return memory_of(std::move(*provided));
 }
 
-std::vector<Memory> CudaDevice::take_abandoned() {
+std::vector<Memory> CudaDevice::take_abandoned(bool is_needed) {
   std::vector<Memory> abandoned;
-  for (CudaClearing::Provided& one : clearing_->take_abandoned())
+  for (CudaClearing::Provided& one : clearing_->take_abandoned(is_needed))
     abandoned.push_back(memory_of(std::move(one)));
   return abandoned;
 }

@@ -35,7 +35,8 @@ class CudaDevice final : public Device {
                               std::uint64_t bytes) override {
     return provide(bytes, 0, token);
   }
-  std::vector<Memory> take_abandoned() override;
+  std::vector<Memory> take_abandoned(bool is_needed) override;
+  bool keeps_uncleared() const override { return clearing_->keeps(); }
   Result<Memory> allocate_growing(std::uint64_t bytes, std::uint64_t most_bytes) override {
     return provide(bytes, most_bytes, {});
   }

@@ -121,6 +121,19 @@ TEST_F(GpuFlagMeasure, OneThatIsStuckIsInTheWayOfNoOtherGpuNorOfWhoNeedsMemory) 
   EXPECT_TRUE(eventually([&] { return node_.echoes == 0; }));
 }
 
+// Who asked for room was refused at once: a kernel of the daemon's was in the way.
+TEST_F(GpuFlagMeasure, EndsForWhoeverNeedsTheRoomOfWhatWasReleased) {
+  GpuRank& one = rank(2, 4096);
+  const int before = node_.memories;
+  auto measured = ask(0);
+  worker_->remove_buffer(one.client->id(), one.buffer, [](const Result<void>&) {});
+  const Result<void> gone =
+      await<void>([&](auto done) { worker_->let_go_of_released(one.client->id(), 0, done); });
+  EXPECT_TRUE(gone.ok()) << gone.error().to_string();
+  EXPECT_EQ(node_.memories, before - 1);
+  measured.wait();
+}
+
 TEST_F(GpuFlagMeasure, DrainingTellsItToEnd) {
   node_.full = true;
   auto waits = ask(0);

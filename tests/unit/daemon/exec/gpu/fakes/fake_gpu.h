@@ -127,7 +127,8 @@ class FakeGpu final : public Device {
     abandoned_.push_back(std::move(*memory));
     return error(ErrorCode::Unavailable, Reason::None, bytes, " bytes could not be cleared");
   }
-  std::vector<Memory> take_abandoned() override {
+  bool keeps_uncleared() const override { return !abandoned_.empty(); }
+  std::vector<Memory> take_abandoned(bool) override {
     return node_.clears_late ? std::vector<Memory>{} : std::exchange(abandoned_, {});
   }
   bool is_clearing() const override { return node_.is_clearing(); }
