@@ -147,6 +147,9 @@ static_assert(offsetof(WorkRequest, stamp) < kCacheLineBytes);
 static_assert(offsetof(WorkRequest, send_buffer) == kCacheLineBytes &&
               offsetof(WorkRequest, first_element) + sizeof(std::uint64_t) == kSlotBytes);
 static_assert(offsetof(Completion, stamp) < kCacheLineBytes);
+// Clients of other releases find the words here.
+static_assert(offsetof(ControlLines, oversubscribed_by_clients) == 16 &&
+              offsetof(ControlLines, requests) == kLineBytes);
 static_assert(sizeof(SegmentHeader) == 112 && std::is_trivially_copyable_v<SegmentHeader>);
 static_assert(sizeof(SegmentPage) <= kPageBytes && std::is_standard_layout_v<SegmentPage>);
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
