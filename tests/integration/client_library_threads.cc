@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kRanks = 3, kThreads = 2;
 // The calls of a phase in which all come do not end by it, also on a busy machine.
-constexpr milliseconds kLong{10'000};
+constexpr milliseconds kLong{4'000};
 
 // One call of one thread. Each rank sends the call's number in elements of its own, and zeros in
 // the others', so that every rank's result tells which calls of the ranks have met in it.
