@@ -91,20 +91,46 @@ TEST_F(CudaDeviceTest, MemoryGrowsWhereItLiesAndIsCutBack) {
   EXPECT_FALSE(allocate(kGranule).grow(2 * kGranule).ok()) << "nothing was reserved";
 }
 
+// Somebody's kernel that fills the GPU until end(), or the end of the block.
+class StrangersKernel {
+ public:
+  void start() {
+    ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&end_), sizeof(*end_), cudaHostAllocMapped),
+              cudaSuccess);
+    *end_ = 0;
+    ASSERT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), cudaSuccess);
+    ASSERT_EQ(gpu::fill_gpu(end_, stream_), cudaSuccess);
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  bool runs() const { return cudaStreamQuery(stream_) == cudaErrorNotReady; }
+  void end() {
+    __atomic_store_n(end_, 1, __ATOMIC_RELEASE);
+    ASSERT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+  }
+  ~StrangersKernel() {
+    if (end_ != nullptr) __atomic_store_n(end_, 1, __ATOMIC_RELEASE);
+    if (stream_ != nullptr) {
+      EXPECT_EQ(cudaStreamSynchronize(stream_), cudaSuccess);
+      EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess);
+    }
+    if (end_ != nullptr) {
+      EXPECT_EQ(cudaFreeHost(end_), cudaSuccess);
+    }
+  }
+
+ private:
+  std::uint32_t* end_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+};
+
 // A memset is a kernel, and waited for theirs: the thread that allocated stood still as long.
 TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
   {
     const Memory used = allocate(64 * kGranule);  // may come back, and is not zero
     fill(used, 0x77);
   }
-  std::uint32_t* end = nullptr;
-  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&end), sizeof(*end), cudaHostAllocMapped),
-            cudaSuccess);
-  *end = 0;
-  cudaStream_t strangers = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&strangers, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(gpu::fill_gpu(end, strangers), cudaSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  StrangersKernel strangers;
+  ASSERT_NO_FATAL_FAILURE(strangers.start());
   std::vector<Memory> made;
   for (const std::uint64_t granules : {1, 64, 256}) {
     const auto since = std::chrono::steady_clock::now();
@@ -132,24 +158,15 @@ TEST_F(CudaDeviceTest, AllocatesZeroedMemoryWhileSomebodysKernelFillsTheGpu) {
   EXPECT_EQ(device_->import_chunks(chunks, 0, 1, rest).error().code, ErrorCode::InvalidArgument);
   EXPECT_LT(std::chrono::steady_clock::now() - since, std::chrono::milliseconds(100));
   EXPECT_TRUE(rest);
-  EXPECT_EQ(cudaStreamQuery(strangers), cudaErrorNotReady) << "it did not fill the GPU meanwhile";
-  __atomic_store_n(end, 1, __ATOMIC_RELEASE);
-  ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
+  EXPECT_TRUE(strangers.runs()) << "it did not fill the GPU meanwhile";
+  ASSERT_NO_FATAL_FAILURE(strangers.end());
   for (const Memory& memory : made) EXPECT_TRUE(holds(memory.data(), memory.bytes(), 0));
-  EXPECT_EQ(cudaStreamDestroy(strangers), cudaSuccess);
-  EXPECT_EQ(cudaFreeHost(end), cudaSuccess);
 }
 
 // 8 GB take a copy engine longer than who allocates may wait.
 TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
-  std::uint32_t* end = nullptr;
-  ASSERT_EQ(cudaHostAlloc(reinterpret_cast<void**>(&end), sizeof(*end), cudaHostAllocMapped),
-            cudaSuccess);
-  *end = 0;
-  cudaStream_t strangers = nullptr;
-  ASSERT_EQ(cudaStreamCreateWithFlags(&strangers, cudaStreamNonBlocking), cudaSuccess);
-  ASSERT_EQ(gpu::fill_gpu(end, strangers), cudaSuccess);
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  StrangersKernel strangers;
+  ASSERT_NO_FATAL_FAILURE(strangers.start());
   auto first = std::make_shared<int>(), second = std::make_shared<int>();
   const std::weak_ptr<int> of_first = first, of_second = second;
   constexpr std::uint64_t kBytes = 4096 * kGranule;
@@ -160,8 +177,7 @@ TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
   EXPECT_FALSE(of_second.expired());
   EXPECT_TRUE(device_->take_abandoned(true).empty()) << "it may be asked for again";
   EXPECT_TRUE(device_->keeps_uncleared());
-  __atomic_store_n(end, 1, __ATOMIC_RELEASE);
-  ASSERT_EQ(cudaStreamSynchronize(strangers), cudaSuccess);
+  ASSERT_NO_FATAL_FAILURE(strangers.end());
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   std::vector<Memory> abandoned = device_->take_abandoned(true);
   EXPECT_EQ(abandoned.size(), 1u);
@@ -169,8 +185,6 @@ TEST_F(CudaDeviceTest, WhatIsNotClearedInTimeKeepsItsTokenUntilItIsAbandoned) {
   EXPECT_FALSE(of_second.expired());
   abandoned.clear();
   EXPECT_TRUE(of_second.expired());
-  EXPECT_EQ(cudaStreamDestroy(strangers), cudaSuccess);
-  EXPECT_EQ(cudaFreeHost(end), cudaSuccess);
 }
 
 TEST_F(CudaDeviceTest, ImportsItsOwnExportByTheOneImporter) {
