@@ -12,7 +12,7 @@
 #include "kernels/host/reduce_in_call.h"
 #include "kernels/host/reference.h"
 #include "proto/host/in_call.h"
-#include "tests/integration/client_library.h"
+#include "tests/integration/client_library/client_library.h"
 #include "tests/support/guarded_memory.h"
 #include "tests/support/metrics_scrape.h"
 #include "tests/unit/kernels/sample_operation.h"

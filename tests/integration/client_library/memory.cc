@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "proto/unique_fd.h"
-#include "tests/integration/client_library.h"
+#include "tests/integration/client_library/client_library.h"
 #include "tests/support/metrics_scrape.h"
 
 namespace arcomm::support {

@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/integration/client_library.h"
+#include "tests/integration/client_library/client_library.h"
 
 namespace arcomm::support {
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "kernels/host/reduce_in_call.h"
-#include "tests/integration/client_library.h"
+#include "tests/integration/client_library/client_library.h"
 
 namespace arcomm::support {
 namespace {
