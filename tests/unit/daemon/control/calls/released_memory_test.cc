@@ -52,9 +52,10 @@ class ReleasedMemory : public LateWorkerTest {
     released.get_future().wait();
     on_loop<std::size_t>([&] { return session_->buffers.erase(buffer); });
   }
-  void let_go_of_released() {
+  void let_go_of_released() { let_go_of_released(session_->id); }
+  void let_go_of_released(SessionId session) {
     std::promise<void> gone;
-    worker_->let_go_of_released(session_->id, 0, [&](const Status&) { gone.set_value(); });
+    worker_->let_go_of_released(session, 0, [&](const Status&) { gone.set_value(); });
     gone.get_future().wait();
   }
   void may_have(std::uint64_t buffers, std::uint64_t bytes) {
@@ -108,13 +109,14 @@ TEST_F(ReleasedMemory, IsChargedForUntilItHasGoneWithTheShareOfItsGpu) {
 
 TEST_F(ReleasedMemory, OfASessionThatHasEndedIsChargedForUntilItHasGone) {
   ASSERT_TRUE(allocate().ok());
+  const SessionId ended = session_->id;
   std::promise<void> closed;
-  worker_->close_session(session_->id, Reason::None, "detached",
+  worker_->close_session(ended, Reason::None, "detached",
                          [&](const Status&) { closed.set_value(); });
   closed.get_future().wait();
-  on_loop<bool>([&] { return state_->ledger.close(session_->id, Reason::None, "") != nullptr; });
+  on_loop<bool>([&] { return state_->ledger.close(ended, Reason::None, "") != nullptr; });
   EXPECT_EQ(charged(QuotaKind::Buffers), 1u);
-  let_go_of_released();
+  let_go_of_released(ended);
   EXPECT_EQ(charged(QuotaKind::Buffers), 0u);
 }
 
