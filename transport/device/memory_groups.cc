@@ -36,9 +36,10 @@ void add_groups(const GroupFiles& files, const std::string& root, std::string pa
   for (std::size_t end = 0; depth < kMostGroupDepth; ++depth) {
     MemoryGroup group{.folder = root + path.substr(0, end)};
     group.most_bytes = number_in(group.folder + files.most);
-    group.used_bytes = number_in(group.folder + files.used);
-    if (group.most_bytes < kVersion1Unlimited && group.used_bytes != kNoMemoryLimit)
-      groups.push_back(std::move(group));
+    if (group.most_bytes < kVersion1Unlimited) {
+      group.used_bytes = number_in(group.folder + files.used);
+      if (group.used_bytes != kNoMemoryLimit) groups.push_back(std::move(group));
+    }
     if (end >= path.size()) return;
     end = std::min(path.find('/', end + 1), path.size());
   }
