@@ -53,7 +53,7 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
     }
   }
   call.answer = joined(call.session, std::move(member), gets_ticket, std::move(answer));
-  if (!may_meet_in_call(call)) return replace_earlier(std::move(call));
+  if (!may_pay_for_in_call(call)) return replace_earlier(std::move(call));
   groups_.look(call.session, call.serial,
                [this, call](const Result<const std::vector<MemoryGroup>*>& groups) {
                  if (!groups) return call.answer(groups.error());
@@ -61,9 +61,9 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
                });
 }
 
-bool CommunicatorJoins::may_meet_in_call(const Rendezvous::Call& call) const {
-  return !call.on_gpu && state_.settings->host.in_call_bytes != 0 && call.ranks > 1 &&
-         std::cmp_less_equal(call.ranks, kMaxInCallRanks) &&
+bool CommunicatorJoins::may_pay_for_in_call(const Rendezvous::Call& call) const {
+  return !call.on_gpu && call.rank == 0 && state_.settings->host.in_call_bytes != 0 &&
+         call.ranks > 1 && std::cmp_less_equal(call.ranks, kMaxInCallRanks) &&
          call.launch_table_version == kLaunchTableVersion;
 }
 

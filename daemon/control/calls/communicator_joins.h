@@ -34,8 +34,8 @@ class CommunicatorJoins {
  private:
   // On the GPU that it names.
   Status take_places(const SessionEntry& session, Rendezvous::Call& call, HeldMember& member);
-  // Its ranks' calls may meet in memory of the daemon's, if they are all here.
-  bool may_meet_in_call(const Rendezvous::Call& call) const;
+  // Its process pays for memory in which the calls of all ranks meet, if they are all here.
+  bool may_pay_for_in_call(const Rendezvous::Call& call) const;
   // Enters, once it is known whether an earlier holder of its rank is still there.
   void replace_earlier(Rendezvous::Call call);
   void enter(Rendezvous::Call call);
