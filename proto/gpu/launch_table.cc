@@ -184,6 +184,14 @@ bool LaunchTable::has_in_stream() const {
                              [](const LaunchRow& row) { return row.path == LaunchPath::InStream; });
 }
 
+std::uint64_t LaunchTable::most_in_call_bytes() const {
+  std::uint64_t most = 0;
+  for (const LaunchRow& row : rows_) {
+    if (row.path == LaunchPath::InCall) most = std::max(most, row.most_bytes);
+  }
+  return most;
+}
+
 std::string LaunchTable::encode() const {
   const WireHeader header{.version = kLaunchTableVersion,
                           .ranks = ranks_,

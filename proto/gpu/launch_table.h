@@ -26,7 +26,7 @@ namespace arcomm {
 // Of the encoding, of what the rows mean, of what is published of codecs (proto/coding.h), by which
 // library and daemon judge error classes alike, and of the memory of calls that meet
 // (proto/host/in_call.h). A library that reads another one cannot be a rank.
-inline constexpr std::uint32_t kLaunchTableVersion = 7;
+inline constexpr std::uint32_t kLaunchTableVersion = 8;
 inline constexpr std::size_t kMaxLaunchRows = 64;
 inline constexpr std::size_t kMaxCodingRows = 64;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};
@@ -105,6 +105,7 @@ class LaunchTable {
   // LaunchRow::launched of the operation, also where another path takes it first.
   std::uint8_t find_launched(const LaunchKey& key) const;
   bool has_in_stream() const;
+  std::uint64_t most_in_call_bytes() const;  // that one rank sends; 0: no operation is in-call
   const std::vector<LaunchRow>& rows() const { return rows_; }
   const std::vector<CodingRow>& coding() const { return coding_; }
   std::uint32_t ranks() const { return ranks_; }

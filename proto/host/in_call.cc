@@ -9,8 +9,8 @@
 
 namespace arcomm {
 
-Result<UniqueFd> create_in_call_memory(std::uint32_t ranks) {
-  const auto bytes = static_cast<off_t>(in_call_bytes(ranks));
+Result<UniqueFd> create_in_call_memory(const InCallLayout& layout) {
+  const auto bytes = static_cast<off_t>(layout.bytes());
   UniqueFd fd(::memfd_create("arcomm-in-call", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   // posix_fallocate takes the pages now, so that a later touch cannot fault for lack of memory.
   if (!fd || ::ftruncate(fd.get(), bytes) != 0 || ::posix_fallocate(fd.get(), 0, bytes) != 0 ||

@@ -36,7 +36,7 @@ namespace arcomm {
 inline constexpr std::uint8_t kInCallCodecs = bit_of(Codec::None);
 inline constexpr std::uint8_t kInCallCollectives = bit_of(Collective::AllReduce);
 inline constexpr std::uint32_t kMaxInCallRanks = 8;
-// That one rank sends. An area is that long.
+// That one rank sends.
 inline constexpr std::uint64_t kMaxInCallBytes = std::uint64_t{64} << 10;
 // Pairs of lines: the processor fetches neighbours.
 inline constexpr std::size_t kInCallLine = 128;
@@ -80,16 +80,30 @@ constexpr std::uint64_t in_call_fate(std::uint64_t number, InCallFate fate) {
   return number << 2 | static_cast<std::uint64_t>(fate);
 }
 
-// Each rank has two areas, used by turns as its heads are.
-constexpr std::uint64_t in_call_area_offset(std::uint32_t rank, std::uint32_t turn) {
-  return kInCallControlBytes + (2ull * rank + turn) * kMaxInCallBytes;
-}
-constexpr std::uint64_t in_call_bytes(std::uint32_t ranks) {
-  return in_call_area_offset(ranks, 0);
-}
+// Where what the ranks send lies, behind the control pages. Each rank has two areas, used by turns
+// as its heads are, of whole pages: each page costs about a microsecond to make, and another in
+// each process that maps it, so there are no more than the communicator's launch table has use for.
+class InCallLayout {
+ public:
+  // most_bytes: LaunchTable::most_in_call_bytes(), that one rank sends.
+  constexpr InCallLayout(std::uint32_t ranks, std::uint64_t most_bytes)
+      : ranks_(ranks), area_bytes_((most_bytes + kPage - 1) / kPage * kPage) {}
+
+  constexpr std::uint32_t ranks() const { return ranks_; }
+  constexpr std::uint64_t area_offset(std::uint32_t rank, std::uint32_t turn) const {
+    return kInCallControlBytes + (2ull * rank + turn) * area_bytes_;
+  }
+  constexpr std::uint64_t bytes() const { return area_offset(ranks_, 0); }
+
+ private:
+  static constexpr std::uint64_t kPage = 4096;
+
+  std::uint32_t ranks_;
+  std::uint64_t area_bytes_;
+};
 
 // All zeros, sealed, every page there.
-Result<UniqueFd> create_in_call_memory(std::uint32_t ranks);
+Result<UniqueFd> create_in_call_memory(const InCallLayout& layout);
 // The first so many bytes.
 Result<SharedMapping> map_in_call_memory(int fd, std::uint64_t bytes);
 

@@ -32,11 +32,16 @@ bool session_failed(const Error& why) {
 
 Result<std::unique_ptr<InCallPath>> open_in_call_path(Session& session,
                                                       const CreatedCommunicator& created, int rank,
-                                                      int ranks, Deadline deadline) {
+                                                      const LaunchTable& launches,
+                                                      Deadline deadline) {
+  const InCallLayout layout(launches.ranks(), launches.most_in_call_bytes());
+  if (launches.most_in_call_bytes() == 0 || created.exchange_bytes != layout.bytes())
+    return error(ErrorCode::Internal, Reason::Corrupt, "the daemon gave ", created.exchange_bytes,
+                 " bytes for calls to meet in, where its launch table asks for ", layout.bytes());
   const Result<std::vector<UniqueFd>> memory =
       session.descriptors().fetch(created.fd_ticket, 1, deadline);
   if (!memory) return memory.error();
-  return InCallPath::open(memory->front(), rank, static_cast<std::uint32_t>(ranks));
+  return InCallPath::open(memory->front(), rank, layout);
 }
 
 }  // namespace
@@ -116,7 +121,7 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
         member->launches = std::move(*launches);
       if (gpus == nullptr && created->exchange_bytes != 0) {
         Result<std::unique_ptr<InCallPath>> in_call =
-            open_in_call_path(**session, *created, rank_, ranks_, deadline.plus(kGuard));
+            open_in_call_path(**session, *created, rank_, member->launches, deadline.plus(kGuard));
         if (!in_call) {
           static_cast<void>((*session)->control().destroy_communicator(
               (*session)->key(), created->member, deadline.plus(kGuard)));

@@ -11,7 +11,10 @@
 namespace arcomm {
 
 InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
-    : counts_(books.counts), ranks_(wanted.ranks) {
+    : counts_(books.counts),
+      ranks_(wanted.ranks),
+      launches_(make_launch_table_on_host(ranks_, wanted.most_bytes)),
+      layout_(ranks_, launches_.most_in_call_bytes()) {
   if (const Status made = make(wanted, books); !made) {
     why_not_ = made.error().message;
     control_ = {};
@@ -19,10 +22,10 @@ InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
     of_group_.reset();
     reserved_.reset();
     mapping_.reset();
+    launches_ = make_launch_table_on_host(ranks_);
   } else {
     counts_.add(control(), ranks_);
   }
-  launches_ = make_launch_table_on_host(ranks_, has_memory() ? wanted.most_bytes : 0);
 }
 
 InCallExchange::~InCallExchange() {
@@ -42,17 +45,17 @@ Status InCallExchange::make(const Wanted& wanted, const Books& books) {
   // As when in_call_bytes was 0 at the call of this rank.
   if (!wanted.groups) return not_here("its process's control groups have not been looked at");
   Result<ChargePtr> reserved =
-      books.quotas.charge(wanted.uid, QuotaKind::HostBytes, in_call_bytes(ranks_));
+      books.quotas.charge(wanted.uid, QuotaKind::HostBytes, layout_.bytes());
   if (!reserved) return reserved.error();
   reserved_ = std::move(reserved).value();
   Result<ChargePtr> mapping = books.quotas.charge(wanted.uid, QuotaKind::Mappings);
   if (!mapping) return mapping.error();
   mapping_ = std::move(mapping).value();
   // Every page is there from the beginning, and the kernel has the daemon's group pay for it.
-  Result<GroupChargePtr> of_group = books.groups.charge(*wanted.groups, in_call_bytes(ranks_));
+  Result<GroupChargePtr> of_group = books.groups.charge(*wanted.groups, layout_.bytes());
   if (!of_group) return of_group.error();
   of_group_ = std::move(of_group).value();
-  Result<UniqueFd> memory = create_in_call_memory(ranks_);
+  Result<UniqueFd> memory = create_in_call_memory(layout_);
   if (!memory) return memory.error();
   memory_ = std::move(memory).value();
   Result<SharedMapping> control = map_in_call_memory(memory_.get(), kInCallControlBytes);

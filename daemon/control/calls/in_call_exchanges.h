@@ -28,8 +28,8 @@ class InCallExchange {
  public:
   struct Wanted {
     uid_t uid = 0;
-    // Of the process of whichever rank is answered first: a user who has another process where
-    // more is allowed could have made this memory there.
+    // Of the process of the rank that is answered first, which is rank 0: a user who has another
+    // process where more is allowed could have made this memory there.
     const std::optional<std::vector<MemoryGroup>>& groups;  // none: not looked at
     std::uint32_t ranks = 0;
     std::uint64_t most_bytes = 0;  // host.in_call_bytes
@@ -48,7 +48,7 @@ class InCallExchange {
   // The same for all ranks.
   const LaunchTable& launches() const { return launches_; }
   bool has_memory() const { return static_cast<bool>(control_); }
-  std::uint64_t bytes() const { return has_memory() ? in_call_bytes(ranks_) : 0; }
+  std::uint64_t bytes() const { return has_memory() ? layout_.bytes() : 0; }
   // One for each rank; of the last one nothing is kept.
   Result<UniqueFd> descriptor();
   const std::string& why_not() const { return why_not_; }  // nothing meets in calls; "": it does
@@ -64,12 +64,13 @@ class InCallExchange {
 
   InCallCounts& counts_;
   const std::uint32_t ranks_;
+  LaunchTable launches_;  // as if there were memory, until that is known
+  const InCallLayout layout_;
   ChargePtr reserved_, mapping_;
   GroupChargePtr of_group_;
   UniqueFd memory_;  // as long as a rank has no descriptor of it
   std::uint32_t handed_out_ = 0;
   SharedMapping control_;  // its first pages
-  LaunchTable launches_;
   std::string why_not_;
 };
 

@@ -279,7 +279,7 @@ TEST_F(NodeLimits, OfMemoryAreForAClientThoseOfItsOwnControlGroup) {  // 44
 
   // Nor is there more in the memory in which calls meet: what does not fit is the worker's.
   const Result<RawSession::Buffer> nearly_all =
-      (*session)->register_memory(memory.back().get(), 0, 55 * kMiB);
+      (*session)->register_memory(memory.back().get(), 0, 56 * kMiB - (256 << 10));
   ASSERT_TRUE(nearly_all.ok()) << nearly_all.error().to_string();
   ASSERT_TRUE(divided.enter());
   const Clients ranks = start_ranks(node(), 2);
@@ -294,7 +294,7 @@ TEST_F(NodeLimits, OfMemoryAreForAClientThoseOfItsOwnControlGroup) {  // 44
     told += why_not.find(small.folder()) != std::string::npos ? 1 : 0;
   }
   EXPECT_GE(meet_in_call, 1);
-  EXPECT_LE(meet_in_call, 3) << "each has 260 KiB of the 1 MiB that is left";
+  EXPECT_LE(meet_in_call, 3) << "each has 72 KiB of the 256 KiB that are left";
   EXPECT_EQ(meet_in_call + told, 6);
   ASSERT_TRUE((*session)->release(nearly_all->id).ok());
   for (int i = 0; i < 6; ++i)

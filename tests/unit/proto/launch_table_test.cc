@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/host/in_call.h"
+
 namespace arcomm {
 namespace {
 
@@ -39,6 +41,33 @@ TEST(LaunchTable, TakesTheFirstRowThatFits) {
   EXPECT_EQ(table.find({.bytes = 131073, .dtype = DType::Int8}).path, LaunchPath::Launched);
   EXPECT_EQ(table.find({.bytes = ~0ull}).path, LaunchPath::Launched);
   EXPECT_EQ(table.find({.bytes = 65537}).in_stream.blocks, 0u) << "only of what is in-stream";
+}
+
+TEST(LaunchTable, SaysForHowManyBytesCallsMeet) {
+  EXPECT_EQ(sample().most_in_call_bytes(), 0u) << "none of its operations are in-call";
+  const LaunchRow row{.most_bytes = 5000,
+                      .codecs = kInCallCodecs,
+                      .collectives = kInCallCollectives,
+                      .path = LaunchPath::InCall};
+  LaunchRow of_halves = row;
+  of_halves.most_bytes = 2500;
+  of_halves.dtypes = bit_of(DType::Float16);
+  const LaunchTable table = LaunchTable::create(3, {of_halves, row, {}}).value();
+  EXPECT_EQ(table.most_in_call_bytes(), 5000u);
+}
+
+// One behind the other, each long enough for what its rank sends, and nothing behind the last.
+TEST(InCallLayout, HasAreasOfWholePagesAndNothingMore) {
+  for (const std::uint64_t bytes : {1, 4095, 4096, 4097, 5000, 65536}) {
+    const InCallLayout layout(3, bytes);
+    const std::uint64_t area = layout.area_offset(0, 1) - layout.area_offset(0, 0);
+    EXPECT_EQ(layout.area_offset(0, 0), kInCallControlBytes);
+    EXPECT_EQ(area % 4096, 0u);
+    EXPECT_GE(area, bytes);
+    EXPECT_LT(area, bytes + 4096);
+    EXPECT_EQ(layout.area_offset(1, 0), layout.area_offset(0, 1) + area);
+    EXPECT_EQ(layout.bytes(), layout.area_offset(2, 1) + area);
+  }
 }
 
 TEST(LaunchTable, TellsCollectivesApart) {

@@ -6,10 +6,10 @@
 
 namespace arcomm::client {
 
-InCallParts::InCallParts(std::byte* memory, std::uint32_t rank, std::uint32_t ranks,
+InCallParts::InCallParts(std::byte* memory, const InCallLayout& layout, std::uint32_t rank,
                          bool around_caches)
-    : memory_(memory), rank_(rank), ranks_(ranks), around_caches_(around_caches) {
-  args_.num_inputs = args_.divisor = ranks;
+    : memory_(memory), layout_(layout), rank_(rank), around_caches_(around_caches) {
+  args_.num_inputs = args_.divisor = layout.ranks();
   args_.num_outputs = 1;
 }
 
@@ -27,7 +27,7 @@ void InCallParts::combine(const CollectiveCall& call, std::uint32_t turn) {
       kInCallCodecs == bit_of(Codec::None) && kInCallCollectives == bit_of(Collective::AllReduce),
       "combine() is written for these alone");
   if (call.is_empty()) return;
-  for (std::uint32_t rank = 0; rank < ranks_; ++rank)
+  for (std::uint32_t rank = 0; rank < layout_.ranks(); ++rank)
     args_.inputs[rank] = part(rank, turn, call.send_bytes());
   args_.inputs[rank_] = call.send;
   args_.outputs[0] = call.recv;

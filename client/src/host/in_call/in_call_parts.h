@@ -15,7 +15,8 @@ namespace arcomm::client {
 class InCallParts {
  public:
   // around_caches: parts are copied so, where no cache is between this core and the peers'.
-  InCallParts(std::byte* memory, std::uint32_t rank, std::uint32_t ranks, bool around_caches);
+  InCallParts(std::byte* memory, const InCallLayout& layout, std::uint32_t rank,
+              bool around_caches);
 
   // Before the rank comes. turn: as of InCallMeeting.
   void put(const CollectiveCall& call, std::uint32_t turn) const;
@@ -27,11 +28,12 @@ class InCallParts {
   std::byte* part(std::uint32_t rank, std::uint32_t turn, std::uint64_t bytes) const {
     return bytes <= kInCallBytesBesideHead
                ? reinterpret_cast<InCallControl*>(memory_)->ranks[rank].heads[turn].part
-               : memory_ + in_call_area_offset(rank, turn);
+               : memory_ + layout_.area_offset(rank, turn);
   }
 
   std::byte* const memory_;
-  const std::uint32_t rank_, ranks_;
+  const InCallLayout layout_;
+  const std::uint32_t rank_;
   const bool around_caches_;
   AllReduceArgs args_;  // kept, for it is long
 };

@@ -36,24 +36,30 @@ bool is_one_core() {
   return one;
 }
 
+bool shares_a_cache() {
+  static const bool shares = cores_share_a_cache("");
+  return shares;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<InCallPath>> InCallPath::open(const UniqueFd& memory, Rank rank,
-                                                     std::uint32_t ranks) {
+                                                     const InCallLayout& layout) {
+  const std::uint32_t ranks = layout.ranks();
   if (ranks > kMaxInCallRanks || rank < 0 || static_cast<std::uint32_t>(rank) >= ranks)
     return error(ErrorCode::Internal, Reason::Corrupt, "the daemon gave rank ", rank, " of ", ranks,
                  " memory for calls to meet in, which there is for up to ", kMaxInCallRanks);
-  Result<SharedMapping> mapped = map_in_call_memory(memory.get(), in_call_bytes(ranks));
+  Result<SharedMapping> mapped = map_in_call_memory(memory.get(), layout.bytes());
   if (!mapped) return std::move(mapped).error();
   return std::unique_ptr<InCallPath>(
-      new InCallPath(std::move(*mapped), static_cast<std::uint32_t>(rank), ranks));
+      new InCallPath(std::move(*mapped), static_cast<std::uint32_t>(rank), layout));
 }
 
-InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks)
+InCallPath::InCallPath(SharedMapping memory, std::uint32_t rank, const InCallLayout& layout)
     : memory_(std::move(memory)),
       rank_(rank),
-      ranks_(ranks),
-      parts_(memory_.data(), rank, ranks, !cores_share_a_cache("")) {}
+      ranks_(layout.ranks()),
+      parts_(memory_.data(), layout, rank, !shares_a_cache()) {}
 
 std::optional<Status> InCallPath::run(Member& member, const CollectiveCall& call,
                                       DeadlineOnDemand& deadline) {

@@ -32,7 +32,7 @@ class InCallPath {
  public:
   // The descriptor is not kept.
   static Result<std::unique_ptr<InCallPath>> open(const UniqueFd& memory, Rank rank,
-                                                  std::uint32_t ranks);
+                                                  const InCallLayout& layout);
   InCallPath(const InCallPath&) = delete;
   InCallPath& operator=(const InCallPath&) = delete;
 
@@ -54,7 +54,7 @@ class InCallPath {
  private:
   using Meeting = InCallMeeting<>;
 
-  InCallPath(SharedMapping memory, std::uint32_t rank, std::uint32_t ranks);
+  InCallPath(SharedMapping memory, std::uint32_t rank, const InCallLayout& layout);
   InCallControl& control() const { return *reinterpret_cast<InCallControl*>(memory_.data()); }
   InCallRank& own() const { return control().ranks[rank_]; }
   // Of the next operation, wherever it will run.

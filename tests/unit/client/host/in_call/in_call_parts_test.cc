@@ -70,9 +70,9 @@ class InCallPartsTest : public testing::Test {
   // Empty where all ranks hold the reference's result and nothing else has changed.
   std::string run_and_compare(const Exchange& exchange);
 
-  SharedMapping memory_ = map_in_call_memory(create_in_call_memory(kMaxInCallRanks)->get(),
-                                             in_call_bytes(kMaxInCallRanks))
-                              .value();
+  static constexpr InCallLayout kLayout{kMaxInCallRanks, kMaxInCallBytes};
+  SharedMapping memory_ =
+      map_in_call_memory(create_in_call_memory(kLayout)->get(), kLayout.bytes()).value();
   std::uint32_t turn_ = 0;
 
  private:
@@ -89,6 +89,7 @@ std::string InCallPartsTest::run_and_compare(const Exchange& exchange) {
   std::vector<std::vector<std::byte>> sent(exchange.ranks, std::vector<std::byte>(bytes));
   std::vector<std::byte> expected(bytes);
   args.outputs[0] = expected.data();
+  const InCallLayout layout(exchange.ranks, bytes);  // of a communicator whose calls meet up to it
   std::vector<InCallParts> parts;
   std::vector<CollectiveCall> calls;
   for (std::uint32_t rank = 0; rank < exchange.ranks; ++rank) {
@@ -98,7 +99,7 @@ std::string InCallPartsTest::run_and_compare(const Exchange& exchange) {
       std::ranges::fill(each->all(), kPoison);
     std::byte* const send = memory[rank]->send.at(exchange.side, bytes);
     std::ranges::copy(sent[rank], send);
-    parts.emplace_back(memory_.data(), rank, exchange.ranks, exchange.around_caches);
+    parts.emplace_back(memory_.data(), layout, rank, exchange.around_caches);
     calls.push_back({all_reduce_of(exchange.count, exchange.dtype, exchange.op), send,
                      exchange.in_place ? send : memory[rank]->recv.at(exchange.side, bytes)});
   }
@@ -184,7 +185,7 @@ TEST_F(InCallPartsTest, OfAnySizeTouchNothingBesideTheCallersBytesAndAreTheSameE
 // Which place that is, is as much between two libraries as the layout: said here once more.
 TEST_F(InCallPartsTest, LieBesideTheHeadOrInTheAreaOfTheTurnAndNowhereElse) {
   constexpr std::uint32_t kRanks = kMaxInCallRanks;
-  const std::span<std::byte> memory(memory_.data(), in_call_bytes(kRanks));
+  const std::span<std::byte> memory(memory_.data(), kLayout.bytes());
   const std::vector<std::byte> before(memory.begin(), memory.end());
   std::vector<std::byte> sent(kMaxInCallBytes);
   for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(1 + i % 251);
@@ -192,7 +193,7 @@ TEST_F(InCallPartsTest, LieBesideTheHeadOrInTheAreaOfTheTurnAndNowhereElse) {
                                     1056, 1057, 4099, 65535, 65536}) {
     for (std::uint32_t i = 0; i < 2 * kRanks; ++i) {
       const std::uint32_t rank = i / 2, turn = i % 2;
-      const InCallParts parts(memory.data(), rank, kRanks, rank % 3 == 0);
+      const InCallParts parts(memory.data(), kLayout, rank, rank % 3 == 0);
       parts.put({all_reduce_of(bytes, DType::Uint8), sent.data(), nullptr}, turn);
       std::vector<std::byte> after = before;
       const std::uint64_t beside_head = offsetof(InCallControl, ranks) + rank * sizeof(InCallRank) +

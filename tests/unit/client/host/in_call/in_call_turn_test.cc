@@ -16,7 +16,8 @@ class InCallTurn : public SubmissionTest {
  protected:
   std::shared_ptr<Member> joined_in_call() {
     auto member = joined();
-    member->in_call = InCallPath::open(create_in_call_memory(2).value(), 0, 2).value();
+    constexpr InCallLayout kLayout(2, 4096);
+    member->in_call = InCallPath::open(create_in_call_memory(kLayout).value(), 0, kLayout).value();
     return member;
   }
   static Deadline late() { return Deadline::after(milliseconds(10'000)); }

@@ -22,8 +22,11 @@ class InCallExchangesTest : public ::testing::Test {
                                      const std::optional<std::vector<MemoryGroup>>& groups) {
     return exchanges_.of(
         {}, epoch,
-        {.uid = 7, .groups = groups, .ranks = 2, .most_bytes = 8192, .same_tables = true});
+        {.uid = 7, .groups = groups, .ranks = 2, .most_bytes = kBytes, .same_tables = true});
   }
+
+  static constexpr std::uint64_t kBytes = 4096;  // that the calls of two ranks meet for, at most
+  static constexpr std::uint64_t kMemory = 8192 + 4 * 4096;
 
   Metrics metrics_;
   static constexpr MachineFacts kMachine{
@@ -34,17 +37,16 @@ class InCallExchangesTest : public ::testing::Test {
 };
 
 TEST_F(InCallExchangesTest, TheControlGroupOfTheProcessPaysForEveryPage) {
-  const std::vector<MemoryGroup> group{
-      {.folder = "/g", .most_bytes = in_call_bytes(2) + in_call_bytes(2) / 2}};
+  const std::vector<MemoryGroup> group{{.folder = "/g", .most_bytes = kMemory + kMemory / 2}};
   std::shared_ptr<InCallExchange> first = of(1, group);
   EXPECT_TRUE(first->has_memory()) << first->why_not();
-  EXPECT_EQ(groups_.held("/g"), in_call_bytes(2));
+  EXPECT_EQ(groups_.held("/g"), kMemory);
   // A refusal is no failure: its operations are the worker's.
   const std::shared_ptr<InCallExchange> refused = of(2, group);
   EXPECT_FALSE(refused->has_memory());
   EXPECT_NE(refused->why_not().find("the control group /g"), std::string::npos)
       << refused->why_not();
-  EXPECT_EQ(quotas_.total(QuotaKind::HostBytes), in_call_bytes(2));
+  EXPECT_EQ(quotas_.total(QuotaKind::HostBytes), kMemory);
   first.reset();
   EXPECT_EQ(groups_.held("/g"), 0u);
   EXPECT_TRUE(of(3, group)->has_memory());
