@@ -69,7 +69,7 @@ struct CodecFormat {
   std::uint32_t levels = 0;
   bool rotated = false;
 
-  constexpr bool is_fp8() const { return levels == 0; }
+  constexpr bool is_fp8() const { return bits != 0 && levels == 0; }
   constexpr std::uint32_t code_bytes() const { return kCodecBlock * bits / 8; }
   constexpr std::uint32_t block_bytes() const { return code_bytes() + kCodecScaleBytes; }
   // bfloat16 bits of the largest scale with which every code decodes to a finite number: the
