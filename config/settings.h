@@ -49,8 +49,8 @@ struct Settings {
     friend bool operator==(const DeviceChoice&, const DeviceChoice&) = default;
   } device;
   struct Host {
-    std::uint64_t streams = 0;                  // threads that reduce; 0: one per core
-    std::uint64_t in_call_bytes = 16ull << 10;  // up to this ranks' calls meet without the worker
+    std::uint64_t streams = 0;        // threads that reduce; 0: one per core
+    std::int64_t in_call_bytes = -1;  // up to this ranks' calls meet without the worker; -1: auto
     friend bool operator==(const Host&, const Host&) = default;
   } host;
   struct Gpu {

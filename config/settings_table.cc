@@ -14,6 +14,7 @@ constexpr std::uint64_t kMiB = 1ull << 20;
 constexpr std::uint64_t kTiB = 1ull << 40;
 constexpr std::uint64_t kDayMs = 24ull * 3600 * 1000;
 
+constexpr std::array<LimitSetting::Word, 1> kAuto{{{"auto", -1}}};
 constexpr std::array<LimitSetting::Word, 3> kBothWays{{{"auto", -2}, {"always", -1}, {"off", 0}}};
 
 // The member that a row stands for, named once. Captureless, so that a row is constant data.
@@ -97,14 +98,17 @@ constexpr SettingRow kRows[] = {
      .doc = "Threads of the host backend that reduce. 0: one per core, 64 at most."},
     {.section = "host",
      .key = "in_call_bytes",
-     .kind = NumberSetting{.field = ARC_FIELD(std::uint64_t, host.in_call_bytes), .max = 64 << 10},
+     .kind =
+         LimitSetting{
+             .field = ARC_FIELD(std::int64_t, host.in_call_bytes), .words = kAuto, .max = 64 << 10},
      .reloadable = true,
      .doc =
          "Operations of up to so many bytes (of more than 4 ranks, and of 16-bit types: fewer), "
          "between 2 to 8 ranks that are all on this host, run within the ranks' calls, which hand "
          "each other what they send in memory that the daemon makes for the communicator; whatever "
          "does not meet there soon goes to the "
-         "worker. 0: the worker runs everything. Communicators keep what held when they were "
+         "worker. auto: up to what arctl tune found to be faster so, and 16 KiB where it has not "
+         "been run. 0: the worker runs everything. Communicators keep what held when they were "
          "formed."},
     {.section = "gpu",
      .key = "mps",

@@ -61,6 +61,11 @@ Daemon::Daemon(LoadRequest request, Loaded loaded)
                       control_->use_settings(settings);
                       workers_.use_settings(settings);
                     },
+                .use_tuning =
+                    [this](const std::shared_ptr<const TuningTable>& tuning) {
+                      control_->use_tuning(tuning);
+                      workers_.use_tuning(tuning);
+                    },
                 .control = {.survey_links =
                                 [this](const std::vector<std::string>& wanted,
                                        const LinkSurvey::Progress& progress,
@@ -105,6 +110,7 @@ Status Daemon::open() {
   if (!control) return control.error();
   control_ = std::move(control).value();
   control_->use_network_tuning(in_force_.network_tuning());
+  control_->use_tuning(in_force_.tuning());
   ARC_RETURN_IF_ERROR(open_workers());
   std::vector<std::string> warnings;
   Result<std::vector<ListeningSocket>> sockets = open_sockets(

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <utility>
 #include <vector>
 
 #include "client/arctl/bench/bench_case.h"
+#include "client/arctl/bench/in_call.h"
 #include "client/arctl/command_line/units.h"
 #include "client/arctl/verbs.h"
 #include "client/arctl/view/table.h"
@@ -28,6 +30,8 @@ struct TuneOptions {
   bool network = false;
   std::vector<std::string> peers;  // of the network; none: all
 };
+
+constexpr std::uint64_t kInCallBudgetMs = 10'000;  // of those that only ranks measure
 
 std::string speed_text(std::uint64_t bytes_per_second) {
   return bytes_per_second == 0 ? "-" : human_bytes(bytes_per_second) + "/s";
@@ -124,6 +128,37 @@ std::string outcome_json(const v1::TuneReply& last, bool dry_run) {
                     {"points", std::move(measured)}});
 }
 
+// What the daemon makes of no device, too.
+bool is_of_host(Admin& admin, const TuneOptions& options) {
+  if (!options.device.empty()) return options.device == "host";
+  const Result<v1::StatusReply> status = admin.status();
+  return status && std::ranges::none_of(status->workers(), [](const auto& worker) {
+           return worker.device() != "host:0";
+         });
+}
+
+// What only ranks can measure, which the daemon saves with what it measures itself.
+Status add_in_call(const Invocation& invocation, Admin& admin, bool draw,
+                   v1::TuneRequest& request) {
+  const auto seen = [&](const v1::TuneInCall& one) {
+    v1::TunePoint point;
+    point.set_bytes(one.bytes());
+    point.set_ranks(one.ranks());
+    point.set_algorithm("in_call");
+    if (draw) draw_progress(0, point);
+  };
+  Result<std::vector<v1::TuneInCall>> measured = measure_in_call(
+      admin, {.runtime_dir = invocation.runtime_dir,
+              .max_bytes = request.max_bytes(),
+              .budget = std::chrono::milliseconds(
+                  request.budget_ms() == 0 ? kInCallBudgetMs : request.budget_ms() / 2),
+              .timeout = invocation.timeout_or(30),
+              .seen = seen});
+  if (!measured) return measured.error();
+  for (v1::TuneInCall& point : *measured) *request.add_in_call() = std::move(point);
+  return {};
+}
+
 ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   v1::TuneRequest request;
   if (!options.max_bytes.empty()) {
@@ -144,6 +179,10 @@ ExitCode measure(const Invocation& invocation, const TuneOptions& options) {
   if (!admin) return report(admin.error());
   v1::TuneReply last;
   const bool draw = ::isatty(STDERR_FILENO) == 1;
+  if (!options.network && is_of_host(*admin, options)) {
+    if (Status added = add_in_call(invocation, *admin, draw, request); !added)
+      return report(added.error());
+  }
   const Status tuned =
       admin->tune(request, invocation.timeout_or(std::max(600.0, options.budget_s + 60)),
                   [&](const v1::TuneReply& reply) {

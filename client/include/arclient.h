@@ -179,7 +179,9 @@ typedef struct {
  * "early", or "late". A kernel of yours that is launched early behind an in-stream operation (with
  * programmatic stream serialization, or on such an edge of a graph) begins before the result is
  * stored, and must wait for it (griddepcontrol.wait, cudaGridDependencySynchronize). With "late" it
- * begins when the operation has ended, and need not. */
+ * begins when the operation has ended, and need not. $ARCOMM_IN_CALL_BYTES, of communicators on the
+ * host whose rank 0 this process is: up to how many bytes their operations run within the ranks'
+ * calls, 1 to 65536, in the place of the daemon's bound; arctl tune measures with it. */
 ARC_API arcResult_t arcInit(const arcConfig_t* config);
 ARC_API arcResult_t arcFinalize(void);
 ARC_API arcResult_t arcGetVersion(int* version); /* ARC_VERSION_CODE of the library */

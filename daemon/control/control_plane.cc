@@ -151,6 +151,12 @@ void ControlPlane::use_network_tuning(const std::shared_ptr<const NetworkTuning>
   });
 }
 
+void ControlPlane::use_tuning(const std::shared_ptr<const TuningTable>& tuning) {
+  loop_->post([reachable = reachable_, tuning] {
+    if (*reachable != nullptr) (*reachable)->use_tuning(tuning);
+  });
+}
+
 void ControlPlane::begin_shutdown() {
   loop_->post([this] { control_->begin_shutdown(); });
 }

@@ -53,6 +53,7 @@ class ControlPlane {
   void use_settings(const std::shared_ptr<const Settings>& settings);
   // Of the links and communicators that are made from now on; also before serve().
   void use_network_tuning(const std::shared_ptr<const NetworkTuning>& tuning);
+  void use_tuning(const std::shared_ptr<const TuningTable>& tuning);
   // Blocks for the whole measurement (link_survey.h). Any thread but the loop's; after serve().
   Result<std::vector<SurveyedLink>> survey_links(const std::vector<std::string>& wanted,
                                                  const LinkSurvey::Progress& progress,

@@ -21,6 +21,7 @@
 #include "daemon/control/rpc/event_loop.h"
 #include "daemon/control/session_ledger.h"
 #include "daemon/plan/network/network_tuning.h"
+#include "daemon/plan/tuning/tuning_table.h"
 #include "proto/arcommd/v1/control.pb.h"
 
 namespace arcomm {
@@ -62,6 +63,7 @@ struct ControlState {
   FdCloser memory_closer;  // of memory's descriptors, whose last reference may be ours
   const PeerMessenger* peers = nullptr;  // to other daemons, where there is a network
   std::shared_ptr<const NetworkTuning> network = std::make_shared<const NetworkTuning>();
+  std::shared_ptr<const TuningTable> tuning = std::make_shared<const TuningTable>();
   bool stopping = false;
 };
 

@@ -38,6 +38,10 @@ void NodeControl::use_network_tuning(std::shared_ptr<const NetworkTuning> tuning
   state_.network = std::move(tuning);
 }
 
+void NodeControl::use_tuning(std::shared_ptr<const TuningTable> tuning) {
+  state_.tuning = std::move(tuning);
+}
+
 void NodeControl::leave_peers() {
   meetings_.reset();
   state_.peers = nullptr;

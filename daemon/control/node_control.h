@@ -44,6 +44,7 @@ class NodeControl {
   void leave_peers();
   // Of communicators that meet here from now on.
   void use_network_tuning(std::shared_ptr<const NetworkTuning> tuning);
+  void use_tuning(std::shared_ptr<const TuningTable> tuning);
 
   void attach(const Caller& caller, const v1::AttachRequest& request,
               Answer<v1::AttachReply> answer);

@@ -106,7 +106,7 @@ Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, b
     why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
                           static_cast<DType>(request.dtype()), settings->gpu.in_stream);
   } else {
-    why = arcomm::explain(*table, host_shape(settings->host.streams),
+    why = arcomm::explain(*table, host_shape(settings->host.streams), settings->host.in_call_bytes,
                           static_cast<std::uint32_t>(ranks), request.bytes(),
                           static_cast<DType>(request.dtype()));
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 #include "daemon/exec/tune/gpu_tuner.h"
@@ -16,6 +18,7 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kLongestTuneMs = 3'600'000;
+constexpr std::size_t kMostInCallPoints = 4096;
 
 // Of either table.
 template <typename Point>
@@ -56,6 +59,46 @@ void add_marked(const TuningTable& table, const Settings& settings, bool on_gpus
     fill(point, wire);
     wire.set_chosen(is_chosen(table, shape, point));
   }
+  for (const InCallPoint& point : table.in_call.points) {
+    const InCallBounds bounds =
+        in_call_bounds(settings.host.in_call_bytes, table.in_call, point.ranks);
+    const std::uint64_t most = point.type_class == TypeClass::Half ? bounds.half : bounds.plain;
+    for (const bool in_call : {true, false}) {
+      v1::TunePoint& wire = *reply.add_points();
+      wire.set_bytes(point.bytes);
+      wire.set_ranks(static_cast<std::int32_t>(point.ranks));
+      wire.set_algorithm(in_call ? "in_call" : "by_worker");
+      wire.set_microseconds(in_call ? point.microseconds : point.by_worker_microseconds);
+      wire.set_type_class(std::string(text_of(point.type_class)));
+      wire.set_chosen(in_call == (point.bytes <= most));
+    }
+  }
+}
+
+// What arctl measured itself.
+Result<InCallTuning> in_call_of(const v1::TuneRequest& request) {
+  InCallTuning tuning;
+  for (const v1::TuneInCall& wire : request.in_call()) {
+    const std::optional<TypeClass> type_class = class_named(wire.type_class());
+    const auto is_time = [](double us) { return std::isfinite(us) && us > 0; };
+    if (wire.ranks() < 2 || std::cmp_greater(wire.ranks(), kMaxInCallRanks) ||
+        wire.bytes() > kMaxInCallBytes || !type_class || !is_time(wire.microseconds()) ||
+        !is_time(wire.by_worker_microseconds()) || tuning.points.size() == kMostInCallPoints) {
+      return error(ErrorCode::InvalidArgument, Reason::BadValue,
+                   "no measurement of calls: ", wire.ranks(), " ranks, ", wire.bytes(),
+                   " bytes, class \"", shown(wire.type_class()), "\", ", wire.microseconds(),
+                   " and ", wire.by_worker_microseconds(), " us; there are 2 to ", kMaxInCallRanks,
+                   " ranks, up to ", kMaxInCallBytes, " bytes, plain and half, and at most ",
+                   kMostInCallPoints, " of them");
+    }
+    tuning.points.push_back({.ranks = static_cast<std::uint32_t>(wire.ranks()),
+                             .bytes = wire.bytes(),
+                             .type_class = *type_class,
+                             .microseconds = wire.microseconds(),
+                             .by_worker_microseconds = wire.by_worker_microseconds()});
+  }
+  tuning.settle();
+  return tuning;
 }
 
 }  // namespace
@@ -100,9 +143,13 @@ Status NodeTuner::tune(const TuneCall& call, bool on_gpus) {
     table.gpu = std::move(measured).value();
     table.gpu.source = path;
   } else {
+    Result<InCallTuning> in_call = in_call_of(call.request);
+    if (!in_call) return in_call.error();
     Result<TuningTable> measured = measure_host(call);
     if (!measured) return measured.error();
     measured->gpu = std::move(table.gpu);
+    measured->in_call =
+        in_call->points.empty() ? std::move(table.in_call) : std::move(in_call).value();
     table = std::move(measured).value();
   }
   table.source = path;
@@ -119,7 +166,7 @@ Status NodeTuner::tune(const TuneCall& call, bool on_gpus) {
     last.set_saved_as(shown(path));
     const auto measured = std::make_shared<const TuningTable>(table);
     in_force_.use(measured);
-    workers_.use_tuning(measured);
+    use_(measured);
     log::info("tuned {}: {} points, saved as {}", on_gpus ? "the GPUs" : "the host",
               on_gpus ? table.gpu.points.size() : table.points.size(), path);
   }

@@ -2,6 +2,10 @@
 // kept in the state folder, and used from then on. Thread: any; blocks for the whole measurement.
 #pragma once
 
+#include <functional>
+#include <memory>
+#include <utility>
+
 #include "daemon/in_force.h"
 #include "daemon/node_backend.h"
 #include "daemon/operator/tune_call.h"
@@ -11,9 +15,11 @@ namespace arcomm {
 
 class NodeTuner {
  public:
+  // By whoever decides with it from now on.
+  using Use = std::function<void(const std::shared_ptr<const TuningTable>&)>;
   // All outlive it; touched once they serve.
-  NodeTuner(InForce& in_force, const NodeBackend& backend, const Workers& workers)
-      : in_force_(in_force), backend_(backend), workers_(workers) {}
+  NodeTuner(InForce& in_force, const NodeBackend& backend, const Workers& workers, Use use)
+      : in_force_(in_force), backend_(backend), workers_(workers), use_(std::move(use)) {}
 
   Status tune(const TuneCall& call, bool on_gpus);
 
@@ -25,6 +31,7 @@ class NodeTuner {
   InForce& in_force_;
   const NodeBackend& backend_;
   const Workers& workers_;
+  const Use use_;
 };
 
 }  // namespace arcomm

@@ -14,7 +14,7 @@ namespace arcomm {
 
 OperatorActions::OperatorActions(Parts parts)
     : parts_(std::move(parts)),
-      node_tuner_(parts_.in_force, parts_.backend, parts_.workers),
+      node_tuner_(parts_.in_force, parts_.backend, parts_.workers, parts_.use_tuning),
       network_tuner_(parts_.in_force, parts_.workers, parts_.control) {}
 
 void OperatorActions::describe(v1::StatusReply& status) {

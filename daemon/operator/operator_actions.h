@@ -33,6 +33,7 @@ class OperatorActions final : public DaemonActions {
     const Workers& workers;
     const KeptRecorders& kept_recorders;
     std::function<void(const std::shared_ptr<const Settings>&)> use_settings;  // after a reload
+    NodeTuner::Use use_tuning;
     NetworkTuner::Control control;
   };
   // Nothing is asked of it before all of them serve.

@@ -55,6 +55,21 @@ std::vector<const Point*> rivals_of(std::vector<const Point*> group, std::uint64
   return group;
 }
 
+// Of the measured size that is the nearest by ratio.
+void tell_in_call(const InCallTuning& measured, std::uint32_t ranks, std::uint64_t bytes,
+                  DType dtype, Explanation& answer) {
+  std::vector<const InCallPoint*> group;
+  for (const InCallPoint& point : measured.points) {
+    if (point.type_class == class_of(dtype) && point.ranks == ranks) group.push_back(&point);
+  }
+  if (group.empty()) return;
+  const InCallPoint& nearest = *rivals_of(std::move(group), bytes).front();
+  answer.text += fmt::format(
+      "  measured with {} ranks at {}: {:.2f} us in calls, {:.2f} us by the worker\n", ranks,
+      size_text(nearest.bytes), nearest.microseconds, nearest.by_worker_microseconds);
+  if (answer.chosen == "in_call") answer.chosen_microseconds = nearest.microseconds;
+}
+
 // The figures of what was chosen and of the runner-up: where none is named, the fastest other.
 template <typename Point>
 void list(const std::vector<const Point*>& rivals, Explanation& answer) {
@@ -99,13 +114,25 @@ void tell_measured(const GpuTuningTable& table, std::uint32_t ranks, std::uint64
 
 }  // namespace
 
-Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uint32_t ranks,
-                    std::uint64_t bytes, DType dtype) {
+Explanation explain(const TuningTable& table, const DeviceShape& shape, std::int64_t setting,
+                    std::uint32_t ranks, std::uint64_t bytes, DType dtype) {
   const Choice choice = choose(bytes, dtype, ranks, shape, table);
   Explanation answer;
   answer.chosen = answer.runner_up = name_of(choice.algorithm);
+  const std::string by_worker = choice_text(choice.algorithm, choice.tile_bytes);
+  const InCallBounds bounds = in_call_bounds(setting, table.in_call, ranks);
+  const std::uint64_t most = class_of(dtype) == TypeClass::Half ? bounds.half : bounds.plain;
+  const bool in_call = most != 0 && bytes <= most;
   answer.text = fmt::format("{} x {} {}: {}\n", ranks, size_text(bytes), text_of(dtype),
-                            choice_text(choice.algorithm, choice.tile_bytes));
+                            in_call ? "in_call" : by_worker);
+  if (in_call) {
+    answer.chosen = "in_call";
+    answer.text += fmt::format(
+        "  up to {} of this type the ranks' calls run it (host.in_call_bytes); what does not meet "
+        "there is the worker's, by {}\n",
+        size_text(most), by_worker);
+  }
+  tell_in_call(table.in_call, ranks, bytes, dtype, answer);
   const TuningTable::Crossover* crossover = table.find(ranks, bytes, dtype);
   if (crossover == nullptr) {
     answer.text += "  nothing was measured here: this is the built-in rule; run `arctl tune`\n";

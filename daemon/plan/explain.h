@@ -20,9 +20,10 @@ struct Explanation {
   double runner_up_microseconds = 0;  // likewise
 };
 
-// What the planner chooses on the host.
-Explanation explain(const TuningTable& table, const DeviceShape& shape, std::uint32_t ranks,
-                    std::uint64_t bytes, DType dtype);
+// What happens on the host: small operations run within the ranks' calls, "in_call", with what the
+// planner chooses for the worker as the runner-up. setting: host.in_call_bytes.
+Explanation explain(const TuningTable& table, const DeviceShape& shape, std::int64_t setting,
+                    std::uint32_t ranks, std::uint64_t bytes, DType dtype);
 // What happens between GPUs, where small operations are not launched by the daemon: those are
 // "in-stream" or "resident", with what would be launched as the runner-up (or "resident", where
 // in-stream ones were not measured). forced: gpu.algorithm; in-stream: gpu.in_stream.

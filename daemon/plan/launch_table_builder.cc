@@ -11,10 +11,6 @@ namespace arcomm {
 namespace {
 
 constexpr std::uint64_t kKiB = 1024;
-// Of an operation that meets in calls: what each rank reads of the others. On 2 cores calls
-// take 3.4 us for 16 KB of float32 between 2 ranks where the worker takes 4.3, and 8.9 between 4
-// where it takes 10.1; for 64 KB 10.6 where it takes 6.2, and 28 where it takes 15.
-constexpr std::uint64_t kMostInCallTraffic = 48 * kKiB;
 constexpr std::uint64_t kCacheLine = 64;  // as partition.h cuts shards
 constexpr std::uint64_t kLl16BlockBytes = std::uint64_t{kInStreamThreads} * 8;
 // One hop is spread over the SMs before their warps are used up, as latency is what counts; two
@@ -192,20 +188,19 @@ LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorith
   return table ? std::move(table).value() : LaunchTable();
 }
 
-LaunchTable make_launch_table_on_host(std::uint32_t ranks, std::uint64_t most_in_call_bytes) {
+LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call) {
+  constexpr std::uint16_t kHalves = bit_of(DType::Float16) | bit_of(DType::BFloat16);
   std::vector<LaunchRow> rows;
-  if (most_in_call_bytes != 0 && ranks > 1) {
-    LaunchRow row{.most_bytes = std::min(
-                      {most_in_call_bytes, kMaxInCallBytes, kMostInCallTraffic / (ranks - 1)}),
-                  .codecs = kInCallCodecs,
-                  .collectives = kInCallCollectives,
-                  .path = LaunchPath::InCall};
-    rows.push_back(row);
-    rows.back().most_bytes /= 2;  // of 16-bit types, which take as long for half the bytes
-    rows.back().dtypes = bit_of(DType::Float16) | bit_of(DType::BFloat16);
-    row.dtypes = static_cast<std::uint16_t>(kAllDTypes & ~rows.back().dtypes);
-    rows.push_back(row);
-  }
+  const auto add = [&rows](std::uint64_t most_bytes, unsigned dtypes) {
+    if (most_bytes == 0) return;
+    rows.push_back({.most_bytes = most_bytes,
+                    .dtypes = static_cast<std::uint16_t>(dtypes),
+                    .codecs = kInCallCodecs,
+                    .collectives = kInCallCollectives,
+                    .path = LaunchPath::InCall});
+  };
+  add(in_call.half, kHalves);
+  add(in_call.plain, kAllDTypes & ~kHalves);
   rows.emplace_back();
   Result<LaunchTable> table = LaunchTable::create(ranks, std::move(rows));
   return table ? std::move(table).value() : LaunchTable();

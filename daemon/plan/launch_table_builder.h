@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/plan/network/network_choice.h"
+#include "daemon/plan/tuning/in_call_tuning.h"
 #include "kernels/cuda_algorithms.h"
 #include "proto/gpu/exchange.h"
 #include "proto/gpu/launch_table.h"
@@ -40,10 +41,10 @@ LaunchTable make_launch_table(const LaunchFacts& facts);
 // launches everything.
 LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorithm algorithm);
 
-// Of ranks on the host; up to most_in_call_bytes their calls meet (proto/host/in_call.h), if ever.
+// Of ranks on the host, whose calls meet (proto/host/in_call.h) within these bounds.
 // No codec pays: between ranks of one host nothing travels, so that coding is work and saves none,
 // and several nodes take none.
-LaunchTable make_launch_table_on_host(std::uint32_t ranks, std::uint64_t most_in_call_bytes = 0);
+LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call = {});
 
 // Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs
 // it makes 10 us, of 64 KB between four 8.7, and what was launched speculatively on many 9 and 8.

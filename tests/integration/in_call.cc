@@ -52,6 +52,10 @@ TEST_F(InCall, TheRanksRunWhatIsSmallAndTheOperatorSeesIt) {
   EXPECT_EQ(shown["operations_done"], before / 3 + 60) << shown.dump(1);
   EXPECT_EQ(shown["members"][1]["last_seq"], before / 3 + 60) << shown.dump(1);
   EXPECT_EQ(shown["why_not_in_call"], "");
+  const nlohmann::json traced = arctl_json(node(), {"trace", "--last", "0"});
+  EXPECT_EQ(traced["in_call"][0]["communicator"], shown["id"]) << traced["in_call"].dump(1);
+  EXPECT_EQ(traced["in_call"][0]["operations"], all_met);
+  EXPECT_NE(arctl(node(), {"trace"}).output.find("Within the ranks' calls"), std::string::npos);
   // What ended with its communicator stays counted.
   expect_all_ok(clients, "finalize");
   expect_metric_settles("arcomm_sessions", 0);
@@ -88,6 +92,35 @@ TEST_F(InCall, IsSwitchedOffByItsSettingAndTheOperatorIsToldWhy) {
   expect_all_ok(clients, "allreduce c0 10 float32 sum n=5");
   EXPECT_EQ(in_call(), 0);
   EXPECT_EQ(communicator()["why_not_in_call"], "host.in_call_bytes is 0");
+}
+
+// By ranks of arctl's own, as daemons cannot call.
+TEST_F(InCall, ArctlTuneFindsUpToWhichSizeItIsFaster) {
+  start();
+  const nlohmann::json tuned =
+      arctl_json(node(), {"tune", "--device", "host", "--max-size", "64K", "--budget", "40"});
+  std::uint64_t most = 0, measured = 0;
+  bool is_faster = true;
+  for (const nlohmann::json& point : tuned["points"]) {
+    if (point["ranks"] != 2 || point["class"] != "plain") continue;
+    if (point["algorithm"] == "by_worker") measured = point["bytes"];
+    if (point["algorithm"] != "in_call") continue;
+    EXPECT_GT(point["us"], 0.0);
+    is_faster = is_faster && point["chosen"];
+    if (is_faster) most = point["bytes"];
+    EXPECT_EQ(point["chosen"], is_faster) << "one bound: " << point.dump();
+  }
+  EXPECT_EQ(measured, 65536u) << tuned.dump(1);
+  EXPECT_NE(std::string(tuned["table"]).find("[[in_call]]"), std::string::npos);
+  const Clients clients = start_ranks(node(), 2);
+  std::uint64_t shown = 0;
+  const nlohmann::json formed = communicator();
+  for (const nlohmann::json& row : formed["launches"]) {
+    if (row["path"] == "in-call" && row["types"] != "float16, bfloat16") shown = row["most_bytes"];
+  }
+  EXPECT_EQ(shown, most) << formed.dump(1);
+  const nlohmann::json why = arctl_json(node(), {"tune", "--explain", "256", "--device", "host"});
+  EXPECT_EQ(why["chosen"] == "in_call", most >= 256) << why.dump(1);
 }
 
 TEST_F(InCall, ACommunicatorCostsTheDaemonNoDescriptor) {

@@ -23,6 +23,7 @@ struct TeamOptions {
   std::string nccl;                           // the file to load NCCL from
   std::string data_file;                      // of recorded data
   std::string runtime_dir;                    // "" means the environment's
+  std::uint64_t most_in_call_bytes = 0;       // on the host, to be asked for; 0: nothing is
   std::chrono::milliseconds timeout{30'000};  // of one operation
 };
 

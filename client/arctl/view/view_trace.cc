@@ -58,6 +58,21 @@ std::string between_nodes_text(const v1::TraceReply& reply, bool colour) {
   return "\nBetween nodes, in us since all ranks of this node had called:\n" + table.text(colour);
 }
 
+std::string in_call_text(const v1::TraceReply& reply, bool colour) {
+  Table table({{"COMM"},
+               {"EPOCH", Align::Right},
+               {"RANKS", Align::Right},
+               {"OPERATIONS", Align::Right},
+               {"BYTES", Align::Right}});
+  for (const v1::TraceInCall& one : reply.in_call()) {
+    if (one.operations() == 0) continue;
+    table.add({one.communicator(), std::to_string(one.epoch()), std::to_string(one.ranks()),
+               std::to_string(one.operations()), human_bytes(one.bytes())});
+  }
+  if (table.empty()) return "";
+  return "\nWithin the ranks' calls, counted and not recorded one by one:\n" + table.text(colour);
+}
+
 Json network_json(const v1::TraceRecord& record) {
   if (!record.has_network()) return nullptr;
   const v1::TraceNetwork& network = record.network();
@@ -129,6 +144,7 @@ std::string trace_text(const v1::TraceReply& reply, bool colour) {
     out = table.text(colour);
   }
   out += between_nodes_text(reply, colour);
+  out += in_call_text(reply, colour);
   if (reply.lost() != 0) out += std::to_string(reply.lost()) + " older records were overwritten\n";
   return out;
 }
@@ -162,7 +178,15 @@ Json trace_json(const v1::TraceReply& reply) {
                        {"done_ns", record.done_ns()},
                        {"network", network_json(record)}});
   }
-  return {{"lost", reply.lost()}, {"records", std::move(records)}};
+  Json in_call = Json::array();
+  for (const v1::TraceInCall& one : reply.in_call()) {
+    in_call.push_back({{"communicator", one.communicator()},
+                       {"epoch", one.epoch()},
+                       {"ranks", one.ranks()},
+                       {"operations", one.operations()},
+                       {"bytes", one.bytes()}});
+  }
+  return {{"lost", reply.lost()}, {"records", std::move(records)}, {"in_call", std::move(in_call)}};
 }
 
 std::string reload_text(const v1::ReloadReply& reply) {

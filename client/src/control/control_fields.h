@@ -44,6 +44,7 @@ enum class CreateCommunicatorRequest : protozero::pbf_tag_type {
   DefaultCodec = 11,
   DefaultLeastSnrDb = 12,
   DefaultMostRelativeError = 13,
+  MostInCallBytes = 14,
 };
 enum class CreateCommunicatorReply : protozero::pbf_tag_type {
   Member = 1,

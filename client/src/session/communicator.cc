@@ -83,6 +83,8 @@ Communicator::~Communicator() {
 }
 
 Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again) {
+  const Result<std::uint64_t> most_in_call_bytes = most_in_call_bytes_asked();
+  if (!most_in_call_bytes) return most_in_call_bytes.error();
   for (;;) {
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
     if (!session) return std::move(session).error();
@@ -103,7 +105,8 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
          .visible_gpus = gpus != nullptr ? gpus->visible() : std::vector<std::string>(),
          .in_stream_hindrance =
              gpus != nullptr ? gpus->in_stream_hindrance() : InStreamHindrance::None,
-         .default_coding = default_coding_},
+         .default_coding = default_coding_,
+         .most_in_call_bytes = *most_in_call_bytes},
         deadline.plus(kGuard));
     if (created) {
       auto member = std::make_shared<Member>();

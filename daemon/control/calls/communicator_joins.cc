@@ -52,7 +52,7 @@ void CommunicatorJoins::join(SessionEntry& session, Rendezvous::Call call,
       return answer(promised.error());
     }
   }
-  call.answer = joined(call.session, std::move(member), gets_ticket, std::move(answer));
+  call.answer = joined(call, std::move(member), gets_ticket, std::move(answer));
   if (!may_pay_for_in_call(call)) return replace_earlier(std::move(call));
   groups_.look(call.session, call.serial,
                [this, call](const Result<const std::vector<MemoryGroup>*>& groups) {
@@ -147,13 +147,14 @@ void CommunicatorJoins::leave(std::size_t worker, SessionId session, MemberId me
                                                               [](const Status&) {});
 }
 
-Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bool gets_ticket,
+Rendezvous::Answer CommunicatorJoins::joined(const Rendezvous::Call& call, HeldMember member,
+                                             bool gets_ticket,
                                              Answer<v1::CreateCommunicatorReply> answer) {
   // Held in one place: this function is copied, and the quota must be free before a refusal is
   // heard.
   auto holder = std::make_shared<HeldMember>(std::move(member));
-  return [this, id, holder, gets_ticket,
-          answer = std::move(answer)](Result<Rendezvous::Joined> result) {
+  return [this, id = call.session, most_in_call_bytes = call.most_in_call_bytes, holder,
+          gets_ticket, answer = std::move(answer)](Result<Rendezvous::Joined> result) {
     SessionEntry* session = state_.ledger.find(id);
     if (result && session == nullptr) {
       result = error(ErrorCode::Aborted, Reason::RemoteDied, "session ", id, " has ended");
@@ -182,7 +183,8 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
     if (state_.worker_of(*session).on_gpus())
       return hand_over_mailbox(id, result->member, std::move(reply), answer);
     if (gets_ticket) --session->tickets_promised;
-    if (Status given = hand_over_in_call(*session, held, *result, reply); !given) {
+    if (Status given = hand_over_in_call(*session, held, *result, most_in_call_bytes, reply);
+        !given) {
       state_.worker_of(*session).leave_communicator(id, result->member, [](const Status&) {});
       session->members.erase(result->member);
       return answer(given.error());
@@ -193,18 +195,22 @@ Rendezvous::Answer CommunicatorJoins::joined(SessionId id, HeldMember member, bo
 
 Status CommunicatorJoins::hand_over_in_call(SessionEntry& session, HeldMember& member,
                                             const Rendezvous::Joined& joined,
+                                            std::uint64_t most_in_call_bytes,
                                             v1::CreateCommunicatorReply& reply) {
   const auto ranks = static_cast<std::uint32_t>(joined.rank_devices.size());
   if (!joined.is_here) {
     reply.set_launch_table(make_launch_table_on_host(ranks).encode());
     return {};
   }
-  member.in_call = state_.in_call.of(member.unique_id, member.epoch,
-                                     {.uid = session.peer.uid,
-                                      .groups = session.memory_groups,
-                                      .ranks = ranks,
-                                      .most_bytes = state_.settings->host.in_call_bytes,
-                                      .same_tables = joined.same_tables});
+  member.in_call = state_.in_call.of(
+      member.unique_id, member.epoch,
+      {.uid = session.peer.uid,
+       .groups = session.memory_groups,
+       .ranks = ranks,
+       .bounds = in_call_bounds(state_.settings->host.in_call_bytes, state_.tuning->in_call, ranks,
+                                most_in_call_bytes),
+       .is_off = state_.settings->host.in_call_bytes == 0,
+       .same_tables = joined.same_tables});
   InCallExchange& exchange = *member.in_call;
   reply.set_launch_table(exchange.launches().encode());
   if (!exchange.has_memory()) return {};

@@ -43,7 +43,7 @@ class CommunicatorJoins {
   void leave(std::size_t worker, SessionId session, MemberId member);
   // member: whom it is for and what it was charged.
   // gets_ticket: it was promised.
-  Rendezvous::Answer joined(SessionId id, HeldMember member, bool gets_ticket,
+  Rendezvous::Answer joined(const Rendezvous::Call& call, HeldMember member, bool gets_ticket,
                             Answer<v1::CreateCommunicatorReply> answer);
   void drop(Result<MailboxDescriptors> mailbox);  // that nobody will fetch
   // GPU workers: the reply with a ticket for the rank's mailbox.
@@ -52,7 +52,8 @@ class CommunicatorJoins {
   // Workers on the host: the reply with its table, and memory for calls to meet in where there is
   // any.
   Status hand_over_in_call(SessionEntry& session, HeldMember& member,
-                           const Rendezvous::Joined& joined, v1::CreateCommunicatorReply& reply);
+                           const Rendezvous::Joined& joined, std::uint64_t most_in_call_bytes,
+                           v1::CreateCommunicatorReply& reply);
   void count();
 
   ControlState& state_;

@@ -13,7 +13,7 @@ namespace arcomm {
 InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
     : counts_(books.counts),
       ranks_(wanted.ranks),
-      launches_(make_launch_table_on_host(ranks_, wanted.most_bytes)),
+      launches_(make_launch_table_on_host(ranks_, wanted.bounds)),
       layout_(ranks_, launches_.most_in_call_bytes()) {
   if (const Status made = make(wanted, books); !made) {
     why_not_ = made.error().message;
@@ -36,11 +36,12 @@ Status InCallExchange::make(const Wanted& wanted, const Books& books) {
   const auto not_here = [](const auto&... parts) {
     return error(ErrorCode::Unavailable, Reason::Unsupported, parts...);
   };
-  if (wanted.most_bytes == 0) return not_here("host.in_call_bytes is 0");
+  if (wanted.is_off) return not_here("host.in_call_bytes is 0");
   if (!host::can_reduce_in_call()) return not_here("this machine's processor lacks AVX2");
   if (ranks_ == 1) return not_here("it has one rank, which has nobody to meet");
   if (ranks_ > kMaxInCallRanks)
     return not_here("it has ", ranks_, " ranks, and the calls of up to ", kMaxInCallRanks, " meet");
+  if (!wanted.bounds.any()) return not_here("arctl tune found the worker to be faster");
   if (!wanted.same_tables) return not_here("a rank has a library of another version");
   // As when in_call_bytes was 0 at the call of this rank.
   if (!wanted.groups) return not_here("its process's control groups have not been looked at");
@@ -103,6 +104,13 @@ std::shared_ptr<const InCallExchange> InCallExchanges::find(const UniqueIdBytes&
                                                             std::uint64_t epoch) const {
   const auto found = exchanges_.find({unique_id, epoch});
   return found == exchanges_.end() ? nullptr : found->second.lock();
+}
+
+void InCallExchanges::for_each(const Visit& visit) const {
+  for (const auto& [key, place] : exchanges_) {
+    const std::shared_ptr<const InCallExchange> exchange = place.lock();
+    if (exchange && exchange->has_memory()) visit(key.first, key.second, *exchange);
+  }
 }
 
 }  // namespace arcomm

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,6 +15,7 @@
 #include "daemon/comm/unique_id.h"
 #include "daemon/control/limits/client_groups.h"
 #include "daemon/control/limits/quota.h"
+#include "daemon/plan/tuning/in_call_tuning.h"
 #include "daemon/telemetry/metrics/in_call_counts.h"
 #include "proto/gpu/launch_table.h"
 #include "proto/shared_mapping.h"
@@ -32,8 +34,9 @@ class InCallExchange {
     // process where more is allowed could have made this memory there.
     const std::optional<std::vector<MemoryGroup>>& groups;  // none: not looked at
     std::uint32_t ranks = 0;
-    std::uint64_t most_bytes = 0;  // host.in_call_bytes
-    bool same_tables = false;      // every rank's library reads this daemon's launch tables
+    InCallBounds bounds = {};
+    bool is_off = false;       // host.in_call_bytes is 0
+    bool same_tables = false;  // every rank's library reads this daemon's launch tables
   };
   struct Books {
     QuotaBook& quotas;
@@ -48,6 +51,7 @@ class InCallExchange {
   // The same for all ranks.
   const LaunchTable& launches() const { return launches_; }
   bool has_memory() const { return static_cast<bool>(control_); }
+  std::uint32_t ranks() const { return ranks_; }
   std::uint64_t bytes() const { return has_memory() ? layout_.bytes() : 0; }
   // One for each rank; of the last one nothing is kept.
   Result<UniqueFd> descriptor();
@@ -83,6 +87,10 @@ class InCallExchanges {
   // Null: it has none, or none any more.
   std::shared_ptr<const InCallExchange> find(const UniqueIdBytes& unique_id,
                                              std::uint64_t epoch) const;
+  // Of those that have memory.
+  using Visit =
+      std::function<void(const UniqueIdBytes&, std::uint64_t epoch, const InCallExchange&)>;
+  void for_each(const Visit& visit) const;
 
  private:
   using Key = std::pair<UniqueIdBytes, std::uint64_t>;

@@ -161,6 +161,7 @@ void NodeAdmin::trace(const Caller&, const v1::TraceRequest& request,
       trace_reply(std::move(log), request, control_.workers().size() > 1,
                   [this](std::uint8_t algorithm) { return actions_.algorithm_name(algorithm); });
   reply.set_lost(lost);
+  if (!request.previous() && !request.failed_only()) add_in_call(control_.in_call(), reply);
   answer(reply);
 }
 

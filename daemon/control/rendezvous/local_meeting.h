@@ -45,6 +45,7 @@ struct LocalMeeting {
     std::uint32_t in_stream_abi = kInStreamAbi;
     InStreamHindrance in_stream_hindrance = InStreamHindrance::None;
     std::uint32_t launch_table_version = kLaunchTableVersion;
+    std::uint64_t most_in_call_bytes = 0;  // rank 0's counts; 0: the daemon's choice
     bool on_gpu = false;  // `device` is a GPU, which serves one rank of a communicator
     Coding default_coding;
     Clock::time_point called_at, deadline;

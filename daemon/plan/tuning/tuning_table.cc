@@ -33,20 +33,6 @@ std::uint64_t half_way(std::uint64_t below, std::uint64_t above) {
   return high;
 }
 
-TypeClass class_of(DType dtype) {
-  return dtype == DType::Float16 || dtype == DType::BFloat16 ? TypeClass::Half : TypeClass::Plain;
-}
-
-std::string_view text_of(TypeClass type_class) {
-  switch (type_class) {
-    case TypeClass::Plain:
-      return "plain";
-    case TypeClass::Half:
-      return "half";
-  }
-  return "unknown";
-}
-
 TuningTable default_tuning() {
   return {};
 }  // the planner's own rule holds where no point does

@@ -1,7 +1,7 @@
 // What was measured on this machine, and the choice that follows: for a number of ranks, a message
-// size and a class of types, which algorithm is fastest on the host; and beside it the GPUs' table,
-// kept in the same file. A value: immutable once shared, so any thread may read it. Units: bytes of
-// one rank's message, microseconds of one AllReduce.
+// size and a class of types, which algorithm is fastest on the host; and beside it, kept in the
+// same file, what calls do without the worker, and the GPUs' table. A value: immutable once shared,
+// so any thread may read it. Units: bytes of one rank's message, microseconds of one AllReduce.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,14 @@
 #include <vector>
 
 #include "daemon/plan/tuning/gpu_tuning_table.h"
+#include "daemon/plan/tuning/in_call_tuning.h"
 #include "daemon/plan/tuning/tuning_key.h"
+#include "daemon/plan/tuning/type_class.h"
 #include "kernels/catalog.h"
 #include "proto/status.h"
 #include "proto/types.h"
 
 namespace arcomm {
-
-// Types that cost alike: 16-bit ones are widened to float32 and rounded again.
-enum class TypeClass : std::uint8_t { Plain, Half };
-TypeClass class_of(DType dtype);
-std::string_view text_of(TypeClass type_class);
 
 struct TuningPoint {
   std::uint32_t ranks = 2;
@@ -65,10 +62,11 @@ struct TuningTable {
 
   std::vector<Crossover> crossovers;  // made by settle(); sorted by key, ranks, class, from_bytes
 
+  InCallTuning in_call;
   GpuTuningTable gpu = default_gpu_tuning();
 
   friend bool operator==(const TuningTable& a, const TuningTable& b) {
-    return a.points == b.points && a.gpu == b.gpu;
+    return a.points == b.points && a.in_call == b.in_call && a.gpu == b.gpu;
   }
 };
 

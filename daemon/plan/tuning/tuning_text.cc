@@ -16,13 +16,6 @@ namespace {
 constexpr std::size_t kMaxPoints = 65'536;
 constexpr std::int64_t kFormat = 1;
 
-std::optional<TypeClass> class_named(std::string_view name) {
-  for (const TypeClass type_class : {TypeClass::Plain, TypeClass::Half}) {
-    if (text_of(type_class) == name) return type_class;
-  }
-  return std::nullopt;
-}
-
 std::string known_algorithms() {
   std::string names;
   for (const AlgorithmEntry& entry : catalog()) {
@@ -39,15 +32,18 @@ class Reader : private TuningReader {
   Result<TuningTable> read(const toml::table& root) {
     TuningTable table;
     table.source = std::string(name());
-    ARC_RETURN_IF_ERROR(check_keys(root, "the file", {"format", "machine", "point", "gpu"}));
+    ARC_RETURN_IF_ERROR(
+        check_keys(root, "the file", {"format", "machine", "point", "in_call", "gpu"}));
     const std::optional<std::int64_t> format = root["format"].value<std::int64_t>();
     if (format != kFormat) {
       return wrong(root, "format must be ", kFormat,
                    ": the file is of another version; run `arctl tune` anew");
     }
     table.machine = root["machine"].value_or(std::string());
-    ARC_RETURN_IF_ERROR(read_points(root, "[[point]]", table.points));
+    ARC_RETURN_IF_ERROR(read_points(root, "point", "[[point]]", table.points));
+    ARC_RETURN_IF_ERROR(read_points(root, "in_call", "[[in_call]]", table.in_call.points));
     table.settle();
+    table.in_call.settle();
     const toml::node* gpu = root.get("gpu");
     if (gpu == nullptr) return table;
     if (!gpu->is_table()) return wrong(*gpu, "gpu must be a table: [[gpu.point]]");
@@ -58,7 +54,7 @@ class Reader : private TuningReader {
  private:
   Status read_gpu(const toml::table& gpu, GpuTuningTable& table) {
     ARC_RETURN_IF_ERROR(check_keys(gpu, "gpu", {"machine", "point"}));
-    ARC_RETURN_IF_ERROR(read_points(gpu, "[[gpu.point]]", table.points));
+    ARC_RETURN_IF_ERROR(read_points(gpu, "point", "[[gpu.point]]", table.points));
     if (table.points.empty()) return {};
     table.source = std::string(name());
     table.machine = gpu["machine"].value_or(std::string());
@@ -67,11 +63,11 @@ class Reader : private TuningReader {
   }
 
   template <typename Point>
-  Status read_points(const toml::table& parent, std::string_view spelling,
+  Status read_points(const toml::table& parent, std::string_view key, std::string_view spelling,
                      std::vector<Point>& points) {
-    const toml::node* node = parent.get("point");
+    const toml::node* node = parent.get(key);
     if (node == nullptr) return {};
-    if (!node->is_array()) return wrong(*node, "point must be a list: ", spelling);
+    if (!node->is_array()) return wrong(*node, key, " must be a list: ", spelling);
     const toml::array& list = *node->as_array();
     if (list.size() > kMaxPoints) return wrong(list, "more than ", kMaxPoints, " points");
     for (const toml::node& entry : list) {
@@ -97,14 +93,28 @@ class Reader : private TuningReader {
       return wrong(fields, "algorithm '", algorithm, "' is unknown; there are ",
                    known_algorithms());
     }
-    const std::string type_class = fields["class"].value_or(std::string("plain"));
-    const std::optional<TypeClass> of_class = class_named(type_class);
-    if (!of_class) {
-      return wrong(fields, "class '", type_class, "' is unknown; there are plain, half");
-    }
-    point.type_class = *of_class;
+    ARC_RETURN_IF_ERROR(read_class(fields, point.type_class));
     point.algorithm = *named;
     point.tile_bytes = static_cast<std::uint32_t>(tile);
+    return {};
+  }
+
+  Status read(const toml::table& fields, InCallPoint& point) {
+    ARC_RETURN_IF_ERROR(
+        check_keys(fields, "a point of [[in_call]]",
+                   {"ranks", "bytes", "class", "microseconds", "by_worker_microseconds"}));
+    ARC_RETURN_IF_ERROR(read_shape(fields, kMaxInCallRanks, point));
+    if (point.bytes > kMaxInCallBytes)
+      return wrong(fields, "bytes must be at most ", kMaxInCallBytes, ": calls meet for no more");
+    ARC_RETURN_IF_ERROR(read_class(fields, point.type_class));
+    return read_time(fields, "by_worker_microseconds", point.by_worker_microseconds);
+  }
+
+  Status read_class(const toml::table& fields, TypeClass& type_class) {
+    const std::string name = fields["class"].value_or(std::string("plain"));
+    const std::optional<TypeClass> named = class_named(name);
+    if (!named) return wrong(fields, "class '", name, "' is unknown; there are plain, half");
+    type_class = *named;
     return {};
   }
 
@@ -121,22 +131,30 @@ class Reader : private TuningReader {
     return {};
   }
 
-  // What every point has.
+  // What every point of an algorithm has.
   template <typename Point>
   Status read_measurement(const toml::table& fields, std::int64_t max_ranks, Point& point) {
+    ARC_RETURN_IF_ERROR(read_shape(fields, max_ranks, point));
+    ARC_RETURN_IF_ERROR(read_named(fields, "collective", kCollectives, point.key.collective));
+    return read_named(fields, "codec", kCodecs, point.key.codec);
+  }
+
+  // What every point has.
+  template <typename Point>
+  Status read_shape(const toml::table& fields, std::int64_t max_ranks, Point& point) {
     const std::int64_t ranks = fields["ranks"].value<std::int64_t>().value_or(0);
     if (ranks < 1 || ranks > max_ranks) return wrong(fields, "ranks must be 1 to ", max_ranks);
     const std::int64_t bytes = fields["bytes"].value<std::int64_t>().value_or(-1);
     if (bytes < 0) return wrong(fields, "bytes must be a whole number, 0 or more");
-    const double microseconds = fields["microseconds"].value<double>().value_or(-1);
-    if (!std::isfinite(microseconds) || microseconds <= 0)
-      return wrong(fields, "microseconds must be above 0");
-    ARC_RETURN_IF_ERROR(read_named(fields, "collective", kCollectives, point.key.collective));
-    ARC_RETURN_IF_ERROR(read_named(fields, "codec", kCodecs, point.key.codec));
     point.ranks = static_cast<std::uint32_t>(ranks);
     point.bytes = static_cast<std::uint64_t>(bytes);
-    point.microseconds = microseconds;
-    return {};
+    return read_time(fields, "microseconds", point.microseconds);
+  }
+
+  Status read_time(const toml::table& fields, std::string_view key, double& microseconds) {
+    microseconds = fields[key].value<double>().value_or(-1);
+    if (std::isfinite(microseconds) && microseconds > 0) return {};
+    return wrong(fields, key, " must be above 0");
   }
 
   // What no point of the first tables said; it is the default where it is missing.
@@ -164,9 +182,9 @@ std::string key_lines(const TuningKey& key) {
   return lines;
 }
 
-std::string microseconds_line(double microseconds) {
+std::string time_line(double microseconds, std::string_view key = "microseconds") {
   const bool whole = std::floor(microseconds) == microseconds;  // TOML tells 3 from 3.0
-  return fmt::format("microseconds = {:.17g}{}\n", microseconds, whole ? ".0" : "");
+  return fmt::format("{} = {:.17g}{}\n", key, microseconds, whole ? ".0" : "");
 }
 
 }  // namespace
@@ -195,7 +213,19 @@ std::string print_tuning(const TuningTable& table) {
                     point.ranks, point.bytes, text_of(point.type_class), name_of(point.algorithm));
     text += key_lines(point.key);
     if (point.tile_bytes != 0) text += fmt::format("tile_bytes = {}\n", point.tile_bytes);
-    text += microseconds_line(point.microseconds);
+    text += time_line(point.microseconds);
+  }
+  if (!table.in_call.points.empty()) {
+    text +=
+        "\n# Operations within the ranks' calls, and the same by the worker: up to the size at "
+        "which "
+        "it is faster\n# they run in calls (host.in_call_bytes = \"auto\").\n";
+  }
+  for (const InCallPoint& point : table.in_call.points) {
+    text += fmt::format("\n[[in_call]]\nranks = {}\nbytes = {}\nclass = \"{}\"\n", point.ranks,
+                        point.bytes, text_of(point.type_class));
+    text += time_line(point.microseconds);
+    text += time_line(point.by_worker_microseconds, "by_worker_microseconds");
   }
   if (table.gpu.points.empty()) return text;
   text += fmt::format(
@@ -206,7 +236,7 @@ std::string print_tuning(const TuningTable& table) {
     text += fmt::format("\n[[gpu.point]]\nranks = {}\nbytes = {}\nalgorithm = \"{}\"\n",
                         point.ranks, point.bytes, name_of(point.algorithm));
     text += key_lines(point.key);
-    text += microseconds_line(point.microseconds);
+    text += time_line(point.microseconds);
   }
   return text;
 }

@@ -3,7 +3,10 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <cstdlib>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -42,6 +45,19 @@ bool shares_a_cache() {
 }
 
 }  // namespace
+
+Result<std::uint64_t> most_in_call_bytes_asked() {
+  const char* const value = std::getenv("ARCOMM_IN_CALL_BYTES");
+  const std::string_view word = value == nullptr ? "" : value;
+  if (word.empty()) return std::uint64_t{0};
+  std::uint64_t bytes = 0;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), bytes);
+  if (failed == std::errc() && end == word.data() + word.size() && bytes != 0 &&
+      bytes <= kMaxInCallBytes)
+    return bytes;
+  return error(ErrorCode::InvalidArgument, Reason::BadValue, "ARCOMM_IN_CALL_BYTES is \"", word,
+               "\": a number of bytes from 1 to ", kMaxInCallBytes, " expected");
+}
 
 Result<std::unique_ptr<InCallPath>> InCallPath::open(const UniqueFd& memory, Rank rank,
                                                      const InCallLayout& layout) {

@@ -83,4 +83,17 @@ v1::TraceReply trace_reply(FlightLog log, const v1::TraceRequest& request, bool 
   return reply;
 }
 
+void add_in_call(const InCallExchanges& in_call, v1::TraceReply& reply) {
+  in_call.for_each([&reply](const UniqueIdBytes& unique_id, std::uint64_t epoch,
+                            const InCallExchange& exchange) {
+    v1::TraceInCall& wire = *reply.add_in_call();
+    const InCallCounts::Sum counted = exchange.counted();
+    wire.set_communicator(short_name(unique_id));
+    wire.set_epoch(epoch);
+    wire.set_ranks(static_cast<std::int32_t>(exchange.ranks()));
+    wire.set_operations(counted.operations);
+    wire.set_bytes(counted.bytes);
+  });
+}
+
 }  // namespace arcomm

@@ -27,7 +27,7 @@ TEST(Chosen, CountsWhatHelpCostsAsTheChoiceDoes) {
   for (const TuningPoint& point : table.points) {
     marks.push_back(is_chosen(table, kTwoStreams, point));
     if (marks.back()) {
-      EXPECT_EQ(explain(table, kTwoStreams, 2, point.bytes, DType::Float32).chosen,
+      EXPECT_EQ(explain(table, kTwoStreams, 0, 2, point.bytes, DType::Float32).chosen,
                 name_of(point.algorithm));
     }
   }

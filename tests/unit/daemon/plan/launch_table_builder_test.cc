@@ -265,22 +265,25 @@ TEST(LaunchTableBuilder, GivesAnOperationOfNoElementsOneBlock) {
 }
 
 TEST(LaunchTableBuilder, LetsCallsOfRanksOnOneHostMeetForWhatEachReadsInAShortTime) {
-  const auto path = [](std::uint32_t ranks, std::uint64_t setting, std::uint64_t bytes,
+  const auto path = [](std::uint32_t ranks, std::int64_t setting, std::uint64_t bytes,
                        DType dtype = DType::Float32) {
-    return make_launch_table_on_host(ranks, setting).find({.bytes = bytes, .dtype = dtype}).path;
+    return make_launch_table_on_host(ranks, in_call_bounds(setting, {}, ranks))
+        .find({.bytes = bytes, .dtype = dtype})
+        .path;
   };
   EXPECT_EQ(path(2, 16384, 16384), LaunchPath::InCall);
   EXPECT_EQ(path(2, 16384, 16385), LaunchPath::Launched);
   EXPECT_EQ(path(2, 16384, 8192, DType::BFloat16), LaunchPath::InCall);
   EXPECT_EQ(path(2, 16384, 8194, DType::BFloat16), LaunchPath::Launched);
-  EXPECT_EQ(path(4, kAnyBytes, 16384), LaunchPath::InCall);
-  EXPECT_EQ(path(4, kAnyBytes, 16388), LaunchPath::Launched);
-  EXPECT_EQ(path(8, kAnyBytes, 8192), LaunchPath::Launched);
-  EXPECT_EQ(path(1, kAnyBytes, 0), LaunchPath::Launched);
+  EXPECT_EQ(path(4, 65536, 16384), LaunchPath::InCall);
+  EXPECT_EQ(path(4, 65536, 16388), LaunchPath::Launched);
+  EXPECT_EQ(path(8, 65536, 8192), LaunchPath::Launched);
+  EXPECT_EQ(path(1, 65536, 0), LaunchPath::Launched);
   EXPECT_EQ(path(2, 0, 0), LaunchPath::Launched);
   // What has a codec is the worker's.
-  EXPECT_EQ(make_launch_table_on_host(2, 16384).find({.bytes = 64, .codec = Codec::Q8}).path,
-            LaunchPath::Launched);
+  EXPECT_EQ(
+      make_launch_table_on_host(2, {16384, 8192}).find({.bytes = 64, .codec = Codec::Q8}).path,
+      LaunchPath::Launched);
 }
 
 TEST(LaunchTableBuilder, IsWhatExplainTells) {

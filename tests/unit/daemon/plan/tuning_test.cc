@@ -176,7 +176,7 @@ TEST(Planner, WhatItChoosesCanRunAndLargeOperationsAreAlwaysCut) {
 }
 
 TEST(Explain, SaysWhatWasMeasuredAndWhoCameSecond) {
-  const Explanation answer = explain(sample(), kShape, 2, 65536, DType::Float32);
+  const Explanation answer = explain(sample(), kShape, 0, 2, 65536, DType::Float32);
   EXPECT_EQ(answer.chosen, "tiled");
   EXPECT_EQ(answer.runner_up, "inline");
   EXPECT_EQ(answer.chosen_microseconds, 125.0);
@@ -185,8 +185,26 @@ TEST(Explain, SaysWhatWasMeasuredAndWhoCameSecond) {
   EXPECT_NE(answer.text.find("counts 40 us more"), std::string::npos) << answer.text;
 }
 
+TEST(Explain, SaysWhatRunsWithinTheRanksCalls) {
+  TuningTable table = sample();
+  table.in_call.points = {{2, 1024, TypeClass::Plain, 0.25, 3.5},
+                          {2, 32768, TypeClass::Plain, 5.0, 6.0},
+                          {2, 65536, TypeClass::Plain, 11.0, 7.0}};
+  const Explanation answer = explain(table, kShape, kInCallAuto, 2, 2048, DType::Float32);
+  EXPECT_EQ(answer.chosen, "in_call");
+  EXPECT_EQ(answer.runner_up, "inline");
+  EXPECT_EQ(answer.chosen_microseconds, 0.25);
+  EXPECT_EQ(answer.runner_up_microseconds, 1.0);
+  EXPECT_NE(answer.text.find("up to 32 KiB of this type"), std::string::npos) << answer.text;
+  EXPECT_NE(answer.text.find("0.25 us in calls, 3.50 us by the worker"), std::string::npos)
+      << answer.text;
+  const Explanation above = explain(table, kShape, kInCallAuto, 2, 65536, DType::Float32);
+  EXPECT_EQ(above.chosen, "tiled");
+  EXPECT_NE(above.text.find("11.00 us in calls"), std::string::npos) << above.text;
+}
+
 TEST(Explain, SaysThatNothingWasMeasured) {
-  const Explanation answer = explain(default_tuning(), kShape, 2, 4096, DType::Float32);
+  const Explanation answer = explain(default_tuning(), kShape, 0, 2, 4096, DType::Float32);
   EXPECT_EQ(answer.chosen_microseconds, 0);
   EXPECT_NE(answer.text.find("arctl tune"), std::string::npos) << answer.text;
 }

@@ -20,9 +20,12 @@ class InCallExchangesTest : public ::testing::Test {
   }
   std::shared_ptr<InCallExchange> of(std::uint64_t epoch,
                                      const std::optional<std::vector<MemoryGroup>>& groups) {
-    return exchanges_.of(
-        {}, epoch,
-        {.uid = 7, .groups = groups, .ranks = 2, .most_bytes = kBytes, .same_tables = true});
+    return exchanges_.of({}, epoch,
+                         {.uid = 7,
+                          .groups = groups,
+                          .ranks = 2,
+                          .bounds = {kBytes, kBytes / 2},
+                          .same_tables = true});
   }
 
   static constexpr std::uint64_t kBytes = 4096;  // that the calls of two ranks meet for, at most

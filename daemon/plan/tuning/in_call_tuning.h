@@ -1,0 +1,50 @@
+// What was measured of operations that run within the ranks' calls (proto/host/in_call.h), beside
+// the same operations by the worker, and the bound that follows. A value: immutable once shared, so
+// any thread may read it. Units: bytes that one rank sends, microseconds of one AllReduce.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "daemon/plan/tuning/type_class.h"
+#include "proto/host/in_call.h"
+
+namespace arcomm {
+
+struct InCallPoint {
+  std::uint32_t ranks = 2;
+  std::uint64_t bytes = 0;
+  TypeClass type_class = TypeClass::Plain;
+  double microseconds = 0, by_worker_microseconds = 0;
+  friend bool operator==(const InCallPoint&, const InCallPoint&) = default;
+};
+
+struct InCallTuning {
+  std::vector<InCallPoint> points;  // sorted by ranks, class, bytes
+
+  // Sorts the points. Called by all that make them.
+  void settle();
+  // The largest size up to which calls were the faster at every size that was measured, 0 where
+  // they never were: of the nearest number of ranks not above; nothing where none was measured.
+  std::optional<std::uint64_t> most_bytes(std::uint32_t ranks, TypeClass type_class) const;
+
+  friend bool operator==(const InCallTuning&, const InCallTuning&) = default;
+};
+
+// host.in_call_bytes where it says "auto".
+inline constexpr std::int64_t kInCallAuto = -1;
+
+// Up to how many bytes calls of a communicator meet, by class of types; 0: none do.
+struct InCallBounds {
+  std::uint64_t plain = 0, half = 0;
+
+  bool any() const { return plain != 0 || half != 0; }
+  friend bool operator==(const InCallBounds&, const InCallBounds&) = default;
+};
+// setting: host.in_call_bytes. asked: by a communicator that is to be measured, instead of what
+// would hold otherwise; 0: nothing. What the setting turns off nobody turns on.
+InCallBounds in_call_bounds(std::int64_t setting, const InCallTuning& measured, std::uint32_t ranks,
+                            std::uint64_t asked = 0);
+
+}  // namespace arcomm
