@@ -11,6 +11,7 @@
 #include "daemon/plan/planner.h"
 #include "daemon/shown.h"
 #include "kernels/cuda_algorithms.h"
+#include "kernels/host/reduce_in_call.h"
 
 namespace arcomm {
 namespace {
@@ -106,9 +107,12 @@ Result<v1::ExplainReply> explain_all_reduce(const v1::ExplainRequest& request, b
     why = arcomm::explain(table->gpu, *forced, static_cast<std::uint32_t>(ranks), request.bytes(),
                           static_cast<DType>(request.dtype()), settings->gpu.in_stream);
   } else {
-    why = arcomm::explain(*table, host_shape(settings->host.streams), settings->host.in_call_bytes,
-                          static_cast<std::uint32_t>(ranks), request.bytes(),
-                          static_cast<DType>(request.dtype()));
+    // What has a codec is the worker's, as is everything on a processor that cannot do it.
+    const bool by_worker = request.codec() != 0 || request.least_snr_db() != 0 ||
+                           request.most_relative_error() != 0 || !host::can_reduce_in_call();
+    why = arcomm::explain(
+        *table, host_shape(settings->host.streams), by_worker ? 0 : settings->host.in_call_bytes,
+        static_cast<std::uint32_t>(ranks), request.bytes(), static_cast<DType>(request.dtype()));
   }
   v1::ExplainReply reply = reply_of(why);
   reply.set_table(shown(on_gpus ? table->gpu.source : table->source));

@@ -70,7 +70,7 @@ void add_marked(const TuningTable& table, const Settings& settings, bool on_gpus
       wire.set_algorithm(in_call ? "in_call" : "by_worker");
       wire.set_microseconds(in_call ? point.microseconds : point.by_worker_microseconds);
       wire.set_type_class(std::string(text_of(point.type_class)));
-      wire.set_chosen(in_call == (point.bytes <= most));
+      wire.set_chosen(in_call == (most != 0 && point.bytes <= most));
     }
   }
 }
@@ -81,14 +81,14 @@ Result<InCallTuning> in_call_of(const v1::TuneRequest& request) {
   for (const v1::TuneInCall& wire : request.in_call()) {
     const std::optional<TypeClass> type_class = class_named(wire.type_class());
     const auto is_time = [](double us) { return std::isfinite(us) && us > 0; };
-    if (wire.ranks() < 2 || std::cmp_greater(wire.ranks(), kMaxInCallRanks) ||
+    if (wire.ranks() < 2 || std::cmp_greater(wire.ranks(), kMaxInCallRanks) || wire.bytes() == 0 ||
         wire.bytes() > kMaxInCallBytes || !type_class || !is_time(wire.microseconds()) ||
         !is_time(wire.by_worker_microseconds()) || tuning.points.size() == kMostInCallPoints) {
       return error(ErrorCode::InvalidArgument, Reason::BadValue,
                    "no measurement of calls: ", wire.ranks(), " ranks, ", wire.bytes(),
                    " bytes, class \"", shown(wire.type_class()), "\", ", wire.microseconds(),
                    " and ", wire.by_worker_microseconds(), " us; there are 2 to ", kMaxInCallRanks,
-                   " ranks, up to ", kMaxInCallBytes, " bytes, plain and half, and at most ",
+                   " ranks, 1 to ", kMaxInCallBytes, " bytes, plain and half, and at most ",
                    kMostInCallPoints, " of them");
     }
     tuning.points.push_back({.ranks = static_cast<std::uint32_t>(wire.ranks()),
@@ -148,8 +148,7 @@ Status NodeTuner::tune(const TuneCall& call, bool on_gpus) {
     Result<TuningTable> measured = measure_host(call);
     if (!measured) return measured.error();
     measured->gpu = std::move(table.gpu);
-    measured->in_call =
-        in_call->points.empty() ? std::move(table.in_call) : std::move(in_call).value();
+    measured->in_call = in_call->over(table.in_call);
     table = std::move(measured).value();
   }
   table.source = path;

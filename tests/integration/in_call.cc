@@ -97,8 +97,11 @@ TEST_F(InCall, IsSwitchedOffByItsSettingAndTheOperatorIsToldWhy) {
 // By ranks of arctl's own, as daemons cannot call.
 TEST_F(InCall, ArctlTuneFindsUpToWhichSizeItIsFaster) {
   start();
-  const nlohmann::json tuned =
-      arctl_json(node(), {"tune", "--device", "host", "--max-size", "64K", "--budget", "40"});
+  const ArctlRun run =
+      arctl(node(), {"tune", "--device", "host", "--max-size", "64K", "--budget", "100", "--json"},
+            milliseconds(120'000));
+  ASSERT_EQ(run.code, 0) << run.errors;
+  const nlohmann::json tuned = run.json();
   std::uint64_t most = 0, measured = 0;
   bool is_faster = true;
   for (const nlohmann::json& point : tuned["points"]) {

@@ -24,6 +24,8 @@ static_assert(kSizes.back() == kMaxInCallBytes);
 // Medians of rounds that last some hundred microseconds each; the first case of a team is warmed up
 // for as long as processes that woke on one core may take to part.
 constexpr std::uint32_t kRounds = 9, kIterations = 100, kWarmUp = 200, kFirstWarmUp = 4096;
+// Of a shorter one that would be the most.
+constexpr std::chrono::milliseconds kLongBudget{2000};
 
 // For all that is to be measured: not where the daemon does not know that it was asked.
 bool meets_in_calls(Admin& admin, const RankTeam& team) {
@@ -44,11 +46,12 @@ struct Question {
 };
 
 // plans: a plan's operations are the worker's.
-Result<double> time(RankTeam& team, const Question& question, bool by_worker, bool is_first) {
+Result<double> time(RankTeam& team, const Question& question, bool by_worker,
+                    std::uint32_t warm_up) {
   const Result<Measured> measured = team.run({.count = question.bytes / size_of(question.dtype),
                                               .dtype = question.dtype,
                                               .persistent = by_worker,
-                                              .warmup = is_first ? kFirstWarmUp : kWarmUp,
+                                              .warmup = warm_up,
                                               .iterations = kIterations,
                                               .rounds = kRounds});
   if (!measured) return measured.error();
@@ -73,15 +76,15 @@ Status measure(Admin& admin, const InCallMeasure& how, int ranks, Clock::time_po
   if (!team) return team.error();
   bool is_first = true;
   for (const std::uint64_t bytes : kSizes) {
-    if (how.max_bytes != 0 && bytes > how.max_bytes) break;
     if (Clock::now() >= until) return team->finish();
     for (const Question& question :
          {Question{bytes, DType::Float32, "plain"}, Question{bytes, DType::BFloat16, "half"}}) {
-      const Result<double> in_call = time(*team, question, false, is_first);
+      const Result<double> in_call = time(
+          *team, question, false, is_first && how.budget >= kLongBudget ? kFirstWarmUp : kWarmUp);
       if (!in_call) return in_call.error();
       if (is_first && !meets_in_calls(admin, *team)) return team->finish();
       is_first = false;
-      const Result<double> by_worker = time(*team, question, true, false);
+      const Result<double> by_worker = time(*team, question, true, kWarmUp);
       if (!by_worker) return by_worker.error();
       v1::TuneInCall& point = found.emplace_back();
       point.set_bytes(bytes);
@@ -98,17 +101,16 @@ Status measure(Admin& admin, const InCallMeasure& how, int ranks, Clock::time_po
 
 }  // namespace
 
-Result<std::vector<v1::TuneInCall>> measure_in_call(Admin& admin, const InCallMeasure& how) {
+Status measure_in_call(Admin& admin, const InCallMeasure& how, std::vector<v1::TuneInCall>& found) {
   const unsigned most_ranks = kRanksPerCore * std::max(1U, std::thread::hardware_concurrency());
   const Clock::time_point until = Clock::now() + how.budget;
-  std::vector<v1::TuneInCall> found;
   for (const int ranks : kRanks) {
     if (std::cmp_greater(ranks, most_ranks)) break;
     const std::size_t before = found.size();
     ARC_RETURN_IF_ERROR(measure(admin, how, ranks, until, found));
     if (found.size() == before) break;
   }
-  return found;
+  return {};
 }
 
 }  // namespace arcomm::arctl

@@ -17,15 +17,16 @@ namespace arcomm::arctl {
 
 struct InCallMeasure {
   std::string runtime_dir;                    // "" means the environment's
-  std::uint64_t max_bytes = 0;                // 0: as far as calls can meet
   std::chrono::milliseconds budget{10'000};   // numbers of ranks that no longer fit are left out
   std::chrono::milliseconds timeout{30'000};  // of one operation
   std::function<void(const ::arcommd::v1::TuneInCall&)> seen;  // after each size
 };
 
-// Between 2, 4 and 8 ranks, no more than two to a core. Nothing where calls do not meet here, by
-// the daemon's setting or for want of what it takes.
-Result<std::vector<::arcommd::v1::TuneInCall>> measure_in_call(Admin& admin,
-                                                               const InCallMeasure& how);
+// Up to 64 KB, between 2, 4 and 8 ranks, no more than two to a core: adds what it could measure to
+// `found`, whatever it returns; nothing where calls do not meet here, by the daemon's setting or
+// for want of what it takes. The worker's figure is of a plan on shared memory, the least that it
+// takes. DataLoss: a sum was wrong.
+Status measure_in_call(Admin& admin, const InCallMeasure& how,
+                       std::vector<::arcommd::v1::TuneInCall>& found);
 
 }  // namespace arcomm::arctl

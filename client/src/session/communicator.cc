@@ -83,8 +83,6 @@ Communicator::~Communicator() {
 }
 
 Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again) {
-  const Result<std::uint64_t> most_in_call_bytes = most_in_call_bytes_asked();
-  if (!most_in_call_bytes) return most_in_call_bytes.error();
   for (;;) {
     Result<std::shared_ptr<Session>> session = Library::instance().session(deadline);
     if (!session) return std::move(session).error();
@@ -94,6 +92,10 @@ Result<std::shared_ptr<Member>> Communicator::join(Deadline deadline, bool again
       if (!current) return std::move(current).error();
       gpu_ = std::move(*current);
     }
+    // What rank 0's process says counts.
+    Result<std::uint64_t> most_in_call_bytes = std::uint64_t{0};
+    if (gpus == nullptr && rank_ == 0) most_in_call_bytes = most_in_call_bytes_asked();
+    if (!most_in_call_bytes) return std::move(most_in_call_bytes).error();
     const auto left = std::chrono::ceil<milliseconds>(deadline.left());
     Result<CreatedCommunicator> created = (*session)->control().create_communicator(
         (*session)->key(),

@@ -1,6 +1,7 @@
 #include "daemon/plan/tuning/in_call_tuning.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 namespace arcomm {
@@ -21,6 +22,17 @@ void InCallTuning::settle() {
   });
 }
 
+InCallTuning InCallTuning::over(const InCallTuning& older) const {
+  InCallTuning both = *this;
+  std::ranges::copy_if(older.points, std::back_inserter(both.points), [&](const InCallPoint& old) {
+    return std::ranges::none_of(points, [&](const InCallPoint& point) {
+      return point.ranks == old.ranks && point.type_class == old.type_class;
+    });
+  });
+  both.settle();
+  return both;
+}
+
 std::optional<std::uint64_t> InCallTuning::most_bytes(std::uint32_t ranks,
                                                       TypeClass type_class) const {
   std::optional<std::uint32_t> nearest;
@@ -34,12 +46,12 @@ std::optional<std::uint64_t> InCallTuning::most_bytes(std::uint32_t ranks,
     if (point.microseconds > point.by_worker_microseconds) break;
     most = point.bytes;
   }
-  return most;
+  return *nearest < 2 ? most : most * (*nearest - 1) / (ranks - 1);
 }
 
 InCallBounds in_call_bounds(std::int64_t setting, const InCallTuning& measured, std::uint32_t ranks,
                             std::uint64_t asked) {
-  if (setting == 0 || ranks < 2) return {};
+  if (setting == 0 || ranks < 2 || ranks > kMaxInCallRanks) return {};
   if (asked != 0) return {std::min(asked, kMaxInCallBytes), std::min(asked, kMaxInCallBytes)};
   const std::uint64_t wanted =
       setting == kInCallAuto ? kUnmeasuredBytes : static_cast<std::uint64_t>(setting);

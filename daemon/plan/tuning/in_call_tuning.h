@@ -25,8 +25,11 @@ struct InCallTuning {
 
   // Sorts the points. Called by all that make them.
   void settle();
+  // These, and of `older` what was measured of other numbers of ranks and classes.
+  InCallTuning over(const InCallTuning& older) const;
   // The largest size up to which calls were the faster at every size that was measured, 0 where
-  // they never were: of the nearest number of ranks not above; nothing where none was measured.
+  // they never were; nothing where none was measured. More ranks than were measured go by the
+  // nearest number below, less by how many more of the others each reads.
   std::optional<std::uint64_t> most_bytes(std::uint32_t ranks, TypeClass type_class) const;
 
   friend bool operator==(const InCallTuning&, const InCallTuning&) = default;

@@ -28,13 +28,24 @@ TEST(InCallTuning, IsFasterUpToTheLastSizeBeforeTheFirstAtWhichItIsNot) {
   EXPECT_EQ(tuning.most_bytes(4, TypeClass::Plain), 0u) << "never";
 }
 
-TEST(InCallTuning, StandsForMoreRanksAndNotForFewer) {
+TEST(InCallTuning, StandsForMoreRanksByWhatEachReadsAndNotForFewer) {
   const InCallTuning tuning = measured();
-  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 32768u);
+  EXPECT_EQ(tuning.most_bytes(3, TypeClass::Plain), 16384u);
   EXPECT_EQ(tuning.most_bytes(8, TypeClass::Plain), 0u);
-  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u) << "of 2 ranks, as 4 were not measured";
+  EXPECT_EQ(tuning.most_bytes(8, TypeClass::Half), 1024u / 7)
+      << "of 2 ranks, as 4 were not measured";
   EXPECT_EQ(tuning.most_bytes(1, TypeClass::Plain), std::nullopt);
   EXPECT_EQ(InCallTuning{}.most_bytes(2, TypeClass::Plain), std::nullopt);
+}
+
+TEST(InCallTuning, TakesThePlaceOfWhatWasMeasuredOfTheSameRanksAndTypes) {
+  InCallTuning newer;
+  newer.points = {{2, 8192, TypeClass::Plain, 9, 1}};
+  const InCallTuning both = newer.over(measured());
+  EXPECT_EQ(both.most_bytes(2, TypeClass::Plain), 0u);
+  EXPECT_EQ(both.most_bytes(2, TypeClass::Half), 1024u);
+  EXPECT_EQ(both.points.size(), 1u + 3 + 1);
+  EXPECT_EQ(InCallTuning{}.over(both), both);
 }
 
 TEST(InCallBounds, AreWhatWasMeasuredWhereTheSettingLeavesItToThat) {
@@ -44,6 +55,7 @@ TEST(InCallBounds, AreWhatWasMeasuredWhereTheSettingLeavesItToThat) {
   EXPECT_EQ(in_call_bounds(4096, tuning, 2), (InCallBounds{4096, 2048}));
   EXPECT_EQ(in_call_bounds(65536, tuning, 4), (InCallBounds{16384, 8192})) << "48 KiB of others";
   EXPECT_FALSE(in_call_bounds(kInCallAuto, tuning, 1).any());
+  EXPECT_FALSE(in_call_bounds(kInCallAuto, {}, 9).any()) << "calls of so many do not meet";
 }
 
 TEST(InCallBounds, AreAsAskedForUnlessTheyAreSwitchedOff) {
