@@ -103,8 +103,9 @@ constexpr SettingRow kRows[] = {
              .field = ARC_FIELD(std::int64_t, host.in_call_bytes), .words = kAuto, .max = 64 << 10},
      .reloadable = true,
      .doc =
-         "Operations of up to so many bytes (a number: of more than 4 ranks, and of 16-bit types, "
-         "fewer), "
+         "Operations of up to so many bytes (unless that was measured: of 16-bit types half, and "
+         "of "
+         "more than 4 ranks less), "
          "between 2 to 8 ranks that are all on this host, run within the ranks' calls, which hand "
          "each other what they send in memory that the daemon makes for the communicator; whatever "
          "does not meet there soon goes to the "

@@ -33,7 +33,7 @@ struct TuneOptions {
   std::vector<std::string> peers;  // of the network; none: all
 };
 
-constexpr std::uint64_t kHostBudgetMs = 20'000;  // where none is said
+constexpr std::uint64_t kHostBudgetMs = 20'000;  // where none is said, as the daemon itself takes
 
 std::string speed_text(std::uint64_t bytes_per_second) {
   return bytes_per_second == 0 ? "-" : human_bytes(bytes_per_second) + "/s";

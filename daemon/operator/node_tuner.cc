@@ -60,9 +60,9 @@ void add_marked(const TuningTable& table, const Settings& settings, bool on_gpus
     wire.set_chosen(is_chosen(table, shape, point));
   }
   for (const InCallPoint& point : table.in_call.points) {
-    const InCallBounds bounds =
-        in_call_bounds(settings.host.in_call_bytes, table.in_call, point.ranks);
-    const std::uint64_t most = point.type_class == TypeClass::Half ? bounds.half : bounds.plain;
+    const std::uint64_t most =
+        in_call_bounds(settings.host.in_call_bytes, table.in_call, point.ranks)
+            .of(point.type_class);
     for (const bool in_call : {true, false}) {
       v1::TunePoint& wire = *reply.add_points();
       wire.set_bytes(point.bytes);

@@ -120,8 +120,7 @@ Explanation explain(const TuningTable& table, const DeviceShape& shape, std::int
   Explanation answer;
   answer.chosen = answer.runner_up = name_of(choice.algorithm);
   const std::string by_worker = choice_text(choice.algorithm, choice.tile_bytes);
-  const InCallBounds bounds = in_call_bounds(setting, table.in_call, ranks);
-  const std::uint64_t most = class_of(dtype) == TypeClass::Half ? bounds.half : bounds.plain;
+  const std::uint64_t most = in_call_bounds(setting, table.in_call, ranks).of(class_of(dtype));
   const bool in_call = most != 0 && bytes <= most;
   answer.text = fmt::format("{} x {} {}: {}\n", ranks, size_text(bytes), text_of(dtype),
                             in_call ? "in_call" : by_worker);

@@ -53,8 +53,9 @@ struct BoardPage {
   std::uint32_t magic;
   std::int32_t ranks;
   arcUniqueId unique_id;
-  std::uint64_t buffer_bytes;  // of each of the two buffers that a rank allocates
-  std::uint64_t timeout_ms;    // of an operation
+  std::uint64_t buffer_bytes;        // of each of the two buffers that a rank allocates
+  std::uint64_t timeout_ms;          // of an operation
+  std::uint64_t most_in_call_bytes;  // on the host, to be asked for; 0: nothing is
   RankMemory memory;
   RankDevice device;
   std::int32_t gpus[kMaxRanks];              // by rank: CUDA's number of it

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 #include <thread>
 
 extern char** environ;
@@ -58,6 +57,7 @@ Result<RankTeam> RankTeam::start(const TeamOptions& options) {
   }
   options.data_file.copy(page.data_file, options.data_file.size());
   page.timeout_ms = static_cast<std::uint64_t>(options.timeout.count());
+  page.most_in_call_bytes = options.most_in_call_bytes;
   if (arcGetUniqueId(&page.unique_id) != arcSuccess) {
     return error(ErrorCode::Internal, Reason::Bug,
                  "cannot make a unique id: ", arcGetLastError(nullptr));
@@ -70,16 +70,6 @@ Result<RankTeam> RankTeam::start(const TeamOptions& options) {
 // posix_spawn and not fork: this process may hold gRPC threads.
 Status RankTeam::spawn() {
   const std::string fd = std::to_string(board_.fd());
-  std::vector<char*> variables;
-  for (char** each = environ; *each != nullptr; ++each) variables.push_back(*each);
-  std::string in_call = "ARCOMM_IN_CALL_BYTES=" + std::to_string(options_.most_in_call_bytes);
-  if (options_.most_in_call_bytes != 0) {
-    std::erase_if(variables, [](const char* each) {
-      return std::string_view(each).starts_with("ARCOMM_IN_CALL_BYTES=");
-    });
-    variables.push_back(in_call.data());
-  }
-  variables.push_back(nullptr);
   for (int rank = 0; rank < options_.ranks; ++rank) {
     std::vector<std::string> words = {"arctl",    "rank",
                                       "--board",  fd,
@@ -94,7 +84,7 @@ Status RankTeam::spawn() {
     arguments.push_back(nullptr);
     pid_t pid = 0;
     const int failure =
-        ::posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, arguments.data(), variables.data());
+        ::posix_spawn(&pid, "/proc/self/exe", nullptr, nullptr, arguments.data(), environ);
     if (failure != 0) {
       return arcomm::error(ErrorCode::ResourceExhausted, Reason::OutOfMemory, "cannot start rank ",
                            rank, ": ", std::strerror(failure));

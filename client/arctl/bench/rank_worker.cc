@@ -230,6 +230,8 @@ ExitCode run_rank(const RankBoard& board, Rank rank, const std::string& runtime_
   // Ranks of one node's host: a daemon that serves GPUs would give each of them the first GPU.
   const char* device = std::getenv("ARCOMM_DEVICE");
   if (device == nullptr || *device == '\0') config.device = "host:0";
+  const std::uint64_t in_call = board.page().most_in_call_bytes;
+  if (in_call != 0) ::setenv("ARCOMM_IN_CALL_BYTES", std::to_string(in_call).c_str(), 1);
   Status ran = status_of(arcInit(&config));
   if (ran.ok()) {
     ran = run_attached(board, rank);

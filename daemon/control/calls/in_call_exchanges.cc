@@ -12,9 +12,8 @@ namespace arcomm {
 
 InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
     : counts_(books.counts),
-      ranks_(wanted.ranks),
-      launches_(make_launch_table_on_host(ranks_, wanted.bounds)),
-      layout_(ranks_, launches_.most_in_call_bytes()) {
+      launches_(make_launch_table_on_host(wanted.ranks, wanted.bounds)),
+      layout_(wanted.ranks, launches_.most_in_call_bytes()) {
   if (const Status made = make(wanted, books); !made) {
     why_not_ = made.error().message;
     control_ = {};
@@ -22,9 +21,9 @@ InCallExchange::InCallExchange(const Wanted& wanted, const Books& books)
     of_group_.reset();
     reserved_.reset();
     mapping_.reset();
-    launches_ = make_launch_table_on_host(ranks_);
+    launches_ = make_launch_table_on_host(ranks());
   } else {
-    counts_.add(control(), ranks_);
+    counts_.add(control(), ranks());
   }
 }
 
@@ -38,9 +37,10 @@ Status InCallExchange::make(const Wanted& wanted, const Books& books) {
   };
   if (wanted.is_off) return not_here("host.in_call_bytes is 0");
   if (!host::can_reduce_in_call()) return not_here("this machine's processor lacks AVX2");
-  if (ranks_ == 1) return not_here("it has one rank, which has nobody to meet");
-  if (ranks_ > kMaxInCallRanks)
-    return not_here("it has ", ranks_, " ranks, and the calls of up to ", kMaxInCallRanks, " meet");
+  if (ranks() == 1) return not_here("it has one rank, which has nobody to meet");
+  if (ranks() > kMaxInCallRanks)
+    return not_here("it has ", ranks(), " ranks, and the calls of up to ", kMaxInCallRanks,
+                    " meet");
   if (!wanted.bounds.any()) return not_here("arctl tune found the worker to be faster");
   if (!wanted.same_tables) return not_here("a rank has a library of another version");
   // As when in_call_bytes was 0 at the call of this rank.
@@ -66,7 +66,7 @@ Status InCallExchange::make(const Wanted& wanted, const Books& books) {
 }
 
 Result<UniqueFd> InCallExchange::descriptor() {
-  if (++handed_out_ >= ranks_) return std::exchange(memory_, UniqueFd());
+  if (++handed_out_ >= ranks()) return std::exchange(memory_, UniqueFd());
   UniqueFd fd = duplicate(memory_.get());
   if (!fd) {
     return error(ErrorCode::ResourceExhausted, Reason::OutOfMemory,

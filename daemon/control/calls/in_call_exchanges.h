@@ -51,7 +51,7 @@ class InCallExchange {
   // The same for all ranks.
   const LaunchTable& launches() const { return launches_; }
   bool has_memory() const { return static_cast<bool>(control_); }
-  std::uint32_t ranks() const { return ranks_; }
+  std::uint32_t ranks() const { return layout_.ranks(); }
   std::uint64_t bytes() const { return has_memory() ? layout_.bytes() : 0; }
   // One for each rank; of the last one nothing is kept.
   Result<UniqueFd> descriptor();
@@ -67,7 +67,6 @@ class InCallExchange {
   }
 
   InCallCounts& counts_;
-  const std::uint32_t ranks_;
   LaunchTable launches_;  // as if there were memory, until that is known
   const InCallLayout layout_;
   ChargePtr reserved_, mapping_;

@@ -43,6 +43,9 @@ struct InCallBounds {
   std::uint64_t plain = 0, half = 0;
 
   bool any() const { return plain != 0 || half != 0; }
+  std::uint64_t of(TypeClass type_class) const {
+    return type_class == TypeClass::Half ? half : plain;
+  }
   friend bool operator==(const InCallBounds&, const InCallBounds&) = default;
 };
 // setting: host.in_call_bytes. asked: by a communicator that is to be measured, instead of what

@@ -28,9 +28,9 @@ namespace arcomm::client {
 
 struct Member;
 
-// $ARCOMM_IN_CALL_BYTES: what the communicators of this process are to have in the place of the
-// daemon's bound, for measurements; 0: nothing is asked for. InvalidArgument for what is no number
-// from 1 to 64 Ki.
+// $ARCOMM_IN_CALL_BYTES: what communicators whose rank 0 this process is are to have in the place
+// of the daemon's bound, for measurements; 0: nothing is asked for. InvalidArgument for what is no
+// number from 1 to 64 Ki.
 Result<std::uint64_t> most_in_call_bytes_asked();
 
 class InCallPath {
