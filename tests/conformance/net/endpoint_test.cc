@@ -185,9 +185,11 @@ TEST_P(NetTest, AConnectionTellsWhatItHasCarried) {
   const auto payload = random_bytes(100000, 19);
   post(a_, {.header = {.kind = FrameKind::Chunk}, .payload = payload});
   ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == 1; }));
-  EXPECT_GE(a_.connection->statistics().sent_bytes, 100000u + sizeof(FrameHeader));
+  // TCP sends the tail again where a busy machine lets the receiver wait for some milliseconds.
+  const LinkStatistics sent = a_.connection->statistics();
+  EXPECT_GE(sent.sent_bytes, 100000u + sizeof(FrameHeader) + sent.retransmitted_bytes);
+  EXPECT_EQ(sent.retransmitted_bytes == 0, sent.retransmits == 0);
   EXPECT_GE(b_.connection->statistics().received_bytes, 100000u + sizeof(FrameHeader));
-  EXPECT_EQ(a_.connection->statistics().retransmitted_bytes, 0u);
   b_.connection.reset();
   accepts_ = false;
   ASSERT_TRUE(until_failed(a_));
