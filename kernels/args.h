@@ -10,11 +10,14 @@
 
 namespace arcomm {
 
-// A reduction over several nodes is done in two stages, so that a result is rounded once.
+// A reduction over several nodes is done in two stages, so that a result is rounded once. With a
+// codec a partial result is encoded blocks (codec/format.h, coded_bytes()) in the place of
+// accumulators.
 enum class ReduceStage : std::uint8_t {
   Whole,    // inputs and outputs are elements of the dtype
   Partial,  // outputs are accumulators (accumulator_of), not yet divided and not yet rounded
   Final,    // inputs are accumulators, outputs elements: divided where it is avg, rounded once
+  Recode,   // with a codec: inputs are blocks, so is the one output: divided, and encoded once more
 };
 
 // What a Partial writes: Float32 for Float16 and BFloat16, the type itself for all others.
@@ -36,7 +39,7 @@ struct AllReduceArgs {
   std::uint32_t divisor = 1;      // of avg: the ranks of the whole world; 1 .. 2^31 - 1
   DType dtype = DType::Float32;
   ReduceOp op = ReduceOp::Sum;
-  Codec codec = Codec::None;  // another one: codec_serves(codec, op, dtype), stage Whole
+  Codec codec = Codec::None;  // another one: codec_serves(codec, op, dtype)
   ReduceStage stage = ReduceStage::Whole;
 
   // Between ranks that are all here: an input and an output of each.

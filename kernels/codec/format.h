@@ -44,4 +44,9 @@ inline constexpr std::uint32_t kMostBlockBytes = [] {
 }();
 static_assert(kMostBlockBytes == 34);
 
+// What so many elements take in memory, the last block a whole one. Precondition: a real codec.
+constexpr std::uint64_t coded_bytes(Codec codec, std::uint64_t elements) {
+  return (elements + kCodecBlock - 1) / kCodecBlock * format_of(codec).block_bytes();
+}
+
 }  // namespace arcomm

@@ -1,6 +1,7 @@
-// The loop of host kernels with a codec, compiled once per instruction set: what a block of every
-// input decodes to, added in order, then written to every output. A block is read from all inputs
-// before it is written to any output, hence in place works.
+// The loop of host kernels with a codec, compiled once per instruction set: a block of every input,
+// encoded or about to be, is decoded, and added in order; then elements are written to every
+// output, or encoded bytes to one. A block is read from all inputs before it is written to any
+// output, hence in place works.
 #if defined(ARCOMM_KERNELS_HOST_CODED_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ARCOMM_KERNELS_HOST_CODED_BLOCKS_INL_H_
 #undef ARCOMM_KERNELS_HOST_CODED_BLOCKS_INL_H_
@@ -35,12 +36,26 @@ class CodedBlocks {
 
   // [first, last) is of whole blocks, but for the operation's last one.
   HWY_INLINE void run(std::uint64_t first, std::uint64_t last) const {
+    switch (args_.stage) {
+      case ReduceStage::Whole:
+        return each(first, last, [this](auto... range) { whole(range...); });
+      case ReduceStage::Partial:
+        return each(first, last, [this](auto... range) { partial(range...); });
+      case ReduceStage::Final:
+        return each(first, last, [this](auto... range) { final(range...); });
+      case ReduceStage::Recode:
+        return each(first, last, [this](auto... range) { recode(range...); });
+    }
+  }
+
+ private:
+  template <typename Block>
+  static HWY_INLINE void each(std::uint64_t first, std::uint64_t last, const Block& block) {
     for (; last - first >= kCodecBlock; first += kCodecBlock) block(first, kCodecBlock);
     if (first < last) block(first, last - first);
   }
 
- private:
-  HWY_INLINE void block(std::uint64_t first, std::uint64_t count) const {
+  HWY_INLINE void whole(std::uint64_t first, std::uint64_t count) const {
     HWY_ALIGN float sum[kBlockRoom];
     for (std::uint32_t r = 0; r < args_.num_inputs; ++r) {
       HWY_ALIGN float values[kBlockRoom];
@@ -50,6 +65,52 @@ class CodedBlocks {
     }
     if (rotated_) transform(sum);
     write(sum, first, count);
+  }
+
+  HWY_INLINE void partial(std::uint64_t first, std::uint64_t count) const {
+    const D d;
+    HWY_ALIGN float sum[kBlockRoom];
+    read(static_cast<const Stored*>(args_.inputs[0]) + first, count, sum);
+    for (std::uint32_t r = 1; r < args_.num_inputs; ++r) {
+      HWY_ALIGN float values[kBlockRoom];
+      read(static_cast<const Stored*>(args_.inputs[r]) + first, count, values);
+      for (std::size_t i = 0; i < kCodecBlock; i += hn::Lanes(d)) {
+        hn::Store(hn::Add(hn::Load(d, sum + i), hn::Load(d, values + i)), d, sum + i);
+      }
+    }
+    if (rotated_) transform(sum);
+    quantizer_.encode(sum, static_cast<std::byte*>(args_.outputs[0]) + offset_of(first));
+  }
+
+  HWY_INLINE void final(std::uint64_t first, std::uint64_t count) const {
+    HWY_ALIGN float sum[kBlockRoom];
+    decode_all(first, sum);
+    if (rotated_) transform(sum);
+    write(sum, first, count);
+  }
+
+  HWY_INLINE void recode(std::uint64_t first, std::uint64_t) const {
+    const D d;
+    HWY_ALIGN float sum[kBlockRoom];
+    decode_all(first, sum);
+    if (args_.op == ReduceOp::Avg) {
+      const V divisor = hn::Set(d, static_cast<float>(args_.divisor));
+      for (std::size_t i = 0; i < kCodecBlock; i += hn::Lanes(d)) {
+        hn::Store(hn::Div(hn::Load(d, sum + i), divisor), d, sum + i);
+      }
+    }
+    quantizer_.encode(sum, static_cast<std::byte*>(args_.outputs[0]) + offset_of(first));
+  }
+
+  HWY_INLINE void decode_all(std::uint64_t first, float* HWY_RESTRICT sum) const {
+    for (std::uint32_t r = 0; r < args_.num_inputs; ++r) {
+      quantizer_.decode_bytes(static_cast<const std::byte*>(args_.inputs[r]) + offset_of(first),
+                              sum, r == 0);
+    }
+  }
+  // Of an element's block in encoded bytes.
+  HWY_INLINE std::uint64_t offset_of(std::uint64_t first) const {
+    return first / kCodecBlock * quantizer_.block_bytes();
   }
 
   // Through a copy, so that the last block is made by the same instructions as all others.

@@ -15,7 +15,13 @@
 //   Final     accumulators combined in their order, then divided by the divisor and rounded once
 // Integers, min and max give the bits of Whole however neighbouring ranks are grouped into nodes;
 // sum, prod and avg of floats where each node has one rank.
-// With a codec, inputs are first encoded and decoded, block by block (kernels/codec/README.md).
+// With a codec, inputs are first encoded and decoded, block by block (kernels/codec/README.md). In
+// stages:
+//   Partial   the inputs combined in float32, in their order, and encoded
+//   Final     blocks decoded, combined in their order, turned back, divided and rounded once
+//   Recode    blocks decoded, combined in their order, divided and encoded once more, of a rotated
+//             codec as the transform that they are; Final of that, as a sum of one, is the result
+// Final of Partials of one input each gives the bits of Whole.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What an encoded block of 32 floats decodes to, without making its bytes: the format is in
-// kernels/codec/README.md. Compiled once per instruction set.
+// Blocks of 32 floats and their encoded bytes, and what those decode to without being made: the
+// format is in kernels/codec/README.md. Compiled once per instruction set.
 #if defined(ARCOMM_KERNELS_HOST_QUANTIZER_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ARCOMM_KERNELS_HOST_QUANTIZER_INL_H_
 #undef ARCOMM_KERNELS_HOST_QUANTIZER_INL_H_
@@ -11,10 +11,12 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "hwy/highway.h"
 #include "kernels/codec/format.h"
+#include "kernels/host/packed_codes.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
@@ -28,14 +30,58 @@ template <bool kFp8>
 class Quantizer {
   using D = hn::ScalableTag<float>;
   using Signed = hn::RebindToSigned<D>;
+  using Bytes = hn::Rebind<std::uint8_t, D>;
   using V = hn::Vec<D>;
+  using Integers = hn::Vec<Signed>;
 
  public:
   HWY_INLINE explicit Quantizer(const CodecFormat& format)
       : lowest_(-static_cast<float>(format.levels)),
         highest_(static_cast<float>(format.levels) - 1),
         steps_(static_cast<float>(format.levels)),
+        bits_(format.bits),
+        levels_(static_cast<std::int32_t>(format.levels)),
+        flipped_(format.bits == 8 && !kFp8 ? 0x80 : 0),
         most_scale_(format.most_scale()) {}
+
+  HWY_INLINE std::uint32_t block_bytes() const {
+    return kCodecBlock * bits_ / 8 + kCodecScaleBytes;
+  }
+
+  // `block` is aligned as vectors are, `bytes` need not be.
+  HWY_INLINE void encode(const float* HWY_RESTRICT block, std::byte* HWY_RESTRICT bytes) const {
+    const D d;
+    HWY_ALIGN std::uint8_t codes[kBlockRoom];
+    const Scale scale = scale_of(block);
+    const bool has_codes = scale.stored == scale.stored && scale.stored != 0;
+    const V inverse = hn::Set(d, scale.inverse);
+    for (std::size_t i = 0; i < kCodecBlock; i += hn::Lanes(d)) {
+      const V steps = has_codes ? hn::Mul(hn::Load(d, block + i), inverse) : hn::Zero(d);
+      const auto code =
+          kFp8 ? bits_of_e4m3(to_e4m3(steps, scale.signs)) : bits_of_integer(to_integer(steps));
+      hn::StoreU(hn::DemoteTo(Bytes(), code), Bytes(), codes + i);
+    }
+    pack_codes(bits_, codes, bytes);
+    const auto stored =
+        static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(scale.stored) >> 16);
+    std::memcpy(bytes + kCodecBlock * bits_ / 8, &stored, sizeof(stored));
+  }
+
+  // Replaces `sum` by what encoded bytes stand for, or adds it. Any bytes will do.
+  HWY_INLINE void decode_bytes(const std::byte* HWY_RESTRICT bytes, float* HWY_RESTRICT sum,
+                               bool is_first) const {
+    const D d;
+    HWY_ALIGN std::uint8_t codes[kBlockRoom];
+    unpack_codes(bits_, bytes, codes);
+    std::uint16_t scale = 0;
+    std::memcpy(&scale, bytes + kCodecBlock * bits_ / 8, sizeof(scale));
+    const V stored = hn::Set(d, std::bit_cast<float>(std::uint32_t{scale} << 16));
+    for (std::size_t i = 0; i < kCodecBlock; i += hn::Lanes(d)) {
+      const auto code = hn::PromoteTo(Signed(), hn::LoadU(Bytes(), codes + i));
+      const V decoded = hn::Mul(kFp8 ? value_of_e4m3(code) : value_of_integer(code), stored);
+      hn::Store(is_first ? decoded : hn::Add(hn::Load(d, sum + i), decoded), d, sum + i);
+    }
+  }
 
   // Replaces `sum` by what `block` decodes to, or adds it. Both are aligned as vectors are.
   HWY_INLINE void decode(const float* HWY_RESTRICT block, float* HWY_RESTRICT sum,
@@ -123,7 +169,44 @@ class Quantizer {
     return hn::BitCast(d, hn::Or(hn::BitCast(di, rounded), sign));
   }
 
+  // A code as it is packed, from what it stands for, and back.
+  HWY_INLINE Integers bits_of_integer(V code) const {
+    const Signed di;
+    return hn::Xor(hn::Add(hn::ConvertTo(di, code), hn::Set(di, levels_)), hn::Set(di, flipped_));
+  }
+  HWY_INLINE V value_of_integer(Integers code) const {
+    const Signed di;
+    return hn::ConvertTo(D(), hn::Sub(hn::Xor(code, hn::Set(di, flipped_)), hn::Set(di, levels_)));
+  }
+  // e4m3 has seven less bits of exponent than a float, whose exponents are 120 more; below 2^-6
+  // it counts steps of 2^-9.
+  static constexpr std::int32_t kExponents = 120, kLeastNormal = 8, kNanCode = 0x7f;
+  static HWY_INLINE Integers bits_of_e4m3(V value) {
+    const D d;
+    const Signed di;
+    const auto bits = hn::BitCast(di, value);
+    const auto magnitude = hn::And(bits, hn::Set(di, kMagnitude));
+    const auto normal = hn::Sub(hn::ShiftRight<20>(magnitude), hn::Set(di, kExponents << 3));
+    const auto steps = hn::ConvertTo(di, hn::Mul(hn::Abs(value), hn::Set(d, 0x1p9F)));
+    const auto sign = hn::And(hn::ShiftRight<24>(bits), hn::Set(di, 0x80));
+    return hn::Or(hn::IfThenElse(hn::Lt(normal, hn::Set(di, kLeastNormal)), steps, normal), sign);
+  }
+  static HWY_INLINE V value_of_e4m3(Integers code) {
+    const D d;
+    const Signed di;
+    const auto magnitude = hn::And(code, hn::Set(di, 0x7f));
+    const auto normal = hn::Add(hn::ShiftLeft<20>(magnitude), hn::Set(di, kExponents << 23));
+    const auto below = hn::BitCast(di, hn::Mul(hn::ConvertTo(d, magnitude), hn::Set(d, 0x1p-9F)));
+    const auto nan = hn::Set(di, std::bit_cast<std::int32_t>(0x7fc00000U));
+    auto bits = hn::IfThenElse(hn::Lt(magnitude, hn::Set(di, kLeastNormal)), below, normal);
+    bits = hn::IfThenElse(hn::Eq(magnitude, hn::Set(di, kNanCode)), nan, bits);
+    return hn::BitCast(d, hn::Or(bits, hn::ShiftLeft<24>(hn::And(code, hn::Set(di, 0x80)))));
+  }
+
   float lowest_, highest_, steps_;
+  std::uint32_t bits_;
+  std::int32_t levels_;   // what a code is stored above
+  std::int32_t flipped_;  // of 8 bits it is a signed byte instead: its uppermost bit
   std::uint32_t most_scale_;
 };
 

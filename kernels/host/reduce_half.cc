@@ -21,6 +21,8 @@ void reduce_stage(const ReduceCall& call) {
       return reduce_floats_between<Words, PlainFormat<float>>(call);
     case ReduceStage::Final:
       return reduce_floats_between<PlainFormat<float>, Words>(call);
+    case ReduceStage::Recode:
+      return;  // a codec's
   }
 }
 

@@ -117,6 +117,8 @@ void reduce(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) 
       return reduce<Format, Accumulator>(args, first, last);
     case ReduceStage::Final:
       return reduce<Accumulator, Format>(args, first, last);
+    case ReduceStage::Recode:
+      return;  // a codec's
   }
 }
 

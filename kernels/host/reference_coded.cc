@@ -36,14 +36,31 @@ void write(DType dtype, std::byte* to, float value) {
   std::memcpy(to, &half, sizeof(half));
 }
 
-Block decoded(const AllReduceArgs& args, std::uint32_t input, std::uint64_t first,
-              std::uint64_t count) {
+std::uint64_t offset_of(const AllReduceArgs& args, std::uint64_t first) {
+  return first / kCodecBlock * format_of(args.codec).block_bytes();
+}
+
+Block elements(const AllReduceArgs& args, std::uint32_t input, std::uint64_t first,
+               std::uint64_t count) {
   const std::size_t size = size_of(args.dtype);
   Block values{};
   for (std::uint64_t i = 0; i < count; ++i) {
     values[i] =
         read(args.dtype, static_cast<const std::byte*>(args.inputs[input]) + (first + i) * size);
   }
+  return values;
+}
+
+// What an input's block decodes to: one of elements is encoded first.
+Block decoded(const AllReduceArgs& args, std::uint32_t input, std::uint64_t first,
+              std::uint64_t count) {
+  Block values{};
+  if (args.stage != ReduceStage::Whole) {
+    const auto* blocks = static_cast<const std::byte*>(args.inputs[input]);
+    golden::decode(args.codec, blocks + offset_of(args, first), values);
+    return values;
+  }
+  values = elements(args, input, first, count);
   std::array<std::byte, kMostBlockBytes> bytes{};
   golden::encode(args.codec, values, bytes.data());
   golden::decode(args.codec, bytes.data(), values);
@@ -81,12 +98,34 @@ void write_block(const AllReduceArgs& args, std::uint64_t first, std::uint64_t c
   }
 }
 
+std::byte* blocks_out(const AllReduceArgs& args, std::uint64_t first) {
+  return static_cast<std::byte*>(args.outputs[0]) + offset_of(args, first);
+}
+
+void encode_sum_of_elements(const AllReduceArgs& args, std::uint64_t first, std::uint64_t count) {
+  Block sum = elements(args, 0, first, count);
+  for (std::uint32_t input = 1; input < args.num_inputs; ++input) {
+    const Block next = elements(args, input, first, count);
+    for (std::uint32_t i = 0; i < kCodecBlock; ++i) sum[i] += next[i];
+  }
+  golden::encode(args.codec, sum, blocks_out(args, first));
+}
+
 }  // namespace
 
 void coded_all_reduce_range(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last) {
   for (; first < last; first += kCodecBlock) {
     const std::uint64_t count = std::min<std::uint64_t>(kCodecBlock, last - first);
+    if (args.stage == ReduceStage::Partial) {
+      encode_sum_of_elements(args, first, count);
+      continue;
+    }
     Block sum = sum_of(args, first, count);
+    if (args.stage == ReduceStage::Recode) {
+      divide(args, sum);
+      golden::encode(unrotated(args.codec), sum, blocks_out(args, first));
+      continue;
+    }
     turn_back(args.codec, sum);
     divide(args, sum);
     write_block(args, first, count, sum);
