@@ -21,9 +21,6 @@ Member* Admission::find_member(SessionId session, MemberId id) const {
 Failure Admission::check_codec(const Member& member, const Signature& signature) const {
   if (signature.codec == Codec::None) return {};
   const char* codec = text_of(signature.codec).data();  // literals: zero-terminated
-  const auto refuse = [&](Reason reason, const char* why) {
-    return make_failure(ErrorCode::InvalidArgument, reason, member.rank, "codec %s%s", codec, why);
-  };
   if (!codec_serves(signature.codec, signature.op, signature.dtype)) {
     // Shorter than kServedByCodecs: a completion has room for 88 characters.
     return make_failure(
@@ -31,10 +28,9 @@ Failure Admission::check_codec(const Member& member, const Signature& signature)
         "codec %s does not serve %s of %s, only sum and avg of 16- and 32-bit floats", codec,
         text_of(signature.op).data(), text_of(signature.dtype).data());
   }
-  if (!member.communicator->world.is_one_node())
-    return refuse(Reason::Unsupported, " does not serve several nodes: ask for no codec");
   if (signature.first_element % kCodecBlock != 0)
-    return refuse(Reason::BadValue, ": the part begins within a block of 32 elements");
+    return make_failure(ErrorCode::InvalidArgument, Reason::BadValue, member.rank,
+                        "codec %s: the part begins within a block of 32 elements", codec);
   return {};
 }
 

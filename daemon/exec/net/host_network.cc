@@ -55,7 +55,8 @@ NetworkQuestion HostNetwork::question_of(const Member& member, const Signature& 
           .dtype = signature.dtype,
           .op = signature.op,
           .nodes = member.group->nodes(),
-          .one_seat_each = member.one_seat_each};
+          .one_seat_each = member.one_seat_each,
+          .codec = signature.codec};
 }
 
 NetworkOperation& HostNetwork::operation_of(Member& member, NetworkAlgorithm algorithm) const {
@@ -99,7 +100,7 @@ std::span<const std::byte> HostNetwork::inline_data(Communicator& communicator,
   if (member == nullptr || arrival.signature.is_empty()) return {};
   const NetworkQuestion question = question_of(*member, arrival.signature);
   const NetworkChoice choice = choose_network(question, member->group->policy());
-  const std::uint64_t bytes = question.count * size_of(choice.partials);
+  const std::uint64_t bytes = partial_bytes(question, choice.partials, question.count);
   if (choice.algorithm != NetworkAlgorithm::Exchange || bytes > net::kMostInlineBytes ||
       waits_for_others(communicator, arrival))
     return {};
@@ -139,7 +140,7 @@ Backend::Started HostNetwork::start(Communicator& communicator, const OfferedDat
   const bool was_inline = inlined.behind == arrival.seq + 1;
   group.notes().begin(communicator, arrival, recorded(choice.algorithm));
   if (was_inline) {
-    const std::uint64_t bytes = question.count * size_of(choice.partials);
+    const std::uint64_t bytes = partial_bytes(question, choice.partials, question.count);
     group.notes().offered(inlined.at_ns, bytes * (question.nodes - 1));
   }
   NetworkOperation& operation = operation_of(*member, choice.algorithm);

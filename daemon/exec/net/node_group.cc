@@ -92,7 +92,25 @@ Status NodeGroup::open(bool has_rooms) {
 }
 
 NodeGroup::~NodeGroup() {
-  pool_.give_back(uid_, memory_);
+  for (const std::span<std::byte> part : {memory_, own_rooms_, result_rooms_}) {
+    if (!part.empty()) pool_.give_back(uid_, part);
+  }
+}
+
+Status NodeGroup::make_rooms() {
+  if (has_rooms()) return {};
+  auto taken = pool_.take(uid_, std::uint64_t{kRooms + 1} * slot_bytes_);
+  if (!taken) return std::move(taken).error();
+  rooms_ = own_rooms_ = *taken;
+  return {};
+}
+
+Status NodeGroup::make_result_rooms() {
+  if (!result_rooms_.empty()) return {};
+  auto taken = pool_.take(uid_, Loans::kAhead * slot_bytes_);
+  if (!taken) return std::move(taken).error();
+  result_rooms_ = *taken;
+  return {};
 }
 
 bool NodeGroup::is_let_go() {

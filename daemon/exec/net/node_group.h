@@ -83,6 +83,14 @@ class NodeGroup {
   // One more, for what is not sent.
   std::byte* scratch() const { return rooms_.data() + std::size_t{kRooms} * slot_bytes_; }
   bool has_rooms() const { return !rooms_.empty(); }
+  // Rooms for a communicator that was made without, whose operation asks for a codec.
+  // ResourceExhausted, as create(). Again: no effect.
+  Status make_rooms();
+  // And such in which encoded results lie while they are sent.
+  Status make_result_rooms();
+  std::byte* result_room(std::uint64_t chunk) const {
+    return result_rooms_.data() + chunk % Loans::kAhead * slot_bytes_;
+  }
 
   // Of the operation that runs. What is posted and credited here is noted; the caller that takes
   // what arrives notes that.
@@ -133,7 +141,8 @@ class NodeGroup {
   const net::Regions::Owner owner_;
   std::vector<Peer> peers_;  // by node; this one's is not used
   std::uint32_t slot_bytes_ = 0, slots_ = 0;
-  std::span<std::byte> memory_, rooms_;
+  std::span<std::byte> memory_, rooms_;  // rooms_ is of it, or own_rooms_
+  std::span<std::byte> own_rooms_, result_rooms_;
   std::unique_ptr<net::SignalWord[]> signals_;
   net::RegionId region_ = 0;
   Loans partials_, results_;

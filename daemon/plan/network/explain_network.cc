@@ -144,8 +144,12 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
   // The next best sends the least of the other two, or as much in fewer steps.
   NetworkLoad least;
   for (const NetworkAlgorithm algorithm : kNetworkAlgorithms) {
-    const NetworkLoad load =
-        network_load(question, as(algorithm, question, policy), shape.bidirectional, 0);
+    const NetworkChoice forced = as(algorithm, question, policy);
+    if (forced.algorithm != algorithm) {
+      answer.text += fmt::format("  {:<9} not so: {}\n", text_of(algorithm), forced.why);
+      continue;
+    }
+    const NetworkLoad load = network_load(question, forced, shape.bidirectional, 0);
     const double microseconds = microseconds_of(load, link);
     answer.text += line_of(question, algorithm, shape.bidirectional, load, microseconds);
     if (algorithm == choice.algorithm) {
@@ -159,12 +163,14 @@ Explanation explain_network(const NetworkQuestion& question, const NetworkPolicy
     }
   }
   answer.text += text_of_step(policy, measured);
-  answer.text += text_of_shape(shape, policy, measured);
-  answer.text +=
-      fmt::format("  partial results travel as {}; added up {}\n", text_of(choice.partials),
-                  choice.algorithm == NetworkAlgorithm::Ring
-                      ? "around the ring, from another node on in each shard"
-                      : "in the order of ranks on each node, then of nodes");
+  if (around.algorithm == NetworkAlgorithm::Ring)
+    answer.text += text_of_shape(shape, policy, measured);
+  answer.text += fmt::format(
+      "  partial results travel as {}; added up {}\n",
+      question.codec == Codec::None ? text_of(choice.partials) : text_of(question.codec),
+      choice.algorithm == NetworkAlgorithm::Ring
+          ? "around the ring, from another node on in each shard"
+          : "in the order of ranks on each node, then of nodes");
   answer.text += "  by this daemon's settings; where a communicator meets, its root's count\n";
   return answer;
 }

@@ -1,5 +1,6 @@
 #include "daemon/plan/network/network_choice.h"
 
+#include "daemon/plan/network/network_payload.h"
 #include "kernels/args.h"
 
 namespace arcomm {
@@ -19,6 +20,7 @@ bool exchange_is_faster(std::uint64_t bytes, std::uint64_t nodes, std::uint64_t 
 
 // Null where it may be a ring, else why not.
 const char* keeps_from_ring(const NetworkQuestion& question, const NetworkPolicy& policy) {
+  if (question.codec != Codec::None) return "a ring would encode sums anew on every node";
   if (!any_order_gives_the_same(question.dtype) && policy.order != NetOrder::OfRing) {
     return "a ring adds floats in an order of its own, which net.order = \"ring\" would allow";
   }
@@ -45,7 +47,10 @@ Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
       break;
   }
   if (question.nodes <= 1) return {Exchange, "there is one node only"};
-  if (exchange_is_faster(question.bytes(), question.nodes, policy.step_bytes)) {
+  if (question.codec != Codec::None && question.nodes == 2)
+    return {Exchange, "between two nodes it sends no more, and encodes every element once"};
+  const std::uint64_t bytes = partial_bytes(question, question.dtype, question.count);
+  if (exchange_is_faster(bytes, question.nodes, policy.step_bytes)) {
     return {Exchange, "so small that one step counts more than what it sends"};
   }
   if (question.nodes <= kMostDirectNodes) {
@@ -60,7 +65,7 @@ Verdict decide(const NetworkQuestion& question, const NetworkPolicy& policy) {
 
 DType partials_of(NetworkAlgorithm algorithm, const NetworkQuestion& question,
                   const NetworkPolicy& policy) {
-  if (policy.partials == NetPartials::DType) return question.dtype;
+  if (policy.partials == NetPartials::DType || question.codec != Codec::None) return question.dtype;
   // A rank's input is no sum yet; but what goes round a ring is one.
   if (question.one_seat_each && algorithm != NetworkAlgorithm::Ring) return question.dtype;
   return accumulator_of(question.dtype);

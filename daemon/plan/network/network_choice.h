@@ -9,6 +9,9 @@
 //
 // exchange and direct combine in the order of nodes and give the same bits; ring has an order of
 // its own.
+//
+// With a codec every node's partial result is encoded once, and in direct the result once more. A
+// ring, which would encode sums at every node, takes none: direct stands in for it.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +40,8 @@ inline constexpr std::uint64_t kStepsOfCombining = 5;
 
 struct NetworkChoice {
   NetworkAlgorithm algorithm = NetworkAlgorithm::Exchange;
-  // Elements of partial results, as they travel: the dtype or its accumulator. Results travel in
-  // the dtype.
+  // Elements of partial results, as they travel without a codec: the dtype or its accumulator.
+  // Results travel in the dtype.
   DType partials = DType::Float32;
   std::string_view why;  // a static sentence without its full stop
 

@@ -1,5 +1,6 @@
 #include "daemon/plan/network/network_load.h"
 
+#include "daemon/plan/network/network_payload.h"
 #include "daemon/plan/network/network_shards.h"
 #include "daemon/plan/network/ring_schedule.h"
 
@@ -15,39 +16,41 @@ void receive(NetworkLoad& load, std::uint64_t bytes) {
   load.messages_received += bytes != 0 ? 1 : 0;
 }
 
-NetworkLoad load_of_exchange(const NetworkQuestion& question, std::uint64_t partial_bytes) {
+NetworkLoad load_of_exchange(const NetworkQuestion& question, DType partials) {
   NetworkLoad load{.steps = 1};
+  const std::uint64_t bytes = partial_bytes(question, partials, question.count);
   for (std::uint32_t peer = 1; peer < question.nodes; ++peer) {
-    send(load, question.count * partial_bytes);
-    receive(load, question.count * partial_bytes);
+    send(load, bytes);
+    receive(load, bytes);
   }
   return load;
 }
 
-NetworkLoad load_of_direct(const NetworkQuestion& question, std::uint64_t partial_bytes,
-                           std::uint32_t node) {
+NetworkLoad load_of_direct(const NetworkQuestion& question, DType partials, std::uint32_t node) {
   NetworkLoad load{.steps = 2};
   const NetworkShards shards(question);
-  const std::uint64_t mine = shards.of(node).size(), result_bytes = size_of(question.dtype);
+  const std::uint64_t mine = shards.of(node).size();
   for (std::uint32_t peer = 0; peer < question.nodes; ++peer) {
     if (peer == node) continue;
-    send(load, shards.of(peer).size() * partial_bytes);
-    receive(load, mine * partial_bytes);
-    send(load, mine * result_bytes);
-    receive(load, shards.of(peer).size() * result_bytes);
+    const std::uint64_t its = shards.of(peer).size();
+    send(load, partial_bytes(question, partials, its));
+    receive(load, partial_bytes(question, partials, mine));
+    send(load, result_bytes(question, mine));
+    receive(load, result_bytes(question, its));
   }
   return load;
 }
 
-NetworkLoad load_of_ring(const NetworkQuestion& question, std::uint64_t partial_bytes,
-                         bool bidirectional, std::uint32_t node) {
+// It takes no codec.
+NetworkLoad load_of_ring(const NetworkQuestion& question, DType partials, bool bidirectional,
+                         std::uint32_t node) {
   const RingSchedule schedule(question.nodes, node, bidirectional);
   const NetworkShards shards(question);
   NetworkLoad load{.steps = schedule.steps()};
   for (std::uint32_t index = 0; index < schedule.steps(); ++index) {
     const RingStep step = schedule.step(index);
     const std::uint64_t element_bytes =
-        step.phase == RingPhase::ReduceScatter ? partial_bytes : size_of(question.dtype);
+        size_of(step.phase == RingPhase::ReduceScatter ? partials : question.dtype);
     for (const RingSend& out : {step.right, step.left}) {
       if (out.used) send(load, shards.of(out.shard).size() * element_bytes);
     }
@@ -63,14 +66,13 @@ NetworkLoad load_of_ring(const NetworkQuestion& question, std::uint64_t partial_
 NetworkLoad network_load(const NetworkQuestion& question, const NetworkChoice& choice,
                          bool bidirectional, std::uint32_t node) {
   if (question.nodes <= 1) return {};
-  const std::uint64_t partial_bytes = size_of(choice.partials);
   switch (choice.algorithm) {
     case NetworkAlgorithm::Exchange:
-      return load_of_exchange(question, partial_bytes);
+      return load_of_exchange(question, choice.partials);
     case NetworkAlgorithm::Direct:
-      return load_of_direct(question, partial_bytes, node);
+      return load_of_direct(question, choice.partials, node);
     case NetworkAlgorithm::Ring:
-      return load_of_ring(question, partial_bytes, bidirectional, node);
+      return load_of_ring(question, choice.partials, bidirectional, node);
   }
   return {};
 }

@@ -14,6 +14,7 @@ struct NetworkQuestion {
   ReduceOp op = ReduceOp::Sum;
   std::uint32_t nodes = 1;
   bool one_seat_each = true;  // every node has one rank
+  Codec codec = Codec::None;  // what travels is encoded: it serves dtype and op
 
   constexpr std::uint64_t bytes() const { return count * size_of(dtype); }
 };

@@ -1,8 +1,8 @@
 // Which elements of an AllReduce are whose between nodes: shard k is node k's, for direct and ring
 // alike. It follows from count, type and number of nodes alone, so that the order in which an
 // element is added up does not depend on chunks, staging or settings. A shard is whole cache lines
-// of elements; those of small counts are empty from the end. Ranges are elements of the operation.
-// Pure; any thread; allocates nothing.
+// of elements, or with a codec whole blocks; those of small counts are empty from the end. Ranges
+// are elements of the operation. Pure; any thread; allocates nothing.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,10 @@ namespace arcomm {
 class NetworkShards {
  public:
   constexpr explicit NetworkShards(const NetworkQuestion& question)
-      : cut_(question.count, size_of(question.dtype), std::max(question.nodes, 1U)) {}
+      : cut_(
+            question.count,
+            question.codec == Codec::None ? size_of(question.dtype) : kCacheLineBytes / kCodecBlock,
+            std::max(question.nodes, 1U)) {}
 
   constexpr ElementRange of(std::uint32_t node) const { return cut_.of(node); }
   // The first node's: no other is larger.

@@ -23,8 +23,9 @@ struct ReduceAs {
 };
 
 // A node's ranks, in their order, to its partial result. Where the node has one rank and partial
-// results travel in the dtype, its input is the partial result already.
+// results travel in the dtype and without a codec, its input is the partial result already.
 constexpr ReduceAs reduce_ranks(const NetworkQuestion& question, DType partials) {
+  if (question.codec != Codec::None) return {question.dtype, question.op, ReduceStage::Partial};
   if (partials == accumulator_of(question.dtype)) {
     return {question.dtype, question.op, ReduceStage::Partial};
   }
@@ -41,7 +42,18 @@ constexpr ReduceAs reduce_on_the_way(const NetworkQuestion& question, DType part
 // Partial results, in the order of nodes (ring: {what came, this node's}), to the result.
 constexpr ReduceAs reduce_partials(const NetworkQuestion& question, DType partials) {
   return {question.dtype, question.op,
-          partials == accumulator_of(question.dtype) ? ReduceStage::Final : ReduceStage::Whole};
+          partials == accumulator_of(question.dtype) || question.codec != Codec::None
+              ? ReduceStage::Final
+              : ReduceStage::Whole};
+}
+
+// With a codec, where the result itself travels: partial results to encoded sums, and those, alone,
+// to the result.
+constexpr ReduceAs encode_result(const NetworkQuestion& question) {
+  return {question.dtype, question.op, ReduceStage::Recode};
+}
+constexpr ReduceAs decode_result(const NetworkQuestion& question) {
+  return {question.dtype, ReduceOp::Sum, ReduceStage::Final};
 }
 
 }  // namespace arcomm

@@ -1,19 +1,23 @@
 #include "daemon/exec/net/operations/direct_operation.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
-#include "daemon/plan/network/host_window.h"
+#include "daemon/plan/network/network_payload.h"
 #include "daemon/plan/network/network_shards.h"
 
 namespace arcomm {
 
 Status DirectOperation::begin(const NetworkRequest& request) {
   seats_.begin(request.communicator, request.arrival, request.question, request.choice.partials);
+  question_ = request.question;
   seq_ = request.arrival.seq;
+  if (!seats_.is_input()) ARC_RETURN_IF_ERROR(group_.make_rooms());
+  if (seats_.is_coded()) ARC_RETURN_IF_ERROR(group_.make_result_rooms());
   const NetworkShards shards(request.question);
-  chunk_elements_ =
-      chunk_elements(shards.most_elements(), seats_.wire_bytes(), group_.slot_bytes());
+  chunk_elements_ = payload_chunk(request.question, request.choice.partials, shards.most_elements(),
+                                  group_.slot_bytes());
   std::uint64_t chunks = 0;
   for (std::uint32_t i = 0; i < group_.nodes(); ++i) {
     Node& node = nodes_[i] = {};
@@ -85,17 +89,39 @@ bool DirectOperation::reduce() {
     inputs_[node] = group_.arrived(node);
     is_there &= inputs_[node] != nullptr;
   });
-  if (!is_there) return false;
+  if (!is_there || (seats_.is_coded() && !result_room_is_free())) return false;
   const ElementRange part = range(own, reduced_);
   std::byte* const room = seats_.is_input() ? nullptr : group_.scratch();
   inputs_[group_.here()] = seats_.partial(part.first, part.last, room).data();
-  seats_.finish(part.first, part.last, inputs_);
+  if (seats_.is_coded()) {
+    seats_.finish_coded(part.first, part.last, inputs_, group_.result_room(reduced_));
+  } else {
+    seats_.finish(part.first, part.last, inputs_);
+  }
   group_.for_each_peer([&](std::uint32_t node) {
     group_.use_up(node);
-    group_.notes().arrived(part.size() * seats_.wire_bytes());
+    group_.notes().arrived(seats_.bytes_of_partial(part.size()));
   });
   ++reduced_;
   return true;
+}
+
+// Its last chunk's blocks have left to all.
+bool DirectOperation::result_room_is_free() const {
+  bool is_free = true;
+  group_.for_each_peer([&](std::uint32_t node) {
+    is_free &= reduced_ < nodes_[node].put + Loans::kAhead;
+    is_free &= group_.results().is_back(node, reduced_);
+  });
+  return is_free;
+}
+
+std::span<const std::byte> DirectOperation::payload_of(ElementRange part,
+                                                       std::uint64_t chunk) const {
+  if (result_is_coded(question_, part.size()))
+    return {group_.result_room(chunk), result_bytes(question_, part.size())};
+  return seats_.result().subspan(part.first * seats_.element_bytes(),
+                                 part.size() * seats_.element_bytes());
 }
 
 bool DirectOperation::put() {
@@ -105,10 +131,9 @@ bool DirectOperation::put() {
     Node& node = nodes_[i];
     while (node.put < reduced_ && group_.results().is_back(i, node.put)) {
       const ElementRange part = range(own, node.put);
-      const std::uint64_t offset = part.first * seats_.element_bytes();
-      const auto payload = seats_.result().subspan(offset, part.size() * seats_.element_bytes());
-      if (!group_.put(i, seq_, offset, static_cast<std::uint32_t>(own.first_chunk + node.put),
-                      payload, group_.results().of(i, node.put)))
+      if (!group_.put(i, seq_, part.first * seats_.element_bytes(),
+                      static_cast<std::uint32_t>(own.first_chunk + node.put),
+                      payload_of(part, node.put), group_.results().of(i, node.put)))
         return;
       ++node.put;
       moved = true;
@@ -124,8 +149,15 @@ bool DirectOperation::place(bool& has_computed) {
     while (!has_computed && node.placed < node.chunks &&
            region_.has(node.first_chunk + node.placed)) {
       const ElementRange part = range(node, node.placed);
-      group_.notes().arrived(part.size() * seats_.element_bytes());
-      if (seats_.has_others()) {
+      const std::uint64_t bytes = result_bytes(question_, part.size());
+      group_.notes().arrived(bytes);
+      if (result_is_coded(question_, part.size())) {
+        // They lie where the elements go.
+        std::byte* const blocks = group_.scratch();
+        std::memcpy(blocks, seats_.result().data() + part.first * seats_.element_bytes(), bytes);
+        seats_.spread_coded(part.first, part.last, blocks);
+        has_computed = true;
+      } else if (seats_.has_others()) {
         seats_.spread(part.first, part.last);
         has_computed = true;
       }

@@ -3,7 +3,8 @@
 // worker's.
 //
 // In place a shard's result arrives in memory that was sent from: it comes from the shard's owner,
-// which has this node's chunk whole before it combines it, so the chunk has left.
+// which has this node's chunk whole before it combines it, so the chunk has left. With a codec it
+// arrives as blocks, at the place of its elements, and is decoded from there.
 #pragma once
 
 #include <array>
@@ -42,12 +43,16 @@ class DirectOperation final : public NetworkOperation {
   // Each returns whether something moved; one that has computed ends the piece.
   bool send(bool& has_computed);
   bool reduce();
+  bool result_room_is_free() const;
+  // Of a chunk of this node's results: which travel to all others.
+  std::span<const std::byte> payload_of(ElementRange part, std::uint64_t chunk) const;
   bool put();
   bool place(bool& has_computed);
 
   NodeGroup& group_;
   SeatReduction seats_;
   ResultRegion region_;
+  NetworkQuestion question_;
   std::uint64_t seq_ = 0, chunk_elements_ = 1;
   std::uint64_t reduced_ = 0;  // chunks of this node's shard
   std::uint64_t rooms_used_ = 0;

@@ -12,7 +12,7 @@ void SeatReduction::begin(const Communicator& communicator, const Arrival& arriv
   question_ = question;
   partials_ = partials;
   seats_ = static_cast<std::uint32_t>(communicator.seats.size());
-  args_.codec = arrival.signature.codec;
+  args_.codec = question.codec;
   args_.divisor = static_cast<std::uint32_t>(communicator.ranks());
 }
 
@@ -24,7 +24,7 @@ void SeatReduction::reduce(const ReduceAs& as, std::uint64_t count) {
 
 std::span<const std::byte> SeatReduction::partial(std::uint64_t first, std::uint64_t last,
                                                   std::byte* room) {
-  const std::uint64_t offset = first * element_bytes(), bytes = (last - first) * wire_bytes();
+  const std::uint64_t offset = first * element_bytes(), bytes = bytes_of_partial(last - first);
   if (is_input()) return {arrival_->operations[0]->send + offset, bytes};
   for (std::uint32_t seat = 0; seat < seats_; ++seat)
     args_.inputs[seat] = arrival_->operations[seat]->send + offset;
@@ -49,12 +49,35 @@ std::span<const std::byte> SeatReduction::join(std::uint64_t first, std::uint64_
 
 void SeatReduction::finish(std::uint64_t first, std::uint64_t last,
                            std::span<const std::byte* const> partials) {
+  take(partials);
+  give_to_seats(first);
+  reduce(reduce_partials(question_, partials_), last - first);
+}
+
+void SeatReduction::finish_coded(std::uint64_t first, std::uint64_t last,
+                                 std::span<const std::byte* const> partials, std::byte* room) {
+  take(partials);
+  args_.outputs[0] = room;
+  args_.num_outputs = 1;
+  reduce(encode_result(question_), last - first);
+  spread_coded(first, last, room);
+}
+
+void SeatReduction::spread_coded(std::uint64_t first, std::uint64_t last, const std::byte* blocks) {
+  take({&blocks, 1});
+  give_to_seats(first);
+  reduce(decode_result(question_), last - first);
+}
+
+void SeatReduction::take(std::span<const std::byte* const> partials) {
   args_.num_inputs = 0;
   for (const std::byte* partial : partials) args_.inputs[args_.num_inputs++] = partial;
+}
+
+void SeatReduction::give_to_seats(std::uint64_t first) {
   args_.num_outputs = seats_;
   for (std::uint32_t seat = 0; seat < seats_; ++seat)
     args_.outputs[seat] = recv(seat) + first * element_bytes();
-  reduce(reduce_partials(question_, partials_), last - first);
 }
 
 void SeatReduction::spread(std::uint64_t first, std::uint64_t last) const {

@@ -10,6 +10,7 @@
 
 #include "daemon/comm/communicator.h"
 #include "daemon/plan/network/network_choice.h"
+#include "daemon/plan/network/network_payload.h"
 #include "daemon/plan/network/network_question.h"
 #include "daemon/plan/network/network_stages.h"
 #include "kernels/args.h"
@@ -22,11 +23,17 @@ class SeatReduction {
   void begin(const Communicator& communicator, const Arrival& arrival,
              const NetworkQuestion& question, DType partials);
 
-  // Of an element of a partial, and of a result.
+  // What travels is encoded blocks: ranges begin where blocks do.
+  bool is_coded() const { return question_.codec != Codec::None; }
+  // Of an element of a partial that is not coded, and of a result.
   std::size_t wire_bytes() const { return size_of(partials_); }
   std::size_t element_bytes() const { return size_of(question_.dtype); }
+  // Of so many elements of a partial.
+  std::uint64_t bytes_of_partial(std::uint64_t elements) const {
+    return partial_bytes(question_, partials_, elements);
+  }
   // A partial is what the node's one rank sends, as it is.
-  bool is_input() const { return seats_ == 1 && partials_ == question_.dtype; }
+  bool is_input() const { return seats_ == 1 && partials_ == question_.dtype && !is_coded(); }
   bool has_others() const { return seats_ > 1; }
 
   // This node's partial of the range: where its rank has it, or computed into `room`.
@@ -37,14 +44,22 @@ class SeatReduction {
   // The result from all partials, in their order, to every seat. One of them may lie in the seats'
   // memory, at the same range.
   void finish(std::uint64_t first, std::uint64_t last, std::span<const std::byte* const> partials);
+  // The same with a codec, where the result is to travel: its blocks into `room`, and what they
+  // decode to, as on all other nodes, to every seat.
+  void finish_coded(std::uint64_t first, std::uint64_t last,
+                    std::span<const std::byte* const> partials, std::byte* room);
   // The result is at the first seat: to the others, too.
   void spread(std::uint64_t first, std::uint64_t last) const;
+  // The same of blocks, to all.
+  void spread_coded(std::uint64_t first, std::uint64_t last, const std::byte* blocks);
 
   // The first seat's.
   std::span<std::byte> result() const;
 
  private:
   std::byte* recv(std::uint32_t seat) const { return arrival_->operations[seat]->recv; }
+  void take(std::span<const std::byte* const> partials);
+  void give_to_seats(std::uint64_t first);
   void reduce(const ReduceAs& as, std::uint64_t count);
 
   const Arrival* arrival_ = nullptr;

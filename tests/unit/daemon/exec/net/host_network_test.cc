@@ -94,6 +94,60 @@ TEST(HostNetwork, EveryShapeTypeAndOperationGivesTheSameBitsInAnyOrderOfEvents) 
   }
 }
 
+// Codecs beside none, as calls ask for them. What is expected is the golden codec's.
+TEST(HostNetwork, EveryCodecGivesTheSameBitsOnAllNodesInAnyOrderOfEvents) {
+  constexpr DType kTypes[] = {DType::Float16, DType::BFloat16, DType::Float32};
+  for (std::uint32_t seed = 0; seed < 120; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    ClusterShape shape = random_shape(random);
+    shape.staging_bytes = 24 << 20;
+    shape.staging_of_node.clear();
+    NodeCluster cluster(shape, seed);
+    ASSERT_TRUE(cluster.form());
+    const std::size_t calls = 1 + random() % 4;
+    for (std::size_t i = 0; i < calls; ++i) {
+      CollectiveCall call = random_call(random, shape.nodes());
+      call.codec = static_cast<Codec>(random() % kCodecs);
+      if (call.codec != Codec::None) {
+        call.dtype = kTypes[random() % std::size(kTypes)];
+        call.op = random() % 2 == 0 ? ReduceOp::Sum : ReduceOp::Avg;
+      }
+      cluster.call(call);
+    }
+    ASSERT_EQ(cluster.run(), "");
+    EXPECT_EQ(cluster.succeeded(), calls * shape.node_of_rank.size());
+    EXPECT_EQ(cluster.end(), "");
+  }
+}
+
+// Several chunks for each room, and a last block of one element: its result travels as it is.
+TEST(HostNetwork, LargeOperationsWithACodecUseTheirRoomsAgain) {
+  for (const NetAlgorithm algorithm : {NetAlgorithm::Exchange, NetAlgorithm::Direct}) {
+    for (const DType dtype : {DType::BFloat16, DType::Float32}) {
+      NodeCluster cluster(flat(3, algorithm), 6);
+      ASSERT_TRUE(cluster.form());
+      cluster.call(
+          {.count = 6'000'001, .dtype = dtype, .in_place = true, .codec = Codec::Q8Rotated});
+      cluster.call({.count = 6'000'001, .dtype = dtype, .on_last = true, .codec = Codec::Q4});
+      EXPECT_EQ(cluster.run(), "") << static_cast<int>(algorithm);
+      EXPECT_EQ(cluster.succeeded(), 6u);
+      EXPECT_EQ(cluster.end(), "");
+    }
+  }
+}
+
+TEST(HostNetwork, ACodecForWhichThereIsNoStagingIsRefusedByTheSettingsName) {
+  ClusterShape shape = flat(3, NetAlgorithm::Exchange);
+  shape.staging_bytes = 4 << 20;  // of which one communicator has half: the windows take it
+  NodeCluster cluster(shape, 7);
+  ASSERT_TRUE(cluster.form());
+  cluster.call({.count = 100'000, .dtype = DType::Float32, .codec = Codec::Q8});
+  EXPECT_EQ(cluster.run(), "");
+  EXPECT_EQ(cluster.succeeded(), 0u);
+  EXPECT_THAT(cluster.revoked(0).message(), HasSubstr("net.staging_bytes"));
+}
+
 TEST(HostNetwork, LargeOperationsGoThroughFewSlots) {
   for (const NetAlgorithm algorithm : kAlgorithms) {
     ClusterShape shape = flat(3, algorithm);

@@ -5,6 +5,7 @@
 
 #include "daemon/exec/clock.h"
 #include "daemon/plan/network/network_choice.h"
+#include "daemon/plan/network/network_payload.h"
 #include "daemon/plan/network/network_shards.h"
 #include "daemon/plan/network/network_stages.h"
 #include "kernels/host/reference.h"
@@ -34,12 +35,14 @@ void fill(std::vector<std::byte>& bytes, DType dtype, std::mt19937& random) {
   }
 }
 
+// What `bytes` of result hold.
 std::vector<std::byte> reduce(const ReduceAs& as, std::uint64_t count, std::uint32_t divisor,
-                              const std::vector<const std::byte*>& inputs,
-                              std::size_t element_bytes) {
-  std::vector<std::byte> result(count * element_bytes);
+                              const std::vector<const std::byte*>& inputs, std::size_t bytes,
+                              Codec codec = Codec::None) {
+  std::vector<std::byte> result(bytes);
   AllReduceArgs args;
   as.tell(args);
+  args.codec = codec;
   args.count = count;
   args.divisor = divisor;
   args.num_outputs = 1;
@@ -118,7 +121,9 @@ void NodeCluster::call(const CollectiveCall& what) {
     its.recv = what.in_place ? its.send : Memory(new std::byte[bytes]);
     its.operation.ticket = calls_.size() - 1;
     its.operation.rank = static_cast<Rank>(rank);
-    its.operation.signature = Signature::whole(all_reduce_of(what.count, what.dtype, what.op));
+    OperationSpec spec = all_reduce_of(what.count, what.dtype, what.op);
+    spec.codec = what.codec;
+    its.operation.signature = Signature::whole(spec);
     its.operation.send = its.send.get();
     its.operation.recv = its.recv.get();
     its.operation.admitted_ns = 1;
@@ -135,7 +140,8 @@ void NodeCluster::expect(Call& call) const {
                                  .dtype = call.what.dtype,
                                  .op = call.what.op,
                                  .nodes = nodes,
-                                 .one_seat_each = ranks == nodes};
+                                 .one_seat_each = ranks == nodes,
+                                 .codec = call.what.codec};
   const NetworkChoice choice = choose_network(question, shape_.policy);
   const std::uint64_t count = call.what.count;
   const std::size_t wire = size_of(choice.partials), element = size_of(call.what.dtype);
@@ -144,16 +150,26 @@ void NodeCluster::expect(Call& call) const {
     std::vector<const std::byte*> inputs;
     for (const Rank rank : worlds_[node].seated())
       inputs.push_back(call.ranks[static_cast<std::size_t>(rank)].input.data());
-    const bool is_input = inputs.size() == 1 && choice.partials == question.dtype;
+    const bool is_input =
+        inputs.size() == 1 && choice.partials == question.dtype && question.codec == Codec::None;
     partials.push_back(
         is_input ? call.ranks[static_cast<std::size_t>(worlds_[node].seated()[0])].input
-                 : reduce(reduce_ranks(question, choice.partials), count, ranks, inputs, wire));
+                 : reduce(reduce_ranks(question, choice.partials), count, ranks, inputs,
+                          partial_bytes(question, choice.partials, count), question.codec));
   }
   const ReduceAs last = reduce_partials(question, choice.partials);
   if (choice.algorithm != NetworkAlgorithm::Ring) {
     std::vector<const std::byte*> all;
     for (const auto& partial : partials) all.push_back(partial.data());
-    call.expected = reduce(last, count, ranks, all, element);
+    if (question.codec != Codec::None && choice.algorithm == NetworkAlgorithm::Direct) {
+      const std::vector<std::byte> sums =
+          reduce(encode_result(question), count, ranks, all, coded_bytes(question.codec, count),
+                 question.codec);
+      call.expected = reduce(decode_result(question), count, ranks, {sums.data()}, count * element,
+                             question.codec);
+      return;
+    }
+    call.expected = reduce(last, count, ranks, all, count * element, question.codec);
     return;
   }
   // Shard s sets out from the node behind s, and is added to on its way round to s.
@@ -168,10 +184,10 @@ void NodeCluster::expect(Call& call) const {
     std::vector<std::byte> sum(from, from + range.size() * wire);
     for (std::uint32_t hop = 2; hop < nodes; ++hop) {
       sum = reduce(reduce_on_the_way(question, choice.partials), range.size(), ranks,
-                   {sum.data(), part(shard + hop)}, wire);
+                   {sum.data(), part(shard + hop)}, range.size() * wire);
     }
     const std::vector<std::byte> result =
-        reduce(last, range.size(), ranks, {sum.data(), part(shard)}, element);
+        reduce(last, range.size(), ranks, {sum.data(), part(shard)}, range.size() * element);
     std::ranges::copy(result,
                       call.expected.begin() + static_cast<std::ptrdiff_t>(range.first * element));
   }

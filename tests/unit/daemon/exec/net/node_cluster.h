@@ -42,6 +42,7 @@ struct CollectiveCall {
   ReduceOp op = ReduceOp::Sum;
   bool in_place = false;
   bool on_last = false;  // what it sends is what the call before received, where they are alike
+  Codec codec = Codec::None;
 };
 
 class NodeCluster final : private OfferedData {

@@ -23,6 +23,26 @@ TEST(NetworkChoice, BetweenTwoNodesEachCombinesHalfOfWhatIsLarge) {
   EXPECT_EQ(choose_network(question(2, 4 << 20), {.step_bytes = 1 << 20}).algorithm, Exchange);
 }
 
+// Each element is encoded once between two, whatever the size; nobody goes round with sums.
+TEST(NetworkChoice, WithACodecTwoNodesExchangeAndNoneGoRound) {
+  NetworkQuestion coded = question(2, 1ull << 30);
+  coded.codec = Codec::Q4;
+  EXPECT_EQ(choose_network(coded, {}).algorithm, Exchange);
+  coded.nodes = 3;
+  EXPECT_EQ(choose_network(coded, {}).algorithm, Direct);
+  // An exchange of 96 KiB is as fast; so many blocks of 18 bytes are of 5461 * 32 elements.
+  coded.count = 5461 * 32;
+  EXPECT_EQ(choose_network(coded, {}).algorithm, Exchange);
+  coded.count += 1 + 32;
+  EXPECT_EQ(choose_network(coded, {}).algorithm, Direct);
+  coded.nodes = 40;
+  coded.count = 1 << 28;
+  const NetworkPolicy ring{.order = NetOrder::OfRing, .algorithm = NetAlgorithm::Ring};
+  EXPECT_EQ(choose_network(coded, ring).algorithm, Direct);
+  EXPECT_EQ(choose_network(coded, ring).why, "a ring would encode sums anew on every node");
+  EXPECT_EQ(choose_network(coded, {.order = NetOrder::OfRing}).algorithm, Direct);
+}
+
 TEST(NetworkChoice, SmallOnesAreExchangedAndOthersGoThroughOwners) {
   EXPECT_EQ(choose_network(question(3, 96 << 10), {}).algorithm, Exchange);
   EXPECT_EQ(choose_network(question(3, (96 << 10) + 4), {}).algorithm, Direct);

@@ -1,0 +1,41 @@
+// What elements take as they travel between nodes: partial results in the type that was chosen
+// (NetworkChoice::partials), results in their own; with a codec both as encoded blocks
+// (kernels/codec/README.md). Bytes and elements. Pure; any thread; allocates nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "daemon/plan/network/host_window.h"
+#include "daemon/plan/network/network_question.h"
+#include "kernels/codec/format.h"
+
+namespace arcomm {
+
+constexpr std::uint64_t partial_bytes(const NetworkQuestion& question, DType partials,
+                                      std::uint64_t elements) {
+  return question.codec == Codec::None ? elements * size_of(partials)
+                                       : coded_bytes(question.codec, elements);
+}
+
+// Whether so many elements of a result travel encoded: not where a last block that is nearly empty
+// takes more than its elements do.
+constexpr bool result_is_coded(const NetworkQuestion& question, std::uint64_t elements) {
+  return question.codec != Codec::None &&
+         coded_bytes(question.codec, elements) <= elements * size_of(question.dtype);
+}
+constexpr std::uint64_t result_bytes(const NetworkQuestion& question, std::uint64_t elements) {
+  return result_is_coded(question, elements) ? coded_bytes(question.codec, elements)
+                                             : elements * size_of(question.dtype);
+}
+
+// Of `elements` that go to one node: how many are in a chunk, whole blocks with a codec.
+constexpr std::uint64_t payload_chunk(const NetworkQuestion& question, DType partials,
+                                      std::uint64_t elements, std::uint32_t slot_bytes) {
+  if (question.codec == Codec::None) return chunk_elements(elements, size_of(partials), slot_bytes);
+  const std::uint32_t block_bytes = format_of(question.codec).block_bytes();
+  const std::uint64_t blocks = (elements + kCodecBlock - 1) / kCodecBlock;
+  return chunk_elements(blocks, block_bytes, slot_bytes) * kCodecBlock;
+}
+
+}  // namespace arcomm
