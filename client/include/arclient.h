@@ -291,20 +291,22 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  * else: by this call's config, or, where that is NULL and for arcAllReduce, by the communicator's
  * (arcCommInitRankConfig). A config that asks for nothing is no codec, whatever the communicator's
  * default. Codecs serve arcSum and arcAvg of arcFloat16, arcBfloat16 and arcFloat32 between ranks
- * of one node: on the host, where they cost time and save none, as nothing travels there; and
- * between 2 to 8 GPUs, of any size, where the communicator's operations are in-stream (arctl
- * comms). Between more than two GPUs sums are quantized once more on their way back. The first
- * operation with a codec loads its kernels, which takes some time and may wait for what the GPU
- * runs: a default codec's are loaded with the communicator, those of a plan with the plan. Anything
- * else, several nodes for now among it, is refused on the rank that asks, with arcInvalidArgument
- * and the codec's name; other ranks are not told.
+ * on the host: of one node, where they cost time and save none, as nothing travels there; and of
+ * several, where what travels is encoded. The ranks of a node are added before they are quantized,
+ * together, and where each node combines a part (net.algorithm) the result is quantized once more.
+ * They serve 2 to 8 GPUs of one node, too, at any size, where the communicator's operations are
+ * in-stream (arctl comms); between more than two GPUs sums are quantized once more on their way
+ * back. The first operation with a codec loads its kernels, which takes some time and may wait for
+ * what the GPU runs: a default codec's are loaded with the communicator, those of a plan with the
+ * plan. Anything else, GPUs of several nodes among it, is refused on the rank that asks, with
+ * arcInvalidArgument and the codec's name; other ranks are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
- * and none where no codec is known to be faster than none: on one host, and for now between more
- * than two GPUs, and between two below 4 MB. What is not served gets none, too. The daemon decides,
- * once, when the communicator is formed, for all ranks alike; arcCommGetCodec, arctl comms and
- * arctl tune --explain say what comes of it. There are two classes, on top of what arcAllReduce
- * itself rounds. */
+ * and none where no codec is known to be faster than none: on hosts, one or several, and for now
+ * between more than two GPUs, and between two below 4 MB. What is not served gets none, too. The
+ * daemon decides, once, when the communicator is formed, for all ranks alike; arcCommGetCodec,
+ * arctl comms and arctl tune --explain say what comes of it. There are two classes, on top of what
+ * arcAllReduce itself rounds. */
 /* clang-format off */
 /*   least_snr_db         10 log10 of (the sum of squares of the exact result / that of what the
  *                        codec is off by), of Gaussian data: what is published of each codec, no

@@ -38,9 +38,11 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
   if (fault != nullptr) return error(ErrorCode::InvalidArgument, Reason::BadValue, fault);
   reply.set_codec(std::string(text_of(Codec::None)));
   if (!coding.any()) return {};
-  const CodecPlace place = request.nodes() > 1 ? CodecPlace::SeveralNodes
-                           : on_gpus           ? CodecPlace::Gpus
-                                               : CodecPlace::OneHost;
+  const bool spans_nodes = request.nodes() > 1;
+  const CodecPlace place = on_gpus
+                               ? (spans_nodes ? CodecPlace::GpusOfSeveralNodes : CodecPlace::Gpus)
+                           : spans_nodes ? CodecPlace::SeveralHosts
+                                         : CodecPlace::OneHost;
   const LaunchKey key{.bytes = request.bytes(), .dtype = static_cast<DType>(request.dtype())};
   Codec codec = Codec::None;
   // As the first communicator on GPUs that can do everything gets it.
@@ -56,6 +58,13 @@ Status add_codec(const v1::ExplainRequest& request, bool on_gpus, std::uint32_t 
   reply.set_text(reply.text() + "\nasked for " + to_string(coding) + ", gets " + reply.codec_why() +
                  "\n" + codec_bounds_text());
   return {};
+}
+
+// That sums of the type would have; none where it is refused, which add_codec() says.
+Codec codec_of(const v1::ExplainRequest& request, DType dtype) {
+  if (request.codec() >= kCodecs) return Codec::None;
+  const auto codec = static_cast<Codec>(request.codec());
+  return codec_serves(codec, ReduceOp::Sum, dtype) ? codec : Codec::None;
 }
 
 Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request, bool on_gpus,
@@ -75,7 +84,8 @@ Result<v1::ExplainReply> explain_between_nodes(const v1::ExplainRequest& request
   const NetworkQuestion question{.count = request.bytes() / size_of(dtype),
                                  .dtype = dtype,
                                  .nodes = nodes,
-                                 .one_seat_each = ranks == nodes};
+                                 .one_seat_each = ranks == nodes,
+                                 .codec = on_gpus ? Codec::None : codec_of(request, dtype)};
   const NetworkPolicy policy = NetworkPolicy::from(settings, measured.step_bytes());
   v1::ExplainReply reply = reply_of(on_gpus ? explain_network_of_gpus(question, policy, measured)
                                             : explain_network(question, policy, measured));

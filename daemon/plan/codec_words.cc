@@ -13,8 +13,10 @@ const char* why_none_pays(CodecPlace place) {
       return "nothing travels between ranks of one host, so that a codec costs time and saves none";
     case CodecPlace::Gpus:
       return "none is known to be faster there";
-    case CodecPlace::SeveralNodes:
-      return "no way between nodes takes a codec yet";
+    case CodecPlace::SeveralHosts:
+      return "whether one pays is the network's to say, so that it is to be named";
+    case CodecPlace::GpusOfSeveralNodes:
+      return "no way between GPUs of several nodes takes a codec";
   }
   return "";
 }
@@ -48,11 +50,21 @@ std::string words_on_gpus(Codec codec, const LaunchTable& table) {
 // A named codec is taken, or refused by name: what is served says the place.
 std::string words_of_name(Codec codec, CodecPlace place, const LaunchTable& table) {
   const std::string name(text_of(codec));
-  if (place == CodecPlace::Gpus) return words_on_gpus(codec, table);
-  return place == CodecPlace::OneHost
-             ? name + " at every size, as asked; it changes results, and saves no time: " +
-                   why_none_pays(place)
-             : name + " is refused: " + why_none_pays(place);
+  switch (place) {
+    case CodecPlace::Gpus:
+      return words_on_gpus(codec, table);
+    case CodecPlace::OneHost:
+      return name + " at every size, as asked; it changes results, and saves no time: " +
+             why_none_pays(place);
+    case CodecPlace::SeveralHosts:
+      return fmt::format(
+          "{} at every size, as asked: {:.3g} bits of an element travel; a node's sum is quantized "
+          "once, and where each node combines a part of it (direct) the result once more",
+          name, bound_of(codec).half_bits / 2.0);
+    case CodecPlace::GpusOfSeveralNodes:
+      break;
+  }
+  return name + " is refused: " + why_none_pays(place);
 }
 
 std::string size_words(const CodingRow& row) {
@@ -83,7 +95,7 @@ std::string codec_words(const Coding& coding, CodecPlace place, const LaunchTabl
       return fmt::format("{} is refused: {}", text_of(coding.codec), kServedByCodecs);
     LaunchKey coded = key;
     coded.codec = coding.codec;
-    if (place == CodecPlace::OneHost ||
+    if (place == CodecPlace::OneHost || place == CodecPlace::SeveralHosts ||
         (place == CodecPlace::Gpus && table.find(coded).path == LaunchPath::InStream))
       codec = coding.codec;
     return words_of_name(coding.codec, place, table);

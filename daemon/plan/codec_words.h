@@ -10,7 +10,7 @@
 namespace arcomm {
 
 // Where ranks are, as far as codecs care.
-enum class CodecPlace : std::uint8_t { OneHost, Gpus, SeveralNodes };
+enum class CodecPlace : std::uint8_t { OneHost, Gpus, SeveralHosts, GpusOfSeveralNodes };
 
 // What operations of every size get that ask for `coding`; "" where they ask for nothing.
 // "none at any size: nothing travels between ranks of one host, ..."

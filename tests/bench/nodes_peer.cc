@@ -1,6 +1,7 @@
 // arcommd between nodes: a rank process on each of several daemons, by the public C interface, on
 // memory from arcMemAlloc.
-//   nodes_peer --runtime DIR,DIR,... --sizes 1K,1M [--dtype ...]     a rank for each folder
+//   nodes_peer --runtime DIR,DIR,... --sizes 1K,1M [--dtype ...] [--codec ...]
+// with a rank for each folder.
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -42,14 +43,17 @@ void run_rank(const PeerOptions& options, const arctl::RankBoard& board, arcUniq
                      rank,
                      static_cast<std::byte*>(send),
                      static_cast<std::byte*>(recv)};
+  arcAllReduceConfig_t coded = ARC_ALL_REDUCE_CONFIG_INITIALIZER;
+  coded.codec = static_cast<arcCodec_t>(options.codec);
   const arcDataType_t dtype = options.dtype == DType::Float32 ? arcFloat32 : arcBfloat16;
   for (const std::uint64_t bytes : options.sizes) {
     const std::uint64_t count = bytes / size_of(options.dtype);
-    const arctl::Pattern pattern(options.dtype, ReduceOp::Sum, options.ranks);
+    const arctl::Pattern pattern(options.dtype, ReduceOp::Sum, options.ranks, options.codec);
     pattern.fill(run.send, count, rank);
     double best = std::numeric_limits<double>::infinity();
-    measure(run, "auto", bytes, best, [&] {
-      need(arcAllReduce(send, recv, count, dtype, arcSum, comm, nullptr), "arcAllReduce");
+    measure(run, text_of(options.codec).data(), bytes, best, [&] {
+      need(arcAllReduceWith(send, recv, count, dtype, arcSum, comm, nullptr, &coded),
+           "arcAllReduceWith");
     });
   }
   need(arcCommDestroy(comm), "arcCommDestroy");

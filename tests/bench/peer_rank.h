@@ -63,7 +63,8 @@ inline void measure(const PeerRank& run, const char* algorithm, std::uint64_t by
   constexpr double kWarmUpUs = 100'000;
   const std::uint32_t iterations = run.options.iterations_of(bytes);
   const std::uint64_t count = bytes / size_of(run.options.dtype);
-  const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks);
+  const arctl::Pattern pattern(run.options.dtype, ReduceOp::Sum, run.options.ranks,
+                               run.options.codec);
   const double pilot = std::min(pilot_us(run, once), pilot_us(run, once));
   if (pilot > 4 * best_pilot) return;
   best_pilot = std::min(best_pilot, pilot);

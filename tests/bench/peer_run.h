@@ -23,6 +23,7 @@ struct PeerOptions {
   int ranks = 2;
   std::uint32_t rounds = 3;
   std::uint32_t iterations = 0;  // of a round at most; 0: as many as arctl bench does by default
+  Codec codec = Codec::None;     // of arcommd's own ranks: no peer has one
 
   std::uint32_t iterations_of(std::uint64_t bytes) const {
     const std::uint32_t usual = arctl::default_iterations(bytes);
@@ -30,8 +31,8 @@ struct PeerOptions {
   }
 };
 
-// --sizes 1K,64K,1M --dtype bfloat16 --ranks 4 --rounds 3. Exits with 2 and a line on stderr when
-// it is wrong.
+// --sizes 1K,64K,1M --dtype bfloat16 --ranks 4 --rounds 3 --codec q4. Exits with 2 and a line on
+// stderr when it is wrong.
 inline PeerOptions parse_peer_options(int argc, char** argv) {
   PeerOptions options;
   const auto refuse = [&](const char* word) {
@@ -53,6 +54,10 @@ inline PeerOptions parse_peer_options(int argc, char** argv) {
       const auto dtype = arctl::parse_dtype(value);
       if (!dtype) refuse(argv[i + 1]);
       options.dtype = *dtype;
+    } else if (name == "--codec") {
+      const auto codec = arctl::parse_codec(value);
+      if (!codec) refuse(argv[i + 1]);
+      options.codec = *codec;
     } else if (name == "--ranks") {
       options.ranks = std::atoi(argv[i + 1]);
     } else if (name == "--rounds") {

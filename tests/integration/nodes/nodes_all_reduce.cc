@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "tests/integration/golden_result.h"
 #include "tests/integration/nodes/cluster_test.h"
 
 namespace arcomm::support {
@@ -37,16 +38,34 @@ TEST_F(NodesAllReduce, GivesTheSameRightBitsOnAllNodesForEveryTypeAndOperation) 
   }
 }
 
-TEST_F(NodesAllReduce, RefusesACodecByNameAndGoesOn) {
+// Between two nodes with a rank each every element is quantized once, as between ranks of one.
+TEST_F(NodesAllReduce, GivesTheGoldenCodecsBitsForEveryCodec) {
   start(2);
   const Clients clients = start_ranks_on({0, 1});
-  for (const Reply& reply : ask_all(clients, "allreduce c0 64 float32 sum codec=2")) {
-    EXPECT_EQ(reply.code, arcInvalidArgument) << reply.to_string();
-    EXPECT_EQ(reply.reason, arcReasonUnsupported) << reply.to_string();
-    EXPECT_NE(reply.message.find("codec q8 does not serve several nodes"), std::string::npos)
-        << reply.to_string();
+  for (const Codec codec : kRealCodecs) {
+    const std::string asked = " codec=" + std::to_string(static_cast<int>(codec));
+    for (const std::size_t count : {1u, 1003u, 300'001u}) {
+      EXPECT_EQ(expect_same_bits(clients,
+                                 "allreduce c0 " + std::to_string(count) + " bfloat16 avg" + asked),
+                golden_result("bfloat16", "avg", count, 2, codec))
+          << text_of(codec) << " x " << count;
+    }
   }
   expect_same_bits(clients, "allreduce c0 64 float32 sum");
+}
+
+TEST_F(NodesAllReduce, SendsFewerBytesWithACodecAndSaysSo) {
+  start(3, {{"net.algorithm", "direct"}});
+  const Clients clients = start_ranks_on({0, 0, 1, 2});
+  constexpr std::uint64_t kCount = 300'000;
+  const auto sent_by_one = [&](const std::string& options) {
+    expect_same_bits(clients, "allreduce c0 " + std::to_string(kCount) + " float32 sum" + options);
+    const nlohmann::json trace = arctl_json(node(1), {"trace", "--last", "1"});
+    return trace["records"][0]["network"]["sent_bytes"].get<double>();
+  };
+  const double plain = sent_by_one(""), coded = sent_by_one(" codec=4");
+  EXPECT_NEAR(plain, kCount * 4 * 4.0 / 3, plain / 100);
+  EXPECT_NEAR(coded, plain * 4.5 / 32, coded / 100);
 }
 
 TEST_F(NodesAllReduce, ShowsEachStepBetweenTheNodesInTheTrace) {

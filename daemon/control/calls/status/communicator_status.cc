@@ -71,8 +71,10 @@ void fill_status(const CommunicatorSnapshot& communicator, v1::CommunicatorStatu
   wire.set_why_not_in_stream(communicator.why_not_in_stream);
   wire.set_why_no_slots(communicator.why_no_slots);
   wire.set_default_codec(to_string(communicator.default_coding));
-  const CodecPlace place = communicator.spans_nodes ? CodecPlace::SeveralNodes
-                           : communicator.launches  ? CodecPlace::Gpus
+  const bool on_gpus = communicator.launches.has_value();
+  const CodecPlace place = communicator.spans_nodes ? (on_gpus ? CodecPlace::GpusOfSeveralNodes
+                                                               : CodecPlace::SeveralHosts)
+                           : on_gpus                ? CodecPlace::Gpus
                                                     : CodecPlace::OneHost;
   wire.set_default_codec_becomes(codec_words(
       communicator.default_coding, place,

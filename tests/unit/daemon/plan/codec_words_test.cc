@@ -44,8 +44,13 @@ TEST(CodecWords, OfOneOperationNameTheCodecThatItGets) {
             std::string::npos);
   EXPECT_EQ(codec, Codec::None);
   key.op = ReduceOp::Sum;
-  codec_words({.codec = Codec::Q8}, CodecPlace::SeveralNodes, on_gpus(2), key, codec);
+  codec_words({.codec = Codec::Q8}, CodecPlace::GpusOfSeveralNodes, on_gpus(2), key, codec);
   EXPECT_EQ(codec, Codec::None);
+  EXPECT_NE(codec_words({.codec = Codec::Q4}, CodecPlace::SeveralHosts,
+                        make_launch_table_on_host(2), key, codec)
+                .find("4.5 bits of an element travel"),
+            std::string::npos);
+  EXPECT_EQ(codec, Codec::Q4);
 }
 
 TEST(CodecWords, OfAnErrorClassOnGpusNameWhatPays) {
