@@ -16,7 +16,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/codec/format.h"
-#include "kernels/host/packed_codes.h"
+#include "kernels/host/packed_codes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace arcomm::host::HWY_NAMESPACE {
