@@ -52,7 +52,7 @@ void run_rank(const PeerOptions& options, const arctl::RankBoard& board, arcUniq
     pattern.fill(run.send, count, rank);
     double best = std::numeric_limits<double>::infinity();
     measure(run, text_of(options.codec).data(), bytes, best, [&] {
-      need(arcAllReduceWith(send, recv, count, dtype, arcSum, comm, nullptr, &coded),
+      need(arcAllReduceWith(send, recv, count, dtype, arcSum, &coded, comm, nullptr),
            "arcAllReduceWith");
     });
   }
