@@ -285,21 +285,22 @@ ARC_API arcResult_t arcMemDeregister(void* ptr);
 /* clang-format on */
 ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arcDataType_t dtype,
                                  arcRedOp_t op, arcComm_t comm, arcStream_t stream);
-/* As arcAllReduce, with a codec: every rank's elements are quantized once, in blocks of 32, and
- * what is left of them is summed in float32 and rounded once to dtype. The result is another one
- * than without, and the same bits on every rank. A codec is used where it is asked for and nowhere
- * else: by this call's config, or, where that is NULL and for arcAllReduce, by the communicator's
- * (arcCommInitRankConfig). A config that asks for nothing is no codec, whatever the communicator's
- * default. Codecs serve arcSum and arcAvg of arcFloat16, arcBfloat16 and arcFloat32 between ranks
- * on the host: of one node, where they cost time and save none, as nothing travels there; and of
- * several, where what travels is encoded. The ranks of a node are added before they are quantized,
- * together, and where each node combines a part (net.algorithm) the result is quantized once more.
- * They serve 2 to 8 GPUs of one node, too, at any size, where the communicator's operations are
- * in-stream (arctl comms); between more than two GPUs sums are quantized once more on their way
- * back. The first operation with a codec loads its kernels, which takes some time and may wait for
- * what the GPU runs: a default codec's are loaded with the communicator, those of a plan with the
- * plan. Anything else, GPUs of several nodes among it, is refused on the rank that asks, with
- * arcInvalidArgument and the codec's name; other ranks are not told.
+/* As arcAllReduce, with a codec: every rank's elements, or what its node's ranks have together, are
+ * quantized once, in blocks of 32, and what is left of them is summed in float32 and rounded once
+ * to dtype. The result is another one than without, and the same bits on every rank. A codec is
+ * used where it is asked for and nowhere else: by this call's config, or, where that is NULL and
+ * for arcAllReduce, by the communicator's (arcCommInitRankConfig). A config that asks for nothing
+ * is no codec, whatever the communicator's default. Codecs serve arcSum and arcAvg of arcFloat16,
+ * arcBfloat16 and arcFloat32 between ranks on the host: of one node, where they cost time and save
+ * none, as nothing travels there; and of several, where what travels is encoded. The ranks of a
+ * node are added before they are quantized, together, and where each node combines a part
+ * (net.algorithm) the result is quantized once more. They serve 2 to 8 GPUs of one node, too, at
+ * any size, where the communicator's operations are in-stream (arctl comms); between more than two
+ * GPUs sums are quantized once more on their way back. The first operation with a codec loads its
+ * kernels, which takes some time and may wait for what the GPU runs: a default codec's are loaded
+ * with the communicator, those of a plan with the plan. Anything else, GPUs of several nodes among
+ * it, is refused on the rank that asks, with arcInvalidArgument and the codec's name; other ranks
+ * are not told.
  *
  * With an error class in the place of a codec the operation gets the fastest codec that honours it,
  * and none where no codec is known to be faster than none: on hosts, one or several, and for now
@@ -319,8 +320,8 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  *   least_snr_db         |  32.4    45.3    33.3    21.2    45.3       33.3       21.2
  *   most_relative_error  |  0.0628  0.0118  0.0352  0.1290  0.1256     0.5020     2.0079
  *
- * Between more than two GPUs, where sums are quantized once more, the ratio is 3.01 dB less, and the
- * error is e + e (1 + e) in the place of e.
+ * Where sums are quantized once more, between more than two GPUs and between hosts by direct
+ * (net.algorithm), the ratio is 3.01 dB less, and the error is e + e (1 + e) in the place of e.
  *
  * How far off one rank's value x may be; a: the largest magnitude in its block of 32 elements,
  * counted from the first; L: 128 with Q8, 32 with Q6, 8 with Q4:
@@ -331,9 +332,9 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  *   ..Rotated   the mean of that over the 32 values of the block's Walsh-Hadamard transform, which
  *               is what they quantize, and 5 * 2^-24 * (the sum of the block's magnitudes + a 32nd
  *               of the transform's and of its bounds). For data with outliers.
- * A sum is off by its ranks' bounds together, an average by that over their number; between more
- * than two GPUs by the bound of one more quantization besides, of the sum as it is by then. Both
- * are rounded. Where a is below 2^-100 the block counts as zeros. A NaN or an infinity makes
+ * A sum is off by its ranks' bounds together, an average by that over their number; where sums are
+ * quantized once more, by the bound of that besides, of the sum as it is by then. Between several
+ * hosts a rank here is a node, x and a those of the sum of its ranks. Both are rounded. Where a is below 2^-100 the block counts as zeros. A NaN or an infinity makes
  * its block's results NaN; a value near the type's largest may become infinite, with ..Rotated one
  * beyond 2^118 NaN, too. kernels/codec/README.md has where these bounds are from, the format, and
  * signal over noise: about 32 dB with Fp8, 45 with Q8, 33 with Q6 and 21 with Q4 for Gaussian data.

@@ -43,7 +43,7 @@ LaunchTable make_launch_table_between_nodes(std::uint32_t ranks, NetworkAlgorith
 
 // Of ranks on the host, whose calls meet (proto/host/in_call.h) within these bounds.
 // No codec pays: between ranks of one host nothing travels, so that coding is work and saves none,
-// and several nodes take none.
+// and between several the network would have to be known.
 LaunchTable make_launch_table_on_host(std::uint32_t ranks, const InCallBounds& in_call = {});
 
 // Up to which size the resident grid takes operations. It has few SMs: of 256 KB between two GPUs

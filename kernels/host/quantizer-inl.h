@@ -81,6 +81,7 @@ class Quantizer {
       const V decoded = hn::Mul(kFp8 ? value_of_e4m3(code) : value_of_integer(code), stored);
       hn::Store(is_first ? decoded : hn::Add(hn::Load(d, sum + i), decoded), d, sum + i);
     }
+    std::fill(sum + kCodecBlock, sum + kBlockRoom, 0.0F);
   }
 
   // Replaces `sum` by what `block` decodes to, or adds it. Both are aligned as vectors are.

@@ -8,9 +8,10 @@
 
 namespace arcomm::reference {
 
-// Preconditions: those of arcomm::all_reduce_range where there is a codec.
+// In any stage. Preconditions: those of arcomm::all_reduce_range where there is a codec.
 void coded_all_reduce_range(const AllReduceArgs& args, std::uint64_t first, std::uint64_t last);
-// As more than two GPUs do it: what is added up is divided, and encoded and decoded once more.
+// As more than two GPUs do it, and hosts by direct: what is added up is divided, and encoded and
+// decoded once more.
 void coded_all_reduce_in_two_hops(const AllReduceArgs& args, std::uint64_t first,
                                   std::uint64_t last);
 

@@ -73,6 +73,10 @@ int run(int argc, char** argv) {
   }
   PeerOptions options = parse_peer_options(static_cast<int>(others.size()), others.data());
   options.ranks = static_cast<int>(folders.size());
+  if (options.codec != Codec::None && folders.size() > 2) {
+    std::fprintf(stderr, "nodes_peer: checks a codec's results between two daemons alone\n");
+    return 2;
+  }
   if (options.sizes.empty() || folders.size() < 2 ||
       (options.dtype != DType::Float32 && options.dtype != DType::BFloat16)) {
     std::fprintf(

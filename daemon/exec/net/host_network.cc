@@ -75,7 +75,8 @@ Status HostNetwork::form(Communicator& communicator, const CommunicatorSpec& spe
   tend_leaving();
   const World& world = communicator.world;
   const bool one_seat_each = world.size() == world.nodes();
-  const bool has_rooms = !one_seat_each || may_be_ring(spec.policy, world.nodes());
+  const bool has_rooms = !one_seat_each || may_be_ring(spec.policy, world.nodes()) ||
+                         spec.default_coding.codec != Codec::None;
   auto group = NodeGroup::create(spec, has_rooms, pool_, links_);
   if (!group) return std::move(group).error();
   members_[&communicator] = std::make_unique<Member>(*std::move(group), one_seat_each);

@@ -7,8 +7,8 @@
 //             two steps, twice the bytes, from and to every other node
 //   ring      the same in nodes - 1 steps each, from and to neighbours only (ring_schedule.h)
 //
-// exchange and direct combine in the order of nodes and give the same bits; ring has an order of
-// its own.
+// exchange and direct combine in the order of nodes and, without a codec, give the same bits; ring
+// has an order of its own.
 //
 // With a codec every node's partial result is encoded once, and in direct the result once more. A
 // ring, which would encode sums at every node, takes none: direct stands in for it.

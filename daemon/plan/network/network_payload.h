@@ -29,13 +29,18 @@ constexpr std::uint64_t result_bytes(const NetworkQuestion& question, std::uint6
                                              : elements * size_of(question.dtype);
 }
 
+// What is encoded or decoded at once, at most: to code an element takes some ten times as long as
+// to add it, and other tenants wait meanwhile.
+inline constexpr std::uint64_t kMostCodedElements = 32'768;
+
 // Of `elements` that go to one node: how many are in a chunk, whole blocks with a codec.
 constexpr std::uint64_t payload_chunk(const NetworkQuestion& question, DType partials,
                                       std::uint64_t elements, std::uint32_t slot_bytes) {
   if (question.codec == Codec::None) return chunk_elements(elements, size_of(partials), slot_bytes);
   const std::uint32_t block_bytes = format_of(question.codec).block_bytes();
   const std::uint64_t blocks = (elements + kCodecBlock - 1) / kCodecBlock;
-  return chunk_elements(blocks, block_bytes, slot_bytes) * kCodecBlock;
+  return std::min(chunk_elements(blocks, block_bytes, slot_bytes) * kCodecBlock,
+                  kMostCodedElements);
 }
 
 }  // namespace arcomm

@@ -16,16 +16,19 @@ namespace arcomm {
 class NetworkShards {
  public:
   constexpr explicit NetworkShards(const NetworkQuestion& question)
-      : cut_(
-            question.count,
-            question.codec == Codec::None ? size_of(question.dtype) : kCacheLineBytes / kCodecBlock,
-            std::max(question.nodes, 1U)) {}
+      : cut_(question.count,
+             question.codec == Codec::None ? size_of(question.dtype) : kBytesInLineOfBlock,
+             std::max(question.nodes, 1U)) {}
 
   constexpr ElementRange of(std::uint32_t node) const { return cut_.of(node); }
   // The first node's: no other is larger.
   constexpr std::uint64_t most_elements() const { return cut_.of(0).size(); }
 
  private:
+  // With a codec a block's elements are taken for a cache line.
+  static constexpr std::size_t kBytesInLineOfBlock = kCacheLineBytes / kCodecBlock;
+  static_assert(kBytesInLineOfBlock * kCodecBlock == kCacheLineBytes);
+
   ShardCut<std::uint64_t> cut_;
 };
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
@@ -179,6 +181,26 @@ TEST_P(CodedStages, SeveralInputsAreAddedAndEncodedOnce) {
       golden::encode(codec, sum, want.data() + i * format_of(codec).block_bytes());
     }
     ASSERT_EQ(got, want) << text_of(codec);
+  }
+}
+
+// Opposite extremes, of which each rank's alone has a code and their sum's has none on its side.
+TEST_P(CodedStages, ANodesSumErrsByNoMoreThanTheBoundOfThatSum) {
+  Block first{}, second{}, sum{};
+  first[0] = sum[0] = 128.5F;
+  second[1] = sum[1] = -128.5F;
+  for (const Codec codec : kRealCodecs) {
+    AllReduceArgs args = AllReduceArgs::among(2, kCodecBlock, DType::Float32);
+    args.codec = codec;
+    Bytes bytes(coded_bytes(codec, kCodecBlock));
+    run(ReduceStage::Partial, args, {first.data(), second.data()}, bytes.data());
+    Block got{};
+    run(ReduceStage::Final, args, {bytes.data()}, got.data());
+    std::array<double, kCodecBlock> bounds{};
+    golden::error_bounds(codec, sum, bounds);
+    for (std::size_t i = 0; i < kCodecBlock; ++i)
+      EXPECT_LE(std::fabs(static_cast<double>(got[i]) - static_cast<double>(sum[i])), bounds[i])
+          << text_of(codec) << " element " << i;
   }
 }
 

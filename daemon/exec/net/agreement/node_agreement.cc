@@ -7,6 +7,7 @@
 
 #include "daemon/comm/mismatch.h"
 #include "daemon/exec/net/agreement/node_fault.h"
+#include "kernels/codec/format.h"
 #include "proto/text.h"
 
 namespace arcomm {
@@ -123,8 +124,10 @@ void NodeAgreement::offer(const Arrival& arrival, std::uint64_t now_ns) {
   // offers must still find room.
   std::span<const std::byte> data;
   constexpr std::uint64_t kMostGrowth = 2;  // of elements that travel as wider ones
-  if (offers_.has_room(
-          std::min<std::uint64_t>(kMostGrowth * signature.send_bytes(), net::kMostInlineBytes)))
+  std::uint64_t most_bytes = kMostGrowth * signature.send_bytes();
+  if (signature.codec != Codec::None)
+    most_bytes = std::max(most_bytes, coded_bytes(signature.codec, signature.send_count));
+  if (offers_.has_room(std::min<std::uint64_t>(most_bytes, net::kMostInlineBytes)))
     data = parts_.executor.inline_data(communicator(), arrival);
   body.inline_bytes = static_cast<std::uint32_t>(data.size());
   const NetworkExecutor::Offering offering = parts_.executor.offering(communicator(), arrival);

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "daemon/exec/clock.h"
+#include "daemon/plan/network/network_payload.h"
 #include "tests/unit/daemon/exec/net/node_cluster.h"
 
 namespace arcomm {
@@ -97,7 +98,7 @@ TEST(HostNetwork, EveryShapeTypeAndOperationGivesTheSameBitsInAnyOrderOfEvents) 
 // Codecs beside none, as calls ask for them. What is expected is the golden codec's.
 TEST(HostNetwork, EveryCodecGivesTheSameBitsOnAllNodesInAnyOrderOfEvents) {
   constexpr DType kTypes[] = {DType::Float16, DType::BFloat16, DType::Float32};
-  for (std::uint32_t seed = 0; seed < 120; ++seed) {
+  for (std::uint32_t seed = 0; seed < 80; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     ClusterShape shape = random_shape(random);
@@ -121,15 +122,34 @@ TEST(HostNetwork, EveryCodecGivesTheSameBitsOnAllNodesInAnyOrderOfEvents) {
   }
 }
 
-// Several chunks for each room, and a last block of one element: its result travels as it is.
+// A result's last chunk of one element takes fewer bytes as it is than as a block.
+TEST(HostNetwork, ALastChunkThatABlockWouldMakeLongerTravelsAsItIs) {
+  constexpr std::uint64_t kCount = 2 * 449 * kCodecBlock + 448 * kCodecBlock + 1;
+  const NetworkQuestion question{
+      .count = kCount, .dtype = DType::BFloat16, .nodes = 3, .codec = Codec::Q8};
+  ASSERT_EQ(payload_chunk(question, DType::BFloat16, 449 * kCodecBlock, 128 << 10),
+            448u * kCodecBlock);
+  ASSERT_TRUE(result_is_coded(question, 448 * kCodecBlock));
+  ASSERT_FALSE(result_is_coded(question, 1));
+  NodeCluster cluster(flat(3, NetAlgorithm::Direct), 8);
+  ASSERT_TRUE(cluster.form());
+  for (int i = 0; i < 3; ++i)
+    cluster.call(
+        {.count = kCount, .dtype = DType::BFloat16, .in_place = i == 1, .codec = Codec::Q8});
+  EXPECT_EQ(cluster.run(), "");
+  EXPECT_EQ(cluster.succeeded(), 9u);
+  EXPECT_EQ(cluster.end(), "");
+}
+
+// Several chunks for each room.
 TEST(HostNetwork, LargeOperationsWithACodecUseTheirRoomsAgain) {
   for (const NetAlgorithm algorithm : {NetAlgorithm::Exchange, NetAlgorithm::Direct}) {
     for (const DType dtype : {DType::BFloat16, DType::Float32}) {
       NodeCluster cluster(flat(3, algorithm), 6);
       ASSERT_TRUE(cluster.form());
       cluster.call(
-          {.count = 6'000'001, .dtype = dtype, .in_place = true, .codec = Codec::Q8Rotated});
-      cluster.call({.count = 6'000'001, .dtype = dtype, .on_last = true, .codec = Codec::Q4});
+          {.count = 1'500'001, .dtype = dtype, .in_place = true, .codec = Codec::Q8Rotated});
+      cluster.call({.count = 1'500'001, .dtype = dtype, .on_last = true, .codec = Codec::Q4});
       EXPECT_EQ(cluster.run(), "") << static_cast<int>(algorithm);
       EXPECT_EQ(cluster.succeeded(), 6u);
       EXPECT_EQ(cluster.end(), "");
