@@ -38,13 +38,13 @@ class CodedBlocks {
   HWY_INLINE void run(std::uint64_t first, std::uint64_t last) const {
     switch (args_.stage) {
       case ReduceStage::Whole:
-        return each(first, last, [this](auto... range) { whole(range...); });
+        return each(first, last, [this](std::uint64_t at, std::uint64_t n) { whole(at, n); });
       case ReduceStage::Partial:
-        return each(first, last, [this](auto... range) { partial(range...); });
+        return each(first, last, [this](std::uint64_t at, std::uint64_t n) { partial(at, n); });
       case ReduceStage::Final:
-        return each(first, last, [this](auto... range) { final(range...); });
+        return each(first, last, [this](std::uint64_t at, std::uint64_t n) { finish(at, n); });
       case ReduceStage::Recode:
-        return each(first, last, [this](auto... range) { recode(range...); });
+        return each(first, last, [this](std::uint64_t at, std::uint64_t) { recode(at); });
     }
   }
 
@@ -82,14 +82,14 @@ class CodedBlocks {
     quantizer_.encode(sum, static_cast<std::byte*>(args_.outputs[0]) + offset_of(first));
   }
 
-  HWY_INLINE void final(std::uint64_t first, std::uint64_t count) const {
+  HWY_INLINE void finish(std::uint64_t first, std::uint64_t count) const {
     HWY_ALIGN float sum[kBlockRoom];
     decode_all(first, sum);
     if (rotated_) transform(sum);
     write(sum, first, count);
   }
 
-  HWY_INLINE void recode(std::uint64_t first, std::uint64_t) const {
+  HWY_INLINE void recode(std::uint64_t first) const {
     const D d;
     HWY_ALIGN float sum[kBlockRoom];
     decode_all(first, sum);

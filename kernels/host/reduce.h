@@ -25,8 +25,8 @@ struct ReduceCall {
 void reduce_half(const ReduceCall& call);     // Float16, BFloat16
 void reduce_float(const ReduceCall& call);    // Float32, Float64
 void reduce_integer(const ReduceCall& call);  // the rest
-// What codec_serves() says, of whole blocks, with stores as usual: Float16, BFloat16, Float32. The
-// one that has blocks for inputs or outputs, which begin where element 0's lies.
+// What codec_serves() says, of whole blocks, with stores as usual: Float16, BFloat16, Float32.
+// Where a stage has encoded blocks in the place of elements, a pointer is element 0's block's.
 void reduce_coded(const ReduceCall& call);
 
 }  // namespace arcomm::host

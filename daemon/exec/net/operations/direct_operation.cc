@@ -11,7 +11,6 @@ namespace arcomm {
 
 Status DirectOperation::begin(const NetworkRequest& request) {
   seats_.begin(request.communicator, request.arrival, request.question, request.choice.partials);
-  question_ = request.question;
   seq_ = request.arrival.seq;
   if (!seats_.is_input()) ARC_RETURN_IF_ERROR(group_.make_rooms());
   if (seats_.is_coded()) ARC_RETURN_IF_ERROR(group_.make_result_rooms());
@@ -118,8 +117,8 @@ bool DirectOperation::result_room_is_free() const {
 
 std::span<const std::byte> DirectOperation::payload_of(ElementRange part,
                                                        std::uint64_t chunk) const {
-  if (result_is_coded(question_, part.size()))
-    return {group_.result_room(chunk), result_bytes(question_, part.size())};
+  if (seats_.codes_result(part.size()))
+    return {group_.result_room(chunk), seats_.bytes_of_result(part.size())};
   return seats_.result().subspan(part.first * seats_.element_bytes(),
                                  part.size() * seats_.element_bytes());
 }
@@ -149,9 +148,9 @@ bool DirectOperation::place(bool& has_computed) {
     while (!has_computed && node.placed < node.chunks &&
            region_.has(node.first_chunk + node.placed)) {
       const ElementRange part = range(node, node.placed);
-      const std::uint64_t bytes = result_bytes(question_, part.size());
+      const std::uint64_t bytes = seats_.bytes_of_result(part.size());
       group_.notes().arrived(bytes);
-      if (result_is_coded(question_, part.size())) {
+      if (seats_.codes_result(part.size())) {
         // They lie where the elements go.
         std::byte* const blocks = group_.scratch();
         std::memcpy(blocks, seats_.result().data() + part.first * seats_.element_bytes(), bytes);

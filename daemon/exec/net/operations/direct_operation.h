@@ -52,7 +52,6 @@ class DirectOperation final : public NetworkOperation {
   NodeGroup& group_;
   SeatReduction seats_;
   ResultRegion region_;
-  NetworkQuestion question_;
   std::uint64_t seq_ = 0, chunk_elements_ = 1;
   std::uint64_t reduced_ = 0;  // chunks of this node's shard
   std::uint64_t rooms_used_ = 0;

@@ -32,6 +32,11 @@ class SeatReduction {
   std::uint64_t bytes_of_partial(std::uint64_t elements) const {
     return partial_bytes(question_, partials_, elements);
   }
+  // The same of a chunk of the result, and whether it travels as blocks.
+  std::uint64_t bytes_of_result(std::uint64_t elements) const {
+    return result_bytes(question_, elements);
+  }
+  bool codes_result(std::uint64_t elements) const { return result_is_coded(question_, elements); }
   // A partial is what the node's one rank sends, as it is.
   bool is_input() const { return seats_ == 1 && partials_ == question_.dtype && !is_coded(); }
   bool has_others() const { return seats_ > 1; }
