@@ -85,9 +85,9 @@ class LoopbackUnderTest final : public NetUnderTest {
 std::vector<NetKind> all_net_kinds() {
   using std::chrono::microseconds;
   return {
-      {"Tcp", [] { return std::make_unique<TcpUnderTest>(false); }},
-      {"TcpOverIPv6", [] { return std::make_unique<TcpUnderTest>(true); }},
-      {"TcpWithoutCopies", [] { return std::make_unique<TcpUnderTest>(false); }, true},
+      {"Tcp", [] { return std::make_unique<TcpUnderTest>(false); }, false, true},
+      {"TcpOverIPv6", [] { return std::make_unique<TcpUnderTest>(true); }, false, true},
+      {"TcpWithoutCopies", [] { return std::make_unique<TcpUnderTest>(false); }, true, true},
       {"Loopback", [] { return std::make_unique<LoopbackUnderTest>(LoopbackNetwork::Weather{}); }},
       {"LoopbackFarAway", [] {
          return std::make_unique<LoopbackUnderTest>(

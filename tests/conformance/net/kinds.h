@@ -38,6 +38,7 @@ struct NetKind {
   std::string name;
   std::function<std::unique_ptr<NetUnderTest>()> create;
   bool sends_without_copies = false;
+  bool may_resend = false;  // by itself: TCP's tail, where a busy machine lets the receiver wait
 };
 inline void PrintTo(const NetKind& kind, std::ostream* out) {
   *out << kind.name;
