@@ -7,6 +7,7 @@ as two nodes with links of RATE would have each way; 0: as fast as it goes. Time
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -15,14 +16,16 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from local_daemon import LocalCluster  # noqa: E402
 
-INSIDE = "ARCOMM_BENCH_NAMESPACE"  # set where this is the process in the namespace
+INSIDE = "BENCH_IS_IN_A_NAMESPACE"  # set where this is the process in the namespace
 
 
 def in_namespace():
     """Starts this again, with a loopback interface of its own."""
     if INSIDE in os.environ:
         return
-    subprocess.run(["unshare", "--version"], check=True, stdout=subprocess.DEVNULL)
+    missing = [tool for tool in ("unshare", "ip", "tc") if not shutil.which(tool)]
+    if missing:
+        sys.exit(f"there is no {' and no '.join(missing)}: install util-linux and iproute2")
     os.environ[INSIDE] = "1"
     os.execvp("unshare", ["unshare", "--map-root-user", "--net", sys.executable, *sys.argv])
 
@@ -52,7 +55,8 @@ def measure(build, sizes, dtype, codec, rounds, timeout):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("build", type=Path)
-    parser.add_argument("--rates", default="1,10,0", help="Gbit/s each way")
+    parser.add_argument("--rates", default=[1, 10, 0], type=lambda text: [float(rate) for rate in text.split(",")],
+                        help="Gbit/s each way, with commas between; 0: unbounded")
     parser.add_argument("--sizes", default="4K,64K,1M,16M")
     parser.add_argument("--codecs", default="none,fp8,q8,q6,q4,q4_rotated")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
@@ -62,7 +66,7 @@ def main():
     options = parser.parse_args()
     in_namespace()
     codecs, everything = options.codecs.split(","), []
-    for rate in map(float, options.rates.split(",")):
+    for rate in options.rates:
         limit(rate)
         times = {codec: measure(options.build.resolve(), options.sizes, options.dtype, codec, options.rounds, options.timeout)
                  for codec in codecs}

@@ -54,6 +54,25 @@ TEST_F(NodesAllReduce, GivesTheGoldenCodecsBitsForEveryCodec) {
   expect_same_bits(clients, "allreduce c0 64 float32 sum");
 }
 
+TEST_F(NodesAllReduce, ADefaultCodecServesSeveralNodesAndArctlSaysWhatBecomesOfIt) {
+  start(2);
+  const Clients clients = start_ranks_on({0, 1});
+  const std::string id = clients[0]->expect_ok("id");
+  for (std::size_t rank = 0; rank < clients.size(); ++rank)
+    clients[rank]->tell("comm c1 2 " + id + " " + std::to_string(rank) + " codec=2");
+  for (const auto& client : clients) {
+    const Reply reply = client->hear();
+    EXPECT_TRUE(reply.ok()) << reply.to_string();
+  }
+  EXPECT_EQ(expect_same_bits(clients, "allreduce c1 1003 bfloat16 sum"),
+            golden_result("bfloat16", "sum", 1003, 2, Codec::Q8));
+  std::string becomes;
+  const nlohmann::json shown = arctl_json(node(0), {"comms"});
+  for (const nlohmann::json& communicator : shown["communicators"])
+    becomes += communicator.value("default_codec_becomes", "");
+  EXPECT_NE(becomes.find("q8 at every size, as asked: 8.5 bits"), std::string::npos) << shown;
+}
+
 TEST_F(NodesAllReduce, SendsFewerBytesWithACodecAndSaysSo) {
   start(3, {{"net.algorithm", "direct"}});
   const Clients clients = start_ranks_on({0, 0, 1, 2});
