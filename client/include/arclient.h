@@ -334,10 +334,11 @@ ARC_API arcResult_t arcAllReduce(const void* send, void* recv, size_t count, arc
  *               of the transform's and of its bounds). For data with outliers.
  * A sum is off by its ranks' bounds together, an average by that over their number; where sums are
  * quantized once more, by the bound of that besides, of the sum as it is by then. Between several
- * hosts a rank here is a node, x and a those of the sum of its ranks. Both are rounded. Where a is below 2^-100 the block counts as zeros. A NaN or an infinity makes
- * its block's results NaN; a value near the type's largest may become infinite, with ..Rotated one
- * beyond 2^118 NaN, too. kernels/codec/README.md has where these bounds are from, the format, and
- * signal over noise: about 32 dB with Fp8, 45 with Q8, 33 with Q6 and 21 with Q4 for Gaussian data.
+ * hosts a rank here is a node, x and a those of the sum of its ranks. Both are rounded. Where a is
+ * below 2^-100 the block counts as zeros. A NaN or an infinity makes its block's results NaN; a
+ * value near the type's largest may become infinite, with ..Rotated one beyond 2^118 NaN, too.
+ * kernels/codec/README.md has where these bounds are from, the format, and signal over noise: about
+ * 32 dB with Fp8, 45 with Q8, 33 with Q6 and 21 with Q4 for Gaussian data.
  */
 /* clang-format on */
 ARC_API arcResult_t arcAllReduceWith(const void* send, void* recv, size_t count,
