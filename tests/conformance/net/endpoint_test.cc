@@ -122,7 +122,8 @@ TEST_P(NetTest, AReceiverWithoutRoomHoldsTheSenderAndLosesNothing) {
   b_.receiver.has_room = true;
   ASSERT_TRUE(until([&] { return b_.receiver.arrivals.size() == posted; }));
   for (const auto& arrival : b_.receiver.arrivals) EXPECT_EQ(arrival.payload, payload);
-  EXPECT_EQ(a_.connection->flush(), Progress::Done);
+  // That the kernel needs the bytes no more, which it sent without a copy, it may tell later.
+  EXPECT_TRUE(until([&] { return a_.connection->flush() == Progress::Done; }));
 }
 
 TEST_P(NetTest, AReceiverWithoutRoomIsNoDeadPeer) {
